@@ -1,0 +1,168 @@
+//! Branches: what their owners want and what was last seen of them.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use crate::image::PostgresVersion;
+use crate::project::ScaleToZero;
+use crate::{BranchId, OrganizationId, ProjectId, RegionId, VolumeId};
+
+/// What a branch is made of; changing it raises the generation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BranchSpec {
+    /// Where it runs.
+    pub region: RegionId,
+    /// The PostgreSQL release.
+    pub version: PostgresVersion,
+    /// Name of the instance type.
+    pub instance_type: String,
+    /// Instances besides the primary.
+    pub replicas: u32,
+    /// Largest size of the data, in GiB.
+    pub storage_gib: u32,
+    /// PostgreSQL parameters set by the user, over the defaults.
+    pub parameters: BTreeMap<String, String>,
+    /// Libraries preloaded on top of the platform's.
+    pub preload_libraries: Vec<String>,
+}
+
+/// What the owner wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Goal {
+    /// Instances run.
+    Running,
+    /// Instances are stopped, volumes are kept.
+    Hibernated,
+    /// Nothing is left.
+    Deleted,
+}
+
+/// What was last observed of a branch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BranchState {
+    /// Never was ready yet.
+    Creating,
+    /// The primary accepts connections.
+    Ready,
+    /// On the way to [`BranchState::Hibernated`].
+    Hibernating,
+    /// No instance runs.
+    Hibernated,
+    /// On the way from stopped to [`BranchState::Ready`].
+    Waking,
+    /// Can't be brought up; the message says why. Still retried.
+    Failed,
+    /// Not observed yet after a start of the control plane.
+    Unknown,
+    /// Removed, or on the way there; invisible.
+    Deleted,
+}
+
+macro_rules! names {
+    ($kind:ident { $($variant:ident = $name:literal),+ $(,)? }) => {
+        impl $kind {
+            /// The name used in the metastore.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $name),+ }
+            }
+
+            /// Reads a name of the metastore.
+            pub fn parse(text: &str) -> Option<Self> {
+                match text { $($name => Some(Self::$variant),)+ _ => None }
+            }
+        }
+    };
+}
+
+names!(Goal { Running = "running", Hibernated = "hibernated", Deleted = "deleted" });
+names!(BranchState {
+    Creating = "creating",
+    Ready = "ready",
+    Hibernating = "hibernating",
+    Hibernated = "hibernated",
+    Waking = "waking",
+    Failed = "failed",
+    Unknown = "unknown",
+    Deleted = "deleted",
+});
+
+impl BranchState {
+    /// The text for people, as the API shows it.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Creating => "Creating",
+            Self::Ready => "Healthy",
+            Self::Hibernating => "Hibernating",
+            Self::Hibernated => "Hibernated",
+            Self::Waking => "Waking up",
+            Self::Failed => "Failed",
+            Self::Unknown => "Unknown",
+            Self::Deleted => "Deleted",
+        }
+    }
+
+    /// The value clients wait on.
+    pub fn status_type(self) -> &'static str {
+        match self {
+            Self::Ready => "STATUS_TYPE_HEALTHY",
+            Self::Creating | Self::Hibernating | Self::Waking => "STATUS_TYPE_TRANSIENT",
+            Self::Hibernated => "STATUS_TYPE_HIBERNATED",
+            Self::Failed => "STATUS_TYPE_FAULT",
+            Self::Unknown | Self::Deleted => "STATUS_TYPE_UNSPECIFIED",
+        }
+    }
+
+    /// The deprecated lifecycle state.
+    pub fn lifecycle(self) -> &'static str {
+        match self {
+            Self::Ready | Self::Hibernated => "ready",
+            Self::Creating | Self::Waking => "creating",
+            Self::Hibernating => "updating",
+            Self::Failed | Self::Unknown | Self::Deleted => "unknown",
+        }
+    }
+}
+
+/// A branch as the rest of the house sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Branch {
+    /// Its id.
+    pub id: BranchId,
+    /// The organization that owns the project.
+    pub organization: OrganizationId,
+    /// The project it belongs to.
+    pub project: ProjectId,
+    /// Unique among the project's branches.
+    pub name: String,
+    /// Empty when none was given.
+    pub description: String,
+    /// The branch it was made from, unless that one is deleted.
+    pub parent: Option<BranchId>,
+    /// What it is made of.
+    pub spec: BranchSpec,
+    /// When it may sleep.
+    pub scale_to_zero: ScaleToZero,
+    /// What its owner wants.
+    pub goal: Goal,
+    /// Raised by every change of the spec or the goal.
+    pub generation: i64,
+    /// What was last observed.
+    pub state: BranchState,
+    /// Why, when that is not obvious; empty otherwise.
+    pub message: String,
+    /// The volume that holds its data now.
+    pub volume: VolumeId,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// When its owner last changed it.
+    pub updated_at: DateTime<Utc>,
+}
+
+/// The role that owns the database of a branch.
+pub const MANAGED_ROLE: &str = "app";
+/// The database clients connect to by default.
+pub const MANAGED_DATABASE: &str = "app";

@@ -1,0 +1,158 @@
+//! The one error every layer above the engine speaks.
+//!
+//! The public sentence and the private context live in different fields: the
+//! first reaches the client, the second only the log. Two edges translate it:
+//! the API to a status and a stable `id`, the gateway to a SQLSTATE.
+
+/// A result with the platform's error.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an operation was not carried out.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// The request can never work as it stands. `code` is the stable id of
+    /// the API's error catalogue, for example `invalid_field`.
+    #[error("{public}")]
+    Invalid {
+        /// Stable id of the error catalogue.
+        code: &'static str,
+        /// What is wrong, for the caller.
+        public: String,
+    },
+    /// We know the caller, and the answer is no.
+    #[error("{public}")]
+    Forbidden {
+        /// Stable id of the error catalogue.
+        code: &'static str,
+        /// What is missing, for the caller.
+        public: String,
+    },
+    /// The caller may look here, and there is nothing.
+    #[error("{public}")]
+    NotFound {
+        /// Stable id of the error catalogue.
+        code: &'static str,
+        /// What was not found, for the caller.
+        public: String,
+    },
+    /// It may work later: another state is needed first.
+    #[error("{public}")]
+    Conflict {
+        /// Stable id of the error catalogue.
+        code: &'static str,
+        /// What stands in the way, for the caller.
+        public: String,
+    },
+    /// Something this one depends on is not ready yet.
+    #[error("{public}")]
+    NotReady {
+        /// Stable id of the error catalogue.
+        code: &'static str,
+        /// What is not ready, for the caller.
+        public: String,
+    },
+    /// More was asked for than is allowed in this span of time.
+    #[error("{public}")]
+    TooMany {
+        /// Stable id of the error catalogue.
+        code: &'static str,
+        /// Which rate was exceeded, for the caller.
+        public: String,
+        /// Whole seconds until a retry makes sense.
+        retry_after_seconds: u32,
+    },
+    /// No credential, or one that we don't accept.
+    #[error("invalid API key")]
+    Unauthenticated {
+        /// `missing_token`, `invalid_token` or `expired_token`.
+        code: &'static str,
+    },
+    /// Nothing is wrong with the request; it is safe to try again.
+    #[error("service unavailable, try again later")]
+    Unavailable {
+        /// The cause, for the log.
+        private: String,
+    },
+    /// An internal call took longer than its deadline.
+    #[error("internal call took too long")]
+    Timeout {
+        /// The cause, for the log.
+        private: String,
+    },
+    /// Our fault, or a broken disk.
+    #[error("internal error")]
+    Internal {
+        /// The cause, for the log.
+        private: String,
+    },
+}
+
+impl Error {
+    /// An [`Error::Invalid`] about one field: `invalid <field>: <why>`.
+    pub fn invalid_field(field: &str, why: impl std::fmt::Display) -> Self {
+        Self::Invalid { code: "invalid_field", public: format!("invalid {field}: {why}") }
+    }
+
+    /// An [`Error::Invalid`] with another id of the catalogue.
+    pub fn invalid(code: &'static str, public: impl Into<String>) -> Self {
+        Self::Invalid { code, public: public.into() }
+    }
+
+    /// An [`Error::Forbidden`]; `reason` completes `access denied: `.
+    pub fn access_denied(code: &'static str, reason: impl std::fmt::Display) -> Self {
+        Self::Forbidden { code, public: format!("access denied: {reason}") }
+    }
+
+    /// An [`Error::NotFound`] for a record, `<kind> <id> not found`, with the
+    /// id `<kind>_not_found`.
+    pub fn project_not_found(id: impl std::fmt::Display) -> Self {
+        Self::NotFound { code: "project_not_found", public: format!("project {id} not found") }
+    }
+
+    /// As [`Error::project_not_found`], for a branch.
+    pub fn branch_not_found(id: impl std::fmt::Display) -> Self {
+        Self::NotFound { code: "branch_not_found", public: format!("branch {id} not found") }
+    }
+
+    /// An [`Error::Internal`] that keeps the whole chain of causes for the log.
+    pub fn internal(cause: impl std::fmt::Display) -> Self {
+        Self::Internal { private: cause.to_string() }
+    }
+
+    /// An [`Error::Unavailable`] with its cause for the log.
+    pub fn unavailable(cause: impl std::fmt::Display) -> Self {
+        Self::Unavailable { private: cause.to_string() }
+    }
+
+    /// The stable id of the API's error catalogue.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Invalid { code, .. }
+            | Self::Forbidden { code, .. }
+            | Self::NotFound { code, .. }
+            | Self::Conflict { code, .. }
+            | Self::NotReady { code, .. }
+            | Self::TooMany { code, .. }
+            | Self::Unauthenticated { code } => code,
+            Self::Unavailable { .. } => "unavailable",
+            Self::Timeout { .. } => "upstream_timeout",
+            Self::Internal { .. } => "internal_error",
+        }
+    }
+
+    /// The cause, for the log only.
+    pub fn private(&self) -> Option<&str> {
+        match self {
+            Self::Unavailable { private } | Self::Timeout { private } | Self::Internal { private } => {
+                Some(private)
+            }
+            Self::Invalid { .. }
+            | Self::Forbidden { .. }
+            | Self::NotFound { .. }
+            | Self::Conflict { .. }
+            | Self::NotReady { .. }
+            | Self::TooMany { .. }
+            | Self::Unauthenticated { .. } => None,
+        }
+    }
+}

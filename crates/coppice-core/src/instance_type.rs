@@ -1,0 +1,87 @@
+//! Sizes an instance can have, and the PostgreSQL settings that follow.
+
+use serde::{Deserialize, Serialize};
+
+/// A size with its price.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InstanceType {
+    /// For example `small`.
+    pub name: String,
+    /// Virtual CPUs.
+    pub vcpus: u32,
+    /// Memory in GiB.
+    pub ram_gib: u32,
+    /// Share of CPU time under contention, relative to the other types.
+    pub cpu_weight: u32,
+    /// Thousandths of a USD per instance and hour.
+    pub hourly_rate_milli_usd: u32,
+    /// Hundredths of a USD per GiB and month.
+    pub storage_monthly_rate_cents: u32,
+}
+
+/// The default catalogue, smallest first.
+pub fn catalogue() -> Vec<InstanceType> {
+    [
+        ("micro", 1, 1, 50, 10),
+        ("small", 1, 2, 100, 20),
+        ("medium", 2, 4, 200, 40),
+        ("large", 2, 8, 200, 80),
+        ("xlarge", 4, 16, 400, 160),
+        ("2xlarge", 8, 32, 800, 320),
+        ("4xlarge", 16, 64, 1600, 640),
+        ("8xlarge", 32, 128, 3200, 1280),
+    ]
+    .into_iter()
+    .map(|(name, vcpus, ram_gib, cpu_weight, hourly_rate_milli_usd)| InstanceType {
+        name: name.to_owned(),
+        vcpus,
+        ram_gib,
+        cpu_weight,
+        hourly_rate_milli_usd,
+        storage_monthly_rate_cents: 25,
+    })
+    .collect()
+}
+
+/// The types of the catalogue that fit on a machine; where none fits, the
+/// smallest one.
+pub fn types_that_fit(cpus: u32, memory_bytes: u64) -> Vec<InstanceType> {
+    let all = catalogue();
+    let fitting: Vec<_> = all
+        .iter()
+        .filter(|kind| kind.vcpus <= cpus && u64::from(kind.ram_gib) << 30 <= memory_bytes)
+        .cloned()
+        .collect();
+    if fitting.is_empty() { all.into_iter().take(1).collect() } else { fitting }
+}
+
+impl InstanceType {
+    /// PostgreSQL settings that follow from the size, by parameter name.
+    pub fn settings(&self) -> Vec<(&'static str, String)> {
+        let ram_mb = u64::from(self.ram_gib) * 1024;
+        vec![
+            ("max_connections", (self.ram_gib * 100).clamp(100, 5000).to_string()),
+            ("shared_buffers", format!("{}MB", ram_mb / 4)),
+            ("effective_cache_size", format!("{}MB", ram_mb * 3 / 4)),
+            ("maintenance_work_mem", format!("{}MB", (ram_mb / 16).clamp(64, 2048))),
+            ("work_mem", format!("{}kB", (ram_mb * 4).clamp(4096, 65536))),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_types_that_fit_are_offered() {
+        let names: Vec<_> = types_that_fit(2, 9 << 30).into_iter().map(|kind| kind.name).collect();
+        assert_eq!(names, ["micro", "small", "medium", "large"]);
+    }
+
+    #[test]
+    fn a_tiny_machine_is_offered_the_smallest_type() {
+        let names: Vec<_> = types_that_fit(1, 512 << 20).into_iter().map(|kind| kind.name).collect();
+        assert_eq!(names, ["micro"]);
+    }
+}

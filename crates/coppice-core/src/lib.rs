@@ -1,0 +1,26 @@
+//! The words of Coppice: identifiers, resources, states, limits, errors, and
+//! the pure planning that turns what was observed into the next step.
+//!
+//! **Owns** the vocabulary every other crate speaks.
+//! **Must not know** any I/O: no sockets, files, processes, clock or SQL.
+//! **Start reading** at [`branch`] for the central resource, then [`plan`].
+
+pub mod access;
+pub mod api_key;
+pub mod branch;
+pub mod claim;
+pub mod error;
+pub mod id;
+pub mod image;
+pub mod instance_type;
+pub mod limits;
+pub mod organization;
+pub mod plan;
+pub mod project;
+pub mod volume;
+
+pub use error::{Error, Result};
+pub use id::{
+    ApiKeyId, BranchId, HostId, InstallationId, InstanceId, OrganizationId, ProjectId, RegionId, UserId,
+    VolumeId,
+};

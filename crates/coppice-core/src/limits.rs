@@ -1,0 +1,36 @@
+//! Quotas and sizes with their default values.
+
+/// Quotas of one organization.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrganizationLimits {
+    /// Projects of the organization.
+    pub projects_max: u32,
+    /// Projects made within a rolling hour.
+    pub projects_per_hour_max: u32,
+    /// Branches of one project.
+    pub branches_per_project_max: u32,
+    /// Branches of the organization.
+    pub branches_max: u32,
+    /// Branches made within a rolling hour.
+    pub branches_per_hour_max: u32,
+    /// Largest storage of one branch in GiB; 0 is no limit.
+    pub storage_gib_max: u32,
+}
+
+impl Default for OrganizationLimits {
+    fn default() -> Self {
+        Self {
+            projects_max: 100,
+            projects_per_hour_max: 200,
+            branches_per_project_max: 100,
+            branches_max: 500,
+            branches_per_hour_max: 200,
+            storage_gib_max: 250,
+        }
+    }
+}
+
+/// Levels of a branch tree.
+pub const BRANCH_DEPTH_MAX: u32 = 50;
+/// Children of a branch that is itself a child.
+pub const BRANCH_CHILDREN_MAX: u32 = 100;

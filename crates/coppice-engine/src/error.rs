@@ -1,0 +1,87 @@
+//! What can go wrong while making a branch real.
+
+use coppice_core::{InstanceId, VolumeId};
+
+/// A result of the engine.
+pub type Result<T, E = EngineError> = std::result::Result<T, E>;
+
+/// Why the engine could not do a step.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// A newer claim has acted on the volume: the caller must stop.
+    #[error("a newer claim acts on volume {0}")]
+    Fenced(VolumeId),
+    /// No image of this release is installed.
+    #[error("PostgreSQL {0} is not installed on this machine")]
+    NoImage(coppice_core::image::PostgresVersion),
+    /// The volume is not there.
+    #[error("volume {0} is missing")]
+    NoVolume(VolumeId),
+    /// The data is laid out in a way that can't be copied as one piece.
+    #[error("volume {volume} can't be copied: {reason}")]
+    NotCopyable {
+        /// The volume.
+        volume: VolumeId,
+        /// For example: it has tablespaces.
+        reason: String,
+    },
+    /// No server of this instance answers.
+    #[error("instance {0} is not running")]
+    NotRunning(InstanceId),
+    /// The server did not come up; `log` holds the last lines it wrote.
+    #[error("instance {instance} did not start: {reason}")]
+    StartFailed {
+        /// The instance.
+        instance: InstanceId,
+        /// The most telling line of its log, or how it ended.
+        reason: String,
+    },
+    /// There is no room left.
+    #[error("no space left: {0}")]
+    NoSpace(String),
+    /// A system call, command or file operation failed.
+    #[error("{action}")]
+    Io {
+        /// What was being done, for example `mounting the pool`.
+        action: String,
+        /// Why it failed.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A statement on a platform session failed.
+    #[error("{action}")]
+    Sql {
+        /// What was being done.
+        action: String,
+        /// Why it failed.
+        #[source]
+        source: tokio_postgres::Error,
+    },
+    /// Anything else, in a sentence.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl EngineError {
+    /// For `map_err`: wraps an I/O error with what was being done.
+    pub fn io<E: Into<std::io::Error>>(action: impl Into<String>) -> impl FnOnce(E) -> Self {
+        move |source| Self::Io { action: action.into(), source: source.into() }
+    }
+
+    /// For `map_err`: wraps an SQL error with what was being done.
+    pub fn sql(action: impl Into<String>) -> impl FnOnce(tokio_postgres::Error) -> Self {
+        move |source| Self::Sql { action: action.into(), source }
+    }
+
+    /// The whole chain of causes in one line.
+    pub fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            cause = error.source();
+        }
+        text
+    }
+}

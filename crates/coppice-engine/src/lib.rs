@@ -1,0 +1,191 @@
+//! Makes branches real in a region.
+//!
+//! **Owns** the [`Engine`] trait and `local/`: volumes on copy-on-write
+//! storage, PostgreSQL images and templates, server processes and their
+//! confinement.
+//! **Must not know** HTTP or the metastore: whatever it needs to know about a
+//! branch is in the arguments of a call.
+//! **Start reading** at [`Engine`], then `local/mod.rs`.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use coppice_core::claim::ClaimToken;
+use coppice_core::image::PostgresVersion;
+use coppice_core::plan::InstanceSeen;
+use coppice_core::volume::{VolumeLabel, VolumeSource};
+use coppice_core::{BranchId, InstanceId, VolumeId};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+mod error;
+pub mod local;
+
+pub use error::{EngineError, Result};
+
+/// A byte stream to a PostgreSQL server, before its startup packet.
+pub trait ServerStream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ServerStream for T {}
+
+/// A [`ServerStream`] of unknown kind.
+pub type BoxedServerStream = Box<dyn ServerStream>;
+
+/// Everything needed to make a volume.
+#[derive(Clone, Debug)]
+pub struct VolumePlan {
+    /// Becomes the volume's label. `label.claim` fences the call: where the
+    /// label on disk carries a newer claim, it fails with [`EngineError::Fenced`].
+    pub label: VolumeLabel,
+    /// Where the data comes from.
+    pub source: VolumeSource,
+    /// The source's instance, when the source may be in use by a running server.
+    pub source_instance: Option<InstanceId>,
+}
+
+/// Where a new volume stands in the history of its source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeFacts {
+    /// PostgreSQL's system identifier; parent and child share it.
+    pub system_identifier: String,
+    /// The timeline of the copy.
+    pub timeline: u32,
+    /// The position in the source's WAL up to which the copy goes, as
+    /// `pg_control` tells (redo location of the last checkpoint for a copy of
+    /// a running source), in PostgreSQL's `X/Y` notation.
+    pub fork_lsn: String,
+}
+
+/// Everything needed to run the server of an instance.
+#[derive(Clone, Debug)]
+pub struct InstanceSpec {
+    /// The instance.
+    pub instance: InstanceId,
+    /// Its branch.
+    pub branch: BranchId,
+    /// The volume with its data.
+    pub volume: VolumeId,
+    /// Fences the call, as in [`VolumePlan::label`].
+    pub claim: ClaimToken,
+    /// The PostgreSQL release to run.
+    pub version: PostgresVersion,
+    /// Number of the account it runs under, unique among the host's volumes
+    /// from when the volume is planned until it is removed.
+    pub account: u32,
+    /// CPUs it may use, in thousandths.
+    pub cpu_millis: u32,
+    /// Share of CPU time under contention, relative to other instances.
+    pub cpu_weight: u32,
+    /// Memory it may use, in bytes.
+    pub memory_bytes: u64,
+    /// PostgreSQL parameters from the instance type and the user, in that
+    /// order; a later one wins. The platform's own are added by the engine and
+    /// can't be overridden.
+    pub settings: Vec<(String, String)>,
+}
+
+/// What the first start of a volume has to set.
+#[derive(Clone, Debug)]
+pub struct FirstStart {
+    /// The instance, already started.
+    pub instance: InstanceId,
+    /// Password of the managed role as a SCRAM-SHA-256 verifier (the format
+    /// of `pg_authid.rolpassword`), so that the server never sees the password.
+    pub managed_role_verifier: String,
+}
+
+/// What a role needs to prove to sign in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RoleVerifier {
+    /// A SCRAM-SHA-256 verifier as in `pg_authid.rolpassword`.
+    Scram(String),
+    /// The role exists and has an MD5 hash.
+    Md5,
+    /// The role exists and has no password.
+    NoPassword,
+}
+
+/// How to stop a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopMode {
+    /// Sessions are ended, a checkpoint is written; within a deadline, then
+    /// as [`StopMode::Immediate`].
+    Fast,
+    /// At once, without a checkpoint; for data that is not needed any more.
+    Immediate,
+}
+
+/// A PostgreSQL release that can be run here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// The release.
+    pub version: PostgresVersion,
+}
+
+/// The size of the machine behind the engine.
+#[derive(Clone, Copy, Debug)]
+pub struct Capacity {
+    /// CPUs.
+    pub cpus: u32,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+}
+
+/// What makes branches real.
+///
+/// Every call may be repeated: it looks at what is there and does only what
+/// is missing. A call that is cancelled or interrupted by a crash is finished,
+/// or cleaned away, by repeating it.
+#[async_trait]
+pub trait Engine: Send + Sync + 'static {
+    /// PostgreSQL releases that can be run, newest last.
+    fn images(&self) -> Vec<Image>;
+
+    /// The size of the machine.
+    fn capacity(&self) -> Capacity;
+
+    /// Makes a volume and returns when it is complete and durable.
+    async fn create_volume(&self, plan: &VolumePlan) -> Result<VolumeFacts>;
+
+    /// Removes the data of a volume. The caller holds a tombstone for it.
+    /// A volume that is not there is fine; one that carries another
+    /// installation's label is an error.
+    async fn remove_volume(&self, volume: &VolumeId) -> Result<()>;
+
+    /// Looks at an instance without changing anything.
+    async fn observe(&self, instance: &InstanceId, volume: &VolumeId) -> Result<InstanceSeen>;
+
+    /// Starts an instance and returns when it accepts platform sessions.
+    /// Whatever is left of an earlier run is killed and proven gone first. A
+    /// running one is left alone.
+    async fn start(&self, spec: &InstanceSpec) -> Result<()>;
+
+    /// Makes a started copy safe to use: no subscription, replication slot,
+    /// prepared transaction or statistic of its source remains, and the
+    /// managed role has its own password.
+    async fn first_start(&self, plan: &FirstStart) -> Result<()>;
+
+    /// Stops an instance and proves that nothing of it runs.
+    async fn stop(&self, instance: &InstanceId, volume: &VolumeId, mode: StopMode) -> Result<()>;
+
+    /// Removes what an instance left outside its volume: configuration, logs,
+    /// sockets. It must be stopped.
+    async fn remove_instance(&self, instance: &InstanceId) -> Result<()>;
+
+    /// Opens a connection to a running server.
+    async fn open(&self, instance: &InstanceId) -> Result<BoxedServerStream>;
+
+    /// What `role` needs to prove, read from the running server; none when
+    /// there is no such role, or it is one of the platform's.
+    async fn verifier(&self, instance: &InstanceId, role: &str) -> Result<Option<RoleVerifier>>;
+
+    /// Labels of all volumes found on disk, for comparison with the metastore.
+    async fn volumes(&self) -> Result<Vec<VolumeLabel>>;
+
+    /// Moves a volume that no row knows out of the way, keeping its data.
+    async fn quarantine(&self, volume: &VolumeId) -> Result<()>;
+
+    /// Instances of which something runs, whether or not a row knows them.
+    async fn running_instances(&self) -> Result<Vec<InstanceId>>;
+}
+
+/// An engine shared by the loops and the gateway.
+pub type SharedEngine = Arc<dyn Engine>;
