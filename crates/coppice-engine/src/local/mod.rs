@@ -1,1 +1,4 @@
 //! The engine of one Linux machine.
+
+pub mod installation;
+pub mod layout;

@@ -1,0 +1,135 @@
+//! The identity of a data directory, and the lock that keeps a second control
+//! plane away from it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use coppice_core::{HostId, InstallationId};
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use crate::{EngineError, Result};
+
+/// First account number that container managers and systemd leave free
+/// (systemd's "Users, Groups, UIDs and GIDs" lists the ranges in use).
+const ACCOUNT_RANGE_START: u32 = 1_900_000_000;
+/// Accounts of one installation: one per volume, and one that owns files on disk.
+const ACCOUNTS_PER_INSTALLATION: u32 = 65_536;
+const ACCOUNT_BLOCKS: u32 = 3_700;
+
+/// Who a data directory is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Installation {
+    /// The installation; its metastore carries the same id.
+    pub installation: InstallationId,
+    /// This machine, as that metastore knows it.
+    pub host: HostId,
+    /// First of this installation's reserved uids and gids.
+    pub account_base: u32,
+}
+
+impl Installation {
+    /// Reads the identity of `data_dir`, or gives it one.
+    ///
+    /// # Errors
+    /// When the file can't be read or written, or is damaged.
+    pub fn ensure(data_dir: &Path) -> Result<Self> {
+        let path = data_dir.join("installation.json");
+        match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map_err(|error| EngineError::Other(format!("{} is damaged: {error}", path.display()))),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let now = chrono::Utc::now();
+                let installation = InstallationId::generate(now);
+                let block = fnv1a(installation.as_str().as_bytes()) % ACCOUNT_BLOCKS;
+                let made = Self {
+                    installation,
+                    host: HostId::generate(now),
+                    account_base: ACCOUNT_RANGE_START + block * ACCOUNTS_PER_INSTALLATION,
+                };
+                let text = serde_json::to_vec_pretty(&made)
+                    .map_err(|error| EngineError::Other(error.to_string()))?;
+                write_durably(&path, &text, 0o600)?;
+                Ok(made)
+            }
+            Err(error) => Err(EngineError::io(format!("reading {}", path.display()))(error)),
+        }
+    }
+
+    /// Owns the files of every volume on disk. No process ever runs as it.
+    pub fn storage_account(&self) -> u32 {
+        self.account_base
+    }
+
+    /// The uid and gid a volume's server runs under.
+    pub fn instance_account(&self, number: u32) -> u32 {
+        self.account_base + 1 + number % (ACCOUNTS_PER_INSTALLATION - 1)
+    }
+
+    /// Tells this engine apart from others on the machine, also from one that
+    /// runs on a copy of the data directory.
+    pub fn key(&self, data_dir: &Path) -> String {
+        let place =
+            fs::metadata(data_dir).map(|meta| format!("{}:{}", meta.dev(), meta.ino())).unwrap_or_default();
+        format!("{:08x}", fnv1a(format!("{}:{place}", self.installation).as_bytes()))
+    }
+}
+
+/// FNV-1a, 32 bits: spreads ids evenly; nothing depends on its strength.
+fn fnv1a(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
+/// Held by the one control plane that works on a data directory; released by
+/// the kernel when the process ends in any way.
+#[derive(Debug)]
+pub struct ControlLock {
+    _file: File,
+}
+
+impl ControlLock {
+    /// Takes the lock of `data_dir`; none when another process holds it.
+    ///
+    /// # Errors
+    /// When the lock file can't be opened.
+    pub fn try_take(data_dir: &Path) -> Result<Option<Self>> {
+        let path = data_dir.join("control.lock");
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(EngineError::io(format!("opening {}", path.display())))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Self { _file: file })),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(EngineError::io(format!("locking {}", path.display()))(error)),
+        }
+    }
+}
+
+/// Writes a file so that after a crash either the old or the new content is
+/// there, whole: a temporary file, flushed, renamed, directory flushed.
+///
+/// # Errors
+/// When any of these steps fails; the old content is then still there.
+pub fn write_durably(path: &Path, content: &[u8], mode: u32) -> Result<()> {
+    let action = || format!("writing {}", path.display());
+    let directory = path.parent().unwrap_or(Path::new("."));
+    let temporary = path.with_extension("new");
+    let mut file = OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .write(true)
+        .mode(mode)
+        .open(&temporary)
+        .map_err(EngineError::io(action()))?;
+    file.set_permissions(fs::Permissions::from_mode(mode)).map_err(EngineError::io(action()))?;
+    file.write_all(content).map_err(EngineError::io(action()))?;
+    file.sync_all().map_err(EngineError::io(action()))?;
+    fs::rename(&temporary, path).map_err(EngineError::io(action()))?;
+    File::open(directory).and_then(|dir| dir.sync_all()).map_err(EngineError::io(action()))
+}

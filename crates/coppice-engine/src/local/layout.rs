@@ -1,0 +1,114 @@
+//! Where everything of a local engine lives.
+//!
+//! The data directory survives a reboot, the runtime directory does not: what
+//! is in the latter (sockets, server records) has no meaning after one.
+
+use std::path::{Path, PathBuf};
+
+use coppice_core::image::PostgresVersion;
+use coppice_core::{InstanceId, VolumeId};
+
+/// The longest runtime directory that leaves room for a socket's path: 107
+/// bytes in `sockaddr_un`, less an instance's directory and the socket's name.
+const RUNTIME_DIR_LENGTH_MAX: usize = 50;
+
+/// The paths of one local engine.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    data_dir: PathBuf,
+    runtime_dir: PathBuf,
+}
+
+impl Layout {
+    /// The layout for a data directory; `key` tells apart the engines of one
+    /// machine and is a few characters long.
+    pub fn new(data_dir: &Path, key: &str) -> Self {
+        Self { data_dir: data_dir.to_owned(), runtime_dir: runtime_parent().join(key) }
+    }
+
+    /// The data directory.
+    pub fn data_dir(&self) -> &Path {
+        &self.data_dir
+    }
+
+    /// Gone after a reboot.
+    pub fn runtime_dir(&self) -> &Path {
+        &self.runtime_dir
+    }
+
+    /// The platform's own pool, an image file with btrfs.
+    pub fn pool_image(&self) -> PathBuf {
+        self.data_dir.join("pool.img")
+    }
+
+    /// Holds the volumes: where the pool is mounted, or an ordinary directory.
+    pub fn pool(&self) -> PathBuf {
+        self.data_dir.join("pool")
+    }
+
+    /// Complete volumes, one directory each.
+    pub fn volumes(&self) -> PathBuf {
+        self.pool().join("volumes")
+    }
+
+    /// One volume: its label and its data.
+    pub fn volume(&self, volume: &VolumeId) -> PathBuf {
+        self.volumes().join(volume.as_str())
+    }
+
+    /// PostgreSQL's data directory in a volume.
+    pub fn volume_data(&self, volume: &VolumeId) -> PathBuf {
+        self.volume(volume).join("data")
+    }
+
+    /// Half-made volumes; whatever is here may be made anew by its branch.
+    pub fn staging(&self) -> PathBuf {
+        self.pool().join("staging")
+    }
+
+    /// Volumes on their way out, after a tombstone.
+    pub fn trash(&self) -> PathBuf {
+        self.pool().join("trash")
+    }
+
+    /// Volumes that no row knows, kept for a person to look at.
+    pub fn quarantine(&self) -> PathBuf {
+        self.pool().join("quarantine")
+    }
+
+    /// Immutable copies of PostgreSQL installations.
+    pub fn images(&self) -> PathBuf {
+        self.data_dir.join("images")
+    }
+
+    /// One image.
+    pub fn image(&self, version: PostgresVersion) -> PathBuf {
+        self.images().join(version.to_string())
+    }
+
+    /// What an instance keeps outside its volume.
+    pub fn instance(&self, instance: &InstanceId) -> PathBuf {
+        self.data_dir.join("instances").join(instance.as_str())
+    }
+
+    /// An instance's socket, record and mount points.
+    pub fn instance_runtime(&self, instance: &InstanceId) -> PathBuf {
+        self.runtime_dir.join(instance.as_str())
+    }
+
+    /// The embedded metastore.
+    pub fn metastore(&self) -> PathBuf {
+        self.data_dir.join("metastore")
+    }
+}
+
+fn runtime_parent() -> PathBuf {
+    if rustix::process::geteuid().is_root() {
+        return PathBuf::from("/run/coppice");
+    }
+    let uid = rustix::process::geteuid().as_raw();
+    std::env::var_os("XDG_RUNTIME_DIR")
+        .map(|dir| PathBuf::from(dir).join("coppice"))
+        .filter(|dir| dir.as_os_str().len() <= RUNTIME_DIR_LENGTH_MAX)
+        .unwrap_or_else(|| PathBuf::from(format!("/tmp/coppice-{uid}")))
+}
