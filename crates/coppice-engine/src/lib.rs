@@ -166,6 +166,9 @@ pub trait Engine: Send + Sync + 'static {
     /// Stops an instance and proves that nothing of it runs.
     async fn stop(&self, instance: &InstanceId, volume: &VolumeId, mode: StopMode) -> Result<()>;
 
+    /// Returns when the instance's server has ended, or at once when none runs.
+    async fn wait_exit(&self, instance: &InstanceId);
+
     /// Removes what an instance left outside its volume: configuration, logs,
     /// sockets. It must be stopped.
     async fn remove_instance(&self, instance: &InstanceId) -> Result<()>;
