@@ -1,1 +1,146 @@
+//! The metastore: every SQL statement of the platform's own records.
+//!
+//! **Owns** the schema (`migrations/`) and all statements on it.
+//! **Must not know** HTTP, processes or files.
+//! **Start reading** at [`Store`], then [`branches`].
+//!
+//! One file per noun; a method's name begins with that noun, so that a search
+//! for `branch_` finds every statement on branches. Methods that join a
+//! caller's transaction end in `_in_tx`. Writes that race are conditional and
+//! report losing as a value.
 
+mod branches;
+mod error;
+mod hosts;
+mod keys;
+mod organizations;
+mod projects;
+mod volumes;
+
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
+use sqlx::{PgPool, Postgres, Transaction};
+
+pub use branches::{BranchQuotas, BranchWork, NewBranch};
+pub use error::StoreError;
+pub use keys::{KeyMatch, NewApiKey};
+pub use organizations::Membership;
+pub use sqlx::postgres::PgConnectOptions as ConnectOptions;
+pub use volumes::{Tombstone, VolumeRow};
+
+/// A result of the store.
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
+/// A transaction on the metastore.
+pub type Tx = Transaction<'static, Postgres>;
+
+static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!();
+
+/// Connections to the metastore.
+#[derive(Clone, Debug)]
+pub struct Store {
+    /// Commits are durable when they return.
+    pool: PgPool,
+    /// Commits may be lost in a crash (never torn): for what is observed again
+    /// after one, such as states, so that observing does not wait for the disk.
+    relaxed: PgPool,
+    options: PgConnectOptions,
+}
+
+impl Store {
+    /// Connects, waiting at most `patience` for the server.
+    ///
+    /// # Errors
+    /// When no connection can be made in that time.
+    pub async fn connect(options: PgConnectOptions, patience: Duration) -> Result<Self> {
+        let options = options.application_name("coppice");
+        let pool = |options: PgConnectOptions, size| {
+            PgPoolOptions::new().max_connections(size).acquire_timeout(patience).connect_lazy_with(options)
+        };
+        let store = Self {
+            pool: pool(options.clone(), 16),
+            relaxed: pool(options.clone().options([("synchronous_commit", "off")]), 8),
+            options,
+        };
+        sqlx::query("select 1").execute(&store.pool).await?;
+        Ok(store)
+    }
+
+    /// Brings the schema to the one this program knows.
+    ///
+    /// # Errors
+    /// [`StoreError::NewerSchema`] when the metastore was already migrated by
+    /// a newer program.
+    pub async fn migrate(&self) -> Result<()> {
+        MIGRATIONS.run(&self.pool).await.map_err(|error| match error {
+            sqlx::migrate::MigrateError::VersionMissing(version) => StoreError::NewerSchema { version },
+            other => StoreError::Migration(other),
+        })
+    }
+
+    /// Whether the metastore answers.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub async fn ping(&self) -> Result<()> {
+        sqlx::query("select 1").execute(&self.pool).await?;
+        Ok(())
+    }
+
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn begin(&self) -> Result<Tx> {
+        Ok(self.pool.begin().await?)
+    }
+
+    /// Listens for branches whose goal or generation changed, in any process.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn branch_listener(&self) -> Result<BranchListener> {
+        let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(self.options.clone());
+        let mut listener = PgListener::connect_with(&pool).await?;
+        listener.listen("coppice_branches").await?;
+        Ok(BranchListener { listener })
+    }
+
+    /// The installation this metastore belongs to; the first caller names it.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn installation_ensure(
+        &self,
+        own: &coppice_core::InstallationId,
+        may_create: bool,
+    ) -> Result<Option<coppice_core::InstallationId>> {
+        if may_create {
+            sqlx::query("insert into installation (id) values ($1) on conflict do nothing")
+                .bind(own.as_str())
+                .execute(&self.pool)
+                .await?;
+        }
+        let id: Option<String> =
+            sqlx::query_scalar("select id from installation").fetch_optional(&self.pool).await?;
+        Ok(id.map(coppice_core::InstallationId::from_trusted))
+    }
+}
+
+/// See [`Store::branch_listener`].
+#[derive(Debug)]
+pub struct BranchListener {
+    listener: PgListener,
+}
+
+impl BranchListener {
+    /// The next branch that changed. Reconnects by itself; what changed in
+    /// between is lost, so a timer must look as well.
+    ///
+    /// # Errors
+    /// When the connection is lost and can't be made again.
+    pub async fn next(&mut self) -> Result<coppice_core::BranchId> {
+        let notification = self.listener.recv().await?;
+        Ok(coppice_core::BranchId::from_trusted(notification.payload()))
+    }
+}

@@ -1,0 +1,57 @@
+//! What can go wrong with the metastore.
+
+use coppice_core::Error;
+
+/// Why a statement was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The metastore was migrated by a newer program.
+    #[error(
+        "the metastore has migration {version}, which this version of coppice does not know: \
+         install the version that was last used with it"
+    )]
+    NewerSchema {
+        /// The unknown migration.
+        version: i64,
+    },
+    /// A migration failed.
+    #[error("migrating the metastore")]
+    Migration(#[source] sqlx::migrate::MigrateError),
+    /// A statement failed.
+    #[error("metastore: {0}")]
+    Sql(#[from] sqlx::Error),
+    /// A row holds a value this program does not know.
+    #[error("the metastore holds an unknown {what}: {value}")]
+    UnknownValue {
+        /// Which column.
+        what: &'static str,
+        /// Its value.
+        value: String,
+    },
+}
+
+impl StoreError {
+    /// Whether a unique index refused the row.
+    pub fn is_unique_violation(&self, constraint: &str) -> bool {
+        match self {
+            Self::Sql(sqlx::Error::Database(error)) => {
+                error.is_unique_violation() && error.constraint() == Some(constraint)
+            }
+            Self::Sql(_) | Self::NewerSchema { .. } | Self::Migration(_) | Self::UnknownValue { .. } => false,
+        }
+    }
+}
+
+impl From<StoreError> for Error {
+    fn from(error: StoreError) -> Self {
+        match &error {
+            StoreError::Sql(
+                sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::Tls(_),
+            ) => Self::unavailable(&error),
+            StoreError::Sql(_)
+            | StoreError::NewerSchema { .. }
+            | StoreError::Migration(_)
+            | StoreError::UnknownValue { .. } => Self::internal(&error),
+        }
+    }
+}
