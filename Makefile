@@ -1,0 +1,31 @@
+# The front door. `make help` lists what there is.
+
+# Where the server looks for PostgreSQL installations besides the system's own, colon-separated.
+export COPPICE_POSTGRES_DIRS ?= $(CURDIR)/.postgres
+
+# Tests mostly wait for disks and for servers to start, so a few at a time suit any number of cores.
+export RUST_TEST_THREADS ?= 4
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build run test bench
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Install what is needed to build, run and test (quick when nothing is missing)
+	@scripts/setup.sh
+
+build: setup ## Build the release binary, target/release/coppice
+	cargo build --release --locked
+
+run: build ## Build, then run the server in the foreground (ARGS="--listen ADDR …" are passed on)
+	@exec target/release/coppice serve $(ARGS)
+
+test: setup ## Check format, lints and house rules, then run every test
+	scripts/tidy.sh
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo test --workspace --locked --no-fail-fast
+
+bench: build ## Run the benchmarks (ARGS are passed on)
+	bench/run $(ARGS)

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Makes this machine able to build, run and test Coppice: Debian packages, then the PostgreSQL
+# builds in .postgres. Safe to repeat at any time; with nothing to do it takes a blink.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# An ordinary user's PATH may lack the places of mkfs and losetup.
+PATH=$PATH:/usr/sbin:/sbin
+
+fail() {
+  echo "setup: $*" >&2
+  exit 1
+}
+
+have() { # commands
+  command -v "$@" >/dev/null
+}
+
+have_file() { # pattern
+  compgen -G "$1" >/dev/null
+}
+
+# Prints the Debian packages that are missing, judged by what they bring: that is much faster than
+# asking dpkg, and a machine that has it from elsewhere needs no package.
+missing_packages() {
+  have cc || echo gcc libc6-dev
+  have pkg-config || echo pkg-config
+  have curl || echo curl
+  have jq || echo jq
+  have mkfs.btrfs || echo btrfs-progs
+  have mkfs.xfs || echo xfsprogs
+  have mkfs.ext4 || echo e2fsprogs
+  { have losetup && have setpriv && have flock; } || echo util-linux mount
+  have_file '/usr/lib/postgresql/*/bin/postgres' || echo postgresql
+  { have psql && have pgbench; } || echo postgresql-client
+  have_file '/usr/share/postgresql/*/extension/pg_stat_statements.control' || echo postgresql-contrib
+}
+
+install_packages() { # packages
+  [[ $EUID -eq 0 ]] ||
+    fail "some Debian packages are missing; run this, then try again: sudo apt-get install -y --no-install-recommends $*"
+  have apt-get || fail "this machine has no apt-get; install what these Debian packages bring, then try again: $*"
+
+  # Debian's PostgreSQL is wanted for its programs: it should not start a server of its own. The
+  # setting holds during this installation only; clusters that exist are left alone.
+  local no_cluster=/etc/postgresql-common/createcluster.d/coppice-setup.conf
+  trap 'rm -f '"$no_cluster" EXIT
+  mkdir -p "${no_cluster%/*}"
+  echo 'create_main_cluster = false' >"$no_cluster"
+
+  echo "setup: installing $*"
+  export DEBIAN_FRONTEND=noninteractive
+  local apt=(apt-get --quiet --quiet --option DPkg::Lock::Timeout=300 --option Dpkg::Use-Pty=0)
+  "${apt[@]}" update </dev/null || fail "apt-get update failed; its message is above"
+  "${apt[@]}" install --yes --no-install-recommends "$@" </dev/null ||
+    fail "apt-get could not install $*; its message is above"
+}
+
+have cargo || fail "cargo is missing; install Rust 1.95 or newer (https://rustup.rs), then try again"
+{ have node && have npm; } || fail "node or npm is missing; install Node.js 20 or newer, then try again"
+
+mapfile -t packages < <(missing_packages | tr ' ' '\n')
+[[ ${#packages[@]} -eq 0 ]] || install_packages "${packages[@]}"
+
+scripts/unpack-postgres.sh

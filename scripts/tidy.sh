@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Rules of the house that no compiler checks. Prints every violation; fails if there is one.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+bad=0
+complain() {
+  echo "tidy: $*" >&2
+  bad=1
+}
+
+# Greps the sources, not what was built, fetched or unpacked. No match is not a failure.
+search() { # grep arguments
+  grep --recursive --binary-files=without-match \
+    --exclude-dir={.git,.postgres,dist,node_modules,target} "$@" || [[ $? -eq 1 ]]
+}
+
+# A path that the documents name is there, so that a move can't leave them behind.
+while IFS=: read -r document path; do
+  [[ -e "$path" ]] || complain "$document names $path, which does not exist"
+done < <(search --only-matching --with-filename --extended-regexp --include='*.md' \
+  '`(crates|docs|scripts|bench|e2e|deploy)/[A-Za-z0-9_./-]+`' . | tr -d '`')
+
+# A test that does not run proves nothing.
+while IFS= read -r line; do
+  complain "$line: run the test or delete it"
+done < <(search --line-number --include='*.rs' '#\[ignore' .)
+
+# Notes to self belong to the issue tracker.
+while IFS= read -r line; do
+  complain "$line: do it or open an issue"
+done < <(search --line-number --word-regexp --extended-regexp 'TOD[O]|FIXM[E]' .)
+
+# There is one TLS stack: rustls on aws-lc-rs. A second provider makes rustls panic at run time.
+for crate in ring openssl-sys native-tls; do
+  if grep --quiet --line-regexp "name = \"$crate\"" Cargo.lock; then
+    complain "Cargo.lock contains $crate; find who brings it with: cargo tree --invert $crate"
+  fi
+done
+
+exit "$bad"
