@@ -46,7 +46,10 @@ impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
         match &error {
             StoreError::Sql(
-                sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::Tls(_),
+                sqlx::Error::Io(_)
+                | sqlx::Error::PoolTimedOut
+                | sqlx::Error::PoolClosed
+                | sqlx::Error::Tls(_),
             ) => Self::unavailable(&error),
             StoreError::Sql(_)
             | StoreError::NewerSchema { .. }

@@ -10,7 +10,13 @@ impl Store {
     ///
     /// # Errors
     /// When the metastore can't be reached.
-    pub async fn host_start(&self, host: &HostId, region: &RegionId, address: &str, boot_id: &str) -> Result<u32> {
+    pub async fn host_start(
+        &self,
+        host: &HostId,
+        region: &RegionId,
+        address: &str,
+        boot_id: &str,
+    ) -> Result<u32> {
         let epoch: i32 = sqlx::query_scalar(
             "insert into hosts (id, region, address, boot_id, epoch) values ($1, $2, $3, $4, 1)
              on conflict (id) do update set region = $2, address = $3, boot_id = $4,

@@ -67,7 +67,9 @@ impl Store {
         Ok(row.and_then(|row| {
             let principal = match (row.user_id, row.organization_id) {
                 (Some(user), _) => Principal::User(UserId::from_trusted(user)),
-                (None, Some(organization)) => Principal::Organization(OrganizationId::from_trusted(organization)),
+                (None, Some(organization)) => {
+                    Principal::Organization(OrganizationId::from_trusted(organization))
+                }
                 // The schema has exactly one of both.
                 (None, None) => return None,
             };

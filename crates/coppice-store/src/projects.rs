@@ -80,7 +80,11 @@ impl Store {
     ///
     /// # Errors
     /// When the metastore can't be reached.
-    pub async fn project_find(&self, organization: &OrganizationId, id: &ProjectId) -> Result<Option<Project>> {
+    pub async fn project_find(
+        &self,
+        organization: &OrganizationId,
+        id: &ProjectId,
+    ) -> Result<Option<Project>> {
         let sql = format!(
             "select {COLUMNS} from projects where id = $2 and organization_id = $1 and deleted_at is null"
         );
@@ -120,7 +124,11 @@ impl Store {
     ///
     /// # Errors
     /// When the metastore can't be reached.
-    pub async fn project_count_in_tx(&self, tx: &mut Tx, organization: &OrganizationId) -> Result<(u32, u32)> {
+    pub async fn project_count_in_tx(
+        &self,
+        tx: &mut Tx,
+        organization: &OrganizationId,
+    ) -> Result<(u32, u32)> {
         let (present, recent): (i64, i64) = sqlx::query_as(
             "select count(*) filter (where deleted_at is null),
                     count(*) filter (where created_at > now() - interval '1 hour')

@@ -1,0 +1,425 @@
+//! Branches: intent, what was observed, and who may act.
+
+use chrono::{DateTime, Utc};
+use coppice_core::branch::{Branch, BranchSpec, BranchState, Goal};
+use coppice_core::claim::ClaimToken;
+use coppice_core::image::PostgresVersion;
+use coppice_core::project::ScaleToZero;
+use coppice_core::{BranchId, HostId, InstanceId, OrganizationId, ProjectId, RegionId, VolumeId};
+use sqlx::FromRow;
+use sqlx::types::Json;
+
+use crate::projects::scale_to_zero;
+use crate::volumes::VolumeRow;
+use crate::{Result, Store, StoreError, Tx};
+
+const COLUMNS: &str = "b.id, p.organization_id, b.project_id, b.name, b.description, b.parent_id, b.region, \
+    b.image_major, b.image_minor, b.instance_type, b.replicas, b.storage_gib, b.parameters, \
+    b.preload_libraries, b.scale_to_zero, b.inactivity_minutes, b.goal, b.generation, b.state, b.message, \
+    b.volume_id, b.created_at, b.updated_at";
+
+#[derive(FromRow)]
+struct BranchRow {
+    id: String,
+    organization_id: String,
+    project_id: String,
+    name: String,
+    description: String,
+    parent_id: Option<String>,
+    region: String,
+    image_major: i32,
+    image_minor: i32,
+    instance_type: String,
+    replicas: i32,
+    storage_gib: i32,
+    parameters: Json<std::collections::BTreeMap<String, String>>,
+    preload_libraries: Vec<String>,
+    scale_to_zero: bool,
+    inactivity_minutes: i32,
+    goal: String,
+    generation: i64,
+    state: String,
+    message: String,
+    volume_id: String,
+    created_at: DateTime<Utc>,
+    updated_at: DateTime<Utc>,
+}
+
+pub(crate) fn version(major: i32, minor: i32) -> PostgresVersion {
+    PostgresVersion { major: major.unsigned_abs(), minor: minor.unsigned_abs() }
+}
+
+impl TryFrom<BranchRow> for Branch {
+    type Error = StoreError;
+
+    fn try_from(row: BranchRow) -> Result<Self> {
+        let goal = Goal::parse(&row.goal)
+            .ok_or_else(|| StoreError::UnknownValue { what: "goal", value: row.goal })?;
+        let state = BranchState::parse(&row.state)
+            .ok_or_else(|| StoreError::UnknownValue { what: "state", value: row.state })?;
+        Ok(Self {
+            id: BranchId::from_trusted(row.id),
+            organization: OrganizationId::from_trusted(row.organization_id),
+            project: ProjectId::from_trusted(row.project_id),
+            name: row.name,
+            description: row.description,
+            parent: row.parent_id.map(BranchId::from_trusted),
+            spec: BranchSpec {
+                region: RegionId::from_trusted(row.region),
+                version: version(row.image_major, row.image_minor),
+                instance_type: row.instance_type,
+                replicas: row.replicas.unsigned_abs(),
+                storage_gib: row.storage_gib.unsigned_abs(),
+                parameters: row.parameters.0,
+                preload_libraries: row.preload_libraries,
+            },
+            scale_to_zero: scale_to_zero(row.scale_to_zero, row.inactivity_minutes),
+            goal,
+            generation: row.generation,
+            state,
+            message: row.message,
+            volume: VolumeId::from_trusted(row.volume_id),
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        })
+    }
+}
+
+/// A branch to be inserted, with its volume and its primary.
+#[derive(Debug)]
+pub struct NewBranch<'a> {
+    /// The branch.
+    pub id: &'a BranchId,
+    /// Its project.
+    pub project: &'a ProjectId,
+    /// The branch it is made from.
+    pub parent: Option<&'a BranchId>,
+    /// The volume its data is copied from; none means the image's template.
+    pub source: Option<&'a VolumeId>,
+    /// Unique in the project.
+    pub name: &'a str,
+    /// For people.
+    pub description: &'a str,
+    /// What it is made of.
+    pub spec: &'a BranchSpec,
+    /// When it may sleep.
+    pub scale_to_zero: ScaleToZero,
+    /// The volume to be made.
+    pub volume: &'a VolumeId,
+    /// The host that will hold it.
+    pub host: &'a HostId,
+    /// The managed role's password, encrypted.
+    pub password_sealed: &'a [u8],
+    /// The managed role's SCRAM-SHA-256 verifier.
+    pub managed_role_verifier: &'a str,
+}
+
+/// Numbers that quotas are checked against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BranchQuotas {
+    /// Branches of the project.
+    pub in_project: u32,
+    /// Branches of the organization.
+    pub in_organization: u32,
+    /// Branches of the organization made within an hour, also deleted ones.
+    pub recent: u32,
+}
+
+/// A claimed branch with everything the reconciler needs.
+#[derive(Clone, Debug)]
+pub struct BranchWork {
+    /// The branch.
+    pub branch: Branch,
+    /// Its current volume.
+    pub volume: VolumeRow,
+    /// Its primary.
+    pub instance: InstanceId,
+    /// What the managed role must have.
+    pub managed_role_verifier: String,
+}
+
+impl Store {
+    /// Inserts a branch with its volume and primary.
+    ///
+    /// # Errors
+    /// A unique violation of `branches_name` when the name is taken.
+    pub async fn branch_insert_in_tx(&self, tx: &mut Tx, new: &NewBranch<'_>) -> Result<()> {
+        sqlx::query(
+            "insert into branches (id, project_id, parent_id, name, description, region, image_major,
+                 image_minor, instance_type, replicas, storage_gib, parameters, preload_libraries,
+                 scale_to_zero, inactivity_minutes, goal, state, volume_id, password_sealed,
+                 managed_role_verifier)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, 'running',
+                 'creating', $16, $17, $18)",
+        )
+        .bind(new.id.as_str())
+        .bind(new.project.as_str())
+        .bind(new.parent.map(BranchId::as_str))
+        .bind(new.name)
+        .bind(new.description)
+        .bind(new.spec.region.as_str())
+        .bind(new.spec.version.major as i32)
+        .bind(new.spec.version.minor as i32)
+        .bind(&new.spec.instance_type)
+        .bind(new.spec.replicas as i32)
+        .bind(new.spec.storage_gib as i32)
+        .bind(Json(&new.spec.parameters))
+        .bind(&new.spec.preload_libraries)
+        .bind(new.scale_to_zero.enabled)
+        .bind(new.scale_to_zero.inactivity_period_minutes as i32)
+        .bind(new.volume.as_str())
+        .bind(new.password_sealed)
+        .bind(new.managed_role_verifier)
+        .execute(&mut **tx)
+        .await?;
+        self.volume_insert_in_tx(tx, new).await?;
+        sqlx::query(
+            "insert into instances (id, branch_id, ordinal, role, volume_id, host_id)
+             values ($1, $2, 1, 'primary', $3, $4)",
+        )
+        .bind(InstanceId::new(new.id, 1).as_str())
+        .bind(new.id.as_str())
+        .bind(new.volume.as_str())
+        .bind(new.host.as_str())
+        .execute(&mut **tx)
+        .await?;
+        Ok(())
+    }
+
+    /// Branches of a project, oldest first; with `only`, no others than those.
+    /// Served by index `branches_project`.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn branch_list(&self, project: &ProjectId, only: Option<&[String]>) -> Result<Vec<Branch>> {
+        let sql = format!(
+            "select {COLUMNS} from branches b join projects p on p.id = b.project_id
+             where b.project_id = $1 and b.deleted_at is null and ($2::text[] is null or b.id = any($2))
+             order by b.created_at, b.id"
+        );
+        let rows: Vec<BranchRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+            .bind(project.as_str())
+            .bind(only)
+            .fetch_all(&self.pool)
+            .await?;
+        rows.into_iter().map(Branch::try_from).collect()
+    }
+
+    /// A branch that is not deleted, wherever it belongs.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn branch_find(&self, id: &BranchId) -> Result<Option<Branch>> {
+        let sql = format!(
+            "select {COLUMNS} from branches b join projects p on p.id = b.project_id
+             where b.id = $1 and b.deleted_at is null"
+        );
+        let row: Option<BranchRow> =
+            sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.as_str()).fetch_optional(&self.pool).await?;
+        row.map(Branch::try_from).transpose()
+    }
+
+    /// How deep a branch stands in its tree (a base branch: 1) and how many
+    /// children it has.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn branch_place_in_tx(&self, tx: &mut Tx, id: &BranchId) -> Result<(u32, u32)> {
+        let (depth, children): (i64, i64) = sqlx::query_as(
+            "with recursive line as (
+                 select id, parent_id from branches where id = $1
+                 union all select b.id, b.parent_id from branches b join line on b.id = line.parent_id)
+             select (select count(*) from line),
+                    (select count(*) from branches where parent_id = $1 and deleted_at is null)",
+        )
+        .bind(id.as_str())
+        .fetch_one(&mut **tx)
+        .await?;
+        Ok((u32::try_from(depth).unwrap_or(u32::MAX), u32::try_from(children).unwrap_or(u32::MAX)))
+    }
+
+    /// Numbers that quotas are checked against.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn branch_quotas_in_tx(
+        &self,
+        tx: &mut Tx,
+        organization: &OrganizationId,
+        project: &ProjectId,
+    ) -> Result<BranchQuotas> {
+        let (in_project, in_organization, recent): (i64, i64, i64) = sqlx::query_as(
+            "select count(*) filter (where b.project_id = $2 and b.deleted_at is null),
+                    count(*) filter (where b.deleted_at is null),
+                    count(*) filter (where b.created_at > now() - interval '1 hour')
+             from branches b join projects p on p.id = b.project_id where p.organization_id = $1",
+        )
+        .bind(organization.as_str())
+        .bind(project.as_str())
+        .fetch_one(&mut **tx)
+        .await?;
+        let number = |count: i64| u32::try_from(count).unwrap_or(u32::MAX);
+        Ok(BranchQuotas {
+            in_project: number(in_project),
+            in_organization: number(in_organization),
+            recent: number(recent),
+        })
+    }
+
+    /// The sealed password of a branch's managed role.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn branch_password(&self, id: &BranchId) -> Result<Option<Vec<u8>>> {
+        Ok(sqlx::query_scalar("select password_sealed from branches where id = $1 and deleted_at is null")
+            .bind(id.as_str())
+            .fetch_optional(&self.pool)
+            .await?)
+    }
+
+    /// Marks branches deleted and writes their tombstones; returns those that
+    /// were not deleted before. Children of theirs become base branches.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn branch_delete_in_tx(
+        &self,
+        tx: &mut Tx,
+        project: &ProjectId,
+        only: Option<&BranchId>,
+        reason: &str,
+    ) -> Result<Vec<BranchId>> {
+        let ids: Vec<String> = sqlx::query_scalar(
+            "update branches set goal = 'deleted', deleted_at = now(), parent_id = null,
+                 generation = generation + 1
+             where project_id = $1 and deleted_at is null and ($2::text is null or id = $2) returning id",
+        )
+        .bind(project.as_str())
+        .bind(only.map(BranchId::as_str))
+        .fetch_all(&mut **tx)
+        .await?;
+        sqlx::query("update branches set parent_id = null where parent_id = any($1)")
+            .bind(&ids)
+            .execute(&mut **tx)
+            .await?;
+        sqlx::query(
+            "insert into tombstones (volume_id, host_id, branch_id, reason)
+             select id, host_id, branch_id, $2 from volumes where branch_id = any($1) and state <> 'removed'
+             on conflict do nothing",
+        )
+        .bind(&ids)
+        .bind(reason)
+        .execute(&mut **tx)
+        .await?;
+        Ok(ids.into_iter().map(BranchId::from_trusted).collect())
+    }
+
+    /// Claims the work on a branch for `lease_seconds`; none when a newer
+    /// claim holds it, another host does, or there is no work of this host.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn branch_claim(
+        &self,
+        id: &BranchId,
+        host: &HostId,
+        token: ClaimToken,
+        lease_seconds: u32,
+    ) -> Result<Option<BranchWork>> {
+        let verifier: Option<String> = sqlx::query_scalar(
+            "update branches set claim_token = $3, claim_host = $2,
+                 claim_expires = now() + make_interval(secs => $4)
+             where id = $1 and claim_token < $3
+               and (claim_host is null or claim_host = $2 or claim_expires < now())
+               and exists (select from volumes v where v.id = branches.volume_id and v.host_id = $2)
+             returning managed_role_verifier",
+        )
+        .bind(id.as_str())
+        .bind(host.as_str())
+        .bind(token.0)
+        .bind(f64::from(lease_seconds))
+        .fetch_optional(&self.relaxed)
+        .await?;
+        let Some(managed_role_verifier) = verifier else { return Ok(None) };
+        let sql = format!(
+            "select {COLUMNS} from branches b join projects p on p.id = b.project_id where b.id = $1"
+        );
+        let row: BranchRow =
+            sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.as_str()).fetch_one(&self.pool).await?;
+        let branch = Branch::try_from(row)?;
+        let volume = self.volume_get(&branch.volume).await?;
+        let instance: String =
+            sqlx::query_scalar("select id from instances where branch_id = $1 and role = 'primary'")
+                .bind(id.as_str())
+                .fetch_one(&self.pool)
+                .await?;
+        let instance = InstanceId::from_trusted(instance);
+        Ok(Some(BranchWork { branch, volume, instance, managed_role_verifier }))
+    }
+
+    /// Reports what was observed; false when a newer claim exists.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn branch_report(
+        &self,
+        id: &BranchId,
+        token: ClaimToken,
+        state: BranchState,
+        message: &str,
+    ) -> Result<bool> {
+        let done = sqlx::query(
+            "update branches set state = $3, message = $4
+             where id = $1 and claim_token = $2 and (state, message) is distinct from ($3, $4)
+               and ($3 = 'deleted' or goal <> 'deleted' or state <> 'deleted')",
+        )
+        .bind(id.as_str())
+        .bind(token.0)
+        .bind(state.as_str())
+        .bind(message)
+        .execute(&self.relaxed)
+        .await?;
+        Ok(done.rows_affected() == 1)
+    }
+
+    /// Branches of a host on which something may be left to do; with `all`,
+    /// every one that is not settled as deleted.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn branch_unsettled(&self, host: &HostId, all: bool) -> Result<Vec<BranchId>> {
+        let ids: Vec<String> = sqlx::query_scalar(
+            "select b.id from branches b join volumes v on v.id = b.volume_id
+             where v.host_id = $1 and not (b.goal = 'deleted' and b.state = 'deleted')
+               and ($2 or (not (b.goal = 'running' and b.state = 'ready')
+                           and not (b.goal = 'hibernated' and b.state = 'hibernated')))",
+        )
+        .bind(host.as_str())
+        .bind(all)
+        .fetch_all(&self.pool)
+        .await?;
+        Ok(ids.into_iter().map(BranchId::from_trusted).collect())
+    }
+
+    /// Forgets branches and projects whose removal is done for over an hour;
+    /// until then the rates of creation still count them. Returns the
+    /// instances of the forgotten branches.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn branch_purge(&self) -> Result<u64> {
+        let branches = sqlx::query(
+            "delete from branches where goal = 'deleted' and state = 'deleted'
+               and deleted_at < now() - interval '1 hour'",
+        )
+        .execute(&self.relaxed)
+        .await?;
+        sqlx::query(
+            "delete from projects p where deleted_at < now() - interval '1 hour'
+               and not exists (select from branches b where b.project_id = p.id)",
+        )
+        .execute(&self.relaxed)
+        .await?;
+        Ok(branches.rows_affected())
+    }
+}

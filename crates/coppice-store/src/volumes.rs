@@ -1,0 +1,219 @@
+//! Volumes and tombstones.
+
+use coppice_core::claim::ClaimToken;
+use coppice_core::image::PostgresVersion;
+use coppice_core::volume::VolumeState;
+use coppice_core::{BranchId, HostId, InstanceId, VolumeId};
+use sqlx::FromRow;
+
+use crate::branches::version;
+use crate::{NewBranch, Result, Store, StoreError, Tx};
+
+/// A volume as the metastore knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeRow {
+    /// The volume.
+    pub id: VolumeId,
+    /// The host that holds it.
+    pub host: HostId,
+    /// The volume it is a copy of; none for a copy of a template.
+    pub parent: Option<VolumeId>,
+    /// The primary instance of the parent volume's branch.
+    pub parent_instance: Option<InstanceId>,
+    /// How far it is.
+    pub state: VolumeState,
+    /// Number of the account its server runs under.
+    pub account: u32,
+    /// The PostgreSQL release that wrote it.
+    pub version: PostgresVersion,
+}
+
+/// The reason to remove a volume's data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tombstone {
+    /// The volume.
+    pub volume: VolumeId,
+    /// Its branch.
+    pub branch: Option<BranchId>,
+}
+
+#[derive(FromRow)]
+struct Row {
+    id: String,
+    host_id: String,
+    parent_volume_id: Option<String>,
+    parent_instance: Option<String>,
+    state: String,
+    account: i32,
+    image_major: i32,
+    image_minor: i32,
+}
+
+impl Store {
+    pub(crate) async fn volume_insert_in_tx(&self, tx: &mut Tx, new: &NewBranch<'_>) -> Result<()> {
+        sqlx::query(
+            "insert into volumes (id, host_id, branch_id, parent_volume_id, state, account, image_major, image_minor)
+             values ($1, $2, $3, $4, 'planned', nextval('volume_accounts'), $5, $6)",
+        )
+        .bind(new.volume.as_str())
+        .bind(new.host.as_str())
+        .bind(new.id.as_str())
+        .bind(new.source.map(VolumeId::as_str))
+        .bind(new.spec.version.major as i32)
+        .bind(new.spec.version.minor as i32)
+        .execute(&mut **tx)
+        .await?;
+        Ok(())
+    }
+
+    /// A volume that exists.
+    ///
+    /// # Errors
+    /// When there is no such row, or the metastore can't be reached.
+    pub async fn volume_get(&self, id: &VolumeId) -> Result<VolumeRow> {
+        let row: Row = sqlx::query_as(
+            "select v.id, v.host_id, v.parent_volume_id, i.id as parent_instance, v.state, v.account,
+                    v.image_major, v.image_minor
+             from volumes v
+             left join instances i on i.volume_id = v.parent_volume_id and i.role = 'primary'
+             where v.id = $1",
+        )
+        .bind(id.as_str())
+        .fetch_one(&self.pool)
+        .await?;
+        let state = VolumeState::parse(&row.state)
+            .ok_or_else(|| StoreError::UnknownValue { what: "volume state", value: row.state })?;
+        Ok(VolumeRow {
+            id: VolumeId::from_trusted(row.id),
+            host: HostId::from_trusted(row.host_id),
+            parent: row.parent_volume_id.map(VolumeId::from_trusted),
+            parent_instance: row.parent_instance.map(InstanceId::from_trusted),
+            state,
+            account: row.account.unsigned_abs(),
+            version: version(row.image_major, row.image_minor),
+        })
+    }
+
+    /// Records that a volume's data is complete on disk, and what it is a copy
+    /// of. May be lost in a crash: making the volume again finds it complete.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn volume_present(
+        &self,
+        id: &VolumeId,
+        token: ClaimToken,
+        system_identifier: &str,
+        timeline: u32,
+        fork_lsn: &str,
+    ) -> Result<bool> {
+        let done = sqlx::query(
+            "update volumes set state = 'present', claim_token = $2, system_identifier = $3, timeline = $4,
+                 fork_lsn = $5::pg_lsn
+             where id = $1 and claim_token <= $2 and state in ('planned', 'present')",
+        )
+        .bind(id.as_str())
+        .bind(token.0)
+        .bind(system_identifier)
+        .bind(timeline as i32)
+        .bind(fork_lsn)
+        .execute(&self.relaxed)
+        .await?;
+        Ok(done.rows_affected() == 1)
+    }
+
+    /// Records that the first start is done, durably: it must never run again
+    /// once clients were let in. False when a newer claim exists.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn volume_admitted(&self, id: &VolumeId, token: ClaimToken) -> Result<bool> {
+        let done = sqlx::query(
+            "with branch as (
+                 update branches set state = 'ready', message = ''
+                 where volume_id = $1 and claim_token = $2 and goal = 'running' returning id)
+             update volumes set state = 'admitted', claim_token = $2
+             where id = $1 and claim_token <= $2 and state in ('planned', 'present', 'admitted')
+               and exists (select from branches where volume_id = $1 and claim_token = $2)",
+        )
+        .bind(id.as_str())
+        .bind(token.0)
+        .execute(&self.pool)
+        .await?;
+        Ok(done.rows_affected() == 1)
+    }
+
+    /// Whether a copy of this volume is promised and not made yet.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn volume_has_promised_copies(&self, id: &VolumeId) -> Result<bool> {
+        Ok(sqlx::query_scalar(
+            "select exists (select from volumes v join branches b on b.volume_id = v.id
+                 where v.parent_volume_id = $1 and v.state = 'planned' and b.goal <> 'deleted')",
+        )
+        .bind(id.as_str())
+        .fetch_one(&self.pool)
+        .await?)
+    }
+
+    /// The tombstone that names a volume, if one does.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn tombstone_find(&self, id: &VolumeId) -> Result<Option<Tombstone>> {
+        let row: Option<(String, Option<String>)> =
+            sqlx::query_as("select volume_id, branch_id from tombstones where volume_id = $1")
+                .bind(id.as_str())
+                .fetch_optional(&self.pool)
+                .await?;
+        Ok(row.map(|(volume, branch)| Tombstone {
+            volume: VolumeId::from_trusted(volume),
+            branch: branch.map(BranchId::from_trusted),
+        }))
+    }
+
+    /// Records that a volume's data is gone, and settles its deleted branch.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn volume_removed(&self, id: &VolumeId) -> Result<()> {
+        sqlx::query(
+            "with volume as (update volumes set state = 'removed' where id = $1),
+                  branch as (update branches set state = 'deleted' where volume_id = $1 and goal = 'deleted')
+             update tombstones set removed_at = coalesce(removed_at, now()) where volume_id = $1",
+        )
+        .bind(id.as_str())
+        .execute(&self.relaxed)
+        .await?;
+        Ok(())
+    }
+
+    /// Which of these volumes the metastore knows, be it by a row or by a
+    /// tombstone.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn volume_known(&self, ids: &[String]) -> Result<Vec<String>> {
+        Ok(sqlx::query_scalar(
+            "select id from volumes where id = any($1) union select volume_id from tombstones where volume_id = any($1)",
+        )
+        .bind(ids)
+        .fetch_all(&self.pool)
+        .await?)
+    }
+
+    /// Which of these instances belong to branches that are not settled as deleted.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn instance_known(&self, ids: &[String]) -> Result<Vec<String>> {
+        Ok(sqlx::query_scalar(
+            "select i.id from instances i join branches b on b.id = i.branch_id
+             where i.id = any($1) and not (b.goal = 'deleted' and b.state = 'deleted')",
+        )
+        .bind(ids)
+        .fetch_all(&self.pool)
+        .await?)
+    }
+}
