@@ -1,1 +1,81 @@
+//! What the platform does: use cases, and the loops that make reality match
+//! the rows.
+//!
+//! **Owns** the decisions: who may do what, what a new branch is made of, when
+//! to retry.
+//! **Must not know** HTTP, wire bytes, SQL or paths.
+//! **Start reading** at [`App`], then [`reconciler`].
 
+mod access;
+mod bootstrap;
+mod branches;
+mod connections;
+mod projects;
+pub mod reconciler;
+mod regions;
+mod secrets;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coppice_core::limits::OrganizationLimits;
+use coppice_core::{HostId, RegionId};
+use coppice_engine::SharedEngine;
+use coppice_store::Store;
+
+pub use access::Access;
+pub use bootstrap::FirstAccount;
+pub use branches::{BranchDetails, Credentials, CustomBranch, NewBranchRequest, Origin};
+pub use projects::NewProject;
+pub use reconciler::Reconciler;
+pub use regions::Region;
+pub use secrets::MasterKey;
+
+/// Settings of the platform that use cases need.
+#[derive(Clone, Debug)]
+pub struct AppConfig {
+    /// The region of this host.
+    pub region: RegionId,
+    /// This host.
+    pub host: HostId,
+    /// Where clients reach the gateway.
+    pub gateway_address: SocketAddr,
+    /// The domain under which every branch has a host name, if there is one.
+    pub gateway_domain: Option<String>,
+    /// How long a creation waits for its branch to be ready.
+    pub create_wait: Duration,
+    /// Quotas of every organization.
+    pub limits: OrganizationLimits,
+}
+
+/// The use cases with their collaborators.
+#[derive(Clone)]
+pub struct App {
+    store: Store,
+    engine: SharedEngine,
+    reconciler: Reconciler,
+    key: Arc<MasterKey>,
+    config: Arc<AppConfig>,
+}
+
+impl App {
+    /// Puts the collaborators together.
+    pub fn new(
+        store: Store,
+        engine: SharedEngine,
+        reconciler: Reconciler,
+        key: MasterKey,
+        config: AppConfig,
+    ) -> Self {
+        Self { store, engine, reconciler, key: Arc::new(key), config: Arc::new(config) }
+    }
+
+    /// Whether the metastore answers.
+    ///
+    /// # Errors
+    /// `unavailable`
+    pub async fn check_ready(&self) -> coppice_core::Result<()> {
+        Ok(self.store.ping().await?)
+    }
+}

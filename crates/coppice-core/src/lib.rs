@@ -14,6 +14,7 @@ pub mod id;
 pub mod image;
 pub mod instance_type;
 pub mod limits;
+pub mod operation;
 pub mod organization;
 pub mod plan;
 pub mod project;

@@ -1,0 +1,94 @@
+//! Projects.
+
+use chrono::Utc;
+use coppice_core::project::{Project, ProjectConfiguration};
+use coppice_core::{Error, ProjectId, Result};
+
+use crate::{Access, App};
+
+/// A project to be made; checked by the caller.
+#[derive(Clone, Debug)]
+pub struct NewProject {
+    /// Its name.
+    pub name: String,
+    /// Its settings.
+    pub configuration: ProjectConfiguration,
+}
+
+impl App {
+    /// Makes a project without branches.
+    ///
+    /// # Errors
+    /// `project_limit_reached`, `project_rate_exceeded`
+    pub async fn create_project(&self, access: &Access, new: &NewProject) -> Result<Project> {
+        let organization = &access.organization.id;
+        let limits = &self.config.limits;
+        let mut tx = self.store.begin().await?;
+        self.store.organization_lock_in_tx(&mut tx, organization).await?;
+        let (present, recent) = self.store.project_count_in_tx(&mut tx, organization).await?;
+        if present >= limits.projects_max {
+            return Err(Error::invalid(
+                "project_limit_reached",
+                format!("project limit of {} reached", limits.projects_max),
+            ));
+        }
+        if recent >= limits.projects_per_hour_max {
+            return Err(Error::TooMany {
+                code: "project_rate_exceeded",
+                public: "too many projects created in one hour".to_owned(),
+                retry_after_seconds: 60,
+            });
+        }
+        let id = ProjectId::generate(Utc::now());
+        let project = self
+            .store
+            .project_insert_in_tx(&mut tx, organization, &id, &new.name, &new.configuration)
+            .await?;
+        tx.commit().await.map_err(coppice_store::StoreError::from)?;
+        Ok(project)
+    }
+
+    /// Projects the caller may see.
+    ///
+    /// # Errors
+    /// When the metastore fails.
+    pub async fn list_projects(&self, access: &Access) -> Result<Vec<Project>> {
+        let grant = &access.caller.grant;
+        let projects = self
+            .store
+            .project_list(&access.organization.id, grant.project_limit(), grant.branch_limit())
+            .await?;
+        Ok(projects)
+    }
+
+    /// One project.
+    ///
+    /// # Errors
+    /// `project_not_found`
+    pub async fn get_project(&self, access: &Access) -> Result<Project> {
+        let id = access.project()?;
+        self.store
+            .project_find(&access.organization.id, id)
+            .await?
+            .ok_or_else(|| Error::project_not_found(id))
+    }
+
+    /// Deletes a project with its branches and their data. Returns when that
+    /// can't be undone any more; the data is removed in the background.
+    ///
+    /// # Errors
+    /// `project_not_found`
+    pub async fn delete_project(&self, access: &Access) -> Result<()> {
+        let id = access.project()?;
+        let mut tx = self.store.begin().await?;
+        if !self.store.project_delete_in_tx(&mut tx, &access.organization.id, id).await? {
+            return Err(Error::project_not_found(id));
+        }
+        let branches = self.store.branch_delete_in_tx(&mut tx, id, None, "project deleted").await?;
+        tx.commit().await.map_err(coppice_store::StoreError::from)?;
+        for branch in branches {
+            self.reconciler.nudge(branch);
+        }
+        Ok(())
+    }
+}

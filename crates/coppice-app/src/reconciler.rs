@@ -1,0 +1,469 @@
+//! The loop that makes reality match the rows.
+//!
+//! A row says what a branch should be. Whoever changes it, or finds that
+//! something happened to a server, *nudges* the branch; a nudge means only
+//! "look now". For each nudged branch one task at a time runs: it claims the
+//! branch, observes, lets [`coppice_core::plan::plan`] choose one step, does
+//! it, and looks again until the goal is reached. A timer nudges everything
+//! that has not reached its goal, so a lost nudge costs seconds and nothing
+//! else.
+//!
+//! Locks: `Inner::work` guards the table of nudged and running branches and is
+//! never held across an await.
+
+use std::collections::{HashMap, HashSet};
+use std::future::Future;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use coppice_core::branch::{BranchState, Goal};
+use coppice_core::claim::ClaimToken;
+use coppice_core::instance_type::catalogue;
+use coppice_core::plan::{Seen, Step, plan};
+use coppice_core::volume::{VolumeLabel, VolumeSource, VolumeState};
+use coppice_core::{BranchId, HostId, InstallationId};
+use coppice_engine::{EngineError, FirstStart, InstanceSpec, SharedEngine, StopMode, VolumePlan};
+use coppice_failpoint::failpoint;
+use coppice_store::{BranchWork, Store, StoreError};
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// How long a claim holds without being renewed.
+const LEASE_SECONDS: u32 = 60;
+/// How often everything that has not reached its goal is looked at.
+const TIMER: Duration = Duration::from_secs(5);
+/// Pause before the first retry; doubled with each further one.
+const RETRY_FIRST: Duration = Duration::from_millis(200);
+/// The longest pause between retries.
+const RETRY_LONGEST: Duration = Duration::from_secs(30);
+/// A branch that could not be brought up for this long is shown as failed.
+const FAILED_AFTER: Duration = Duration::from_secs(10);
+/// Branches worked on at the same time.
+const CONCURRENCY: usize = 8;
+
+/// Who this control plane is.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The installation.
+    pub installation: InstallationId,
+    /// This host.
+    pub host: HostId,
+    /// The epoch of this start; the upper half of its claim tokens.
+    pub epoch: u32,
+}
+
+/// Why a step was not done.
+#[derive(Debug, thiserror::Error)]
+enum StepError {
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Another claim took over, or the row changed: look again later.
+    #[error("the branch is claimed by another process")]
+    Lost,
+    /// Something else has to happen first.
+    #[error("{0}")]
+    NotYet(&'static str),
+}
+
+impl StepError {
+    /// One line for the log and the branch's status.
+    fn reason(&self) -> String {
+        match self {
+            Self::Engine(error) => error.chain(),
+            Self::Store(_) | Self::Lost | Self::NotYet(_) => self.to_string(),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Work {
+    nudged: HashSet<BranchId>,
+    running: HashSet<BranchId>,
+    watchers: HashMap<BranchId, watch::Sender<()>>,
+    watched_servers: HashSet<BranchId>,
+    failing_since: HashMap<BranchId, (Instant, u32)>,
+}
+
+struct Inner {
+    store: Store,
+    engine: SharedEngine,
+    identity: Identity,
+    claims: AtomicU32,
+    work: Mutex<Work>,
+    wake: Notify,
+    slots: Arc<Semaphore>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+/// A handle on the loop.
+#[derive(Clone)]
+pub struct Reconciler {
+    inner: Arc<Inner>,
+}
+
+impl Reconciler {
+    /// Makes the loop; nothing happens before [`Reconciler::run`].
+    pub fn new(store: Store, engine: SharedEngine, identity: Identity) -> Self {
+        let inner = Inner {
+            store,
+            engine,
+            identity,
+            claims: AtomicU32::new(0),
+            work: Mutex::default(),
+            wake: Notify::new(),
+            slots: Arc::new(Semaphore::new(CONCURRENCY)),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Asks for a look at a branch, now.
+    pub fn nudge(&self, branch: BranchId) {
+        self.inner.lock().nudged.insert(branch);
+        self.inner.wake.notify_one();
+    }
+
+    /// Completes when work on the branch next comes to an end: it reached its
+    /// goal, or failed.
+    pub fn watch(&self, branch: &BranchId) -> impl Future<Output = ()> + Send + use<> {
+        let mut receiver = {
+            let mut work = self.inner.lock();
+            work.watchers.entry(branch.clone()).or_insert_with(|| watch::channel(()).0).subscribe()
+        };
+        async move {
+            let _ = receiver.changed().await;
+        }
+    }
+
+    /// Compares what is on disk and running with the metastore: a volume that
+    /// no row knows is set aside, a server that no row knows is stopped. Then
+    /// everything is looked at once.
+    ///
+    /// # Errors
+    /// When the metastore or the engine fails.
+    pub async fn adopt(&self) -> coppice_core::Result<()> {
+        let (store, engine) = (&self.inner.store, &self.inner.engine);
+        let failed = |error: EngineError| coppice_core::Error::internal(error.chain());
+        let labels = engine.volumes().await.map_err(failed)?;
+        let of_branches: Vec<_> = labels.into_iter().filter(|label| label.branch.is_some()).collect();
+        let ids: Vec<_> = of_branches.iter().map(|label| label.volume.to_string()).collect();
+        let known: HashSet<_> = store.volume_known(&ids).await?.into_iter().collect();
+        let running = engine.running_instances().await.map_err(failed)?;
+        let names: Vec<_> = running.iter().map(ToString::to_string).collect();
+        let expected: HashSet<_> = store.instance_known(&names).await?.into_iter().collect();
+        let strangers = of_branches.iter().filter(|label| !known.contains(label.volume.as_str()));
+        for label in strangers {
+            if let Some(branch) = &label.branch {
+                let instance = coppice_core::InstanceId::new(branch, 1);
+                engine.stop(&instance, &label.volume, StopMode::Fast).await.map_err(failed)?;
+            }
+            tracing::warn!(volume = %label.volume, "volume {} is in no row: set aside, not deleted", label.volume);
+            engine.quarantine(&label.volume).await.map_err(failed)?;
+        }
+        for instance in running.iter().filter(|id| !expected.contains(id.as_str())) {
+            tracing::warn!(%instance, "instance {instance} is in no row: stopping it");
+            let nowhere = coppice_core::VolumeId::from_trusted("");
+            engine.stop(instance, &nowhere, StopMode::Fast).await.map_err(failed)?;
+        }
+        for branch in store.branch_unsettled(&self.inner.identity.host, true).await? {
+            self.nudge(branch);
+        }
+        Ok(())
+    }
+
+    /// Runs until [`Reconciler::stop`].
+    pub async fn run(&self) {
+        let inner = &self.inner;
+        let listener = inner.tasks.spawn(self.clone().listen());
+        let mut timer = tokio::time::interval(TIMER);
+        timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = inner.stop.cancelled() => break,
+                () = inner.wake.notified() => {}
+                _ = timer.tick() => self.look_at_unsettled().await,
+            }
+            for branch in inner.take_nudged() {
+                inner.tasks.spawn(self.clone().work(branch));
+            }
+        }
+        listener.abort();
+    }
+
+    /// Ends the loop and waits for the steps in progress. Servers keep running.
+    pub async fn stop(&self) {
+        self.inner.stop.cancel();
+        self.inner.tasks.close();
+        self.inner.tasks.wait().await;
+    }
+
+    /// Branches changed by another process on the same metastore.
+    async fn listen(self) {
+        while !self.inner.stop.is_cancelled() {
+            match self.inner.store.branch_listener().await {
+                Ok(mut listener) => {
+                    while let Ok(branch) = listener.next().await {
+                        self.nudge(branch);
+                    }
+                }
+                Err(error) => tracing::warn!("listening for changed branches: {error}"),
+            }
+            tokio::time::sleep(RETRY_FIRST).await;
+        }
+    }
+
+    async fn look_at_unsettled(&self) {
+        let _ = self.inner.store.host_heartbeat(&self.inner.identity.host).await;
+        match self.inner.store.branch_unsettled(&self.inner.identity.host, false).await {
+            Ok(branches) => {
+                let retrying: HashSet<_> = self.inner.lock().failing_since.keys().cloned().collect();
+                for branch in branches.into_iter().filter(|branch| !retrying.contains(branch)) {
+                    self.nudge(branch);
+                }
+            }
+            Err(error) => tracing::warn!("looking for unsettled branches: {error}"),
+        }
+        if let Err(error) = self.inner.store.branch_purge().await {
+            tracing::warn!("forgetting deleted branches: {error}");
+        }
+    }
+
+    /// Works on one branch until it is settled or a step fails.
+    async fn work(self, branch: BranchId) {
+        let inner = &self.inner;
+        let Ok(_slot) = inner.slots.clone().acquire_owned().await else { return };
+        let outcome = self.reconcile(&branch).await;
+        let retry_after = match outcome {
+            Ok(()) => {
+                inner.lock().failing_since.remove(&branch);
+                None
+            }
+            Err(StepError::Lost) => None,
+            Err(StepError::NotYet(why)) => {
+                tracing::debug!(%branch, "branch {branch}: {why}");
+                Some(RETRY_FIRST)
+            }
+            Err(error) => Some(self.note_failure(&branch, &error).await),
+        };
+        let nudged_again = inner.finish(&branch);
+        if let Some(pause) = retry_after {
+            let (again, stop) = (self.clone(), inner.stop.clone());
+            inner.tasks.spawn(async move {
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = tokio::time::sleep(pause) => again.nudge(branch),
+                }
+            });
+        } else if nudged_again {
+            inner.wake.notify_one();
+        }
+    }
+
+    async fn note_failure(&self, branch: &BranchId, error: &StepError) -> Duration {
+        let (since, attempts) = {
+            let mut work = self.inner.lock();
+            let entry = work.failing_since.entry(branch.clone()).or_insert_with(|| (Instant::now(), 0));
+            entry.1 += 1;
+            *entry
+        };
+        let reason = error.reason();
+        tracing::warn!(%branch, attempts, "branch {branch}: {reason}");
+        if since.elapsed() >= FAILED_AFTER {
+            let token = self.inner.next_token();
+            let host = &self.inner.identity.host;
+            if let Ok(Some(work)) = self.inner.store.branch_claim(branch, host, token, LEASE_SECONDS).await
+                && work.branch.goal != Goal::Deleted
+            {
+                let _ = self.inner.store.branch_report(branch, token, BranchState::Failed, &reason).await;
+                self.inner.announce(branch);
+            }
+        }
+        RETRY_FIRST.saturating_mul(1 << attempts.min(10)).min(RETRY_LONGEST)
+    }
+
+    async fn reconcile(&self, branch: &BranchId) -> Result<(), StepError> {
+        let inner = &self.inner;
+        let token = inner.next_token();
+        let claimed = inner.store.branch_claim(branch, &inner.identity.host, token, LEASE_SECONDS).await?;
+        let Some(mut work) = claimed else { return Err(StepError::Lost) };
+        loop {
+            let instance = inner.engine.observe(&work.instance, &work.volume.id).await?;
+            let seen = Seen { goal: work.branch.goal, volume: work.volume.state, instance };
+            let step = plan(&seen);
+            tracing::debug!(%branch, ?seen, ?step, "branch {branch}: {step:?}");
+            if step == Step::Settle {
+                return self.settle(&work, token).await;
+            }
+            self.apply(step, &mut work, token).await?;
+        }
+    }
+
+    /// One idempotent step. Each may be the last before a crash.
+    async fn apply(&self, step: Step, work: &mut BranchWork, token: ClaimToken) -> Result<(), StepError> {
+        let (store, engine) = (&self.inner.store, &self.inner.engine);
+        let (instance, volume) = (&work.instance, &work.volume.id);
+        match step {
+            Step::MakeVolume => {
+                let facts = engine.create_volume(&self.volume_plan(work, token)).await?;
+                failpoint!("reconciler.volume_made");
+                let (id, lsn) = (&facts.system_identifier, &facts.fork_lsn);
+                if !store.volume_present(volume, token, id, facts.timeline, lsn).await? {
+                    return Err(StepError::Lost);
+                }
+                work.volume.state = VolumeState::Present;
+            }
+            Step::Start => {
+                self.report_progress(work, token).await?;
+                engine.start(&instance_spec(work, token)).await?;
+                failpoint!("reconciler.started");
+            }
+            Step::FirstStart => {
+                let managed_role_verifier = work.managed_role_verifier.clone();
+                engine.first_start(&FirstStart { instance: instance.clone(), managed_role_verifier }).await?;
+                failpoint!("reconciler.first_start_done");
+                if !store.volume_admitted(volume, token).await? {
+                    return Err(StepError::Lost);
+                }
+                work.volume.state = VolumeState::Admitted;
+            }
+            Step::Stop => engine.stop(instance, volume, StopMode::Fast).await?,
+            Step::Kill => {
+                engine.stop(instance, volume, StopMode::Immediate).await?;
+                failpoint!("reconciler.killed");
+            }
+            Step::Remove => {
+                if store.volume_has_promised_copies(volume).await? {
+                    return Err(StepError::NotYet("a copy of its volume is still being made"));
+                }
+                if store.tombstone_find(volume).await?.is_none() {
+                    return Err(StepError::NotYet("no tombstone names its volume"));
+                }
+                engine.remove_volume(volume).await?;
+                failpoint!("reconciler.volume_removed");
+                engine.remove_instance(instance).await?;
+                failpoint!("reconciler.instance_removed");
+                store.volume_removed(volume).await?;
+                work.volume.state = VolumeState::Removed;
+            }
+            Step::Settle => {}
+        }
+        Ok(())
+    }
+
+    /// Shows that a branch that was up once is on its way back.
+    async fn report_progress(&self, work: &BranchWork, token: ClaimToken) -> Result<(), StoreError> {
+        let is_back = work.volume.state == VolumeState::Admitted && work.branch.state != BranchState::Waking;
+        if is_back {
+            self.inner.store.branch_report(&work.branch.id, token, BranchState::Waking, "").await?;
+        }
+        Ok(())
+    }
+
+    async fn settle(&self, work: &BranchWork, token: ClaimToken) -> Result<(), StepError> {
+        let id = &work.branch.id;
+        let state = match work.branch.goal {
+            Goal::Running => BranchState::Ready,
+            Goal::Hibernated => BranchState::Hibernated,
+            Goal::Deleted => BranchState::Deleted,
+        };
+        self.inner.store.branch_report(id, token, state, "").await?;
+        self.inner.announce(id);
+        if state == BranchState::Ready {
+            self.watch_server(work);
+        }
+        Ok(())
+    }
+
+    /// Nudges the branch as soon as its server ends.
+    fn watch_server(&self, work: &BranchWork) {
+        let (branch, instance) = (work.branch.id.clone(), work.instance.clone());
+        if !self.inner.lock().watched_servers.insert(branch.clone()) {
+            return;
+        }
+        let again = self.clone();
+        self.inner.tasks.spawn(async move {
+            tokio::select! {
+                () = again.inner.stop.cancelled() => {}
+                () = again.inner.engine.wait_exit(&instance) => {
+                    again.inner.lock().watched_servers.remove(&branch);
+                    again.nudge(branch);
+                }
+            }
+        });
+    }
+
+    fn volume_plan(&self, work: &BranchWork, token: ClaimToken) -> VolumePlan {
+        let label = VolumeLabel {
+            installation: self.inner.identity.installation.clone(),
+            host: self.inner.identity.host.clone(),
+            volume: work.volume.id.clone(),
+            branch: Some(work.branch.id.clone()),
+            claim: token,
+            version: work.volume.version,
+        };
+        let source = work.volume.parent.clone().map_or(VolumeSource::Template, VolumeSource::Volume);
+        VolumePlan { label, source, source_instance: work.volume.parent_instance.clone() }
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, Work> {
+        // A panic while holding it can leave no half-done change behind.
+        self.work.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn next_token(&self) -> ClaimToken {
+        ClaimToken::new(self.identity.epoch, self.claims.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Nudged branches that no task works on; they count as running from here.
+    fn take_nudged(&self) -> Vec<BranchId> {
+        let mut work = self.lock();
+        let free: Vec<_> = work.nudged.iter().filter(|id| !work.running.contains(*id)).cloned().collect();
+        for id in &free {
+            work.nudged.remove(id);
+            work.running.insert(id.clone());
+        }
+        free
+    }
+
+    /// Ends the work on a branch; true when it was nudged meanwhile.
+    fn finish(&self, branch: &BranchId) -> bool {
+        let mut work = self.lock();
+        work.running.remove(branch);
+        work.nudged.contains(branch)
+    }
+
+    /// Lets everyone who waits for the branch look at it.
+    fn announce(&self, branch: &BranchId) {
+        if let Some(sender) = self.lock().watchers.remove(branch) {
+            let _ = sender.send(());
+        }
+    }
+}
+
+fn instance_spec(work: &BranchWork, token: ClaimToken) -> InstanceSpec {
+    let catalogue = catalogue();
+    let named = catalogue.iter().find(|kind| kind.name == work.branch.spec.instance_type);
+    let kind = named.unwrap_or(&catalogue[0]);
+    let sized = kind.settings().into_iter().map(|(name, value)| (name.to_owned(), value));
+    let chosen = work.branch.spec.parameters.iter().map(|(name, value)| (name.clone(), value.clone()));
+    InstanceSpec {
+        instance: work.instance.clone(),
+        branch: work.branch.id.clone(),
+        volume: work.volume.id.clone(),
+        claim: token,
+        version: work.volume.version,
+        account: work.volume.account,
+        cpu_millis: kind.vcpus * 1000,
+        cpu_weight: kind.cpu_weight,
+        memory_bytes: u64::from(kind.ram_gib) << 30,
+        settings: sized.chain(chosen).collect(),
+    }
+}

@@ -1,0 +1,74 @@
+//! What can be had where.
+
+use coppice_core::instance_type::{InstanceType, types_that_fit};
+use coppice_core::{Error, RegionId, Result};
+use coppice_engine::Image;
+
+use crate::App;
+
+/// A place where branches can be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Its id.
+    pub id: RegionId,
+    /// Whether its databases are reachable from the internet.
+    pub is_public: bool,
+}
+
+impl App {
+    /// Regions an organization may use.
+    pub fn list_regions(&self) -> Vec<Region> {
+        let is_public = !self.config.gateway_address.ip().is_loopback();
+        vec![Region { id: self.config.region.clone(), is_public }]
+    }
+
+    /// The region with this name; without one, every region.
+    fn regions_named(&self, name: Option<&str>) -> Result<Vec<Region>> {
+        let regions = self.list_regions();
+        match name.filter(|name| !name.is_empty()) {
+            None => Ok(regions),
+            Some(name) => {
+                let found: Vec<_> = regions.into_iter().filter(|region| region.id.as_str() == name).collect();
+                if found.is_empty() { Err(self.unknown_region(name)) } else { Ok(found) }
+            }
+        }
+    }
+
+    fn unknown_region(&self, name: &str) -> Error {
+        Error::invalid("invalid_region", format!("invalid region {name}"))
+    }
+
+    /// Checks that branches can be made in a region.
+    pub(crate) fn check_region(&self, name: &str) -> Result<RegionId> {
+        let region = self.regions_named(Some(name))?.pop();
+        region.map(|region| region.id).ok_or_else(|| self.unknown_region(name))
+    }
+
+    /// Instance types by region.
+    ///
+    /// # Errors
+    /// `invalid_region`
+    pub fn list_instance_types(&self, region: Option<&str>) -> Result<Vec<(RegionId, InstanceType)>> {
+        let capacity = self.engine.capacity();
+        let regions = self.regions_named(region)?;
+        Ok(regions
+            .into_iter()
+            .flat_map(|region| {
+                types_that_fit(capacity.cpus, capacity.memory_bytes)
+                    .into_iter()
+                    .map(move |kind| (region.id.clone(), kind))
+            })
+            .collect())
+    }
+
+    /// Images, the newest version first, with the regions that offer them.
+    ///
+    /// # Errors
+    /// `invalid_region`
+    pub fn list_images(&self, region: Option<&str>) -> Result<Vec<(Image, Vec<RegionId>)>> {
+        let regions: Vec<_> = self.regions_named(region)?.into_iter().map(|region| region.id).collect();
+        let mut images = self.engine.images();
+        images.sort_by_key(|image| std::cmp::Reverse(image.version));
+        Ok(images.into_iter().map(|image| (image, regions.clone())).collect())
+    }
+}

@@ -1,0 +1,145 @@
+//! Secrets at rest: passwords are sealed, API keys are kept as keyed hashes.
+//!
+//! All keys are derived from one master key, kept in a file beside the
+//! metastore and never in it.
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::{digest, hmac, pbkdf2, rand};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use coppice_core::{Error, Result};
+use zeroize::Zeroizing;
+
+/// The master key of an installation.
+pub struct MasterKey {
+    sealing: LessSafeKey,
+    hashing: hmac::Key,
+}
+
+impl std::fmt::Debug for MasterKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("MasterKey")
+    }
+}
+
+fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    rand::fill(&mut bytes).expect("the system random source works");
+    bytes
+}
+
+impl MasterKey {
+    /// Length of the key file in bytes.
+    pub const LENGTH: usize = 32;
+
+    /// Makes the content of a new key file.
+    pub fn generate() -> Zeroizing<[u8; Self::LENGTH]> {
+        Zeroizing::new(random())
+    }
+
+    /// Takes the content of a key file.
+    pub fn new(bytes: &[u8; Self::LENGTH]) -> Self {
+        let derive =
+            |purpose: &str| hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, bytes), purpose.as_bytes());
+        let sealing = UnboundKey::new(&AES_256_GCM, derive("coppice sealing 1").as_ref());
+        Self {
+            sealing: LessSafeKey::new(sealing.expect("an HMAC-SHA-256 is as long as an AES-256 key")),
+            hashing: hmac::Key::new(hmac::HMAC_SHA256, derive("coppice api keys 1").as_ref()),
+        }
+    }
+
+    /// The text an API key is found by.
+    pub fn hash(&self, key: &str) -> String {
+        hex::encode(hmac::sign(&self.hashing, key.as_bytes()))
+    }
+
+    /// Encrypts `text` so that it opens only for the same `owner`: a nonce,
+    /// then AES-256-GCM with the owner as associated data.
+    pub fn seal(&self, owner: &str, text: &str) -> Vec<u8> {
+        let nonce: [u8; NONCE_LEN] = random();
+        let mut sealed = text.as_bytes().to_vec();
+        self.sealing
+            .seal_in_place_append_tag(
+                Nonce::assume_unique_for_key(nonce),
+                Aad::from(owner.as_bytes()),
+                &mut sealed,
+            )
+            .expect("a short text can be encrypted");
+        [nonce.as_slice(), &sealed].concat()
+    }
+
+    /// Decrypts what [`MasterKey::seal`] made for `owner`.
+    ///
+    /// # Errors
+    /// `internal_error` when the key file is not the one it was sealed with.
+    pub fn open(&self, owner: &str, sealed: &[u8]) -> Result<Zeroizing<String>> {
+        let wrong = || Error::internal("a sealed secret can't be opened: is secret.key the right one?");
+        let (nonce, text) = sealed.split_at_checked(NONCE_LEN).ok_or_else(wrong)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| wrong())?;
+        let mut text = Zeroizing::new(text.to_vec());
+        let opened =
+            self.sealing.open_in_place(nonce, Aad::from(owner.as_bytes()), &mut text).map_err(|_| wrong())?;
+        let opened = std::str::from_utf8(opened).map_err(|_| wrong())?;
+        Ok(Zeroizing::new(opened.to_owned()))
+    }
+}
+
+/// A new password: 32 letters and digits.
+pub(crate) fn new_password() -> Zeroizing<String> {
+    const ALPHABET: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+    let mut password = Zeroizing::new(String::with_capacity(32));
+    while password.len() < 32 {
+        // Values from 248 on would make the first letters likelier.
+        let [byte] = random::<1>();
+        if byte < 248 {
+            password.push(ALPHABET[usize::from(byte % 62)] as char);
+        }
+    }
+    password
+}
+
+/// A SCRAM-SHA-256 verifier as PostgreSQL keeps it (RFC 5803), so that servers
+/// never see a password of ours. The password must be ASCII.
+pub(crate) fn scram_verifier(password: &str) -> String {
+    const ITERATIONS: std::num::NonZeroU32 = std::num::NonZeroU32::new(4096).expect("not zero");
+    let salt: [u8; 16] = random();
+    let mut salted = Zeroizing::new([0; 32]);
+    pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, ITERATIONS, &salt, password.as_bytes(), salted.as_mut());
+    let key = hmac::Key::new(hmac::HMAC_SHA256, salted.as_ref());
+    let stored_key = digest::digest(&digest::SHA256, hmac::sign(&key, b"Client Key").as_ref());
+    let server_key = hmac::sign(&key, b"Server Key");
+    format!(
+        "SCRAM-SHA-256${ITERATIONS}:{}${}:{}",
+        BASE64.encode(salt),
+        BASE64.encode(stored_key),
+        BASE64.encode(server_key)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sealed_text_opens_for_its_owner_only() {
+        let key = MasterKey::new(&[7; 32]);
+        let sealed = key.seal("branch-a", "secret");
+        assert_eq!(key.open("branch-a", &sealed).expect("opens").as_str(), "secret");
+        assert!(key.open("branch-b", &sealed).is_err());
+        assert!(MasterKey::new(&[8; 32]).open("branch-a", &sealed).is_err());
+        assert!(key.open("branch-a", &sealed[..5]).is_err());
+    }
+
+    #[test]
+    fn the_same_text_is_never_sealed_alike() {
+        let key = MasterKey::new(&[7; 32]);
+        assert_ne!(key.seal("a", "secret"), key.seal("a", "secret"));
+    }
+
+    #[test]
+    fn a_password_is_32_letters_and_digits() {
+        let password = new_password();
+        assert_eq!(password.len(), 32);
+        assert!(password.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+    }
+}
