@@ -2,3 +2,4 @@
 
 pub mod installation;
 pub mod layout;
+pub mod volumes;

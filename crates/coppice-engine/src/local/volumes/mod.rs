@@ -1,0 +1,295 @@
+//! Volumes: the directories that hold the data of instances.
+//!
+//! A volume is `volumes/<id>` with two entries: `label.json`, which says whose
+//! it is (root alone may read it), and `data/`, PostgreSQL's directory, owned
+//! by the installation's storage account. It is made in `staging/<id>`, made
+//! durable there, and moved into place by one rename: what is under `volumes/`
+//! is complete. It leaves by a rename too, into `trash/` when a tombstone
+//! names it or into `quarantine/` when nobody knows it.
+//!
+//! Every call may be repeated, also after a crash in the middle of it. Calls
+//! on one volume wait for each other, so that a caller that
+//! gave up and tries again does not meet its own earlier attempt.
+
+use std::path::{Path, PathBuf};
+
+use coppice_core::VolumeId;
+use coppice_core::claim::ClaimToken;
+use coppice_core::volume::VolumeLabel;
+
+use super::installation::Installation;
+use super::layout::Layout;
+use crate::{EngineError, Result};
+
+/// Where volumes are kept, and how they are copied.
+#[derive(Debug)]
+pub struct Volumes {
+    layout: Layout,
+    installation: Installation,
+    driver: DriverKind,
+    driver_reason: String,
+}
+
+/// How a copy of a volume is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DriverKind {
+    /// One snapshot of a btrfs subvolume.
+    Btrfs,
+    /// A clone of each file, which shares its blocks.
+    Reflink,
+    /// A copy of each file.
+    Copy,
+}
+
+/// Whether the platform makes its own copy-on-write storage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PoolMode {
+    /// Where the file system under the data directory can't share blocks and
+    /// this process may mount.
+    #[default]
+    Auto,
+    /// Never.
+    Off,
+}
+
+/// What an operator may choose about storage.
+#[derive(Clone, Debug)]
+pub struct StorageOptions {
+    /// Whether to make a pool.
+    pub pool: PoolMode,
+    /// Size of a new pool in bytes, where the host has room for that.
+    pub pool_initial_bytes: u64,
+    /// What the pool grows by, in bytes, when less than half of it is free in the pool.
+    pub pool_step_bytes: u64,
+    /// What the pool leaves free on the host's file system, in bytes.
+    pub host_reserve_bytes: u64,
+    /// Use this driver or fail.
+    pub driver: Option<DriverKind>,
+}
+
+impl Default for StorageOptions {
+    fn default() -> Self {
+        const GIB: u64 = 1 << 30;
+        Self {
+            pool: PoolMode::Auto,
+            pool_initial_bytes: 8 * GIB,
+            pool_step_bytes: 8 * GIB,
+            host_reserve_bytes: 4 * GIB,
+            driver: None,
+        }
+    }
+}
+
+/// A running server whose volume is to be copied. Nothing is asked of it where
+/// a copy is one atomic snapshot, so an implementation connects only when
+/// [`backup_start`](LiveSource::backup_start) is called.
+pub trait LiveSource {
+    /// Runs `pg_backup_start(…, fast => true)`. From here until this value is
+    /// dropped the server must keep its WAL, for example by a temporary
+    /// physical replication slot that reserves WAL immediately.
+    ///
+    /// # Errors
+    /// When the server can't be asked.
+    fn backup_start(&mut self) -> Result<()>;
+
+    /// Runs `pg_backup_stop(wait_for_archive => false)` in the same session and
+    /// returns its `labelfile`. When copying fails in between, this is not
+    /// called; ending the session ends the backup.
+    ///
+    /// # Errors
+    /// When the server can't be asked.
+    fn backup_stop(&mut self) -> Result<String>;
+}
+
+/// What is known about the source of a copy while it is made.
+pub enum SourceState<'a> {
+    /// No server runs on it, and the caller sees to it that none is started.
+    Stopped,
+    /// A server runs on it or may be started meanwhile.
+    Live(&'a mut dyn LiveSource),
+}
+
+/// What lies under `volumes/`.
+#[derive(Debug, Default)]
+pub struct VolumeList {
+    /// Labels of the volumes, in no particular order.
+    pub labels: Vec<VolumeLabel>,
+    /// Volumes whose label is missing or damaged, with the reason.
+    pub unreadable: Vec<(VolumeId, String)>,
+}
+
+/// A volume that was set aside.
+#[derive(Debug)]
+pub struct QuarantinedVolume {
+    /// Where it is now.
+    pub path: PathBuf,
+    /// Its label, where that is readable.
+    pub label: Option<VolumeLabel>,
+}
+
+/// Room on the file system that holds the volumes.
+#[derive(Clone, Copy, Debug)]
+pub struct StorageUsage {
+    /// Size in bytes.
+    pub total_bytes: u64,
+    /// Free for volumes, in bytes.
+    pub free_bytes: u64,
+}
+
+impl Volumes {
+    /// Chooses the driver by what the file system under the data directory can
+    /// do, attaches the pool, and makes the directories.
+    ///
+    /// # Errors
+    /// When the pool can't be attached, a chosen driver does not work here, or
+    /// the directories can't be made.
+    pub fn open(layout: &Layout, installation: &Installation, options: &StorageOptions) -> Result<Self> {
+        let _ = options;
+        Ok(Self {
+            layout: layout.clone(),
+            installation: installation.clone(),
+            driver: DriverKind::Copy,
+            driver_reason: String::new(),
+        })
+    }
+
+    /// The driver in use.
+    pub fn driver(&self) -> DriverKind {
+        self.driver
+    }
+
+    /// Why this driver is in use, in a sentence.
+    pub fn driver_reason(&self) -> &str {
+        &self.driver_reason
+    }
+
+    /// True when a copy of `source` is one moment in time even while a server
+    /// writes to it, so that nothing has to be asked of that server.
+    pub fn is_snapshot_atomic(&self, source: &VolumeId) -> bool {
+        let _ = source;
+        self.driver == DriverKind::Btrfs
+    }
+
+    /// Makes a volume whose data `fill` writes into the directory it is given:
+    /// empty, mode 0700, owned by the storage account. Afterwards everything in
+    /// it belongs to that account, whoever wrote it. `fill` is not called when
+    /// the volume is there already.
+    ///
+    /// # Errors
+    /// [`EngineError::Fenced`] when a newer claim has made the volume; what
+    /// `fill` returns; when writing fails.
+    pub fn create(&self, label: &VolumeLabel, fill: &mut dyn FnMut(&Path) -> Result<()>) -> Result<()> {
+        let _ = (label, fill, &self.installation);
+        Err(EngineError::Other("not there yet".to_owned()))
+    }
+
+    /// Makes a volume with the data of `source` as it is now.
+    ///
+    /// # Errors
+    /// [`EngineError::Fenced`] when a newer claim has made the volume,
+    /// [`EngineError::NoVolume`] when the source is missing,
+    /// [`EngineError::NotCopyable`] when its data is not in one piece.
+    pub fn copy(&self, source: &VolumeId, label: &VolumeLabel, state: SourceState<'_>) -> Result<()> {
+        let _ = (source, label, state);
+        Err(EngineError::Other("not there yet".to_owned()))
+    }
+
+    /// Refuses a claim that is older than the newest one that acted on the
+    /// volume, and otherwise writes it into the label.
+    ///
+    /// # Errors
+    /// [`EngineError::Fenced`], [`EngineError::NoVolume`], or when the label
+    /// can't be read or written.
+    pub fn check_claim(&self, volume: &VolumeId, claim: ClaimToken) -> Result<()> {
+        let _ = (volume, claim);
+        Err(EngineError::Other("not there yet".to_owned()))
+    }
+
+    /// The label of a volume; none when there is no such volume.
+    ///
+    /// # Errors
+    /// When the label is missing or damaged.
+    pub fn label(&self, volume: &VolumeId) -> Result<Option<VolumeLabel>> {
+        let _ = volume;
+        Err(EngineError::Other("not there yet".to_owned()))
+    }
+
+    /// All volumes on disk, without those that were set aside.
+    ///
+    /// # Errors
+    /// When the directory can't be read.
+    pub fn list(&self) -> Result<VolumeList> {
+        Ok(VolumeList::default())
+    }
+
+    /// PostgreSQL's data directory in a volume.
+    pub fn data_dir(&self, volume: &VolumeId) -> PathBuf {
+        self.layout.volume_data(volume)
+    }
+
+    /// Whether the volume is there, complete.
+    pub fn exists(&self, volume: &VolumeId) -> bool {
+        self.layout.volume(volume).exists()
+    }
+
+    /// Removes a volume, complete or half made. The caller holds a tombstone
+    /// for it. One that is not there is fine.
+    ///
+    /// # Errors
+    /// When it carries another installation's label or none that can be read,
+    /// or deleting fails.
+    pub fn remove(&self, volume: &VolumeId) -> Result<()> {
+        let _ = volume;
+        Err(EngineError::Other("not there yet".to_owned()))
+    }
+
+    /// Sets a volume aside, keeping its data. One that is not there is fine.
+    ///
+    /// # Errors
+    /// When it can't be moved.
+    pub fn quarantine(&self, volume: &VolumeId) -> Result<()> {
+        let _ = volume;
+        Err(EngineError::Other("not there yet".to_owned()))
+    }
+
+    /// Volumes that were set aside.
+    ///
+    /// # Errors
+    /// When the directory can't be read.
+    pub fn quarantined(&self) -> Result<Vec<QuarantinedVolume>> {
+        Ok(Vec::new())
+    }
+
+    /// Deletes what removals and half-made volumes of an earlier run left.
+    ///
+    /// # Errors
+    /// When something can't be deleted; the rest is deleted all the same.
+    pub fn empty_trash(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Room for volumes.
+    ///
+    /// # Errors
+    /// When the file system can't be asked.
+    pub fn usage(&self) -> Result<StorageUsage> {
+        Ok(StorageUsage { total_bytes: 0, free_bytes: 0 })
+    }
+
+    /// To be called now and then: grows the pool when it is short of room and
+    /// the host has some. Does nothing without a pool.
+    ///
+    /// # Errors
+    /// When growing fails; the pool is then as before.
+    pub fn maintain(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Unmounts the pool and frees its loop device. Does nothing without a pool.
+    ///
+    /// # Errors
+    /// When something still uses it.
+    pub fn detach(&self) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,3 @@
+//! What the engine promises, on real file systems and with real servers.
+
+mod volumes;

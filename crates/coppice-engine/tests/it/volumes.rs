@@ -1,0 +1,1 @@
+//! Volumes on real file systems.
