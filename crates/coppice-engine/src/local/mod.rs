@@ -1,5 +1,151 @@
 //! The engine of one Linux machine.
+//!
+//! [`HostEngine`] runs PostgreSQL servers; it needs nothing but the data
+//! directory, so the metastore is one of them. [`LocalEngine`] adds volumes
+//! and with them branches. The order at boot: identity and lock
+//! ([`installation`]), images, metastore, volumes, branches.
 
+mod config;
+mod control_file;
+mod engine;
+mod first_start;
+pub mod images;
 pub mod installation;
 pub mod layout;
+mod metastore;
+pub mod process;
+mod server;
+mod session;
+mod template;
 pub mod volumes;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
+
+use coppice_core::image::PostgresVersion;
+
+pub use engine::LocalEngine;
+pub use metastore::MetastoreAddress;
+
+use crate::{Capacity, EngineError, Result};
+use images::InstalledImage;
+use installation::{Installation, write_durably};
+use layout::Layout;
+use process::cgroup::Cgroups;
+use server::Servers;
+
+/// PostgreSQL servers on this machine.
+#[derive(Debug)]
+pub struct HostEngine {
+    pub(crate) servers: Servers,
+    images: BTreeMap<PostgresVersion, InstalledImage>,
+    /// The platform role's password, where its account is not enough.
+    secret: Option<String>,
+}
+
+impl HostEngine {
+    /// Looks at the machine and copies new PostgreSQL installations. The
+    /// caller holds the control lock of `data_dir`.
+    ///
+    /// `launcher` is the program with the hidden `launch` subcommand;
+    /// `postgres_dirs` are searched besides the system's own place.
+    ///
+    /// # Errors
+    /// When the data directory can't be used or an installation can't be copied.
+    pub fn open(data_dir: &Path, launcher: PathBuf, postgres_dirs: &[PathBuf]) -> Result<Self> {
+        let installation = Installation::ensure(data_dir)?;
+        let key = installation.key(data_dir);
+        let layout = Layout::new(data_dir, &key);
+        let is_root = rustix::process::geteuid().is_root();
+        let images = images::collect(&layout, postgres_dirs)?;
+        let secret = if is_root { None } else { Some(ensure_secret(data_dir)?) };
+        let cgroups = if is_root { Cgroups::detect() } else { None };
+        let servers = Servers { layout, installation, key, launcher, cgroups, is_root };
+        Ok(Self { servers, images, secret })
+    }
+
+    /// Where things are.
+    pub fn layout(&self) -> &Layout {
+        &self.servers.layout
+    }
+
+    /// Whose data directory this is.
+    pub fn installation(&self) -> &Installation {
+        &self.servers.installation
+    }
+
+    /// What groups and limits processes here, if anything does.
+    pub fn cgroups(&self) -> Option<&Cgroups> {
+        self.servers.cgroups.as_ref()
+    }
+
+    /// Whether each branch runs under an account of its own.
+    pub fn isolates_accounts(&self) -> bool {
+        self.servers.is_root
+    }
+
+    /// Images, oldest release first.
+    pub fn installed_images(&self) -> Vec<InstalledImage> {
+        self.images.values().cloned().collect()
+    }
+
+    fn image(&self, version: PostgresVersion) -> Result<InstalledImage> {
+        self.images.get(&version).cloned().ok_or(EngineError::NoImage(version))
+    }
+
+    fn secret(&self) -> Option<&str> {
+        self.secret.as_deref()
+    }
+
+    /// The platform role's password as `initdb` is told it; PostgreSQL makes
+    /// the verifier.
+    fn platform_password(&self) -> Option<String> {
+        self.secret.clone()
+    }
+
+    fn give_to_storage(&self, directory: &Path) -> Result<()> {
+        if !self.servers.is_root {
+            return Ok(());
+        }
+        let account = self.installation().storage_account();
+        chown(directory, Some(account), Some(account)).map_err(EngineError::io("giving a directory away"))
+    }
+
+    /// CPUs and memory of the machine.
+    pub fn capacity(&self) -> Capacity {
+        let cpus = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
+        let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let total_kib = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+        let total_kib: Option<u64> = total_kib.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+        Capacity { cpus, memory_bytes: total_kib.unwrap_or_default() * 1024 }
+    }
+
+    fn capacity_cpu_millis(&self) -> u32 {
+        self.capacity().cpus * 1000
+    }
+
+    /// Removes what the engine keeps outside the data directory, after
+    /// everything was stopped.
+    pub fn forget_runtime(&self) {
+        let _ = fs::remove_dir_all(self.layout().runtime_dir());
+        if let Some(cgroups) = self.cgroups() {
+            cgroups.remove_parent(&self.servers.key);
+        }
+    }
+}
+
+/// The platform role's password of a machine without accounts.
+fn ensure_secret(data_dir: &Path) -> Result<String> {
+    let path = data_dir.join("platform.secret");
+    if let Ok(text) = fs::read_to_string(&path) {
+        return Ok(text);
+    }
+    let mut bytes = [0u8; 24];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(EngineError::io("making a secret"))?;
+    let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    write_durably(&path, text.as_bytes(), 0o600)?;
+    Ok(text)
+}

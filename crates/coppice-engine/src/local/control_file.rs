@@ -1,0 +1,34 @@
+//! The few fields of `global/pg_control` that are the same in all supported
+//! releases (src/include/catalog/pg_control.h of each).
+
+use std::fs;
+use std::path::Path;
+
+use coppice_core::image::PostgresVersion;
+
+use crate::{EngineError, Result, VolumeFacts};
+
+/// Offset of the copy of the last checkpoint record: after the system
+/// identifier (8), two versions (4, 4), state (4, padded), time (8) and the
+/// checkpoint's location (8).
+const CHECKPOINT_COPY: usize = 40;
+
+/// Reads what identifies a copy of a cluster.
+///
+/// # Errors
+/// When the file can't be read or is too short.
+pub(super) fn read(data: &Path, version: PostgresVersion) -> Result<VolumeFacts> {
+    let path = data.join("global/pg_control");
+    let bytes = fs::read(&path).map_err(EngineError::io(format!("reading {}", path.display())))?;
+    let too_short = || EngineError::Other(format!("{} of PostgreSQL {version} is too short", path.display()));
+    let number = |offset: usize| -> Result<u64> {
+        let bytes = bytes.get(offset..offset + 8).ok_or_else(too_short)?;
+        bytes.try_into().map(u64::from_le_bytes).map_err(|_| too_short())
+    };
+    let redo = number(CHECKPOINT_COPY)?;
+    Ok(VolumeFacts {
+        system_identifier: number(0)?.to_string(),
+        timeline: number(CHECKPOINT_COPY + 8)? as u32,
+        fork_lsn: format!("{:X}/{:X}", redo >> 32, redo as u32),
+    })
+}

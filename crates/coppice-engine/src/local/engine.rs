@@ -1,0 +1,438 @@
+//! [`Engine`] for one Linux machine.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use coppice_core::claim::ClaimToken;
+use coppice_core::image::PostgresVersion;
+use coppice_core::plan::InstanceSeen;
+use coppice_core::volume::{VolumeLabel, VolumeSource};
+use coppice_core::{InstanceId, VolumeId};
+use coppice_failpoint::failpoint;
+use tokio::runtime::Handle;
+use tokio::sync::OwnedMutexGuard;
+use tokio_postgres::Client;
+
+use super::images::InstalledImage;
+use super::installation::write_durably;
+use super::layout::Layout;
+use super::metastore::METASTORE;
+use super::process::cgroup::Limits;
+use super::server::ServerPlan;
+use super::template::{Contents, make_cluster};
+use super::volumes::{LiveSource, SourceState, Volumes};
+use super::{HostEngine, control_file, first_start, session};
+use crate::{
+    BoxedServerStream, Capacity, Engine, EngineError, FirstStart, Image, InstanceSpec, Result, RoleVerifier,
+    StopMode, VolumeFacts, VolumePlan,
+};
+
+/// More WAL than this since the source's last checkpoint makes a copy slow to
+/// recover, so a checkpoint comes first.
+const CHECKPOINT_ABOVE_BYTES: i64 = 16 << 20;
+/// A cached platform session is closed after this long without use.
+const SESSION_IDLE: Duration = Duration::from_secs(10);
+/// Accounts that make templates stay clear of those of volumes.
+const TEMPLATE_ACCOUNT: u32 = 65_300;
+
+/// Branches on this machine: [`HostEngine`] with its volumes attached.
+pub struct LocalEngine {
+    host: Arc<HostEngine>,
+    volumes: Arc<Volumes>,
+    /// Held while a volume is copied without a server, or its server starts.
+    locks: Mutex<HashMap<VolumeId, Arc<tokio::sync::Mutex<()>>>>,
+    /// One template at a time is made.
+    template_lock: tokio::sync::Mutex<()>,
+    sessions: Mutex<HashMap<InstanceId, (Arc<Client>, Instant)>>,
+    specs: Mutex<HashMap<InstanceId, InstanceSpec>>,
+}
+
+impl LocalEngine {
+    /// Puts a host and its volumes together.
+    pub fn new(host: Arc<HostEngine>, volumes: Volumes) -> Self {
+        Self {
+            host,
+            volumes: Arc::new(volumes),
+            locks: Mutex::default(),
+            template_lock: tokio::sync::Mutex::default(),
+            sessions: Mutex::default(),
+            specs: Mutex::default(),
+        }
+    }
+
+    /// The volumes on this machine.
+    pub fn storage(&self) -> &Arc<Volumes> {
+        &self.volumes
+    }
+
+    /// Makes the template of every image, newest first, so that the first
+    /// branch of each is made as fast as the next ones.
+    pub async fn prepare_templates(&self) {
+        for image in self.host.installed_images().into_iter().rev() {
+            if let Err(error) = self.template(image.version).await {
+                tracing::warn!("preparing PostgreSQL {}: {}", image.version, error.chain());
+            }
+        }
+    }
+
+    /// Closes platform sessions that were not used for a while; to be called
+    /// every few seconds.
+    pub fn close_idle_sessions(&self) {
+        lock(&self.sessions).retain(|_, (_, used)| used.elapsed() < SESSION_IDLE);
+    }
+
+    async fn lock_volume(&self, volume: &VolumeId) -> OwnedMutexGuard<()> {
+        let mutex = lock(&self.locks).entry(volume.clone()).or_default().clone();
+        mutex.lock_owned().await
+    }
+
+    /// The template of a release; made when it is missing.
+    async fn template(&self, version: PostgresVersion) -> Result<VolumeId> {
+        let _one = self.template_lock.lock().await;
+        let path = self.host.layout().data_dir().join("templates.json");
+        let mut known: BTreeMap<String, VolumeId> =
+            fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
+        let id = match known.get(&version.to_string()) {
+            Some(id) => id.clone(),
+            None => {
+                let id = VolumeId::generate(chrono::Utc::now());
+                known.insert(version.to_string(), id.clone());
+                let text =
+                    serde_json::to_vec_pretty(&known).map_err(|e| EngineError::Other(e.to_string()))?;
+                write_durably(&path, &text, 0o600)?;
+                id
+            }
+        };
+        failpoint!("template.named");
+        if !self.volumes.exists(&id) {
+            self.make_template(version, &id).await?;
+        }
+        Ok(id)
+    }
+
+    async fn make_template(&self, version: PostgresVersion, id: &VolumeId) -> Result<()> {
+        let image = self.host.image(version)?;
+        tracing::info!("preparing PostgreSQL {version}");
+        let label = VolumeLabel {
+            installation: self.host.installation().installation.clone(),
+            host: self.host.installation().host.clone(),
+            volume: id.clone(),
+            branch: None,
+            claim: ClaimToken::new(0, 0),
+            version,
+        };
+        let (host, volumes, runtime) = (self.host.clone(), self.volumes.clone(), Handle::current());
+        let instance = InstanceId::from_trusted(format!("template-{}", version.major));
+        let account = TEMPLATE_ACCOUNT + version.major % 100;
+        let made = blocking({
+            let instance = instance.clone();
+            move || {
+                let verifier = host.platform_password();
+                volumes.create(&label, &mut |data| {
+                    runtime.block_on(make_cluster(
+                        &host.servers,
+                        &image,
+                        &instance,
+                        account,
+                        data,
+                        Contents::Template,
+                        verifier.as_deref(),
+                    ))
+                })
+            }
+        })
+        .await;
+        self.host.servers.remove(&instance)?;
+        made
+    }
+
+    /// One shared checkpoint when much WAL would have to be replayed.
+    async fn checkpoint_if_needed(&self, source: &InstanceId) -> Result<()> {
+        let action = || EngineError::sql("looking at the source's WAL");
+        let session = self.session(source).await?;
+        let row = session
+            .query_one(
+                "SELECT (pg_current_wal_insert_lsn() - redo_lsn)::bigint FROM pg_control_checkpoint()",
+                &[],
+            )
+            .await
+            .map_err(action())?;
+        if row.get::<_, i64>(0) > CHECKPOINT_ABOVE_BYTES {
+            session
+                .batch_execute("CHECKPOINT")
+                .await
+                .map_err(EngineError::sql("checkpointing the source"))?;
+        }
+        Ok(())
+    }
+
+    async fn copy_volume(&self, plan: &VolumePlan, source: &VolumeId) -> Result<()> {
+        // A start of the source waits until a copy without its server is made.
+        let guard = self.lock_volume(source).await;
+        let data = self.volumes.data_dir(source);
+        let running = plan
+            .source_instance
+            .clone()
+            .filter(|instance| self.host.servers.observe(instance, &data) == InstanceSeen::Running);
+        if running.is_some() {
+            drop(guard);
+        }
+        let is_atomic = self.volumes.is_snapshot_atomic(source);
+        if let Some(instance) = running.as_ref().filter(|_| is_atomic) {
+            self.checkpoint_if_needed(instance).await?;
+        }
+        let (host, volumes, runtime) = (self.host.clone(), self.volumes.clone(), Handle::current());
+        let (source, label) = (source.clone(), plan.label.clone());
+        blocking(move || match running {
+            None => volumes.copy(&source, &label, SourceState::Stopped),
+            Some(instance) => {
+                let mut live = RunningSource { host, runtime, instance, session: None };
+                volumes.copy(&source, &label, SourceState::Live(&mut live))
+            }
+        })
+        .await
+    }
+
+    /// A file beside the data that says for which volume the first start is
+    /// done; a copy inherits it and is told apart by the id in it.
+    fn first_start_marker(&self, volume: &VolumeId) -> PathBuf {
+        self.host.layout().volume(volume).join("first-start")
+    }
+
+    fn is_first_start(&self, volume: &VolumeId) -> bool {
+        fs::read_to_string(self.first_start_marker(volume))
+            .is_ok_and(|text| text == volume.as_str())
+            .eq(&false)
+    }
+
+    async fn session(&self, instance: &InstanceId) -> Result<Arc<Client>> {
+        if let Some((client, used)) = lock(&self.sessions).get_mut(instance)
+            && !client.is_closed()
+        {
+            *used = Instant::now();
+            return Ok(client.clone());
+        }
+        let socket = self.host.servers.socket_directory(instance);
+        let client = Arc::new(session::open(&socket, "postgres", self.host.secret()).await?);
+        lock(&self.sessions).insert(instance.clone(), (client.clone(), Instant::now()));
+        Ok(client)
+    }
+
+    async fn start_server(&self, spec: &InstanceSpec, is_first_start: bool) -> Result<()> {
+        let image = self.host.image(spec.version)?;
+        let data = self.volumes.data_dir(&spec.volume);
+        self.host.servers.start(&server_plan(spec, &image, &data, is_first_start)).await
+    }
+}
+
+fn server_plan<'a>(
+    spec: &'a InstanceSpec,
+    image: &'a InstalledImage,
+    data: &'a Path,
+    is_first_start: bool,
+) -> ServerPlan<'a> {
+    let limits =
+        Limits { cpu_millis: spec.cpu_millis, cpu_weight: spec.cpu_weight, memory_bytes: spec.memory_bytes };
+    let settings = &spec.settings;
+    ServerPlan {
+        instance: &spec.instance,
+        image,
+        data,
+        account: spec.account,
+        limits,
+        settings,
+        is_first_start,
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // Every change under these locks is a single insertion or removal.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| EngineError::Other(error.to_string()))?
+}
+
+/// A running server that is copied file by file.
+struct RunningSource {
+    host: Arc<HostEngine>,
+    runtime: Handle,
+    instance: InstanceId,
+    /// The backup lasts as long as this session.
+    session: Option<Client>,
+}
+
+impl LiveSource for RunningSource {
+    fn backup_start(&mut self) -> Result<()> {
+        let action = || EngineError::sql("starting a backup of the source");
+        let socket = self.host.servers.socket_directory(&self.instance);
+        let client = self.runtime.block_on(session::open(&socket, "postgres", self.host.secret()))?;
+        let statements = "SELECT pg_create_physical_replication_slot('coppice_copy_' || pg_backend_pid(), true, true); \
+             SELECT pg_backup_start('coppice', true)";
+        self.runtime.block_on(client.batch_execute(statements)).map_err(action())?;
+        self.session = Some(client);
+        Ok(())
+    }
+
+    fn backup_stop(&mut self) -> Result<String> {
+        let action = || EngineError::sql("ending a backup of the source");
+        let client =
+            self.session.as_ref().ok_or_else(|| EngineError::Other("no backup was started".to_owned()))?;
+        let stop = client.query_one("SELECT labelfile FROM pg_backup_stop(false)", &[]);
+        let row = self.runtime.block_on(stop).map_err(action())?;
+        Ok(row.get(0))
+    }
+}
+
+#[async_trait]
+impl Engine for LocalEngine {
+    fn images(&self) -> Vec<Image> {
+        self.host.installed_images().into_iter().map(|image| Image { version: image.version }).collect()
+    }
+
+    fn capacity(&self) -> Capacity {
+        self.host.capacity()
+    }
+
+    async fn create_volume(&self, plan: &VolumePlan) -> Result<VolumeFacts> {
+        let volume = &plan.label.volume;
+        match &plan.source {
+            VolumeSource::Volume(source) => self.copy_volume(plan, source).await?,
+            VolumeSource::Template => {
+                let template = self.template(plan.label.version).await?;
+                let (volumes, label) = (self.volumes.clone(), plan.label.clone());
+                blocking(move || volumes.copy(&template, &label, SourceState::Stopped)).await?;
+            }
+        }
+        failpoint!("engine.volume_copied");
+        control_file::read(&self.volumes.data_dir(volume), plan.label.version)
+    }
+
+    async fn remove_volume(&self, volume: &VolumeId) -> Result<()> {
+        let (volumes, id) = (self.volumes.clone(), volume.clone());
+        blocking(move || volumes.remove(&id)).await?;
+        lock(&self.locks).remove(volume);
+        Ok(())
+    }
+
+    async fn observe(&self, instance: &InstanceId, volume: &VolumeId) -> Result<InstanceSeen> {
+        Ok(self.host.servers.observe(instance, &self.volumes.data_dir(volume)))
+    }
+
+    async fn start(&self, spec: &InstanceSpec) -> Result<()> {
+        let _guard = self.lock_volume(&spec.volume).await;
+        if !self.volumes.exists(&spec.volume) {
+            return Err(EngineError::NoVolume(spec.volume.clone()));
+        }
+        self.volumes.check_claim(&spec.volume, spec.claim)?;
+        lock(&self.specs).insert(spec.instance.clone(), spec.clone());
+        lock(&self.sessions).remove(&spec.instance);
+        let is_first_start = self.is_first_start(&spec.volume);
+        let data = self.volumes.data_dir(&spec.volume);
+        if is_first_start && self.host.servers.observe(&spec.instance, &data) == InstanceSeen::Stopped {
+            first_start::remove_inherited_files(&data)?;
+        }
+        self.start_server(spec, is_first_start).await
+    }
+
+    async fn first_start(&self, plan: &FirstStart) -> Result<()> {
+        let spec = lock(&self.specs).get(&plan.instance).cloned();
+        let Some(spec) = spec else {
+            // A control plane that found the server half way does not know its
+            // settings: it starts over.
+            return self.start_over(&plan.instance).await;
+        };
+        let servers = &self.host.servers;
+        let socket = servers.socket_directory(&plan.instance);
+        let verifier = &plan.managed_role_verifier;
+        let client = first_start::detach_from_source(&socket, self.host.secret(), verifier).await?;
+        failpoint!("first_start.detached");
+        let marker = self.first_start_marker(&spec.volume);
+        write_durably(&marker, spec.volume.as_str().as_bytes(), 0o600)?;
+        failpoint!("first_start.marked");
+        let image = self.host.image(spec.version)?;
+        let data = self.volumes.data_dir(&spec.volume);
+        servers.configure(&server_plan(&spec, &image, &data, false))?;
+        let action = || EngineError::sql("ending the first start");
+        client.batch_execute("SELECT pg_reload_conf()").await.map_err(action())?;
+        // The reload reaches this session as soon as the postmaster passed it on.
+        let deadline = Instant::now() + SESSION_IDLE;
+        while Instant::now() < deadline {
+            let row = client.query_one("SHOW dynamic_library_path", &[]).await.map_err(action())?;
+            if row.get::<_, &str>(0) == "$libdir" {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        Err(EngineError::Other(format!("instance {} does not take its new settings", plan.instance)))
+    }
+
+    async fn stop(&self, instance: &InstanceId, volume: &VolumeId, mode: StopMode) -> Result<()> {
+        lock(&self.sessions).remove(instance);
+        lock(&self.specs).remove(instance);
+        self.host.servers.stop(instance, &self.volumes.data_dir(volume), mode).await
+    }
+
+    async fn wait_exit(&self, instance: &InstanceId) {
+        self.host.servers.wait_exit(instance).await;
+    }
+
+    async fn remove_instance(&self, instance: &InstanceId) -> Result<()> {
+        self.host.servers.remove(instance)
+    }
+
+    async fn open(&self, instance: &InstanceId) -> Result<BoxedServerStream> {
+        let socket = self.host.servers.socket_directory(instance).join(session::SOCKET);
+        let stream = tokio::net::UnixStream::connect(socket).await;
+        Ok(Box::new(stream.map_err(EngineError::io(format!("connecting to instance {instance}")))?))
+    }
+
+    async fn verifier(&self, instance: &InstanceId, role: &str) -> Result<Option<RoleVerifier>> {
+        let session = self.session(instance).await?;
+        let row = session
+            .query_opt(
+                "SELECT rolpassword FROM pg_catalog.pg_authid WHERE rolname = $1 AND rolname <> $2 \
+                 AND rolname !~ '^pg_'",
+                &[&role, &session::PLATFORM_ROLE],
+            )
+            .await
+            .map_err(EngineError::sql("reading a role's verifier"))?;
+        Ok(row.map(|row| match row.get::<_, Option<String>>(0) {
+            None => RoleVerifier::NoPassword,
+            Some(text) if text.starts_with("SCRAM-SHA-256$") => RoleVerifier::Scram(text),
+            Some(_) => RoleVerifier::Md5,
+        }))
+    }
+
+    async fn volumes(&self) -> Result<Vec<VolumeLabel>> {
+        let volumes = self.volumes.clone();
+        let list = blocking(move || volumes.list()).await?;
+        for (volume, reason) in &list.unreadable {
+            tracing::warn!(%volume, "volume {volume} has no readable label and is left alone: {reason}");
+        }
+        Ok(list.labels)
+    }
+
+    async fn quarantine(&self, volume: &VolumeId) -> Result<()> {
+        let (volumes, volume) = (self.volumes.clone(), volume.clone());
+        blocking(move || volumes.quarantine(&volume)).await
+    }
+
+    async fn running_instances(&self) -> Result<Vec<InstanceId>> {
+        let running = self.host.servers.running().into_iter();
+        Ok(running.filter(|id| id.as_str() != METASTORE && !id.as_str().starts_with("template-")).collect())
+    }
+}
+
+impl LocalEngine {
+    async fn start_over(&self, instance: &InstanceId) -> Result<()> {
+        let nowhere = Layout::new(Path::new("/nonexistent"), "").volumes();
+        self.host.servers.stop(instance, &nowhere, StopMode::Fast).await?;
+        Err(EngineError::NotRunning(instance.clone()))
+    }
+}

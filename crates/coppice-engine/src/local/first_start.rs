@@ -1,0 +1,100 @@
+//! The first start of a copy: what it must not share with its source.
+//!
+//! A copy believes that it is its source. Left alone it would take over the
+//! source's subscriptions at their publishers, and the source would lose rows.
+//! So before clients are let in: inherited replication slots go before the
+//! server starts; it starts unable to load what a subscription connects with;
+//! subscriptions are disabled and detached from their slots; prepared
+//! transactions are rolled back; statistics of statements are reset; the
+//! managed role is repaired and gets the branch's own password.
+
+use std::fs;
+use std::path::Path;
+
+use coppice_core::branch::MANAGED_ROLE;
+use tokio_postgres::Client;
+
+use super::session;
+use crate::{EngineError, Result};
+
+/// Removes what only the source's server may use, before the first start.
+pub(super) fn remove_inherited_files(data: &Path) -> Result<()> {
+    let slots = data.join("pg_replslot");
+    let entries = fs::read_dir(&slots).map_err(EngineError::io(format!("listing {}", slots.display())))?;
+    for entry in entries.filter_map(std::result::Result::ok) {
+        fs::remove_dir_all(entry.path())
+            .map_err(EngineError::io("removing an inherited replication slot"))?;
+    }
+    Ok(())
+}
+
+/// Makes a started copy its own, except for the reload that ends its first start.
+pub(super) async fn detach_from_source(
+    socket: &Path,
+    password: Option<&str>,
+    managed_role_verifier: &str,
+) -> Result<Client> {
+    let client = session::open(socket, "postgres", password).await?;
+    disable_subscriptions(&client).await?;
+    roll_back_prepared(&client, socket, password).await?;
+    reset_statistics(&client).await?;
+    repair_managed_role(&client, managed_role_verifier).await?;
+    Ok(client)
+}
+
+/// The catalog is shared by all databases, so one session reaches all of them.
+/// Detached from its slot, a subscription can also be dropped without its
+/// publisher.
+async fn disable_subscriptions(client: &Client) -> Result<()> {
+    client
+        .batch_execute("UPDATE pg_catalog.pg_subscription SET subenabled = false, subslotname = NULL")
+        .await
+        .map_err(EngineError::sql("disabling inherited subscriptions"))
+}
+
+async fn roll_back_prepared(client: &Client, socket: &Path, password: Option<&str>) -> Result<()> {
+    let action = || EngineError::sql("rolling back inherited prepared transactions");
+    let rows = client
+        .query("SELECT database::text, quote_literal(gid) FROM pg_catalog.pg_prepared_xacts ORDER BY 1", &[])
+        .await
+        .map_err(action())?;
+    for row in rows {
+        let (database, gid): (String, String) = (row.get(0), row.get(1));
+        let inside = session::open(socket, &database, password).await?;
+        inside.batch_execute(&format!("ROLLBACK PREPARED {gid}")).await.map_err(action())?;
+    }
+    Ok(())
+}
+
+async fn reset_statistics(client: &Client) -> Result<()> {
+    client
+        .batch_execute(
+            "DO $$ DECLARE place text := (SELECT n.nspname FROM pg_extension e JOIN pg_namespace n
+                 ON n.oid = e.extnamespace WHERE e.extname = 'pg_stat_statements');
+             BEGIN
+                 IF place IS NOT NULL THEN EXECUTE format('SELECT %I.pg_stat_statements_reset()', place); END IF;
+             END $$",
+        )
+        .await
+        .map_err(EngineError::sql("resetting inherited statistics"))
+}
+
+/// Its owner may have renamed, dropped or locked out the managed role.
+async fn repair_managed_role(client: &Client, verifier: &str) -> Result<()> {
+    let action = || EngineError::sql("setting the managed role's password");
+    let exists = client
+        .query_opt("SELECT FROM pg_catalog.pg_roles WHERE rolname = $1", &[&MANAGED_ROLE])
+        .await
+        .map_err(action())?
+        .is_some();
+    let verb = if exists { "ALTER" } else { "CREATE" };
+    // A verifier has no quote in it, whoever made it.
+    let verifier = verifier.replace('\'', "");
+    client
+        .batch_execute(&format!(
+            "{verb} ROLE {MANAGED_ROLE} LOGIN CREATEDB CREATEROLE CONNECTION LIMIT -1 \
+             PASSWORD '{verifier}' VALID UNTIL 'infinity'"
+        ))
+        .await
+        .map_err(action())
+}

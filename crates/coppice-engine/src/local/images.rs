@@ -1,0 +1,213 @@
+//! Images: immutable copies of the PostgreSQL installations on this machine.
+//!
+//! A running branch must not notice an upgrade of the host's packages, so each
+//! release found is copied once and never touched again. The copy keeps the
+//! relative places of `bin`, `lib` and `share`, from which PostgreSQL finds its
+//! files wherever it is moved.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use coppice_core::image::PostgresVersion;
+use coppice_failpoint::failpoint;
+
+use super::layout::Layout;
+use crate::{EngineError, Result};
+
+/// Extensions that an ordinary role may create: they reach no file, no process
+/// and no network. PostgreSQL's manual, section 38.17.1 ("trusted").
+const TRUSTED: &[&str] = &[
+    "amcheck",
+    "bloom",
+    "btree_gin",
+    "btree_gist",
+    "citext",
+    "cube",
+    "dict_int",
+    "dict_xsyn",
+    "earthdistance",
+    "fuzzystrmatch",
+    "hstore",
+    "intarray",
+    "isn",
+    "lo",
+    "ltree",
+    "pg_freespacemap",
+    "pg_stat_statements",
+    "pg_trgm",
+    "pg_visibility",
+    "pgcrypto",
+    "pgrowlocks",
+    "pgstattuple",
+    "seg",
+    "tablefunc",
+    "tcn",
+    "tsm_system_rows",
+    "tsm_system_time",
+    "unaccent",
+    "uuid-ossp",
+    "vector",
+];
+
+/// One release, ready to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstalledImage {
+    /// The release.
+    pub version: PostgresVersion,
+    /// The immutable copy.
+    pub root: PathBuf,
+    /// `bin`, relative to the copy.
+    pub bin: PathBuf,
+}
+
+impl InstalledImage {
+    /// One of the release's programs, seen from `root`.
+    pub fn program(&self, root: &Path, name: &str) -> PathBuf {
+        root.join(&self.bin).join(name)
+    }
+}
+
+/// An installation on the host: where it is and which directories to copy.
+struct Found {
+    version: PostgresVersion,
+    parts: Vec<(PathBuf, PathBuf)>,
+    bin: PathBuf,
+}
+
+/// Copies what is new among the installations in `directories` and returns all
+/// images, also those whose installation is gone.
+///
+/// # Errors
+/// When a copy fails.
+pub fn collect(
+    layout: &Layout,
+    directories: &[PathBuf],
+) -> Result<BTreeMap<PostgresVersion, InstalledImage>> {
+    let images = layout.images();
+    fs::create_dir_all(&images).map_err(EngineError::io(format!("making {}", images.display())))?;
+    for found in discover(directories) {
+        let target = layout.image(found.version);
+        if !target.exists() {
+            copy_installation(&found, &target)?;
+        }
+    }
+    let entries = fs::read_dir(&images).map_err(EngineError::io("listing images"))?;
+    Ok(entries
+        .filter_map(Result::ok)
+        .filter_map(|entry| installed(&entry.path()))
+        .map(|i| (i.version, i))
+        .collect())
+}
+
+fn installed(root: &Path) -> Option<InstalledImage> {
+    let version = PostgresVersion::parse(root.file_name()?.to_str()?)?;
+    let debian = PathBuf::from(format!("lib/postgresql/{}/bin", version.major));
+    let bin =
+        [debian, PathBuf::from("bin")].into_iter().find(|bin| root.join(bin).join("postgres").exists())?;
+    Some(InstalledImage { version, root: root.to_owned(), bin })
+}
+
+/// Installations in Debian's place and in `directories`, each of which is one
+/// itself or holds several.
+fn discover(directories: &[PathBuf]) -> Vec<Found> {
+    let mut found = vec![];
+    for home in list(Path::new("/usr/lib/postgresql")) {
+        if let Some(major) = home.file_name().and_then(|name| name.to_str()).map(str::to_owned)
+            && let Some(version) = version_of(&home.join("bin"))
+        {
+            let inner = PathBuf::from("lib/postgresql").join(&major);
+            let share = PathBuf::from("share/postgresql").join(&major);
+            found.push(Found {
+                version,
+                bin: inner.join("bin"),
+                parts: vec![
+                    (home.join("bin"), inner.join("bin")),
+                    (home.join("lib"), inner.join("lib")),
+                    (Path::new("/usr").join(&share), share),
+                ],
+            });
+        }
+    }
+    for home in directories.iter().flat_map(|dir| list(dir).into_iter().chain([dir.clone()])) {
+        if let Some(version) = version_of(&home.join("bin")) {
+            let parts = ["bin", "lib", "share"].map(|part| (home.join(part), PathBuf::from(part)));
+            found.push(Found { version, bin: PathBuf::from("bin"), parts: parts.into() });
+        }
+    }
+    found
+}
+
+fn list(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else { return vec![] };
+    entries.filter_map(Result::ok).map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
+}
+
+fn version_of(bin: &Path) -> Option<PostgresVersion> {
+    if !bin.join("initdb").exists() {
+        return None;
+    }
+    let output = Command::new(bin.join("postgres")).arg("--version").output().ok()?;
+    // `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`
+    let text = String::from_utf8(output.stdout).ok()?;
+    text.split_whitespace().find_map(PostgresVersion::parse)
+}
+
+fn copy_installation(found: &Found, target: &Path) -> Result<()> {
+    let action = || format!("copying PostgreSQL {} to {}", found.version, target.display());
+    let staging = target.with_extension("new");
+    let _ = fs::remove_dir_all(&staging);
+    for (from, to) in &found.parts {
+        copy_tree(from, &staging.join(to)).map_err(EngineError::io(action()))?;
+    }
+    failpoint!("image.copied");
+    trust_extensions(&staging).map_err(EngineError::io(action()))?;
+    let directory = fs::File::open(&staging).map_err(EngineError::io(action()))?;
+    rustix::fs::syncfs(&directory).map_err(EngineError::io(action()))?;
+    failpoint!("image.trusted");
+    fs::rename(&staging, target).map_err(EngineError::io(action()))
+}
+
+/// Copies files, directories and symbolic links; whatever they belonged to.
+fn copy_tree(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            copy_tree(&source, &target)?;
+        } else if kind.is_symlink() && fs::read_link(&source)?.is_relative() {
+            std::os::unix::fs::symlink(fs::read_link(&source)?, &target)?;
+        } else if source.exists() {
+            reflink_copy::reflink_or_copy(&source, &target)?;
+            fs::set_permissions(&target, fs::metadata(&source)?.permissions())?;
+        }
+    }
+    Ok(())
+}
+
+/// Marks the extensions of [`TRUSTED`] as such in their control files.
+fn trust_extensions(root: &Path) -> std::io::Result<()> {
+    for directory in extension_directories(root) {
+        for name in TRUSTED {
+            let control = directory.join(format!("{name}.control"));
+            let Ok(text) = fs::read_to_string(&control) else { continue };
+            let mut lines: Vec<_> =
+                text.lines().filter(|line| !line.trim_start().starts_with("trusted")).collect();
+            lines.push("trusted = true");
+            fs::write(&control, lines.join("\n") + "\n")?;
+        }
+    }
+    Ok(())
+}
+
+fn extension_directories(root: &Path) -> Vec<PathBuf> {
+    let debian = list(&root.join("share/postgresql")).into_iter().map(|dir| dir.join("extension"));
+    let candidates =
+        debian.chain(["share/extension", "share/postgresql/extension"].map(|dir| root.join(dir)));
+    let mut directories: Vec<_> = candidates.filter(|dir| dir.is_dir()).collect();
+    directories.dedup();
+    directories
+}

@@ -1,0 +1,152 @@
+//! The embedded metastore: a small server of the platform's own, run with the
+//! same code as those of branches, outside the pool.
+
+use std::fs;
+use std::path::PathBuf;
+
+use coppice_core::InstanceId;
+use coppice_core::image::PostgresVersion;
+use coppice_failpoint::failpoint;
+
+use super::installation::write_durably;
+use super::process::cgroup::Limits;
+use super::server::{ServerPlan, make_directory};
+use super::template::{Contents, make_cluster};
+use super::{HostEngine, session};
+use crate::{EngineError, Result, StopMode};
+
+/// Its server's name among the instances.
+pub(super) const METASTORE: &str = "metastore";
+/// Number of its account; volumes count from 1 and stay below.
+const ACCOUNT: u32 = 65_400;
+/// Kept on disk so that there is room to delete things when a disk is full.
+const BALLAST_BYTES: u64 = 64 << 20;
+
+/// How to reach the metastore.
+#[derive(Clone)]
+pub struct MetastoreAddress {
+    /// Directory of its socket.
+    pub socket_directory: PathBuf,
+    /// Its role.
+    pub user: String,
+    /// Its password, where the account of this process is not enough.
+    pub password: Option<String>,
+    /// Its database.
+    pub database: String,
+    /// Whether it was made by this call, so that it can hold nothing yet.
+    pub is_new: bool,
+}
+
+impl HostEngine {
+    /// Starts the metastore, or finds it running.
+    ///
+    /// # Errors
+    /// When its PostgreSQL major version is missing, or it does not start.
+    pub async fn start_metastore(&self) -> Result<MetastoreAddress> {
+        let home = self.layout().metastore();
+        make_directory(&home, 0o711)?;
+        let version_file = home.join("version");
+        let major: Option<u32> =
+            fs::read_to_string(&version_file).ok().and_then(|text| text.trim().parse().ok());
+        let image = self.metastore_image(major)?;
+        let instance = InstanceId::from_trusted(METASTORE);
+        let data = home.join("data");
+        let is_new = !data.exists();
+        if is_new {
+            let staging = home.join("data.new");
+            // Left by a start that was interrupted; never held anything.
+            let _ = fs::remove_dir_all(&staging);
+            make_directory(&staging, 0o700)?;
+            self.give_to_storage(&staging)?;
+            let verifier = self.platform_password();
+            make_cluster(
+                &self.servers,
+                &image,
+                &instance,
+                ACCOUNT,
+                &staging,
+                Contents::Metastore,
+                verifier.as_deref(),
+            )
+            .await?;
+            write_durably(&version_file, image.version.major.to_string().as_bytes(), 0o600)?;
+            failpoint!("metastore.made");
+            let directory = fs::File::open(&staging).map_err(EngineError::io("opening the new metastore"))?;
+            rustix::fs::syncfs(&directory).map_err(EngineError::io("flushing the new metastore"))?;
+            fs::rename(&staging, &data).map_err(EngineError::io("putting the metastore in place"))?;
+            failpoint!("metastore.in_place");
+        }
+        let ballast = self.ensure_ballast();
+        if let Err(error) = ballast {
+            tracing::warn!("the metastore's disk reserve is missing: {}", error.chain());
+        }
+        let settings = [("max_connections", "60"), ("shared_buffers", "32MB"), ("max_wal_size", "256MB")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let limits =
+            Limits { cpu_millis: self.capacity_cpu_millis(), cpu_weight: 1000, memory_bytes: 1 << 30 };
+        let plan = ServerPlan {
+            instance: &instance,
+            image: &image,
+            data: &data,
+            account: ACCOUNT,
+            limits,
+            settings: &settings,
+            is_first_start: false,
+        };
+        self.servers.start(&plan).await?;
+        Ok(MetastoreAddress {
+            socket_directory: self.servers.socket_directory(&instance),
+            user: session::PLATFORM_ROLE.to_owned(),
+            password: self.secret().map(str::to_owned),
+            database: "coppice".to_owned(),
+            is_new,
+        })
+    }
+
+    /// Stops the metastore; its data stays.
+    ///
+    /// # Errors
+    /// When its processes do not end.
+    pub async fn stop_metastore(&self) -> Result<()> {
+        let instance = InstanceId::from_trusted(METASTORE);
+        self.servers.stop(&instance, &self.layout().metastore().join("data"), StopMode::Fast).await
+    }
+
+    fn metastore_image(&self, major: Option<u32>) -> Result<super::images::InstalledImage> {
+        let wanted = |version: &PostgresVersion| major.is_none_or(|major| version.major == major);
+        let found = self.installed_images().into_iter().rev().find(|image| wanted(&image.version));
+        found.ok_or_else(|| {
+            EngineError::Other(match major {
+                Some(major) => format!(
+                    "the metastore was made with PostgreSQL {major}, which is not installed: install it and start again"
+                ),
+                None => "no PostgreSQL is installed: install one (Debian: apt install postgresql) or name its \
+                         directory in COPPICE_POSTGRES_DIRS"
+                    .to_owned(),
+            })
+        })
+    }
+
+    fn ballast(&self) -> PathBuf {
+        self.layout().metastore().join("ballast")
+    }
+
+    /// Makes the disk reserve unless it is there.
+    fn ensure_ballast(&self) -> Result<()> {
+        let path = self.ballast();
+        if path.exists() {
+            return Ok(());
+        }
+        let file = fs::File::create(&path).map_err(EngineError::io("making the disk reserve"))?;
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, BALLAST_BYTES).map_err(|error| {
+            let _ = fs::remove_file(&path);
+            EngineError::io("filling the disk reserve")(error)
+        })
+    }
+
+    /// Gives the disk reserve back to a full disk, so that deletions work. It
+    /// is made again at the next start.
+    pub fn release_ballast(&self) {
+        let _ = fs::remove_file(self.ballast());
+    }
+}

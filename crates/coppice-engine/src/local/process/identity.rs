@@ -1,0 +1,77 @@
+//! Recognising a process: a pid alone may belong to somebody else by now.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use serde::{Deserialize, Serialize};
+
+/// What makes a process unmistakable on this machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessIdentity {
+    /// Changes with every boot.
+    pub boot_id: String,
+    /// Its pid.
+    pub pid: u32,
+    /// Clock ticks after boot at which it started (proc(5), field 22 of `stat`).
+    pub start_time: u64,
+}
+
+/// The id of the running boot.
+pub fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+/// State letter and start time of a process that exists.
+fn stat(pid: u32) -> Option<(char, u64)> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The command name is in parentheses and may hold anything.
+    let (_, rest) = text.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace();
+    let state = fields.next()?.chars().next()?;
+    let start_time = fields.nth(18)?.parse().ok()?;
+    Some((state, start_time))
+}
+
+impl ProcessIdentity {
+    /// The identity of a living process.
+    pub fn of(pid: u32) -> Option<Self> {
+        let (state, start_time) = stat(pid)?;
+        (state != 'Z').then(|| Self { boot_id: boot_id(), pid, start_time })
+    }
+
+    /// Whether that very process lives; one that has ended and was not waited
+    /// for does not.
+    pub fn is_alive(&self) -> bool {
+        self.boot_id == boot_id()
+            && stat(self.pid).is_some_and(|(state, start)| state != 'Z' && start == self.start_time)
+    }
+
+    /// A descriptor that becomes readable when the process ends; none when it
+    /// has ended.
+    pub fn pidfd(&self) -> Option<OwnedFd> {
+        let pid = Pid::from_raw(i32::try_from(self.pid).ok()?)?;
+        let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        // Checked after opening: a recycled pid would show another start time.
+        self.is_alive().then_some(pidfd)
+    }
+}
+
+/// Living processes of this account whose working directory is `directory`:
+/// PostgreSQL's processes all stay in their data directory.
+pub fn processes_in(directory: &Path) -> Vec<u32> {
+    let own = rustix::process::geteuid().as_raw();
+    let Ok(entries) = fs::read_dir("/proc") else { return vec![] };
+    entries
+        .filter_map(Result::ok)
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid: &u32| {
+            let is_own = fs::metadata(format!("/proc/{pid}"))
+                .is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == own);
+            is_own
+                && fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == directory)
+                && stat(*pid).is_some_and(|(state, _)| state != 'Z')
+        })
+        .collect()
+}

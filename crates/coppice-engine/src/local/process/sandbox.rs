@@ -1,0 +1,190 @@
+//! What the launched process does to itself before it becomes the program.
+//!
+//! The launcher is a hidden subcommand with a single thread. Every mount is
+//! made in its private mount namespace, and System V and POSIX shared memory
+//! are private too, so nothing is left of it when its processes are gone.
+
+use std::fs;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use failure::{Context, Failure};
+use landlock::{
+    ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr, Scope,
+    path_beneath_rules,
+};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::sys::wait::waitpid;
+use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid, setsid};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_bind, mount_change,
+    move_mount, open_tree,
+};
+
+use super::launch::{BindMount, FileAccess, Isolation, LaunchSpec};
+use super::syscalls::{fork_child, set_id_map, set_read_only};
+
+/// The newest Landlock rules this program knows; an older kernel enforces what
+/// it can.
+const LANDLOCK_ABI: ABI = ABI::V6;
+
+/// Reads a [`LaunchSpec`] from standard input, confines this process to it
+/// and becomes its program. Does not return.
+pub fn launcher_main() -> ! {
+    let failure = match launch() {
+        Ok(never) => match never {},
+        Err(failure) => failure,
+    };
+    eprintln!("launcher: {failure}");
+    std::process::exit(71);
+}
+
+fn launch() -> Result<std::convert::Infallible, Failure> {
+    let mut text = String::new();
+    io::stdin().read_to_string(&mut text).context("reading the description")?;
+    let spec: LaunchSpec = serde_json::from_str(&text).context("understanding the description")?;
+
+    // Fails only for a process that leads a group already.
+    let _ = setsid();
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None).context("clearing the signal mask")?;
+    for cgroup in &spec.cgroups {
+        fs::write(cgroup, std::process::id().to_string())
+            .with_context(|| format!("joining {}", cgroup.display()))?;
+    }
+    let input = match &spec.input {
+        Some(path) => Stdio::from(fs::File::open(path).context("opening the input")?),
+        None => Stdio::null(),
+    };
+    if let Some(isolation) = &spec.isolation {
+        isolate(isolation)?;
+    }
+    confine_files(&spec.access)?;
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
+
+    let error = Command::new(&spec.program)
+        .args(&spec.arguments)
+        .env_clear()
+        .envs(spec.environment.iter().map(|(name, value)| (name, value)))
+        .stdin(input)
+        .current_dir("/")
+        .exec();
+    Err(error).with_context(|| format!("running {}", spec.program.display()))
+}
+
+fn isolate(isolation: &Isolation) -> Result<(), Failure> {
+    let apart = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWIPC;
+    unshare(apart).context("leaving the host's namespaces")?;
+    // Unmounts on the host still reach us; our mounts do not reach the host.
+    let downstream = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+    mount_change("/", downstream).context("separating the mounts")?;
+    for bind in &isolation.mounts {
+        mount_directory(bind, isolation.account)
+            .with_context(|| format!("mounting {} on {}", bind.from.display(), bind.to.display()))?;
+    }
+    mount_bind(&isolation.passwd, "/etc/passwd").context("naming the account")?;
+    let shared_memory = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("tmpfs", "/dev/shm", "tmpfs", shared_memory, Some(c"mode=1777"))
+        .context("mounting shared memory")?;
+
+    let (uid, gid) = (Uid::from_raw(isolation.account), Gid::from_raw(isolation.account));
+    setgroups(&[]).context("leaving groups")?;
+    setresgid(gid, gid, gid).context("changing the group")?;
+    setresuid(uid, uid, uid).context("changing the account")
+}
+
+fn mount_directory(bind: &BindMount, account: u32) -> io::Result<()> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let tree = open_tree(rustix::fs::CWD, &bind.from, flags)?;
+    if let Some(owner) = bind.owner_on_disk {
+        let namespace = id_mapping_namespace(owner, account)?;
+        set_id_map(tree.as_fd(), namespace.as_fd())?;
+    }
+    if bind.is_read_only {
+        set_read_only(tree.as_fd())?;
+    }
+    let empty_path = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    move_mount(tree.as_fd(), "", rustix::fs::CWD, &bind.to, empty_path)?;
+    Ok(())
+}
+
+/// A user namespace in which `owner` on disk is `account`. A namespace needs a
+/// process while it is opened, so a child makes it and waits to be ended.
+fn id_mapping_namespace(owner: u32, account: u32) -> io::Result<OwnedFd> {
+    let (made_read, made_write) = rustix::pipe::pipe()?;
+    let child = fork_child(move || {
+        if unshare(CloneFlags::CLONE_NEWUSER).is_ok() {
+            let _ = rustix::io::write(&made_write, b"x");
+            // Long enough to be opened; the caller ends it much sooner.
+            std::thread::sleep(std::time::Duration::from_secs(30));
+        }
+    })?;
+    let outcome = (|| {
+        if rustix::io::read(&made_read, &mut [0; 1][..])? == 0 {
+            return Err(io::Error::other("this kernel makes no user namespace"));
+        }
+        let map = format!("{owner} {account} 1\n");
+        fs::write(format!("/proc/{child}/uid_map"), &map)?;
+        fs::write(format!("/proc/{child}/gid_map"), &map)?;
+        Ok(OwnedFd::from(fs::File::open(format!("/proc/{child}/ns/user"))?))
+    })();
+    let _ = nix::sys::signal::kill(child, Signal::SIGKILL);
+    let _ = waitpid(child, None);
+    outcome
+}
+
+fn confine_files(access: &FileAccess) -> Result<(), Failure> {
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let rules = |paths: &[std::path::PathBuf], rights| {
+        let present: Vec<_> = paths.iter().filter(|path| Path::exists(path)).cloned().collect();
+        path_beneath_rules(present, rights)
+    };
+    Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(LANDLOCK_ABI))
+        .and_then(|ruleset| ruleset.scope(Scope::from_all(LANDLOCK_ABI)))
+        .and_then(Ruleset::create)
+        .and_then(|ruleset| ruleset.add_rules(rules(&access.execute, read | AccessFs::Execute)))
+        .and_then(|ruleset| ruleset.add_rules(rules(&access.read, read)))
+        .and_then(|ruleset| {
+            ruleset.add_rules(rules(&access.write, AccessFs::from_all(LANDLOCK_ABI) & !AccessFs::Execute))
+        })
+        // Also sets no_new_privs.
+        .and_then(landlock::RulesetCreated::restrict_self)
+        .context("confining file access")?;
+    Ok(())
+}
+
+/// Errors of a process that has only its standard error to report to.
+mod failure {
+    use std::fmt;
+
+    /// What was being done, and why it failed.
+    #[derive(Debug)]
+    pub(super) struct Failure(String);
+
+    impl fmt::Display for Failure {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(&self.0)
+        }
+    }
+
+    /// Adds what was being done.
+    pub(super) trait Context<T> {
+        fn context(self, action: &str) -> Result<T, Failure>;
+        fn with_context(self, action: impl FnOnce() -> String) -> Result<T, Failure>;
+    }
+
+    impl<T, E: fmt::Display> Context<T> for Result<T, E> {
+        fn context(self, action: &str) -> Result<T, Failure> {
+            self.with_context(|| action.to_owned())
+        }
+
+        fn with_context(self, action: impl FnOnce() -> String) -> Result<T, Failure> {
+            self.map_err(|error| Failure(format!("{}: {error}", action())))
+        }
+    }
+}

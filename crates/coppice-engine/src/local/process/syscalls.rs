@@ -1,0 +1,66 @@
+//! System calls that no library wraps, and `fork`.
+
+#![allow(unsafe_code, reason = "raw system calls")]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use nix::libc;
+use nix::unistd::{ForkResult, Pid, fork};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Makes a detached mount show files owned by others than on disk, as the
+/// user namespace `userns` maps them (mount_setattr(2), MOUNT_ATTR_IDMAP).
+pub(super) fn set_id_map(mount: BorrowedFd<'_>, userns: BorrowedFd<'_>) -> io::Result<()> {
+    set_attributes(mount, libc::MOUNT_ATTR_IDMAP, u64::try_from(userns.as_raw_fd()).unwrap_or_default())
+}
+
+/// Makes a detached mount read-only.
+pub(super) fn set_read_only(mount: BorrowedFd<'_>) -> io::Result<()> {
+    set_attributes(mount, libc::MOUNT_ATTR_RDONLY, 0)
+}
+
+fn set_attributes(mount: BorrowedFd<'_>, attributes: u64, userns_fd: u64) -> io::Result<()> {
+    #[repr(C)]
+    struct MountAttr {
+        attr_set: u64,
+        attr_clr: u64,
+        propagation: u64,
+        userns_fd: u64,
+    }
+    let attr = MountAttr { attr_set: attributes, attr_clr: 0, propagation: 0, userns_fd };
+    // SAFETY: the path is a NUL-terminated empty string, `attr` lives through
+    // the call, and its size is passed with it.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            &raw const attr,
+            size_of::<MountAttr>(),
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Runs `body` in a child process and returns its pid.
+///
+/// The caller must have a single thread, as the launcher does.
+pub(super) fn fork_child(body: impl FnOnce()) -> io::Result<Pid> {
+    // SAFETY: the launcher has one thread, so the child may go on as usual.
+    match unsafe { fork() }? {
+        ForkResult::Parent { child } => Ok(child),
+        ForkResult::Child => {
+            body();
+            std::process::exit(0);
+        }
+    }
+}
+
+/// Lets the async runtime wait for the end of a process.
+pub(in crate::local) fn watch_exit(pidfd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` keeps its descriptor open and the same.
+    unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }
+}

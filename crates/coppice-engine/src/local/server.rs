@@ -1,0 +1,458 @@
+//! One PostgreSQL server: from its files on disk to a process that answers.
+//!
+//! States of a server, as seen from outside:
+//!
+//! ```text
+//! stopped ── start ──▶ launching ── postmaster.pid says ready ──▶ running
+//!    ▲                     │                                        │
+//!    └──── killed, proven empty ◀── broken ◀── postmaster dies ─────┘
+//! ```
+//!
+//! *Running* is a postmaster with the recorded identity whose `postmaster.pid`
+//! says ready. *Stopped* is an empty cgroup (without cgroups: no process in
+//! the data directory). Everything else is *broken*, and is killed before a
+//! start. `postmaster.pid` is removed there and nowhere else, after nothing is
+//! left that it could speak of.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use coppice_core::InstanceId;
+use coppice_core::plan::InstanceSeen;
+use coppice_failpoint::failpoint;
+use rustix::process::{Signal, pidfd_send_signal};
+
+use super::config::{Configuration, ServerPaths};
+use super::images::InstalledImage;
+use super::installation::{Installation, write_durably};
+use super::layout::Layout;
+use super::process::cgroup::{Cgroups, Leaf, Limits};
+use super::process::identity::{ProcessIdentity, processes_in};
+use super::process::launch::{BindMount, FileAccess, Isolation, LaunchSpec, spawn};
+use super::process::watch_exit;
+use crate::{EngineError, Result, StopMode};
+
+/// A start that replays much WAL takes minutes; longer than this it is stuck.
+const START_PATIENCE: Duration = Duration::from_secs(600);
+/// After that a fast stop becomes an immediate one.
+const FAST_STOP_PATIENCE: Duration = Duration::from_secs(30);
+/// How often a starting server is looked at.
+const READY_POLL: Duration = Duration::from_millis(1);
+
+/// How servers are run on this machine.
+#[derive(Debug)]
+pub(super) struct Servers {
+    pub(super) layout: Layout,
+    pub(super) installation: Installation,
+    pub(super) key: String,
+    /// The program with the hidden launch subcommand.
+    pub(super) launcher: PathBuf,
+    pub(super) cgroups: Option<Cgroups>,
+    /// Whether servers get accounts and namespaces of their own.
+    pub(super) is_root: bool,
+}
+
+/// One server to be started.
+#[derive(Debug)]
+pub(super) struct ServerPlan<'a> {
+    pub(super) instance: &'a InstanceId,
+    pub(super) image: &'a InstalledImage,
+    /// Its data directory on the host.
+    pub(super) data: &'a Path,
+    /// Number of its account.
+    pub(super) account: u32,
+    pub(super) limits: Limits,
+    pub(super) settings: &'a [(String, String)],
+    pub(super) is_first_start: bool,
+}
+
+/// Where a program finds its directories, and what takes them there.
+struct Surroundings {
+    data: PathBuf,
+    image: PathBuf,
+    configuration: PathBuf,
+    log: PathBuf,
+    socket: PathBuf,
+    isolation: Option<Isolation>,
+}
+
+impl Servers {
+    fn leaf(&self, instance: &InstanceId) -> Option<Leaf> {
+        self.cgroups.as_ref().map(|cgroups| cgroups.leaf(&self.key, instance.as_str()))
+    }
+
+    fn record_path(&self, instance: &InstanceId) -> PathBuf {
+        self.layout.instance_runtime(instance).join("server.json")
+    }
+
+    fn record(&self, instance: &InstanceId) -> Option<ProcessIdentity> {
+        serde_json::from_slice(&fs::read(self.record_path(instance)).ok()?).ok()
+    }
+
+    /// Where its socket is.
+    pub(super) fn socket_directory(&self, instance: &InstanceId) -> PathBuf {
+        self.layout.instance_runtime(instance).join("socket")
+    }
+
+    /// The server's identity, while it lives.
+    pub(super) fn living(&self, instance: &InstanceId) -> Option<ProcessIdentity> {
+        self.record(instance).filter(ProcessIdentity::is_alive)
+    }
+
+    /// Looks at a server without changing anything.
+    pub(super) fn observe(&self, instance: &InstanceId, data: &Path) -> InstanceSeen {
+        match self.living(instance) {
+            Some(server) if is_ready(data, server.pid) => InstanceSeen::Running,
+            Some(_) => InstanceSeen::Broken,
+            None if self.is_empty(instance, data) => InstanceSeen::Stopped,
+            None => InstanceSeen::Broken,
+        }
+    }
+
+    fn is_empty(&self, instance: &InstanceId, data: &Path) -> bool {
+        match self.leaf(instance) {
+            Some(leaf) => !leaf.is_populated(),
+            None => processes_in(data).is_empty(),
+        }
+    }
+
+    /// Starts a server and returns when it is ready. One that runs is left alone.
+    pub(super) async fn start(&self, plan: &ServerPlan<'_>) -> Result<()> {
+        if self.observe(plan.instance, plan.data) == InstanceSeen::Running {
+            return Ok(());
+        }
+        self.kill(plan.instance, plan.data)?;
+        failpoint!("server.killed");
+        let surroundings = self.prepare(plan)?;
+        failpoint!("server.prepared");
+        match fs::remove_file(plan.data.join("postmaster.pid")) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(EngineError::io("removing a stale postmaster.pid")(error));
+            }
+            _ => {}
+        }
+        failpoint!("server.lock_file_removed");
+        let log = self.start_log(plan.instance)?;
+        let spec = self.launch_spec(plan, &surroundings)?;
+        let mut child = spawn(&self.launcher, &spec, &log).await?;
+        let pid = child.id().unwrap_or_default();
+        failpoint!("server.spawned");
+        // Waited for as long as this process lives; afterwards its new parent does.
+        tokio::spawn(async move { child.wait().await });
+        let failed = |reason: String| EngineError::StartFailed { instance: plan.instance.clone(), reason };
+        let Some(server) = ProcessIdentity::of(pid) else {
+            return Err(failed(self.last_words(plan.instance)));
+        };
+        let record = serde_json::to_vec(&server).map_err(|error| EngineError::Other(error.to_string()))?;
+        write_durably(&self.record_path(plan.instance), &record, 0o600)?;
+        failpoint!("server.recorded");
+
+        let started = Instant::now();
+        while !is_ready(plan.data, pid) {
+            if !server.is_alive() {
+                return Err(failed(self.last_words(plan.instance)));
+            }
+            if started.elapsed() > START_PATIENCE {
+                return Err(failed(format!("not ready after {} s", START_PATIENCE.as_secs())));
+            }
+            tokio::time::sleep(READY_POLL).await;
+        }
+        Ok(())
+    }
+
+    /// Runs a program of an image on a data directory until it ends.
+    pub(super) async fn run_to_end(
+        &self,
+        plan: &ServerPlan<'_>,
+        program: &str,
+        arguments: &[String],
+        input: Option<&str>,
+    ) -> Result<()> {
+        self.kill(plan.instance, plan.data)?;
+        let surroundings = self.prepare(plan)?;
+        let mut spec = self.launch_spec(plan, &surroundings)?;
+        spec.program = plan.image.program(&surroundings.image, program);
+        let data = surroundings.data.display().to_string();
+        spec.arguments = arguments.iter().map(|argument| argument.replace("{data}", &data)).collect();
+        // initdb runs `postgres` through a shell.
+        spec.access.execute.extend(["/usr/bin", "/bin"].map(PathBuf::from));
+        let input_path = self.layout.instance_runtime(plan.instance).join("input");
+        if let Some(text) = input {
+            write_durably(&input_path, text.as_bytes(), 0o600)?;
+            spec.input = Some(input_path.clone());
+        }
+        let log = self.start_log(plan.instance)?;
+        let mut child = spawn(&self.launcher, &spec, &log).await?;
+        let status = child.wait().await.map_err(EngineError::io(format!("waiting for {program}")))?;
+        let _ = fs::remove_file(&input_path);
+        self.kill(plan.instance, plan.data)?;
+        let words = fs::read_to_string(self.start_log_path(plan.instance)).unwrap_or_default();
+        let complaint =
+            words.lines().find(|line| ["ERROR:", "FATAL:", "PANIC:"].iter().any(|w| line.contains(w)));
+        match complaint {
+            None if status.success() => Ok(()),
+            _ => {
+                let reason = complaint.or_else(|| words.lines().last()).unwrap_or_default();
+                Err(EngineError::Other(format!("{program} failed: {reason}")))
+            }
+        }
+    }
+
+    /// Stops a server and proves that nothing of it runs.
+    pub(super) async fn stop(&self, instance: &InstanceId, data: &Path, mode: StopMode) -> Result<()> {
+        if mode == StopMode::Fast
+            && let Some(pidfd) = self.living(instance).and_then(|server| server.pidfd())
+        {
+            // A postmaster that has just ended needs no signal.
+            let _ = pidfd_send_signal(&pidfd, Signal::INT);
+            let ended = tokio::time::timeout(FAST_STOP_PATIENCE, wait_readable(pidfd)).await;
+            if ended.is_err() {
+                tracing::warn!(%instance, "instance {instance} did not stop in time: killing it");
+            }
+        }
+        self.kill(instance, data)?;
+        failpoint!("server.stopped");
+        if let Some(leaf) = self.leaf(instance) {
+            leaf.remove();
+        }
+        Ok(())
+    }
+
+    /// Returns when the server has ended.
+    pub(super) async fn wait_exit(&self, instance: &InstanceId) {
+        if let Some(pidfd) = self.living(instance).and_then(|server| server.pidfd()) {
+            wait_readable(pidfd).await;
+        }
+    }
+
+    /// Ends every process of an instance and proves that none is left.
+    fn kill(&self, instance: &InstanceId, data: &Path) -> Result<()> {
+        if let Some(leaf) = self.leaf(instance) {
+            return leaf.kill();
+        }
+        let started = Instant::now();
+        loop {
+            let left = processes_in(data);
+            if left.is_empty() {
+                return Ok(());
+            }
+            for pid in left.iter().filter_map(|pid| rustix::process::Pid::from_raw(*pid as i32)) {
+                let _ = rustix::process::kill_process(pid, Signal::KILL);
+            }
+            if started.elapsed() > FAST_STOP_PATIENCE {
+                return Err(EngineError::Other(format!("processes of instance {instance} do not end")));
+            }
+            std::thread::sleep(READY_POLL);
+        }
+    }
+
+    /// Removes what an instance keeps outside its data.
+    pub(super) fn remove(&self, instance: &InstanceId) -> Result<()> {
+        for directory in [self.layout.instance_runtime(instance), self.layout.instance(instance)] {
+            match fs::remove_dir_all(&directory) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(EngineError::io(format!("removing {}", directory.display()))(error));
+                }
+                _ => {}
+            }
+        }
+        if let Some(leaf) = self.leaf(instance) {
+            leaf.remove();
+        }
+        Ok(())
+    }
+
+    /// Instances of which something runs.
+    pub(super) fn running(&self) -> Vec<InstanceId> {
+        let names = match &self.cgroups {
+            Some(cgroups) => cgroups.populated(&self.key),
+            None => {
+                let Ok(entries) = fs::read_dir(self.layout.runtime_dir()) else { return vec![] };
+                let names =
+                    entries.filter_map(Result::ok).filter_map(|entry| entry.file_name().into_string().ok());
+                names.filter(|name| self.living(&InstanceId::from_trusted(name.as_str())).is_some()).collect()
+            }
+        };
+        names.into_iter().map(InstanceId::from_trusted).collect()
+    }
+
+    /// Writes the configuration files.
+    pub(super) fn configure(&self, plan: &ServerPlan<'_>) -> Result<()> {
+        let directory = self.layout.instance(plan.instance).join("conf");
+        let configuration = self.configuration(plan);
+        let files = [
+            ("postgresql.conf", configuration.file()),
+            ("pg_hba.conf", configuration.access_file()),
+            ("pg_ident.conf", "platform root platform\n".to_owned()),
+        ];
+        for (name, text) in files {
+            let path = directory.join(name);
+            // Made anew before every start, so a crash that tears it costs nothing.
+            fs::write(&path, text).map_err(EngineError::io(format!("writing {}", path.display())))?;
+        }
+        Ok(())
+    }
+
+    fn configuration<'a>(&self, plan: &ServerPlan<'a>) -> Configuration<'a> {
+        Configuration {
+            major: plan.image.version.major,
+            settings: plan.settings,
+            is_first_start: plan.is_first_start,
+            trusts_root: self.is_root,
+        }
+    }
+
+    /// Makes directories and files around a server.
+    fn prepare(&self, plan: &ServerPlan<'_>) -> Result<Surroundings> {
+        let home = self.layout.instance(plan.instance);
+        let runtime = self.layout.instance_runtime(plan.instance);
+        make_directory(home.parent().unwrap_or(&home), 0o700)?;
+        make_directory(&home, 0o711)?;
+        make_directory(&home.join("conf"), 0o755)?;
+        make_directory(&home.join("log"), 0o700)?;
+        make_directory(runtime.ancestors().nth(2).unwrap_or(&runtime), 0o711)?;
+        make_directory(self.layout.runtime_dir(), 0o711)?;
+        make_directory(&runtime, 0o711)?;
+        make_directory(&runtime.join("socket"), 0o700)?;
+        self.configure(plan)?;
+        let socket = runtime.join("socket");
+        if !self.is_root {
+            return Ok(Surroundings {
+                data: plan.data.to_owned(),
+                image: plan.image.root.clone(),
+                configuration: home.join("conf"),
+                log: home.join("log"),
+                socket,
+                isolation: None,
+            });
+        }
+        let account = self.installation.instance_account(plan.account);
+        for owned in [&home.join("log"), &socket] {
+            chown(owned, Some(account), Some(account)).map_err(EngineError::io("giving a directory away"))?;
+        }
+        let passwd = runtime.join("passwd");
+        let names = format!("root:x:0:0::/:/bin/false\npostgres:x:{account}:{account}::/:/bin/false\n");
+        fs::write(&passwd, names).map_err(EngineError::io("writing the account's name"))?;
+        fs::set_permissions(&passwd, fs::Permissions::from_mode(0o644))
+            .map_err(EngineError::io("writing the account's name"))?;
+        let mount = |name: &str, from: &Path, owner_on_disk, is_read_only| -> Result<BindMount> {
+            make_directory(&runtime.join(name), 0o711)?;
+            Ok(BindMount { from: from.to_owned(), to: runtime.join(name), owner_on_disk, is_read_only })
+        };
+        let mounts = vec![
+            mount("image", &plan.image.root, None, true)?,
+            mount("conf", &home.join("conf"), None, true)?,
+            mount("log", &home.join("log"), None, false)?,
+            mount("data", plan.data, Some(self.installation.storage_account()), false)?,
+        ];
+        Ok(Surroundings {
+            data: runtime.join("data"),
+            image: runtime.join("image"),
+            configuration: runtime.join("conf"),
+            log: runtime.join("log"),
+            socket,
+            isolation: Some(Isolation { account, mounts, passwd }),
+        })
+    }
+
+    fn launch_spec(&self, plan: &ServerPlan<'_>, around: &Surroundings) -> Result<LaunchSpec> {
+        let paths = ServerPaths {
+            data: &around.data,
+            configuration: &around.configuration,
+            log: &around.log,
+            socket: &around.socket,
+        };
+        let cgroups = match self.leaf(plan.instance) {
+            Some(leaf) => leaf.ensure(&plan.limits)?,
+            None => vec![],
+        };
+        let system = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let mut execute = system(&["/usr/lib", "/usr/lib64", "/lib", "/lib64"]);
+        execute.push(around.image.clone());
+        let mut read = system(&["/etc", "/usr/share", "/proc", "/dev/urandom", "/dev/random", "/dev/zero"]);
+        read.push(around.configuration.clone());
+        let mut write = system(&["/dev/null", "/dev/shm"]);
+        write.extend([&around.data, &around.log, &around.socket].map(Clone::clone));
+        let environment = [("LC_ALL", "C"), ("TZ", "UTC"), ("PGTZ", "UTC"), ("PATH", "/usr/bin:/bin")];
+        Ok(LaunchSpec {
+            program: plan.image.program(&around.image, "postgres"),
+            arguments: self.configuration(plan).arguments(&paths),
+            environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            input: None,
+            cgroups,
+            isolation: around.isolation.clone(),
+            access: FileAccess { execute, read, write },
+        })
+    }
+
+    fn start_log_path(&self, instance: &InstanceId) -> PathBuf {
+        self.layout.instance(instance).join("start.log")
+    }
+
+    fn start_log(&self, instance: &InstanceId) -> Result<File> {
+        let path = self.start_log_path(instance);
+        OpenOptions::new()
+            .create(true)
+            .write(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(EngineError::io(format!("opening {}", path.display())))
+    }
+
+    /// The most telling line a server wrote before it ended.
+    fn last_words(&self, instance: &InstanceId) -> String {
+        let mut text = fs::read_to_string(self.start_log_path(instance)).unwrap_or_default();
+        text.push_str(&newest_log(&self.layout.instance(instance).join("log")));
+        let is_telling = |line: &&str| ["FATAL", "PANIC", "launcher:"].iter().any(|word| line.contains(word));
+        let line = text.lines().rev().find(is_telling).or_else(|| text.lines().last());
+        let Some(line) = line else { return "the server ended without a word".to_owned() };
+        let parsed: Option<serde_json::Value> = serde_json::from_str(line).ok();
+        let message =
+            parsed.as_ref().and_then(|entry| entry.get("message")).and_then(|message| message.as_str());
+        message.unwrap_or(line).to_owned()
+    }
+}
+
+/// Whether `postmaster.pid` is of this process and says ready (its eighth line).
+fn is_ready(data: &Path, pid: u32) -> bool {
+    let Ok(text) = fs::read_to_string(data.join("postmaster.pid")) else { return false };
+    let mut lines = text.lines();
+    let is_of_process = lines.next().is_some_and(|line| line.trim() == pid.to_string());
+    is_of_process && lines.nth(6).is_some_and(|line| line.trim() == "ready")
+}
+
+/// The end of the newest log file. The directory belongs to the server, so
+/// nothing in it is followed or trusted.
+fn newest_log(directory: &Path) -> String {
+    let Ok(entries) = fs::read_dir(directory) else { return String::new() };
+    let newest = entries.filter_map(Result::ok).map(|entry| entry.path()).max();
+    let Some(path) = newest else { return String::new() };
+    let no_follow = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or_default();
+    let Ok(file) = OpenOptions::new().read(true).custom_flags(no_follow).open(path) else {
+        return String::new();
+    };
+    let mut bytes = vec![];
+    let _ = file.take(1 << 20).read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+async fn wait_readable(pidfd: std::os::fd::OwnedFd) {
+    if let Ok(pidfd) = watch_exit(pidfd) {
+        let _ = pidfd.readable().await;
+    }
+}
+
+/// Makes a directory unless it is there, with exactly this mode.
+pub(super) fn make_directory(path: &Path, mode: u32) -> Result<()> {
+    let action = || format!("making {}", path.display());
+    match fs::DirBuilder::new().mode(mode).create(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(EngineError::io(action())(error))
+        }
+        _ => fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(EngineError::io(action())),
+    }
+}

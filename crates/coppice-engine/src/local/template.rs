@@ -1,0 +1,101 @@
+//! Fresh clusters: what `initdb` makes, with the platform's roles in it.
+
+use std::path::Path;
+
+use coppice_core::InstanceId;
+use coppice_core::branch::{MANAGED_DATABASE, MANAGED_ROLE};
+use coppice_failpoint::failpoint;
+
+use super::images::InstalledImage;
+use super::process::cgroup::Limits;
+use super::server::{ServerPlan, Servers};
+use super::session::PLATFORM_ROLE;
+use crate::Result;
+
+/// Limits while a cluster is made.
+const LIMITS: Limits = Limits { cpu_millis: 2000, cpu_weight: 100, memory_bytes: 1 << 30 };
+
+/// What is made in a fresh cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Contents {
+    /// The managed role and database, for branches.
+    Template,
+    /// The platform's own database.
+    Metastore,
+}
+
+/// Makes a fresh cluster in `data`, an empty directory.
+///
+/// Fixed at birth: data checksums, UTF-8, and a collation that no upgrade of
+/// the host's C or ICU library can change under an index: the builtin provider
+/// where there is one (17 and newer), else `C.UTF-8`.
+pub(super) async fn make_cluster(
+    servers: &Servers,
+    image: &InstalledImage,
+    instance: &InstanceId,
+    account: u32,
+    data: &Path,
+    contents: Contents,
+    platform_password: Option<&str>,
+) -> Result<()> {
+    let settings = [];
+    let plan = ServerPlan {
+        instance,
+        image,
+        data,
+        account,
+        limits: LIMITS,
+        settings: &settings,
+        is_first_start: false,
+    };
+    let mut arguments = vec![
+        "--pgdata={data}",
+        "--username=platform",
+        "--auth=reject",
+        "--encoding=UTF8",
+        "--locale=C.UTF-8",
+        "--data-checksums",
+        "--no-sync",
+        "--no-instructions",
+    ];
+    if image.version.major >= 17 {
+        arguments.extend(["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]);
+    }
+    let arguments: Vec<_> = arguments.into_iter().map(str::to_owned).collect();
+    servers.run_to_end(&plan, "initdb", &arguments, None).await?;
+    failpoint!("template.initialised");
+    let statements = statements(contents, image.version.major, platform_password);
+    let single = ["--single", "-D", "{data}", "-c", "listen_addresses=", "postgres"].map(str::to_owned);
+    servers.run_to_end(&plan, "postgres", &single, Some(&statements)).await?;
+    failpoint!("template.filled");
+    Ok(())
+}
+
+/// SQL for a single-user session (PostgreSQL manual, `postgres`, "Options for
+/// Single-User Mode"): one statement a line.
+fn statements(contents: Contents, major: u32, platform_password: Option<&str>) -> String {
+    let mut lines = vec!["CREATE EXTENSION pg_stat_statements".to_owned()];
+    if let Some(verifier) = platform_password {
+        lines.push(format!("ALTER ROLE {PLATFORM_ROLE} PASSWORD '{verifier}'"));
+    }
+    match contents {
+        Contents::Metastore => lines.push("CREATE DATABASE coppice".to_owned()),
+        Contents::Template => {
+            lines.push(format!("CREATE ROLE {MANAGED_ROLE} LOGIN CREATEDB CREATEROLE"));
+            lines.push(format!("CREATE DATABASE {MANAGED_DATABASE} OWNER {MANAGED_ROLE}"));
+            lines.push(format!("GRANT pg_monitor, pg_signal_backend TO {MANAGED_ROLE}"));
+            lines.push("REVOKE CONNECT ON DATABASE postgres FROM PUBLIC".to_owned());
+            lines.push(format!("GRANT CONNECT ON DATABASE postgres TO {MANAGED_ROLE}"));
+            if major < 16 {
+                // There CREATEROLE may grant any role that is no superuser, also
+                // these, and with them run programs as the server's account.
+                lines.push(
+                    "UPDATE pg_authid SET rolsuper = true WHERE rolname IN ('pg_read_server_files', \
+                     'pg_write_server_files', 'pg_execute_server_program')"
+                        .to_owned(),
+                );
+            }
+        }
+    }
+    lines.join("\n") + "\n"
+}
