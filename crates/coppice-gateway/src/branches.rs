@@ -1,0 +1,37 @@
+//! What the gateway needs to know about branches, and who tells it.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use coppice_core::branch::BranchState;
+use coppice_core::{BranchId, InstanceId, Result};
+use coppice_engine::{BoxedServerStream, RoleVerifier};
+
+/// Where the sessions of a branch go.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// The instance that takes writes.
+    pub instance: InstanceId,
+    /// What was last observed of the branch.
+    pub state: BranchState,
+    /// Why it is in that state, when that is not obvious; empty otherwise.
+    pub message: String,
+}
+
+/// Knows the branches and opens connections to their servers.
+#[async_trait]
+pub trait Branches: Send + Sync + 'static {
+    /// Looks a branch up; none when there is no such branch.
+    async fn find(&self, branch: &BranchId) -> Result<Option<Route>>;
+
+    /// What `role` has to prove, read from the running server; none when there
+    /// is no such role, or clients may not use it.
+    async fn verifier(&self, route: &Route, role: &str) -> Result<Option<RoleVerifier>>;
+
+    /// Opens a connection to the server, before its startup packet.
+    async fn open(&self, route: &Route) -> Result<BoxedServerStream>;
+
+    /// Waits until the branch is ready, or can't become so, or `patience` is
+    /// over; then tells what is true. None when there is no such branch.
+    async fn wait_ready(&self, branch: &BranchId, patience: Duration) -> Result<Option<Route>>;
+}
