@@ -1,0 +1,312 @@
+//! Reading request bodies: unknown fields are ignored, null is the same as
+//! absent, and every complaint names its field.
+
+use std::net::IpAddr;
+
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{FromRequest, Request};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use coppice_core::project::ScaleToZero;
+use coppice_core::{Error, Result};
+use serde_json::{Map, Value};
+
+use crate::BODY_LIMIT_BYTES;
+use crate::error::{ApiError, with_status};
+
+/// A body that was read but not looked at: who calls is checked first.
+#[derive(Debug)]
+pub(crate) struct RawBody {
+    content_type: Option<String>,
+    is_encoded: bool,
+    bytes: std::result::Result<Bytes, BytesRejection>,
+}
+
+impl<S: Send + Sync> FromRequest<S> for RawBody {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request(request: Request, state: &S) -> std::result::Result<Self, Self::Rejection> {
+        let text = |headers: &HeaderMap, name| {
+            headers.get(name).map(|value| value.to_str().unwrap_or("unreadable").to_owned())
+        };
+        let content_type = text(request.headers(), CONTENT_TYPE);
+        let is_encoded = text(request.headers(), CONTENT_ENCODING)
+            .is_some_and(|name| !name.eq_ignore_ascii_case("identity"));
+        let bytes = Bytes::from_request(request, state).await;
+        Ok(Self { content_type, is_encoded, bytes })
+    }
+}
+
+/// Why a body was refused.
+pub(crate) enum BodyError {
+    /// An error of the catalogue.
+    Api(Error),
+    /// 413
+    TooLarge,
+    /// 415
+    MediaType,
+}
+
+impl From<Error> for BodyError {
+    fn from(error: Error) -> Self {
+        Self::Api(error)
+    }
+}
+
+impl IntoResponse for BodyError {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Api(error) => ApiError(error).into_response(),
+            Self::TooLarge => with_status(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "body_too_large",
+                &format!("request body is larger than {BODY_LIMIT_BYTES} bytes"),
+            ),
+            Self::MediaType => with_status(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "unsupported_media_type",
+                "content type must be application/json",
+            ),
+        }
+    }
+}
+
+impl RawBody {
+    /// The object the body must be.
+    pub(crate) fn object(self) -> std::result::Result<Fields, BodyError> {
+        let media_type =
+            self.content_type.as_deref().map(|text| text.split(';').next().unwrap_or_default().trim());
+        let is_json = media_type.is_none_or(|name| name.eq_ignore_ascii_case("application/json"));
+        if !is_json || self.is_encoded {
+            return Err(BodyError::MediaType);
+        }
+        let bytes = self.bytes.map_err(|_| BodyError::TooLarge)?;
+        let invalid = || Error::invalid("invalid_json", "request body is not valid JSON");
+        match serde_json::from_slice(&bytes) {
+            Ok(Value::Object(fields)) => Ok(Fields { path: String::new(), fields }),
+            Ok(_) | Err(_) => Err(invalid().into()),
+        }
+    }
+}
+
+/// The fields of an object, with the object's own place for complaints.
+#[derive(Debug)]
+pub(crate) struct Fields {
+    path: String,
+    fields: Map<String, Value>,
+}
+
+impl Fields {
+    fn name(&self, field: &str) -> String {
+        if self.path.is_empty() { field.to_owned() } else { format!("{}.{field}", self.path) }
+    }
+
+    fn get(&self, field: &str) -> Option<&Value> {
+        self.fields.get(field).filter(|value| !value.is_null())
+    }
+
+    fn invalid(&self, field: &str, why: &str) -> Error {
+        Error::invalid_field(&self.name(field), why)
+    }
+
+    /// The complaint about an absent field.
+    pub(crate) fn missing(&self, field: &str) -> Error {
+        Error::invalid("missing_field", format!("{} is required", self.name(field)))
+    }
+
+    /// A text, if it is there.
+    pub(crate) fn text(&self, field: &str) -> Result<Option<&str>> {
+        match self.get(field) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(_) => Err(self.invalid(field, "must be a string")),
+        }
+    }
+
+    /// A text that must be there.
+    pub(crate) fn required_text(&self, field: &str) -> Result<&str> {
+        self.text(field)?.ok_or_else(|| self.missing(field))
+    }
+
+    /// A name: trimmed, 1 to `length_max` characters, no control characters.
+    pub(crate) fn name_of(&self, field: &str, length_max: usize) -> Result<String> {
+        let name = self.required_text(field)?.trim();
+        if name.is_empty() || name.chars().count() > length_max {
+            return Err(self.invalid(field, &format!("must have 1 to {length_max} characters")));
+        }
+        if name.chars().any(char::is_control) {
+            return Err(self.invalid(field, "must not have control characters"));
+        }
+        Ok(name.to_owned())
+    }
+
+    /// A branch's description: empty, or up to 50 letters, digits, hyphens and
+    /// blanks that begin with a letter or digit.
+    pub(crate) fn description(&self, field: &str) -> Result<String> {
+        let text = self.text(field)?.unwrap_or_default();
+        let is_allowed =
+            |(index, c): (usize, char)| c.is_ascii_alphanumeric() || (index > 0 && (c == '-' || c == ' '));
+        if text.len() > 50 || !text.chars().enumerate().all(is_allowed) {
+            return Err(self.invalid(
+                field,
+                "must have at most 50 letters, digits, hyphens and blanks, and begin with a letter or digit",
+            ));
+        }
+        Ok(text.to_owned())
+    }
+
+    /// A truth value, if it is there.
+    pub(crate) fn flag(&self, field: &str) -> Result<Option<bool>> {
+        match self.get(field) {
+            None => Ok(None),
+            Some(Value::Bool(value)) => Ok(Some(*value)),
+            Some(_) => Err(self.invalid(field, "must be true or false")),
+        }
+    }
+
+    /// A whole number within bounds, if it is there.
+    pub(crate) fn integer(&self, field: &str, min: u32, max: u32) -> Result<Option<u32>> {
+        let Some(value) = self.get(field) else { return Ok(None) };
+        let number = value.as_u64().or_else(|| {
+            // 30.0 is a whole number too.
+            value.as_f64().filter(|n| n.fract() == 0.0 && *n >= 0.0 && *n < 1e15).map(|n| n as u64)
+        });
+        match number.and_then(|number| u32::try_from(number).ok()) {
+            Some(number) if (min..=max).contains(&number) => Ok(Some(number)),
+            _ => Err(self.invalid(field, &format!("must be a whole number from {min} to {max}"))),
+        }
+    }
+
+    /// An object, if it is there.
+    pub(crate) fn object(&self, field: &str) -> Result<Option<Fields>> {
+        match self.get(field) {
+            None => Ok(None),
+            Some(Value::Object(fields)) => {
+                Ok(Some(Fields { path: self.name(field), fields: fields.clone() }))
+            }
+            Some(_) => Err(self.invalid(field, "must be an object")),
+        }
+    }
+
+    /// An array, if it is there.
+    pub(crate) fn list(&self, field: &str, count_max: usize) -> Result<Option<&[Value]>> {
+        match self.get(field) {
+            None => Ok(None),
+            Some(Value::Array(items)) if items.len() > count_max => Err(Error::invalid(
+                "too_many_items",
+                format!("{} accepts at most {count_max} items", self.name(field)),
+            )),
+            Some(Value::Array(items)) => Ok(Some(items)),
+            Some(_) => Err(self.invalid(field, "must be an array")),
+        }
+    }
+
+    /// An array of texts, if it is there.
+    pub(crate) fn texts(&self, field: &str, count_max: usize) -> Result<Option<Vec<String>>> {
+        let Some(items) = self.list(field, count_max)? else { return Ok(None) };
+        let texts = items.iter().map(|item| item.as_str().map(str::to_owned));
+        texts
+            .collect::<Option<_>>()
+            .map(Some)
+            .ok_or_else(|| self.invalid(field, "must be an array of strings"))
+    }
+
+    /// An object of texts, if it is there.
+    pub(crate) fn text_map(&self, field: &str) -> Result<std::collections::BTreeMap<String, String>> {
+        let Some(object) = self.object(field)? else { return Ok(Default::default()) };
+        let texts = object.fields.into_iter().map(|(name, value)| Some((name, value.as_str()?.to_owned())));
+        texts.collect::<Option<_>>().ok_or_else(|| self.invalid(field, "must be an object of strings"))
+    }
+
+    /// A scale-to-zero setting over `base`, if it is there.
+    pub(crate) fn scale_to_zero(&self, field: &str, base: ScaleToZero) -> Result<Option<ScaleToZero>> {
+        let Some(setting) = self.object(field)? else { return Ok(None) };
+        let minutes = setting.integer("inactivityPeriodMinutes", 1, 10_080)?;
+        Ok(Some(ScaleToZero {
+            enabled: setting.flag("enabled")?.unwrap_or(base.enabled),
+            inactivity_period_minutes: minutes.unwrap_or(base.inactivity_period_minutes),
+        }))
+    }
+
+    /// Fields of one item of an array.
+    pub(crate) fn item(&self, field: &str, index: usize, value: &Value) -> Result<Fields> {
+        let path = format!("{}[{index}]", self.name(field));
+        match value {
+            Value::Object(fields) => Ok(Fields { path, fields: fields.clone() }),
+            _ => Err(Error::invalid_field(&path, "must be an object")),
+        }
+    }
+}
+
+/// Whether a text is an address or a CIDR block (RFC 4632, RFC 4291); host
+/// bits are allowed.
+pub(crate) fn is_address_range(text: &str) -> bool {
+    let (address, prefix) = match text.split_once('/') {
+        Some((address, prefix)) => (address, Some(prefix)),
+        None => (text, None),
+    };
+    let Ok(address) = address.parse::<IpAddr>() else { return false };
+    let prefix_max = if address.is_ipv4() { 32 } else { 128 };
+    prefix.is_none_or(|text| {
+        let is_number = !text.is_empty() && text.len() <= 3 && text.bytes().all(|byte| byte.is_ascii_digit());
+        is_number && text.parse::<u32>().is_ok_and(|prefix| prefix <= prefix_max)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(value: Value) -> Fields {
+        match value {
+            Value::Object(fields) => Fields { path: String::new(), fields },
+            _ => panic!("not an object"),
+        }
+    }
+
+    #[test]
+    fn null_is_the_same_as_absent() {
+        let body = fields(serde_json::json!({ "name": null }));
+        assert_eq!(body.required_text("name").expect_err("missing").to_string(), "name is required");
+    }
+
+    #[test]
+    fn names_are_trimmed_and_bounded() {
+        let body = fields(serde_json::json!({ "a": " x ", "b": "  ", "c": "x\u{7}", "d": "é".repeat(129) }));
+        assert_eq!(body.name_of("a", 128).expect("valid"), "x");
+        for field in ["b", "c", "d"] {
+            assert_eq!(body.name_of(field, 128).expect_err("invalid").code(), "invalid_field");
+        }
+        assert!(body.name_of("d", 129).is_ok());
+    }
+
+    #[test]
+    fn a_complaint_names_the_whole_path() {
+        let body = fields(serde_json::json!({ "scaleToZero": { "inactivityPeriodMinutes": 0 } }));
+        let error = body.scale_to_zero("scaleToZero", ScaleToZero::default()).expect_err("out of range");
+        assert_eq!(
+            error.to_string(),
+            "invalid scaleToZero.inactivityPeriodMinutes: must be a whole number from 1 to 10080"
+        );
+    }
+
+    #[test]
+    fn descriptions_follow_the_documented_pattern() {
+        let body =
+            fields(serde_json::json!({ "ok": "PR 12 - fix", "bad": "-x", "long": "x".repeat(51), "no": "" }));
+        assert!(body.description("ok").is_ok() && body.description("no").is_ok());
+        assert!(body.description("bad").is_err() && body.description("long").is_err());
+    }
+
+    #[test]
+    fn address_ranges_are_recognised() {
+        for text in ["10.0.0.1", "10.1.2.3/8", "::1", "2001:db8::/32", "0.0.0.0/0"] {
+            assert!(is_address_range(text), "{text}");
+        }
+        for text in ["", "10.0.0", "10.0.0.1/33", "10.0.0.1/", "::1/129", "a/8", "10.0.0.1/+8"] {
+            assert!(!is_address_range(text), "{text}");
+        }
+    }
+}
