@@ -1,0 +1,159 @@
+//! Messages that the gateway writes itself.
+
+use bytes::{BufMut as _, BytesMut};
+
+use crate::startup::CancelKey;
+
+/// Appends a message, filling in its length.
+fn message(buffer: &mut BytesMut, tag: u8, body: impl FnOnce(&mut BytesMut)) {
+    buffer.put_u8(tag);
+    packet(buffer, body);
+}
+
+/// Appends a packet without a type, filling in its length.
+fn packet(buffer: &mut BytesMut, body: impl FnOnce(&mut BytesMut)) {
+    let start = buffer.len();
+    buffer.put_u32(0);
+    body(buffer);
+    let length = (buffer.len() - start) as u32;
+    buffer[start..start + 4].copy_from_slice(&length.to_be_bytes());
+}
+
+fn cstr(buffer: &mut BytesMut, text: &str) {
+    // A NUL would end the text early and shift whatever follows.
+    buffer.extend(text.bytes().filter(|byte| *byte != 0));
+    buffer.put_u8(0);
+}
+
+/// An error that ends the connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FatalError<'a> {
+    /// SQLSTATE: five characters.
+    pub code: &'a str,
+    /// What happened.
+    pub message: &'a str,
+    /// What to do next, if anything can be said.
+    pub hint: Option<&'a str>,
+}
+
+/// ErrorResponse with severity FATAL.
+pub fn fatal_error(buffer: &mut BytesMut, error: &FatalError<'_>) {
+    message(buffer, b'E', |body| {
+        let hint = error.hint.map(|hint| (b'H', hint));
+        let fields = [(b'S', "FATAL"), (b'V', "FATAL"), (b'C', error.code), (b'M', error.message)];
+        for (field, text) in fields.into_iter().chain(hint) {
+            body.put_u8(field);
+            cstr(body, text);
+        }
+        body.put_u8(0);
+    });
+}
+
+/// NegotiateProtocolVersion: the newest minor version spoken, and the protocol
+/// options that are not known.
+pub fn negotiate_protocol_version(buffer: &mut BytesMut, minor_version: u16, unknown_options: &[&str]) {
+    message(buffer, b'v', |body| {
+        body.put_u16(3);
+        body.put_u16(minor_version);
+        body.put_u32(unknown_options.len() as u32);
+        for option in unknown_options {
+            cstr(body, option);
+        }
+    });
+}
+
+/// AuthenticationSASL: the mechanisms to choose from, best first.
+pub fn authentication_sasl(buffer: &mut BytesMut, mechanisms: &[&str]) {
+    message(buffer, b'R', |body| {
+        body.put_u32(10);
+        for mechanism in mechanisms {
+            cstr(body, mechanism);
+        }
+        body.put_u8(0);
+    });
+}
+
+/// AuthenticationSASLContinue.
+pub fn authentication_sasl_continue(buffer: &mut BytesMut, data: &[u8]) {
+    message(buffer, b'R', |body| {
+        body.put_u32(11);
+        body.put_slice(data);
+    });
+}
+
+/// AuthenticationSASLFinal.
+pub fn authentication_sasl_final(buffer: &mut BytesMut, data: &[u8]) {
+    message(buffer, b'R', |body| {
+        body.put_u32(12);
+        body.put_slice(data);
+    });
+}
+
+/// AuthenticationOk.
+pub fn authentication_ok(buffer: &mut BytesMut) {
+    message(buffer, b'R', |body| body.put_u32(0));
+}
+
+/// BackendKeyData.
+pub fn backend_key_data(buffer: &mut BytesMut, key: &CancelKey) {
+    message(buffer, b'K', |body| {
+        body.put_u32(key.process_id);
+        body.put_slice(&key.secret);
+    });
+}
+
+/// StartupMessage of protocol 3.
+pub fn startup<T: AsRef<str>>(buffer: &mut BytesMut, minor_version: u16, parameters: &[(T, T)]) {
+    packet(buffer, |body| {
+        body.put_u16(3);
+        body.put_u16(minor_version);
+        for (name, value) in parameters {
+            cstr(body, name.as_ref());
+            cstr(body, value.as_ref());
+        }
+        body.put_u8(0);
+    });
+}
+
+/// CancelRequest.
+pub fn cancel_request(buffer: &mut BytesMut, key: &CancelKey) {
+    packet(buffer, |body| {
+        body.put_u16(1234);
+        body.put_u16(5678);
+        body.put_u32(key.process_id);
+        body.put_slice(&key.secret);
+    });
+}
+
+/// SASLInitialResponse.
+pub fn sasl_initial_response(buffer: &mut BytesMut, mechanism: &str, data: &[u8]) {
+    message(buffer, b'p', |body| {
+        cstr(body, mechanism);
+        body.put_u32(data.len() as u32);
+        body.put_slice(data);
+    });
+}
+
+/// SASLResponse.
+pub fn sasl_response(buffer: &mut BytesMut, data: &[u8]) {
+    message(buffer, b'p', |body| body.put_slice(data));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_severity_code_message_and_hint() {
+        let mut buffer = BytesMut::new();
+        fatal_error(&mut buffer, &FatalError { code: "08004", message: "no\0pe", hint: Some("do so") });
+        assert_eq!(&buffer[..], b"E\0\0\0\x27SFATAL\0VFATAL\0C08004\0Mnope\0Hdo so\0\0".as_slice());
+    }
+
+    #[test]
+    fn negotiation_names_the_options_that_are_unknown() {
+        let mut buffer = BytesMut::new();
+        negotiate_protocol_version(&mut buffer, 2, &["_pq_.x"]);
+        assert_eq!(&buffer[..], b"v\0\0\0\x13\0\x03\0\x02\0\0\0\x01_pq_.x\0".as_slice());
+    }
+}

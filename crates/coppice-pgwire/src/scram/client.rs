@@ -1,0 +1,118 @@
+//! The side that signs in, with a key in place of a password.
+
+use aws_lc_rs::constant_time;
+use base64::Engine as _;
+
+use super::{
+    BASE64, ClientKey, ScramError, Verifier, attribute, base64_32, hmac_sha256, is_nonce, new_nonce, sha256,
+    xor,
+};
+
+/// Waits for the server's challenge.
+#[derive(Debug)]
+pub struct ScramClient {
+    first_bare: String,
+    nonce: String,
+}
+
+/// What the server has to answer.
+#[derive(Debug)]
+pub struct ServerProof([u8; 32]);
+
+impl Default for ScramClient {
+    fn default() -> Self {
+        let nonce = new_nonce();
+        Self { first_bare: format!("n=,r={nonce}"), nonce }
+    }
+}
+
+impl ScramClient {
+    /// The first message, for the mechanism without channel binding.
+    pub fn first(&self) -> String {
+        format!("n,,{}", self.first_bare)
+    }
+
+    /// Takes the server's challenge; gives the answer to send. `verifier` is
+    /// the one that the key was checked against.
+    ///
+    /// # Errors
+    /// When the challenge is malformed or answers another first message.
+    pub fn respond(
+        self,
+        server_first: &[u8],
+        key: &ClientKey,
+        verifier: &Verifier,
+    ) -> Result<(String, ServerProof), ScramError> {
+        let challenge = std::str::from_utf8(server_first).map_err(|_| ScramError::Malformed("not UTF-8"))?;
+        let nonce = attribute(challenge.split(',').next(), "r")
+            .filter(|nonce| is_nonce(nonce) && nonce.starts_with(&self.nonce))
+            .ok_or(ScramError::Malformed("another nonce"))?;
+        let without_proof = format!("c=biws,r={nonce}");
+        let auth_message = format!("{},{challenge},{without_proof}", self.first_bare);
+        let signature = hmac_sha256(&sha256(&key.0), auth_message.as_bytes());
+        let proof = BASE64.encode(xor(key.0, &signature));
+        let expected = hmac_sha256(&verifier.server_key, auth_message.as_bytes());
+        Ok((format!("{without_proof},p={proof}"), ServerProof(expected)))
+    }
+}
+
+impl ServerProof {
+    /// Checks the server's last message.
+    ///
+    /// # Errors
+    /// [`ScramError::WrongProof`] when the server does not hold the verifier.
+    pub fn verify(&self, server_final: &[u8]) -> Result<(), ScramError> {
+        let text = std::str::from_utf8(server_final).ok();
+        let signature = text.and_then(|text| base64_32(attribute(text.split(',').next(), "v")?));
+        let signature = signature.ok_or(ScramError::Malformed("no server signature"))?;
+        constant_time::verify_slices_are_equal(&signature, &self.0).map_err(|_| ScramError::WrongProof)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::server::tests::keys;
+    use super::*;
+    use crate::scram::{SCRAM_SHA_256, ScramServer};
+
+    #[test]
+    fn a_key_signs_in_where_its_verifier_is_held_and_nowhere_else() {
+        let (key, verifier) = keys("pencil", b"salt", 1);
+        let (_, other) = keys("crayon", b"salt", 1);
+        for (held, accepted) in [(&verifier, true), (&other, false)] {
+            let client = ScramClient::default();
+            let server = ScramServer::new(held.clone(), None);
+            let (challenge, server) = server.challenge(SCRAM_SHA_256, client.first().as_bytes()).unwrap();
+            let (answer, proof) = client.respond(challenge.as_bytes(), &key, &verifier).unwrap();
+            match server.verify(answer.as_bytes()) {
+                Ok(done) => {
+                    assert!(accepted);
+                    assert_eq!(proof.verify(done.server_final.as_bytes()), Ok(()));
+                }
+                Err(error) => {
+                    assert!(!accepted);
+                    assert_eq!(error, ScramError::WrongProof);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_server_that_only_pretends_is_found_out() {
+        let (key, verifier) = keys("pencil", b"salt", 1);
+        let client = ScramClient::default();
+        let challenge = format!("r={}x,s=c2FsdA==,i=1", client.nonce);
+        let (_, proof) = client.respond(challenge.as_bytes(), &key, &verifier).unwrap();
+        let forged = format!("v={}", BASE64.encode([7; 32]));
+        assert_eq!(proof.verify(forged.as_bytes()), Err(ScramError::WrongProof));
+        let rejected = proof.verify(b"e=other-error");
+        assert_eq!(rejected, Err(ScramError::Malformed("no server signature")));
+    }
+
+    #[test]
+    fn a_challenge_for_someone_else_is_refused() {
+        let (key, verifier) = keys("pencil", b"salt", 1);
+        let error = ScramClient::default().respond(b"r=abc,s=c2FsdA==,i=1", &key, &verifier).err();
+        assert_eq!(error, Some(ScramError::Malformed("another nonce")));
+    }
+}

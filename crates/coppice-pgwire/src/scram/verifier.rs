@@ -1,0 +1,92 @@
+//! What a server keeps of a password.
+
+use std::num::NonZeroU32;
+
+use super::{BASE64, base64_32, hmac_sha256};
+use base64::Engine as _;
+
+/// PostgreSQL's default number of iterations.
+const ITERATIONS_DEFAULT: NonZeroU32 = NonZeroU32::new(4096).expect("not zero");
+
+/// A parsed `SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Verifier {
+    pub(super) iterations: NonZeroU32,
+    pub(super) salt: Vec<u8>,
+    pub(super) stored_key: [u8; 32],
+    pub(super) server_key: [u8; 32],
+}
+
+impl std::fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Verifier")
+    }
+}
+
+impl Verifier {
+    /// Reads the text of `pg_authid.rolpassword`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (parameters, keys) = text.strip_prefix("SCRAM-SHA-256$")?.split_once('$')?;
+        let (iterations, salt) = parameters.split_once(':')?;
+        let (stored_key, server_key) = keys.split_once(':')?;
+        Some(Self {
+            iterations: iterations.parse().ok()?,
+            salt: BASE64.decode(salt).ok().filter(|salt| !salt.is_empty())?,
+            stored_key: base64_32(stored_key)?,
+            server_key: base64_32(server_key)?,
+        })
+    }
+
+    /// A verifier that no password fits, for a role that has none. The same
+    /// name always gets the same salt, as a real role would.
+    pub fn fake(secret: &[u8; 32], name: &str) -> Self {
+        let derive =
+            |purpose: &str| hmac_sha256(secret, &[purpose.as_bytes(), b"\0", name.as_bytes()].concat());
+        Self {
+            iterations: ITERATIONS_DEFAULT,
+            salt: derive("salt")[..16].to_vec(),
+            stored_key: derive("stored key"),
+            server_key: derive("server key"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "SCRAM-SHA-256$4096:c2FsdHNhbHRzYWx0c2FsdA==$\
+        AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
+
+    #[test]
+    fn the_text_of_pg_authid_is_read() {
+        let verifier = Verifier::parse(TEXT).expect("is a verifier");
+        assert_eq!(verifier.iterations.get(), 4096);
+        assert_eq!(verifier.salt, b"saltsaltsaltsalt");
+        assert_eq!((verifier.stored_key, verifier.server_key), ([0; 32], [1; 32]));
+    }
+
+    #[test]
+    fn other_texts_are_no_verifiers() {
+        let broken = [
+            TEXT.replace("4096", "0"),
+            TEXT.replace("4096", "x"),
+            TEXT.replace("SHA-256", "SHA-1"),
+            TEXT.replace("AAA=", "AAA"),
+            TEXT.replace("c2FsdHNhbHRzYWx0c2FsdA==", ""),
+            "md5d41d8cd98f00b204e9800998ecf8427e".to_owned(),
+            String::new(),
+        ];
+        for text in broken {
+            assert_eq!(Verifier::parse(&text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_made_up_salt_depends_on_the_secret_and_the_name_alone() {
+        let salt = |secret, name| Verifier::fake(&[secret; 32], name).salt;
+        assert_eq!(salt(1, "app"), salt(1, "app"));
+        assert_ne!(salt(1, "app"), salt(1, "bob"));
+        assert_ne!(salt(1, "app"), salt(2, "app"));
+    }
+}
