@@ -13,6 +13,7 @@ pub mod images;
 pub mod installation;
 pub mod layout;
 mod metastore;
+mod pool;
 pub mod process;
 mod server;
 mod session;
@@ -39,7 +40,7 @@ use server::Servers;
 /// PostgreSQL servers on this machine.
 #[derive(Debug)]
 pub struct HostEngine {
-    pub(crate) servers: Servers,
+    servers: Servers,
     images: BTreeMap<PostgresVersion, InstalledImage>,
     /// The platform role's password, where its account is not enough.
     secret: Option<String>,

@@ -8,10 +8,11 @@
 //! names it or into `quarantine/` when nobody knows it.
 //!
 //! Every call may be repeated, also after a crash in the middle of it. Calls
-//! on one volume wait for each other, so that a caller that
-//! gave up and tries again does not meet its own earlier attempt.
+//! on one volume wait for each other (`locks.rs`), so that a caller that gave
+//! up and tries again does not meet its own earlier attempt.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use coppice_core::VolumeId;
 use coppice_core::claim::ClaimToken;
@@ -19,7 +20,21 @@ use coppice_core::volume::VolumeLabel;
 
 use super::installation::Installation;
 use super::layout::Layout;
+use super::pool::Pool;
 use crate::{EngineError, Result};
+
+pub(in crate::local) mod btrfs;
+mod clone;
+mod driver;
+mod labels;
+mod live;
+mod locks;
+mod making;
+mod removal;
+
+/// Others may pass through a directory of ours, not look into it: servers run
+/// under accounts of their own.
+const SHARED_DIRECTORY_MODE: u32 = 0o711;
 
 /// Where volumes are kept, and how they are copied.
 #[derive(Debug)]
@@ -28,6 +43,10 @@ pub struct Volumes {
     installation: Installation,
     driver: DriverKind,
     driver_reason: String,
+    pool: Option<Pool>,
+    locks: locks::VolumeLocks,
+    /// Held from reading a claim to writing a newer one.
+    claims: Mutex<()>,
 }
 
 /// How a copy of a volume is made.
@@ -144,12 +163,15 @@ impl Volumes {
     /// When the pool can't be attached, a chosen driver does not work here, or
     /// the directories can't be made.
     pub fn open(layout: &Layout, installation: &Installation, options: &StorageOptions) -> Result<Self> {
-        let _ = options;
+        let choice = driver::choose(layout, options)?;
         Ok(Self {
             layout: layout.clone(),
             installation: installation.clone(),
-            driver: DriverKind::Copy,
-            driver_reason: String::new(),
+            driver: choice.kind,
+            driver_reason: choice.reason,
+            pool: choice.pool,
+            locks: locks::VolumeLocks::default(),
+            claims: Mutex::new(()),
         })
     }
 
@@ -166,8 +188,7 @@ impl Volumes {
     /// True when a copy of `source` is one moment in time even while a server
     /// writes to it, so that nothing has to be asked of that server.
     pub fn is_snapshot_atomic(&self, source: &VolumeId) -> bool {
-        let _ = source;
-        self.driver == DriverKind::Btrfs
+        self.driver == DriverKind::Btrfs && btrfs::is_subvolume(&self.layout.volume(source))
     }
 
     /// Makes a volume whose data `fill` writes into the directory it is given:
@@ -179,8 +200,7 @@ impl Volumes {
     /// [`EngineError::Fenced`] when a newer claim has made the volume; what
     /// `fill` returns; when writing fails.
     pub fn create(&self, label: &VolumeLabel, fill: &mut dyn FnMut(&Path) -> Result<()>) -> Result<()> {
-        let _ = (label, fill, &self.installation);
-        Err(EngineError::Other("not there yet".to_owned()))
+        self.create_volume(label, fill)
     }
 
     /// Makes a volume with the data of `source` as it is now.
@@ -190,8 +210,7 @@ impl Volumes {
     /// [`EngineError::NoVolume`] when the source is missing,
     /// [`EngineError::NotCopyable`] when its data is not in one piece.
     pub fn copy(&self, source: &VolumeId, label: &VolumeLabel, state: SourceState<'_>) -> Result<()> {
-        let _ = (source, label, state);
-        Err(EngineError::Other("not there yet".to_owned()))
+        self.copy_volume(source, label, state)
     }
 
     /// Refuses a claim that is older than the newest one that acted on the
@@ -201,8 +220,16 @@ impl Volumes {
     /// [`EngineError::Fenced`], [`EngineError::NoVolume`], or when the label
     /// can't be read or written.
     pub fn check_claim(&self, volume: &VolumeId, claim: ClaimToken) -> Result<()> {
-        let _ = (volume, claim);
-        Err(EngineError::Other("not there yet".to_owned()))
+        let _reading_and_writing = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut label = self.label(volume)?.ok_or_else(|| EngineError::NoVolume(volume.clone()))?;
+        if label.claim > claim {
+            return Err(EngineError::Fenced(volume.clone()));
+        }
+        if label.claim < claim {
+            label.claim = claim;
+            labels::replace(&self.layout.volume(volume), &label)?;
+        }
+        Ok(())
     }
 
     /// The label of a volume; none when there is no such volume.
@@ -210,8 +237,8 @@ impl Volumes {
     /// # Errors
     /// When the label is missing or damaged.
     pub fn label(&self, volume: &VolumeId) -> Result<Option<VolumeLabel>> {
-        let _ = volume;
-        Err(EngineError::Other("not there yet".to_owned()))
+        single_name(volume)?;
+        labels::read(&self.layout.volume(volume))
     }
 
     /// All volumes on disk, without those that were set aside.
@@ -219,7 +246,23 @@ impl Volumes {
     /// # Errors
     /// When the directory can't be read.
     pub fn list(&self) -> Result<VolumeList> {
-        Ok(VolumeList::default())
+        let volumes = self.layout.volumes();
+        let reading = || format!("reading {}", volumes.display());
+        let mut list = VolumeList::default();
+        for entry in std::fs::read_dir(&volumes).map_err(failed(reading()))? {
+            let name = entry.map_err(failed(reading()))?.file_name();
+            let volume = VolumeId::from_trusted(name.to_string_lossy());
+            match labels::read(&volumes.join(&name)) {
+                Ok(Some(label)) if label.volume == volume => list.labels.push(label),
+                Ok(Some(label)) => {
+                    list.unreadable.push((volume, format!("its label is that of {}", label.volume)));
+                }
+                // Removed since the directory was read.
+                Ok(None) => {}
+                Err(error) => list.unreadable.push((volume, error.chain())),
+            }
+        }
+        Ok(list)
     }
 
     /// PostgreSQL's data directory in a volume.
@@ -229,7 +272,7 @@ impl Volumes {
 
     /// Whether the volume is there, complete.
     pub fn exists(&self, volume: &VolumeId) -> bool {
-        self.layout.volume(volume).exists()
+        self.layout.volume(volume).is_dir()
     }
 
     /// Removes a volume, complete or half made. The caller holds a tombstone
@@ -239,8 +282,7 @@ impl Volumes {
     /// When it carries another installation's label or none that can be read,
     /// or deleting fails.
     pub fn remove(&self, volume: &VolumeId) -> Result<()> {
-        let _ = volume;
-        Err(EngineError::Other("not there yet".to_owned()))
+        self.remove_volume(volume)
     }
 
     /// Sets a volume aside, keeping its data. One that is not there is fine.
@@ -248,8 +290,7 @@ impl Volumes {
     /// # Errors
     /// When it can't be moved.
     pub fn quarantine(&self, volume: &VolumeId) -> Result<()> {
-        let _ = volume;
-        Err(EngineError::Other("not there yet".to_owned()))
+        self.quarantine_volume(volume)
     }
 
     /// Volumes that were set aside.
@@ -257,7 +298,7 @@ impl Volumes {
     /// # Errors
     /// When the directory can't be read.
     pub fn quarantined(&self) -> Result<Vec<QuarantinedVolume>> {
-        Ok(Vec::new())
+        self.quarantined_volumes()
     }
 
     /// Deletes what removals and half-made volumes of an earlier run left.
@@ -265,7 +306,7 @@ impl Volumes {
     /// # Errors
     /// When something can't be deleted; the rest is deleted all the same.
     pub fn empty_trash(&self) -> Result<()> {
-        Ok(())
+        self.delete_leftovers()
     }
 
     /// Room for volumes.
@@ -273,7 +314,13 @@ impl Volumes {
     /// # Errors
     /// When the file system can't be asked.
     pub fn usage(&self) -> Result<StorageUsage> {
-        Ok(StorageUsage { total_bytes: 0, free_bytes: 0 })
+        let volumes = self.layout.volumes();
+        let stat = rustix::fs::statvfs(&volumes)
+            .map_err(failed(format!("asking for room in {}", volumes.display())))?;
+        Ok(StorageUsage {
+            total_bytes: stat.f_blocks * stat.f_frsize,
+            free_bytes: stat.f_bavail * stat.f_frsize,
+        })
     }
 
     /// To be called now and then: grows the pool when it is short of room and
@@ -282,7 +329,7 @@ impl Volumes {
     /// # Errors
     /// When growing fails; the pool is then as before.
     pub fn maintain(&self) -> Result<()> {
-        Ok(())
+        self.pool.as_ref().map_or(Ok(()), Pool::maintain)
     }
 
     /// Unmounts the pool and frees its loop device. Does nothing without a pool.
@@ -290,6 +337,49 @@ impl Volumes {
     /// # Errors
     /// When something still uses it.
     pub fn detach(&self) -> Result<()> {
-        Ok(())
+        self.pool.as_ref().map_or(Ok(()), Pool::detach)
+    }
+
+    fn staged(&self, volume: &VolumeId) -> PathBuf {
+        self.layout.staging().join(volume.as_str())
+    }
+
+    /// Who owns data on disk; none where only one account is at hand.
+    fn owner(&self) -> Option<u32> {
+        rustix::process::geteuid().is_root().then(|| self.installation.storage_account())
+    }
+
+    fn refuse_foreign(&self, label: &VolumeLabel) -> Result<()> {
+        if label.installation == self.installation.installation {
+            return Ok(());
+        }
+        Err(EngineError::Other(format!(
+            "volume {} belongs to installation {}, not to this one; it is left alone",
+            label.volume, label.installation
+        )))
+    }
+}
+
+/// An id becomes the name of a directory, so it must be a name and nothing else.
+fn single_name(volume: &VolumeId) -> Result<()> {
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if !volume.as_str().is_empty() && volume.as_str().bytes().all(is_name) {
+        return Ok(());
+    }
+    Err(EngineError::Other(format!("{:?} is not the id of a volume", volume.as_str())))
+}
+
+/// For `map_err`: says what was being done, and tells a full disk from other trouble.
+pub(in crate::local) fn failed<E: Into<std::io::Error>>(
+    action: impl Into<String>,
+) -> impl FnOnce(E) -> EngineError {
+    move |error| {
+        let error = error.into();
+        match error.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                EngineError::NoSpace(action.into())
+            }
+            _ => EngineError::io(action)(error),
+        }
     }
 }

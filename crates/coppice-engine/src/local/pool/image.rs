@@ -1,0 +1,157 @@
+//! The pool's image: a file with all its blocks, formatted once.
+//!
+//! A sparse image on a full host can't be written any more, and then every
+//! branch on it is read-only. So blocks are reserved before they are offered.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use coppice_failpoint::failpoint;
+use rustix::fs::{FallocateFlags, FlockOperation};
+
+use crate::local::volumes::{StorageOptions, failed};
+use crate::{EngineError, Result};
+
+const MIB: u64 = 1 << 20;
+/// Below this btrfs has no room to work.
+const POOL_BYTES_MIN: u64 = 256 * MIB;
+
+/// Holds other processes off the image while it is attached, grown or
+/// detached. Not held in between: a control plane that drains must not keep
+/// the next one out.
+#[derive(Debug)]
+pub(super) struct ImageLock {
+    _file: File,
+}
+
+impl ImageLock {
+    /// Waits for the lock of the image that is, or will be, at `image`. It is
+    /// a file beside it, since the image is replaced when its creation is redone.
+    pub(super) fn take(image: &Path) -> Result<Self> {
+        let path = image.with_extension("lock");
+        let action = || format!("locking {}", path.display());
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(failed(action()))?;
+        rustix::fs::flock(&file, FlockOperation::LockExclusive).map_err(failed(action()))?;
+        Ok(Self { _file: file })
+    }
+}
+
+/// Opens the image, making it first when there is none.
+pub(super) fn open_or_create(image: &Path, options: &StorageOptions) -> Result<File> {
+    if !image.exists() {
+        create(image, options)?;
+    }
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(image)
+        .map_err(failed(format!("opening {}", image.display())))?;
+    Ok(file)
+}
+
+/// Reserves blocks up to `length`; on failure the file is as long as before.
+pub(super) fn reserve(image: &File, length: u64) -> Result<()> {
+    let before = image.metadata().map_err(failed("reading the pool's image"))?.len();
+    if let Err(error) = rustix::fs::fallocate(image, FallocateFlags::empty(), 0, length) {
+        image.set_len(before).map_err(failed("shrinking the pool's image again"))?;
+        return Err(failed("reserving space for the pool")(error));
+    }
+    image.sync_all().map_err(failed("flushing the pool's image"))?;
+    refuse_sparse(image)
+}
+
+/// Refuses an image with holes.
+pub(super) fn refuse_sparse(image: &File) -> Result<()> {
+    let meta = image.metadata().map_err(failed("reading the pool's image"))?;
+    if meta.blocks() * 512 >= meta.len() {
+        return Ok(());
+    }
+    Err(EngineError::Other(format!(
+        "the pool's image has only {} of its {} MiB on disk; a full host would make every branch read-only. \
+         `fallocate --length {} <image>` fills the holes while the pool is detached",
+        meta.blocks() * 512 / MIB,
+        meta.len() / MIB,
+        meta.len(),
+    )))
+}
+
+/// Free space on the file system of `path`, in bytes.
+pub(super) fn free_bytes(path: &Path) -> Result<u64> {
+    let stat = rustix::fs::statvfs(path).map_err(failed(format!("asking for room in {}", path.display())))?;
+    Ok(stat.f_bavail * stat.f_frsize)
+}
+
+/// Formats a file under another name and renames it, so that an image that
+/// bears the name is complete.
+fn create(image: &Path, options: &StorageOptions) -> Result<()> {
+    let directory = image.parent().unwrap_or(Path::new("."));
+    let unfinished = image.with_extension("img.new");
+    match fs::remove_file(&unfinished) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(failed(format!("removing {}", unfinished.display()))(error));
+        }
+        _ => {}
+    }
+    let length = initial_length(directory, options)?;
+    let file = OpenOptions::new()
+        .create_new(true)
+        .read(true)
+        .write(true)
+        .mode(0o600)
+        .open(&unfinished)
+        .map_err(failed(format!("making {}", unfinished.display())))?;
+    failpoint!("pool.create.after_file");
+    reserve(&file, length)?;
+    failpoint!("pool.create.after_reserve");
+    format(&unfinished)?;
+    failpoint!("pool.create.after_format");
+    file.sync_all().map_err(failed(format!("flushing {}", unfinished.display())))?;
+    refuse_sparse(&file)?;
+    fs::rename(&unfinished, image).map_err(failed(format!("naming {}", image.display())))?;
+    failpoint!("pool.create.after_rename");
+    File::open(directory)
+        .and_then(|directory| directory.sync_all())
+        .map_err(failed(format!("flushing {}", directory.display())))
+}
+
+/// What was asked for, or what the host has beyond its reserve.
+fn initial_length(directory: &Path, options: &StorageOptions) -> Result<u64> {
+    let free = free_bytes(directory)?;
+    let available = free.saturating_sub(options.host_reserve_bytes);
+    let length = options.pool_initial_bytes.min(available) / MIB * MIB;
+    if length >= POOL_BYTES_MIN {
+        return Ok(length);
+    }
+    Err(EngineError::NoSpace(format!(
+        "{} has {} MiB free, of which {} MiB stay in reserve for the host; a pool takes at least {} MiB. \
+         Free some space, lower the reserve, or switch the pool off",
+        directory.display(),
+        free / MIB,
+        options.host_reserve_bytes / MIB,
+        POOL_BYTES_MIN / MIB,
+    )))
+}
+
+/// Without discarding: that would give the reserved blocks back.
+fn format(image: &Path) -> Result<()> {
+    let output = Command::new("mkfs.btrfs")
+        .args(["--quiet", "--force", "--nodiscard", "--label", "coppice"])
+        .arg(image)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(failed("starting mkfs.btrfs (Debian package btrfs-progs)"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let reason = String::from_utf8_lossy(&output.stderr);
+    Err(EngineError::Other(format!("mkfs.btrfs failed: {}", reason.trim())))
+}

@@ -1,0 +1,132 @@
+//! The few requests to btrfs that have no ordinary system call.
+//!
+//! The `btrfs` command could do the same, but starting it costs more than a
+//! snapshot does.
+#![expect(unsafe_code, reason = "an ioctl takes a structure whose layout only the caller vouches for")]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
+
+use rustix::ioctl::{Opcode, Setter, Updater, ioctl, opcode};
+
+const BTRFS_IOCTL_MAGIC: u8 = 0x94;
+const RESIZE: Opcode = opcode::write::<VolArgs>(BTRFS_IOCTL_MAGIC, 3);
+const SNAP_CREATE_V2: Opcode = opcode::write::<VolArgsV2>(BTRFS_IOCTL_MAGIC, 23);
+const SUBVOL_CREATE_V2: Opcode = opcode::write::<VolArgsV2>(BTRFS_IOCTL_MAGIC, 24);
+const GET_SUBVOL_ROOTREF: Opcode = opcode::read_write::<RootrefArgs>(BTRFS_IOCTL_MAGIC, 61);
+const SNAP_DESTROY_V2: Opcode = opcode::write::<VolArgsV2>(BTRFS_IOCTL_MAGIC, 63);
+
+/// `f_type` of statfs(2).
+const SUPER_MAGIC: u64 = 0x9123_683e;
+/// The inode number of every subvolume's root directory.
+const SUBVOLUME_INODE: u64 = 256;
+
+/// `struct btrfs_ioctl_vol_args`
+#[repr(C)]
+struct VolArgs {
+    fd: i64,
+    name: [u8; 4088],
+}
+
+/// `struct btrfs_ioctl_vol_args_v2`
+#[repr(C)]
+struct VolArgsV2 {
+    fd: i64,
+    transid: u64,
+    flags: u64,
+    unused: [u64; 4],
+    name: [u8; 4040],
+}
+
+/// `struct btrfs_ioctl_get_subvol_rootref_args`
+#[repr(C)]
+struct RootrefArgs {
+    min_treeid: u64,
+    rootref: [[u64; 2]; 255],
+    num_items: u8,
+    align: [u8; 7],
+}
+
+const _: () = assert!(size_of::<VolArgs>() == 4096);
+const _: () = assert!(size_of::<VolArgsV2>() == 4096);
+const _: () = assert!(size_of::<RootrefArgs>() == 4096);
+
+/// Makes an empty subvolume.
+pub(super) fn create_subvolume(path: &Path) -> io::Result<()> {
+    let (parent, args) = named(path)?;
+    // SAFETY: the request takes a btrfs_ioctl_vol_args_v2 and only reads it.
+    unsafe { ioctl(&parent, Setter::<SUBVOL_CREATE_V2, VolArgsV2>::new(args)) }?;
+    Ok(())
+}
+
+/// Makes a writable subvolume with the content of `source`, a subvolume, at
+/// one moment. It is durable when this returns.
+pub(super) fn snapshot(source: &Path, path: &Path) -> io::Result<()> {
+    let source = File::open(source)?;
+    let (parent, mut args) = named(path)?;
+    args.fd = i64::from(source.as_raw_fd());
+    // SAFETY: the request takes a btrfs_ioctl_vol_args_v2 and only reads it;
+    // `source` stays open until it returns.
+    unsafe { ioctl(&parent, Setter::<SNAP_CREATE_V2, VolArgsV2>::new(args)) }?;
+    Ok(())
+}
+
+/// Deletes a subvolume; the kernel frees its blocks in the background.
+pub(super) fn delete_subvolume(path: &Path) -> io::Result<()> {
+    let (parent, args) = named(path)?;
+    // SAFETY: the request takes a btrfs_ioctl_vol_args_v2 and only reads it.
+    unsafe { ioctl(&parent, Setter::<SNAP_DESTROY_V2, VolArgsV2>::new(args)) }?;
+    Ok(())
+}
+
+/// Whether `path` is on btrfs.
+pub(super) fn is_btrfs(path: &Path) -> bool {
+    rustix::fs::statfs(path).is_ok_and(|stat| stat.f_type as u64 == SUPER_MAGIC)
+}
+
+/// Whether `path` is the root of a subvolume.
+pub(super) fn is_subvolume(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    path.symlink_metadata().is_ok_and(|meta| meta.is_dir() && meta.ino() == SUBVOLUME_INODE) && is_btrfs(path)
+}
+
+/// Whether `path`, a subvolume, contains others. A snapshot would leave them out.
+pub(super) fn has_nested_subvolumes(path: &Path) -> io::Result<bool> {
+    let subvolume = File::open(path)?;
+    let mut args = RootrefArgs { min_treeid: 0, rootref: [[0; 2]; 255], num_items: 0, align: [0; 7] };
+    // SAFETY: the request takes a btrfs_ioctl_get_subvol_rootref_args and fills it in.
+    let answer = unsafe { ioctl(&subvolume, Updater::<GET_SUBVOL_ROOTREF, RootrefArgs>::new(&mut args)) };
+    match answer {
+        Ok(()) => Ok(args.num_items > 0),
+        // More than fit into one answer.
+        Err(rustix::io::Errno::OVERFLOW) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Makes the file system fill its device.
+pub(in crate::local) fn resize_to_device(mount_point: &Path) -> io::Result<()> {
+    let root = File::open(mount_point)?;
+    let mut args = VolArgs { fd: 0, name: [0; 4088] };
+    args.name[..3].copy_from_slice(b"max");
+    // SAFETY: the request takes a btrfs_ioctl_vol_args and only reads it.
+    unsafe { ioctl(root.as_fd(), Setter::<RESIZE, VolArgs>::new(args)) }?;
+    Ok(())
+}
+
+/// The directory `path` is in, opened, and arguments with its last component.
+fn named(path: &Path) -> io::Result<(File, VolArgsV2)> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let name = name.as_encoded_bytes();
+    let mut args = VolArgsV2 { fd: 0, transid: 0, flags: 0, unused: [0; 4], name: [0; 4040] };
+    // The kernel wants the name to end with a zero byte.
+    if name.len() >= args.name.len() {
+        return Err(io::ErrorKind::InvalidFilename.into());
+    }
+    args.name[..name.len()].copy_from_slice(name);
+    Ok((File::open(parent)?, args))
+}

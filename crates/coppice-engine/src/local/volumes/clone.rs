@@ -1,0 +1,217 @@
+//! Copies a tree file by file, sharing blocks where the file system can.
+//!
+//! The source may belong to a server that is not trusted, and may be changing
+//! while it is read. So directories are walked by descriptor and nothing is
+//! followed: a link put in place of a file must not make root read another
+//! file into the copy.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use coppice_core::VolumeId;
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::failed;
+use crate::{EngineError, Result};
+
+/// Reading `pg_control` again and again while a server writes it ends after this many times.
+const STABLE_READS_MAX: u32 = 1000;
+
+/// How one file becomes another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FileMethod {
+    /// The copy shares the blocks.
+    Reflink,
+    /// The bytes are copied.
+    Bytes,
+}
+
+/// What to do with an entry of the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Selected {
+    /// Copy it, a directory with all that is selected in it.
+    Yes,
+    /// Leave it out.
+    No,
+    /// Make the directory and leave it empty.
+    Empty,
+}
+
+/// One walk over a source.
+pub(super) struct Walk<'a> {
+    /// Named in errors.
+    pub(super) volume: &'a VolumeId,
+    pub(super) method: FileMethod,
+    /// Decides by the path below the directory where the walk began.
+    pub(super) select: &'a dyn Fn(&Path) -> Selected,
+    /// A server may remove, extend and truncate files during the walk.
+    pub(super) is_live: bool,
+}
+
+impl Walk<'_> {
+    /// Copies what is in `source` into `target`, which exists and is empty.
+    /// Modes and owners are kept. The caller makes the result durable.
+    pub(super) fn copy(&self, source: &Path, target: &Path) -> Result<()> {
+        let from =
+            open_directory(fs::CWD, source).map_err(failed(format!("opening {}", source.display())))?;
+        let to = open_directory(fs::CWD, target).map_err(failed(format!("opening {}", target.display())))?;
+        let stat = fs::fstat(&from).map_err(failed(format!("reading {}", source.display())))?;
+        self.directory(&from, &to, Path::new(""), stat.st_dev)
+    }
+
+    fn directory(&self, from: &OwnedFd, to: &OwnedFd, below: &Path, device: u64) -> Result<()> {
+        let reading = || format!("reading directory data/{}", below.display());
+        for entry in fs::Dir::read_from(from).map_err(failed(reading()))? {
+            let entry = entry.map_err(failed(reading()))?;
+            let name = entry.file_name();
+            if name == c"." || name == c".." {
+                continue;
+            }
+            let path = below.join(bytes_as_path(name.to_bytes()));
+            let selected = (self.select)(&path);
+            if selected == Selected::No {
+                continue;
+            }
+            let action = || format!("copying data/{}", path.display());
+            let stat = match fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) if self.is_live => continue,
+                stat => stat.map_err(failed(action()))?,
+            };
+            if stat.st_dev != device {
+                return Err(self.not_copyable(format!("another file system is at data/{}", path.display())));
+            }
+            let done = match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Directory => self.subdirectory(from, to, &path, &stat, selected)?,
+                FileType::RegularFile => self.file(from, to, &path),
+                FileType::Socket => Ok(()),
+                _ => return Err(self.not_copyable(format!("data/{} is a link or device", path.display()))),
+            };
+            match done {
+                Err(error) if self.is_live && is_not_found(&error) => {}
+                done => done.map_err(failed(action()))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The outer error is one that must stop the walk, the inner one may mean
+    /// that the directory is gone.
+    fn subdirectory(
+        &self,
+        from: &OwnedFd,
+        to: &OwnedFd,
+        path: &Path,
+        stat: &Stat,
+        selected: Selected,
+    ) -> Result<io::Result<()>> {
+        let name = path.file_name().unwrap_or_default();
+        let opened = || -> io::Result<(OwnedFd, OwnedFd)> {
+            let inner_from = open_directory(from, name)?;
+            fs::mkdirat(to, name, Mode::RWXU)?;
+            Ok((inner_from, open_directory(to, name)?))
+        };
+        let (inner_from, inner_to) = match opened() {
+            Ok(opened) => opened,
+            Err(error) => return Ok(Err(error)),
+        };
+        if selected == Selected::Yes {
+            self.directory(&inner_from, &inner_to, path, stat.st_dev)?;
+        }
+        Ok(copy_attributes(stat, &inner_to))
+    }
+
+    fn file(&self, from: &OwnedFd, to: &OwnedFd, path: &Path) -> io::Result<()> {
+        let name = path.file_name().unwrap_or_default();
+        // Without NONBLOCK a pipe put in the file's place would stop us here.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let mut source = File::from(fs::openat(from, name, flags, Mode::empty())?);
+        let stat = fs::fstat(&source)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(io::Error::other("it is no longer a file"));
+        }
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut target = File::from(fs::openat(to, name, flags, Mode::RUSR | Mode::WUSR)?);
+        if !(self.method == FileMethod::Reflink && reflink(&source, &target)?) {
+            if self.is_live && path == Path::new("global/pg_control") {
+                io::Write::write_all(&mut target, &read_stable(&source)?)?;
+            } else {
+                io::copy(&mut source, &mut target)?;
+            }
+        }
+        copy_attributes(&stat, &target)
+    }
+
+    fn not_copyable(&self, reason: String) -> EngineError {
+        EngineError::NotCopyable { volume: self.volume.clone(), reason }
+    }
+}
+
+/// False where this file can't share its blocks with a copy.
+fn reflink(source: &File, target: &File) -> io::Result<bool> {
+    match fs::ioctl_ficlone(target, source) {
+        Ok(()) => Ok(true),
+        Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::XDEV) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A server rewrites this file in one piece, and a read may meet that in the
+/// middle; two equal reads in a row did not.
+fn read_stable(file: &File) -> io::Result<Vec<u8>> {
+    use std::os::unix::fs::FileExt;
+    let read = || -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; file.metadata()?.len() as usize];
+        file.read_exact_at(&mut bytes, 0)?;
+        Ok(bytes)
+    };
+    let mut last = read()?;
+    for _ in 0..STABLE_READS_MAX {
+        let next = read()?;
+        if next == last {
+            return Ok(next);
+        }
+        last = next;
+    }
+    Err(io::Error::other("it never stayed the same for two reads"))
+}
+
+fn copy_attributes(stat: &Stat, to: impl AsFd) -> io::Result<()> {
+    let now = fs::fstat(&to)?;
+    if (now.st_uid, now.st_gid) != (stat.st_uid, stat.st_gid) {
+        fs::fchown(&to, Some(fs::Uid::from_raw(stat.st_uid)), Some(fs::Gid::from_raw(stat.st_gid)))?;
+    }
+    // No set-user-ID bit ever: nothing PostgreSQL writes has one.
+    Ok(fs::fchmod(&to, Mode::from_raw_mode(stat.st_mode & 0o777))?)
+}
+
+fn open_directory(at: impl AsFd, path: impl rustix::path::Arg) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(fs::openat(at, path, flags, Mode::empty())?)
+}
+
+fn is_not_found(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}
+
+fn bytes_as_path(bytes: &[u8]) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    PathBuf::from(std::ffi::OsStr::from_bytes(bytes))
+}
+
+/// Gives everything below `path` to one account. Nothing else may write there.
+pub(super) fn give_to(path: &Path, account: u32) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt, lchown};
+    let meta = path.symlink_metadata()?;
+    if meta.is_dir() {
+        for entry in std::fs::read_dir(path)? {
+            give_to(&entry?.path(), account)?;
+        }
+    }
+    if (meta.uid(), meta.gid()) != (account, account) {
+        lchown(path, Some(account), Some(account))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,222 @@
+//! How a volume comes to be: made in `staging/`, flushed, moved into place.
+
+use std::fs::{self, DirBuilder, File};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use coppice_core::VolumeId;
+use coppice_core::volume::VolumeLabel;
+use coppice_failpoint::failpoint;
+
+use super::clone::{self, FileMethod, Selected, Walk};
+use super::{
+    DriverKind, SHARED_DIRECTORY_MODE, SourceState, Volumes, btrfs, failed, labels, live, removal,
+    single_name,
+};
+use crate::{EngineError, Result};
+
+impl Volumes {
+    pub(super) fn create_volume(
+        &self,
+        label: &VolumeLabel,
+        fill: &mut dyn FnMut(&Path) -> Result<()>,
+    ) -> Result<()> {
+        single_name(&label.volume)?;
+        let _held = self.locks.take(&label.volume, None);
+        if self.take_over(label)? {
+            return Ok(());
+        }
+        let staged = self.stage(&label.volume)?;
+        let flusher = Flusher::open(&staged)?;
+        let data = self.make_data_dir(&staged)?;
+        failpoint!("volume.create.before_fill");
+        fill(&data)?;
+        failpoint!("volume.create.after_fill");
+        if let Some(account) = self.owner() {
+            clone::give_to(&data, account)
+                .map_err(failed(format!("changing owners in {}", data.display())))?;
+        }
+        labels::write_staged(&staged, label)?;
+        flusher.flush()?;
+        self.publish(&label.volume, &staged)
+    }
+
+    pub(super) fn copy_volume(
+        &self,
+        source: &VolumeId,
+        label: &VolumeLabel,
+        state: SourceState<'_>,
+    ) -> Result<()> {
+        single_name(source)?;
+        single_name(&label.volume)?;
+        if *source == label.volume {
+            return Err(EngineError::Other(format!("volume {source} can't be a copy of itself")));
+        }
+        let _held = self.locks.take(&label.volume, Some(source));
+        if self.take_over(label)? {
+            return Ok(());
+        }
+        let source_dir = self.layout.volume(source);
+        let source_label = labels::read(&source_dir)?.ok_or_else(|| EngineError::NoVolume(source.clone()))?;
+        self.refuse_foreign(&source_label)?;
+        refuse_scattered(source, &source_dir)?;
+        let staged = if self.is_snapshot_atomic(source) {
+            self.stage_snapshot(&source_dir, label)?
+        } else {
+            self.stage_clone(source, &source_dir, label, state)?
+        };
+        self.publish(&label.volume, &staged)
+    }
+
+    /// True when the volume is complete already; its label then carries our claim.
+    fn take_over(&self, label: &VolumeLabel) -> Result<bool> {
+        let Some(present) = labels::read(&self.layout.volume(&label.volume))? else { return Ok(false) };
+        self.refuse_foreign(&present)?;
+        self.check_claim(&label.volume, label.claim)?;
+        Ok(true)
+    }
+
+    fn stage_snapshot(&self, source_dir: &Path, label: &VolumeLabel) -> Result<PathBuf> {
+        let staged = self.clear_staged(&label.volume)?;
+        btrfs::snapshot(source_dir, &staged)
+            .map_err(failed(format!("taking a snapshot of {}", source_dir.display())))?;
+        failpoint!("volume.copy.after_snapshot");
+        labels::write_staged(&staged, label)?;
+        Ok(staged)
+    }
+
+    fn stage_clone(
+        &self,
+        source: &VolumeId,
+        source_dir: &Path,
+        label: &VolumeLabel,
+        state: SourceState<'_>,
+    ) -> Result<PathBuf> {
+        let method = match self.driver {
+            DriverKind::Btrfs | DriverKind::Reflink => FileMethod::Reflink,
+            DriverKind::Copy => FileMethod::Bytes,
+        };
+        let staged = self.stage(&label.volume)?;
+        let flusher = Flusher::open(&staged)?;
+        let source_data = source_dir.join("data");
+        let data = self.make_data_dir(&staged)?;
+        failpoint!("volume.copy.before_clone");
+        match state {
+            SourceState::Stopped => {
+                let walk = Walk { volume: source, method, select: &|_| Selected::Yes, is_live: false };
+                walk.copy(&source_data, &data)?;
+            }
+            SourceState::Live(server) => live::copy(source, &source_data, &data, method, server)?,
+        }
+        failpoint!("volume.copy.after_clone");
+        labels::write_staged(&staged, label)?;
+        flusher.flush()?;
+        Ok(staged)
+    }
+
+    /// An empty directory (a subvolume where the driver wants one) in place of
+    /// whatever an earlier attempt left.
+    fn stage(&self, volume: &VolumeId) -> Result<PathBuf> {
+        let staged = self.clear_staged(volume)?;
+        let action = || format!("making {}", staged.display());
+        if self.driver == DriverKind::Btrfs {
+            btrfs::create_subvolume(&staged).map_err(failed(action()))?;
+            failpoint!("volume.stage.after_subvolume");
+            set_mode(&staged, SHARED_DIRECTORY_MODE).map_err(failed(action()))?;
+        } else {
+            DirBuilder::new().mode(SHARED_DIRECTORY_MODE).create(&staged).map_err(failed(action()))?;
+        }
+        Ok(staged)
+    }
+
+    fn clear_staged(&self, volume: &VolumeId) -> Result<PathBuf> {
+        let staged = self.staged(volume);
+        removal::delete_tree(&staged)?;
+        failpoint!("volume.stage.after_clear");
+        Ok(staged)
+    }
+
+    fn make_data_dir(&self, staged: &Path) -> Result<PathBuf> {
+        let data = staged.join("data");
+        let make = || -> std::io::Result<()> {
+            DirBuilder::new().mode(0o700).create(&data)?;
+            if let Some(account) = self.owner() {
+                std::os::unix::fs::chown(&data, Some(account), Some(account))?;
+            }
+            Ok(())
+        };
+        make().map_err(failed(format!("making {}", data.display())))?;
+        Ok(data)
+    }
+
+    /// The last step. Before it there is no volume, after it a complete one.
+    fn publish(&self, volume: &VolumeId, staged: &Path) -> Result<()> {
+        failpoint!("volume.publish.before_rename");
+        let path = self.layout.volume(volume);
+        fs::rename(staged, &path).map_err(failed(format!("moving {} into place", path.display())))?;
+        failpoint!("volume.publish.after_rename");
+        sync_directory(&self.layout.volumes())
+    }
+}
+
+/// Refuses data that one copy of the directory would not contain whole.
+fn refuse_scattered(source: &VolumeId, source_dir: &Path) -> Result<()> {
+    let refused =
+        |reason: &str| EngineError::NotCopyable { volume: source.clone(), reason: reason.to_owned() };
+    let data = source_dir.join("data");
+    let wal = data.join("pg_wal");
+    if wal.symlink_metadata().is_ok_and(|meta| meta.is_symlink()) {
+        return Err(refused("its pg_wal is a link"));
+    }
+    let tablespaces = match fs::read_dir(data.join("pg_tblspc")) {
+        Ok(mut entries) => entries.next().is_some(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
+        Err(error) => return Err(failed(format!("reading {}", data.display()))(error)),
+    };
+    if tablespaces {
+        return Err(refused("it has tablespaces"));
+    }
+    if btrfs::is_subvolume(source_dir)
+        && btrfs::has_nested_subvolumes(source_dir)
+            .map_err(failed(format!("looking for subvolumes in {}", source_dir.display())))?
+    {
+        return Err(refused("it contains another subvolume"));
+    }
+    if crate::local::pool::has_mounts_below(source_dir)? {
+        return Err(refused("something is mounted in it"));
+    }
+    Ok(())
+}
+
+/// Flushes a whole file system: a volume has a thousand files, and flushing
+/// each takes as many waits. Opened before the first write, so that a write
+/// that failed in the background is reported here.
+struct Flusher {
+    directory: File,
+    path: PathBuf,
+}
+
+impl Flusher {
+    fn open(path: &Path) -> Result<Self> {
+        let directory = File::open(path).map_err(failed(format!("opening {}", path.display())))?;
+        Ok(Self { directory, path: path.to_owned() })
+    }
+
+    fn flush(&self) -> Result<()> {
+        rustix::fs::syncfs(&self.directory).map_err(failed(format!("flushing {}", self.path.display())))
+    }
+}
+
+/// Makes the entries of a directory durable.
+pub(super) fn sync_directory(path: &Path) -> Result<()> {
+    File::open(path).and_then(|dir| dir.sync_all()).map_err(failed(format!("flushing {}", path.display())))
+}
+
+/// Sets the mode whatever the umask is.
+pub(super) fn set_mode(path: &Path, mode: u32) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    if path.metadata()?.mode() & 0o7777 == mode {
+        return Ok(());
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+}

@@ -1,0 +1,99 @@
+//! How a volume leaves: renamed into `trash/` and deleted there, or renamed
+//! into `quarantine/` and kept.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use coppice_core::VolumeId;
+use coppice_failpoint::failpoint;
+
+use super::making::sync_directory;
+use super::{QuarantinedVolume, Volumes, btrfs, failed, labels, single_name};
+use crate::Result;
+
+impl Volumes {
+    pub(super) fn remove_volume(&self, volume: &VolumeId) -> Result<()> {
+        single_name(volume)?;
+        let _held = self.locks.take(volume, None);
+        let path = self.layout.volume(volume);
+        let trashed = self.layout.trash().join(volume.as_str());
+        if let Some(label) = labels::read(&path)? {
+            self.refuse_foreign(&label)?;
+            // Left by an earlier removal of a volume that was then made again.
+            delete_tree(&trashed)?;
+            failpoint!("volume.remove.before_rename");
+            fs::rename(&path, &trashed).map_err(failed(format!("moving {} to the trash", path.display())))?;
+            failpoint!("volume.remove.after_rename");
+            sync_directory(&self.layout.volumes())?;
+        }
+        failpoint!("volume.remove.before_delete");
+        delete_tree(&trashed)?;
+        delete_tree(&self.staged(volume))
+    }
+
+    pub(super) fn quarantine_volume(&self, volume: &VolumeId) -> Result<()> {
+        single_name(volume)?;
+        let _held = self.locks.take(volume, None);
+        let path = self.layout.volume(volume);
+        if !path.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
+            return Ok(());
+        }
+        let quarantine = self.layout.quarantine();
+        let mut target = quarantine.join(volume.as_str());
+        let mut number = 1;
+        while target.symlink_metadata().is_ok() {
+            number += 1;
+            target = quarantine.join(format!("{volume}.{number}"));
+        }
+        failpoint!("volume.quarantine.before_rename");
+        fs::rename(&path, &target).map_err(failed(format!("setting {} aside", path.display())))?;
+        failpoint!("volume.quarantine.after_rename");
+        sync_directory(&quarantine)?;
+        sync_directory(&self.layout.volumes())
+    }
+
+    pub(super) fn quarantined_volumes(&self) -> Result<Vec<QuarantinedVolume>> {
+        let quarantine = self.layout.quarantine();
+        let reading = || format!("reading {}", quarantine.display());
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&quarantine).map_err(failed(reading()))? {
+            let path = entry.map_err(failed(reading()))?.path();
+            let label = labels::read(&path).ok().flatten();
+            found.push(QuarantinedVolume { path, label });
+        }
+        Ok(found)
+    }
+
+    pub(super) fn delete_leftovers(&self) -> Result<()> {
+        let mut result = Ok(());
+        for directory in [self.layout.trash(), self.layout.staging()] {
+            let reading = || format!("reading {}", directory.display());
+            for entry in fs::read_dir(&directory).map_err(failed(reading()))? {
+                let entry = entry.map_err(failed(reading()))?;
+                let volume = VolumeId::from_trusted(entry.file_name().to_string_lossy());
+                // Somebody is making or removing it right now.
+                let Some(_held) = self.locks.try_take(&volume) else { continue };
+                if let Err(error) = delete_tree(&entry.path()) {
+                    result = Err(error);
+                }
+            }
+        }
+        result
+    }
+}
+
+/// Deletes a directory with all that is in it, also when that includes
+/// subvolumes. One that is not there is fine.
+pub(super) fn delete_tree(path: &Path) -> Result<()> {
+    match path.symlink_metadata() {
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed(format!("looking at {}", path.display()))(error)),
+    }
+    // Refused where there are subvolumes inside, or this account has no rights.
+    if btrfs::is_subvolume(path) && btrfs::delete_subvolume(path).is_ok() {
+        return Ok(());
+    }
+    fs::remove_dir_all(path).map_err(failed(format!("deleting {}", path.display())))
+}
