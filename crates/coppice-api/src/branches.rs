@@ -25,11 +25,9 @@ pub(crate) async fn list_branches(
     call: Call,
 ) -> Result<Json<wire::BranchList>, ApiError> {
     let access = call.authorize(&app, &LIST_BRANCHES).await?;
-    let branches = app
-        .list_branches(&access)
-        .await?
-        .iter()
-        .map(|branch| wire::Branch { backups_enabled: Some(false), ..common(&app, branch) });
+    let found = app.list_branches(&access).await?;
+    let branches =
+        found.iter().map(|branch| wire::Branch { backups_enabled: Some(false), ..common(&app, branch) });
     Ok(Json(wire::BranchList { branches: branches.collect() }))
 }
 

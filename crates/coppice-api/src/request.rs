@@ -25,10 +25,11 @@ impl<S: Send + Sync> FromRequestParts<S> for Call {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
         let header = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let bearer = header.and_then(bearer).map(str::to_owned);
         let path = Path::<HashMap<String, String>>::from_request_parts(parts, state).await;
         let query = Query::<HashMap<String, String>>::from_request_parts(parts, state).await;
         Ok(Self {
-            bearer: header.and_then(bearer).map(str::to_owned),
+            bearer,
             // What is no UTF-8 is refused by the check of the parameter.
             path: path.map(|path| path.0).unwrap_or_default(),
             query: query.map(|query| query.0).unwrap_or_default(),

@@ -71,6 +71,11 @@ impl App {
         Self { store, engine, reconciler, key: Arc::new(key), config: Arc::new(config) }
     }
 
+    /// Makes up salts for roles that don't exist.
+    pub fn fake_salt_secret(&self) -> [u8; 32] {
+        self.key.fake_salt_secret()
+    }
+
     /// Whether the metastore answers.
     ///
     /// # Errors

@@ -14,6 +14,7 @@ use zeroize::Zeroizing;
 pub struct MasterKey {
     sealing: LessSafeKey,
     hashing: hmac::Key,
+    fake_salts: [u8; 32],
 }
 
 impl std::fmt::Debug for MasterKey {
@@ -45,7 +46,13 @@ impl MasterKey {
         Self {
             sealing: LessSafeKey::new(sealing.expect("an HMAC-SHA-256 is as long as an AES-256 key")),
             hashing: hmac::Key::new(hmac::HMAC_SHA256, derive("coppice api keys 1").as_ref()),
+            fake_salts: derive("coppice fake salts 1").as_ref().try_into().expect("32 bytes"),
         }
+    }
+
+    /// Makes up salts for roles that don't exist.
+    pub(crate) fn fake_salt_secret(&self) -> [u8; 32] {
+        self.fake_salts
     }
 
     /// The text an API key is found by.

@@ -1,1 +1,68 @@
-fn main() {}
+//! The coppice executable: the server, the commands of its operator, and a
+//! client of its API.
+//!
+//! **Owns** configuration and wiring. **Must not know** business rules.
+//! **Start reading** at [`serve`].
+
+mod client;
+mod config;
+mod doctor;
+mod serve;
+
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+/// A PostgreSQL cloud in one binary.
+#[derive(Parser, Debug)]
+#[command(name = "coppice", version, about)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Run the platform
+    Serve(config::ServeArgs),
+    /// Stop the platform; with --all, every branch too
+    Stop(serve::StopArgs),
+    /// Say what this machine offers and how to improve it
+    Doctor(doctor::DoctorArgs),
+    /// Becomes a confined server; started by `serve` only
+    #[command(hide = true)]
+    Launch,
+    #[command(flatten)]
+    Client(client::ClientCommand),
+}
+
+fn main() {
+    let cli = Cli::parse();
+    if matches!(cli.command, Command::Launch) {
+        coppice_engine::local::process::launcher_main();
+    }
+    let is_first = std::process::id() == 1 && std::env::var_os(serve::INSIDE_INIT).is_none();
+    let outcome = if is_first { serve::run_as_init() } else { run(cli.command) };
+    match outcome {
+        Ok(code) => std::process::exit(code),
+        Err(error) => {
+            eprintln!("coppice: {error:#}");
+            std::process::exit(1);
+        }
+    }
+}
+
+#[tokio::main]
+async fn run(command: Command) -> anyhow::Result<i32> {
+    match command {
+        Command::Serve(args) => {
+            let filter = EnvFilter::try_from_env("COPPICE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+            tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+            serve::serve(args).await?;
+        }
+        Command::Stop(args) => serve::stop(args).await?,
+        Command::Doctor(args) => doctor::doctor(&args)?,
+        Command::Client(command) => return client::run(command).await,
+        Command::Launch => {}
+    }
+    Ok(0)
+}

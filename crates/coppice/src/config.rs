@@ -1,0 +1,193 @@
+//! Settings of the server: flags, then `COPPICE_…` variables, then a TOML
+//! file, then defaults.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use coppice_core::limits::OrganizationLimits;
+use coppice_engine::local::volumes::{DriverKind, PoolMode, StorageOptions};
+use serde::Deserialize;
+
+const DEFAULT_LISTEN: &str = "127.0.0.1:7070";
+const DEFAULT_GATEWAY_LISTEN: &str = "127.0.0.1:7432";
+const DEFAULT_EMAIL: &str = "admin@coppice.local";
+
+/// Where the data of a machine is, unless told otherwise.
+pub(crate) fn default_data_dir() -> PathBuf {
+    if rustix::process::geteuid().is_root() {
+        return PathBuf::from("/var/lib/coppice");
+    }
+    dirs::data_local_dir().unwrap_or_else(|| PathBuf::from(".")).join("coppice")
+}
+
+/// Names the data directory.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DataDir {
+    /// Where everything is kept [default: /var/lib/coppice as root, else ~/.local/share/coppice]
+    #[arg(long, env = "COPPICE_DATA_DIR", value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+}
+
+impl DataDir {
+    /// The directory, whether or not it exists.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.data_dir.clone().unwrap_or_else(default_data_dir)
+    }
+}
+
+/// Flags of `coppice serve`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    pub(crate) data_dir: DataDir,
+    /// A TOML file with settings named like these flags
+    #[arg(long, env = "COPPICE_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// Settings as they can be written in each of the three places.
+#[derive(Args, Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    /// Address of the API [default: 127.0.0.1:7070]
+    #[arg(long, env = "COPPICE_LISTEN", value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+    /// Address of the gateway [default: 127.0.0.1:7432]
+    #[arg(long, env = "COPPICE_GATEWAY_LISTEN", value_name = "ADDR")]
+    gateway_listen: Option<SocketAddr>,
+    /// Domain under which each branch has a name of its own
+    #[arg(long, env = "COPPICE_GATEWAY_DOMAIN", value_name = "DOMAIN")]
+    gateway_domain: Option<String>,
+    /// Directories searched for PostgreSQL besides /usr/lib/postgresql
+    #[arg(long, env = "COPPICE_POSTGRES_DIRS", value_name = "DIRS", value_delimiter = ':')]
+    postgres_dirs: Option<Vec<PathBuf>>,
+    /// A metastore of your own instead of the embedded one
+    #[arg(long, env = "COPPICE_METASTORE_URL", value_name = "URL", hide_env_values = true)]
+    metastore_url: Option<String>,
+    /// Whether to make a copy-on-write pool where the file system has none: auto or off
+    #[arg(long, env = "COPPICE_POOL", value_name = "MODE")]
+    pool: Option<String>,
+    /// Size of a new pool in GiB [default: 8]
+    #[arg(long, env = "COPPICE_POOL_SIZE_GIB", value_name = "GIB")]
+    pool_size_gib: Option<u64>,
+    /// Space the pool leaves free on the host, in GiB [default: 4]
+    #[arg(long, env = "COPPICE_HOST_RESERVE_GIB", value_name = "GIB")]
+    host_reserve_gib: Option<u64>,
+    /// How volumes are copied: btrfs, reflink or copy [default: the best that works]
+    #[arg(long, env = "COPPICE_VOLUME_DRIVER", value_name = "DRIVER")]
+    volume_driver: Option<String>,
+    /// Email address of the first user [default: admin@coppice.local]
+    #[arg(long, env = "COPPICE_ADMIN_EMAIL", value_name = "EMAIL")]
+    admin_email: Option<String>,
+    /// Most branches of one project [default: 100]
+    #[arg(long, env = "COPPICE_BRANCHES_PER_PROJECT", value_name = "N")]
+    branches_per_project: Option<u32>,
+    /// Most branches of one organization [default: 500]
+    #[arg(long, env = "COPPICE_BRANCHES_PER_ORGANIZATION", value_name = "N")]
+    branches_per_organization: Option<u32>,
+    /// Most branches an organization makes within an hour [default: 200]
+    #[arg(long, env = "COPPICE_BRANCHES_PER_HOUR", value_name = "N")]
+    branches_per_hour: Option<u32>,
+}
+
+/// The settings in force.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) data_dir: PathBuf,
+    pub(crate) listen: SocketAddr,
+    pub(crate) gateway_listen: SocketAddr,
+    pub(crate) gateway_domain: Option<String>,
+    pub(crate) postgres_dirs: Vec<PathBuf>,
+    pub(crate) metastore_url: Option<String>,
+    pub(crate) storage: StorageOptions,
+    pub(crate) admin_email: String,
+    pub(crate) limits: OrganizationLimits,
+    pub(crate) create_wait: Duration,
+}
+
+fn address(chosen: Option<SocketAddr>, default: &str) -> anyhow::Result<SocketAddr> {
+    Ok(match chosen {
+        Some(address) => address,
+        None => default.parse()?,
+    })
+}
+
+impl ServeArgs {
+    /// Puts flags, variables, file and defaults together.
+    pub(crate) fn config(self) -> anyhow::Result<Config> {
+        let file = self.config.as_deref().map(read_file).transpose()?.unwrap_or_default();
+        let flags = self.settings;
+        let storage = storage_options(&flags, &file)?;
+        let defaults = OrganizationLimits::default();
+        let limit = |flag: Option<u32>, file: Option<u32>, default| flag.or(file).unwrap_or(default);
+        let limits = OrganizationLimits {
+            branches_per_project_max: limit(
+                flags.branches_per_project,
+                file.branches_per_project,
+                defaults.branches_per_project_max,
+            ),
+            branches_max: limit(
+                flags.branches_per_organization,
+                file.branches_per_organization,
+                defaults.branches_max,
+            ),
+            branches_per_hour_max: limit(
+                flags.branches_per_hour,
+                file.branches_per_hour,
+                defaults.branches_per_hour_max,
+            ),
+            ..defaults
+        };
+        let data_dir = std::path::absolute(self.data_dir.path()).context("finding the data directory")?;
+        Ok(Config {
+            data_dir,
+            listen: address(flags.listen.or(file.listen), DEFAULT_LISTEN)?,
+            gateway_listen: address(flags.gateway_listen.or(file.gateway_listen), DEFAULT_GATEWAY_LISTEN)?,
+            gateway_domain: flags.gateway_domain.or(file.gateway_domain),
+            postgres_dirs: flags.postgres_dirs.or(file.postgres_dirs).unwrap_or_default(),
+            metastore_url: flags.metastore_url.or(file.metastore_url),
+            storage,
+            admin_email: flags.admin_email.or(file.admin_email).unwrap_or_else(|| DEFAULT_EMAIL.to_owned()),
+            limits,
+            create_wait: Duration::from_secs(5),
+        })
+    }
+}
+
+fn read_file(path: &Path) -> anyhow::Result<Settings> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    toml::from_str(&text).with_context(|| format!("understanding {}", path.display()))
+}
+
+fn storage_options(flags: &Settings, file: &Settings) -> anyhow::Result<StorageOptions> {
+    let defaults = StorageOptions::default();
+    let bytes = |gib: u64| gib << 30;
+    let pool = match flags.pool.as_deref().or(file.pool.as_deref()) {
+        None | Some("auto") => PoolMode::Auto,
+        Some("off") => PoolMode::Off,
+        Some(other) => bail!("the pool can be `auto` or `off`, not `{other}`"),
+    };
+    let driver = match flags.volume_driver.as_deref().or(file.volume_driver.as_deref()) {
+        None => None,
+        Some("btrfs") => Some(DriverKind::Btrfs),
+        Some("reflink") => Some(DriverKind::Reflink),
+        Some("copy") => Some(DriverKind::Copy),
+        Some(other) => bail!("the volume driver can be `btrfs`, `reflink` or `copy`, not `{other}`"),
+    };
+    let size = flags.pool_size_gib.or(file.pool_size_gib).map(bytes);
+    Ok(StorageOptions {
+        pool,
+        pool_initial_bytes: size.unwrap_or(defaults.pool_initial_bytes),
+        pool_step_bytes: size.unwrap_or(defaults.pool_step_bytes),
+        host_reserve_bytes: flags
+            .host_reserve_gib
+            .or(file.host_reserve_gib)
+            .map_or(defaults.host_reserve_bytes, bytes),
+        driver,
+    })
+}

@@ -1,0 +1,102 @@
+//! The first start: an account, a project, its `main` branch, and the file
+//! that tells where all of it is.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use coppice_app::{App, CustomBranch, FirstAccount, NewBranchRequest, Origin};
+use coppice_core::operation::{CREATE_BRANCH, RawTarget};
+use coppice_core::{Error, ProjectId};
+use coppice_engine::local::installation::write_durably;
+
+use super::{Config, REGION};
+
+const MAIN_BRANCH: &str = "main";
+
+/// Does what is missing of the first start, and says where things are.
+pub(super) async fn ensure(
+    app: &App,
+    config: &Config,
+    api: SocketAddr,
+    gateway: SocketAddr,
+) -> anyhow::Result<()> {
+    let admin = config.data_dir.join("admin.env");
+    // Names the project whose main branch is still to be made.
+    let pending = config.data_dir.join("main-branch.pending");
+    if !app.has_account().await? {
+        app.create_first_account(&config.admin_email, |account| {
+            hand_over(&admin, account, config, api)
+                .and_then(|()| write(&pending, account.project.as_str()))
+                .map_err(|error| Error::internal(format!("{error:#}")))
+        })
+        .await?;
+    }
+    if let Ok(project) = std::fs::read_to_string(&pending) {
+        println!("creating the branch `{MAIN_BRANCH}`");
+        create_main_branch(app, &admin, &ProjectId::from_trusted(project)).await?;
+        std::fs::remove_file(&pending).context("noting that the main branch is there")?;
+    }
+    println!("API      http://{api}");
+    println!("gateway  {gateway}");
+    println!("key      in {} (COPPICE_API_KEY)", admin.display());
+    let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("coppice"));
+    println!("connect  {} psql {MAIN_BRANCH} --data-dir {}", program.display(), config.data_dir.display());
+    println!(
+        "or       psql \"$({} connection-string {MAIN_BRANCH} --data-dir {})\"",
+        program.display(),
+        config.data_dir.display()
+    );
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    write_durably(path, text.as_bytes(), 0o600).map_err(|error| anyhow::anyhow!("{}", error.chain()))
+}
+
+fn hand_over(path: &Path, account: &FirstAccount, config: &Config, api: SocketAddr) -> anyhow::Result<()> {
+    let FirstAccount { organization, key, .. } = account;
+    let lines = [
+        ("COPPICE_URL", format!("http://{api}")),
+        ("COPPICE_API_KEY", key.expose().to_owned()),
+        ("COPPICE_ORGANIZATION", organization.to_string()),
+        ("COPPICE_EMAIL", config.admin_email.clone()),
+    ];
+    let text: String = lines.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
+    write(path, &text)
+}
+
+async fn create_main_branch(app: &App, admin: &Path, project: &ProjectId) -> anyhow::Result<()> {
+    let text = std::fs::read_to_string(admin).with_context(|| format!("reading {}", admin.display()))?;
+    let value = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        line.with_context(|| format!("{} has no {name}", admin.display()))
+    };
+    let (key, organization) = (value("COPPICE_API_KEY")?, value("COPPICE_ORGANIZATION")?);
+    let caller = app.authenticate(Some(key)).await?;
+    let target = RawTarget { organization, project: Some(project.as_str()), branch: None };
+    let access = app.authorize(caller, &CREATE_BRANCH, target).await?;
+    let (image, _) =
+        app.list_images(Some(REGION))?.into_iter().next().context("no PostgreSQL is installed")?;
+    let (_, smallest) =
+        app.list_instance_types(Some(REGION))?.into_iter().next().context("no instance type")?;
+    let request = NewBranchRequest {
+        name: MAIN_BRANCH.to_owned(),
+        description: String::new(),
+        scale_to_zero: None,
+        origin: Origin::Custom(CustomBranch {
+            region: REGION.to_owned(),
+            instance_type: smallest.name,
+            image: coppice_core::image::image_name(image.version),
+            replicas: 0,
+            storage_gib: 10,
+            parameters: Default::default(),
+            preload_libraries: vec![],
+        }),
+    };
+    match app.create_branch(&access, &request).await {
+        // Made by an earlier start that was interrupted right after.
+        Err(Error::Conflict { code: "branch_name_taken", .. }) | Ok(_) => Ok(()),
+        Err(error) => Err(error).context("creating the main branch"),
+    }
+}

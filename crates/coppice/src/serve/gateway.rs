@@ -1,0 +1,60 @@
+//! The gateway's view of the platform.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use async_trait::async_trait;
+use coppice_app::App;
+use coppice_core::branch::Branch;
+use coppice_core::{BranchId, InstanceId, Result};
+use coppice_engine::{BoxedServerStream, RoleVerifier};
+use coppice_gateway::{Branches, Route};
+
+use super::{Certificate, Config, DRAIN, Gateway, GatewayConfig, Plaintext};
+
+const CONNECTIONS_MAX: usize = 10_000;
+const STARTUP_TIMEOUT: Duration = Duration::from_secs(15);
+const WAKE_TIMEOUT: Duration = Duration::from_secs(50);
+
+struct Platform(App);
+
+fn route(branch: Branch) -> Route {
+    Route { instance: InstanceId::new(&branch.id, 1), state: branch.state, message: branch.message }
+}
+
+#[async_trait]
+impl Branches for Platform {
+    async fn find(&self, branch: &BranchId) -> Result<Option<Route>> {
+        Ok(self.0.find_for_connection(branch).await?.map(route))
+    }
+
+    async fn verifier(&self, found: &Route, role: &str) -> Result<Option<RoleVerifier>> {
+        self.0.role_verifier(&found.instance, role).await
+    }
+
+    async fn open(&self, found: &Route) -> Result<BoxedServerStream> {
+        self.0.open_server(&found.instance).await
+    }
+
+    async fn wait_ready(&self, branch: &BranchId, patience: Duration) -> Result<Option<Route>> {
+        Ok(self.0.wait_until_ready(branch, patience).await?.map(route))
+    }
+}
+
+/// Makes the gateway; its certificate is made at the first start.
+pub(super) fn start(config: &Config, app: &App) -> anyhow::Result<Arc<Gateway>> {
+    let certificate =
+        Certificate::ensure(&config.data_dir.join("tls")).context("preparing the certificate")?;
+    let gateway_config = GatewayConfig {
+        certificate,
+        domain: config.gateway_domain.clone(),
+        plaintext: Plaintext::Loopback,
+        startup_timeout: STARTUP_TIMEOUT,
+        wake_timeout: WAKE_TIMEOUT,
+        connections_max: CONNECTIONS_MAX,
+        drain_timeout: DRAIN,
+        fake_salt_secret: app.fake_salt_secret(),
+    };
+    Ok(Arc::new(Gateway::new(gateway_config, Arc::new(Platform(app.clone())))))
+}

@@ -1,0 +1,255 @@
+//! `coppice serve`: the boot order, the loops, the end.
+//!
+//! Boot: lock, images, metastore, migrations, pool, adopt, reconcile, listen.
+//! Each part needs the ones before it, and only those.
+
+mod first_start;
+mod gateway;
+mod init;
+mod stop;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use coppice_app::reconciler::Identity;
+use coppice_app::{App, AppConfig, MasterKey, Reconciler};
+use coppice_core::RegionId;
+use coppice_engine::EngineError;
+use coppice_engine::local::installation::{ControlLock, write_durably};
+use coppice_engine::local::process::identity::boot_id;
+use coppice_engine::local::volumes::Volumes;
+use coppice_engine::local::{HostEngine, LocalEngine};
+use coppice_gateway::{Certificate, Gateway, GatewayConfig, Plaintext};
+use coppice_store::{ConnectOptions, Store};
+use serde::{Deserialize, Serialize};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Config, ServeArgs};
+
+pub(crate) use init::{INSIDE_INIT, run_as_init};
+pub(crate) use stop::{StopArgs, stop};
+
+/// The region of a default install.
+const REGION: &str = "local";
+/// How long a starting metastore may take to accept a connection.
+const METASTORE_PATIENCE: Duration = Duration::from_secs(30);
+/// How long sessions may go on after SIGTERM.
+const DRAIN: Duration = Duration::from_secs(3500);
+/// How often storage and sessions are looked after.
+const HOUSEKEEPING: Duration = Duration::from_secs(5);
+
+/// Where a running `serve` is, for commands on the same machine.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ServeRecord {
+    /// Its pid.
+    pub(crate) pid: u32,
+    /// Address of the API.
+    pub(crate) api: SocketAddr,
+    /// Address of the gateway.
+    pub(crate) gateway: SocketAddr,
+}
+
+impl ServeRecord {
+    /// Where the record of a data directory is.
+    pub(crate) fn path(data_dir: &Path) -> PathBuf {
+        data_dir.join("serve.json")
+    }
+}
+
+/// The whole chain of an engine error as one line.
+fn chain(error: &EngineError) -> anyhow::Error {
+    anyhow::anyhow!("{}", error.chain())
+}
+
+/// Everything a running platform consists of.
+struct Platform {
+    app: App,
+    engine: Arc<LocalEngine>,
+    reconciler: Reconciler,
+    /// Released when the process ends, whatever ends it.
+    _lock: ControlLock,
+}
+
+/// Runs the platform until SIGTERM or SIGINT.
+pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let config = args.config()?;
+    prepare_data_dir(&config.data_dir)?;
+    let Some(lock) = ControlLock::try_take(&config.data_dir).map_err(|error| chain(&error))? else {
+        bail!(
+            "another coppice works on {}: stop it first, or choose another --data-dir",
+            config.data_dir.display()
+        );
+    };
+    let listener =
+        TcpListener::bind(config.listen).await.with_context(|| format!("listening on {}", config.listen))?;
+    let gateway_listener = TcpListener::bind(config.gateway_listen)
+        .await
+        .with_context(|| format!("listening on {}", config.gateway_listen))?;
+    let (api, gateway_address) = (listener.local_addr()?, gateway_listener.local_addr()?);
+
+    let platform = boot(&config, gateway_address, lock).await?;
+    let stop = CancellationToken::new();
+    let looping = tokio::spawn({
+        let reconciler = platform.reconciler.clone();
+        async move { reconciler.run().await }
+    });
+    let gateway = gateway::start(&config, &platform.app)?;
+    let gateway_task = tokio::spawn(gateway.serve(gateway_listener, stop.clone()));
+    let router = coppice_api::router(platform.app.clone());
+    let api_task = tokio::spawn({
+        let stop = stop.clone();
+        async move { axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await }
+    });
+    tokio::spawn(housekeeping(platform.engine.clone()));
+
+    let record = ServeRecord { pid: std::process::id(), api, gateway: gateway_address };
+    let record = serde_json::to_vec_pretty(&record)?;
+    write_durably(&ServeRecord::path(&config.data_dir), &record, 0o600).map_err(|error| chain(&error))?;
+    first_start::ensure(&platform.app, &config, api, gateway_address).await?;
+    println!("coppice is ready");
+
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    println!("stopping; branches keep running (`coppice stop --all` stops them too)");
+    stop.cancel();
+    platform.reconciler.stop().await;
+    let _ = tokio::join!(gateway_task, api_task, looping);
+    let _ = std::fs::remove_file(ServeRecord::path(&config.data_dir));
+    drop(platform);
+    if init::is_inside() {
+        stop::stop_everything(&config.data_dir).await?;
+    }
+    Ok(())
+}
+
+fn prepare_data_dir(data_dir: &Path) -> anyhow::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::create_dir_all(data_dir).with_context(|| format!("making {}", data_dir.display()))?;
+    // Secrets in it have modes of their own; this keeps others from looking around.
+    std::fs::set_permissions(data_dir, std::fs::Permissions::from_mode(0o700))
+        .with_context(|| format!("protecting {}", data_dir.display()))
+}
+
+async fn boot(config: &Config, gateway_address: SocketAddr, lock: ControlLock) -> anyhow::Result<Platform> {
+    let data_dir = config.data_dir.clone();
+    let host = open_host(config).await?;
+    let key = master_key(&data_dir)?;
+    let store = connect_metastore(config, &host).await?;
+    store.migrate().await?;
+
+    println!("preparing storage");
+    let (layout, installation) = (host.layout().clone(), host.installation().clone());
+    let storage = config.storage.clone();
+    let volumes =
+        tokio::task::spawn_blocking(move || Volumes::open(&layout, &installation, &storage)).await?;
+    let volumes = volumes.map_err(|error| chain(&error))?;
+    println!("volumes: {} ({})", volumes.driver(), volumes.driver_reason());
+    let engine = Arc::new(LocalEngine::new(host.clone(), volumes));
+
+    let identity = host.installation().clone();
+    let region = RegionId::from_trusted(REGION);
+    let epoch = store.host_start(&identity.host, &region, "local", &boot_id()).await?;
+    let identity = Identity { installation: identity.installation, host: identity.host, epoch };
+    let reconciler = Reconciler::new(store.clone(), engine.clone(), identity.clone());
+    let app_config = AppConfig {
+        region,
+        host: identity.host,
+        gateway_address,
+        gateway_domain: config.gateway_domain.clone(),
+        create_wait: config.create_wait,
+        limits: config.limits,
+    };
+    let app = App::new(store, engine.clone(), reconciler.clone(), key, app_config);
+    reconciler.adopt().await?;
+    Ok(Platform { app, engine, reconciler, _lock: lock })
+}
+
+/// Opens the machine's engine; copies new PostgreSQL installations.
+async fn open_host(config: &Config) -> anyhow::Result<Arc<HostEngine>> {
+    println!("looking for PostgreSQL");
+    let launcher = std::env::current_exe().context("finding this program")?;
+    let (data_dir, postgres_dirs) = (config.data_dir.clone(), config.postgres_dirs.clone());
+    let opened =
+        tokio::task::spawn_blocking(move || HostEngine::open(&data_dir, launcher, &postgres_dirs)).await?;
+    let host = opened.map_err(|error| chain(&error))?;
+    let versions: Vec<_> = host.installed_images().iter().map(|image| image.version.to_string()).collect();
+    println!("PostgreSQL: {}", versions.join(", "));
+    Ok(Arc::new(host))
+}
+
+/// Connects to the metastore, embedded or not, and makes sure that it is the
+/// one this data directory belongs to.
+async fn connect_metastore(config: &Config, host: &HostEngine) -> anyhow::Result<Store> {
+    let options = match &config.metastore_url {
+        Some(url) => url.parse::<ConnectOptions>().context("understanding the metastore's URL")?,
+        None => {
+            println!("starting the metastore");
+            let address = host.start_metastore().await.map_err(|error| chain(&error))?;
+            let options = ConnectOptions::new_without_pgpass()
+                .socket(&address.socket_directory)
+                .username(&address.user)
+                .database(&address.database);
+            match &address.password {
+                Some(password) => options.password(password),
+                None => options,
+            }
+        }
+    };
+    let store = Store::connect(options, METASTORE_PATIENCE).await.context("connecting to the metastore")?;
+    store.migrate().await?;
+    // Written once this data directory has a metastore; from then on an empty
+    // one is a lost one.
+    let bound = host.layout().data_dir().join("metastore.bound");
+    let own = &host.installation().installation;
+    let found = store.installation_ensure(own, !bound.exists()).await?;
+    match found {
+        Some(found) if found == *own => {}
+        Some(found) => bail!(
+            "the metastore belongs to installation {found}, this data directory to {own}: \
+             start with the metastore that belongs to it (nothing was changed)"
+        ),
+        None => bail!(
+            "the metastore is empty, but {} has data of installation {own}: restore the metastore \
+             (nothing was changed)",
+            config.data_dir.display()
+        ),
+    }
+    write_durably(&bound, own.as_str().as_bytes(), 0o600).map_err(|error| chain(&error))?;
+    Ok(store)
+}
+
+fn master_key(data_dir: &Path) -> anyhow::Result<MasterKey> {
+    let path = data_dir.join("secret.key");
+    if !path.exists() {
+        write_durably(&path, MasterKey::generate().as_slice(), 0o600).map_err(|error| chain(&error))?;
+    }
+    let bytes =
+        zeroize::Zeroizing::new(std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?);
+    let bytes: &[u8; MasterKey::LENGTH] =
+        bytes.as_slice().try_into().with_context(|| format!("{} is damaged", path.display()))?;
+    Ok(MasterKey::new(bytes))
+}
+
+/// Templates, then what has to be done now and then.
+async fn housekeeping(engine: Arc<LocalEngine>) {
+    engine.prepare_templates().await;
+    let mut timer = tokio::time::interval(HOUSEKEEPING);
+    loop {
+        timer.tick().await;
+        engine.close_idle_sessions();
+        let storage = engine.storage().clone();
+        let maintained = tokio::task::spawn_blocking(move || storage.maintain()).await;
+        if let Ok(Err(error)) = maintained {
+            tracing::warn!("looking after storage: {}", error.chain());
+        }
+    }
+}
