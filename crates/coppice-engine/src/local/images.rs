@@ -73,7 +73,6 @@ impl InstalledImage {
 struct Found {
     version: PostgresVersion,
     parts: Vec<(PathBuf, PathBuf)>,
-    bin: PathBuf,
 }
 
 /// Copies what is new among the installations in `directories` and returns all
@@ -101,6 +100,14 @@ pub fn collect(
         .collect())
 }
 
+/// Releases of the installations in the system's place and in `directories`.
+pub fn found(directories: &[PathBuf]) -> Vec<PostgresVersion> {
+    let mut versions: Vec<_> = discover(directories).into_iter().map(|found| found.version).collect();
+    versions.sort();
+    versions.dedup();
+    versions
+}
+
 fn installed(root: &Path) -> Option<InstalledImage> {
     let version = PostgresVersion::parse(root.file_name()?.to_str()?)?;
     let debian = PathBuf::from(format!("lib/postgresql/{}/bin", version.major));
@@ -121,7 +128,6 @@ fn discover(directories: &[PathBuf]) -> Vec<Found> {
             let share = PathBuf::from("share/postgresql").join(&major);
             found.push(Found {
                 version,
-                bin: inner.join("bin"),
                 parts: vec![
                     (home.join("bin"), inner.join("bin")),
                     (home.join("lib"), inner.join("lib")),
@@ -133,7 +139,7 @@ fn discover(directories: &[PathBuf]) -> Vec<Found> {
     for home in directories.iter().flat_map(|dir| list(dir).into_iter().chain([dir.clone()])) {
         if let Some(version) = version_of(&home.join("bin")) {
             let parts = ["bin", "lib", "share"].map(|part| (home.join(part), PathBuf::from(part)));
-            found.push(Found { version, bin: PathBuf::from("bin"), parts: parts.into() });
+            found.push(Found { version, parts: parts.into() });
         }
     }
     found

@@ -44,8 +44,9 @@ impl Branches for Platform {
 
 /// Makes the gateway; its certificate is made at the first start.
 pub(super) fn start(config: &Config, app: &App) -> anyhow::Result<Arc<Gateway>> {
-    let certificate =
-        Certificate::ensure(&config.data_dir.join("tls")).context("preparing the certificate")?;
+    let directory = config.data_dir.join("tls");
+    std::fs::create_dir_all(&directory).context("making the directory of the certificate")?;
+    let certificate = Certificate::ensure(&directory).context("preparing the certificate")?;
     let gateway_config = GatewayConfig {
         certificate,
         domain: config.gateway_domain.clone(),

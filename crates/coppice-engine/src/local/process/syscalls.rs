@@ -62,5 +62,5 @@ pub(super) fn fork_child(body: impl FnOnce()) -> io::Result<Pid> {
 /// Lets the async runtime wait for the end of a process.
 pub(in crate::local) fn watch_exit(pidfd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` keeps its descriptor open and the same.
-    unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }
+    unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }.map_err(io::Error::from)
 }
