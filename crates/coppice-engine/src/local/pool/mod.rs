@@ -110,9 +110,14 @@ impl Pool {
     pub(in crate::local) fn detach(&self) -> Result<()> {
         let _lock = ImageLock::take(&self.image)?;
         if self.mounted()?.is_some() {
-            // Never lazily: the data must be on disk when this returns.
-            rustix::mount::unmount(&self.mount_point, UnmountFlags::empty())
-                .map_err(failed(format!("unmounting {}", self.mount_point.display())))?;
+            let action = || format!("unmounting {}", self.mount_point.display());
+            // A mount namespace made meanwhile may hold the file system, and
+            // then unmounting here does not flush it.
+            let root = File::open(&self.mount_point).map_err(failed(action()))?;
+            rustix::fs::syncfs(&root).map_err(failed(action()))?;
+            drop(root);
+            failpoint!("pool.detach.before_unmount");
+            rustix::mount::unmount(&self.mount_point, UnmountFlags::empty()).map_err(failed(action()))?;
         }
         failpoint!("pool.detach.after_unmount");
         if let Some(device) =

@@ -1,0 +1,266 @@
+//! The platform's own pool: one device, no holes, room that grows, nothing
+//! left behind. All of it takes root.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use coppice_engine::EngineError;
+use coppice_engine::local::volumes::{DriverKind, PoolMode, SourceState, StorageOptions};
+
+use crate::storage::{MIB, Storage, fill, new_volume, run, tree};
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn image_bytes(storage: &Storage) -> (u64, u64) {
+    let meta = storage.layout().pool_image().metadata().unwrap();
+    (meta.len(), meta.blocks() * 512)
+}
+
+/// Another test that looks for loop devices holds ours for a moment, and a
+/// server that is started meanwhile holds our mount until it ends.
+pub(crate) fn wait_for_no_loop_device(storage: &Storage) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !storage.loop_devices().is_empty() {
+        assert!(Instant::now() < deadline, "still attached: {:?}", storage.loop_devices());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn opening_twice_attaches_once() {
+    if !is_root() {
+        return;
+    }
+    let storage = Storage::pool();
+    let first = storage.open();
+    let volume = new_volume(&storage, &first);
+    let second = storage.open();
+    assert_eq!(storage.loop_devices().len(), 1);
+    assert_eq!(storage.mounts(), [storage.layout().pool().to_str().unwrap()]);
+    assert_eq!(tree(&second.data_dir(&volume)), tree(&first.data_dir(&volume)));
+}
+
+#[test]
+fn a_detached_pool_leaves_nothing_and_comes_back_whole() {
+    if !is_root() {
+        return;
+    }
+    let storage = Storage::pool();
+    let volumes = storage.open();
+    let volume = new_volume(&storage, &volumes);
+    let before = tree(&volumes.data_dir(&volume));
+
+    let open_file = fs::File::open(volumes.data_dir(&volume).join("PG_VERSION")).unwrap();
+    assert!(volumes.detach().is_err(), "a file of it is open");
+    drop(open_file);
+    volumes.detach().unwrap();
+    volumes.detach().unwrap();
+    assert!(storage.mounts().is_empty());
+    wait_for_no_loop_device(&storage);
+    assert!(!volumes.exists(&volume));
+
+    assert_eq!(tree(&storage.open().data_dir(&volume)), before);
+}
+
+#[test]
+fn a_device_that_somebody_else_attached_is_used_and_released() {
+    if !is_root() {
+        return;
+    }
+    let storage = Storage::pool();
+    let volumes = storage.open();
+    let volume = new_volume(&storage, &volumes);
+    volumes.detach().unwrap();
+    wait_for_no_loop_device(&storage);
+    // Renamed since it was attached: only device and inode tell.
+    let image = storage.layout().pool_image();
+    let attached_as = image.with_extension("old");
+    fs::hard_link(&image, &attached_as).unwrap();
+    run(Command::new("losetup").arg("--find").arg(&attached_as));
+    fs::remove_file(&attached_as).unwrap();
+
+    let volumes = storage.open();
+    assert!(volumes.exists(&volume));
+    assert_eq!(storage.loop_devices().len(), 1);
+    volumes.detach().unwrap();
+    wait_for_no_loop_device(&storage);
+}
+
+#[test]
+fn a_pool_in_use_is_refused_by_another_path() {
+    if !is_root() {
+        return;
+    }
+    let storage = Storage::pool();
+    let volumes = storage.open();
+    let volume = new_volume(&storage, &volumes);
+    let mut other = Storage::pool();
+    other.data_dir = storage.beside("second");
+    fs::hard_link(storage.layout().pool_image(), other.layout().pool_image()).unwrap();
+
+    let refused = other.try_open().unwrap_err().to_string();
+    assert!(refused.contains(storage.layout().pool().to_str().unwrap()), "{refused}");
+    assert_eq!(storage.loop_devices().len(), 1);
+    assert!(volumes.exists(&volume));
+    volumes.detach().unwrap();
+    assert!(other.open().exists(&volume), "free again");
+}
+
+#[test]
+fn an_image_has_all_its_blocks_also_after_deleting() {
+    if !is_root() {
+        return;
+    }
+    let storage = Storage::pool();
+    let volumes = storage.open();
+    let volume = new_volume(&storage, &volumes);
+    fs::write(volumes.data_dir(&volume).join("large"), vec![1; 64 * MIB as usize]).unwrap();
+    volumes.remove(&volume).unwrap();
+    // An operator's nightly job gives free blocks back wherever that works.
+    let _ = Command::new("fstrim").arg(storage.layout().pool()).output();
+    run(Command::new("sync").arg("--file-system").arg(storage.layout().pool()));
+    let (length, on_disk) = image_bytes(&storage);
+    assert_eq!(length, 300 * MIB);
+    assert!(on_disk >= length, "{on_disk} of {length} bytes are on disk");
+
+    volumes.detach().unwrap();
+    let image = fs::OpenOptions::new().write(true).open(storage.layout().pool_image()).unwrap();
+    image.set_len(400 * MIB).unwrap();
+    wait_for_no_loop_device(&storage);
+    let refused = storage.try_open().unwrap_err().to_string();
+    assert!(refused.contains("300 of its 400 MiB"), "{refused}");
+}
+
+#[test]
+fn a_pool_that_is_short_of_room_grows() {
+    if !is_root() {
+        return;
+    }
+    let mut storage = Storage::pool();
+    storage.options.pool_step_bytes = 800 * MIB;
+    let volumes = storage.open();
+    let before = volumes.usage().unwrap();
+    volumes.maintain().unwrap();
+    volumes.maintain().unwrap();
+    let after = volumes.usage().unwrap();
+    assert_eq!(after.total_bytes, before.total_bytes + 800 * MIB);
+    assert!(after.free_bytes > before.free_bytes + 400 * MIB);
+    let (length, on_disk) = image_bytes(&storage);
+    assert!(length == 1100 * MIB && on_disk >= length, "{on_disk} of {length}");
+}
+
+#[test]
+fn growth_that_was_interrupted_is_finished() {
+    if !is_root() {
+        return;
+    }
+    let storage = Storage::pool();
+    let volumes = storage.open();
+    let before = volumes.usage().unwrap();
+    let image = storage.layout().pool_image();
+    run(Command::new("fallocate").args(["--length", "400MiB"]).arg(image));
+    storage.open();
+    assert_eq!(volumes.usage().unwrap().total_bytes, before.total_bytes + 100 * MIB);
+}
+
+#[test]
+fn the_hosts_reserve_is_left_alone() {
+    if !is_root() {
+        return;
+    }
+    let mut storage = Storage::on_disk(&["mkfs.ext4", "-q"], 1200 * MIB);
+    storage.options.host_reserve_bytes = 2000 * MIB;
+    assert!(matches!(storage.try_open(), Err(EngineError::NoSpace(_))));
+    assert!(!storage.layout().pool_image().exists());
+
+    storage.options = StorageOptions {
+        pool_initial_bytes: 5000 * MIB,
+        pool_step_bytes: 2000 * MIB,
+        host_reserve_bytes: 300 * MIB,
+        ..storage.options.clone()
+    };
+    let volumes = storage.open();
+    let host_free = || {
+        let stat = rustix::fs::statvfs(&storage.data_dir).unwrap();
+        stat.f_bavail * stat.f_frsize
+    };
+    let (length, _) = image_bytes(&storage);
+    assert!(length >= 256 * MIB, "{length}");
+    assert!(host_free() >= 290 * MIB, "{}", host_free());
+    volumes.maintain().unwrap();
+    assert_eq!(image_bytes(&storage).0, length, "there is no step to be had");
+}
+
+#[test]
+fn a_full_host_does_not_stop_the_pool() {
+    if !is_root() {
+        return;
+    }
+    let storage = Storage::on_disk(&["mkfs.ext4", "-q", "-m", "0"], 700 * MIB);
+    let volumes = storage.open();
+    let parent = new_volume(&storage, &volumes);
+    let mut ballast = fs::File::create(storage.data_dir.join("ballast")).unwrap();
+    let block = vec![7u8; MIB as usize];
+    while ballast.write_all(&block).is_ok() {}
+    let _ = ballast.sync_all();
+    assert!(fs::write(storage.data_dir.join("more"), &block).is_err(), "the host is full");
+
+    let label = storage.label(1);
+    volumes.copy(&parent, &label, SourceState::Stopped).unwrap();
+    let path = volumes.data_dir(&label.volume).join("written");
+    let mut written = fs::File::create(&path).unwrap();
+    for _ in 0..50 {
+        written.write_all(&block).unwrap();
+    }
+    written.sync_all().unwrap();
+    drop(written);
+    volumes.check_claim(&label.volume, coppice_core::claim::ClaimToken(2)).unwrap();
+    volumes.remove(&label.volume).unwrap();
+    volumes.create(&storage.label(1), &mut fill).unwrap();
+    volumes.maintain().unwrap();
+}
+
+#[test]
+fn volumes_made_without_a_pool_are_not_hidden_by_one() {
+    if !is_root() {
+        return;
+    }
+    let mut storage = Storage::copy();
+    let volume = new_volume(&storage, &storage.open());
+    storage.options.pool = PoolMode::Auto;
+    storage.options.driver = None;
+    let volumes = storage.open();
+    assert!(volumes.exists(&volume));
+    assert!(!storage.layout().pool_image().exists());
+}
+
+#[test]
+fn drivers_can_be_chosen_and_changed() {
+    if !is_root() {
+        return;
+    }
+    let mut storage = Storage::pool();
+    storage.options.driver = Some(DriverKind::Reflink);
+    let volumes = storage.open();
+    assert_eq!(volumes.driver(), DriverKind::Reflink);
+    let cloned_way = new_volume(&storage, &volumes);
+
+    storage.options.driver = None;
+    let volumes = storage.open();
+    assert_eq!(volumes.driver(), DriverKind::Btrfs);
+    assert!(!volumes.is_snapshot_atomic(&cloned_way), "it is no subvolume");
+    let label = storage.label(1);
+    volumes.copy(&cloned_way, &label, SourceState::Stopped).unwrap();
+    assert!(volumes.is_snapshot_atomic(&label.volume));
+    assert_eq!(tree(&volumes.data_dir(&label.volume)), tree(&volumes.data_dir(&cloned_way)));
+
+    let mut plain = Storage::copy();
+    plain.options.driver = Some(DriverKind::Btrfs);
+    let refused = plain.try_open().map(|volumes| volumes.driver());
+    assert!(refused.is_err(), "{refused:?} without a pool");
+}
