@@ -10,6 +10,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use aws_lc_rs::digest;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::ServerConfig;
@@ -49,7 +50,9 @@ pub enum CertificateError {
 #[derive(Clone, Debug)]
 pub struct Certificate {
     pub(crate) tls: Arc<ServerConfig>,
-    pub(crate) end_entity: CertificateDer<'static>,
+    /// What clients bind their authentication to; none when the kind of
+    /// signature has no defined digest.
+    pub(crate) digest: Option<Vec<u8>>,
 }
 
 impl Certificate {
@@ -63,7 +66,7 @@ impl Certificate {
             .collect::<Result<Vec<_>, _>>()
             .map_err(|source| pem(chain, source))?;
         let no_certificate = || pem(chain, rustls::pki_types::pem::Error::NoItemsFound);
-        let end_entity = certificates.first().cloned().ok_or_else(no_certificate)?;
+        let digest = server_end_point(certificates.first().ok_or_else(no_certificate)?);
         let key = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|source| pem(key, source))?;
 
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -72,7 +75,7 @@ impl Certificate {
             .with_no_client_auth()
             .with_single_cert(certificates, key)?;
         tls.alpn_protocols = vec![ALPN_POSTGRESQL.to_vec()];
-        Ok(Self { tls: Arc::new(tls), end_entity })
+        Ok(Self { tls: Arc::new(tls), digest })
     }
 
     /// Reads the certificate in `dir`, making a self-signed one first when
@@ -96,6 +99,39 @@ impl Certificate {
     }
 }
 
+/// The `tls-server-end-point` of a certificate (RFC 5929): its digest by the
+/// hash function of its signature, SHA-256 in place of weaker ones.
+fn server_end_point(certificate: &[u8]) -> Option<Vec<u8>> {
+    const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01];
+    const ECDSA: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04];
+    // Certificate, tbsCertificate and then signatureAlgorithm, an OID first.
+    let (_, content, _) = der_value(certificate)?;
+    let (_, _, after_tbs) = der_value(content)?;
+    let (_, algorithm, _) = der_value(after_tbs)?;
+    let (_, oid, _) = der_value(algorithm)?;
+    let function = match (oid.strip_prefix(RSA), oid.strip_prefix(ECDSA)) {
+        (Some([0x04 | 0x05 | 0x0b]), _) | (_, Some([0x01] | [0x03, 0x02])) => &digest::SHA256,
+        (Some([0x0c]), _) | (_, Some([0x03, 0x03])) => &digest::SHA384,
+        (Some([0x0d]), _) | (_, Some([0x03, 0x04])) => &digest::SHA512,
+        _ => return None,
+    };
+    Some(digest::digest(function, certificate).as_ref().to_vec())
+}
+
+/// Splits DER into the first value's tag and content, and what follows it.
+fn der_value(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&[tag, length], rest) = bytes.split_first_chunk()?;
+    let (length, rest) = if length < 0x80 {
+        (usize::from(length), rest)
+    } else {
+        let (digits, rest) =
+            rest.split_at_checked(usize::from(length & 0x7f)).filter(|(d, _)| d.len() <= 4)?;
+        (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest)
+    };
+    let (content, rest) = rest.split_at_checked(length)?;
+    Some((tag, content, rest))
+}
+
 fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {
     fs::read(path).map_err(|source| CertificateError::File { path: path.to_owned(), source })
 }
@@ -116,4 +152,46 @@ fn write_durably(dir: &Path, path: &Path, text: &str, mode: u32) -> Result<(), C
         File::open(dir)?.sync_all()
     };
     write().map_err(|source| CertificateError::File { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn a_certificate_is_made_once_and_its_key_is_ours_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let digest = Certificate::ensure(dir.path()).unwrap().digest;
+        assert_eq!(mode(&dir.path().join("gateway.key")), 0o600);
+
+        assert_eq!(digest.as_ref().expect("can be bound to").len(), 32);
+        assert_eq!(Certificate::ensure(dir.path()).unwrap().digest, digest);
+    }
+
+    #[test]
+    fn a_key_whose_certificate_was_never_written_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("gateway.key"), "cut short").unwrap();
+        Certificate::ensure(dir.path()).unwrap();
+        assert_eq!(mode(&dir.path().join("gateway.key")), 0o600);
+    }
+
+    #[test]
+    fn the_digest_follows_the_signature_and_an_ed25519_one_has_none() {
+        let digest_length = |algorithm| {
+            let key = rcgen::KeyPair::generate_for(algorithm).unwrap();
+            let certificate = rcgen::CertificateParams::new(vec![]).unwrap().self_signed(&key).unwrap();
+            server_end_point(certificate.der()).map(|digest| digest.len())
+        };
+        assert_eq!(digest_length(&rcgen::PKCS_ECDSA_P256_SHA256), Some(32));
+        assert_eq!(digest_length(&rcgen::PKCS_ECDSA_P384_SHA384), Some(48));
+        assert_eq!(digest_length(&rcgen::PKCS_ED25519), None);
+        assert_eq!(server_end_point(b"\x30\x84\xff\xff\xff\xff"), None);
+    }
 }

@@ -1,35 +1,158 @@
-//! The accept loop.
+//! Stage: taking clients in, and letting them go.
 
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use coppice_core::BranchId;
-use tokio::net::TcpListener;
+use rustix::net::sockopt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
+use crate::sessions::Sessions;
+use crate::waiting::Waiters;
 use crate::{Branches, GatewayConfig};
+
+/// Clients beyond the limit that are told so at the same time, and may still
+/// cancel. Those beyond that are dropped without a word.
+const TURNED_AWAY_MAX: usize = 32;
+/// How long to wait when the system has no socket left for us.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// A client that vanished without a word is noticed after idle + count × interval.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_COUNT: u32 = 6;
 
 /// Takes clients in and connects them to the servers of their branches.
 pub struct Gateway {
-    config: GatewayConfig,
-    branches: Arc<dyn Branches>,
+    pub(crate) config: GatewayConfig,
+    pub(crate) branches: Arc<dyn Branches>,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) waiters: Waiters,
+    places: Arc<Semaphore>,
+    places_at_the_door: Arc<Semaphore>,
+}
+
+/// Bytes that passed through open and past sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Traffic {
+    /// From clients to servers.
+    pub from_clients: u64,
+    /// From servers to clients.
+    pub to_clients: u64,
+}
+
+/// What a client may do. Holding it keeps its place taken.
+pub(crate) enum Admission {
+    /// Begin a session.
+    Full(#[expect(dead_code, reason = "dropping it frees the place")] OwnedSemaphorePermit),
+    /// Cancel, or be told that there is no place.
+    CancelOnly(#[expect(dead_code, reason = "dropping it frees the place")] OwnedSemaphorePermit),
+}
+
+impl std::fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gateway").field("config", &self.config).finish_non_exhaustive()
+    }
 }
 
 impl Gateway {
     /// A gateway to these branches.
     pub fn new(config: GatewayConfig, branches: Arc<dyn Branches>) -> Self {
-        Self { config, branches }
+        Self {
+            places: Arc::new(Semaphore::new(config.connections_max)),
+            places_at_the_door: Arc::new(Semaphore::new(TURNED_AWAY_MAX)),
+            sessions: Arc::default(),
+            waiters: Waiters::default(),
+            config,
+            branches,
+        }
     }
 
-    /// Number of sessions that are open to a branch.
+    /// Number of sessions that are open to a branch, or about to be.
     pub fn open_sessions(&self, branch: &BranchId) -> usize {
-        let _ = branch;
-        0
+        self.sessions.open(branch)
+    }
+
+    /// What passed through since the start.
+    pub fn traffic(&self) -> Traffic {
+        let traffic = &self.sessions.traffic;
+        Traffic {
+            from_clients: traffic.from_clients.load(Ordering::Relaxed),
+            to_clients: traffic.to_clients.load(Ordering::Relaxed),
+        }
     }
 
     /// Serves clients until `stop`, then returns as soon as all sessions have
     /// ended, cutting those that outlast the drain timeout.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: CancellationToken) {
-        let _ = (&self.config, &self.branches, listener);
-        stop.cancelled().await;
+        let (clients, cut) = (TaskTracker::new(), CancellationToken::new());
+        loop {
+            let accepted = tokio::select! {
+                () = stop.cancelled() => break,
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((tcp, address)) => self.take_in(tcp, address, &clients, &stop, &cut),
+                Err(error) => {
+                    tracing::warn!("a client could not be accepted: {error}");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+        drop(listener);
+        clients.close();
+        if tokio::time::timeout(self.config.drain_timeout, clients.wait()).await.is_err() {
+            tracing::warn!("cutting {} client connections that outlast the drain timeout", clients.len());
+            cut.cancel();
+            clients.wait().await;
+        }
     }
+
+    fn take_in(
+        self: &Arc<Self>,
+        tcp: TcpStream,
+        address: SocketAddr,
+        clients: &TaskTracker,
+        stop: &CancellationToken,
+        cut: &CancellationToken,
+    ) {
+        let Some(admission) = self.admit() else { return };
+        let client_address = address.ip().to_canonical();
+        if let Err(error) = tune(&tcp) {
+            tracing::debug!(%client_address, "a client left at once: {error}");
+            return;
+        }
+        let (gateway, stop, cut) = (self.clone(), stop.clone(), cut.clone());
+        clients.spawn(async move {
+            tokio::select! {
+                () = gateway.serve_client(tcp, client_address, admission, &stop) => {}
+                () = cut.cancelled() => {}
+            }
+        });
+    }
+
+    fn admit(&self) -> Option<Admission> {
+        let place = self.places.clone().try_acquire_owned().map(Admission::Full);
+        let door = || self.places_at_the_door.clone().try_acquire_owned().map(Admission::CancelOnly);
+        place.or_else(|_| door()).ok()
+    }
+
+    /// Whether a client at this address may stay without TLS.
+    pub(crate) fn allows_plaintext(&self, client: IpAddr) -> bool {
+        self.config.plaintext.allows(client)
+    }
+}
+
+fn tune(tcp: &TcpStream) -> io::Result<()> {
+    tcp.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(tcp, true)?;
+    sockopt::set_tcp_keepidle(tcp, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(tcp, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(tcp, KEEPALIVE_COUNT)?;
+    Ok(())
 }

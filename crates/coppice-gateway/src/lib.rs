@@ -4,14 +4,25 @@
 //! it ends in.
 //! **Must not know** the metastore, nor how branches are brought up: it asks
 //! [`Branches`].
-//! **Start reading** at [`Gateway`], then the stages in connection order.
+//! **Start reading** at [`Gateway`], then `client.rs`, which walks through the
+//! stages: negotiate, destination, waiting, authenticate, server, relay.
 
+mod authenticate;
 mod branches;
 mod certificate;
+mod client;
 mod config;
+mod connection;
+mod destination;
 mod gateway;
+mod negotiate;
+mod refusal;
+mod relay;
+mod server;
+mod sessions;
+mod waiting;
 
 pub use branches::{Branches, Route};
 pub use certificate::{Certificate, CertificateError};
 pub use config::{GatewayConfig, Plaintext};
-pub use gateway::Gateway;
+pub use gateway::{Gateway, Traffic};

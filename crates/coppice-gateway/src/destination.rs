@@ -1,0 +1,160 @@
+//! Stage: which branch a client means, as whom, and which database.
+//!
+//! The branch is named by the TLS server name, else by `endpoint=` or
+//! `branch=` among the startup options, else by a suffix of the user name. Its
+//! endpoint stands after the last `-` of the name. Whatever is only for us is
+//! cut off before the rest is passed on.
+
+use coppice_core::BranchId;
+
+use crate::refusal::Refusal;
+
+/// Where a client wants to go.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Destination {
+    /// The branch as named.
+    pub(crate) branch_name: String,
+    /// None when no branch can have that name.
+    pub(crate) branch: Option<BranchId>,
+    /// The user name as it was sent, for messages.
+    pub(crate) user_as_sent: String,
+    /// The role.
+    pub(crate) role: String,
+    /// What the server gets: user, database, and the rest as it was sent.
+    pub(crate) parameters: Vec<(String, String)>,
+}
+
+impl Destination {
+    /// Reads the startup parameters of a client, `server_name` being the one
+    /// of its TLS handshake.
+    pub(crate) fn find(
+        parameters: Vec<(String, String)>,
+        server_name: Option<&str>,
+        domain: Option<&str>,
+    ) -> Result<Self, Refusal> {
+        let Parameters { user, database, options, others } = Parameters::sort(parameters)?;
+        let (named_by_option, options) = options.as_deref().map(take_branch).unwrap_or_default();
+        let (role, named_by_user) = cut_branch(&user);
+        let named = server_name
+            .and_then(|name| label_in_domain(name, domain?))
+            .or(named_by_option)
+            .or(named_by_user.map(str::to_owned))
+            .ok_or_else(no_branch)?;
+        let (branch_name, endpoint) = split_endpoint(&named);
+        check_endpoint(branch_name, endpoint)?;
+
+        let database = database.filter(|database| *database != user).unwrap_or_else(|| role.to_owned());
+        let mut parameters = vec![("user".to_owned(), role.to_owned()), ("database".to_owned(), database)];
+        parameters.extend((!options.is_empty()).then(|| ("options".to_owned(), options)));
+        parameters.extend(others);
+        Ok(Self {
+            branch: BranchId::parse(branch_name),
+            branch_name: branch_name.to_owned(),
+            role: role.to_owned(),
+            parameters,
+            user_as_sent: user,
+        })
+    }
+}
+
+/// Startup parameters, those that mean something to us told apart.
+struct Parameters {
+    user: String,
+    database: Option<String>,
+    options: Option<String>,
+    others: Vec<(String, String)>,
+}
+
+impl Parameters {
+    /// Of repeated ones the last counts, as in PostgreSQL.
+    fn sort(parameters: Vec<(String, String)>) -> Result<Self, Refusal> {
+        let (mut user, mut database, mut options, mut others) = (None, None, None, vec![]);
+        for (name, value) in parameters {
+            match name.as_str() {
+                "user" => user = Some(value),
+                "database" => database = Some(value),
+                "options" => options = Some(value),
+                "replication" if ["false", "off", "no", "0"].contains(&value.as_str()) => {}
+                "replication" => {
+                    return Err(Refusal::new("0A000", "replication connections are not available"));
+                }
+                _ if name.starts_with("_pq_.") => {}
+                _ => others.push((name, value)),
+            }
+        }
+        let not_empty = |text: &String| !text.is_empty();
+        let user = user
+            .filter(not_empty)
+            .ok_or_else(|| Refusal::new("28000", "no PostgreSQL user name specified in startup packet"))?;
+        Ok(Self { user, database: database.filter(not_empty), options, others })
+    }
+}
+
+fn no_branch() -> Refusal {
+    Refusal::new("08004", "the connection does not say which branch it is for")
+        .with_hint("Append the id of the branch to the user name, as in app.<branch>, or set options to endpoint=<branch>.")
+}
+
+fn check_endpoint(branch: &str, endpoint: Option<&str>) -> Result<(), Refusal> {
+    match endpoint {
+        Some("ro") => Err(Refusal::new("57P03", format!("branch {branch} has no replica"))
+            .with_hint("Connect to the primary: leave out -ro.")),
+        Some("pooler" | "pooled_rw") => Err(Refusal::new("0A000", "the connection pooler is not available")
+            .with_hint("Connect to the primary: leave out -pooler.")),
+        // Names with another suffix are no branches and fail as such.
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Splits `<branch>-<endpoint>`; a name with an unknown endpoint stays whole.
+fn split_endpoint(name: &str) -> (&str, Option<&str>) {
+    match name.rsplit_once('-') {
+        Some((branch, endpoint)) if ["rw", "r", "ro", "pooler", "pooled_rw"].contains(&endpoint) => {
+            (branch, Some(endpoint))
+        }
+        _ => (name, None),
+    }
+}
+
+/// The first label of a server name that is directly below the domain.
+fn label_in_domain(server_name: &str, domain: &str) -> Option<String> {
+    let name = server_name.to_ascii_lowercase();
+    let label = name.strip_suffix(&domain.to_ascii_lowercase())?.strip_suffix('.')?;
+    (!label.is_empty() && !label.contains('.')).then(|| label.to_owned())
+}
+
+/// Cuts the branch off a user name. Role names may have dots, so only what can
+/// be a branch is one.
+fn cut_branch(user: &str) -> (&str, Option<&str>) {
+    match user.rsplit_once('.') {
+        Some((role, branch)) if !role.is_empty() && BranchId::parse(split_endpoint(branch).0).is_some() => {
+            (role, Some(branch))
+        }
+        _ => (user, None),
+    }
+}
+
+/// Takes `endpoint=` and `branch=` out of startup options. Words are separated
+/// by blanks, and a backslash escapes the next character, as in PostgreSQL.
+fn take_branch(options: &str) -> (Option<String>, String) {
+    let mut is_escaped = false;
+    let words = options.split(|character: char| {
+        let is_separator = !is_escaped && character.is_ascii_whitespace();
+        is_escaped = !is_escaped && character == '\\';
+        is_separator
+    });
+    let (mut branch, mut kept) = (None, vec![]);
+    for word in words.filter(|word| !word.is_empty()) {
+        let named = word.strip_prefix("endpoint=").or_else(|| word.strip_prefix("branch="));
+        match named {
+            // After -c it would be a setting of that name.
+            Some(name) if kept.last() != Some(&"-c") => branch = Some(name.to_owned()),
+            _ => kept.push(word),
+        }
+    }
+    (branch, kept.join(" "))
+}
+
+#[cfg(test)]
+#[path = "destination_tests.rs"]
+mod tests;

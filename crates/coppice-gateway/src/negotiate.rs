@@ -1,0 +1,105 @@
+//! Stage: TLS, and the first packet.
+//!
+//! A client asks for TLS with an SSLRequest, or begins with TLS at once and
+//! then has to name the protocol by ALPN. Whatever it sent before the
+//! handshake could have been slipped in by someone else, so it must be nothing.
+
+use std::io;
+use std::sync::Arc;
+
+use coppice_pgwire::startup::{CancelKey, Startup, StartupPacket};
+use rustls::server::ServerConfig;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+
+use crate::certificate::ALPN_POSTGRESQL;
+use crate::connection::{Connection, Duplex};
+use crate::refusal::{End, Refusal};
+
+/// First byte of a TLS handshake; no startup packet begins with it.
+const TLS_HANDSHAKE: u8 = 0x16;
+
+/// What a client wants.
+pub(crate) enum Request {
+    Session(Startup),
+    Cancel(CancelKey),
+}
+
+/// A client that has said what it wants.
+pub(crate) struct Client {
+    pub(crate) connection: Connection<Box<dyn Duplex>>,
+    pub(crate) is_tls: bool,
+    pub(crate) server_name: Option<String>,
+}
+
+/// Takes a client up to its first packet that is not about encryption. A
+/// client whose packet makes no sense has been told so when this fails.
+pub(crate) async fn negotiate(tcp: TcpStream, tls: &Arc<ServerConfig>) -> io::Result<(Client, Request)> {
+    let mut first = [0];
+    if tcp.peek(&mut first).await? == 1 && first[0] == TLS_HANDSHAKE {
+        return over_tls(tcp, tls, true).await;
+    }
+    let mut connection = Connection::new(tcp);
+    loop {
+        match connection.read_startup().await {
+            Ok(StartupPacket::SslRequest) => {
+                check_nothing_unread(&connection)?;
+                connection.stream.write_all(b"S").await?;
+                return over_tls(connection.stream, tls, false).await;
+            }
+            Ok(StartupPacket::GssEncRequest) => {
+                check_nothing_unread(&connection)?;
+                connection.stream.write_all(b"N").await?;
+            }
+            result => {
+                let Connection { stream, received, outgoing } = connection;
+                let stream: Box<dyn Duplex> = Box::new(stream);
+                let connection = Connection { stream, received, outgoing };
+                let client = Client { connection, is_tls: false, server_name: None };
+                return client.begin(result).await;
+            }
+        }
+    }
+}
+
+fn check_nothing_unread<S>(connection: &Connection<S>) -> io::Result<()> {
+    if connection.received.is_empty() {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidData, "unencrypted bytes after a request for encryption"))
+}
+
+async fn over_tls(
+    tcp: TcpStream,
+    tls: &Arc<ServerConfig>,
+    is_alpn_required: bool,
+) -> io::Result<(Client, Request)> {
+    let stream = TlsAcceptor::from(tls.clone()).accept(tcp).await?;
+    let (_, session) = stream.get_ref();
+    if is_alpn_required && session.alpn_protocol() != Some(ALPN_POSTGRESQL) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "direct TLS without the ALPN of PostgreSQL"));
+    }
+    let server_name = session.server_name().map(str::to_owned);
+    let stream: Box<dyn Duplex> = Box::new(stream);
+    let mut client = Client { connection: Connection::new(stream), is_tls: true, server_name };
+    let result = client.connection.read_startup().await;
+    client.begin(result).await
+}
+
+impl Client {
+    async fn begin(mut self, result: Result<StartupPacket, End>) -> io::Result<(Self, Request)> {
+        let refusal = match result {
+            Ok(StartupPacket::Startup(startup)) => return Ok((self, Request::Session(startup))),
+            Ok(StartupPacket::Cancel(key)) => return Ok((self, Request::Cancel(key))),
+            Ok(StartupPacket::SslRequest | StartupPacket::GssEncRequest) => {
+                Refusal::new("08P01", "this connection is encrypted already")
+            }
+            Err(End::Refused(refusal)) => refusal,
+            Err(End::Gone(error)) => return Err(error),
+            Err(End::RefusedByServer(_)) => Refusal::server_lost(),
+        };
+        self.connection.refuse(&refusal).await;
+        Err(io::Error::new(io::ErrorKind::InvalidData, refusal.message.into_owned()))
+    }
+}

@@ -1,0 +1,126 @@
+//! Why a client is sent away, and how it is told.
+
+use std::borrow::Cow;
+use std::io;
+
+use coppice_core::{BranchId, Error};
+use coppice_pgwire::WireError;
+use coppice_pgwire::encode::FatalError;
+use coppice_pgwire::frame::Frame;
+use coppice_pgwire::scram::ScramError;
+
+use crate::Route;
+
+/// An error that the gateway reports itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) code: &'static str,
+    pub(crate) message: Cow<'static, str>,
+    pub(crate) hint: Option<&'static str>,
+}
+
+/// Why a connection ended before it became a session.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// The client is gone, or speaks something that can't be answered.
+    Gone(io::Error),
+    /// The gateway says no.
+    Refused(Refusal),
+    /// The server says no; the client gets its words unchanged.
+    RefusedByServer(Frame),
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> Self {
+        Self::Gone(error)
+    }
+}
+
+impl From<Refusal> for End {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<WireError> for End {
+    fn from(error: WireError) -> Self {
+        let code = match error {
+            WireError::Length { .. } | WireError::Malformed(_) => "08P01",
+            WireError::Version { .. } => "0A000",
+        };
+        Refusal::new(code, error.to_string()).into()
+    }
+}
+
+impl Refusal {
+    pub(crate) fn new(code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { code, message: message.into(), hint: None }
+    }
+
+    pub(crate) fn with_hint(self, hint: &'static str) -> Self {
+        Self { hint: Some(hint), ..self }
+    }
+
+    pub(crate) fn as_fatal(&self) -> FatalError<'_> {
+        FatalError { code: self.code, message: &self.message, hint: self.hint }
+    }
+
+    /// The one answer to a wrong password, an unknown role and an unknown branch.
+    pub(crate) fn wrong_password(user_as_sent: &str) -> Self {
+        Self::new("28P01", format!("password authentication failed for user \"{user_as_sent}\""))
+    }
+
+    pub(crate) fn tls_required() -> Self {
+        Self::new("28000", "TLS is required").with_hint("Connect with sslmode=require.")
+    }
+
+    pub(crate) fn too_many_clients() -> Self {
+        Self::new("53300", "sorry, too many clients already")
+    }
+
+    pub(crate) fn shutting_down() -> Self {
+        Self::new("57P03", "the gateway is shutting down").with_hint("Try again in a moment.")
+    }
+
+    pub(crate) fn server_lost() -> Self {
+        Self::new("57P03", "the connection to the branch's server was lost")
+            .with_hint("Try again in a moment.")
+    }
+
+    /// For a client that may know the state of the branch.
+    pub(crate) fn not_ready(branch: &BranchId, route: &Route) -> Self {
+        let state = route.state.title().to_lowercase();
+        let because = if route.message.is_empty() { String::new() } else { format!(": {}", route.message) };
+        Self::new("57P03", format!("branch {branch} is not ready ({state}){because}"))
+            .with_hint("Try again later; the state of the branch tells what is going on.")
+    }
+
+    /// An exchange that went wrong before the proof was looked at, so the same
+    /// for those who exist and those who don't.
+    pub(crate) fn scram(error: ScramError, user_as_sent: &str) -> Self {
+        match error {
+            ScramError::Malformed(_) => Self::new("08P01", error.to_string()),
+            ScramError::ChannelBinding => Self::new("28000", error.to_string()),
+            ScramError::WrongProof => Self::wrong_password(user_as_sent),
+        }
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        let code = match &error {
+            Error::Invalid { .. } | Error::NotFound { .. } => "08004",
+            Error::Forbidden { .. } | Error::Unauthenticated { .. } => "28000",
+            Error::Conflict { .. }
+            | Error::NotReady { .. }
+            | Error::Unavailable { .. }
+            | Error::Timeout { .. } => "57P03",
+            Error::TooMany { .. } => "53300",
+            Error::Internal { .. } => "XX000",
+        };
+        if let Some(cause) = error.private() {
+            tracing::warn!(code, "the platform failed a client: {cause}");
+        }
+        Self::new(code, error.to_string())
+    }
+}

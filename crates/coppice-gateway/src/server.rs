@@ -1,0 +1,114 @@
+//! Stage: the session on the branch's server.
+//!
+//! The gateway signs in as the client's role with the client's own key, so it
+//! is the server that decides about expiry, NOLOGIN and connection limits.
+
+use bytes::BytesMut;
+use coppice_engine::BoxedServerStream;
+use coppice_pgwire::backend::{self, Authentication};
+use coppice_pgwire::encode;
+use coppice_pgwire::frame::Frame;
+use coppice_pgwire::scram::{SCRAM_SHA_256, ScramClient, ScramError};
+use coppice_pgwire::startup::CancelKey;
+
+use crate::authenticate::Identity;
+use crate::connection::Connection;
+use crate::refusal::{End, Refusal};
+
+/// Longest message of a server before its first ReadyForQuery.
+const MESSAGE_LENGTH_MAX: usize = 1 << 20;
+
+/// A server that is ready for the first query.
+pub(crate) struct Server {
+    pub(crate) connection: Connection<BoxedServerStream>,
+    /// Cancels what this session does.
+    pub(crate) cancel_key: CancelKey,
+    /// Messages for the client, ReadyForQuery last, BackendKeyData left out.
+    pub(crate) greeting: BytesMut,
+}
+
+/// Begins a session with these startup parameters.
+pub(crate) async fn sign_in(
+    stream: BoxedServerStream,
+    parameters: &[(String, String)],
+    identity: &Identity,
+) -> Result<Server, End> {
+    let mut connection = Connection::new(stream);
+    encode::startup(&mut connection.outgoing, 0, parameters);
+    prove(&mut connection, identity).await.map_err(lost)?;
+    let mut greeting = BytesMut::new();
+    let mut cancel_key = None;
+    loop {
+        let frame = read(&mut connection).await.map_err(lost)?;
+        match frame.tag {
+            b'K' => cancel_key = Some(backend::backend_key_data(frame.body)?),
+            b'Z' => {
+                frame.encode(&mut greeting);
+                let cancel_key = cancel_key.ok_or_else(Refusal::server_lost)?;
+                return Ok(Server { connection, cancel_key, greeting });
+            }
+            _ => frame.encode(&mut greeting),
+        }
+    }
+}
+
+/// Ours to report, because the client is still there.
+fn lost(end: End) -> End {
+    match end {
+        End::Gone(error) => {
+            tracing::warn!("a server went away while a client signed in: {error}");
+            Refusal::server_lost().into()
+        }
+        End::Refused(_) | End::RefusedByServer(_) => end,
+    }
+}
+
+async fn read(connection: &mut Connection<BoxedServerStream>) -> Result<Frame, End> {
+    let frame = connection.read_frame(MESSAGE_LENGTH_MAX).await?;
+    if frame.tag == b'E' { Err(End::RefusedByServer(frame)) } else { Ok(frame) }
+}
+
+async fn read_authentication(connection: &mut Connection<BoxedServerStream>) -> Result<Authentication, End> {
+    loop {
+        let frame = read(connection).await?;
+        match frame.tag {
+            b'R' => return Ok(Authentication::decode(frame.body)?),
+            // Notices and the like; libpq skips them here as well.
+            _ => continue,
+        }
+    }
+}
+
+/// Signs in. A server that lets us in without proving that it holds the
+/// verifier is not the one we meant.
+async fn prove(connection: &mut Connection<BoxedServerStream>, identity: &Identity) -> Result<(), End> {
+    let failed = |error: ScramError| {
+        tracing::error!("the exchange with a server failed: {error}");
+        Refusal::new("XX000", "the branch's server could not be authenticated")
+    };
+    let unexpected = || failed(ScramError::Malformed("the server asks for something else"));
+
+    connection.flush().await?;
+    match read_authentication(connection).await? {
+        Authentication::Sasl(mechanisms) if mechanisms.iter().any(|name| name == SCRAM_SHA_256) => {}
+        _ => return Err(unexpected().into()),
+    }
+    let scram = ScramClient::default();
+    encode::sasl_initial_response(&mut connection.outgoing, SCRAM_SHA_256, scram.first().as_bytes());
+    connection.flush().await?;
+    let Authentication::SaslContinue(challenge) = read_authentication(connection).await? else {
+        return Err(unexpected().into());
+    };
+    let (answer, server_proof) =
+        scram.respond(&challenge, &identity.client_key, &identity.verifier).map_err(failed)?;
+    encode::sasl_response(&mut connection.outgoing, answer.as_bytes());
+    connection.flush().await?;
+    let Authentication::SaslFinal(last) = read_authentication(connection).await? else {
+        return Err(unexpected().into());
+    };
+    server_proof.verify(&last).map_err(failed)?;
+    match read_authentication(connection).await? {
+        Authentication::Ok => Ok(()),
+        _ => Err(unexpected().into()),
+    }
+}
