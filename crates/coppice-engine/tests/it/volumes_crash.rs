@@ -93,6 +93,8 @@ fn tell_elsewhere(storage: &Storage, driver: &str, variable: &str, value: &str) 
         .args(["--exact", "volumes_crash::the_story_can_be_told_again_and_again"])
         .env(DATA_DIR, &storage.data_dir)
         .env(DRIVER, driver)
+        // What it makes for itself goes with the storage, also when it is aborted.
+        .env("TMPDIR", storage.beside("temporary"))
         .env(variable, value)
         .output()
         .unwrap();

@@ -13,8 +13,10 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use coppice_failpoint::failpoint;
+use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::layout::Layout;
@@ -33,6 +35,9 @@ pub(in crate::local) use mounts::has_mounts_below;
 const MOUNT_FLAGS: MountFlags =
     MountFlags::NOATIME.union(MountFlags::NODEV).union(MountFlags::NOSUID).union(MountFlags::NOEXEC);
 const MOUNT_OPTIONS: &CStr = c"nodiscard";
+/// How long a busy pool is given to become free.
+const UNMOUNT_PATIENCE: Duration = Duration::from_secs(2);
+const UNMOUNT_PAUSE: Duration = Duration::from_millis(10);
 /// `CAP_SYS_ADMIN` of capabilities(7).
 const CAP_SYS_ADMIN: u32 = 21;
 
@@ -117,7 +122,7 @@ impl Pool {
             rustix::fs::syncfs(&root).map_err(failed(action()))?;
             drop(root);
             failpoint!("pool.detach.before_unmount");
-            rustix::mount::unmount(&self.mount_point, UnmountFlags::empty()).map_err(failed(action()))?;
+            self.unmount().map_err(failed(action()))?;
         }
         failpoint!("pool.detach.after_unmount");
         if let Some(device) =
@@ -126,6 +131,18 @@ impl Pool {
             device.release().map_err(failed("releasing the pool's loop device"))?;
         }
         Ok(())
+    }
+
+    /// A process that is just being started holds our descriptors until its
+    /// program runs, so a busy pool may be free a moment later.
+    fn unmount(&self) -> rustix::io::Result<()> {
+        let deadline = Instant::now() + UNMOUNT_PATIENCE;
+        loop {
+            match rustix::mount::unmount(&self.mount_point, UnmountFlags::empty()) {
+                Err(Errno::BUSY) if Instant::now() < deadline => std::thread::sleep(UNMOUNT_PAUSE),
+                result => return result,
+            }
+        }
     }
 
     /// The device the image is attached to, refusing one that serves another place.
