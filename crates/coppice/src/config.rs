@@ -27,7 +27,7 @@ pub(crate) fn default_data_dir() -> PathBuf {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DataDir {
     /// Where everything is kept [default: /var/lib/coppice as root, else ~/.local/share/coppice]
-    #[arg(long, env = "COPPICE_DATA_DIR", value_name = "DIR")]
+    #[arg(long, env = "COPPICE_DATA_DIR", value_name = "DIR", global = true)]
     data_dir: Option<PathBuf>,
 }
 

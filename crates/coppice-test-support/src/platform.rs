@@ -1,0 +1,326 @@
+//! Running the executable.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{Leftovers, wait_for};
+
+/// How long a platform may take to be ready; making templates is part of it.
+const READY_PATIENCE: Duration = Duration::from_secs(120);
+
+/// How to start a platform.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Further flags of `serve`.
+    pub flags: Vec<String>,
+    /// Further environment.
+    pub environment: Vec<(String, String)>,
+    /// Use this data directory, which somebody else removes.
+    pub data_dir: Option<PathBuf>,
+}
+
+/// A platform. Dropping it removes everything it made.
+pub struct Platform {
+    program: PathBuf,
+    options: Options,
+    data_dir: PathBuf,
+    child: Option<Child>,
+    api: String,
+    gateway: (String, u16),
+    settings: HashMap<String, String>,
+    _directory: Option<TempDir>,
+}
+
+/// What psql said.
+#[derive(Debug)]
+pub struct Psql {
+    /// Standard output, without the last line break.
+    pub out: String,
+    /// Standard error.
+    pub err: String,
+    /// Whether it succeeded.
+    pub is_ok: bool,
+}
+
+fn random_directory() -> TempDir {
+    tempfile::Builder::new().prefix("coppice-test-").tempdir().expect("a temporary directory")
+}
+
+impl Platform {
+    /// Starts a platform and waits until it is ready.
+    pub fn start(program: &str, options: Options) -> Self {
+        let mut platform = Self::prepare(program, options);
+        platform.spawn();
+        platform.wait_ready();
+        platform
+    }
+
+    /// A platform that is not started yet.
+    pub fn prepare(program: &str, options: Options) -> Self {
+        let directory = if options.data_dir.is_none() { Some(random_directory()) } else { None };
+        let data_dir = match (&options.data_dir, &directory) {
+            (Some(dir), _) => dir.clone(),
+            (None, Some(directory)) => directory.path().join("data"),
+            (None, None) => unreachable!("one of both is there"),
+        };
+        Self {
+            program: program.into(),
+            options,
+            data_dir,
+            child: None,
+            api: String::new(),
+            gateway: (String::new(), 0),
+            settings: HashMap::new(),
+            _directory: directory,
+        }
+    }
+
+    /// Where its data is.
+    pub fn data_dir(&self) -> &Path {
+        &self.data_dir
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.data_dir.with_extension("log")
+    }
+
+    /// What it printed since its last start.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.log_path()).unwrap_or_default()
+    }
+
+    /// Starts the control plane without waiting for it.
+    pub fn spawn(&mut self) {
+        let log = File::create(self.log_path()).expect("a log file");
+        let child = Command::new(&self.program)
+            .args(["serve", "--listen", "127.0.0.1:0", "--gateway-listen", "127.0.0.1:0"])
+            .args(["--pool-size-gib", "1", "--host-reserve-gib", "1"])
+            .args(&self.options.flags)
+            .arg("--data-dir")
+            .arg(&self.data_dir)
+            .envs(self.options.environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a second descriptor"))
+            .stderr(log)
+            .spawn()
+            .expect("the executable starts");
+        self.child = Some(child);
+    }
+
+    /// Changes the environment of the next start.
+    pub fn set_environment(&mut self, environment: &[(&str, &str)]) {
+        self.options.environment =
+            environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    }
+
+    /// Waits until it is ready; panics with its log when it ends before.
+    pub fn wait_ready(&mut self) {
+        let is_ready = wait_for("the platform is ready", READY_PATIENCE, || {
+            if self.log().contains("coppice is ready") {
+                return Some(true);
+            }
+            self.has_ended().then_some(false)
+        });
+        assert!(is_ready, "the platform ended:\n{}", self.log());
+        let record = fs::read(self.data_dir.join("serve.json")).expect("a record of the running server");
+        let record: Value = serde_json::from_slice(&record).expect("JSON");
+        let text = |name: &str| record[name].as_str().expect("an address").to_owned();
+        self.api = format!("http://{}", text("api"));
+        let gateway = text("gateway");
+        let (host, port) = gateway.rsplit_once(':').expect("host and port");
+        self.gateway = (host.to_owned(), port.parse().expect("a port"));
+        let admin = fs::read_to_string(self.data_dir.join("admin.env")).expect("admin.env");
+        let pairs = admin.lines().filter_map(|line| line.split_once('='));
+        self.settings = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    }
+
+    /// Whether the control plane has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.as_mut().is_none_or(|child| child.try_wait().expect("a child").is_some())
+    }
+
+    /// Waits until the control plane ends by itself.
+    pub fn wait_end(&mut self) {
+        wait_for("the control plane ends", READY_PATIENCE, || self.has_ended().then_some(()));
+        self.child = None;
+    }
+
+    /// Kills the control plane; its servers go on.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Ends the control plane as a service manager does; returns its exit code.
+    pub fn terminate(&mut self) -> Option<i32> {
+        let child = self.child.as_ref()?;
+        let pid = nix::unistd::Pid::from_raw(child.id() as i32);
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).expect("a signal");
+        let mut child = self.child.take()?;
+        child.wait().ok()?.code()
+    }
+
+    /// Starts it again and waits until it is ready.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.spawn();
+        self.wait_ready();
+    }
+
+    /// Runs the executable with `arguments` and the data directory.
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        Command::new(&self.program)
+            .args(arguments)
+            .arg("--data-dir")
+            .arg(&self.data_dir)
+            // `admin.env` names the port of the first start.
+            .env("COPPICE_URL", &self.api)
+            .stdin(Stdio::null())
+            .output()
+            .expect("the executable runs")
+    }
+
+    /// Runs a client command and returns its JSON; panics when it fails.
+    pub fn cli(&self, arguments: &[&str]) -> Value {
+        let output = self.run(&[arguments, &["--json"]].concat());
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {err}\n{}", self.log());
+        if output.stdout.is_empty() {
+            Value::Null
+        } else {
+            serde_json::from_slice(&output.stdout).expect("JSON")
+        }
+    }
+
+    /// A value of `admin.env`.
+    pub fn setting(&self, name: &str) -> &str {
+        &self.settings[name]
+    }
+
+    /// Sends a request as the first user; returns status and body.
+    pub fn call(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+        self.call_as(Some(self.setting("COPPICE_API_KEY")), method, path, body)
+    }
+
+    /// Sends a request with another credential, or none. `{org}` in the path is
+    /// the organization.
+    pub fn call_as(&self, key: Option<&str>, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+        let path = path.replace("{org}", self.setting("COPPICE_ORGANIZATION"));
+        let method = reqwest::Method::from_bytes(method.as_bytes()).expect("a method");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let mut request = reqwest::Client::new().request(method, format!("{}{path}", self.api));
+            if let Some(key) = key {
+                request = request.bearer_auth(key);
+            }
+            if let Some(body) = body {
+                request = request.json(body);
+            }
+            let response = request.send().await.expect("an answer");
+            let status = response.status().as_u16();
+            let text = response.text().await.expect("a body");
+            (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+        })
+    }
+
+    /// The base URL of the API.
+    pub fn api(&self) -> &str {
+        &self.api
+    }
+
+    /// Host and port of the gateway.
+    pub fn gateway(&self) -> (&str, u16) {
+        (&self.gateway.0, self.gateway.1)
+    }
+
+    /// The connection string of a branch.
+    pub fn connection_string(&self, branch: &str) -> String {
+        let credentials = self.cli(&["connection-string", branch]);
+        credentials["connectionString"].as_str().expect("a connection string").to_owned()
+    }
+
+    /// Runs SQL on a branch as its owner.
+    pub fn psql(&self, branch: &str, sql: &str) -> Psql {
+        psql(&self.connection_string(branch), sql)
+    }
+
+    /// Runs SQL on a branch and returns its output; panics when it fails.
+    pub fn sql(&self, branch: &str, sql: &str) -> String {
+        let said = self.psql(branch, sql);
+        assert!(said.is_ok, "{sql}: {}\n{}", said.err, self.log());
+        said.out
+    }
+
+    /// The pid of a branch's postmaster.
+    pub fn postmaster(&self, branch_id: &str) -> u32 {
+        let record = self.server_record(branch_id);
+        u32::try_from(record["pid"].as_u64().expect("a pid")).expect("a pid")
+    }
+
+    /// What the platform recorded about a branch's server.
+    pub fn server_record(&self, branch_id: &str) -> Value {
+        let parents = ["/run/coppice".to_owned(), format!("/tmp/coppice-{}", nix::unistd::geteuid())];
+        let engines = parents.iter().filter_map(|parent| fs::read_dir(parent).ok()).flatten();
+        let mut records = engines
+            .filter_map(Result::ok)
+            .map(|engine| engine.path().join(format!("{branch_id}-1/server.json")))
+            .filter(|path| path.exists());
+        let path = records.next().expect("a record of the server");
+        serde_json::from_slice(&fs::read(path).expect("a readable record")).expect("JSON")
+    }
+
+    /// The id of a branch.
+    pub fn branch_id(&self, name: &str) -> String {
+        self.cli(&["branch", "show", name])["id"].as_str().expect("an id").to_owned()
+    }
+
+    /// Stops everything and returns what is left of it on the machine.
+    pub fn stop_all(&mut self) -> Leftovers {
+        let output = self.run(&["stop", "--all"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        self.child.take().map(|mut child| child.wait());
+        Leftovers::of(&self.data_dir)
+    }
+}
+
+/// Runs SQL through psql.
+pub fn psql(connection_string: &str, sql: &str) -> Psql {
+    let output = Command::new("psql")
+        .args([
+            connection_string,
+            "--no-psqlrc",
+            "--tuples-only",
+            "--no-align",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-c",
+            sql,
+        ])
+        .stdin(Stdio::null())
+        .env("PGCONNECT_TIMEOUT", "60")
+        .output()
+        .expect("psql runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
+    Psql { out: text(&output.stdout), err: text(&output.stderr), is_ok: output.status.success() }
+}
+
+impl Drop for Platform {
+    fn drop(&mut self) {
+        self.kill();
+        if self.data_dir.join("installation.json").exists() {
+            let _ = self.run(&["stop", "--all"]);
+        }
+        Leftovers::clear(&self.data_dir);
+        if std::thread::panicking() {
+            eprintln!("--- log of the platform\n{}", self.log());
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Kills at every step, and what is there afterwards.
+
+use std::collections::BTreeSet;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use coppice_test_support::{Leftovers, Platform, wait_for};
+
+use crate::setup::{PROGRAM, environment_with, options, platform, postgres_dir};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn answers(coppice: &Platform, branch: &str, sql: &str) -> String {
+    let ask = || Some(coppice.psql(branch, sql)).filter(|said| said.is_ok);
+    wait_for("the branch answers", PATIENCE, ask).out
+}
+
+#[test]
+fn servers_outlive_a_killed_control_plane() {
+    let mut coppice = platform();
+    coppice.sql("main", "CREATE TABLE t (i int); INSERT INTO t VALUES (7)");
+    let id = coppice.branch_id("main");
+    let before = coppice.server_record(&id);
+    let mut busy = Command::new("psql")
+        .args([
+            &coppice.connection_string("main"),
+            "-XAtc",
+            "SELECT count(*) FROM generate_series(1, 1000000000)",
+        ])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("psql runs");
+    coppice.kill();
+    coppice.spawn();
+    coppice.wait_ready();
+    assert_eq!(coppice.server_record(&id), before, "the same process");
+    assert_eq!(answers(&coppice, "main", "SELECT i FROM t"), "7");
+    let _ = busy.kill();
+    let _ = busy.wait();
+}
+
+#[test]
+fn a_killed_postmaster_comes_back_although_a_backend_is_busy() {
+    let coppice = platform();
+    coppice.sql("main", "CREATE TABLE t (i int); INSERT INTO t VALUES (7)");
+    let id = coppice.branch_id("main");
+    let url = coppice.connection_string("main");
+    let mut busy = Command::new("psql")
+        .args([&url, "-XAtc", "SELECT count(*) FROM generate_series(1, 1000000000)"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("psql runs");
+    wait_for("the backend is busy", PATIENCE, || {
+        let active = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%1000000000%' AND pid <> pg_backend_pid()";
+        (coppice.sql("main", active) == "1").then_some(())
+    });
+    let first = coppice.postmaster(&id);
+    let pid = nix::unistd::Pid::from_raw(first as i32);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("a signal");
+    assert_eq!(answers(&coppice, "main", "SELECT i FROM t"), "7");
+    assert_ne!(coppice.postmaster(&id), first);
+    let _ = busy.wait();
+}
+
+#[test]
+fn a_lock_file_with_the_pid_of_another_branch_does_not_block_a_start() {
+    let mut coppice = platform();
+    coppice.cli(&["branch", "create", "other", "--parent", "main"]);
+    let (main, other) = (coppice.branch_id("main"), coppice.branch_id("other"));
+    coppice.sql("main", "CREATE TABLE t (i int); INSERT INTO t VALUES (7)");
+    coppice.kill();
+    let pid = nix::unistd::Pid::from_raw(coppice.postmaster(&main) as i32);
+    let stranger = coppice.postmaster(&other);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("a signal");
+    let lock_file = lock_file_of(&coppice, pid.as_raw());
+    let text = std::fs::read_to_string(&lock_file).expect("a lock file");
+    let (_, rest) = text.split_once('\n').expect("several lines");
+    std::fs::write(&lock_file, format!("{stranger}\n{rest}")).expect("writable");
+    coppice.spawn();
+    coppice.wait_ready();
+    assert_eq!(answers(&coppice, "main", "SELECT i FROM t"), "7");
+    assert_eq!(coppice.postmaster(&other), stranger, "the other branch was left alone");
+}
+
+fn lock_file_of(coppice: &Platform, pid: i32) -> std::path::PathBuf {
+    let volumes = std::fs::read_dir(coppice.data_dir().join("pool/volumes")).expect("volumes");
+    let mut files = volumes.filter_map(Result::ok).map(|entry| entry.path().join("data/postmaster.pid"));
+    files
+        .find(|file| {
+            let text = std::fs::read_to_string(file).unwrap_or_default();
+            text.lines().next() == Some(pid.to_string().as_str())
+        })
+        .expect("the lock file of the server")
+}
+
+#[test]
+fn everything_comes_back_after_a_reboot() {
+    let mut coppice = platform();
+    coppice.cli(&["branch", "create", "kid", "--parent", "main"]);
+    coppice.sql("kid", "CREATE TABLE t (i int); INSERT INTO t VALUES (7)");
+    let id = coppice.branch_id("kid");
+    coppice.kill();
+    // What a reboot does: no process, no mount, no loop device, no runtime files.
+    let before = coppice.server_record(&id);
+    let pid = nix::unistd::Pid::from_raw(before["pid"].as_u64().expect("a pid") as i32);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("a signal");
+    wait_for("nothing is left", PATIENCE, || {
+        Leftovers::clear(coppice.data_dir());
+        (Leftovers::of(coppice.data_dir()) == Leftovers::default()).then_some(())
+    });
+    coppice.spawn();
+    coppice.wait_ready();
+    assert_eq!(answers(&coppice, "kid", "SELECT i FROM t"), "7");
+    assert_eq!(coppice.stop_all(), Leftovers::default());
+}
+
+/// The life that is interrupted everywhere: a branch, a child, their end.
+fn live(coppice: &Platform) {
+    let _ = coppice.run(&["branch", "create", "kid", "--parent", "main"]);
+    let _ = coppice.run(&["branch", "delete", "kid", "--yes"]);
+}
+
+/// Waits until the platform has done everything it owes.
+fn converge(coppice: &Platform) {
+    wait_for("every branch is as it should be", PATIENCE, || {
+        let list = coppice.cli(&["branch", "list"]);
+        let mut names =
+            list["branches"].as_array()?.iter().map(|branch| branch["name"].as_str().unwrap_or_default());
+        names.all(|name| coppice.psql(name, "SELECT 1").out == "1").then_some(())
+    });
+}
+
+/// Directories of volumes and servers that no branch explains.
+fn unexplained(coppice: &Platform) -> BTreeSet<String> {
+    let names = |dir: &str| {
+        let entries = std::fs::read_dir(coppice.data_dir().join(dir)).into_iter().flatten();
+        entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect::<BTreeSet<_>>()
+    };
+    let list = coppice.cli(&["branch", "list"]);
+    let branches = list["branches"].as_array().expect("branches");
+    let ids: Vec<_> = branches.iter().map(|branch| branch["id"].as_str().expect("an id")).collect();
+    let servers = names("instances").into_iter().filter(|name| {
+        name != "metastore" && !name.starts_with("template-") && !ids.iter().any(|id| name.starts_with(id))
+    });
+    let half_made =
+        names("pool/staging").into_iter().chain(names("pool/trash")).chain(names("pool/quarantine"));
+    let mut left: BTreeSet<_> = servers.chain(half_made).collect();
+    // One volume a branch, and one a template.
+    let templates = std::fs::read_to_string(coppice.data_dir().join("templates.json")).unwrap_or_default();
+    let of_branches: Vec<_> =
+        names("pool/volumes").into_iter().filter(|name| !templates.contains(name.as_str())).collect();
+    if of_branches.len() != branches.len() {
+        left.extend(of_branches);
+    }
+    left
+}
+
+#[test]
+fn an_abort_at_any_step_is_finished_or_cleaned_away_at_the_next_start() {
+    let postgres = postgres_dir().join("17.10").display().to_string();
+    let mut coppice = Platform::prepare(PROGRAM, options());
+    let trace = tempfile::NamedTempFile::new().expect("a file");
+    let trace_path = trace.path().display().to_string();
+    coppice.set_environment(&environment_with(&postgres, &[("COPPICE_FAILPOINT_TRACE", &trace_path)]));
+    coppice.spawn();
+    coppice.wait_ready();
+    live(&coppice);
+    wait_for("the data of the deleted branch is gone", PATIENCE, || {
+        unexplained(&coppice).is_empty().then_some(())
+    });
+    let reached = std::fs::read_to_string(trace.path()).expect("a trace");
+    let steps: BTreeSet<&str> = reached.lines().collect();
+    assert!(steps.len() > 15, "{steps:?}");
+
+    for step in steps {
+        coppice.kill();
+        let rule = format!("{step}=abort");
+        coppice.set_environment(&environment_with(&postgres, &[("COPPICE_FAILPOINTS", &rule)]));
+        coppice.spawn();
+        // Some steps happen at the start, some in the life of a branch, some
+        // only at the very first start.
+        let is_up = wait_for("it is up or has ended", PATIENCE, || {
+            if coppice.has_ended() {
+                return Some(false);
+            }
+            coppice.log().contains("coppice is ready").then_some(true)
+        });
+        if is_up {
+            coppice.wait_ready();
+            live(&coppice);
+        }
+        coppice.set_environment(&environment_with(&postgres, &[]));
+        coppice.restart();
+        converge(&coppice);
+        let _ = coppice.run(&["branch", "delete", "kid", "--yes"]);
+        wait_for("nothing is left of the interrupted branch", PATIENCE, || {
+            unexplained(&coppice).is_empty().then_some(())
+        });
+    }
+    assert_eq!(coppice.stop_all(), Leftovers::default());
+}
+
+#[test]
+fn an_abort_at_any_step_of_the_first_start_is_made_up_for() {
+    let postgres = postgres_dir().join("17.10").display().to_string();
+    let steps = [
+        "image.copied",
+        "image.trusted",
+        "template.initialised",
+        "template.filled",
+        "metastore.made",
+        "metastore.in_place",
+        "template.named",
+        "server.spawned",
+        "server.recorded",
+        "engine.volume_copied",
+        "first_start.detached",
+        "first_start.marked",
+        "gateway.certificate_key_written",
+    ];
+    let mut coppice = Platform::prepare(PROGRAM, options());
+    for step in steps {
+        let rule = format!("{step}=abort");
+        coppice.set_environment(&environment_with(&postgres, &[("COPPICE_FAILPOINTS", &rule)]));
+        coppice.spawn();
+        wait_for("it is up or has ended", PATIENCE, || {
+            (coppice.has_ended() || coppice.log().contains("coppice is ready")).then_some(())
+        });
+        coppice.kill();
+    }
+    coppice.set_environment(&environment_with(&postgres, &[]));
+    coppice.spawn();
+    coppice.wait_ready();
+    converge(&coppice);
+    assert_eq!(unexplained(&coppice), BTreeSet::new());
+    assert_eq!(coppice.stop_all(), Leftovers::default());
+}

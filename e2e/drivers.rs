@@ -1,0 +1,112 @@
+//! Every way to copy a volume, under a parent that writes and checkpoints.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use coppice_test_support::{Leftovers, Options, Platform, wait_for};
+
+use crate::setup::{PROGRAM, options};
+
+const BALANCED: &str = "SELECT (SELECT sum(abalance) FROM pgbench_accounts) IS NOT DISTINCT FROM
+        (SELECT sum(delta) FROM pgbench_history)
+    AND (SELECT sum(tbalance) FROM pgbench_tellers) IS NOT DISTINCT FROM (SELECT sum(delta) FROM pgbench_history)
+    AND (SELECT sum(bbalance) FROM pgbench_branches) IS NOT DISTINCT FROM (SELECT sum(delta) FROM pgbench_history)";
+
+fn run(program: &str, arguments: &[&str]) {
+    let done = Command::new(program).args(arguments).stdin(Stdio::null()).output().expect("it runs");
+    assert!(done.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// A platform with this driver: its children of a busy parent must balance,
+/// and pass PostgreSQL's own check of tables and indexes.
+fn children_of_a_busy_parent_are_consistent(driver: &str, options: Options) {
+    let mut options = options;
+    options.flags.extend(["--volume-driver".to_owned(), driver.to_owned()]);
+    let mut coppice = Platform::start(PROGRAM, options);
+    assert!(coppice.log().contains(&format!("volumes: {driver}")), "{}", coppice.log());
+    let url = coppice.connection_string("main");
+    run("pgbench", &["-i", "-q", &url]);
+    coppice.sql("main", "CREATE EXTENSION amcheck");
+    let mut load = Command::new("pgbench")
+        .args(["-c", "2", "-T", "120", &url])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("pgbench runs");
+    wait_for("the load is under way", Duration::from_secs(60), || {
+        (coppice.sql("main", "SELECT count(*) > 50 FROM pgbench_history") == "t").then_some(())
+    });
+    for number in 1..=3 {
+        let name = format!("kid-{number}");
+        // A checkpoint while files are copied is what breaks a careless copy.
+        let checkpoints = std::thread::spawn({
+            let url = url.clone();
+            move || (0..5).for_each(|_| drop(coppice_test_support::psql(&url, "CHECKPOINT")))
+        });
+        coppice.cli(&["branch", "create", &name, "--parent", "main"]);
+        checkpoints.join().expect("checkpoints");
+        assert!(load.try_wait().expect("a child").is_none(), "the load is still on");
+        assert_eq!(coppice.sql(&name, BALANCED), "t", "{driver} {number}");
+        let child = coppice.connection_string(&name);
+        run("pg_amcheck", &["--no-strict-names", "--table=pgbench_*", "--heapallindexed", &child]);
+    }
+    let _ = load.kill();
+    let _ = load.wait();
+    assert_eq!(coppice.stop_all(), Leftovers::default());
+}
+
+#[test]
+fn snapshots_of_a_busy_parent_are_consistent() {
+    children_of_a_busy_parent_are_consistent("btrfs", options());
+}
+
+#[test]
+fn plain_copies_of_a_busy_parent_are_consistent() {
+    children_of_a_busy_parent_are_consistent(
+        "copy",
+        Options { flags: vec!["--pool=off".to_owned()], ..options() },
+    );
+}
+
+/// An XFS file system in a file, unmounted when dropped.
+struct Xfs {
+    directory: tempfile::TempDir,
+}
+
+impl Xfs {
+    fn make() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let image = directory.path().join("xfs.img");
+        let file = std::fs::File::create(&image).expect("an image");
+        file.set_len(2 << 30).expect("a size");
+        let made = Self { directory };
+        let image = image.display().to_string();
+        run("mkfs.xfs", &["-q", "-m", "reflink=1", &image]);
+        std::fs::create_dir(made.mount_point()).expect("a mount point");
+        run("mount", &["-o", "loop", &image, &made.mount_point().display().to_string()]);
+        made
+    }
+
+    fn mount_point(&self) -> PathBuf {
+        self.directory.path().join("mnt")
+    }
+}
+
+impl Drop for Xfs {
+    fn drop(&mut self) {
+        let point = self.mount_point();
+        let unmounted = || Command::new("umount").arg(&point).status().is_ok_and(|status| status.success());
+        if !unmounted() {
+            let _ = Command::new("umount").arg("--lazy").arg(Path::new(&point)).status();
+        }
+    }
+}
+
+#[test]
+fn file_clones_of_a_busy_parent_are_consistent() {
+    let xfs = Xfs::make();
+    let options = Options { data_dir: Some(xfs.mount_point().join("data")), ..options() };
+    children_of_a_busy_parent_are_consistent("reflink", options);
+}

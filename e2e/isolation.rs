@@ -1,0 +1,181 @@
+//! Branches that try to reach each other, and a copy that would take its
+//! parent's place.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use coppice_test_support::wait_for;
+
+use crate::setup::platform;
+
+fn status_of(pid: u32, field: &str) -> String {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
+    let line = text.lines().find_map(|line| line.strip_prefix(field)).expect("the field");
+    line.trim().to_owned()
+}
+
+#[test]
+fn each_server_is_shut_in() {
+    let coppice = platform();
+    coppice.cli(&["branch", "create", "kid", "--parent", "main"]);
+    let [one, two] = ["main", "kid"].map(|name| coppice.postmaster(&coppice.branch_id(name)));
+    let uid = |pid| status_of(pid, "Uid:");
+    assert_ne!(uid(one), uid(two), "an account each");
+    assert!(!uid(one).starts_with("0\t"));
+    assert_eq!(status_of(one, "CapEff:"), "0000000000000000");
+    assert_eq!(status_of(one, "NoNewPrivs:"), "1");
+    for namespace in ["net", "mnt", "ipc"] {
+        let of = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/{namespace}")).expect("a namespace");
+        assert_ne!(of(&one.to_string()), of("self"), "{namespace}");
+        assert_ne!(of(&one.to_string()), of(&two.to_string()), "{namespace}");
+    }
+    let interfaces = std::fs::read_to_string(format!("/proc/{one}/net/dev")).expect("interfaces");
+    assert_eq!(interfaces.lines().skip(2).filter(|line| !line.trim_start().starts_with("lo:")).count(), 0);
+}
+
+#[test]
+fn an_account_reaches_no_other_branch() {
+    let coppice = platform();
+    coppice.cli(&["branch", "create", "kid", "--parent", "main"]);
+    let [one, two] = ["main", "kid"].map(|name| coppice.postmaster(&coppice.branch_id(name)));
+    let account = status_of(one, "Uid:").split_whitespace().next().expect("a uid").to_owned();
+    // What a program could do that runs under the account of `main`.
+    let as_main = |program: &str, arguments: &[&str]| {
+        Command::new("setpriv")
+            .args(["--reuid", &account, "--regid", &account, "--clear-groups", program])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .expect("setpriv runs")
+            .status
+            .success()
+    };
+    assert!(as_main("true", &[]));
+    assert!(!as_main("kill", &["-TERM", &two.to_string()]), "signals");
+    let record = find(Path::new("/run/coppice"), &format!("{}-1", coppice.branch_id("kid")));
+    let socket = record.join("socket/.s.PGSQL.5432");
+    assert!(socket.exists());
+    assert!(!as_main("test", &["-w", &socket.display().to_string()]), "sockets");
+    assert!(!as_main("ls", &[&coppice.data_dir().display().to_string()]), "files");
+    assert!(!as_main("ls", &[&format!("/proc/{two}/cwd/")]), "files by way of a process");
+}
+
+fn find(parent: &Path, name: &str) -> std::path::PathBuf {
+    let engines = std::fs::read_dir(parent).expect("a runtime directory");
+    let mut found =
+        engines.filter_map(Result::ok).map(|engine| engine.path().join(name)).filter(|dir| dir.exists());
+    found.next().expect("the instance's runtime directory")
+}
+
+#[test]
+fn a_database_owners_settings_do_not_reach_the_platform() {
+    let coppice = platform();
+    coppice.sql(
+        "main",
+        "CREATE SCHEMA trap;
+         CREATE FUNCTION trap.quote_literal(text) RETURNS text LANGUAGE sql AS $$ SELECT 'trapped' $$;
+         ALTER DATABASE app SET search_path = trap, public;
+         ALTER DATABASE app SET default_transaction_read_only = on;
+         ALTER DATABASE app SET statement_timeout = 1;
+         ALTER ROLE app SET statement_timeout = 1",
+    );
+    coppice.cli(&["branch", "create", "kid", "--parent", "main"]);
+    let said = coppice.psql("kid", "SET statement_timeout = 0; SELECT count(*) FROM pg_class");
+    assert!(said.is_ok, "{}", said.err);
+}
+
+/// A PostgreSQL of the test's own, which publishes a table over a Unix socket.
+struct Publisher {
+    directory: tempfile::TempDir,
+    child: std::process::Child,
+}
+
+impl Publisher {
+    fn start() -> Self {
+        let directory = tempfile::Builder::new().prefix("pub-").tempdir().expect("a directory");
+        std::os::unix::fs::chown(directory.path(), Some(postgres_uid()), None).expect("a new owner");
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(directory.path(), open).expect("a mode");
+        let data = directory.path().join("data").display().to_string();
+        let as_postgres = |program: &str| {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid", "postgres", "--regid", "postgres", "--clear-groups"]);
+            command.arg(format!("/usr/lib/postgresql/15/bin/{program}"));
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            command
+        };
+        let made = as_postgres("initdb").args(["-D", &data, "-A", "trust"]).status().expect("initdb runs");
+        assert!(made.success());
+        let child = as_postgres("postgres")
+            .args(["-D", &data, "-c", "wal_level=logical", "-c", "listen_addresses=", "-k"])
+            .arg(directory.path())
+            .spawn()
+            .expect("postgres runs");
+        let publisher = Self { directory, child };
+        wait_for("the publisher is up", Duration::from_secs(30), || {
+            coppice_test_support::psql(&publisher.url(), "SELECT 1").is_ok.then_some(())
+        });
+        publisher
+    }
+
+    fn url(&self) -> String {
+        format!("host={} user=postgres dbname=postgres", self.directory.path().display())
+    }
+
+    fn sql(&self, sql: &str) -> String {
+        let said = coppice_test_support::psql(&self.url(), sql);
+        assert!(said.is_ok, "{sql}: {}", said.err);
+        said.out
+    }
+}
+
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        let pid = nix::unistd::Pid::from_raw(self.child.id() as i32);
+        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGQUIT);
+        let _ = self.child.wait();
+    }
+}
+
+fn postgres_uid() -> u32 {
+    nix::unistd::User::from_name("postgres").expect("accounts").expect("the account postgres").uid.as_raw()
+}
+
+#[test]
+fn a_child_does_not_take_its_parents_subscription() {
+    let publisher = Publisher::start();
+    publisher.sql("CREATE TABLE events (i int PRIMARY KEY)");
+    publisher.sql("CREATE PUBLICATION all_events FOR TABLE events");
+    let coppice = platform();
+    coppice.sql("main", "CREATE TABLE events (i int PRIMARY KEY)");
+    // Only a superuser may subscribe without a password: the platform's role,
+    // over the server's own socket.
+    let instance = format!("{}-1", coppice.branch_id("main"));
+    let socket = find(Path::new("/run/coppice"), &instance).join("socket");
+    let superuser = |socket: &Path| format!("host={} user=platform dbname=app", socket.display());
+    let subscribe =
+        format!("CREATE SUBSCRIPTION follower CONNECTION '{}' PUBLICATION all_events", publisher.url());
+    let said = coppice_test_support::psql(&superuser(&socket), &subscribe);
+    assert!(said.is_ok, "{}", said.err);
+    publisher.sql("INSERT INTO events SELECT generate_series(1, 100)");
+    let has = |count: &str| (coppice.sql("main", "SELECT count(*) FROM events") == count).then_some(());
+    wait_for("the parent follows", Duration::from_secs(30), || has("100"));
+
+    for round in 1..=3 {
+        let kid = format!("kid-{round}");
+        coppice.cli(&["branch", "create", &kid, "--parent", "main"]);
+        let rows = format!("INSERT INTO events SELECT generate_series({round}000, {round}099)");
+        publisher.sql(&rows);
+        let expected = (100 + 100 * round).to_string();
+        wait_for("the parent misses nothing", Duration::from_secs(30), || has(&expected));
+        let inherited = coppice
+            .sql(&kid, "SELECT count(*) FROM pg_subscription WHERE subenabled OR subslotname IS NOT NULL");
+        assert_eq!(inherited, "0");
+        assert!(
+            coppice.sql(&kid, "SELECT count(*) FROM events").parse::<u32>().expect("a count")
+                < 100 + 100 * round
+        );
+    }
+    assert_eq!(publisher.sql("SELECT count(*) FROM pg_stat_replication"), "1");
+}

@@ -1,0 +1,101 @@
+//! The platform without root: one account, full copies or clones, the rest alike.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use coppice_test_support::wait_for;
+
+use crate::setup::{PROGRAM, postgres_dir};
+
+/// Ends a platform that runs as somebody else.
+struct Stopper {
+    data_dir: String,
+}
+
+impl Drop for Stopper {
+    fn drop(&mut self) {
+        let _ = nobody(&["stop", "--all", "--data-dir", &self.data_dir]).status();
+    }
+}
+
+fn nobody(arguments: &[&str]) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args([
+        "--reuid",
+        "nobody",
+        "--regid",
+        "nogroup",
+        "--clear-groups",
+        "env",
+        "-u",
+        "XDG_RUNTIME_DIR",
+    ]);
+    command.arg(program_for_all()).args(arguments).stdin(Stdio::null());
+    command.env("COPPICE_POSTGRES_DIRS", postgres_for_all());
+    command
+}
+
+/// A copy of the executable that everybody may run, wherever the build is.
+fn program_for_all() -> String {
+    static COPY: std::sync::OnceLock<tempfile::TempDir> = std::sync::OnceLock::new();
+    let directory = COPY.get_or_init(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).expect("a mode");
+        std::fs::copy(PROGRAM, directory.path().join("coppice")).expect("a copy");
+        let from = postgres_dir().join("17.10").display().to_string();
+        let to = directory.path().join("17.10").display().to_string();
+        assert!(Command::new("cp").args(["-a", &from, &to]).status().expect("cp runs").success());
+        directory
+    });
+    directory.path().join("coppice").display().to_string()
+}
+
+fn postgres_for_all() -> String {
+    program_for_all().replace("/coppice", "/17.10")
+}
+
+#[test]
+fn an_ordinary_account_gets_a_platform_too() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let account = nix::unistd::User::from_name("nobody").expect("accounts").expect("the account nobody");
+    std::os::unix::fs::chown(directory.path(), Some(account.uid.as_raw()), None).expect("a new owner");
+    let data_dir = directory.path().join("data").display().to_string();
+    let log = std::fs::File::create(directory.path().join("log")).expect("a log");
+    let stopper = Stopper { data_dir: data_dir.clone() };
+    let mut child = nobody(&["serve", "--data-dir", &data_dir, "--listen", "127.0.0.1:0"])
+        .args(["--gateway-listen", "127.0.0.1:0"])
+        .stdout(log.try_clone().expect("a descriptor"))
+        .stderr(log)
+        .spawn()
+        .expect("it starts");
+    let said = || std::fs::read_to_string(directory.path().join("log")).unwrap_or_default();
+    let is_ready = wait_for("it is ready", Duration::from_secs(120), || {
+        if said().contains("coppice is ready") {
+            return Some(true);
+        }
+        child.try_wait().expect("a child").is_some().then_some(false)
+    });
+    assert!(is_ready, "{}", said());
+
+    let api = |arguments: &[&str]| {
+        let output = nobody(arguments).args(["--data-dir", &data_dir]).output().expect("it runs");
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}\n{}",
+            String::from_utf8_lossy(&output.stderr),
+            said()
+        );
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    };
+    let main = api(&["connection-string", "main"]);
+    assert!(coppice_test_support::psql(&main, "CREATE TABLE t (i int); INSERT INTO t VALUES (7)").is_ok);
+    api(&["branch", "create", "kid", "--parent", "main"]);
+    let kid = api(&["connection-string", "kid"]);
+    assert_eq!(coppice_test_support::psql(&kid, "SELECT i FROM t").out, "7");
+    let attack = coppice_test_support::psql(&kid, "COPY (SELECT 1) TO PROGRAM 'id'");
+    assert!(!attack.is_ok);
+
+    drop(stopper);
+    let _ = child.wait();
+}
