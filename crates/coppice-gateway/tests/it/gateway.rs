@@ -1,0 +1,197 @@
+//! A gateway with one branch, and clients for it.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Output;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use coppice_core::branch::BranchState;
+use coppice_core::{BranchId, Error, InstanceId, Result};
+use coppice_engine::{BoxedServerStream, RoleVerifier};
+use coppice_gateway::{Branches, Certificate, Gateway, GatewayConfig, Plaintext, Route};
+use tokio::net::{TcpListener, UnixStream};
+use tokio::process::Command;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::postgres::Postgres;
+
+pub(crate) const DOMAIN: &str = "db.example.test";
+pub(crate) const PASSWORD: &str = "correct horse battery staple";
+/// A valid id of no branch.
+pub(crate) const NO_BRANCH: &str = "nnnnnnnnnnnnnnnnnnnnnnnnnn";
+
+/// One branch on one server.
+struct OneBranch {
+    postgres: Arc<Postgres>,
+    admin: tokio_postgres::Client,
+    branch: BranchId,
+    state: watch::Receiver<BranchState>,
+}
+
+impl OneBranch {
+    fn route(&self) -> Route {
+        let (instance, state) = (InstanceId::new(&self.branch, 1), *self.state.borrow());
+        Route { instance, state, message: String::new() }
+    }
+}
+
+#[async_trait::async_trait]
+impl Branches for OneBranch {
+    async fn find(&self, branch: &BranchId) -> Result<Option<Route>> {
+        Ok((*branch == self.branch).then(|| self.route()))
+    }
+
+    async fn verifier(&self, route: &Route, role: &str) -> Result<Option<RoleVerifier>> {
+        if route.state != BranchState::Ready {
+            return Err(Error::unavailable("no server"));
+        }
+        let query = "select rolpassword from pg_authid where rolname = $1";
+        let row = self.admin.query_opt(query, &[&role]).await.map_err(Error::unavailable)?;
+        Ok(row.map(|row| match row.get::<_, Option<String>>(0) {
+            Some(text) if text.starts_with("md5") => RoleVerifier::Md5,
+            Some(text) => RoleVerifier::Scram(text),
+            None => RoleVerifier::NoPassword,
+        }))
+    }
+
+    async fn open(&self, _: &Route) -> Result<BoxedServerStream> {
+        let socket = self.postgres.socket_dir().join(".s.PGSQL.5432");
+        Ok(Box::new(UnixStream::connect(socket).await.map_err(Error::unavailable)?))
+    }
+
+    async fn wait_ready(&self, branch: &BranchId, patience: Duration) -> Result<Option<Route>> {
+        let mut state = self.state.clone();
+        let _ = tokio::time::timeout(patience, state.wait_for(|state| *state == BranchState::Ready)).await;
+        self.find(branch).await
+    }
+}
+
+/// Stops serving when it goes out of scope.
+pub(crate) struct TestGateway {
+    pub(crate) address: SocketAddr,
+    pub(crate) branch: BranchId,
+    /// A role of this test alone, which owns a database of the same name.
+    pub(crate) role: String,
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) certificate_dir: tempfile::TempDir,
+    pub(crate) admin: tokio_postgres::Client,
+    pub(crate) state: watch::Sender<BranchState>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) served: Option<JoinHandle<()>>,
+}
+
+impl TestGateway {
+    pub(crate) async fn start() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    /// Starts a gateway with other settings.
+    pub(crate) async fn with(change: impl FnOnce(&mut GatewayConfig)) -> Self {
+        let postgres = tokio::task::spawn_blocking(Postgres::shared).await.unwrap();
+        Self::before(postgres, change).await
+    }
+
+    /// Starts a gateway before this server.
+    pub(crate) async fn before(postgres: Arc<Postgres>, change: impl FnOnce(&mut GatewayConfig)) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let role = format!("app{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        let admin = postgres.admin().await;
+        admin.batch_execute(&format!("create role {role} login password '{PASSWORD}'")).await.unwrap();
+        admin.batch_execute(&format!("create database {role} owner {role}")).await.unwrap();
+
+        let certificate_dir = tempfile::tempdir().unwrap();
+        let mut config = GatewayConfig {
+            certificate: Certificate::ensure(certificate_dir.path()).unwrap(),
+            domain: Some(DOMAIN.to_owned()),
+            plaintext: Plaintext::Loopback,
+            startup_timeout: Duration::from_secs(60),
+            wake_timeout: Duration::from_secs(60),
+            connections_max: 100,
+            drain_timeout: Duration::from_secs(60),
+            fake_salt_secret: [7; 32],
+        };
+        change(&mut config);
+        let (state, state_seen) = watch::channel(BranchState::Ready);
+        let branch = BranchId::generate();
+        let own_admin = postgres.admin().await;
+        let branches = OneBranch { postgres, admin: own_admin, branch: branch.clone(), state: state_seen };
+        let gateway = Arc::new(Gateway::new(config, Arc::new(branches)));
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
+        let served = Some(tokio::spawn(gateway.clone().serve(listener, stop.clone())));
+        Self { address, branch, role, gateway, certificate_dir, admin, state, stop, served }
+    }
+
+    /// The role with the branch's suffix.
+    pub(crate) fn user(&self) -> String {
+        format!("{}.{}", self.role, self.branch)
+    }
+
+    /// A client program with the right password and nothing from outside.
+    pub(crate) fn program(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.env_clear();
+        command.envs(std::env::vars().filter(|(name, _)| name == "PATH"));
+        command.env("PGPASSWORD", PASSWORD).env("PGPASSFILE", "/dev/null").env("PGCONNECT_TIMEOUT", "60");
+        command.env("PGPORT", self.address.port().to_string()).env("PGSSLMODE", "disable");
+        command.env("PGHOST", self.address.ip().to_string()).env("PGUSER", self.user());
+        command.kill_on_drop(true).stdin(std::process::Stdio::null());
+        command
+    }
+
+    /// Runs SQL by psql; `connection` is a connection string over the defaults.
+    pub(crate) async fn psql(&self, connection: &str, sql: &str) -> Output {
+        let mut command = self.program("psql");
+        command.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-d", connection, "-c", sql]);
+        command.output().await.unwrap()
+    }
+
+    /// What SQL that works prints.
+    pub(crate) async fn query(&self, connection: &str, sql: &str) -> String {
+        let output = self.psql(connection, sql).await;
+        assert!(output.status.success(), "{}", error_of(&output));
+        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+    }
+
+    /// What psql says when it is not let in.
+    pub(crate) async fn refusal(&self, connection: &str) -> String {
+        let output = self.psql(connection, "select 1").await;
+        assert_eq!(output.status.code(), Some(2), "is refused: {}", error_of(&output));
+        error_of(&output)
+    }
+
+    /// A session without TLS.
+    pub(crate) async fn connect(&self) -> tokio_postgres::Client {
+        let mut config = tokio_postgres::Config::new();
+        config.host(self.address.ip().to_string()).port(self.address.port());
+        config.user(self.user()).password(PASSWORD);
+        let (client, connection) = config.connect(tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client
+    }
+}
+
+pub(crate) fn error_of(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Polls until the condition holds.
+pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let poll = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), poll).await.unwrap_or_else(|_| panic!("{what}"));
+}
+
+impl Drop for TestGateway {
+    fn drop(&mut self) {
+        if let Some(served) = &self.served {
+            served.abort();
+        }
+    }
+}
