@@ -226,6 +226,36 @@ fn a_full_host_does_not_stop_the_pool() {
 }
 
 #[test]
+fn a_full_pool_is_attached_and_deletes() {
+    if !is_root() {
+        return;
+    }
+    let storage = Storage::pool();
+    let volumes = storage.open();
+    let kept = new_volume(&storage, &volumes);
+    let full = new_volume(&storage, &volumes);
+    let data = volumes.data_dir(&full);
+    let block = vec![7u8; MIB as usize];
+    // Large files take all room for data, small ones what is left for metadata.
+    let mut large = fs::File::create(data.join("large")).unwrap();
+    while large.write_all(&block).and_then(|()| large.sync_data()).is_ok() {}
+    drop(large);
+    for number in 0.. {
+        let name = data.join(format!("small-{number}-{}", "x".repeat(200)));
+        if fs::write(name, &block[..1500]).is_err() {
+            break;
+        }
+    }
+    volumes.detach().unwrap();
+
+    let volumes = storage.open();
+    assert_eq!(volumes.driver(), DriverKind::Btrfs);
+    volumes.remove(&full).unwrap();
+    assert!(!volumes.exists(&full));
+    assert!(volumes.data_dir(&kept).join("base/5/1259").exists());
+}
+
+#[test]
 fn volumes_made_without_a_pool_are_not_hidden_by_one() {
     if !is_root() {
         return;

@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 
 use coppice_failpoint::failpoint;
 use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::io::Errno;
 
 use crate::local::volumes::{StorageOptions, failed};
 use crate::{EngineError, Result};
@@ -67,6 +68,23 @@ pub(super) fn reserve(image: &File, length: u64) -> Result<()> {
     }
     image.sync_all().map_err(failed("flushing the pool's image"))?;
     refuse_sparse(image)
+}
+
+/// Whether blocks can be reserved in `directory`. Some file systems can't, and
+/// some say that they did and did not.
+pub(in crate::local) fn can_reserve_blocks(directory: &Path) -> Result<bool> {
+    let path = directory.join(".probe-blocks");
+    let probe = || -> io::Result<bool> {
+        let file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&path)?;
+        match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, MIB) {
+            Ok(()) => Ok(file.metadata()?.blocks() * 512 >= MIB),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    };
+    let result = probe();
+    let _ = fs::remove_file(&path);
+    result.map_err(failed(format!("trying to reserve blocks in {}", directory.display())))
 }
 
 /// Refuses an image with holes.

@@ -30,6 +30,7 @@ mod image;
 mod loop_device;
 mod mounts;
 
+pub(in crate::local) use image::can_reserve_blocks;
 pub(in crate::local) use mounts::has_mounts_below;
 
 const MOUNT_FLAGS: MountFlags =

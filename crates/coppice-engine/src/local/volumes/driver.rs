@@ -78,7 +78,8 @@ fn plan_pool(layout: &Layout, options: &StorageOptions) -> Result<PoolPlan> {
         ))));
     }
     match pool::obstacle() {
-        None => Ok(PoolPlan::Attach),
+        None if pool::can_reserve_blocks(layout.data_dir())? => Ok(PoolPlan::Attach),
+        None => Ok(PoolPlan::None(Some("this file system can't set blocks aside for a pool".to_owned()))),
         Some(obstacle) => Ok(PoolPlan::None(Some(obstacle))),
     }
 }
@@ -104,7 +105,11 @@ fn subvolumes_work(directory: &Path) -> bool {
     let probe = directory.join(".probe-subvolume");
     // An earlier probe may have been interrupted.
     let _ = btrfs::delete_subvolume(&probe);
-    btrfs::create_subvolume(&probe).and_then(|()| btrfs::delete_subvolume(&probe)).is_ok()
+    match btrfs::create_subvolume(&probe).and_then(|()| btrfs::delete_subvolume(&probe)) {
+        Ok(()) => true,
+        // On a full disk nothing can be tried, and deleting must work.
+        Err(error) => error.kind() == std::io::ErrorKind::StorageFull,
+    }
 }
 
 fn reflinks_work(directory: &Path) -> Result<bool> {
@@ -122,7 +127,11 @@ fn reflinks_work(directory: &Path) -> Result<bool> {
     for path in &paths {
         let _ = fs::remove_file(path);
     }
-    result.map_err(failed(format!("trying to clone a file in {}", directory.display())))
+    match result {
+        // A file that can't be cloned after all is copied.
+        Err(error) if error.kind() == std::io::ErrorKind::StorageFull => Ok(true),
+        result => result.map_err(failed(format!("trying to clone a file in {}", directory.display()))),
+    }
 }
 
 fn reason(kind: DriverKind, able: DriverKind, has_pool: bool, no_pool_because: Option<String>) -> String {

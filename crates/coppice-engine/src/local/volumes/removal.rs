@@ -23,7 +23,11 @@ impl Volumes {
             // Left by an earlier removal of a volume that was then made again.
             delete_tree(&trashed)?;
             failpoint!("volume.remove.before_rename");
-            fs::rename(&path, &trashed).map_err(failed(format!("moving {} to the trash", path.display())))?;
+            match fs::rename(&path, &trashed) {
+                // Deleting has room set apart for it, renaming has not.
+                Err(error) if error.kind() == ErrorKind::StorageFull => delete_in_place(&path)?,
+                result => result.map_err(failed(format!("moving {} to the trash", path.display())))?,
+            }
             failpoint!("volume.remove.after_rename");
             sync_directory(&self.layout.volumes())?;
         }
@@ -81,6 +85,15 @@ impl Volumes {
         }
         result
     }
+}
+
+/// Deletes a volume where it is. The label goes last: should this be cut short,
+/// the rest still says whose it is.
+fn delete_in_place(volume_dir: &Path) -> Result<()> {
+    if !btrfs::is_subvolume(volume_dir) {
+        delete_tree(&volume_dir.join("data"))?;
+    }
+    delete_tree(volume_dir)
 }
 
 /// Deletes a directory with all that is in it, also when that includes
