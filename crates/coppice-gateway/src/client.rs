@@ -83,7 +83,7 @@ impl Gateway {
         admission: &Admission,
         deadline: Instant,
     ) -> Result<(Server, Session), End> {
-        if !client.is_tls && !self.allows_plaintext(address) {
+        if !client.is_tls && !self.config.plaintext.allows(address) {
             return Err(Refusal::tls_required().into());
         }
         match admission {
@@ -130,16 +130,16 @@ impl Gateway {
         destination: &Destination,
         route: Option<Route>,
     ) -> Result<(Route, Identity), End> {
-        let found = match (&destination.branch, &route) {
-            (Some(branch), Some(route)) => match self.branches.verifier(route, &destination.role).await {
+        let found = match &route {
+            Some(route) => match self.branches.verifier(route, &destination.role).await {
                 Ok(found) => found,
                 // Nobody can be asked who the client is.
                 Err(_) if !takes_connections(route.state) => {
-                    return Err(Refusal::not_ready(branch, route).into());
+                    return Err(Refusal::not_ready_for_strangers().into());
                 }
                 Err(error) => return Err(Refusal::from(error).into()),
             },
-            _ => None,
+            None => None,
         };
         let verifier = authenticate::verifier(found, destination, &self.config.fake_salt_secret);
         let digest = client.is_tls.then(|| self.config.certificate.digest.clone()).flatten();

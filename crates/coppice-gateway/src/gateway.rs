@@ -1,7 +1,7 @@
 //! Stage: taking clients in, and letting them go.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -80,10 +80,10 @@ impl Gateway {
 
     /// What passed through since the start.
     pub fn traffic(&self) -> Traffic {
-        let traffic = &self.sessions.traffic;
+        let counters = &self.sessions.counters;
         Traffic {
-            from_clients: traffic.from_clients.load(Ordering::Relaxed),
-            to_clients: traffic.to_clients.load(Ordering::Relaxed),
+            from_clients: counters.from_clients.load(Ordering::Relaxed),
+            to_clients: counters.to_clients.load(Ordering::Relaxed),
         }
     }
 
@@ -140,11 +140,6 @@ impl Gateway {
         let place = self.places.clone().try_acquire_owned().map(Admission::Full);
         let door = || self.places_at_the_door.clone().try_acquire_owned().map(Admission::CancelOnly);
         place.or_else(|_| door()).ok()
-    }
-
-    /// Whether a client at this address may stay without TLS.
-    pub(crate) fn allows_plaintext(&self, client: IpAddr) -> bool {
-        self.config.plaintext.allows(client)
     }
 }
 

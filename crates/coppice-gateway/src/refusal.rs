@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::io;
 
+use coppice_core::branch::BranchState;
 use coppice_core::{BranchId, Error};
 use coppice_pgwire::WireError;
 use coppice_pgwire::encode::FatalError;
@@ -87,11 +88,26 @@ impl Refusal {
             .with_hint("Try again in a moment.")
     }
 
-    /// For a client that may know the state of the branch.
+    /// For a client that proved who it is, so it may know the state.
     pub(crate) fn not_ready(branch: &BranchId, route: &Route) -> Self {
         let state = route.state.title().to_lowercase();
         let because = if route.message.is_empty() { String::new() } else { format!(": {}", route.message) };
-        Self::new("57P03", format!("branch {branch} is not ready ({state}){because}"))
+        let (code, hint) = match route.state {
+            BranchState::Hibernated => ("57P01", "Wake the branch, then connect again."),
+            BranchState::Creating
+            | BranchState::Ready
+            | BranchState::Hibernating
+            | BranchState::Waking
+            | BranchState::Failed
+            | BranchState::Unknown
+            | BranchState::Deleted => ("57P03", "Try again later."),
+        };
+        Self::new(code, format!("branch {branch} is not ready ({state}){because}")).with_hint(hint)
+    }
+
+    /// For a client that nobody could be asked about.
+    pub(crate) fn not_ready_for_strangers() -> Self {
+        Self::new("57P03", "the branch is not ready")
             .with_hint("Try again later; the state of the branch tells what is going on.")
     }
 

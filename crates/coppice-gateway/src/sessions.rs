@@ -15,7 +15,7 @@ use crate::Route;
 
 /// Bytes that passed through the gateway's sessions since it started.
 #[derive(Debug, Default)]
-pub(crate) struct Traffic {
+pub(crate) struct Counters {
     pub(crate) from_clients: AtomicU64,
     pub(crate) to_clients: AtomicU64,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Traffic {
 #[derive(Default)]
 pub(crate) struct Sessions {
     state: Mutex<State>,
-    pub(crate) traffic: Traffic,
+    pub(crate) counters: Counters,
 }
 
 #[derive(Default)]
@@ -100,11 +100,11 @@ impl Session {
     }
 
     pub(crate) fn count_from_client(&self, bytes: usize) {
-        self.sessions.traffic.from_clients.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.sessions.counters.from_clients.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     pub(crate) fn count_to_client(&self, bytes: usize) {
-        self.sessions.traffic.to_clients.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.sessions.counters.to_clients.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
 

@@ -45,7 +45,8 @@ impl Branches for OneBranch {
     }
 
     async fn verifier(&self, route: &Route, role: &str) -> Result<Option<RoleVerifier>> {
-        if route.state != BranchState::Ready {
+        // Of a hibernated branch, verifiers were kept.
+        if !matches!(route.state, BranchState::Ready | BranchState::Hibernated) {
             return Err(Error::unavailable("no server"));
         }
         let query = "select rolpassword from pg_authid where rolname = $1";

@@ -24,7 +24,17 @@ async fn a_branch_that_does_not_become_ready_in_time_says_so() {
     let gateway = TestGateway::with(|config| config.wake_timeout = Duration::from_millis(100)).await;
     gateway.state.send_replace(BranchState::Failed);
     let answer = gateway.refusal("").await;
-    assert!(answer.contains("is not ready (failed)"), "{answer}");
+    assert!(answer.contains("FATAL:  the branch is not ready\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn only_who_signs_in_learns_why_a_branch_is_not_ready() {
+    let gateway = TestGateway::with(|config| config.wake_timeout = Duration::from_millis(100)).await;
+    gateway.state.send_replace(BranchState::Hibernated);
+    let stranger = gateway.refusal("password=wrong").await;
+    assert!(stranger.contains("password authentication failed"), "{stranger}");
+    let owner = gateway.refusal("").await;
+    assert!(owner.contains("is not ready (hibernated)"), "{owner}");
 }
 
 #[tokio::test]

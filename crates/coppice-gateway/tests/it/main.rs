@@ -1,5 +1,7 @@
 //! The gateway in front of a real PostgreSQL server, with real clients.
 
+#![expect(clippy::unwrap_used, reason = "a helper of a test that fails is a failed test")]
+
 mod first_bytes;
 mod gateway;
 mod lifetime;
