@@ -236,6 +236,6 @@ fn an_abort_at_any_step_of_the_first_start_is_made_up_for() {
     coppice.spawn();
     coppice.wait_ready();
     converge(&coppice);
-    assert_eq!(unexplained(&coppice), BTreeSet::new());
+    wait_for("nothing is half-made", PATIENCE, || unexplained(&coppice).is_empty().then_some(()));
     assert_eq!(coppice.stop_all(), Leftovers::default());
 }

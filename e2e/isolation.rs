@@ -80,9 +80,11 @@ fn a_database_owners_settings_do_not_reach_the_platform() {
          ALTER DATABASE app SET statement_timeout = 1;
          ALTER ROLE app SET statement_timeout = 1",
     );
-    coppice.cli(&["branch", "create", "kid", "--parent", "main"]);
-    let said = coppice.psql("kid", "SET statement_timeout = 0; SELECT count(*) FROM pg_class");
-    assert!(said.is_ok, "{}", said.err);
+    let created = coppice.cli(&["branch", "create", "kid", "--parent", "main"]);
+    assert_eq!(created["status"]["statusType"], "STATUS_TYPE_HEALTHY", "{}", coppice.log());
+    assert!(!coppice.log().contains("WARN"), "{}", coppice.log());
+    let trapped = coppice.psql("kid", "SELECT pg_sleep(1)");
+    assert!(trapped.err.contains("statement timeout"), "the trap is set: {}", trapped.err);
 }
 
 /// A PostgreSQL of the test's own, which publishes a table over a Unix socket.
@@ -151,12 +153,9 @@ fn a_child_does_not_take_its_parents_subscription() {
     coppice.sql("main", "CREATE TABLE events (i int PRIMARY KEY)");
     // Only a superuser may subscribe without a password: the platform's role,
     // over the server's own socket.
-    let instance = format!("{}-1", coppice.branch_id("main"));
-    let socket = find(Path::new("/run/coppice"), &instance).join("socket");
-    let superuser = |socket: &Path| format!("host={} user=platform dbname=app", socket.display());
     let subscribe =
         format!("CREATE SUBSCRIPTION follower CONNECTION '{}' PUBLICATION all_events", publisher.url());
-    let said = coppice_test_support::psql(&superuser(&socket), &subscribe);
+    let said = coppice_test_support::psql(&coppice.superuser_url("main"), &subscribe);
     assert!(said.is_ok, "{}", said.err);
     publisher.sql("INSERT INTO events SELECT generate_series(1, 100)");
     let has = |count: &str| (coppice.sql("main", "SELECT count(*) FROM events") == count).then_some(());

@@ -49,7 +49,7 @@ fn a_metastore_of_another_installation_is_refused() {
     let file = coppice.data_dir().join("installation.json");
     let text = std::fs::read_to_string(&file).expect("an identity");
     let (start, rest) = text.split_once("ins_").expect("an installation id");
-    std::fs::write(&file, format!("{start}ins_0{}", &rest[1..])).expect("another identity");
+    std::fs::write(&file, format!("{start}ins_v{}", &rest[1..])).expect("another identity");
     coppice.spawn();
     coppice.wait_end();
     assert!(coppice.log().contains("belongs to installation"), "{}", coppice.log());

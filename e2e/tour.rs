@@ -16,10 +16,7 @@ fn the_tour_works_as_written() {
         std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&admin).expect("admin.env").permissions());
     assert_eq!(mode & 0o777, 0o600);
 
-    assert_eq!(
-        coppice.sql("main", "CREATE TABLE people (name text); INSERT INTO people VALUES ('ada')"),
-        "INSERT 0 1"
-    );
+    coppice.sql("main", "CREATE TABLE people (name text); INSERT INTO people VALUES ('ada')");
     let created = coppice.cli(&["branch", "create", "preview", "--parent", "main"]);
     assert_eq!(created["status"]["statusType"], "STATUS_TYPE_HEALTHY");
     assert_eq!(coppice.sql("preview", "SELECT name FROM people"), "ada");

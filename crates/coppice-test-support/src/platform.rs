@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -13,6 +13,9 @@ use crate::{Leftovers, wait_for};
 
 /// How long a platform may take to be ready; making templates is part of it.
 const READY_PATIENCE: Duration = Duration::from_secs(120);
+
+/// How long the kernel may take to let go of a detached pool.
+const DETACH_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How to start a platform.
 #[derive(Clone, Debug, Default)]
@@ -277,6 +280,16 @@ impl Platform {
         serde_json::from_slice(&fs::read(path).expect("a readable record")).expect("JSON")
     }
 
+    /// How to reach a branch's server as the platform's own superuser: only
+    /// root can, past the gateway.
+    pub fn superuser_url(&self, branch: &str) -> String {
+        let name = format!("{}-1/socket", self.branch_id(branch));
+        let engines = fs::read_dir("/run/coppice").expect("a runtime directory");
+        let mut sockets = engines.filter_map(Result::ok).map(|engine| engine.path().join(&name));
+        let socket = sockets.find(|socket| socket.exists()).expect("the server's socket directory");
+        format!("host={} user=platform dbname=app", socket.display())
+    }
+
     /// The id of a branch.
     pub fn branch_id(&self, name: &str) -> String {
         self.cli(&["branch", "show", name])["id"].as_str().expect("an id").to_owned()
@@ -287,6 +300,11 @@ impl Platform {
         let output = self.run(&["stop", "--all"]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         self.child.take().map(|mut child| child.wait());
+        // A loop device goes when the kernel has let go of its last user.
+        let deadline = Instant::now() + DETACH_PATIENCE;
+        while Leftovers::of(&self.data_dir) != Leftovers::default() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         Leftovers::of(&self.data_dir)
     }
 }

@@ -67,16 +67,22 @@ async fn roll_back_prepared(client: &Client, socket: &Path, password: Option<&st
 }
 
 async fn reset_statistics(client: &Client) -> Result<()> {
-    client
-        .batch_execute(
-            "DO $$ DECLARE place text := (SELECT n.nspname FROM pg_extension e JOIN pg_namespace n
-                 ON n.oid = e.extnamespace WHERE e.extname = 'pg_stat_statements');
-             BEGIN
-                 IF place IS NOT NULL THEN EXECUTE format('SELECT %I.pg_stat_statements_reset()', place); END IF;
-             END $$",
+    let action = || EngineError::sql("resetting inherited statistics");
+    let place = client
+        .query_opt(
+            "SELECT quote_ident(n.nspname) FROM pg_catalog.pg_extension e
+             JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'pg_stat_statements'",
+            &[],
         )
         .await
-        .map_err(EngineError::sql("resetting inherited statistics"))
+        .map_err(action())?;
+    let Some(place) = place else { return Ok(()) };
+    let schema: String = place.get(0);
+    // The server itself can't load libraries yet.
+    let statements = format!(
+        "BEGIN; SET LOCAL dynamic_library_path = '$libdir'; SELECT {schema}.pg_stat_statements_reset(); COMMIT"
+    );
+    client.batch_execute(&statements).await.map_err(action())
 }
 
 /// Its owner may have renamed, dropped or locked out the managed role.

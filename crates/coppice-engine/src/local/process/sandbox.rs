@@ -7,8 +7,9 @@
 use std::fs;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use failure::{Context, Failure};
@@ -21,8 +22,8 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::wait::waitpid;
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid, setsid};
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_bind, mount_change,
-    move_mount, open_tree,
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_bind,
+    mount_change, move_mount, open_tree, unmount,
 };
 
 use super::launch::{BindMount, FileAccess, Isolation, LaunchSpec};
@@ -60,7 +61,7 @@ fn launch() -> Result<std::convert::Infallible, Failure> {
         None => Stdio::null(),
     };
     if let Some(isolation) = &spec.isolation {
-        isolate(isolation)?;
+        isolate(isolation, &spec.access)?;
     }
     confine_files(&spec.access)?;
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
@@ -75,7 +76,7 @@ fn launch() -> Result<std::convert::Infallible, Failure> {
     Err(error).with_context(|| format!("running {}", spec.program.display()))
 }
 
-fn isolate(isolation: &Isolation) -> Result<(), Failure> {
+fn isolate(isolation: &Isolation, access: &FileAccess) -> Result<(), Failure> {
     let apart = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWIPC;
     unshare(apart).context("leaving the host's namespaces")?;
     // Unmounts on the host still reach us; our mounts do not reach the host.
@@ -90,10 +91,51 @@ fn isolate(isolation: &Isolation) -> Result<(), Failure> {
     mount("tmpfs", "/dev/shm", "tmpfs", shared_memory, Some(c"mode=1777"))
         .context("mounting shared memory")?;
 
+    drop_other_mounts(access)?;
+
     let (uid, gid) = (Uid::from_raw(isolation.account), Gid::from_raw(isolation.account));
     setgroups(&[]).context("leaving groups")?;
     setresgid(gid, gid, gid).context("changing the group")?;
     setresuid(uid, uid, uid).context("changing the account")
+}
+
+/// Detaches every mount that the program has no use for. A copy of a file
+/// system's mount keeps it busy, so without this no pool, also not somebody
+/// else's, could be detached while any server runs.
+fn drop_other_mounts(access: &FileAccess) -> Result<(), Failure> {
+    let needed: Vec<_> = [&access.execute, &access.read, &access.write].into_iter().flatten().collect();
+    let table = fs::read_to_string("/proc/self/mountinfo").context("reading the mounts")?;
+    let points = table.lines().filter_map(|line| line.split(' ').nth(4)).map(unescape);
+    let useless: Vec<_> = points
+        .filter(|point| !needed.iter().any(|path| path.starts_with(point) || point.starts_with(path)))
+        .collect();
+    // The newest first, so that what is mounted on a mount goes before it.
+    for point in useless.iter().rev() {
+        // One that was below another is gone with it.
+        let _ = unmount(point, UnmountFlags::DETACH);
+    }
+    Ok(())
+}
+
+/// A path of `mountinfo`, where blanks and such are written in octal (proc(5)).
+fn unescape(text: &str) -> PathBuf {
+    let mut bytes = vec![];
+    let mut rest = text.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        let octal =
+            tail.get(..3).filter(|_| *first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &tail[3..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    PathBuf::from(std::ffi::OsString::from_vec(bytes))
 }
 
 fn mount_directory(bind: &BindMount, account: u32) -> io::Result<()> {
@@ -138,7 +180,7 @@ fn id_mapping_namespace(owner: u32, account: u32) -> io::Result<OwnedFd> {
 
 fn confine_files(access: &FileAccess) -> Result<(), Failure> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
-    let rules = |paths: &[std::path::PathBuf], rights| {
+    let rules = |paths: &[PathBuf], rights| {
         let present: Vec<_> = paths.iter().filter(|path| Path::exists(path)).cloned().collect();
         path_beneath_rules(present, rights)
     };
@@ -186,5 +228,16 @@ mod failure {
         fn with_context(self, action: impl FnOnce() -> String) -> Result<T, Failure> {
             self.map_err(|error| Failure(format!("{}: {error}", action())))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blanks_and_backslashes_in_mount_points_are_understood() {
+        assert_eq!(unescape("/a\\040b\\134c"), PathBuf::from("/a b\\c"));
+        assert_eq!(unescape("/plain"), PathBuf::from("/plain"));
     }
 }
