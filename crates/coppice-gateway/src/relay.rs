@@ -63,3 +63,61 @@ async fn copy(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use coppice_core::branch::BranchState;
+    use coppice_core::{BranchId, InstanceId};
+    use tokio::io::{DuplexStream, duplex};
+
+    use super::*;
+    use crate::Route;
+    use crate::sessions::Sessions;
+
+    /// The far ends of a client and a server, and what joins them.
+    fn joined() -> (DuplexStream, DuplexStream, impl Future<Output = io::Result<()>>) {
+        let ((client, near_client), (server, near_server)) = (duplex(1024), duplex(1024));
+        let branch = BranchId::generate();
+        let instance = InstanceId::new(&branch, 1);
+        let route = Route { instance, state: BranchState::Ready, message: String::new() };
+        let session = Arc::<Sessions>::default().begin(&branch, &route, 4);
+        let near_client: Box<dyn Duplex> = Box::new(near_client);
+        let relayed =
+            async move { relay(Connection::new(near_client), Connection::new(near_server), &session).await };
+        (client, server, relayed)
+    }
+
+    #[tokio::test]
+    async fn the_last_words_of_a_server_reach_a_client_that_keeps_talking() {
+        // Which direction is looked at first is left to chance.
+        for _ in 0..64 {
+            let (mut client, mut server, relayed) = joined();
+            client.write_all(b"query").await.unwrap();
+            server.write_all(b"bye").await.unwrap();
+            drop(server);
+            let mut answer = vec![];
+            let _ = tokio::join!(relayed, client.read_to_end(&mut answer));
+            assert_eq!(answer, b"bye");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_ends_its_own_direction_still_gets_its_answer() {
+        let (mut client, mut server, relayed) = joined();
+        client.write_all(b"query").await.unwrap();
+        client.shutdown().await.unwrap();
+        let serve = async {
+            let mut query = vec![];
+            server.read_to_end(&mut query).await.unwrap();
+            server.write_all(b"answer").await.unwrap();
+            drop(server);
+            query
+        };
+        let mut answer = vec![];
+        let (relayed, query, read) = tokio::join!(relayed, serve, client.read_to_end(&mut answer));
+        assert_eq!((relayed.is_ok(), query.as_slice(), read.is_ok()), (true, &b"query"[..], true));
+        assert_eq!(answer, b"answer");
+    }
+}
