@@ -9,6 +9,8 @@ mod config;
 mod doctor;
 mod serve;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
@@ -35,7 +37,7 @@ enum Command {
     Client(client::ClientCommand),
 }
 
-fn main() {
+fn main() -> ExitCode {
     let cli = Cli::parse();
     if matches!(cli.command, Command::Launch) {
         coppice_engine::local::process::launcher_main();
@@ -43,10 +45,10 @@ fn main() {
     let is_first = std::process::id() == 1 && std::env::var_os(serve::INSIDE_INIT).is_none();
     let outcome = if is_first { serve::run_as_init() } else { run(cli.command) };
     match outcome {
-        Ok(code) => std::process::exit(code),
+        Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
         Err(error) => {
             eprintln!("coppice: {error:#}");
-            std::process::exit(1);
+            ExitCode::FAILURE
         }
     }
 }

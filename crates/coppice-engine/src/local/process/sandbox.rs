@@ -35,6 +35,7 @@ const LANDLOCK_ABI: ABI = ABI::V6;
 
 /// Reads a [`LaunchSpec`] from standard input, confines this process to it
 /// and becomes its program. Does not return.
+#[expect(clippy::disallowed_methods, reason = "a launcher that failed has nothing to clean up")]
 pub fn launcher_main() -> ! {
     let failure = match launch() {
         Ok(never) => match never {},

@@ -48,6 +48,10 @@ fn set_attributes(mount: BorrowedFd<'_>, attributes: u64, userns_fd: u64) -> io:
 /// Runs `body` in a child process and returns its pid.
 ///
 /// The caller must have a single thread, as the launcher does.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the launcher has one thread, and its child nothing to clean up"
+)]
 pub(super) fn fork_child(body: impl FnOnce()) -> io::Result<Pid> {
     // SAFETY: the launcher has one thread, so the child may go on as usual.
     match unsafe { fork() }? {
