@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use coppice_test_support::wait_for;
 
-use crate::setup::platform;
+use crate::servers::OwnServer;
+use crate::setup::{every_release, platform};
+
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn status_of(pid: u32, field: &str) -> String {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
@@ -87,94 +90,38 @@ fn a_database_owners_settings_do_not_reach_the_platform() {
     assert!(trapped.err.contains("statement timeout"), "the trap is set: {}", trapped.err);
 }
 
-/// A PostgreSQL of the test's own, which publishes a table over a Unix socket.
-struct Publisher {
-    directory: tempfile::TempDir,
-    child: std::process::Child,
-}
-
-impl Publisher {
-    fn start() -> Self {
-        let directory = tempfile::Builder::new().prefix("pub-").tempdir().expect("a directory");
-        std::os::unix::fs::chown(directory.path(), Some(postgres_uid()), None).expect("a new owner");
-        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(directory.path(), open).expect("a mode");
-        let data = directory.path().join("data").display().to_string();
-        let as_postgres = |program: &str| {
-            let mut command = Command::new("setpriv");
-            command.args(["--reuid", "postgres", "--regid", "postgres", "--clear-groups"]);
-            command.arg(format!("/usr/lib/postgresql/15/bin/{program}"));
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-            command
-        };
-        let made = as_postgres("initdb").args(["-D", &data, "-A", "trust"]).status().expect("initdb runs");
-        assert!(made.success());
-        let child = as_postgres("postgres")
-            .args(["-D", &data, "-c", "wal_level=logical", "-c", "listen_addresses=", "-k"])
-            .arg(directory.path())
-            .spawn()
-            .expect("postgres runs");
-        let publisher = Self { directory, child };
-        wait_for("the publisher is up", Duration::from_secs(30), || {
-            coppice_test_support::psql(&publisher.url(), "SELECT 1").is_ok.then_some(())
-        });
-        publisher
-    }
-
-    fn url(&self) -> String {
-        format!("host={} user=postgres dbname=postgres", self.directory.path().display())
-    }
-
-    fn sql(&self, sql: &str) -> String {
-        let said = coppice_test_support::psql(&self.url(), sql);
-        assert!(said.is_ok, "{sql}: {}", said.err);
-        said.out
-    }
-}
-
-impl Drop for Publisher {
-    fn drop(&mut self) {
-        let pid = nix::unistd::Pid::from_raw(self.child.id() as i32);
-        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGQUIT);
-        let _ = self.child.wait();
-    }
-}
-
-fn postgres_uid() -> u32 {
-    nix::unistd::User::from_name("postgres").expect("accounts").expect("the account postgres").uid.as_raw()
-}
-
 #[test]
 fn a_child_does_not_take_its_parents_subscription() {
-    let publisher = Publisher::start();
-    publisher.sql("CREATE TABLE events (i int PRIMARY KEY)");
-    publisher.sql("CREATE PUBLICATION all_events FOR TABLE events");
-    let coppice = platform();
-    coppice.sql("main", "CREATE TABLE events (i int PRIMARY KEY)");
-    // Only a superuser may subscribe without a password: the platform's role,
-    // over the server's own socket.
-    let subscribe =
-        format!("CREATE SUBSCRIPTION follower CONNECTION '{}' PUBLICATION all_events", publisher.url());
-    let said = coppice_test_support::psql(&coppice.superuser_url("main"), &subscribe);
-    assert!(said.is_ok, "{}", said.err);
-    publisher.sql("INSERT INTO events SELECT generate_series(1, 100)");
-    let has = |count: &str| (coppice.sql("main", "SELECT count(*) FROM events") == count).then_some(());
-    wait_for("the parent follows", Duration::from_secs(30), || has("100"));
-
-    for round in 1..=3 {
-        let kid = format!("kid-{round}");
-        coppice.cli(&["branch", "create", &kid, "--parent", "main"]);
-        let rows = format!("INSERT INTO events SELECT generate_series({round}000, {round}099)");
-        publisher.sql(&rows);
-        let expected = (100 + 100 * round).to_string();
-        wait_for("the parent misses nothing", Duration::from_secs(30), || has(&expected));
-        let inherited = coppice
-            .sql(&kid, "SELECT count(*) FROM pg_subscription WHERE subenabled OR subslotname IS NOT NULL");
-        assert_eq!(inherited, "0");
-        assert!(
-            coppice.sql(&kid, "SELECT count(*) FROM events").parse::<u32>().expect("a count")
-                < 100 + 100 * round
+    let coppice = every_release();
+    for major in ["15", "16", "17", "18"] {
+        let publisher = OwnServer::start();
+        publisher.sql("CREATE TABLE events (i int PRIMARY KEY)");
+        publisher.sql("CREATE PUBLICATION all_events FOR TABLE events");
+        let parent = format!("v{major}");
+        coppice.cli(&["branch", "create", &parent, "--image", &format!("postgres:{major}")]);
+        coppice.sql(&parent, "CREATE TABLE events (i int PRIMARY KEY)");
+        // Only a superuser may subscribe without a password.
+        let subscribe = format!(
+            "CREATE SUBSCRIPTION follower CONNECTION '{}' PUBLICATION all_events",
+            publisher.conninfo()
         );
+        let said = coppice_test_support::psql(&coppice.superuser_url(&parent), &subscribe);
+        assert!(said.is_ok, "{}", said.err);
+        publisher.sql("INSERT INTO events SELECT generate_series(1, 100)");
+        let has = |count: &str| (coppice.sql(&parent, "SELECT count(*) FROM events") == count).then_some(());
+        wait_for("the parent follows", PATIENCE, || has("100"));
+
+        for round in 1..=2 {
+            let kid = format!("{parent}-kid-{round}");
+            coppice.cli(&["branch", "create", &kid, "--parent", &parent]);
+            publisher.sql(&format!("INSERT INTO events SELECT generate_series({round}000, {round}099)"));
+            let expected = (100 + 100 * round).to_string();
+            wait_for("the parent misses nothing", PATIENCE, || has(&expected));
+            let attached = "SELECT count(*) FROM pg_subscription WHERE subenabled OR subslotname IS NOT NULL";
+            assert_eq!(coppice.sql(&kid, attached), "0", "{major}");
+            let rows = coppice.sql(&kid, "SELECT count(*) FROM events").parse::<u32>().expect("a count");
+            assert!(rows < 100 + 100 * round, "{major}: the child follows nobody");
+        }
+        assert_eq!(publisher.sql("SELECT count(*) FROM pg_stat_replication"), "1", "{major}");
     }
-    assert_eq!(publisher.sql("SELECT count(*) FROM pg_stat_replication"), "1");
 }

@@ -3,8 +3,10 @@
 mod api;
 mod crashes;
 mod drivers;
+mod hosting;
 mod isolation;
 mod refusals;
+mod servers;
 mod setup;
 mod tour;
 mod unprivileged;

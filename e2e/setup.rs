@@ -34,3 +34,9 @@ pub(crate) fn environment_with<'a>(
 ) -> Vec<(&'a str, &'a str)> {
     [&[("COPPICE_POSTGRES_DIRS", postgres)], more].concat()
 }
+
+/// Starts a platform with every release.
+pub(crate) fn every_release() -> Platform {
+    let environment = vec![("COPPICE_POSTGRES_DIRS".to_owned(), postgres_dir().display().to_string())];
+    Platform::start(PROGRAM, Options { environment, ..Options::default() })
+}

@@ -1,8 +1,6 @@
 //! The same on every PostgreSQL release.
 
-use coppice_test_support::{Options, Platform};
-
-use crate::setup::{PROGRAM, postgres_dir};
+use crate::setup::every_release;
 
 const MAJORS: [&str; 4] = ["15", "16", "17", "18"];
 
@@ -24,8 +22,7 @@ const ATTACKS: [&str; 12] = [
 
 #[test]
 fn every_release_makes_branches_and_keeps_its_owner_inside() {
-    let environment = vec![("COPPICE_POSTGRES_DIRS".to_owned(), postgres_dir().display().to_string())];
-    let coppice = Platform::start(PROGRAM, Options { environment, ..Options::default() });
+    let coppice = every_release();
     for major in MAJORS {
         let name = format!("v{major}");
         coppice.cli(&["branch", "create", &name, "--image", &format!("postgres:{major}")]);

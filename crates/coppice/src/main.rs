@@ -42,8 +42,11 @@ fn main() -> ExitCode {
     if matches!(cli.command, Command::Launch) {
         coppice_engine::local::process::launcher_main();
     }
-    let is_first = std::process::id() == 1 && std::env::var_os(serve::INSIDE_INIT).is_none();
-    let outcome = if is_first { serve::run_as_init() } else { run(cli.command) };
+    let outcome = match (serve::is_inside(), std::process::id()) {
+        (true, _) => serve::unblock_signals().and_then(|()| run(cli.command)),
+        (false, 1) => serve::run_as_init(),
+        (false, _) => run(cli.command),
+    };
     match outcome {
         Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
         Err(error) => {

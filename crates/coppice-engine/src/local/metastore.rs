@@ -76,10 +76,7 @@ impl HostEngine {
             fs::rename(&staging, &data).map_err(EngineError::io("putting the metastore in place"))?;
             failpoint!("metastore.in_place");
         }
-        let ballast = self.ensure_ballast();
-        if let Err(error) = ballast {
-            tracing::warn!("the metastore's disk reserve is missing: {}", error.chain());
-        }
+        self.tend_ballast();
         let settings = [("max_connections", "60"), ("shared_buffers", "32MB"), ("max_wal_size", "256MB")]
             .map(|(name, value)| (name.to_owned(), value.to_owned()));
         let limits =
@@ -144,9 +141,18 @@ impl HostEngine {
         })
     }
 
-    /// Gives the disk reserve back to a full disk, so that deletions work. It
-    /// is made again at the next start.
-    pub fn release_ballast(&self) {
-        let _ = fs::remove_file(self.ballast());
+    /// Gives the disk reserve back to a disk that is full, so that deletions
+    /// still work, and makes it again when there is room; to be called now and
+    /// then.
+    pub fn tend_ballast(&self) {
+        let Ok(disk) = rustix::fs::statvfs(self.layout().metastore()) else { return };
+        let free_bytes = disk.f_bavail * disk.f_frsize;
+        let is_there = self.ballast().exists();
+        if is_there && free_bytes < BALLAST_BYTES / 4 {
+            tracing::error!("the disk of the metastore is full: released its reserve; delete something");
+            let _ = fs::remove_file(self.ballast());
+        } else if !is_there && free_bytes > BALLAST_BYTES * 8 {
+            let _ = self.ensure_ballast();
+        }
     }
 }

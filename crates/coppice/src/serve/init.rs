@@ -10,11 +10,17 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 /// Set for the platform by the process above.
-pub(crate) const INSIDE_INIT: &str = "COPPICE_INSIDE_INIT";
+const INSIDE_INIT: &str = "COPPICE_INSIDE_INIT";
 
 /// Whether the end of this process is the end of the machine.
-pub(super) fn is_inside() -> bool {
+pub(crate) fn is_inside() -> bool {
     std::env::var_os(INSIDE_INIT).is_some()
+}
+
+/// Undoes, in the platform, the blocking of signals that the first process
+/// needs for itself and that its child inherits.
+pub(crate) fn unblock_signals() -> anyhow::Result<()> {
+    SigSet::all().thread_unblock().context("unblocking signals")
 }
 
 /// Runs this program again as a child, with the same arguments, and reaps

@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, ServeArgs};
 
-pub(crate) use init::{INSIDE_INIT, run_as_init};
+pub(crate) use init::{is_inside, run_as_init, unblock_signals};
 pub(crate) use stop::{StopArgs, stop};
 
 /// The region of a default install.
@@ -69,6 +69,7 @@ fn chain(error: &EngineError) -> anyhow::Error {
 /// Everything a running platform consists of.
 struct Platform {
     app: App,
+    host: Arc<HostEngine>,
     engine: Arc<LocalEngine>,
     reconciler: Reconciler,
     /// Released when the process ends, whatever ends it.
@@ -107,7 +108,7 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         let stop = stop.clone();
         async move { axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await }
     });
-    tokio::spawn(housekeeping(platform.engine.clone()));
+    tokio::spawn(housekeeping(platform.host.clone(), platform.engine.clone()));
 
     let record = ServeRecord { pid: std::process::id(), api, gateway: gateway_address };
     let record = serde_json::to_vec_pretty(&record)?;
@@ -125,7 +126,7 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let _ = tokio::join!(gateway_task, api_task, looping);
     let _ = std::fs::remove_file(ServeRecord::path(&config.data_dir));
     drop(platform);
-    if init::is_inside() {
+    if is_inside() {
         stop::stop_everything(&config.data_dir).await?;
     }
     Ok(())
@@ -170,7 +171,7 @@ async fn boot(config: &Config, gateway_address: SocketAddr, lock: ControlLock) -
     };
     let app = App::new(store, engine.clone(), reconciler.clone(), key, app_config);
     reconciler.adopt().await?;
-    Ok(Platform { app, engine, reconciler, _lock: lock })
+    Ok(Platform { app, host, engine, reconciler, _lock: lock })
 }
 
 /// Opens the machine's engine; copies new PostgreSQL installations.
@@ -240,12 +241,18 @@ fn master_key(data_dir: &Path) -> anyhow::Result<MasterKey> {
 }
 
 /// Templates, then what has to be done now and then.
-async fn housekeeping(engine: Arc<LocalEngine>) {
+async fn housekeeping(host: Arc<HostEngine>, engine: Arc<LocalEngine>) {
+    let storage = engine.storage().clone();
+    let emptied = tokio::task::spawn_blocking(move || storage.empty_trash()).await;
+    if let Ok(Err(error)) = emptied {
+        tracing::warn!("emptying the trash: {}", error.chain());
+    }
     engine.prepare_templates().await;
     let mut timer = tokio::time::interval(HOUSEKEEPING);
     loop {
         timer.tick().await;
         engine.close_idle_sessions();
+        host.tend_ballast();
         let storage = engine.storage().clone();
         let maintained = tokio::task::spawn_blocking(move || storage.maintain()).await;
         if let Ok(Err(error)) = maintained {
