@@ -42,6 +42,42 @@ fn the_tour_works_as_written() {
     assert_eq!(coppice.stop_all(), Leftovers::default());
 }
 
+/// The commands of the README's tour, one a line.
+fn readme_tour() -> Vec<String> {
+    let readme = include_str!("../README.md");
+    let (_, tour) = readme.split_once("## A five-minute tour").expect("a tour");
+    let (tour, _) = tour.split_once("\n## ").expect("an end of the tour");
+    let blocks = tour.split("```sh\n").skip(1).filter_map(|block| block.split_once("```"));
+    blocks.flat_map(|(block, _)| block.lines().map(str::to_owned)).collect()
+}
+
+#[test]
+fn every_command_of_the_readmes_tour_works() {
+    let mut coppice = platform();
+    let data_dir = coppice.data_dir().display().to_string();
+    let here = |line: &str| {
+        line.replace("target/release/coppice", crate::setup::PROGRAM).replace("/var/lib/coppice", &data_dir)
+    };
+    let commands: Vec<_> = readme_tour().iter().map(|line| here(line)).collect();
+    assert!(commands.len() > 10, "{commands:?}");
+    // One shell for all of them, as a reader has.
+    let script = format!("set -ex\n{}\n", commands.join("\n"));
+    let output = Command::new("bash")
+        .args(["-c", &script])
+        .env("COPPICE_DATA_DIR", &data_dir)
+        .env("PAGER", "cat")
+        .stdin(Stdio::null())
+        .output()
+        .expect("bash runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    for expected in ["ada", "preview", "\"projects\":", "everything is stopped"] {
+        assert!(said.contains(expected), "{expected} in {said}");
+    }
+    coppice.wait_end();
+    assert_eq!(Leftovers::of(coppice.data_dir()), Leftovers::default());
+}
+
 #[test]
 fn a_second_start_finds_everything() {
     let mut coppice = platform();

@@ -116,7 +116,12 @@ async fn identify(request: Request, next: Next) -> Response {
         Some(id) => id.to_owned(),
         None => format!("req_{}", coppice_core::BranchId::generate()),
     };
+    let is_preflight = request.method() == Method::OPTIONS
+        && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
     let mut response = CURRENT_REQUEST.scope(id.clone(), next.run(request)).await;
+    if is_preflight && response.status() == StatusCode::OK {
+        *response.status_mut() = StatusCode::NO_CONTENT;
+    }
     if response.status() == StatusCode::NO_CONTENT {
         response.headers_mut().remove(header::CONTENT_TYPE);
     }

@@ -61,6 +61,8 @@ async fn run(command: Command) -> anyhow::Result<i32> {
     match command {
         Command::Serve(args) => {
             let filter = EnvFilter::try_from_env("COPPICE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+            // Says every statement at lower levels, verifiers included.
+            let filter = filter.add_directive("tokio_postgres=info".parse()?);
             tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
             serve::serve(args).await?;
         }

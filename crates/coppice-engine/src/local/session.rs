@@ -20,7 +20,7 @@ const OPTIONS: &str = "-c search_path=pg_catalog -c role=none -c statement_timeo
     -c default_transaction_isolation=read\\ committed -c default_transaction_deferrable=off \
     -c session_replication_role=origin -c row_security=off -c synchronous_commit=on -c log_statement=none \
     -c session_preload_libraries= -c local_preload_libraries= -c check_function_bodies=off \
-    -c client_min_messages=warning -c datestyle=ISO -c bytea_output=hex";
+    -c pg_stat_statements.track=none -c client_min_messages=warning -c datestyle=ISO -c bytea_output=hex";
 
 /// Longest time a sign-in may take.
 const SIGN_IN_PATIENCE: Duration = Duration::from_secs(10);
