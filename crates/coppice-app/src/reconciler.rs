@@ -325,7 +325,9 @@ impl Reconciler {
             }
             Step::FirstStart => {
                 let managed_role_verifier = work.managed_role_verifier.clone();
-                engine.first_start(&FirstStart { instance: instance.clone(), managed_role_verifier }).await?;
+                engine
+                    .first_start(&FirstStart { spec: instance_spec(work, token), managed_role_verifier })
+                    .await?;
                 failpoint!("reconciler.first_start_done");
                 if !store.volume_admitted(volume, token).await? {
                     return Err(StepError::Lost);

@@ -86,7 +86,7 @@ pub struct InstanceSpec {
 #[derive(Clone, Debug)]
 pub struct FirstStart {
     /// The instance, already started.
-    pub instance: InstanceId,
+    pub spec: InstanceSpec,
     /// Password of the managed role as a SCRAM-SHA-256 verifier (the format
     /// of `pg_authid.rolpassword`), so that the server never sees the password.
     pub managed_role_verifier: String,

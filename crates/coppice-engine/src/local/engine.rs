@@ -19,7 +19,6 @@ use tokio_postgres::Client;
 
 use super::images::InstalledImage;
 use super::installation::write_durably;
-use super::layout::Layout;
 use super::metastore::METASTORE;
 use super::process::cgroup::Limits;
 use super::server::ServerPlan;
@@ -48,7 +47,6 @@ pub struct LocalEngine {
     /// One template at a time is made.
     template_lock: tokio::sync::Mutex<()>,
     sessions: Mutex<HashMap<InstanceId, (Arc<Client>, Instant)>>,
-    specs: Mutex<HashMap<InstanceId, InstanceSpec>>,
 }
 
 impl LocalEngine {
@@ -60,7 +58,6 @@ impl LocalEngine {
             locks: Mutex::default(),
             template_lock: tokio::sync::Mutex::default(),
             sessions: Mutex::default(),
-            specs: Mutex::default(),
         }
     }
 
@@ -330,7 +327,6 @@ impl Engine for LocalEngine {
             return Err(EngineError::NoVolume(spec.volume.clone()));
         }
         self.volumes.check_claim(&spec.volume, spec.claim)?;
-        lock(&self.specs).insert(spec.instance.clone(), spec.clone());
         lock(&self.sessions).remove(&spec.instance);
         let is_first_start = self.is_first_start(&spec.volume);
         let data = self.volumes.data_dir(&spec.volume);
@@ -341,14 +337,9 @@ impl Engine for LocalEngine {
     }
 
     async fn first_start(&self, plan: &FirstStart) -> Result<()> {
-        let spec = lock(&self.specs).get(&plan.instance).cloned();
-        let Some(spec) = spec else {
-            // A control plane that found the server half way does not know its
-            // settings: it starts over.
-            return self.start_over(&plan.instance).await;
-        };
+        let spec = &plan.spec;
         let servers = &self.host.servers;
-        let socket = servers.socket_directory(&plan.instance);
+        let socket = servers.socket_directory(&spec.instance);
         let verifier = &plan.managed_role_verifier;
         let client = first_start::detach_from_source(&socket, self.host.secret(), verifier).await?;
         failpoint!("first_start.detached");
@@ -357,7 +348,7 @@ impl Engine for LocalEngine {
         failpoint!("first_start.marked");
         let image = self.host.image(spec.version)?;
         let data = self.volumes.data_dir(&spec.volume);
-        servers.configure(&server_plan(&spec, &image, &data, false))?;
+        servers.configure(&server_plan(spec, &image, &data, false))?;
         let action = || EngineError::sql("ending the first start");
         client.batch_execute("SELECT pg_reload_conf()").await.map_err(action())?;
         // The reload reaches this session as soon as the postmaster passed it on.
@@ -369,12 +360,11 @@ impl Engine for LocalEngine {
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        Err(EngineError::Other(format!("instance {} does not take its new settings", plan.instance)))
+        Err(EngineError::Other(format!("instance {} does not take its new settings", spec.instance)))
     }
 
     async fn stop(&self, instance: &InstanceId, volume: &VolumeId, mode: StopMode) -> Result<()> {
         lock(&self.sessions).remove(instance);
-        lock(&self.specs).remove(instance);
         self.host.servers.stop(instance, &self.volumes.data_dir(volume), mode).await
     }
 
@@ -426,13 +416,5 @@ impl Engine for LocalEngine {
     async fn running_instances(&self) -> Result<Vec<InstanceId>> {
         let running = self.host.servers.running().into_iter();
         Ok(running.filter(|id| id.as_str() != METASTORE && !id.as_str().starts_with("template-")).collect())
-    }
-}
-
-impl LocalEngine {
-    async fn start_over(&self, instance: &InstanceId) -> Result<()> {
-        let nowhere = Layout::new(Path::new("/nonexistent"), "").volumes();
-        self.host.servers.stop(instance, &nowhere, StopMode::Fast).await?;
-        Err(EngineError::NotRunning(instance.clone()))
     }
 }
