@@ -72,7 +72,7 @@ class Server:
 
 
 class Floor:
-    def __init__(self, directory, size_gib=12):
+    def __init__(self, directory, size_gib):
         self.directory, self.root = directory, directory + "/btrfs"
         os.makedirs(self.root)
         os.chmod(directory, 0o755)
