@@ -7,7 +7,7 @@ export COPPICE_POSTGRES_DIRS ?= $(CURDIR)/.postgres
 export RUST_TEST_THREADS ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test bench
+.PHONY: help setup build run test openapi bench
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ test: setup ## Check format, lints and house rules, then run every test
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo test --workspace --locked --no-fail-fast
+
+openapi: ## Write openapi/openapi.json anew from the code
+	COPPICE_WRITE_OPENAPI=1 cargo test --locked -p coppice-api the_committed_document
 
 bench: build ## Run the benchmarks (ARGS are passed on)
 	bench/run $(ARGS)

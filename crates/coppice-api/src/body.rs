@@ -9,7 +9,7 @@ use axum::extract::{FromRequest, Request};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use coppice_core::project::ScaleToZero;
+use coppice_core::project::ScaleToZeroChange;
 use coppice_core::{Error, Result};
 use serde_json::{Map, Value};
 
@@ -42,7 +42,7 @@ impl<S: Send + Sync> FromRequest<S> for RawBody {
 /// Why a body was refused.
 pub(crate) enum BodyError {
     /// An error of the catalogue.
-    Api(Error),
+    Api(ApiError),
     /// 413
     TooLarge,
     /// 415
@@ -51,6 +51,12 @@ pub(crate) enum BodyError {
 
 impl From<Error> for BodyError {
     fn from(error: Error) -> Self {
+        Self::Api(error.into())
+    }
+}
+
+impl From<ApiError> for BodyError {
+    fn from(error: ApiError) -> Self {
         Self::Api(error)
     }
 }
@@ -58,7 +64,7 @@ impl From<Error> for BodyError {
 impl IntoResponse for BodyError {
     fn into_response(self) -> Response {
         match self {
-            Self::Api(error) => ApiError(error).into_response(),
+            Self::Api(error) => error.into_response(),
             Self::TooLarge => with_status(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "body_too_large",
@@ -107,6 +113,11 @@ impl Fields {
         self.fields.get(field).filter(|value| !value.is_null())
     }
 
+    /// Whether a field is there.
+    pub(crate) fn has(&self, field: &str) -> bool {
+        self.get(field).is_some()
+    }
+
     fn invalid(&self, field: &str, why: &str) -> Error {
         Error::invalid_field(&self.name(field), why)
     }
@@ -132,20 +143,43 @@ impl Fields {
 
     /// A name: trimmed, 1 to `length_max` characters, no control characters.
     pub(crate) fn name_of(&self, field: &str, length_max: usize) -> Result<String> {
-        let name = self.required_text(field)?.trim();
+        self.optional_name(field, length_max)?.ok_or_else(|| self.missing(field))
+    }
+
+    /// As [`Fields::name_of`], if it is there.
+    pub(crate) fn optional_name(&self, field: &str, length_max: usize) -> Result<Option<String>> {
+        let Some(name) = self.text(field)?.map(str::trim) else { return Ok(None) };
         if name.is_empty() || name.chars().count() > length_max {
             return Err(self.invalid(field, &format!("must have 1 to {length_max} characters")));
         }
         if name.chars().any(char::is_control) {
             return Err(self.invalid(field, "must not have control characters"));
         }
-        Ok(name.to_owned())
+        Ok(Some(name.to_owned()))
+    }
+
+    /// What a person wants to be called, if it is there: as a name, or empty.
+    pub(crate) fn display_name(&self, field: &str, length_max: usize) -> Result<Option<String>> {
+        match self.text(field)?.map(str::trim) {
+            Some("") => Ok(Some(String::new())),
+            Some(_) | None => self.optional_name(field, length_max),
+        }
+    }
+
+    /// A remark for people, if it is there: up to `length_max` characters.
+    pub(crate) fn remark(&self, field: &str, length_max: usize) -> Result<String> {
+        let text = self.text(field)?.unwrap_or_default();
+        if text.chars().count() > length_max || text.chars().any(char::is_control) {
+            let why = format!("must have at most {length_max} characters, none of them a control character");
+            return Err(self.invalid(field, &why));
+        }
+        Ok(text.to_owned())
     }
 
     /// A branch's description: empty, or up to 50 letters, digits, hyphens and
     /// blanks that begin with a letter or digit.
-    pub(crate) fn description(&self, field: &str) -> Result<String> {
-        let text = self.text(field)?.unwrap_or_default();
+    pub(crate) fn description(&self, field: &str) -> Result<Option<String>> {
+        let Some(text) = self.text(field)? else { return Ok(None) };
         let is_allowed =
             |(index, c): (usize, char)| c.is_ascii_alphanumeric() || (index > 0 && (c == '-' || c == ' '));
         if text.len() > 50 || !text.chars().enumerate().all(is_allowed) {
@@ -154,7 +188,7 @@ impl Fields {
                 "must have at most 50 letters, digits, hyphens and blanks, and begin with a letter or digit",
             ));
         }
-        Ok(text.to_owned())
+        Ok(Some(text.to_owned()))
     }
 
     /// A truth value, if it is there.
@@ -190,6 +224,11 @@ impl Fields {
         }
     }
 
+    /// How many items an array has, if it is there.
+    pub(crate) fn list_length(&self, field: &str) -> Result<Option<usize>> {
+        Ok(self.list(field, usize::MAX)?.map(<[Value]>::len))
+    }
+
     /// An array, if it is there.
     pub(crate) fn list(&self, field: &str, count_max: usize) -> Result<Option<&[Value]>> {
         match self.get(field) {
@@ -220,14 +259,13 @@ impl Fields {
         texts.collect::<Option<_>>().ok_or_else(|| self.invalid(field, "must be an object of strings"))
     }
 
-    /// A scale-to-zero setting over `base`, if it is there.
-    pub(crate) fn scale_to_zero(&self, field: &str, base: ScaleToZero) -> Result<Option<ScaleToZero>> {
-        let Some(setting) = self.object(field)? else { return Ok(None) };
-        let minutes = setting.integer("inactivityPeriodMinutes", 1, 10_080)?;
-        Ok(Some(ScaleToZero {
-            enabled: setting.flag("enabled")?.unwrap_or(base.enabled),
-            inactivity_period_minutes: minutes.unwrap_or(base.inactivity_period_minutes),
-        }))
+    /// A change of a scale-to-zero setting, as far as it is there.
+    pub(crate) fn scale_to_zero(&self, field: &str) -> Result<ScaleToZeroChange> {
+        let Some(setting) = self.object(field)? else { return Ok(ScaleToZeroChange::default()) };
+        Ok(ScaleToZeroChange {
+            enabled: setting.flag("enabled")?,
+            inactivity_period_minutes: setting.integer("inactivityPeriodMinutes", 1, 10_080)?,
+        })
     }
 
     /// Fields of one item of an array.
@@ -285,7 +323,7 @@ mod tests {
     #[test]
     fn a_complaint_names_the_whole_path() {
         let body = fields(serde_json::json!({ "scaleToZero": { "inactivityPeriodMinutes": 0 } }));
-        let error = body.scale_to_zero("scaleToZero", ScaleToZero::default()).expect_err("out of range");
+        let error = body.scale_to_zero("scaleToZero").expect_err("out of range");
         assert_eq!(
             error.to_string(),
             "invalid scaleToZero.inactivityPeriodMinutes: must be a whole number from 1 to 10080"

@@ -4,34 +4,71 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use coppice_app::{Access, App, BranchDetails, CustomBranch, NewBranchRequest, Origin};
+use coppice_app::{
+    Access, App, BranchChange, BranchDetails, CustomBranch, InstanceStatus, NewBranchRequest, Origin,
+};
 use coppice_core::branch::{Branch, BranchState};
 use coppice_core::image::image_name;
 use coppice_core::operation::{
-    CREATE_BRANCH, DELETE_BRANCH, DESCRIBE_BRANCH, GET_BRANCH_CREDENTIALS, LIST_BRANCHES,
+    CREATE_BRANCH, DELETE_BRANCH, DESCRIBE_BRANCH, GET_BRANCH_CREDENTIALS, LIST_BRANCHES, UPDATE_BRANCH,
 };
-use coppice_core::project::ScaleToZero;
 use coppice_core::{BranchId, Error, Result};
 use coppice_wire as wire;
 
 use crate::body::{BodyError, Fields, RawBody};
 use crate::error::ApiError;
 use crate::projects::scale_to_zero;
-use crate::request::Call;
+use crate::request::{Call, InBranch, InProject};
 
-/// `GET …/branches`
+/// Fields of updateBranch that touch a server; refused rather than ignored.
+const NOT_CHANGEABLE: [&str; 8] = [
+    "replicas",
+    "storage",
+    "instanceType",
+    "image",
+    "hibernate",
+    "postgresConfigurationParameters",
+    "preloadLibraries",
+    "backupConfiguration",
+];
+
+/// List the branches of a project
+///
+/// A key that is limited to branches sees only those.
+#[utoipa::path(
+    get, path = "/organizations/{organizationID}/projects/{projectID}/branches",
+    operation_id = "listBranches", tag = "Branches", params(InProject),
+    responses((status = 200, description = "Branches the caller may see.", body = wire::BranchList))
+)]
 pub(crate) async fn list_branches(
     State(app): State<App>,
     call: Call,
 ) -> Result<Json<wire::BranchList>, ApiError> {
     let access = call.authorize(&app, &LIST_BRANCHES).await?;
     let found = app.list_branches(&access).await?;
-    let branches =
-        found.iter().map(|branch| wire::Branch { backups_enabled: Some(false), ..common(&app, branch) });
+    let branches = found.into_iter().map(|branch| wire::ListedBranch {
+        public_access: is_public(&app, &branch),
+        id: branch.id.to_string(),
+        name: branch.name,
+        created_at: wire::Timestamp(branch.created_at),
+        updated_at: wire::Timestamp(branch.updated_at),
+        region: branch.spec.region.to_string(),
+        backups_enabled: false,
+        description: branch.description,
+        parent_id: branch.parent.map(|parent| parent.to_string()),
+    });
     Ok(Json(wire::BranchList { branches: branches.collect() }))
 }
 
-/// `POST …/branches`
+/// Make a branch
+///
+/// A copy of another branch as it is now, or an empty database. Answers as soon as the branch accepts
+/// connections, or after a few seconds while the work goes on.
+#[utoipa::path(
+    post, path = "/organizations/{organizationID}/projects/{projectID}/branches",
+    operation_id = "createBranch", tag = "Branches", params(InProject), request_body = wire::CreateBranch,
+    responses((status = 201, description = "The new branch.", body = wire::Branch))
+)]
 pub(crate) async fn create_branch(
     State(app): State<App>,
     call: Call,
@@ -40,34 +77,86 @@ pub(crate) async fn create_branch(
     let access = call.authorize(&app, &CREATE_BRANCH).await?;
     let request = request_from(&body.object()?)?;
     let branch = app.create_branch(&access, &request).await?;
-    Ok((StatusCode::CREATED, Json(short(&app, &access, &branch).await?)).into_response())
+    Ok((StatusCode::CREATED, Json(short(&app, &access, &branch)?)).into_response())
 }
 
-/// `GET …/branches/{branchID}`
+/// Show a branch
+///
+/// With what it is doing; made to be asked once a second.
+#[utoipa::path(
+    get, path = "/organizations/{organizationID}/projects/{projectID}/branches/{branchID}",
+    operation_id = "describeBranch", tag = "Branches", params(InBranch),
+    responses((status = 200, description = "The branch.", body = wire::BranchDetails))
+)]
 pub(crate) async fn describe_branch(
     State(app): State<App>,
     call: Call,
-) -> Result<Json<wire::Branch>, ApiError> {
+) -> Result<Json<wire::BranchDetails>, ApiError> {
     let access = call.authorize(&app, &DESCRIBE_BRANCH).await?;
     let details = app.describe_branch(&access).await?;
     let branch = &details.branch;
-    Ok(Json(wire::Branch {
-        backups_enabled: Some(false),
-        status: Some(status(&details)),
-        scale_to_zero: Some(scale_to_zero(branch.scale_to_zero)),
-        configuration: Some(configuration(branch)),
-        ..short(&app, &access, branch).await?
+    Ok(Json(wire::BranchDetails {
+        backups_enabled: false,
+        status: status(&details),
+        scale_to_zero: scale_to_zero(branch.scale_to_zero),
+        configuration: configuration(branch),
+        branch: short(&app, &access, branch)?,
     }))
 }
 
-/// `DELETE …/branches/{branchID}`
+/// Change a branch
+///
+/// Its name, description and when it may sleep, in any state. What touches a server can't be changed yet.
+#[utoipa::path(
+    patch, path = "/organizations/{organizationID}/projects/{projectID}/branches/{branchID}",
+    operation_id = "updateBranch", tag = "Branches", params(InBranch), request_body = wire::UpdateBranch,
+    responses((status = 200, description = "The branch as it is now.", body = wire::Branch))
+)]
+pub(crate) async fn update_branch(
+    State(app): State<App>,
+    call: Call,
+    body: RawBody,
+) -> Result<Json<wire::Branch>, BodyError> {
+    let access = call.authorize(&app, &UPDATE_BRANCH).await?;
+    let fields = body.object()?;
+    if let Some(field) = NOT_CHANGEABLE.into_iter().find(|field| fields.has(field)) {
+        let why = "can't be changed in this version; make a new branch with the value you want";
+        return Err(Error::invalid_field(field, why).into());
+    }
+    let change = BranchChange {
+        name: fields.optional_name("name", 255)?,
+        description: fields.description("description")?,
+        scale_to_zero: fields.scale_to_zero("scaleToZero")?,
+    };
+    let branch = app.update_branch(&access, change).await?;
+    Ok(Json(short(&app, &access, &branch)?))
+}
+
+/// Delete a branch
+///
+/// With its data; this can't be undone. Its children stay. The data is removed in the background.
+#[utoipa::path(
+    delete, path = "/organizations/{organizationID}/projects/{projectID}/branches/{branchID}",
+    operation_id = "deleteBranch", tag = "Branches", params(InBranch),
+    responses((status = 204, description = "Deleted."))
+)]
 pub(crate) async fn delete_branch(State(app): State<App>, call: Call) -> Result<StatusCode, ApiError> {
     let access = call.authorize(&app, &DELETE_BRANCH).await?;
     app.delete_branch(&access).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `GET …/branches/{branchID}/credentials`
+/// Show how to connect to a branch
+#[utoipa::path(
+    get, path = "/organizations/{organizationID}/projects/{projectID}/branches/{branchID}/credentials",
+    operation_id = "getBranchCredentials", tag = "Branches",
+    params(
+        InBranch,
+        ("username" = Option<String>, Query, description = "The managed role, in either of its forms.",
+            example = "app")
+    ),
+    responses((status = 200, description = "Role, password and place.", body = wire::BranchCredentials))
+)]
 pub(crate) async fn get_branch_credentials(
     State(app): State<App>,
     call: Call,
@@ -84,29 +173,23 @@ pub(crate) async fn get_branch_credentials(
     }))
 }
 
-/// The fields that every view has.
-fn common(app: &App, branch: &Branch) -> wire::Branch {
+fn is_public(app: &App, branch: &Branch) -> bool {
     let region = app.list_regions().into_iter().find(|region| region.id == branch.spec.region);
-    wire::Branch {
+    region.is_some_and(|region| region.is_public)
+}
+
+fn short(app: &App, access: &Access, branch: &Branch) -> Result<wire::Branch> {
+    Ok(wire::Branch {
         id: branch.id.to_string(),
         name: branch.name.clone(),
         created_at: wire::Timestamp(branch.created_at),
         updated_at: wire::Timestamp(branch.updated_at),
         region: branch.spec.region.to_string(),
-        public_access: region.is_some_and(|region| region.is_public),
+        public_access: is_public(app, branch),
         description: branch.description.clone(),
         parent_id: branch.parent.as_ref().map(ToString::to_string),
-        backups_enabled: None,
-        connection_string: None,
-        status: None,
-        scale_to_zero: None,
-        configuration: None,
-    }
-}
-
-async fn short(app: &App, access: &Access, branch: &Branch) -> Result<wire::Branch> {
-    let connection_string = app.connection_string(access, branch).await?.map(|text| text.to_string());
-    Ok(wire::Branch { connection_string: Some(connection_string), ..common(app, branch) })
+        connection_string: app.connection_string(access, branch)?.map(|text| text.to_string()),
+    })
 }
 
 fn status(details: &BranchDetails) -> wire::BranchStatus {
@@ -119,19 +202,38 @@ fn status(details: &BranchDetails) -> wire::BranchStatus {
     let ready = if branch.state == BranchState::Ready { 1 } else { 0 };
     let instances = details.instances.iter().map(|(id, status)| wire::InstanceStatus {
         id: id.to_string(),
-        status: (*status).to_owned(),
+        status: match *status {
+            InstanceStatus::Healthy => wire::InstanceState::Healthy,
+            InstanceStatus::Starting => wire::InstanceState::Starting,
+            InstanceStatus::Stopped => wire::InstanceState::Stopped,
+            InstanceStatus::Failed => wire::InstanceState::Failed,
+        },
         primary: true,
         target_primary: true,
     });
-    let state = branch.state.lifecycle().to_owned();
+    let (status_type, state) = public_state(branch.state);
+    let reason = Some(branch.message.clone()).filter(|reason| !reason.is_empty());
     wire::BranchStatus {
         status: title.clone(),
-        status_type: branch.state.status_type().to_owned(),
+        status_type,
         message,
-        lifecycle: wire::Lifecycle { state, phase: title },
+        lifecycle: wire::Lifecycle { state, reason, phase: title },
         instance_count: branch.spec.replicas + 1,
         instance_ready_count: ready,
         instances: instances.collect(),
+    }
+}
+
+/// What clients wait on, and its deprecated form.
+fn public_state(state: BranchState) -> (wire::BranchStatusType, wire::LifecycleState) {
+    use wire::{BranchStatusType as Type, LifecycleState as Lifecycle};
+    match state {
+        BranchState::Ready => (Type::Healthy, Lifecycle::Ready),
+        BranchState::Creating | BranchState::Waking => (Type::Transient, Lifecycle::Creating),
+        BranchState::Hibernating => (Type::Transient, Lifecycle::Updating),
+        BranchState::Hibernated => (Type::Hibernated, Lifecycle::Ready),
+        BranchState::Failed => (Type::Fault, Lifecycle::Unknown),
+        BranchState::Unknown | BranchState::Deleted => (Type::Unspecified, Lifecycle::Unknown),
     }
 }
 
@@ -153,8 +255,7 @@ fn request_from(fields: &Fields) -> Result<NewBranchRequest> {
     let origin = match fields.required_text("mode")? {
         "inherit" => {
             let parent = fields.required_text("parentID")?;
-            let parent = BranchId::parse(parent).ok_or_else(|| Error::branch_not_found(parent))?;
-            Origin::Inherit { parent }
+            Origin::Inherit { parent: BranchId::from_trusted(parent) }
         }
         "custom" => {
             let configuration = fields.object("configuration")?;
@@ -168,8 +269,8 @@ fn request_from(fields: &Fields) -> Result<NewBranchRequest> {
     }
     Ok(NewBranchRequest {
         name,
-        description: fields.description("description")?,
-        scale_to_zero: fields.scale_to_zero("scaleToZero", ScaleToZero::default())?,
+        description: fields.description("description")?.unwrap_or_default(),
+        scale_to_zero: fields.scale_to_zero("scaleToZero")?,
         origin,
     })
 }
@@ -182,6 +283,6 @@ fn custom_from(fields: &Fields) -> Result<CustomBranch> {
         replicas: fields.integer("replicas", 0, 4)?.unwrap_or(0),
         storage_gib: fields.integer("storage", 1, 65_536)?.unwrap_or(10),
         parameters: fields.text_map("postgresConfigurationParameters")?,
-        preload_libraries: fields.texts("preloadLibraries", 50)?.unwrap_or_default(),
+        preload_libraries: fields.texts("preloadLibraries", 50)?,
     })
 }

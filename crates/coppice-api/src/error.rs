@@ -6,16 +6,27 @@ use axum::response::{IntoResponse, Response};
 use coppice_core::Error;
 use coppice_wire::ErrorBody;
 
-use crate::current_request_id;
+use crate::context::request_id;
 
 /// An error on its way to the client.
 #[derive(Debug)]
-pub(crate) struct ApiError(pub(crate) Error);
+pub(crate) struct ApiError {
+    error: Error,
+    /// Stands in for the error's own text, where the text is fixed.
+    text: Option<&'static str>,
+}
 
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
-        Self(error)
+        Self { error, text: None }
     }
+}
+
+/// Where the text of every refusal is fixed: an access error keeps its id, and
+/// says no more than a bad key would.
+pub(crate) fn as_invalid_key(error: Error) -> ApiError {
+    let is_refusal = matches!(error, Error::Forbidden { .. } | Error::InsufficientScope { .. });
+    ApiError { error, text: is_refusal.then_some("invalid API key") }
 }
 
 /// An error that only HTTP knows.
@@ -28,7 +39,7 @@ fn status(error: &Error) -> StatusCode {
     match error {
         Error::Invalid { .. } => StatusCode::BAD_REQUEST,
         Error::Unauthenticated { .. } => StatusCode::UNAUTHORIZED,
-        Error::Forbidden { .. } => StatusCode::FORBIDDEN,
+        Error::Forbidden { .. } | Error::InsufficientScope { .. } => StatusCode::FORBIDDEN,
         Error::NotFound { .. } => StatusCode::NOT_FOUND,
         Error::Conflict { .. } => StatusCode::CONFLICT,
         Error::NotReady { .. } => StatusCode::PRECONDITION_FAILED,
@@ -41,38 +52,49 @@ fn status(error: &Error) -> StatusCode {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let error = self.0;
+        let Self { error, text } = self;
         let status = status(&error);
-        let request = current_request_id();
         if let Some(cause) = error.private() {
-            tracing::error!(%request, %status, "{error}: {cause}");
+            tracing::error!(%status, "{error}: {cause}");
         }
-        let message =
-            if status.is_server_error() { format!("{error} (request {request})") } else { error.to_string() };
+        let message = match text {
+            Some(text) => text.to_owned(),
+            None if status.is_server_error() => format!("{error} (request {})", request_id()),
+            None => error.to_string(),
+        };
         let mut response = with_status(status, error.code(), &message);
-        let headers = response.headers_mut();
-        match &error {
-            Error::Unauthenticated { code } => {
-                let challenge = match *code {
-                    "missing_token" => "Bearer realm=\"platform\"",
-                    _ => "Bearer realm=\"platform\", error=\"invalid_token\"",
-                };
-                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
-            }
-            Error::TooMany { retry_after_seconds, .. } => {
-                headers.insert(header::RETRY_AFTER, HeaderValue::from(*retry_after_seconds));
-            }
-            Error::Unavailable { .. } => {
-                headers.insert(header::RETRY_AFTER, HeaderValue::from(30));
-            }
-            Error::Forbidden { .. }
-            | Error::Invalid { .. }
-            | Error::NotFound { .. }
-            | Error::Conflict { .. }
-            | Error::NotReady { .. }
-            | Error::Timeout { .. }
-            | Error::Internal { .. } => {}
+        if let Some((name, value)) = header_of(&error) {
+            response.headers_mut().insert(name, value);
         }
         response
+    }
+}
+
+/// The header that tells a client what to do about an error.
+fn header_of(error: &Error) -> Option<(header::HeaderName, HeaderValue)> {
+    match error {
+        Error::Unauthenticated { code } => {
+            let challenge = match *code {
+                "missing_token" => "Bearer realm=\"platform\"",
+                _ => "Bearer realm=\"platform\", error=\"invalid_token\"",
+            };
+            Some((header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge)))
+        }
+        Error::InsufficientScope { needed } => {
+            let challenge =
+                format!("Bearer realm=\"platform\", error=\"insufficient_scope\", scope=\"{needed}\"");
+            Some((header::WWW_AUTHENTICATE, HeaderValue::from_str(&challenge).ok()?))
+        }
+        Error::TooMany { retry_after_seconds, .. } => {
+            Some((header::RETRY_AFTER, HeaderValue::from(*retry_after_seconds)))
+        }
+        Error::Unavailable { .. } => Some((header::RETRY_AFTER, HeaderValue::from(30))),
+        Error::Forbidden { .. }
+        | Error::Invalid { .. }
+        | Error::NotFound { .. }
+        | Error::Conflict { .. }
+        | Error::NotReady { .. }
+        | Error::Timeout { .. }
+        | Error::Internal { .. } => None,
     }
 }

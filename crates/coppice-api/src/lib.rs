@@ -1,26 +1,38 @@
 //! The HTTP API.
 //!
-//! **Owns** routes, extraction, validation of bodies, and how errors look.
+//! **Owns** routes, extraction, validation of bodies, the OpenAPI document,
+//! and how errors look.
 //! **Must not know** SQL, processes or paths; it asks [`coppice_app::App`].
-//! **Start reading** at [`router`], which lists every route.
+//! **Start reading** at [`router`], then `openapi.rs`, which lists every
+//! operation.
 //!
 //! A request passes, in this order: request id, CORS, compression, time limit,
-//! then the handler, which authenticates, authorizes, reads its body, calls
-//! the app once and answers.
+//! `Idempotency-Key`, then the handler, which authenticates, authorizes, reads
+//! its body, calls the app once and answers.
 
 mod body;
 mod branches;
+mod context;
 mod error;
+mod idempotency;
+mod keys;
+mod openapi;
+mod organizations;
 mod projects;
+mod rates;
 mod regions;
 mod request;
+mod serve;
+mod users;
 
+use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
-use axum::middleware::{Next, from_fn};
+use axum::extract::{DefaultBodyLimit, Extension, Request, State};
+use axum::http::{HeaderName, Method, StatusCode, Uri, header};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use coppice_app::App;
@@ -31,63 +43,59 @@ use tower_http::compression::CompressionLayer;
 use tower_http::cors::{AllowHeaders, Any, CorsLayer};
 use tower_http::normalize_path::NormalizePathLayer;
 
+pub use openapi::document;
+pub use serve::serve;
+
+use context::{REQUEST_ID, identify};
 use error::ApiError;
+use rates::Rates;
 
 /// Longest time a request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest body of a request.
 const BODY_LIMIT_BYTES: usize = 1 << 20;
+/// How often rates of those who went away are forgotten.
+const RATES_CLEANING: Duration = Duration::from_secs(60);
 
-static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-
-tokio::task_local! {
-    /// The id of the request this task answers.
-    static CURRENT_REQUEST: String;
+/// Settings of the API.
+#[derive(Clone, Copy, Debug)]
+pub struct ApiConfig {
+    /// Requests a second of one credential; five times as many may come at once.
+    pub requests_per_second: NonZeroU32,
 }
 
-/// The id of the request being answered.
-pub(crate) fn current_request_id() -> String {
-    CURRENT_REQUEST.try_with(Clone::clone).unwrap_or_default()
-}
-
-/// All routes.
-pub fn router(app: App) -> Router {
-    const ORGANIZATION: &str = "/organizations/{organizationID}";
-    let in_organization = |path: &str| format!("{ORGANIZATION}{path}");
-    let routes = Router::new()
+/// All routes. To be called within a Tokio runtime.
+pub fn router(app: App, config: ApiConfig) -> Router {
+    let rates = Arc::new(Rates::new(config.requests_per_second));
+    tokio::spawn(clean(rates.clone()));
+    let (operations, _) = openapi::operations();
+    let routes = operations
+        .route_layer(from_fn_with_state(app.clone(), idempotency::idempotent))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
-        .route(&in_organization("/regions"), get(regions::list_regions))
-        .route(&in_organization("/instanceTypes"), get(regions::list_instance_types))
-        .route(&in_organization("/images"), get(regions::list_images))
-        .route(&in_organization("/projects"), get(projects::list_projects).post(projects::create_project))
-        .route(
-            &in_organization("/projects/{projectID}"),
-            get(projects::get_project).delete(projects::delete_project),
-        )
-        .route(
-            &in_organization("/projects/{projectID}/branches"),
-            get(branches::list_branches).post(branches::create_branch),
-        )
-        .route(
-            &in_organization("/projects/{projectID}/branches/{branchID}"),
-            get(branches::describe_branch).delete(branches::delete_branch),
-        )
-        .route(
-            &in_organization("/projects/{projectID}/branches/{branchID}/credentials"),
-            get(branches::get_branch_credentials),
-        )
+        .route("/openapi.json", get(openapi::json))
+        .route("/openapi.yaml", get(openapi::yaml))
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
+        .layer(Extension(rates))
         .layer(DefaultBodyLimit::max(BODY_LIMIT_BYTES))
         .layer(from_fn(limit_time))
-        .layer(CatchPanicLayer::custom(|_| ApiError(Error::internal("a handler panicked")).into_response()))
+        .layer(CatchPanicLayer::custom(|panic| panicked(&panic)))
         .layer(CompressionLayer::new())
         .layer(cors())
-        .layer(from_fn(identify))
         .with_state(app);
     // One trailing slash is ignored; routes must be matched after that.
-    Router::new().fallback_service(NormalizePathLayer::trim_trailing_slash().layer(routes))
+    openapi::pages()
+        .fallback_service(NormalizePathLayer::trim_trailing_slash().layer(routes))
+        .layer(from_fn(identify))
+}
+
+async fn clean(rates: Arc<Rates>) {
+    let mut timer = tokio::time::interval(RATES_CLEANING);
+    loop {
+        timer.tick().await;
+        rates.forget_idle();
+    }
 }
 
 fn cors() -> CorsLayer {
@@ -103,45 +111,36 @@ fn cors() -> CorsLayer {
             Method::OPTIONS,
         ])
         .allow_headers(AllowHeaders::mirror_request())
-        .expose_headers([REQUEST_ID.clone(), header::RETRY_AFTER])
+        .expose_headers([
+            REQUEST_ID.clone(),
+            header::RETRY_AFTER,
+            HeaderName::from_static("ratelimit-limit"),
+            HeaderName::from_static("ratelimit-remaining"),
+            HeaderName::from_static("ratelimit-reset"),
+            HeaderName::from_static("deprecation"),
+            HeaderName::from_static("sunset"),
+        ])
         .max_age(Duration::from_secs(7200))
-}
-
-/// Gives the request an id, keeps it for the log and sends it back.
-async fn identify(request: Request, next: Next) -> Response {
-    let sent = request.headers().get(&REQUEST_ID).and_then(|value| value.to_str().ok());
-    let is_usable =
-        |id: &&str| (1..=100).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic());
-    let id = match sent.filter(is_usable) {
-        Some(id) => id.to_owned(),
-        None => format!("req_{}", coppice_core::BranchId::generate()),
-    };
-    let is_preflight = request.method() == Method::OPTIONS
-        && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
-    let mut response = CURRENT_REQUEST.scope(id.clone(), next.run(request)).await;
-    if is_preflight && response.status() == StatusCode::OK {
-        *response.status_mut() = StatusCode::NO_CONTENT;
-    }
-    if response.status() == StatusCode::NO_CONTENT {
-        response.headers_mut().remove(header::CONTENT_TYPE);
-    }
-    if let Ok(value) = HeaderValue::from_str(&id) {
-        response.headers_mut().insert(REQUEST_ID.clone(), value);
-    }
-    response
 }
 
 async fn limit_time(request: Request, next: Next) -> Response {
     match tokio::time::timeout(REQUEST_TIMEOUT, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
-            ApiError(Error::Timeout { private: "the request took too long".to_owned() }).into_response()
+            ApiError::from(Error::Timeout { private: "the request took too long".to_owned() }).into_response()
         }
     }
 }
 
+fn panicked(panic: &Box<dyn std::any::Any + Send>) -> Response {
+    let words = panic.downcast_ref::<&str>().copied();
+    let words = words.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let cause = format!("a handler panicked: {}", words.unwrap_or("without words"));
+    ApiError::from(Error::internal(cause)).into_response()
+}
+
 async fn unknown_route(_uri: Uri) -> ApiError {
-    ApiError(Error::NotFound { code: "route_not_found", public: "no such path".to_owned() })
+    Error::NotFound { code: "route_not_found", public: "no such path".to_owned() }.into()
 }
 
 async fn wrong_method() -> Response {

@@ -1,20 +1,32 @@
-//! Projects.
+//! Projects and their limits.
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use coppice_app::{App, NewProject};
-use coppice_core::operation::{CREATE_PROJECT, DELETE_PROJECT, GET_PROJECT, LIST_PROJECTS};
-use coppice_core::project::{self, AllowedRange, IpFiltering, ProjectConfiguration, ScaleToZero};
+use coppice_app::{App, NewProject, ProjectChange};
+use coppice_core::limits::{DESCRIPTION_LENGTH_MAX, INSTANCES_PER_BRANCH_MAX};
+use coppice_core::operation::{
+    CREATE_PROJECT, DELETE_PROJECT, GET_DEFAULT_PROJECT_LIMITS, GET_PROJECT, GET_PROJECT_LIMITS,
+    LIST_PROJECTS, UPDATE_PROJECT,
+};
+use coppice_core::project::{AllowedRange, ConfigurationChange, Project, ProjectConfiguration, ScaleToZero};
 use coppice_core::{Error, Result};
 use coppice_wire as wire;
 
 use crate::body::{BodyError, Fields, RawBody, is_address_range};
 use crate::error::ApiError;
-use crate::request::Call;
+use crate::organizations::effective_limits;
+use crate::request::{Call, InOrganization, InProject};
 
-/// `GET /organizations/{organizationID}/projects`
+/// List projects
+///
+/// A key that is limited to projects or branches sees only those projects.
+#[utoipa::path(
+    get, path = "/organizations/{organizationID}/projects", operation_id = "listProjects", tag = "Projects",
+    params(InOrganization),
+    responses((status = 200, description = "Projects the caller may see.", body = wire::ProjectList))
+)]
 pub(crate) async fn list_projects(
     State(app): State<App>,
     call: Call,
@@ -24,7 +36,14 @@ pub(crate) async fn list_projects(
     Ok(Json(wire::ProjectList { projects: projects.into_iter().map(to_wire).collect() }))
 }
 
-/// `POST /organizations/{organizationID}/projects`
+/// Make a project
+///
+/// It has no branches yet. Settings that are not given have their defaults.
+#[utoipa::path(
+    post, path = "/organizations/{organizationID}/projects", operation_id = "createProject",
+    tag = "Projects", params(InOrganization), request_body = wire::CreateProject,
+    responses((status = 201, description = "The new project.", body = wire::Project))
+)]
 pub(crate) async fn create_project(
     State(app): State<App>,
     call: Call,
@@ -33,24 +52,89 @@ pub(crate) async fn create_project(
     let access = call.authorize(&app, &CREATE_PROJECT).await?;
     let fields = body.object()?;
     let name = fields.name_of("name", 128)?;
-    let configuration = fields.object("configuration")?;
-    let configuration =
-        configuration.map(|fields| configuration_from(&fields)).transpose()?.unwrap_or_default();
+    let configuration = ProjectConfiguration::default().with(configuration_change(&fields)?);
     let project = app.create_project(&access, &NewProject { name, configuration }).await?;
     Ok((StatusCode::CREATED, Json(to_wire(project))).into_response())
 }
 
-/// `GET /organizations/{organizationID}/projects/{projectID}`
+/// Show a project
+#[utoipa::path(
+    get, path = "/organizations/{organizationID}/projects/{projectID}", operation_id = "getProject",
+    tag = "Projects", params(InProject),
+    responses((status = 200, description = "The project.", body = wire::Project))
+)]
 pub(crate) async fn get_project(State(app): State<App>, call: Call) -> Result<Json<wire::Project>, ApiError> {
     let access = call.authorize(&app, &GET_PROJECT).await?;
     Ok(Json(to_wire(app.get_project(&access).await?)))
 }
 
-/// `DELETE /organizations/{organizationID}/projects/{projectID}`
+/// Change a project
+///
+/// Settings are merged member by member; the list of address ranges is replaced as a whole.
+/// Scale-to-zero defaults apply to branches that are made later.
+#[utoipa::path(
+    patch, path = "/organizations/{organizationID}/projects/{projectID}", operation_id = "updateProject",
+    tag = "Projects", params(InProject), request_body = wire::UpdateProject,
+    responses((status = 200, description = "The project as it is now.", body = wire::Project))
+)]
+pub(crate) async fn update_project(
+    State(app): State<App>,
+    call: Call,
+    body: RawBody,
+) -> Result<Json<wire::Project>, BodyError> {
+    let access = call.authorize(&app, &UPDATE_PROJECT).await?;
+    let fields = body.object()?;
+    let name = fields.optional_name("name", 128)?;
+    let change = ProjectChange { name, configuration: configuration_change(&fields)? };
+    Ok(Json(to_wire(app.update_project(&access, change).await?)))
+}
+
+/// Delete a project
+///
+/// With its branches and their databases; this can't be undone. The data is removed in the background.
+#[utoipa::path(
+    delete, path = "/organizations/{organizationID}/projects/{projectID}", operation_id = "deleteProject",
+    tag = "Projects", params(InProject),
+    responses((status = 204, description = "Deleted."))
+)]
 pub(crate) async fn delete_project(State(app): State<App>, call: Call) -> Result<StatusCode, ApiError> {
     let access = call.authorize(&app, &DELETE_PROJECT).await?;
     app.delete_project(&access).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Show the quotas that projects have unless told otherwise
+#[utoipa::path(
+    get, path = "/organizations/{organizationID}/projects/limits", operation_id = "getDefaultProjectLimits",
+    tag = "Limits", params(InOrganization),
+    responses((status = 200, description = "The quotas.", body = wire::ProjectLimits))
+)]
+pub(crate) async fn get_default_project_limits(
+    State(app): State<App>,
+    call: Call,
+) -> Result<Json<wire::ProjectLimits>, ApiError> {
+    call.authorize(&app, &GET_DEFAULT_PROJECT_LIMITS).await?;
+    Ok(Json(wire::ProjectLimits {
+        max_instances: INSTANCES_PER_BRANCH_MAX,
+        min_instances: 1,
+        max_description_length: DESCRIPTION_LENGTH_MAX,
+        max_branches: app.organization_limits().branches_per_project_max,
+    }))
+}
+
+/// Show the quotas of a project
+#[utoipa::path(
+    get, path = "/organizations/{organizationID}/projects/{projectID}/limits",
+    operation_id = "getProjectLimits", tag = "Limits", params(InProject),
+    responses((status = 200, description = "Its quotas.", body = wire::EffectiveProjectLimits))
+)]
+pub(crate) async fn get_project_limits(
+    State(app): State<App>,
+    call: Call,
+) -> Result<Json<wire::EffectiveProjectLimits>, ApiError> {
+    let access = call.authorize(&app, &GET_PROJECT_LIMITS).await?;
+    app.get_project(&access).await?;
+    Ok(Json(effective_limits(&app.organization_limits())))
 }
 
 /// A scale-to-zero setting on the wire.
@@ -61,7 +145,7 @@ pub(crate) fn scale_to_zero(setting: ScaleToZero) -> wire::ScaleToZeroSetting {
     }
 }
 
-fn to_wire(project: project::Project) -> wire::Project {
+fn to_wire(project: Project) -> wire::Project {
     let ProjectConfiguration { base_branches, child_branches, ip_filtering } = project.configuration;
     let cidr = ip_filtering
         .ranges
@@ -82,38 +166,30 @@ fn to_wire(project: project::Project) -> wire::Project {
     }
 }
 
-/// Settings as far as they are given, over the defaults.
-fn configuration_from(fields: &Fields) -> Result<ProjectConfiguration> {
-    let mut configuration = ProjectConfiguration::default();
-    if let Some(defaults) = fields.object("scaleToZero")? {
-        let base = ScaleToZero::default();
-        configuration.base_branches = defaults.scale_to_zero("baseBranches", base)?.unwrap_or(base);
-        configuration.child_branches = defaults.scale_to_zero("childBranches", base)?.unwrap_or(base);
+/// Settings as far as the body gives them.
+fn configuration_change(fields: &Fields) -> Result<ConfigurationChange> {
+    let mut change = ConfigurationChange::default();
+    let Some(configuration) = fields.object("configuration")? else { return Ok(change) };
+    if let Some(defaults) = configuration.object("scaleToZero")? {
+        change.base_branches = defaults.scale_to_zero("baseBranches")?;
+        change.child_branches = defaults.scale_to_zero("childBranches")?;
     }
-    if let Some(filter) = fields.object("ipFiltering")? {
-        configuration.ip_filtering =
-            IpFiltering { enabled: filter.flag("enabled")?.unwrap_or(false), ranges: ranges_from(&filter)? };
+    if let Some(filter) = configuration.object("ipFiltering")? {
+        change.ip_filtering_enabled = filter.flag("enabled")?;
+        change.ip_ranges = ranges_from(&filter)?;
     }
-    Ok(configuration)
+    Ok(change)
 }
 
-fn ranges_from(filter: &Fields) -> Result<Vec<AllowedRange>> {
-    let items = filter.list("cidr", 64)?.unwrap_or_default();
-    items
-        .iter()
-        .enumerate()
-        .map(|(index, item)| {
-            let entry = filter.item("cidr", index, item)?;
-            let cidr = entry.required_text("cidr")?;
-            if cidr.len() > 64 || !is_address_range(cidr) {
-                return Err(Error::invalid("invalid_cidr", format!("invalid address range {cidr}")));
-            }
-            let description = entry.text("description")?.unwrap_or_default();
-            if description.chars().count() > 100 {
-                let field = "configuration.ipFiltering.cidr.description";
-                return Err(Error::invalid_field(field, "must have at most 100 characters"));
-            }
-            Ok(AllowedRange { cidr: cidr.to_owned(), description: description.to_owned() })
-        })
-        .collect()
+fn ranges_from(filter: &Fields) -> Result<Option<Vec<AllowedRange>>> {
+    let Some(items) = filter.list("cidr", 64)? else { return Ok(None) };
+    let ranges = items.iter().enumerate().map(|(index, item)| {
+        let entry = filter.item("cidr", index, item)?;
+        let cidr = entry.required_text("cidr")?;
+        if cidr.len() > 64 || !is_address_range(cidr) {
+            return Err(Error::invalid("invalid_cidr", format!("invalid address range {cidr}")));
+        }
+        Ok(AllowedRange { cidr: cidr.to_owned(), description: entry.remark("description", 100)? })
+    });
+    ranges.collect::<Result<_>>().map(Some)
 }

@@ -2,15 +2,23 @@
 //! checks, before anything of the body is looked at.
 
 use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
-use axum::extract::{FromRequestParts, Path, Query};
+use axum::extract::{ConnectInfo, Extension, FromRequestParts, Path, Query};
+use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
-use coppice_app::{Access, App};
+use coppice_app::{Access, App, Credential, PersonalAccess};
+use coppice_core::access::Caller;
 use coppice_core::operation::{Operation, RawTarget};
 use coppice_core::{Error, Result};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
+use crate::context;
 use crate::error::ApiError;
+use crate::rates::Rates;
 
 /// Everything of a request but its body.
 #[derive(Debug)]
@@ -18,23 +26,33 @@ pub(crate) struct Call {
     bearer: Option<String>,
     path: HashMap<String, String>,
     query: HashMap<String, String>,
+    peer: IpAddr,
+    rates: Arc<Rates>,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Call {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
-        let header = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let bearer = header.and_then(bearer).map(str::to_owned);
+        let bearer = bearer_of(&parts.headers).map(str::to_owned);
         let path = Path::<HashMap<String, String>>::from_request_parts(parts, state).await;
         let query = Query::<HashMap<String, String>>::from_request_parts(parts, state).await;
+        let peer = Extension::<ConnectInfo<SocketAddr>>::from_request_parts(parts, state).await;
+        let rates = Extension::<Arc<Rates>>::from_request_parts(parts, state).await;
         Ok(Self {
             bearer,
             // What is no UTF-8 is refused by the check of the parameter.
             path: path.map(|path| path.0).unwrap_or_default(),
             query: query.map(|query| query.0).unwrap_or_default(),
+            peer: peer.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |peer| peer.0.0.ip().to_canonical()),
+            rates: rates.map_err(|_| Error::internal("the router has no rate limits"))?.0,
         })
     }
+}
+
+/// The bearer credential among the headers.
+pub(crate) fn bearer_of(headers: &HeaderMap) -> Option<&str> {
+    headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(bearer)
 }
 
 /// The value of a bearer credential; the scheme's case does not matter.
@@ -45,21 +63,55 @@ fn bearer(header: &str) -> Option<&str> {
 }
 
 impl Call {
-    /// Who calls, and may they do this here?
-    pub(crate) async fn authorize(&self, app: &App, operation: &Operation) -> Result<Access> {
-        let caller = app.authenticate(self.bearer.as_deref()).await?;
+    fn target(&self) -> RawTarget<'_> {
         let part = |name: &str| self.path.get(name).map(String::as_str);
-        let target = RawTarget {
+        RawTarget {
             organization: part("organizationID").unwrap_or_default(),
             project: part("projectID"),
             branch: part("branchID"),
+        }
+    }
+
+    /// Checks 1 to 4.
+    async fn authenticate(&self, app: &App, target: Option<&RawTarget<'_>>) -> Result<Credential> {
+        let outcome = app.authenticate(self.bearer.as_deref(), target).await;
+        let admitted = match &outcome {
+            Ok(credential) => self.rates.admit_credential(&credential.caller.key),
+            Err(Error::Unauthenticated { .. }) => self.rates.admit_address(self.peer),
+            Err(_) => return outcome,
         };
-        app.authorize(caller, operation, target).await
+        context::note_rate(admitted?);
+        outcome
+    }
+
+    /// Who calls, and may they do this in the organization of the path?
+    pub(crate) async fn authorize(&self, app: &App, operation: &Operation) -> Result<Access> {
+        let target = self.target();
+        let credential = self.authenticate(app, Some(&target)).await?;
+        app.authorize(credential, operation, &target)
+    }
+
+    /// As [`Call::authorize`], where the path names no organization.
+    pub(crate) async fn authorize_anywhere(&self, app: &App, operation: &Operation) -> Result<Caller> {
+        let credential = self.authenticate(app, None).await?;
+        app.authorize_anywhere(credential, operation)
+    }
+
+    /// As [`Call::authorize_anywhere`], for what belongs to a person.
+    pub(crate) async fn authorize_person(&self, app: &App, operation: &Operation) -> Result<PersonalAccess> {
+        let credential = self.authenticate(app, None).await?;
+        app.authorize_person(credential, operation)
     }
 
     /// A query parameter; an empty one counts as absent.
     pub(crate) fn query(&self, name: &str) -> Option<&str> {
         self.query.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// A query parameter that must be there.
+    pub(crate) fn required_query(&self, name: &str) -> Result<&str> {
+        self.query(name)
+            .ok_or_else(|| Error::invalid("missing_parameter", format!("query parameter {name} is required")))
     }
 }
 
@@ -67,8 +119,54 @@ impl Call {
 pub(crate) fn as_unauthenticated(error: Error) -> Error {
     match error {
         Error::Forbidden { code, .. } => Error::Unauthenticated { code },
+        Error::InsufficientScope { .. } => Error::Unauthenticated { code: "insufficient_scope" },
         other => other,
     }
+}
+
+/// Where an operation is.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "says what paths look like; `Call` reads them")]
+pub(crate) struct InOrganization {
+    /// The organization.
+    #[serde(rename = "organizationID")]
+    #[param(example = "org_06gq0m2kj8fr3cjdr0h2qkv5s4", pattern = "^[a-zA-Z0-9_~:-]+$", max_length = 128)]
+    organization: String,
+}
+
+/// Where an operation on a project is.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "says what paths look like; `Call` reads them")]
+pub(crate) struct InProject {
+    /// The organization.
+    #[serde(rename = "organizationID")]
+    #[param(example = "org_06gq0m2kj8fr3cjdr0h2qkv5s4", pattern = "^[a-zA-Z0-9_~:-]+$", max_length = 128)]
+    organization: String,
+    /// The project.
+    #[serde(rename = "projectID")]
+    #[param(example = "prj_06gq0m2kj8fr3cjdr0h2qkv5s4", pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    project: String,
+}
+
+/// Where an operation on a branch is.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "says what paths look like; `Call` reads them")]
+pub(crate) struct InBranch {
+    /// The organization.
+    #[serde(rename = "organizationID")]
+    #[param(example = "org_06gq0m2kj8fr3cjdr0h2qkv5s4", pattern = "^[a-zA-Z0-9_~:-]+$", max_length = 128)]
+    organization: String,
+    /// The project.
+    #[serde(rename = "projectID")]
+    #[param(example = "prj_06gq0m2kj8fr3cjdr0h2qkv5s4", pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    project: String,
+    /// The branch.
+    #[serde(rename = "branchID")]
+    #[param(example = "kq7m2kj8fr3cjdr0h2qkv5s4c0", pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    branch: String,
 }
 
 #[cfg(test)]

@@ -1,15 +1,27 @@
 //! Who calls, and may they: checks 3 to 11 of the order of checks, in one place.
 
 use chrono::Utc;
-use coppice_core::access::{Caller, check_limits, check_role, check_scope};
+use coppice_core::access::{
+    Caller, LimitedKeys, check_limits, check_owner, check_role, check_scope, check_user,
+};
 use coppice_core::api_key::ApiKeySecret;
-use coppice_core::operation::{Operation, RawTarget, Target};
+use coppice_core::operation::{CallerRule, Operation, RawTarget, Target};
 use coppice_core::organization::Organization;
-use coppice_core::{Error, ProjectId, Result};
+use coppice_core::{Error, ProjectId, Result, UserId};
+use coppice_store::Membership;
 
 use crate::App;
 
-/// A caller that may carry out the operation it asked for.
+/// A caller whose credential is good, and what it is to the organization that
+/// the path names.
+#[derive(Clone, Debug)]
+pub struct Credential {
+    /// Who calls.
+    pub caller: Caller,
+    membership: Option<Membership>,
+}
+
+/// A caller that may carry out the operation it asked for on an organization.
 #[derive(Clone, Debug)]
 pub struct Access {
     /// Who calls.
@@ -38,46 +50,70 @@ impl Access {
     }
 }
 
+/// A person that may carry out an operation on what is their own.
+#[derive(Clone, Debug)]
+pub struct PersonalAccess {
+    /// Who calls.
+    pub caller: Caller,
+    /// The person.
+    pub user: UserId,
+}
+
 impl App {
-    /// Check 3: who calls? `bearer` is the value after `Bearer `.
+    /// Check 3: who calls? `bearer` is the value after `Bearer `; `target` what
+    /// the path names, if it names an organization.
     ///
     /// # Errors
     /// `missing_token`, `invalid_token`, `expired_token`
-    pub async fn authenticate(&self, bearer: Option<&str>) -> Result<Caller> {
+    pub async fn authenticate(
+        &self,
+        bearer: Option<&str>,
+        target: Option<&RawTarget<'_>>,
+    ) -> Result<Credential> {
         let text = bearer.ok_or(Error::Unauthenticated { code: "missing_token" })?;
         let unknown = Error::Unauthenticated { code: "invalid_token" };
         let Some(secret) = ApiKeySecret::parse(text) else { return Err(unknown) };
-        let found = self.store.key_find(&self.key.hash(secret.expose())).await?;
+        // A path that names nothing well-formed is refused later; who calls comes first.
+        let target = target.and_then(|target| target.check().ok());
+        let (organization, project) = match &target {
+            Some(target) => (Some(&target.organization), target.project.as_ref()),
+            None => (None, None),
+        };
+        let hash = self.key.hash(secret.expose());
+        let found = self.store.credential_find(&hash, organization, project).await?;
         let Some(found) = found.filter(|found| !found.is_user_disabled) else { return Err(unknown) };
         if found.caller.expiry.is_some_and(|expiry| expiry <= Utc::now()) {
             return Err(Error::Unauthenticated { code: "expired_token" });
         }
-        Ok(found.caller)
+        self.key_uses.note(&found.caller.key);
+        Ok(Credential { caller: found.caller, membership: found.membership })
     }
 
-    /// Checks 5 to 11: may `caller` do this there?
+    /// Checks 5 to 11: may the caller do this there?
     ///
     /// # Errors
     /// `invalid_path_parameter` and every access error.
-    pub async fn authorize(
+    pub fn authorize(
         &self,
-        caller: Caller,
+        credential: Credential,
         operation: &Operation,
-        raw: RawTarget<'_>,
+        raw: &RawTarget<'_>,
     ) -> Result<Access> {
         let target = raw.check()?;
-        check_scope(&caller, operation.scope)?;
-        let membership = self
-            .store
-            .membership_find(&caller.principal, &target.organization, &caller.grant, target.project.as_ref())
-            .await?;
+        let Credential { caller, membership } = credential;
+        check_caller(&caller, operation)?;
         let Some(membership) = membership else {
             return Err(Error::access_denied(
                 "organization_access_denied",
                 format_args!("you are not a member of organization {}", target.organization),
             ));
         };
-        check_role(membership.role, operation.scope)?;
+        if let Some(scope) = operation.scope {
+            check_role(membership.role, scope)?;
+        }
+        if operation.caller == CallerRule::Owner {
+            check_owner(membership.role)?;
+        }
         check_limits(
             &caller.grant,
             operation.limited_keys,
@@ -92,5 +128,40 @@ impl App {
             });
         }
         Ok(Access { caller, organization: membership.organization, target })
+    }
+
+    /// As [`App::authorize`], for what belongs to no organization.
+    ///
+    /// # Errors
+    /// `insufficient_scope`, `user_required`, `restricted_key`
+    pub fn authorize_anywhere(&self, credential: Credential, operation: &Operation) -> Result<Caller> {
+        let caller = credential.caller;
+        check_caller(&caller, operation)?;
+        let rule = operation.limited_keys;
+        if rule != LimitedKeys::Allowed {
+            check_limits(&caller.grant, rule, None, None, false)?;
+        }
+        Ok(caller)
+    }
+
+    /// As [`App::authorize_anywhere`], for what belongs to a person.
+    ///
+    /// # Errors
+    /// `insufficient_scope`, `user_required`, `restricted_key`
+    pub fn authorize_person(&self, credential: Credential, operation: &Operation) -> Result<PersonalAccess> {
+        let caller = self.authorize_anywhere(credential, operation)?;
+        let user = check_user(&caller)?.clone();
+        Ok(PersonalAccess { caller, user })
+    }
+}
+
+/// Checks 6 and 7.
+fn check_caller(caller: &Caller, operation: &Operation) -> Result<()> {
+    if let Some(scope) = operation.scope {
+        check_scope(caller, scope)?;
+    }
+    match operation.caller {
+        CallerRule::Anybody => Ok(()),
+        CallerRule::User | CallerRule::Owner => check_user(caller).map(drop),
     }
 }

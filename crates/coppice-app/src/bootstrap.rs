@@ -61,12 +61,14 @@ impl App {
             .await?;
         let key = NewApiKey {
             id: &ApiKeyId::generate(now),
-            principal: &Principal::User(user),
+            principal: &Principal::User(user.clone()),
             name: "admin",
             preview: &made.key.preview(),
             hash: &self.key.hash(made.key.expose()),
             grant: &Grant::everything(),
             expiry: None,
+            created_by: Some(&user),
+            created_by_key: None,
         };
         self.store.key_insert_in_tx(&mut tx, &key).await?;
         hand_over(&made)?;

@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 
 use chrono::Utc;
+use coppice_core::access::Scope;
 use coppice_core::branch::{Branch, BranchSpec, BranchState, MANAGED_DATABASE, MANAGED_ROLE};
-use coppice_core::image::ImageRequest;
 use coppice_core::limits::{BRANCH_CHILDREN_MAX, BRANCH_DEPTH_MAX};
-use coppice_core::project::{Project, ScaleToZero};
+use coppice_core::parameter::check_parameters;
+use coppice_core::project::{Project, ScaleToZero, ScaleToZeroChange};
 use coppice_core::{BranchId, Error, InstanceId, Result, VolumeId};
 use coppice_store::{NewBranch, StoreError, Tx};
 use zeroize::Zeroizing;
 
+use crate::organizations::organization_gone;
 use crate::secrets::{new_password, scram_verifier};
 use crate::{Access, App};
 
@@ -21,8 +23,8 @@ pub struct NewBranchRequest {
     pub name: String,
     /// Empty when none was given.
     pub description: String,
-    /// Without it, the project's default.
-    pub scale_to_zero: Option<ScaleToZero>,
+    /// Over the project's default.
+    pub scale_to_zero: ScaleToZeroChange,
     /// Where its data comes from.
     pub origin: Origin,
 }
@@ -54,8 +56,19 @@ pub struct CustomBranch {
     pub storage_gib: u32,
     /// PostgreSQL parameters.
     pub parameters: BTreeMap<String, String>,
-    /// Libraries to preload.
-    pub preload_libraries: Vec<String>,
+    /// Libraries to preload; without it, the usual ones.
+    pub preload_libraries: Option<Vec<String>>,
+}
+
+/// A change of a branch; checked by the caller. What is absent stays.
+#[derive(Clone, Debug, Default)]
+pub struct BranchChange {
+    /// Its new name.
+    pub name: Option<String>,
+    /// What it is for.
+    pub description: Option<String>,
+    /// When it may sleep.
+    pub scale_to_zero: ScaleToZeroChange,
 }
 
 /// A branch with what its instances are doing.
@@ -63,8 +76,21 @@ pub struct CustomBranch {
 pub struct BranchDetails {
     /// The branch.
     pub branch: Branch,
-    /// Its instances: id and `healthy`, `starting`, `stopped` or `failed`.
-    pub instances: Vec<(InstanceId, &'static str)>,
+    /// Its instances.
+    pub instances: Vec<(InstanceId, InstanceStatus)>,
+}
+
+/// What one instance is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InstanceStatus {
+    /// Accepts connections.
+    Healthy,
+    /// On its way up.
+    Starting,
+    /// Does not run.
+    Stopped,
+    /// Can't be brought up.
+    Failed,
 }
 
 /// How clients connect to a branch.
@@ -116,7 +142,7 @@ impl App {
             name: &new.name,
             description: &new.description,
             spec: &plan.spec,
-            scale_to_zero: new.scale_to_zero.unwrap_or(plan.default_scale_to_zero),
+            scale_to_zero: plan.default_scale_to_zero.with(new.scale_to_zero),
             volume: &volume,
             host: &self.config.host,
             password_sealed: &sealed,
@@ -130,13 +156,15 @@ impl App {
         self.reconciler.nudge(id.clone());
         // Also over when the branch failed or was deleted: the row tells.
         let _ = tokio::time::timeout(self.config.create_wait, ready).await;
-        self.find_branch_row(&project, &id).await
+        self.find_in_project(access, &id).await
     }
 
     async fn lock_project(&self, tx: &mut Tx, access: &Access) -> Result<Project> {
         let id = access.project()?;
         let organization = &access.organization.id;
-        self.store.organization_lock_in_tx(tx, organization).await?;
+        if !self.store.organization_lock_in_tx(tx, organization).await? {
+            return Err(organization_gone(organization));
+        }
         let project = self.store.project_lock_in_tx(tx, organization, id).await?;
         project.ok_or_else(|| Error::project_not_found(id))
     }
@@ -144,13 +172,15 @@ impl App {
     async fn plan_branch(&self, tx: &mut Tx, project: &Project, origin: &Origin) -> Result<Plan> {
         match origin {
             Origin::Custom(custom) => Ok(Plan {
-                spec: self.custom_spec(custom)?,
+                spec: self.custom_spec(custom).await?,
                 source: None,
                 parent: None,
                 default_scale_to_zero: project.configuration.base_branches,
             }),
             Origin::Inherit { parent } => {
-                let parent = self.find_branch_row(project, parent).await?;
+                let found =
+                    self.store.branch_find_in_tx(tx, &project.organization, &project.id, parent).await?;
+                let parent = found.ok_or_else(|| Error::branch_not_found(parent))?;
                 if !matches!(parent.state, BranchState::Ready | BranchState::Hibernated) {
                     return Err(Error::NotReady {
                         code: "parent_not_ready",
@@ -180,35 +210,17 @@ impl App {
         }
     }
 
-    fn custom_spec(&self, custom: &CustomBranch) -> Result<BranchSpec> {
+    async fn custom_spec(&self, custom: &CustomBranch) -> Result<BranchSpec> {
         let region = self.check_region(&custom.region)?;
-        let known = self
-            .list_instance_types(Some(region.as_str()))?
-            .into_iter()
-            .any(|(_, kind)| kind.name == custom.instance_type);
-        if !known {
-            return Err(Error::invalid(
-                "invalid_instance_type",
-                format!("unknown instance type {}", custom.instance_type),
-            ));
-        }
-        let invalid_image =
-            |why: &str| Error::invalid("invalid_image", format!("invalid image {}: {why}", custom.image));
-        let request = ImageRequest::parse(&custom.image)
-            .ok_or_else(|| invalid_image("write postgres:<major> or postgres:<major>.<minor>"))?;
-        let offered: Vec<_> = self.engine.images().into_iter().map(|image| image.version).collect();
-        let version = request.choose(&offered).ok_or_else(|| invalid_image("not offered in this region"))?;
+        let types = self.list_instance_types(Some(region.as_str()))?;
+        let kind = types.into_iter().find(|(_, kind)| kind.name == custom.instance_type);
+        let (_, kind) = kind.ok_or_else(|| {
+            Error::invalid("invalid_instance_type", format!("unknown instance type {}", custom.instance_type))
+        })?;
+        let version = self.choose_image(&custom.image)?;
         // What can't be done yet is refused rather than ignored.
         if custom.replicas > 0 {
             return Err(Error::invalid_field("configuration.replicas", "this region runs no replicas"));
-        }
-        if !custom.parameters.is_empty() {
-            let field = "configuration.postgresConfigurationParameters";
-            return Err(Error::invalid_field(field, "parameters can't be changed in this version"));
-        }
-        if !custom.preload_libraries.is_empty() {
-            let field = "configuration.preloadLibraries";
-            return Err(Error::invalid_field(field, "libraries can't be changed in this version"));
         }
         let storage_max = self.config.limits.storage_gib_max;
         if storage_max != 0 && custom.storage_gib > storage_max {
@@ -217,14 +229,24 @@ impl App {
                 format_args!("at most {storage_max} GiB"),
             ));
         }
+        let contents = self.image_contents(version).await?;
+        let preload_libraries =
+            self.check_preload_libraries(custom.preload_libraries.as_deref(), &contents)?;
+        check_parameters(
+            &custom.parameters,
+            version.major,
+            &preload_libraries,
+            &contents.parameters,
+            u64::from(kind.ram_gib) << 30,
+        )?;
         Ok(BranchSpec {
             region,
             version,
             instance_type: custom.instance_type.clone(),
             replicas: 0,
             storage_gib: custom.storage_gib,
-            parameters: BTreeMap::new(),
-            preload_libraries: Vec::new(),
+            parameters: custom.parameters.clone(),
+            preload_libraries,
         })
     }
 
@@ -250,15 +272,21 @@ impl App {
         Ok(())
     }
 
-    async fn find_branch_row(&self, project: &Project, id: &BranchId) -> Result<Branch> {
-        let found = self.store.branch_find(id).await?;
-        found.filter(|branch| branch.project == project.id).ok_or_else(|| Error::branch_not_found(id))
+    /// A branch of the project the path names; tells which of both is missing.
+    async fn find_in_project(&self, access: &Access, id: &BranchId) -> Result<Branch> {
+        let found = self.store.branch_find_in(&access.organization.id, access.project()?, id).await?;
+        match found {
+            Some(branch) => Ok(branch),
+            None => {
+                self.get_project(access).await?;
+                Err(Error::branch_not_found(id))
+            }
+        }
     }
 
-    /// The branch the path names, after its project.
+    /// The branch the path names.
     async fn find_branch(&self, access: &Access) -> Result<Branch> {
-        let project = self.get_project(access).await?;
-        self.find_branch_row(&project, access.branch()?).await
+        self.find_in_project(access, access.branch()?).await
     }
 
     /// Branches of the project that the caller may see.
@@ -266,8 +294,40 @@ impl App {
     /// # Errors
     /// `project_not_found`
     pub async fn list_branches(&self, access: &Access) -> Result<Vec<Branch>> {
-        let project = self.get_project(access).await?;
-        Ok(self.store.branch_list(&project.id, access.caller.grant.branch_limit()).await?)
+        let only = access.caller.grant.branch_limit();
+        let branches = self.store.branch_list(&access.organization.id, access.project()?, only).await?;
+        if branches.is_empty() {
+            self.get_project(access).await?;
+        }
+        Ok(branches)
+    }
+
+    /// Changes what the owner says of a branch; a change that changes nothing
+    /// leaves it as it is.
+    ///
+    /// # Errors
+    /// `project_not_found`, `branch_not_found`, `branch_name_taken`
+    pub async fn update_branch(&self, access: &Access, change: BranchChange) -> Result<Branch> {
+        let id = access.branch()?;
+        let mut tx = self.store.begin().await?;
+        // Renames wait for each other and for creations in the project.
+        let project = self.lock_project(&mut tx, access).await?;
+        let found = self.store.branch_find_in_tx(&mut tx, &project.organization, &project.id, id).await?;
+        let current = found.ok_or_else(|| Error::branch_not_found(id))?;
+        let name = change.name.as_deref().unwrap_or(&current.name);
+        let description = change.description.as_deref().unwrap_or(&current.description);
+        let scale_to_zero = current.scale_to_zero.with(change.scale_to_zero);
+        let is_same = (name, description, scale_to_zero)
+            == (current.name.as_str(), current.description.as_str(), current.scale_to_zero);
+        if is_same {
+            return Ok(current);
+        }
+        self.store
+            .branch_update_in_tx(&mut tx, id, name, description, scale_to_zero)
+            .await
+            .map_err(|error| name_taken(error, name))?;
+        tx.commit().await.map_err(|error| name_taken(error.into(), name))?;
+        self.find_in_project(access, id).await
     }
 
     /// A branch with its instances.
@@ -277,10 +337,12 @@ impl App {
     pub async fn describe_branch(&self, access: &Access) -> Result<BranchDetails> {
         let branch = self.find_branch(access).await?;
         let status = match branch.state {
-            BranchState::Ready => "healthy",
-            BranchState::Creating | BranchState::Waking | BranchState::Unknown => "starting",
-            BranchState::Hibernating | BranchState::Hibernated | BranchState::Deleted => "stopped",
-            BranchState::Failed => "failed",
+            BranchState::Ready => InstanceStatus::Healthy,
+            BranchState::Creating | BranchState::Waking | BranchState::Unknown => InstanceStatus::Starting,
+            BranchState::Hibernating | BranchState::Hibernated | BranchState::Deleted => {
+                InstanceStatus::Stopped
+            }
+            BranchState::Failed => InstanceStatus::Failed,
         };
         let instances = vec![(InstanceId::new(&branch.id, 1), status)];
         Ok(BranchDetails { branch, instances })
@@ -309,7 +371,7 @@ impl App {
     /// either of its forms.
     ///
     /// # Errors
-    /// `invalid_username`, `credentials_not_found` and those of
+    /// `invalid_username` and those of
     /// [`App::describe_branch`].
     pub async fn get_branch_credentials(
         &self,
@@ -324,33 +386,23 @@ impl App {
                 format!("only the user {MANAGED_ROLE} is managed"),
             ));
         }
-        self.credentials(&branch).await
+        self.credentials(&branch)
     }
 
     /// The connection string of a branch, for callers that may read
     /// credentials.
     ///
     /// # Errors
-    /// When the metastore fails.
-    pub async fn connection_string(
-        &self,
-        access: &Access,
-        branch: &Branch,
-    ) -> Result<Option<Zeroizing<String>>> {
-        if coppice_core::access::check_scope(&access.caller, coppice_core::access::Scope::CredentialsRead)
-            .is_err()
-        {
+    /// When the password can't be decrypted.
+    pub fn connection_string(&self, access: &Access, branch: &Branch) -> Result<Option<Zeroizing<String>>> {
+        if !access.caller.grant.has_scope(Scope::CredentialsRead) {
             return Ok(None);
         }
-        Ok(Some(self.credentials(branch).await?.connection_string))
+        Ok(Some(self.credentials(branch)?.connection_string))
     }
 
-    async fn credentials(&self, branch: &Branch) -> Result<Credentials> {
-        let sealed = self.store.branch_password(&branch.id).await?.ok_or_else(|| Error::NotFound {
-            code: "credentials_not_found",
-            public: "credentials not found".to_owned(),
-        })?;
-        let password = self.key.open(branch.id.as_str(), &sealed)?;
+    fn credentials(&self, branch: &Branch) -> Result<Credentials> {
+        let password = self.key.open(branch.id.as_str(), &branch.password_sealed)?;
         let port = self.config.gateway_address.port();
         let (username, host) = match &self.config.gateway_domain {
             Some(domain) => (MANAGED_ROLE.to_owned(), format!("{}.{domain}", branch.id)),

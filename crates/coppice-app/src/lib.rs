@@ -10,10 +10,15 @@ mod access;
 mod bootstrap;
 mod branches;
 mod connections;
+mod extensions;
+mod idempotency;
+mod keys;
+mod organizations;
 mod projects;
 pub mod reconciler;
 mod regions;
 mod secrets;
+mod users;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,10 +29,15 @@ use coppice_core::{HostId, RegionId};
 use coppice_engine::SharedEngine;
 use coppice_store::Store;
 
-pub use access::Access;
+pub use access::{Access, Credential, PersonalAccess};
 pub use bootstrap::FirstAccount;
-pub use branches::{BranchDetails, Credentials, CustomBranch, NewBranchRequest, Origin};
-pub use projects::NewProject;
+pub use branches::{
+    BranchChange, BranchDetails, Credentials, CustomBranch, InstanceStatus, NewBranchRequest, Origin,
+};
+pub use extensions::{Extension, ExtensionKind};
+pub use idempotency::{Begun, RepeatableCall};
+pub use keys::NewKey;
+pub use projects::{NewProject, ProjectChange};
 pub use reconciler::Reconciler;
 pub use regions::Region;
 pub use secrets::MasterKey;
@@ -56,6 +66,7 @@ pub struct App {
     engine: SharedEngine,
     reconciler: Reconciler,
     key: Arc<MasterKey>,
+    key_uses: Arc<keys::KeyUses>,
     config: Arc<AppConfig>,
 }
 
@@ -68,7 +79,8 @@ impl App {
         key: MasterKey,
         config: AppConfig,
     ) -> Self {
-        Self { store, engine, reconciler, key: Arc::new(key), config: Arc::new(config) }
+        let key_uses = Arc::default();
+        Self { store, engine, reconciler, key: Arc::new(key), key_uses, config: Arc::new(config) }
     }
 
     /// Makes up salts for roles that don't exist.

@@ -1,9 +1,10 @@
 //! Projects.
 
 use chrono::Utc;
-use coppice_core::project::{Project, ProjectConfiguration};
+use coppice_core::project::{ConfigurationChange, Project, ProjectConfiguration};
 use coppice_core::{Error, ProjectId, Result};
 
+use crate::organizations::organization_gone;
 use crate::{Access, App};
 
 /// A project to be made; checked by the caller.
@@ -15,6 +16,15 @@ pub struct NewProject {
     pub configuration: ProjectConfiguration,
 }
 
+/// A change of a project; checked by the caller. What is absent stays.
+#[derive(Clone, Debug, Default)]
+pub struct ProjectChange {
+    /// Its new name.
+    pub name: Option<String>,
+    /// Settings to change.
+    pub configuration: ConfigurationChange,
+}
+
 impl App {
     /// Makes a project without branches.
     ///
@@ -24,7 +34,9 @@ impl App {
         let organization = &access.organization.id;
         let limits = &self.config.limits;
         let mut tx = self.store.begin().await?;
-        self.store.organization_lock_in_tx(&mut tx, organization).await?;
+        if !self.store.organization_lock_in_tx(&mut tx, organization).await? {
+            return Err(organization_gone(organization));
+        }
         let (present, recent) = self.store.project_count_in_tx(&mut tx, organization).await?;
         if present >= limits.projects_max {
             return Err(Error::invalid(
@@ -71,6 +83,25 @@ impl App {
             .project_find(&access.organization.id, id)
             .await?
             .ok_or_else(|| Error::project_not_found(id))
+    }
+
+    /// Changes a project; one that changes nothing leaves it as it is.
+    ///
+    /// # Errors
+    /// `project_not_found`
+    pub async fn update_project(&self, access: &Access, change: ProjectChange) -> Result<Project> {
+        let id = access.project()?;
+        let mut tx = self.store.begin().await?;
+        let locked = self.store.project_lock_in_tx(&mut tx, &access.organization.id, id).await?;
+        let current = locked.ok_or_else(|| Error::project_not_found(id))?;
+        let name = change.name.unwrap_or_else(|| current.name.clone());
+        let configuration = current.configuration.clone().with(change.configuration);
+        if name == current.name && configuration == current.configuration {
+            return Ok(current);
+        }
+        let project = self.store.project_update_in_tx(&mut tx, id, &name, &configuration).await?;
+        tx.commit().await.map_err(coppice_store::StoreError::from)?;
+        Ok(project)
     }
 
     /// Deletes a project with its branches and their data. Returns when that

@@ -467,5 +467,6 @@ fn instance_spec(work: &BranchWork, token: ClaimToken) -> InstanceSpec {
         cpu_weight: kind.cpu_weight,
         memory_bytes: u64::from(kind.ram_gib) << 30,
         settings: sized.chain(chosen).collect(),
+        preload_libraries: work.branch.spec.preload_libraries.clone(),
     }
 }

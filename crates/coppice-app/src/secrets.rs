@@ -57,7 +57,12 @@ impl MasterKey {
 
     /// The text an API key is found by.
     pub fn hash(&self, key: &str) -> String {
-        hex::encode(hmac::sign(&self.hashing, key.as_bytes()))
+        self.hash_bytes(key.as_bytes())
+    }
+
+    /// A text that tells two contents apart.
+    pub(crate) fn hash_bytes(&self, bytes: &[u8]) -> String {
+        hex::encode(hmac::sign(&self.hashing, bytes))
     }
 
     /// Encrypts `text` so that it opens only for the same `owner`: a nonce,

@@ -81,7 +81,7 @@ pub enum Principal {
 /// Scopes and limits a credential was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Scope names; `*` is all of them.
+    /// Scope names, or empty or `["*"]` for all of them.
     pub scopes: Vec<String>,
     /// Ids of projects, or empty or `["*"]` for no limit.
     pub projects: Vec<String>,
@@ -93,15 +93,62 @@ fn limit(list: &[String]) -> Option<&[String]> {
     if list.is_empty() || list.iter().any(|item| item == "*") { None } else { Some(list) }
 }
 
+fn normalised(list: Vec<String>) -> Vec<String> {
+    if list.iter().any(|item| item == "*") {
+        return vec!["*".to_owned()];
+    }
+    let mut kept: Vec<String> = Vec::with_capacity(list.len());
+    for item in list {
+        if !kept.contains(&item) {
+            kept.push(item);
+        }
+    }
+    kept
+}
+
 impl Grant {
     /// Everything, without limits.
     pub fn everything() -> Self {
         Self { scopes: vec!["*".to_owned()], projects: vec![], branches: vec![] }
     }
 
-    /// Whether the credential was given this scope.
+    /// Whether the credential was given this scope; a list without any scope is no limit.
     pub fn has_scope(&self, scope: Scope) -> bool {
-        self.scopes.iter().any(|held| held == "*" || held == scope.as_str())
+        limit(&self.scopes).is_none_or(|scopes| scopes.iter().any(|held| held == scope.as_str()))
+    }
+
+    /// Whether it is limited to projects or branches.
+    pub fn is_limited(&self) -> bool {
+        self.project_limit().is_some() || self.branch_limit().is_some()
+    }
+
+    /// What a new key gets that was asked for with these lists.
+    ///
+    /// Lists are normalised: duplicates go, and `*` among others stands alone.
+    /// An empty list means no limit beyond those of `self`, the creator.
+    ///
+    /// # Errors
+    /// `scope_not_grantable` when more is asked for than the creator has.
+    pub fn narrowed_to(&self, asked: Grant) -> Result<Grant> {
+        let narrow = |what: &str, asked: Vec<String>, own: &[String]| {
+            let asked = normalised(asked);
+            let Some(own) = limit(own) else { return Ok(asked) };
+            if asked.is_empty() {
+                return Ok(own.to_vec());
+            }
+            match asked.iter().find(|item| !own.contains(item)) {
+                None => Ok(asked),
+                Some(item) => Err(Error::Forbidden {
+                    code: "scope_not_grantable",
+                    public: format!("cannot grant {what} {item}"),
+                }),
+            }
+        };
+        Ok(Grant {
+            scopes: narrow("scope", asked.scopes, &self.scopes)?,
+            projects: narrow("project", asked.projects, &self.projects)?,
+            branches: narrow("branch", asked.branches, &self.branches)?,
+        })
     }
 
     /// The projects it is limited to, if it is.
@@ -147,10 +194,31 @@ pub fn check_scope(caller: &Caller, scope: Scope) -> Result<()> {
     if caller.grant.has_scope(scope) {
         return Ok(());
     }
-    Err(Error::access_denied(
-        "insufficient_scope",
-        format_args!("this credential lacks the scope {}", scope.as_str()),
-    ))
+    Err(Error::InsufficientScope { needed: scope.as_str() })
+}
+
+/// Check 7: people only, where the operation says so; returns who it is.
+///
+/// # Errors
+/// `user_required`
+pub fn check_user(caller: &Caller) -> Result<&UserId> {
+    match &caller.principal {
+        Principal::User(user) => Ok(user),
+        Principal::Organization(_) => {
+            Err(Error::access_denied("user_required", "this operation needs a user's credential"))
+        }
+    }
+}
+
+/// Check 9, for operations that only the owner may carry out.
+///
+/// # Errors
+/// `owner_required`
+pub fn check_owner(role: Option<Role>) -> Result<()> {
+    if role == Some(Role::Owner) {
+        return Ok(());
+    }
+    Err(Error::Forbidden { code: "owner_required", public: "only the owner can do this".to_owned() })
 }
 
 /// Check 9: the member's role. `role` is none for an organization's own key.
@@ -260,6 +328,27 @@ mod tests {
         assert_eq!(
             code(check_limits(&grant, LimitedKeys::RefusedWithBranchLimit, Some(&project), None, true)),
             "restricted_key"
+        );
+    }
+
+    #[test]
+    fn a_key_grants_no_more_than_its_creator_has() {
+        let creator = grant(&["prj_1"], &[]);
+        let asked = |projects: &[&str]| creator.narrowed_to(Grant { scopes: vec![], ..grant(projects, &[]) });
+        assert_eq!(asked(&["prj_1", "prj_1"]).expect("within").projects, ["prj_1"]);
+        assert_eq!(asked(&[]).expect("copied").projects, ["prj_1"], "no list means the creator's");
+        for beyond in [&["prj_2"][..], &["*"][..]] {
+            assert_eq!(asked(beyond).expect_err("beyond").code(), "scope_not_grantable");
+        }
+    }
+
+    #[test]
+    fn lists_of_a_key_are_normalised() {
+        let given = grant(&["b", "a", "b"], &["x", "*"]);
+        let kept = Grant::everything().narrowed_to(given).expect("everything may be granted");
+        assert_eq!(
+            (kept.projects, kept.branches),
+            (vec!["b".to_owned(), "a".to_owned()], vec!["*".to_owned()])
         );
     }
 

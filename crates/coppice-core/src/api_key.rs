@@ -4,6 +4,11 @@
 
 use std::fmt;
 
+use chrono::{DateTime, Utc};
+
+use crate::access::Grant;
+use crate::{ApiKeyId, UserId};
+
 const ALPHABET: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 const ENCODED_LENGTH: usize = 33;
 const PREFIX_LENGTH: usize = 4;
@@ -69,6 +74,29 @@ impl fmt::Debug for ApiKeySecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.preview())
     }
+}
+
+/// The record of an API key; the key itself is not in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApiKey {
+    /// Of the record.
+    pub id: ApiKeyId,
+    /// Not unique.
+    pub name: String,
+    /// See [`ApiKeySecret::preview`].
+    pub preview: String,
+    /// What it allows.
+    pub grant: Grant,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// When it ends, if it does.
+    pub expiry: Option<DateTime<Utc>>,
+    /// When it was last used, to the minute.
+    pub last_used: Option<DateTime<Utc>>,
+    /// The user who made it, if a user did.
+    pub created_by: Option<UserId>,
+    /// The key that made it, if a key did.
+    pub created_by_key: Option<ApiKeyId>,
 }
 
 /// The CRC-32 of IEEE 802.3, reflected.

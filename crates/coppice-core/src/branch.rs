@@ -104,27 +104,6 @@ impl BranchState {
             Self::Deleted => "Deleted",
         }
     }
-
-    /// The value clients wait on.
-    pub fn status_type(self) -> &'static str {
-        match self {
-            Self::Ready => "STATUS_TYPE_HEALTHY",
-            Self::Creating | Self::Hibernating | Self::Waking => "STATUS_TYPE_TRANSIENT",
-            Self::Hibernated => "STATUS_TYPE_HIBERNATED",
-            Self::Failed => "STATUS_TYPE_FAULT",
-            Self::Unknown | Self::Deleted => "STATUS_TYPE_UNSPECIFIED",
-        }
-    }
-
-    /// The deprecated lifecycle state.
-    pub fn lifecycle(self) -> &'static str {
-        match self {
-            Self::Ready | Self::Hibernated => "ready",
-            Self::Creating | Self::Waking => "creating",
-            Self::Hibernating => "updating",
-            Self::Failed | Self::Unknown | Self::Deleted => "unknown",
-        }
-    }
 }
 
 /// A branch as the rest of the house sees it.
@@ -156,6 +135,8 @@ pub struct Branch {
     pub message: String,
     /// The volume that holds its data now.
     pub volume: VolumeId,
+    /// The managed role's password, encrypted.
+    pub password_sealed: Vec<u8>,
     /// When it was made.
     pub created_at: DateTime<Utc>,
     /// When its owner last changed it.

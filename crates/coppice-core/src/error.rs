@@ -27,6 +27,12 @@ pub enum Error {
         /// What is missing, for the caller.
         public: String,
     },
+    /// We know the caller, and its credential was not made for this.
+    #[error("access denied: this credential lacks the scope {needed}")]
+    InsufficientScope {
+        /// The scope that is missing.
+        needed: &'static str,
+    },
     /// The caller may look here, and there is nothing.
     #[error("{public}")]
     NotFound {
@@ -134,6 +140,7 @@ impl Error {
             | Self::NotReady { code, .. }
             | Self::TooMany { code, .. }
             | Self::Unauthenticated { code } => code,
+            Self::InsufficientScope { .. } => "insufficient_scope",
             Self::Unavailable { .. } => "unavailable",
             Self::Timeout { .. } => "upstream_timeout",
             Self::Internal { .. } => "internal_error",
@@ -148,6 +155,7 @@ impl Error {
             }
             Self::Invalid { .. }
             | Self::Forbidden { .. }
+            | Self::InsufficientScope { .. }
             | Self::NotFound { .. }
             | Self::Conflict { .. }
             | Self::NotReady { .. }

@@ -16,6 +16,7 @@ pub mod instance_type;
 pub mod limits;
 pub mod operation;
 pub mod organization;
+pub mod parameter;
 pub mod plan;
 pub mod project;
 pub mod volume;

@@ -15,6 +15,12 @@ pub struct OrganizationLimits {
     pub branches_per_hour_max: u32,
     /// Largest storage of one branch in GiB; 0 is no limit.
     pub storage_gib_max: u32,
+    /// Members.
+    pub members_max: u32,
+    /// Pending invitations.
+    pub invitations_max: u32,
+    /// API keys of an organization, and of a user.
+    pub api_keys_max: u32,
 }
 
 impl Default for OrganizationLimits {
@@ -26,10 +32,21 @@ impl Default for OrganizationLimits {
             branches_max: 500,
             branches_per_hour_max: 200,
             storage_gib_max: 250,
+            members_max: 100,
+            invitations_max: 50,
+            api_keys_max: 1000,
         }
     }
 }
 
+/// Organizations that one user may own.
+pub const ORGANIZATIONS_OWNED_MAX: u32 = 1000;
+/// Instances of a branch: the primary and its replicas.
+pub const INSTANCES_PER_BRANCH_MAX: u32 = 5;
+/// Largest instance type, in thousandths of a virtual CPU.
+pub const INSTANCE_TYPE_MAX_MILLIS: u32 = 32_000;
+/// Characters of a branch's description.
+pub const DESCRIPTION_LENGTH_MAX: u32 = 50;
 /// Levels of a branch tree.
 pub const BRANCH_DEPTH_MAX: u32 = 50;
 /// Children of a branch that is itself a child.

@@ -4,62 +4,123 @@
 use crate::access::{LimitedKeys, Scope};
 use crate::{Error, OrganizationId, ProjectId, Result};
 
+/// Who may carry out an operation, besides what scopes and roles say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallerRule {
+    /// Everybody with a credential.
+    Anybody,
+    /// People only: a token or key of a user.
+    User,
+    /// The person who owns the organization.
+    Owner,
+}
+
 /// What an operation needs before it may look at its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
     /// Its operationId.
     pub id: &'static str,
-    /// The scope the credential must hold.
-    pub scope: Scope,
+    /// The scope the credential must hold, if one is needed.
+    pub scope: Option<Scope>,
+    /// Who may carry it out.
+    pub caller: CallerRule,
     /// Whether it is refused while the organization is disabled.
     pub needs_enabled_organization: bool,
     /// How it treats keys that are limited to projects or branches.
     pub limited_keys: LimitedKeys,
 }
 
-const fn read(id: &'static str, scope: Scope) -> Operation {
-    Operation { id, scope, needs_enabled_organization: false, limited_keys: LimitedKeys::Allowed }
+impl Operation {
+    const fn new(id: &'static str, scope: Scope) -> Self {
+        Self {
+            id,
+            scope: Some(scope),
+            caller: CallerRule::Anybody,
+            needs_enabled_organization: false,
+            limited_keys: LimitedKeys::Allowed,
+        }
+    }
+
+    const fn by(self, caller: CallerRule) -> Self {
+        Self { caller, ..self }
+    }
+
+    const fn without_scope(self) -> Self {
+        Self { scope: None, ..self }
+    }
+
+    const fn while_enabled(self) -> Self {
+        Self { needs_enabled_organization: true, ..self }
+    }
+
+    const fn limited_keys(self, limited_keys: LimitedKeys) -> Self {
+        Self { limited_keys, ..self }
+    }
 }
 
-/// listRegions
-pub const LIST_REGIONS: Operation = read("listRegions", Scope::ProjectRead);
-/// listInstanceTypes
-pub const LIST_INSTANCE_TYPES: Operation = read("listInstanceTypes", Scope::OrgRead);
-/// listImages
-pub const LIST_IMAGES: Operation = read("listImages", Scope::OrgRead);
-/// createProject
-pub const CREATE_PROJECT: Operation = Operation {
-    id: "createProject",
-    scope: Scope::ProjectWrite,
-    needs_enabled_organization: true,
-    limited_keys: LimitedKeys::Refused,
-};
-/// listProjects
-pub const LIST_PROJECTS: Operation = read("listProjects", Scope::ProjectRead);
-/// getProject
-pub const GET_PROJECT: Operation = read("getProject", Scope::ProjectRead);
-/// deleteProject
-pub const DELETE_PROJECT: Operation = Operation {
-    id: "deleteProject",
-    scope: Scope::ProjectWrite,
-    needs_enabled_organization: false,
-    limited_keys: LimitedKeys::RefusedWithBranchLimit,
-};
-/// listBranches
-pub const LIST_BRANCHES: Operation = read("listBranches", Scope::BranchRead);
-/// createBranch
-pub const CREATE_BRANCH: Operation = Operation {
-    id: "createBranch",
-    scope: Scope::BranchWrite,
-    needs_enabled_organization: true,
-    limited_keys: LimitedKeys::RefusedWithBranchLimit,
-};
-/// describeBranch
-pub const DESCRIBE_BRANCH: Operation = read("describeBranch", Scope::BranchRead);
-/// deleteBranch
-pub const DELETE_BRANCH: Operation = read("deleteBranch", Scope::BranchWrite);
-/// getBranchCredentials
-pub const GET_BRANCH_CREDENTIALS: Operation = read("getBranchCredentials", Scope::CredentialsRead);
+macro_rules! operations {
+    ($($name:ident = $operation:expr;)+) => {
+        $(#[doc = stringify!($name)] pub const $name: Operation = $operation;)+
+        /// Every operation.
+        pub const ALL: &[&Operation] = &[$(&$name),+];
+    };
+}
+
+use CallerRule::{Owner, User};
+use LimitedKeys::{Refused, RefusedWithBranchLimit};
+
+operations! {
+    GET_ORGANIZATIONS_LIST = Operation::new("getOrganizationsList", Scope::OrgRead);
+    CREATE_ORGANIZATION =
+        Operation::new("createOrganization", Scope::OrgWrite).by(User).limited_keys(Refused);
+    GET_ORGANIZATION = Operation::new("getOrganization", Scope::OrgRead);
+    UPDATE_ORGANIZATION = Operation::new("updateOrganization", Scope::OrgWrite).limited_keys(Refused);
+    DELETE_ORGANIZATION =
+        Operation::new("deleteOrganization", Scope::OrgWrite).by(Owner).limited_keys(Refused);
+    GET_ORGANIZATION_LIMITS = Operation::new("getOrganizationLimits", Scope::OrgRead);
+    GET_ORGANIZATION_MEMBERSHIP_LIMITS =
+        Operation::new("getOrganizationMembershipLimits", Scope::OrgRead);
+
+    GET_USER = Operation::new("getUser", Scope::OrgRead).by(User).without_scope();
+    UPDATE_USER = Operation::new("updateUser", Scope::OrgRead).by(User).without_scope();
+
+    LIST_ORGANIZATION_API_KEYS =
+        Operation::new("listOrganizationAPIKeys", Scope::KeysRead).limited_keys(Refused);
+    CREATE_ORGANIZATION_API_KEY = Operation::new("createOrganizationAPIKey", Scope::KeysWrite);
+    DELETE_ORGANIZATION_API_KEYS =
+        Operation::new("deleteOrganizationAPIKeys", Scope::KeysWrite).limited_keys(Refused);
+    LIST_USER_API_KEYS =
+        Operation::new("listUserAPIKeys", Scope::KeysRead).by(User).limited_keys(Refused);
+    CREATE_USER_API_KEY = Operation::new("createUserAPIKey", Scope::KeysWrite).by(User);
+    DELETE_USER_API_KEYS =
+        Operation::new("deleteUserAPIKeys", Scope::KeysWrite).by(User).limited_keys(Refused);
+
+    LIST_REGIONS = Operation::new("listRegions", Scope::ProjectRead);
+    LIST_INSTANCE_TYPES = Operation::new("listInstanceTypes", Scope::OrgRead);
+    LIST_IMAGES = Operation::new("listImages", Scope::OrgRead);
+    LIST_EXTENSIONS = Operation::new("listExtensions", Scope::OrgRead);
+
+    GET_DEFAULT_PROJECT_LIMITS = Operation::new("getDefaultProjectLimits", Scope::ProjectRead);
+    GET_PROJECT_LIMITS = Operation::new("getProjectLimits", Scope::ProjectRead);
+    CREATE_PROJECT =
+        Operation::new("createProject", Scope::ProjectWrite).while_enabled().limited_keys(Refused);
+    LIST_PROJECTS = Operation::new("listProjects", Scope::ProjectRead);
+    GET_PROJECT = Operation::new("getProject", Scope::ProjectRead);
+    UPDATE_PROJECT = Operation::new("updateProject", Scope::ProjectWrite)
+        .while_enabled()
+        .limited_keys(RefusedWithBranchLimit);
+    DELETE_PROJECT =
+        Operation::new("deleteProject", Scope::ProjectWrite).limited_keys(RefusedWithBranchLimit);
+
+    LIST_BRANCHES = Operation::new("listBranches", Scope::BranchRead);
+    CREATE_BRANCH = Operation::new("createBranch", Scope::BranchWrite)
+        .while_enabled()
+        .limited_keys(RefusedWithBranchLimit);
+    DESCRIBE_BRANCH = Operation::new("describeBranch", Scope::BranchRead);
+    UPDATE_BRANCH = Operation::new("updateBranch", Scope::BranchWrite).while_enabled();
+    DELETE_BRANCH = Operation::new("deleteBranch", Scope::BranchWrite);
+    GET_BRANCH_CREDENTIALS = Operation::new("getBranchCredentials", Scope::CredentialsRead);
+}
 
 /// Path parameters as the client wrote them.
 #[derive(Clone, Copy, Debug, Default)]

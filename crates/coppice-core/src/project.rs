@@ -20,6 +20,27 @@ impl Default for ScaleToZero {
     }
 }
 
+/// A change of a [`ScaleToZero`]; what is absent stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScaleToZeroChange {
+    /// See [`ScaleToZero::enabled`].
+    pub enabled: Option<bool>,
+    /// See [`ScaleToZero::inactivity_period_minutes`].
+    pub inactivity_period_minutes: Option<u32>,
+}
+
+impl ScaleToZero {
+    /// With a change applied.
+    pub fn with(self, change: ScaleToZeroChange) -> Self {
+        Self {
+            enabled: change.enabled.unwrap_or(self.enabled),
+            inactivity_period_minutes: change
+                .inactivity_period_minutes
+                .unwrap_or(self.inactivity_period_minutes),
+        }
+    }
+}
+
 /// One range of client addresses that may connect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AllowedRange {
@@ -47,6 +68,33 @@ pub struct ProjectConfiguration {
     pub child_branches: ScaleToZero,
     /// Who may connect.
     pub ip_filtering: IpFiltering,
+}
+
+/// A change of a [`ProjectConfiguration`]; what is absent stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfigurationChange {
+    /// See [`ProjectConfiguration::base_branches`].
+    pub base_branches: ScaleToZeroChange,
+    /// See [`ProjectConfiguration::child_branches`].
+    pub child_branches: ScaleToZeroChange,
+    /// See [`IpFiltering::enabled`].
+    pub ip_filtering_enabled: Option<bool>,
+    /// Replaces all of [`IpFiltering::ranges`].
+    pub ip_ranges: Option<Vec<AllowedRange>>,
+}
+
+impl ProjectConfiguration {
+    /// With a change applied.
+    pub fn with(self, change: ConfigurationChange) -> Self {
+        Self {
+            base_branches: self.base_branches.with(change.base_branches),
+            child_branches: self.child_branches.with(change.child_branches),
+            ip_filtering: IpFiltering {
+                enabled: change.ip_filtering_enabled.unwrap_or(self.ip_filtering.enabled),
+                ranges: change.ip_ranges.unwrap_or(self.ip_filtering.ranges),
+            },
+        }
+    }
 }
 
 /// A project.

@@ -7,6 +7,7 @@
 //! branch is in the arguments of a call.
 //! **Start reading** at [`Engine`], then `local/mod.rs`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -80,6 +81,8 @@ pub struct InstanceSpec {
     /// order; a later one wins. The platform's own are added by the engine and
     /// can't be overridden.
     pub settings: Vec<(String, String)>,
+    /// Libraries that every session has, by name.
+    pub preload_libraries: Vec<String>,
 }
 
 /// What the first start of a volume has to set.
@@ -120,6 +123,30 @@ pub struct Image {
     pub version: PostgresVersion,
 }
 
+/// An extension as its control file describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExtensionFile {
+    /// Its name.
+    pub name: String,
+    /// The version that is installed by default.
+    pub version: String,
+    /// What it does.
+    pub comment: String,
+    /// Whether the owner of a database may create it.
+    pub is_trusted: bool,
+}
+
+/// What an image brings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageContents {
+    /// By name.
+    pub extensions: Vec<ExtensionFile>,
+    /// Names of loadable libraries.
+    pub libraries: BTreeSet<String>,
+    /// Names of the parameters its server has without any library.
+    pub parameters: BTreeSet<String>,
+}
+
 /// The size of the machine behind the engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Capacity {
@@ -138,6 +165,9 @@ pub struct Capacity {
 pub trait Engine: Send + Sync + 'static {
     /// PostgreSQL releases that can be run, newest last.
     fn images(&self) -> Vec<Image>;
+
+    /// What an image brings.
+    async fn image_contents(&self, version: PostgresVersion) -> Result<Arc<ImageContents>>;
 
     /// The size of the machine.
     fn capacity(&self) -> Capacity;

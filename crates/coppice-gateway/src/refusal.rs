@@ -126,7 +126,9 @@ impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         let code = match &error {
             Error::Invalid { .. } | Error::NotFound { .. } => "08004",
-            Error::Forbidden { .. } | Error::Unauthenticated { .. } => "28000",
+            Error::Forbidden { .. } | Error::InsufficientScope { .. } | Error::Unauthenticated { .. } => {
+                "28000"
+            }
             Error::Conflict { .. }
             | Error::NotReady { .. }
             | Error::Unavailable { .. }

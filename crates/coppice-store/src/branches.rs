@@ -16,7 +16,7 @@ use crate::{Result, Store, StoreError, Tx};
 const COLUMNS: &str = "b.id, p.organization_id, b.project_id, b.name, b.description, b.parent_id, b.region, \
     b.image_major, b.image_minor, b.instance_type, b.replicas, b.storage_gib, b.parameters, \
     b.preload_libraries, b.scale_to_zero, b.inactivity_minutes, b.goal, b.generation, b.state, b.message, \
-    b.volume_id, b.created_at, b.updated_at";
+    b.volume_id, b.password_sealed, b.created_at, b.updated_at";
 
 #[derive(FromRow)]
 struct BranchRow {
@@ -41,6 +41,7 @@ struct BranchRow {
     state: String,
     message: String,
     volume_id: String,
+    password_sealed: Vec<u8>,
     created_at: DateTime<Utc>,
     updated_at: DateTime<Utc>,
 }
@@ -79,6 +80,7 @@ impl TryFrom<BranchRow> for Branch {
             state,
             message: row.message,
             volume: VolumeId::from_trusted(row.volume_id),
+            password_sealed: row.password_sealed,
             created_at: row.created_at,
             updated_at: row.updated_at,
         })
@@ -191,15 +193,22 @@ impl Store {
     ///
     /// # Errors
     /// When the metastore can't be reached.
-    pub async fn branch_list(&self, project: &ProjectId, only: Option<&[String]>) -> Result<Vec<Branch>> {
+    pub async fn branch_list(
+        &self,
+        organization: &OrganizationId,
+        project: &ProjectId,
+        only: Option<&[String]>,
+    ) -> Result<Vec<Branch>> {
         let sql = format!(
             "select {COLUMNS} from branches b join projects p on p.id = b.project_id
              where b.project_id = $1 and b.deleted_at is null and ($2::text[] is null or b.id = any($2))
+               and p.organization_id = $3 and p.deleted_at is null
              order by b.created_at, b.id"
         );
         let rows: Vec<BranchRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
             .bind(project.as_str())
             .bind(only)
+            .bind(organization.as_str())
             .fetch_all(&self.pool)
             .await?;
         rows.into_iter().map(Branch::try_from).collect()
@@ -266,15 +275,59 @@ impl Store {
         })
     }
 
-    /// The sealed password of a branch's managed role.
+    /// A branch of a project of an organization; none of them deleted.
     ///
     /// # Errors
     /// When the metastore can't be reached.
-    pub async fn branch_password(&self, id: &BranchId) -> Result<Option<Vec<u8>>> {
-        Ok(sqlx::query_scalar("select password_sealed from branches where id = $1 and deleted_at is null")
-            .bind(id.as_str())
-            .fetch_optional(&self.pool)
-            .await?)
+    pub async fn branch_find_in(
+        &self,
+        organization: &OrganizationId,
+        project: &ProjectId,
+        id: &BranchId,
+    ) -> Result<Option<Branch>> {
+        find_in(&self.pool, organization, project, id).await
+    }
+
+    /// As [`Store::branch_find_in`], on the caller's connection: to ask for a
+    /// second one while holding a first can wait forever.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn branch_find_in_tx(
+        &self,
+        tx: &mut Tx,
+        organization: &OrganizationId,
+        project: &ProjectId,
+        id: &BranchId,
+    ) -> Result<Option<Branch>> {
+        find_in(&mut **tx, organization, project, id).await
+    }
+
+    /// Changes what its owner says of a branch.
+    ///
+    /// # Errors
+    /// A unique violation of `branches_name` when the name is taken.
+    pub async fn branch_update_in_tx(
+        &self,
+        tx: &mut Tx,
+        id: &BranchId,
+        name: &str,
+        description: &str,
+        scale_to_zero: ScaleToZero,
+    ) -> Result<()> {
+        sqlx::query(
+            "update branches set name = $2, description = $3, scale_to_zero = $4, inactivity_minutes = $5,
+                 updated_at = now()
+             where id = $1 and deleted_at is null",
+        )
+        .bind(id.as_str())
+        .bind(name)
+        .bind(description)
+        .bind(scale_to_zero.enabled)
+        .bind(scale_to_zero.inactivity_period_minutes as i32)
+        .execute(&mut **tx)
+        .await?;
+        Ok(())
     }
 
     /// Marks branches deleted and writes their tombstones; returns those that
@@ -422,4 +475,24 @@ impl Store {
         .await?;
         Ok(branches.rows_affected())
     }
+}
+
+async fn find_in(
+    executor: impl sqlx::PgExecutor<'_>,
+    organization: &OrganizationId,
+    project: &ProjectId,
+    id: &BranchId,
+) -> Result<Option<Branch>> {
+    let sql = format!(
+        "select {COLUMNS} from branches b join projects p on p.id = b.project_id
+             where b.id = $3 and p.id = $2 and p.organization_id = $1
+               and b.deleted_at is null and p.deleted_at is null"
+    );
+    let row: Option<BranchRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+        .bind(organization.as_str())
+        .bind(project.as_str())
+        .bind(id.as_str())
+        .fetch_optional(executor)
+        .await?;
+    row.map(Branch::try_from).transpose()
 }

@@ -1,11 +1,15 @@
-//! API keys, looked up by the keyed hash of the whole key.
+//! API keys. How a request finds the key it came with is in `credentials.rs`.
 
 use chrono::{DateTime, Utc};
-use coppice_core::access::{Caller, Grant, Principal};
-use coppice_core::{ApiKeyId, OrganizationId, UserId};
+use coppice_core::access::{Grant, Principal};
+use coppice_core::api_key::ApiKey;
+use coppice_core::{ApiKeyId, UserId};
 use sqlx::FromRow;
 
 use crate::{Result, Store, Tx};
+
+const COLUMNS: &str = "id, name, preview, scopes, projects, branches, created_at, expiry, last_used, \
+    created_by, created_by_key";
 
 /// A key to be inserted. The key itself is never stored.
 #[derive(Debug)]
@@ -24,101 +28,141 @@ pub struct NewApiKey<'a> {
     pub grant: &'a Grant,
     /// When it ends, if it does.
     pub expiry: Option<DateTime<Utc>>,
-}
-
-/// A key that was found.
-#[derive(Debug)]
-pub struct KeyMatch {
-    /// Who calls, with what.
-    pub caller: Caller,
-    /// Whether the user behind a user key is disabled.
-    pub is_user_disabled: bool,
+    /// The user who makes it, if a user does.
+    pub created_by: Option<&'a UserId>,
+    /// The key that makes it, if a key does.
+    pub created_by_key: Option<&'a ApiKeyId>,
 }
 
 #[derive(FromRow)]
 struct KeyRow {
     id: String,
-    user_id: Option<String>,
-    organization_id: Option<String>,
+    name: String,
+    preview: String,
     scopes: Vec<String>,
     projects: Vec<String>,
     branches: Vec<String>,
+    created_at: DateTime<Utc>,
     expiry: Option<DateTime<Utc>>,
-    disabled: bool,
+    last_used: Option<DateTime<Utc>>,
+    created_by: Option<String>,
+    created_by_key: Option<String>,
+}
+
+impl From<KeyRow> for ApiKey {
+    fn from(row: KeyRow) -> Self {
+        Self {
+            id: ApiKeyId::from_trusted(row.id),
+            name: row.name,
+            preview: row.preview,
+            grant: Grant { scopes: row.scopes, projects: row.projects, branches: row.branches },
+            created_at: row.created_at,
+            expiry: row.expiry,
+            last_used: row.last_used,
+            created_by: row.created_by.map(UserId::from_trusted),
+            created_by_key: row.created_by_key.map(ApiKeyId::from_trusted),
+        }
+    }
+}
+
+/// The two owner columns: user, organization.
+fn owner(principal: &Principal) -> (Option<&str>, Option<&str>) {
+    match principal {
+        Principal::User(id) => (Some(id.as_str()), None),
+        Principal::Organization(id) => (None, Some(id.as_str())),
+    }
 }
 
 impl Store {
-    /// Finds a key by its hash (index `api_keys_hash_key`).
+    /// Keys of a user or an organization, oldest first. Served by indexes
+    /// `api_keys_user` and `api_keys_organization`.
     ///
     /// # Errors
     /// When the metastore can't be reached.
-    pub async fn key_find(&self, hash: &str) -> Result<Option<KeyMatch>> {
-        let row: Option<KeyRow> = sqlx::query_as(
-            "select k.id, k.user_id, k.organization_id, k.scopes, k.projects, k.branches, k.expiry,
-                    coalesce(u.disabled, false) as disabled
-             from api_keys k
-             left join users u on u.id = k.user_id
-             left join organizations o on o.id = k.organization_id
-             where k.hash = $1 and o.deleted_at is null",
-        )
-        .bind(hash)
-        .fetch_optional(&self.pool)
-        .await?;
-        Ok(row.and_then(|row| {
-            let principal = match (row.user_id, row.organization_id) {
-                (Some(user), _) => Principal::User(UserId::from_trusted(user)),
-                (None, Some(organization)) => {
-                    Principal::Organization(OrganizationId::from_trusted(organization))
-                }
-                // The schema has exactly one of both.
-                (None, None) => return None,
-            };
-            let grant = Grant { scopes: row.scopes, projects: row.projects, branches: row.branches };
-            let caller = Caller { principal, key: ApiKeyId::from_trusted(row.id), grant, expiry: row.expiry };
-            Some(KeyMatch { caller, is_user_disabled: row.disabled })
-        }))
+    pub async fn key_list(&self, of: &Principal) -> Result<Vec<ApiKey>> {
+        let (user, organization) = owner(of);
+        let sql = format!(
+            "select {COLUMNS} from api_keys where user_id = $1 or organization_id = $2 order by created_at, id"
+        );
+        let rows: Vec<KeyRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+            .bind(user)
+            .bind(organization)
+            .fetch_all(&self.pool)
+            .await?;
+        Ok(rows.into_iter().map(ApiKey::from).collect())
     }
 
-    /// Inserts a key.
+    /// How many keys a user or an organization has.
     ///
     /// # Errors
     /// When the metastore can't be reached.
-    pub async fn key_insert_in_tx(&self, tx: &mut Tx, key: &NewApiKey<'_>) -> Result<()> {
-        let (user, organization) = match key.principal {
-            Principal::User(id) => (Some(id.as_str()), None),
-            Principal::Organization(id) => (None, Some(id.as_str())),
-        };
-        sqlx::query(
+    pub async fn key_count_in_tx(&self, tx: &mut Tx, of: &Principal) -> Result<u32> {
+        let (user, organization) = owner(of);
+        let count: i64 =
+            sqlx::query_scalar("select count(*) from api_keys where user_id = $1 or organization_id = $2")
+                .bind(user)
+                .bind(organization)
+                .fetch_one(&mut **tx)
+                .await?;
+        Ok(u32::try_from(count).unwrap_or(u32::MAX))
+    }
+
+    /// Inserts a key and returns its record.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn key_insert_in_tx(&self, tx: &mut Tx, key: &NewApiKey<'_>) -> Result<ApiKey> {
+        let (user, organization) = owner(key.principal);
+        let sql = format!(
             "insert into api_keys (id, user_id, organization_id, name, preview, hash, scopes, projects,
-                                   branches, expiry, created_by)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $2)",
-        )
-        .bind(key.id.as_str())
-        .bind(user)
-        .bind(organization)
-        .bind(key.name)
-        .bind(key.preview)
-        .bind(key.hash)
-        .bind(&key.grant.scopes)
-        .bind(&key.grant.projects)
-        .bind(&key.grant.branches)
-        .bind(key.expiry)
-        .execute(&mut **tx)
-        .await?;
+                                   branches, expiry, created_by, created_by_key)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) returning {COLUMNS}"
+        );
+        let row: KeyRow = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+            .bind(key.id.as_str())
+            .bind(user)
+            .bind(organization)
+            .bind(key.name)
+            .bind(key.preview)
+            .bind(key.hash)
+            .bind(&key.grant.scopes)
+            .bind(&key.grant.projects)
+            .bind(&key.grant.branches)
+            .bind(key.expiry)
+            .bind(key.created_by.map(UserId::as_str))
+            .bind(key.created_by_key.map(ApiKeyId::as_str))
+            .fetch_one(&mut **tx)
+            .await?;
+        Ok(row.into())
+    }
+
+    /// Deletes those of the keys that belong to `of`.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn key_delete(&self, of: &Principal, ids: &[String]) -> Result<()> {
+        let (user, organization) = owner(of);
+        sqlx::query("delete from api_keys where id = any($3) and (user_id = $1 or organization_id = $2)")
+            .bind(user)
+            .bind(organization)
+            .bind(ids)
+            .execute(&self.pool)
+            .await?;
         Ok(())
     }
 
-    /// Replaces the hash and preview of a key: the old secret ends at once.
+    /// Notes that keys were used, at most once a minute each.
     ///
     /// # Errors
     /// When the metastore can't be reached.
-    pub async fn key_replace_secret(&self, id: &ApiKeyId, hash: &str, preview: &str) -> Result<()> {
-        sqlx::query("update api_keys set hash = $2, preview = $3 where id = $1")
-            .bind(id.as_str())
-            .bind(hash)
-            .bind(preview)
-            .execute(&self.pool)
-            .await?;
+    pub async fn key_note_used(&self, ids: &[String]) -> Result<()> {
+        sqlx::query(
+            "update api_keys set last_used = now()
+             where id = any($1) and (last_used is null or last_used < now() - interval '1 minute')",
+        )
+        .bind(ids)
+        .execute(&self.relaxed)
+        .await?;
         Ok(())
     }
 }

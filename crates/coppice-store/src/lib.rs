@@ -10,22 +10,26 @@
 //! report losing as a value.
 
 mod branches;
+mod credentials;
 mod error;
 mod hosts;
+mod idempotency;
 mod keys;
 mod organizations;
 mod projects;
+mod users;
 mod volumes;
 
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
-use sqlx::{PgPool, Postgres, Transaction};
+use sqlx::{Connection, PgPool, Postgres, Transaction};
 
 pub use branches::{BranchQuotas, BranchWork, NewBranch};
+pub use credentials::{CredentialMatch, Membership};
 pub use error::StoreError;
-pub use keys::{KeyMatch, NewApiKey};
-pub use organizations::Membership;
+pub use idempotency::{RepeatableRequest, Repetition};
+pub use keys::NewApiKey;
 pub use sqlx::postgres::PgConnectOptions as ConnectOptions;
 pub use volumes::{Tombstone, VolumeRow};
 
@@ -33,6 +37,9 @@ pub use volumes::{Tombstone, VolumeRow};
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 /// A transaction on the metastore.
 pub type Tx = Transaction<'static, Postgres>;
+
+/// A connection that was used this recently is not tested before its next use.
+const TRUSTED_IDLE: Duration = Duration::from_secs(1);
 
 static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!();
 
@@ -55,7 +62,17 @@ impl Store {
     pub async fn connect(options: PgConnectOptions, patience: Duration) -> Result<Self> {
         let options = options.application_name("coppice");
         let pool = |options: PgConnectOptions, size| {
-            PgPoolOptions::new().max_connections(size).acquire_timeout(patience).connect_lazy_with(options)
+            PgPoolOptions::new()
+                .max_connections(size)
+                .acquire_timeout(patience)
+                // A round trip before each statement would double what most requests cost.
+                .test_before_acquire(false)
+                .before_acquire(|connection, meta| {
+                    Box::pin(
+                        async move { Ok(meta.idle_for < TRUSTED_IDLE || connection.ping().await.is_ok()) },
+                    )
+                })
+                .connect_lazy_with(options)
         };
         let store = Self {
             pool: pool(options.clone(), 16),

@@ -1,97 +1,74 @@
-//! Organizations, users and who belongs to what.
+//! Organizations.
 
 use chrono::{DateTime, Utc};
-use coppice_core::access::{Grant, Principal};
-use coppice_core::organization::{BillingStatus, Organization, Role};
-use coppice_core::{OrganizationId, ProjectId, UserId};
+use coppice_core::access::Principal;
+use coppice_core::organization::{BillingStatus, Organization, UsageTier};
+use coppice_core::{OrganizationId, UserId};
 use sqlx::FromRow;
+use sqlx::postgres::PgRow;
 
-use crate::{Result, Store, StoreError, Tx};
+use crate::{Result, Store, Tx};
 
-/// What a caller is to an organization.
-#[derive(Clone, Debug)]
-pub struct Membership {
-    /// The organization.
-    pub organization: Organization,
-    /// The member's role; none for the organization's own key.
-    pub role: Option<Role>,
-    /// For a key limited to branches: whether the project that was asked about
-    /// owns one of them. False when nothing was asked.
-    pub owns_allowed_branch: bool,
-}
+const COLUMNS: &str = "o.id, o.name, o.disabled_by_admin, o.billing_status, o.usage_tier, o.admin_reason, \
+    o.billing_reason, o.last_updated, o.created_at";
 
 #[derive(FromRow)]
-struct MembershipRow {
+struct OrganizationRow {
     id: String,
     name: String,
     disabled_by_admin: bool,
     billing_status: String,
+    usage_tier: String,
+    admin_reason: String,
+    billing_reason: String,
+    last_updated: DateTime<Utc>,
     created_at: DateTime<Utc>,
-    role: Option<String>,
-    owns_allowed_branch: bool,
+}
+
+/// Reads the columns of an organization.
+pub(crate) fn organization_from(row: &PgRow) -> Result<Organization> {
+    Ok(OrganizationRow::from_row(row)?.into())
+}
+
+impl From<OrganizationRow> for Organization {
+    fn from(row: OrganizationRow) -> Self {
+        Self {
+            id: OrganizationId::from_trusted(row.id),
+            name: row.name,
+            disabled_by_admin: row.disabled_by_admin,
+            billing_status: BillingStatus::parse(&row.billing_status),
+            usage_tier: if row.usage_tier == "t2" { UsageTier::T2 } else { UsageTier::T1 },
+            admin_reason: row.admin_reason,
+            billing_reason: row.billing_reason,
+            last_updated: row.last_updated,
+            created_at: row.created_at,
+        }
+    }
 }
 
 impl Store {
-    /// What the caller is to an organization, and whether `project` owns one of
-    /// the branches its key is limited to; none when it is no member or there is
-    /// no such organization. Served by primary keys.
+    /// Organizations a caller belongs to, oldest first; an organization's key
+    /// belongs to that one. Served by index `members_user`.
     ///
     /// # Errors
     /// When the metastore can't be reached.
-    pub async fn membership_find(
-        &self,
-        principal: &Principal,
-        organization: &OrganizationId,
-        grant: &Grant,
-        project: Option<&ProjectId>,
-    ) -> Result<Option<Membership>> {
+    pub async fn organization_list(&self, principal: &Principal) -> Result<Vec<Organization>> {
         let (user, own) = match principal {
             Principal::User(id) => (Some(id.as_str()), None),
             Principal::Organization(id) => (None, Some(id.as_str())),
         };
-        let row: Option<MembershipRow> = sqlx::query_as(
-            "select o.id, o.name, o.disabled_by_admin, o.billing_status, o.created_at, m.role,
-                    exists (select from branches b where b.project_id = $4 and b.id = any($5)
-                            and b.deleted_at is null) as owns_allowed_branch
-             from organizations o
-             left join members m on m.organization_id = o.id and m.user_id = $2
-             where o.id = $1 and o.deleted_at is null and (m.role is not null or o.id = $3)",
-        )
-        .bind(organization.as_str())
-        .bind(user)
-        .bind(own)
-        .bind(project.map(ProjectId::as_str))
-        .bind(grant.branch_limit().unwrap_or_default())
-        .fetch_optional(&self.pool)
-        .await?;
-        row.map(Membership::try_from).transpose()
+        let sql = format!(
+            "select {COLUMNS} from organizations o
+             where o.deleted_at is null and (o.id = $2
+                or o.id = any (array(select m.organization_id from members m where m.user_id = $1)))
+             order by o.created_at, o.id"
+        );
+        let rows: Vec<OrganizationRow> =
+            sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(user).bind(own).fetch_all(&self.pool).await?;
+        Ok(rows.into_iter().map(Organization::from).collect())
     }
 
-    /// The installation's first user, if there is one yet.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
-    pub async fn user_first(&self) -> Result<Option<UserId>> {
-        let id: Option<String> = sqlx::query_scalar("select id from users order by created_at, id limit 1")
-            .fetch_optional(&self.pool)
-            .await?;
-        Ok(id.map(UserId::from_trusted))
-    }
-
-    /// Inserts a user.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
-    pub async fn user_insert_in_tx(&self, tx: &mut Tx, id: &UserId, email: &str) -> Result<()> {
-        sqlx::query("insert into users (id, email) values ($1, $2)")
-            .bind(id.as_str())
-            .bind(email)
-            .execute(&mut **tx)
-            .await?;
-        Ok(())
-    }
-
-    /// Inserts an organization with its owner.
+    /// Inserts an organization with its owner and returns it.
     ///
     /// # Errors
     /// When the metastore can't be reached.
@@ -101,59 +78,95 @@ impl Store {
         id: &OrganizationId,
         name: &str,
         owner: &UserId,
-    ) -> Result<()> {
-        sqlx::query("insert into organizations (id, name) values ($1, $2)")
+    ) -> Result<Organization> {
+        let sql = format!("insert into organizations as o (id, name) values ($1, $2) returning {COLUMNS}");
+        let row: OrganizationRow = sqlx::query_as(sqlx::AssertSqlSafe(sql))
             .bind(id.as_str())
             .bind(name)
-            .execute(&mut **tx)
+            .fetch_one(&mut **tx)
             .await?;
         sqlx::query("insert into members (organization_id, user_id, role) values ($1, $2, 'owner')")
             .bind(id.as_str())
             .bind(owner.as_str())
             .execute(&mut **tx)
             .await?;
-        Ok(())
+        Ok(row.into())
     }
 
-    /// Makes creations in one organization wait for each other, so that quotas
-    /// are counted right, until the transaction ends.
+    /// Renames an organization and returns it; none when it is deleted.
     ///
     /// # Errors
     /// When the metastore can't be reached.
-    pub async fn organization_lock_in_tx(&self, tx: &mut Tx, id: &OrganizationId) -> Result<()> {
-        sqlx::query("select from organizations where id = $1 for no key update")
+    pub async fn organization_rename(&self, id: &OrganizationId, name: &str) -> Result<Option<Organization>> {
+        let sql = format!(
+            "update organizations o set name = $2 where id = $1 and deleted_at is null returning {COLUMNS}"
+        );
+        let row: Option<OrganizationRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
             .bind(id.as_str())
-            .execute(&mut **tx)
+            .bind(name)
+            .fetch_optional(&self.pool)
             .await?;
-        Ok(())
+        Ok(row.map(Organization::from))
     }
-}
 
-impl TryFrom<MembershipRow> for Membership {
-    type Error = StoreError;
+    /// Marks an organization deleted and ends its keys and memberships; false
+    /// when it already was.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn organization_delete_in_tx(&self, tx: &mut Tx, id: &OrganizationId) -> Result<bool> {
+        let done =
+            sqlx::query("update organizations set deleted_at = now() where id = $1 and deleted_at is null")
+                .bind(id.as_str())
+                .execute(&mut **tx)
+                .await?;
+        for ended in [
+            "delete from api_keys where organization_id = $1",
+            "delete from members where organization_id = $1",
+        ] {
+            sqlx::query(ended).bind(id.as_str()).execute(&mut **tx).await?;
+        }
+        Ok(done.rows_affected() == 1)
+    }
 
-    fn try_from(row: MembershipRow) -> Result<Self> {
-        let billing_status = match row.billing_status.as_str() {
-            "ok" => BillingStatus::Ok,
-            "no_payment_method" => BillingStatus::NoPaymentMethod,
-            "invoice_overdue" => BillingStatus::InvoiceOverdue,
-            "deletion_requested" => BillingStatus::DeletionRequested,
-            _ => BillingStatus::Unknown,
-        };
-        let role = row
-            .role
-            .map(|text| Role::parse(&text).ok_or(StoreError::UnknownValue { what: "role", value: text }))
-            .transpose()?;
-        Ok(Self {
-            organization: Organization {
-                id: OrganizationId::from_trusted(row.id),
-                name: row.name,
-                disabled_by_admin: row.disabled_by_admin,
-                billing_status,
-                created_at: row.created_at,
-            },
-            role,
-            owns_allowed_branch: row.owns_allowed_branch,
-        })
+    /// How many organizations a user owns.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn organization_count_owned_in_tx(&self, tx: &mut Tx, user: &UserId) -> Result<u32> {
+        let count: i64 =
+            sqlx::query_scalar("select count(*) from members where user_id = $1 and role = 'owner'")
+                .bind(user.as_str())
+                .fetch_one(&mut **tx)
+                .await?;
+        Ok(u32::try_from(count).unwrap_or(u32::MAX))
+    }
+
+    /// Makes creations in one organization wait for each other, so that quotas
+    /// are counted right, until the transaction ends; false when it is deleted.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn organization_lock_in_tx(&self, tx: &mut Tx, id: &OrganizationId) -> Result<bool> {
+        let row =
+            sqlx::query("select from organizations where id = $1 and deleted_at is null for no key update")
+                .bind(id.as_str())
+                .fetch_optional(&mut **tx)
+                .await?;
+        Ok(row.is_some())
+    }
+
+    /// Forgets organizations that were deleted over 30 days ago.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn organization_purge(&self) -> Result<u64> {
+        let done = sqlx::query(
+            "delete from organizations o where deleted_at < now() - interval '30 days'
+               and not exists (select from projects p where p.organization_id = o.id)",
+        )
+        .execute(&self.relaxed)
+        .await?;
+        Ok(done.rows_affected())
     }
 }

@@ -119,6 +119,19 @@ impl Store {
         Ok(row.map(Project::from))
     }
 
+    /// Whether an organization has a project that is not deleted.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn project_exists_in_tx(&self, tx: &mut Tx, organization: &OrganizationId) -> Result<bool> {
+        Ok(sqlx::query_scalar(
+            "select exists (select from projects where organization_id = $1 and deleted_at is null)",
+        )
+        .bind(organization.as_str())
+        .fetch_one(&mut **tx)
+        .await?)
+    }
+
     /// How many projects an organization has, and how many of any fate it made
     /// within the last hour.
     ///
@@ -159,6 +172,37 @@ impl Store {
         );
         let row: ProjectRow = sqlx::query_as(sqlx::AssertSqlSafe(sql))
             .bind(organization.as_str())
+            .bind(id.as_str())
+            .bind(name)
+            .bind(configuration.base_branches.enabled)
+            .bind(configuration.base_branches.inactivity_period_minutes as i32)
+            .bind(configuration.child_branches.enabled)
+            .bind(configuration.child_branches.inactivity_period_minutes as i32)
+            .bind(configuration.ip_filtering.enabled)
+            .bind(Json(&configuration.ip_filtering.ranges))
+            .fetch_one(&mut **tx)
+            .await?;
+        Ok(row.into())
+    }
+
+    /// Changes a project that is locked, and returns it.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn project_update_in_tx(
+        &self,
+        tx: &mut Tx,
+        id: &ProjectId,
+        name: &str,
+        configuration: &ProjectConfiguration,
+    ) -> Result<Project> {
+        let sql = format!(
+            "update projects set name = $2, base_scale_to_zero = $3, base_inactivity_minutes = $4,
+                 child_scale_to_zero = $5, child_inactivity_minutes = $6, ip_filtering_enabled = $7,
+                 ip_ranges = $8, updated_at = now()
+             where id = $1 returning {COLUMNS}"
+        );
+        let row: ProjectRow = sqlx::query_as(sqlx::AssertSqlSafe(sql))
             .bind(id.as_str())
             .bind(name)
             .bind(configuration.base_branches.enabled)

@@ -2,17 +2,20 @@
 //! file, then defaults.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use coppice_api::ApiConfig;
 use coppice_core::limits::OrganizationLimits;
 use coppice_engine::local::volumes::{DriverKind, PoolMode, StorageOptions};
 use serde::Deserialize;
 
 const DEFAULT_LISTEN: &str = "127.0.0.1:7070";
 const DEFAULT_GATEWAY_LISTEN: &str = "127.0.0.1:7432";
+const DEFAULT_REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(1000).expect("not zero");
 const DEFAULT_EMAIL: &str = "admin@coppice.local";
 
 /// Where the data of a machine is, unless told otherwise.
@@ -93,6 +96,18 @@ struct Settings {
     /// Most branches an organization makes within an hour [default: 200]
     #[arg(long, env = "COPPICE_BRANCHES_PER_HOUR", value_name = "N")]
     branches_per_hour: Option<u32>,
+    /// Most projects of one organization [default: 100]
+    #[arg(long, env = "COPPICE_PROJECTS_PER_ORGANIZATION", value_name = "N")]
+    projects_per_organization: Option<u32>,
+    /// Most projects an organization makes within an hour [default: 200]
+    #[arg(long, env = "COPPICE_PROJECTS_PER_HOUR", value_name = "N")]
+    projects_per_hour: Option<u32>,
+    /// Most API keys of an organization, and of a user [default: 1000]
+    #[arg(long, env = "COPPICE_API_KEYS_MAX", value_name = "N")]
+    api_keys_max: Option<u32>,
+    /// Requests a second of one credential; five times as many may come at once [default: 1000]
+    #[arg(long, env = "COPPICE_REQUESTS_PER_SECOND", value_name = "N")]
+    requests_per_second: Option<NonZeroU32>,
 }
 
 /// The settings in force.
@@ -107,6 +122,7 @@ pub(crate) struct Config {
     pub(crate) storage: StorageOptions,
     pub(crate) admin_email: String,
     pub(crate) limits: OrganizationLimits,
+    pub(crate) api: ApiConfig,
     pub(crate) create_wait: Duration,
 }
 
@@ -141,8 +157,21 @@ impl ServeArgs {
                 file.branches_per_hour,
                 defaults.branches_per_hour_max,
             ),
+            projects_max: limit(
+                flags.projects_per_organization,
+                file.projects_per_organization,
+                defaults.projects_max,
+            ),
+            projects_per_hour_max: limit(
+                flags.projects_per_hour,
+                file.projects_per_hour,
+                defaults.projects_per_hour_max,
+            ),
+            api_keys_max: limit(flags.api_keys_max, file.api_keys_max, defaults.api_keys_max),
             ..defaults
         };
+        let requests_per_second =
+            flags.requests_per_second.or(file.requests_per_second).unwrap_or(DEFAULT_REQUESTS_PER_SECOND);
         let data_dir = std::path::absolute(self.data_dir.path()).context("finding the data directory")?;
         Ok(Config {
             data_dir,
@@ -154,6 +183,7 @@ impl ServeArgs {
             storage,
             admin_email: flags.admin_email.or(file.admin_email).unwrap_or_else(|| DEFAULT_EMAIL.to_owned()),
             limits,
+            api: ApiConfig { requests_per_second },
             create_wait: Duration::from_secs(5),
         })
     }

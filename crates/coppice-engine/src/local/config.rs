@@ -15,6 +15,8 @@ pub(super) struct Configuration<'a> {
     pub(super) major: u32,
     /// From the instance type and the user; a later one wins.
     pub(super) settings: &'a [(String, String)],
+    /// By name.
+    pub(super) preload_libraries: &'a [String],
     /// Whether this is the first start of a copy: nothing may leave it.
     pub(super) is_first_start: bool,
     /// Whether the platform signs in by the account of its process.
@@ -51,6 +53,7 @@ impl Configuration<'_> {
             ("min_wal_size", "80MB"),
             ("wal_level", "replica"),
             ("jit", "off"),
+            ("huge_pages", "off"),
             ("timezone", "UTC"),
             ("log_timezone", "UTC"),
             ("track_io_timing", "on"),
@@ -96,6 +99,7 @@ impl Configuration<'_> {
             self.setting("max_connections").and_then(|value| value.parse().ok()).unwrap_or(100);
         let in_configuration = |name: &str| paths.configuration.join(name).display().to_string();
         let socket_mode = if self.trusts_root { "0000" } else { "0700" };
+        let libraries: Vec<_> = self.preload_libraries.iter().map(|name| format!("$libdir/{name}")).collect();
         let settings = [
             ("config_file", in_configuration("postgresql.conf")),
             ("hba_file", in_configuration("pg_hba.conf")),
@@ -106,10 +110,9 @@ impl Configuration<'_> {
             ("unix_socket_permissions", socket_mode.to_owned()),
             ("max_connections", (user_connections + RESERVED_CONNECTIONS).to_string()),
             ("superuser_reserved_connections", RESERVED_CONNECTIONS.to_string()),
-            ("shared_preload_libraries", "$libdir/pg_stat_statements,$libdir/auto_explain".to_owned()),
+            ("shared_preload_libraries", libraries.join(",")),
             ("fsync", "on".to_owned()),
             ("full_page_writes", "on".to_owned()),
-            ("huge_pages", "off".to_owned()),
             ("ssl", "off".to_owned()),
             ("restart_after_crash", "on".to_owned()),
             ("password_encryption", "scram-sha-256".to_owned()),
@@ -135,7 +138,13 @@ mod tests {
     use super::*;
 
     fn configuration(settings: &[(String, String)]) -> Configuration<'_> {
-        Configuration { major: 17, settings, is_first_start: false, trusts_root: true }
+        Configuration {
+            major: 17,
+            settings,
+            preload_libraries: &[],
+            is_first_start: false,
+            trusts_root: true,
+        }
     }
 
     #[test]

@@ -24,10 +24,10 @@ use super::process::cgroup::Limits;
 use super::server::ServerPlan;
 use super::template::{Contents, make_cluster};
 use super::volumes::{LiveSource, SourceState, Volumes};
-use super::{HostEngine, control_file, first_start, session};
+use super::{HostEngine, contents, control_file, first_start, session};
 use crate::{
-    BoxedServerStream, Capacity, Engine, EngineError, FirstStart, Image, InstanceSpec, Result, RoleVerifier,
-    StopMode, VolumeFacts, VolumePlan,
+    BoxedServerStream, Capacity, Engine, EngineError, FirstStart, Image, ImageContents, InstanceSpec, Result,
+    RoleVerifier, StopMode, VolumeFacts, VolumePlan,
 };
 
 /// More WAL than this since the source's last checkpoint makes a copy slow to
@@ -47,6 +47,8 @@ pub struct LocalEngine {
     /// One template at a time is made.
     template_lock: tokio::sync::Mutex<()>,
     sessions: Mutex<HashMap<InstanceId, (Arc<Client>, Instant)>>,
+    /// Images never change, so looking once is enough.
+    contents: Mutex<HashMap<PostgresVersion, Arc<ImageContents>>>,
 }
 
 impl LocalEngine {
@@ -58,6 +60,7 @@ impl LocalEngine {
             locks: Mutex::default(),
             template_lock: tokio::sync::Mutex::default(),
             sessions: Mutex::default(),
+            contents: Mutex::default(),
         }
     }
 
@@ -234,14 +237,14 @@ fn server_plan<'a>(
 ) -> ServerPlan<'a> {
     let limits =
         Limits { cpu_millis: spec.cpu_millis, cpu_weight: spec.cpu_weight, memory_bytes: spec.memory_bytes };
-    let settings = &spec.settings;
     ServerPlan {
         instance: &spec.instance,
         image,
         data,
         account: spec.account,
         limits,
-        settings,
+        settings: &spec.settings,
+        preload_libraries: &spec.preload_libraries,
         is_first_start,
     }
 }
@@ -290,6 +293,16 @@ impl LiveSource for RunningSource {
 impl Engine for LocalEngine {
     fn images(&self) -> Vec<Image> {
         self.host.installed_images().into_iter().map(|image| Image { version: image.version }).collect()
+    }
+
+    async fn image_contents(&self, version: PostgresVersion) -> Result<Arc<ImageContents>> {
+        if let Some(known) = lock(&self.contents).get(&version) {
+            return Ok(known.clone());
+        }
+        let image = self.host.image(version)?;
+        let found = Arc::new(blocking(move || contents::read(&image)).await?);
+        lock(&self.contents).insert(version, found.clone());
+        Ok(found)
     }
 
     fn capacity(&self) -> Capacity {
@@ -341,7 +354,9 @@ impl Engine for LocalEngine {
         let servers = &self.host.servers;
         let socket = servers.socket_directory(&spec.instance);
         let verifier = &plan.managed_role_verifier;
-        let client = first_start::detach_from_source(&socket, self.host.secret(), verifier).await?;
+        let has_statistics = spec.preload_libraries.iter().any(|name| name == first_start::STATISTICS);
+        let client =
+            first_start::detach_from_source(&socket, self.host.secret(), verifier, has_statistics).await?;
         failpoint!("first_start.detached");
         let marker = self.first_start_marker(&spec.volume);
         write_durably(&marker, spec.volume.as_str().as_bytes(), 0o600)?;

@@ -17,6 +17,9 @@ use tokio_postgres::Client;
 use super::session;
 use crate::{EngineError, Result};
 
+/// The library whose statistics a copy inherits.
+pub(super) const STATISTICS: &str = "pg_stat_statements";
+
 /// Removes what only the source's server may use, before the first start.
 pub(super) fn remove_inherited_files(data: &Path) -> Result<()> {
     let slots = data.join("pg_replslot");
@@ -33,11 +36,14 @@ pub(super) async fn detach_from_source(
     socket: &Path,
     password: Option<&str>,
     managed_role_verifier: &str,
+    has_statistics: bool,
 ) -> Result<Client> {
     let client = session::open(socket, "postgres", password).await?;
     disable_subscriptions(&client).await?;
     roll_back_prepared(&client, socket, password).await?;
-    reset_statistics(&client).await?;
+    if has_statistics {
+        reset_statistics(&client).await?;
+    }
     repair_managed_role(&client, managed_role_verifier).await?;
     Ok(client)
 }

@@ -209,7 +209,8 @@ fn trust_extensions(root: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-fn extension_directories(root: &Path) -> Vec<PathBuf> {
+/// Where an image keeps its extensions.
+pub(super) fn extension_directories(root: &Path) -> Vec<PathBuf> {
     let debian = list(&root.join("share/postgresql")).into_iter().map(|dir| dir.join("extension"));
     let candidates =
         debian.chain(["share/extension", "share/postgresql/extension"].map(|dir| root.join(dir)));

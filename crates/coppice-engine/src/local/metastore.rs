@@ -88,6 +88,7 @@ impl HostEngine {
             account: ACCOUNT,
             limits,
             settings: &settings,
+            preload_libraries: &[],
             is_first_start: false,
         };
         self.servers.start(&plan).await?;

@@ -6,6 +6,7 @@
 //! ([`installation`]), images, metastore, volumes, branches.
 
 mod config;
+mod contents;
 mod control_file;
 mod engine;
 mod first_start;

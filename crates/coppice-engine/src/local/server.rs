@@ -66,6 +66,7 @@ pub(super) struct ServerPlan<'a> {
     pub(super) account: u32,
     pub(super) limits: Limits,
     pub(super) settings: &'a [(String, String)],
+    pub(super) preload_libraries: &'a [String],
     pub(super) is_first_start: bool,
 }
 
@@ -300,6 +301,7 @@ impl Servers {
         Configuration {
             major: plan.image.version.major,
             settings: plan.settings,
+            preload_libraries: plan.preload_libraries,
             is_first_start: plan.is_first_start,
             trusts_root: self.is_root,
         }

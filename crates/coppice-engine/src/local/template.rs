@@ -46,6 +46,7 @@ pub(super) async fn make_cluster(
         account,
         limits: LIMITS,
         settings: &settings,
+        preload_libraries: &[],
         is_first_start: false,
     };
     let mut arguments = vec![

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use clap::Subcommand;
-use coppice_wire::{Branch, BranchList, Image, ImageList, InstanceTypeList};
+use coppice_wire::{Branch, BranchDetails, BranchList, BranchStatusType, Image, ImageList, InstanceTypeList};
 use serde_json::{Value, json};
 
 use super::http::Client;
@@ -68,7 +68,7 @@ pub(super) async fn run(command: BranchCommand, client: &Client, as_json: bool) 
         BranchCommand::List { project } => list(client, project.as_deref(), as_json).await,
         BranchCommand::Show { target } => {
             let (project, branch) = client.branch(&target).await?;
-            let branch: Branch = client.get(&path(&project.id, &branch.id)).await?;
+            let branch: BranchDetails = client.get(&path(&project.id, &branch.id)).await?;
             show(&branch, as_json)
         }
         BranchCommand::Delete { target, yes } => {
@@ -146,48 +146,43 @@ async fn custom(
 }
 
 /// Makes a branch and waits until it is ready or can't become so.
-async fn create(client: &Client, project: &str, body: &Value) -> anyhow::Result<Branch> {
+async fn create(client: &Client, project: &str, body: &Value) -> anyhow::Result<BranchDetails> {
     let spinner = output::spinner(format!("creating branch {}", body["name"].as_str().unwrap_or_default()));
     let made: Branch = client.post(&format!("/projects/{project}/branches"), body).await?;
     let started = Instant::now();
     loop {
-        let branch: Branch = client.get(&path(project, &made.id)).await?;
-        let status = branch.status.as_ref();
-        match status.map(|status| status.status_type.as_str()) {
-            Some("STATUS_TYPE_HEALTHY") => {
+        let branch: BranchDetails = client.get(&path(project, &made.id)).await?;
+        match branch.status.status_type {
+            BranchStatusType::Healthy => {
                 spinner.finish_and_clear();
                 return Ok(branch);
             }
-            Some("STATUS_TYPE_FAULT") => {
-                let reason = status.map(|status| status.message.clone()).unwrap_or_default();
-                bail!("branch {} could not be started: {reason}", branch.name);
+            BranchStatusType::Fault => {
+                bail!("branch {} could not be started: {}", made.name, branch.status.message);
             }
             _ if started.elapsed() > CREATE_PATIENCE => {
-                bail!("branch {} is not ready yet: see `coppice branch show {}`", branch.name, branch.id)
+                bail!("branch {} is not ready yet: see `coppice branch show {}`", made.name, made.id)
             }
             _ => tokio::time::sleep(POLL).await,
         }
     }
 }
 
-fn show(branch: &Branch, as_json: bool) -> anyhow::Result<()> {
+fn show(details: &BranchDetails, as_json: bool) -> anyhow::Result<()> {
     if as_json {
-        return output::json(branch);
+        return output::json(details);
     }
-    let mut rows = vec![
-        vec!["id".to_owned(), branch.id.clone()],
-        vec!["name".to_owned(), branch.name.clone()],
-        vec!["description".to_owned(), branch.description.clone()],
-        vec!["parent".to_owned(), branch.parent_id.clone().unwrap_or_else(|| "-".to_owned())],
+    let (branch, configuration) = (&details.branch, &details.configuration);
+    let rows = [
+        ("id", branch.id.clone()),
+        ("name", branch.name.clone()),
+        ("description", branch.description.clone()),
+        ("parent", branch.parent_id.clone().unwrap_or_else(|| "-".to_owned())),
+        ("status", details.status.message.clone()),
+        ("image", configuration.image.clone()),
+        ("instance type", configuration.instance_type.clone()),
+        ("connect", format!("coppice psql {}", branch.name)),
     ];
-    if let Some(status) = &branch.status {
-        rows.push(vec!["status".to_owned(), status.message.clone()]);
-    }
-    if let Some(configuration) = &branch.configuration {
-        rows.push(vec!["image".to_owned(), configuration.image.clone()]);
-        rows.push(vec!["instance type".to_owned(), configuration.instance_type.clone()]);
-    }
-    rows.push(vec!["connect".to_owned(), format!("coppice psql {}", branch.name)]);
-    output::table(&[], rows);
+    output::table(&[], rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect());
     Ok(())
 }

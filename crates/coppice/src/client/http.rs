@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use coppice_wire::{Branch, BranchList, ErrorBody, Project, ProjectList};
+use coppice_wire::{BranchList, ErrorBody, ListedBranch, Project, ProjectList};
 use reqwest::{Method, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -128,7 +128,7 @@ impl Client {
     }
 
     /// A branch by name or id, with its project.
-    pub(super) async fn branch(&self, target: &BranchTarget) -> anyhow::Result<(Project, Branch)> {
+    pub(super) async fn branch(&self, target: &BranchTarget) -> anyhow::Result<(Project, ListedBranch)> {
         let project = self.project(target.project.as_deref()).await?;
         let list: BranchList = self.get(&format!("/projects/{}/branches", project.id)).await?;
         let branch = choose(list.branches, "branch", &target.branch, |branch| (&branch.id, &branch.name))?;

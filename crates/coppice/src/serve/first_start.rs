@@ -73,9 +73,9 @@ async fn create_main_branch(app: &App, admin: &Path, project: &ProjectId) -> any
         line.with_context(|| format!("{} has no {name}", admin.display()))
     };
     let (key, organization) = (value("COPPICE_API_KEY")?, value("COPPICE_ORGANIZATION")?);
-    let caller = app.authenticate(Some(key)).await?;
     let target = RawTarget { organization, project: Some(project.as_str()), branch: None };
-    let access = app.authorize(caller, &CREATE_BRANCH, target).await?;
+    let credential = app.authenticate(Some(key), Some(&target)).await?;
+    let access = app.authorize(credential, &CREATE_BRANCH, &target)?;
     let (image, _) =
         app.list_images(Some(REGION))?.into_iter().next().context("no PostgreSQL is installed")?;
     let (_, smallest) =
@@ -83,7 +83,7 @@ async fn create_main_branch(app: &App, admin: &Path, project: &ProjectId) -> any
     let request = NewBranchRequest {
         name: MAIN_BRANCH.to_owned(),
         description: String::new(),
-        scale_to_zero: None,
+        scale_to_zero: Default::default(),
         origin: Origin::Custom(CustomBranch {
             region: REGION.to_owned(),
             instance_type: smallest.name,
@@ -91,7 +91,7 @@ async fn create_main_branch(app: &App, admin: &Path, project: &ProjectId) -> any
             replicas: 0,
             storage_gib: 10,
             parameters: Default::default(),
-            preload_libraries: vec![],
+            preload_libraries: None,
         }),
     };
     match app.create_branch(&access, &request).await {

@@ -103,12 +103,9 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     });
     let gateway = gateway::start(&config, &platform.app)?;
     let gateway_task = tokio::spawn(gateway.serve(gateway_listener, stop.clone()));
-    let router = coppice_api::router(platform.app.clone());
-    let api_task = tokio::spawn({
-        let stop = stop.clone();
-        async move { axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await }
-    });
-    tokio::spawn(housekeeping(platform.host.clone(), platform.engine.clone()));
+    let router = coppice_api::router(platform.app.clone(), config.api);
+    let api_task = tokio::spawn(coppice_api::serve(listener, router, stop.clone().cancelled_owned()));
+    tokio::spawn(housekeeping(platform.app.clone(), platform.host.clone(), platform.engine.clone()));
 
     let record = ServeRecord { pid: std::process::id(), api, gateway: gateway_address };
     let record = serde_json::to_vec_pretty(&record)?;
@@ -124,6 +121,9 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     stop.cancel();
     platform.reconciler.stop().await;
     let _ = tokio::join!(gateway_task, api_task, looping);
+    if let Err(error) = platform.app.write_key_uses().await {
+        tracing::warn!("noting when keys were used: {error}");
+    }
     let _ = std::fs::remove_file(ServeRecord::path(&config.data_dir));
     drop(platform);
     if is_inside() {
@@ -241,7 +241,7 @@ fn master_key(data_dir: &Path) -> anyhow::Result<MasterKey> {
 }
 
 /// Templates, then what has to be done now and then.
-async fn housekeeping(host: Arc<HostEngine>, engine: Arc<LocalEngine>) {
+async fn housekeeping(app: App, host: Arc<HostEngine>, engine: Arc<LocalEngine>) {
     let storage = engine.storage().clone();
     let emptied = tokio::task::spawn_blocking(move || storage.empty_trash()).await;
     if let Ok(Err(error)) = emptied {
@@ -253,6 +253,9 @@ async fn housekeeping(host: Arc<HostEngine>, engine: Arc<LocalEngine>) {
         timer.tick().await;
         engine.close_idle_sessions();
         host.tend_ballast();
+        if let Err(error) = app.write_key_uses().await {
+            tracing::warn!("noting when keys were used: {error}");
+        }
         let storage = engine.storage().clone();
         let maintained = tokio::task::spawn_blocking(move || storage.maintain()).await;
         if let Ok(Err(error)) = maintained {

@@ -1,0 +1,104 @@
+//! `Idempotency-Key` on POST: the first answer is given again to repetitions.
+
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use coppice_app::{App, Begun};
+use coppice_core::{Error, Result};
+
+use crate::BODY_LIMIT_BYTES;
+use crate::body::BodyError;
+use crate::context;
+use crate::error::{ApiError, with_status};
+use crate::request::bearer_of;
+
+static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+static IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+/// Largest answer that is kept; ours are far smaller.
+const ANSWER_LIMIT_BYTES: usize = 1 << 20;
+
+/// Lets a POST with a key through once.
+pub(crate) async fn idempotent(State(app): State<App>, request: Request, next: Next) -> Response {
+    if request.method() != Method::POST || !request.headers().contains_key(&IDEMPOTENCY_KEY) {
+        return next.run(request).await;
+    }
+    // A bad credential has nothing to repeat; the handler says what is wrong.
+    let Some(bearer) = bearer_of(request.headers()).map(str::to_owned) else {
+        return next.run(request).await;
+    };
+    if app.authenticate(Some(&bearer), None).await.is_err() {
+        return next.run(request).await;
+    }
+    let key = match key_of(&request) {
+        Ok(key) => key,
+        Err(error) => return ApiError::from(error).into_response(),
+    };
+    let path = request.uri().path().to_owned();
+    let (parts, body) = request.into_parts();
+    let Ok(body) = to_bytes(body, BODY_LIMIT_BYTES).await else { return BodyError::TooLarge.into_response() };
+    let call = match app.begin_call(&bearer, &path, &key, &body).await {
+        Ok(Begun::First(call)) => call,
+        Ok(Begun::Running) => return running(),
+        Ok(Begun::Mismatch) => {
+            let message = "the idempotency key was used with another request";
+            return with_status(StatusCode::CONFLICT, "idempotency_mismatch", message);
+        }
+        Ok(Begun::Answered(status, body)) => return replay(status, body),
+        Err(error) => return ApiError::from(error).into_response(),
+    };
+    let work = async move {
+        let response = next.run(Request::from_parts(parts, Body::from(body))).await;
+        keep(&app, &call, response).await
+    };
+    match context::detached(work).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(error)) => ApiError::from(error).into_response(),
+        Err(failed) => ApiError::from(Error::internal(failed)).into_response(),
+    }
+}
+
+fn key_of(request: &Request) -> Result<String> {
+    let value = request.headers().get(&IDEMPOTENCY_KEY).and_then(|value| value.to_str().ok());
+    let is_allowed =
+        |key: &&str| (1..=255).contains(&key.len()) && key.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    let key = value.filter(is_allowed);
+    key.map(str::to_owned).ok_or_else(|| {
+        Error::invalid_field("Idempotency-Key", "must have 1 to 255 printable ASCII characters")
+    })
+}
+
+/// Keeps the answer. One that says "try again" is not the last word, so the
+/// same key may try again.
+async fn keep(app: &App, call: &coppice_app::RepeatableCall, response: Response) -> Result<Response> {
+    let (parts, body) = response.into_parts();
+    let body: Bytes = to_bytes(body, ANSWER_LIMIT_BYTES).await.map_err(Error::internal)?;
+    let is_final = !parts.status.is_server_error() && parts.status != StatusCode::TOO_MANY_REQUESTS;
+    let text = std::str::from_utf8(&body).map_err(Error::internal)?;
+    app.finish_call(call, is_final.then_some((parts.status.as_u16(), text))).await?;
+    Ok(Response::from_parts(parts, Body::from(body)))
+}
+
+fn running() -> Response {
+    let message = "a request with this idempotency key is still running";
+    let mut response = with_status(StatusCode::CONFLICT, "idempotency_in_progress", message);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(1));
+    response
+}
+
+fn replay(status: u16, body: String) -> Response {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let has_body = !body.is_empty();
+    let mut response = (status, body).into_response();
+    let headers = response.headers_mut();
+    headers.insert(IDEMPOTENCY_REPLAYED.clone(), HeaderValue::from_static("true"));
+    if has_body {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    } else {
+        headers.remove(CONTENT_TYPE);
+    }
+    response
+}

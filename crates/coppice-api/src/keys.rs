@@ -1,0 +1,215 @@
+//! API keys of organizations and of users.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, NaiveDateTime, Utc};
+use coppice_app::{App, NewKey};
+use coppice_core::access::Grant;
+use coppice_core::api_key::{ApiKey, ApiKeySecret};
+use coppice_core::operation::{
+    CREATE_ORGANIZATION_API_KEY, CREATE_USER_API_KEY, DELETE_ORGANIZATION_API_KEYS, DELETE_USER_API_KEYS,
+    LIST_ORGANIZATION_API_KEYS, LIST_USER_API_KEYS,
+};
+use coppice_core::{Error, Result};
+use coppice_wire as wire;
+
+use crate::body::{BodyError, Fields, RawBody};
+use crate::error::{ApiError, as_invalid_key};
+use crate::request::{Call, InOrganization};
+
+/// Items of each list of a key, and of a bulk deletion.
+const ITEMS_MAX: usize = 50;
+
+/// List the keys of an organization
+#[utoipa::path(
+    get, path = "/organizations/{organizationID}/api-keys", operation_id = "listOrganizationAPIKeys",
+    tag = "API keys", params(InOrganization),
+    responses((status = 200, description = "Its keys, also expired ones.", body = wire::ApiKeyList))
+)]
+pub(crate) async fn list_organization_api_keys(
+    State(app): State<App>,
+    call: Call,
+) -> Result<Json<wire::ApiKeyList>, ApiError> {
+    let access = call.authorize(&app, &LIST_ORGANIZATION_API_KEYS).await.map_err(as_invalid_key)?;
+    Ok(Json(list(app.list_organization_keys(&access).await?)))
+}
+
+/// Make a key of an organization
+///
+/// Its token is in this answer only. It can't do more than the credential that makes it.
+#[utoipa::path(
+    post, path = "/organizations/{organizationID}/api-keys", operation_id = "createOrganizationAPIKey",
+    tag = "API keys", params(InOrganization), request_body = wire::CreateApiKey,
+    responses((status = 201, description = "The new key with its token.", body = wire::CreatedApiKey))
+)]
+pub(crate) async fn create_organization_api_key(
+    State(app): State<App>,
+    call: Call,
+    body: RawBody,
+) -> Result<Response, BodyError> {
+    let access = call.authorize(&app, &CREATE_ORGANIZATION_API_KEY).await?;
+    let new = new_key(&body.object()?)?;
+    Ok(created(app.create_organization_key(&access, &new).await?))
+}
+
+/// Delete keys of an organization
+///
+/// Up to 50 at once; ids that don't exist or belong elsewhere are skipped.
+#[utoipa::path(
+    delete, path = "/organizations/{organizationID}/api-keys", operation_id = "deleteOrganizationAPIKeys",
+    tag = "API keys", params(InOrganization), request_body = wire::DeleteApiKeys,
+    responses((status = 204, description = "They are gone."))
+)]
+pub(crate) async fn delete_organization_api_keys(
+    State(app): State<App>,
+    call: Call,
+    body: RawBody,
+) -> Result<StatusCode, BodyError> {
+    let access = call.authorize(&app, &DELETE_ORGANIZATION_API_KEYS).await?;
+    app.delete_organization_keys(&access, &ids(&body.object()?)?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// List the calling user's keys
+#[utoipa::path(
+    get, path = "/api-keys", operation_id = "listUserAPIKeys", tag = "API keys",
+    responses((status = 200, description = "The caller's keys, also expired ones.", body = wire::ApiKeyList))
+)]
+pub(crate) async fn list_user_api_keys(
+    State(app): State<App>,
+    call: Call,
+) -> Result<Json<wire::ApiKeyList>, ApiError> {
+    let access = call.authorize_person(&app, &LIST_USER_API_KEYS).await?;
+    Ok(Json(list(app.list_user_keys(&access).await?)))
+}
+
+/// Make a key of the calling user
+///
+/// It acts as the user, within what it was given. Its token is in this answer only.
+#[utoipa::path(
+    post, path = "/api-keys", operation_id = "createUserAPIKey", tag = "API keys",
+    request_body = wire::CreateApiKey,
+    responses((status = 201, description = "The new key with its token.", body = wire::CreatedApiKey))
+)]
+pub(crate) async fn create_user_api_key(
+    State(app): State<App>,
+    call: Call,
+    body: RawBody,
+) -> Result<Response, BodyError> {
+    let access = call.authorize_person(&app, &CREATE_USER_API_KEY).await?;
+    let new = new_key(&body.object()?)?;
+    Ok(created(app.create_user_key(&access, &new).await?))
+}
+
+/// Delete keys of the calling user
+///
+/// Up to 50 at once; ids that don't exist or belong elsewhere are skipped.
+#[utoipa::path(
+    delete, path = "/api-keys", operation_id = "deleteUserAPIKeys", tag = "API keys",
+    request_body = wire::DeleteApiKeys,
+    responses((status = 204, description = "They are gone."))
+)]
+pub(crate) async fn delete_user_api_keys(
+    State(app): State<App>,
+    call: Call,
+    body: RawBody,
+) -> Result<StatusCode, BodyError> {
+    let access = call.authorize_person(&app, &DELETE_USER_API_KEYS).await?;
+    app.delete_user_keys(&access, &ids(&body.object()?)?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn list(keys: Vec<ApiKey>) -> wire::ApiKeyList {
+    wire::ApiKeyList { keys: keys.into_iter().map(|key| to_wire(key, None)).collect() }
+}
+
+fn created((key, secret): (ApiKey, ApiKeySecret)) -> Response {
+    let key = to_wire(key, Some(secret.expose().to_owned()));
+    (StatusCode::CREATED, Json(wire::CreatedApiKey { key })).into_response()
+}
+
+fn to_wire(key: ApiKey, token: Option<String>) -> wire::ApiKey {
+    wire::ApiKey {
+        id: key.id.to_string(),
+        name: key.name,
+        preview: key.preview,
+        scopes: key.grant.scopes,
+        projects: key.grant.projects,
+        branches: key.grant.branches,
+        created_at: wire::Timestamp(key.created_at),
+        expiry: key.expiry.map(wire::Expiry),
+        last_used: key.last_used.map(wire::Timestamp),
+        created_by: key.created_by.map(|user| user.to_string()),
+        created_by_key: key.created_by_key.map(|key| key.to_string()),
+        token,
+    }
+}
+
+fn new_key(fields: &Fields) -> Result<NewKey> {
+    let name = fields.name_of("name", 128)?;
+    let expiry = fields.text("expiry")?.map(|text| {
+        parse_time(text).ok_or_else(|| {
+            Error::invalid_field("expiry", "must be an RFC 3339 date-time, like 2027-01-01T00:00:00Z")
+        })
+    });
+    let list = |field: &str, is_item: fn(&str) -> bool, why: &str| -> Result<Vec<String>> {
+        let items = fields.texts(field, ITEMS_MAX)?.unwrap_or_default();
+        match items.iter().all(|item| is_item(item)) {
+            true => Ok(items),
+            false => Err(Error::invalid_field(field, why)),
+        }
+    };
+    let ids = "must hold ids of at most 64 letters, digits, - and _, or *";
+    Ok(NewKey {
+        name,
+        expiry: expiry.transpose()?,
+        grant: Grant {
+            scopes: list("scopes", is_scope, "must hold texts of 1 to 64 printable characters")?,
+            projects: list("projects", is_id, ids)?,
+            branches: list("branches", is_id, ids)?,
+        },
+    })
+}
+
+/// An RFC 3339 time; without an offset it is UTC.
+fn parse_time(text: &str) -> Option<DateTime<Utc>> {
+    if let Ok(time) = DateTime::parse_from_rfc3339(text) {
+        return Some(time.with_timezone(&Utc));
+    }
+    NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S%.f").ok().map(|time| time.and_utc())
+}
+
+fn is_scope(text: &str) -> bool {
+    (1..=64).contains(&text.chars().count()) && !text.chars().any(char::is_control)
+}
+
+fn is_id(text: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    text == "*" || ((1..=64).contains(&text.len()) && text.bytes().all(is_allowed))
+}
+
+fn ids(fields: &Fields) -> Result<Vec<String>> {
+    let count = fields.list_length("ids")?.ok_or_else(|| fields.missing("ids"))?;
+    if count > ITEMS_MAX {
+        return Err(Error::invalid(
+            "too_many_api_keys",
+            format!("at most {ITEMS_MAX} API keys can be deleted at once"),
+        ));
+    }
+    Ok(fields.texts("ids", ITEMS_MAX)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_with_and_without_an_offset_are_read() {
+        let noon = parse_time("2027-01-01T12:00:00Z");
+        assert_eq!(parse_time("2027-01-01T14:00:00.000000000+02:00"), noon);
+        assert_eq!(parse_time("2027-01-01T12:00:00"), noon, "without an offset it is UTC");
+        assert_eq!(parse_time("2027-01-01"), None);
+    }
+}

@@ -1,0 +1,217 @@
+//! The list of operations, and the OpenAPI document that is made from it.
+//!
+//! Each handler says what it takes and what it answers when all goes well;
+//! what every operation has in common (credentials, errors) is added here from
+//! the same table that access is decided from.
+
+use std::sync::OnceLock;
+
+use axum::Router;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use coppice_app::App;
+use coppice_core::operation::{self, CallerRule, Operation};
+use coppice_wire::ErrorBody;
+use utoipa::openapi::path::Operation as Documented;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{ContentBuilder, InfoBuilder, OpenApi, Ref, ResponseBuilder};
+use utoipa::{OpenApi as _, PartialSchema, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use utoipa_swagger_ui::{Config, SwaggerUi};
+
+use crate::{branches, keys, organizations, projects, regions, users};
+
+/// Name of the security scheme.
+const BEARER: &str = "bearer";
+
+#[derive(utoipa::OpenApi)]
+#[openapi()]
+struct Empty;
+
+/// Every operation with its route.
+pub(crate) fn operations() -> (Router<App>, OpenApi) {
+    OpenApiRouter::with_openapi(Empty::openapi())
+        .routes(routes!(organizations::get_organizations_list, organizations::create_organization))
+        .routes(routes!(
+            organizations::get_organization,
+            organizations::update_organization,
+            organizations::delete_organization
+        ))
+        .routes(routes!(organizations::get_organization_limits))
+        .routes(routes!(organizations::get_organization_membership_limits))
+        .routes(routes!(users::get_user, users::update_user))
+        .routes(routes!(
+            keys::list_organization_api_keys,
+            keys::create_organization_api_key,
+            keys::delete_organization_api_keys
+        ))
+        .routes(routes!(keys::list_user_api_keys, keys::create_user_api_key, keys::delete_user_api_keys))
+        .routes(routes!(regions::list_regions))
+        .routes(routes!(regions::list_instance_types))
+        .routes(routes!(regions::list_images))
+        .routes(routes!(regions::list_extensions))
+        .routes(routes!(projects::get_default_project_limits))
+        .routes(routes!(projects::list_projects, projects::create_project))
+        .routes(routes!(projects::get_project, projects::update_project, projects::delete_project))
+        .routes(routes!(projects::get_project_limits))
+        .routes(routes!(branches::list_branches, branches::create_branch))
+        .routes(routes!(branches::describe_branch, branches::update_branch, branches::delete_branch))
+        .routes(routes!(branches::get_branch_credentials))
+        .split_for_parts()
+}
+
+/// The OpenAPI 3.1 document of this API.
+pub fn document() -> OpenApi {
+    let (_, mut document) = operations();
+    document.info = InfoBuilder::new()
+        .title("Coppice")
+        .version("1.0")
+        .description(Some(
+            "A PostgreSQL cloud on your own machines: organizations hold projects, projects hold branches, \
+             a branch is a real PostgreSQL server, and a copy of one is there in a blink.\n\n\
+             Send an API key as `Authorization: Bearer <key>`. Every answer carries `x-request-id`. \
+             POST accepts `Idempotency-Key`.",
+        ))
+        .build();
+    document.servers = Some(vec![utoipa::openapi::Server::new("/")]);
+    let components = document.components.get_or_insert_default();
+    components.schemas.insert(ErrorBody::name().into_owned(), ErrorBody::schema());
+    let scheme = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .description(Some("An API key, `pku_…` of a user or `pko_…` of an organization."))
+        .build();
+    components.security_schemes.insert(BEARER.to_owned(), SecurityScheme::Http(scheme).into());
+    for (path, item) in &mut document.paths.paths {
+        let methods = [&mut item.get, &mut item.put, &mut item.post, &mut item.patch, &mut item.delete];
+        for documented in methods.into_iter().flatten() {
+            complete(path, documented);
+        }
+    }
+    document
+}
+
+/// Adds what follows from the table of operations.
+fn complete(path: &str, documented: &mut Documented) {
+    let known = operation::ALL.iter().find(|known| Some(known.id) == documented.operation_id.as_deref());
+    let Some(operation) = known else { return };
+    let scopes: Vec<_> = operation.scope.iter().map(|scope| scope.as_str()).collect();
+    documented.security = Some(vec![SecurityRequirement::new(BEARER, scopes)]);
+    for (status, what) in errors(path, documented.request_body.is_some(), operation) {
+        let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(ErrorBody::name()))).build();
+        let response = ResponseBuilder::new().description(what).content("application/json", content).build();
+        documented.responses.responses.insert(status.to_owned(), response.into());
+    }
+}
+
+/// The errors an operation can answer with.
+fn errors(path: &str, has_body: bool, operation: &Operation) -> Vec<(&'static str, String)> {
+    let mut errors = vec![
+        ("400", "The request can never work as it stands; the message says why.".to_owned()),
+        ("401", "No credential, or one that is not valid.".to_owned()),
+    ];
+    if operation.id != operation::LIST_REGIONS.id {
+        errors.push(("403", refusals(operation)));
+    }
+    if path.contains("{projectID}") {
+        errors.push(("404", "There is no such project or branch.".to_owned()));
+    }
+    if has_body {
+        errors.push(("413", "The body is larger than 1 MiB.".to_owned()));
+        errors.push(("415", "The body is not JSON.".to_owned()));
+    }
+    match operation.id {
+        "deleteOrganization" => errors.push(("409", "It still has projects.".to_owned())),
+        "createBranch" => {
+            errors.push(("409", "The name is taken.".to_owned()));
+            errors.push(("412", "The parent is not ready.".to_owned()));
+        }
+        "updateBranch" => errors.push(("409", "The name is taken.".to_owned())),
+        id if id.starts_with("create") => {
+            errors.push(("409", "The idempotency key was used differently, or is in use.".to_owned()));
+        }
+        _ => {}
+    }
+    errors.extend([
+        (
+            "429",
+            "Too many requests, or too many creations within an hour; `Retry-After` says when.".to_owned(),
+        ),
+        ("500", "A fault of the server; its log has the cause under the request id.".to_owned()),
+        ("503", "The server can't work now; nothing was changed.".to_owned()),
+        ("504", "The work took too long.".to_owned()),
+    ]);
+    errors
+}
+
+fn refusals(operation: &Operation) -> String {
+    let who = match operation.caller {
+        CallerRule::Anybody => "",
+        CallerRule::User => " A user's credential is needed.",
+        CallerRule::Owner => " The credential of the organization's owner is needed.",
+    };
+    match operation.scope {
+        Some(scope) => {
+            format!("The credential may not do this here. The scope `{}` is needed.{who}", scope.as_str())
+        }
+        None => format!("The credential may not do this.{who}"),
+    }
+}
+
+/// `GET /openapi.json`
+pub(crate) async fn json() -> Response {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    let text = TEXT.get_or_init(|| document().to_pretty_json().unwrap_or_default());
+    ([(CONTENT_TYPE, "application/json")], text.as_str()).into_response()
+}
+
+/// `GET /openapi.yaml`
+pub(crate) async fn yaml() -> Response {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    let text = TEXT.get_or_init(|| document().to_yaml().unwrap_or_default());
+    ([(CONTENT_TYPE, "application/yaml")], text.as_str()).into_response()
+}
+
+/// The page to browse the document with, from files inside this program.
+pub(crate) fn pages() -> Router {
+    let config = Config::from("/openapi.json").validator_url("none").persist_authorization(false);
+    SwaggerUi::new("/docs").config(config).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn documented_operations(document: &OpenApi) -> Vec<&Documented> {
+        let items = document.paths.paths.values();
+        items
+            .flat_map(|item| [&item.get, &item.put, &item.post, &item.patch, &item.delete])
+            .filter_map(Option::as_ref)
+            .collect()
+    }
+
+    #[test]
+    fn every_operation_of_the_table_is_documented_and_the_other_way_round() {
+        let document = document();
+        let mut documented: Vec<_> = documented_operations(&document)
+            .iter()
+            .map(|operation| operation.operation_id.clone().expect("an operationId"))
+            .collect();
+        let mut known: Vec<_> = operation::ALL.iter().map(|operation| operation.id.to_owned()).collect();
+        documented.sort();
+        known.sort();
+        assert_eq!(documented, known);
+    }
+
+    /// `make openapi` writes the file anew.
+    #[test]
+    fn the_committed_document_is_what_the_code_says() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../openapi/openapi.json");
+        let text = document().to_pretty_json().expect("JSON") + "\n";
+        if std::env::var_os("COPPICE_WRITE_OPENAPI").is_some() {
+            std::fs::write(&path, &text).expect("a writable file");
+        }
+        let committed = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(committed == text, "openapi/openapi.json is out of date: run `make openapi`");
+    }
+}

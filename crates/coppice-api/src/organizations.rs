@@ -1,0 +1,185 @@
+//! Organizations and their limits.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use coppice_app::App;
+use coppice_core::Error;
+use coppice_core::limits::OrganizationLimits;
+use coppice_core::limits::{DESCRIPTION_LENGTH_MAX, INSTANCE_TYPE_MAX_MILLIS, INSTANCES_PER_BRANCH_MAX};
+use coppice_core::operation::{
+    CREATE_ORGANIZATION, DELETE_ORGANIZATION, GET_ORGANIZATION, GET_ORGANIZATION_LIMITS,
+    GET_ORGANIZATION_MEMBERSHIP_LIMITS, GET_ORGANIZATIONS_LIST, UPDATE_ORGANIZATION,
+};
+use coppice_core::organization::{BillingStatus, Organization, UsageTier};
+use coppice_wire as wire;
+
+use crate::body::{BodyError, RawBody};
+use crate::error::{ApiError, as_invalid_key};
+use crate::request::{Call, InOrganization};
+
+/// List the organizations the caller belongs to
+///
+/// Cheap, so that clients can use it to test a key.
+#[utoipa::path(
+    get, path = "/organizations", operation_id = "getOrganizationsList", tag = "Organizations",
+    responses((status = 200, description = "The caller's organizations.", body = wire::OrganizationList))
+)]
+pub(crate) async fn get_organizations_list(
+    State(app): State<App>,
+    call: Call,
+) -> Result<Json<wire::OrganizationList>, ApiError> {
+    let caller = call.authorize_anywhere(&app, &GET_ORGANIZATIONS_LIST).await.map_err(as_invalid_key)?;
+    let organizations = app.list_organizations(&caller).await?;
+    Ok(Json(wire::OrganizationList { organizations: organizations.into_iter().map(to_wire).collect() }))
+}
+
+/// Make an organization
+///
+/// The caller becomes its owner. Names may repeat, so a repeated call makes a second one.
+#[utoipa::path(
+    post, path = "/organizations", operation_id = "createOrganization", tag = "Organizations",
+    request_body = wire::CreateOrganization,
+    responses((status = 201, description = "The new organization.", body = wire::Organization))
+)]
+pub(crate) async fn create_organization(
+    State(app): State<App>,
+    call: Call,
+    body: RawBody,
+) -> Result<Response, BodyError> {
+    let access = call.authorize_person(&app, &CREATE_ORGANIZATION).await.map_err(as_invalid_key)?;
+    let name = body.object()?.name_of("name", 128)?;
+    let organization = app.create_organization(&access, &name).await?;
+    Ok((StatusCode::CREATED, Json(to_wire(organization))).into_response())
+}
+
+/// Show an organization
+#[utoipa::path(
+    get, path = "/organizations/{organizationID}", operation_id = "getOrganization", tag = "Organizations",
+    params(InOrganization),
+    responses((status = 200, description = "The organization.", body = wire::Organization))
+)]
+pub(crate) async fn get_organization(
+    State(app): State<App>,
+    call: Call,
+) -> Result<Json<wire::Organization>, ApiError> {
+    let access = call.authorize(&app, &GET_ORGANIZATION).await?;
+    Ok(Json(to_wire(access.organization)))
+}
+
+/// Rename an organization
+#[utoipa::path(
+    put, path = "/organizations/{organizationID}", operation_id = "updateOrganization", tag = "Organizations",
+    params(InOrganization), request_body = wire::UpdateOrganization,
+    responses((status = 200, description = "The organization as it is now.", body = wire::Organization))
+)]
+pub(crate) async fn update_organization(
+    State(app): State<App>,
+    call: Call,
+    body: RawBody,
+) -> Result<Json<wire::Organization>, BodyError> {
+    let access = call.authorize(&app, &UPDATE_ORGANIZATION).await?;
+    let fields = body.object()?;
+    if fields.text("id")?.is_some_and(|id| id != access.organization.id.as_str()) {
+        return Err(Error::invalid_field("id", "must be the id in the path").into());
+    }
+    let name = fields.optional_name("name", 128)?;
+    Ok(Json(to_wire(app.update_organization(&access, name.as_deref()).await?)))
+}
+
+/// Delete an organization
+///
+/// Only its owner can, and only without projects. Its keys end at once.
+#[utoipa::path(
+    delete, path = "/organizations/{organizationID}", operation_id = "deleteOrganization",
+    tag = "Organizations", params(InOrganization),
+    responses((status = 204, description = "Deleted."))
+)]
+pub(crate) async fn delete_organization(State(app): State<App>, call: Call) -> Result<StatusCode, ApiError> {
+    let access = call.authorize(&app, &DELETE_ORGANIZATION).await?;
+    app.delete_organization(&access).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Show the quotas of an organization
+#[utoipa::path(
+    get, path = "/organizations/{organizationID}/limits", operation_id = "getOrganizationLimits",
+    tag = "Limits", params(InOrganization),
+    responses((status = 200, description = "Its quotas.", body = wire::OrganizationLimits))
+)]
+pub(crate) async fn get_organization_limits(
+    State(app): State<App>,
+    call: Call,
+) -> Result<Json<wire::OrganizationLimits>, ApiError> {
+    call.authorize(&app, &GET_ORGANIZATION_LIMITS).await?;
+    let limits = app.organization_limits();
+    Ok(Json(wire::OrganizationLimits {
+        project: effective_limits(&limits),
+        max_projects: limits.projects_max,
+        max_projects_per_hour: limits.projects_per_hour_max,
+        max_branches_per_org: limits.branches_max,
+    }))
+}
+
+/// Show how many members an organization may have
+#[utoipa::path(
+    get, path = "/organizations/{organizationID}/membership-limits",
+    operation_id = "getOrganizationMembershipLimits", tag = "Limits", params(InOrganization),
+    responses((status = 200, description = "The quotas.", body = wire::OrganizationMembershipLimits))
+)]
+pub(crate) async fn get_organization_membership_limits(
+    State(app): State<App>,
+    call: Call,
+) -> Result<Json<wire::OrganizationMembershipLimits>, ApiError> {
+    call.authorize(&app, &GET_ORGANIZATION_MEMBERSHIP_LIMITS).await?;
+    let limits = app.organization_limits();
+    Ok(Json(wire::OrganizationMembershipLimits {
+        max_members: limits.members_max,
+        max_invites: limits.invitations_max,
+    }))
+}
+
+/// What holds for each project of an organization.
+pub(crate) fn effective_limits(limits: &OrganizationLimits) -> wire::EffectiveProjectLimits {
+    wire::EffectiveProjectLimits {
+        max_description_length: DESCRIPTION_LENGTH_MAX,
+        max_branches_per_project: limits.branches_per_project_max,
+        max_instances_per_branch: INSTANCES_PER_BRANCH_MAX,
+        min_instances_per_branch: 1,
+        max_allowed_instance_type: INSTANCE_TYPE_MAX_MILLIS,
+        max_branches_per_hour: limits.branches_per_hour_max,
+        max_storage_gb_per_branch: limits.storage_gib_max,
+    }
+}
+
+fn to_wire(organization: Organization) -> wire::Organization {
+    let is_enabled = organization.is_enabled();
+    wire::Organization {
+        id: organization.id.to_string(),
+        name: organization.name,
+        status: wire::OrganizationStatus {
+            status: if is_enabled {
+                wire::OrganizationState::Enabled
+            } else {
+                wire::OrganizationState::Disabled
+            },
+            disabled_by_admin: organization.disabled_by_admin,
+            billing_status: match organization.billing_status {
+                BillingStatus::Ok => wire::BillingStatus::Ok,
+                BillingStatus::NoPaymentMethod => wire::BillingStatus::NoPaymentMethod,
+                BillingStatus::InvoiceOverdue => wire::BillingStatus::InvoiceOverdue,
+                BillingStatus::Unknown => wire::BillingStatus::Unknown,
+                BillingStatus::DeletionRequested => wire::BillingStatus::DeletionRequested,
+            },
+            usage_tier: match organization.usage_tier {
+                UsageTier::T1 => wire::UsageTier::T1,
+                UsageTier::T2 => wire::UsageTier::T2,
+            },
+            last_updated: wire::Timestamp(organization.last_updated),
+            admin_reason: organization.admin_reason,
+            billing_reason: organization.billing_reason,
+            created_at: wire::Timestamp(organization.created_at),
+        },
+    }
+}

@@ -1,0 +1,110 @@
+//! How many requests a credential, or an address without one, may send.
+
+use std::hash::Hash;
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+
+use coppice_core::{ApiKeyId, Error, Result};
+use governor::clock::{Clock, DefaultClock};
+use governor::middleware::StateInformationMiddleware;
+use governor::state::keyed::DefaultKeyedStateStore;
+use governor::{Quota, RateLimiter};
+
+/// Requests a second of an address without a credential.
+const ADDRESS_PER_SECOND: NonZeroU32 = NonZeroU32::new(20).expect("not zero");
+/// How many seconds' worth of requests may come at once.
+const BURST_SECONDS: NonZeroU32 = NonZeroU32::new(5).expect("not zero");
+
+type Limiter<K> = RateLimiter<K, DefaultKeyedStateStore<K>, DefaultClock, StateInformationMiddleware>;
+
+/// What is left of a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RateState {
+    /// Requests that may come at once.
+    pub(crate) limit: u32,
+    /// How many of them may come now.
+    pub(crate) remaining: u32,
+    /// Seconds until all of them may.
+    pub(crate) reset_seconds: u32,
+}
+
+/// The rates of everybody.
+pub(crate) struct Rates {
+    credentials: Limiter<ApiKeyId>,
+    addresses: Limiter<IpAddr>,
+    clock: DefaultClock,
+}
+
+impl std::fmt::Debug for Rates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Rates")
+    }
+}
+
+fn limiter<K: Hash + Eq + Clone>(per_second: NonZeroU32) -> Limiter<K> {
+    let quota = Quota::per_second(per_second).allow_burst(per_second.saturating_mul(BURST_SECONDS));
+    RateLimiter::dashmap(quota).with_middleware()
+}
+
+impl Rates {
+    /// With the requests a second of a credential.
+    pub(crate) fn new(credential_per_second: NonZeroU32) -> Self {
+        Self {
+            credentials: limiter(credential_per_second),
+            addresses: limiter(ADDRESS_PER_SECOND),
+            clock: DefaultClock::default(),
+        }
+    }
+
+    /// Counts a request of a credential.
+    pub(crate) fn admit_credential(&self, key: &ApiKeyId) -> Result<RateState> {
+        self.admit(&self.credentials, key)
+    }
+
+    /// Counts a request without a valid credential.
+    pub(crate) fn admit_address(&self, address: IpAddr) -> Result<RateState> {
+        self.admit(&self.addresses, &address)
+    }
+
+    /// Forgets those who have not called for a while.
+    pub(crate) fn forget_idle(&self) {
+        self.credentials.retain_recent();
+        self.addresses.retain_recent();
+    }
+
+    fn admit<K: Hash + Eq + Clone>(&self, limiter: &Limiter<K>, who: &K) -> Result<RateState> {
+        match limiter.check_key(who) {
+            Ok(snapshot) => {
+                let limit = snapshot.quota().burst_size().get();
+                let remaining = snapshot.remaining_burst_capacity().min(limit);
+                let each = snapshot.quota().replenish_interval();
+                let until_full = each.saturating_mul(limit - remaining).as_secs_f64().ceil();
+                Ok(RateState { limit, remaining, reset_seconds: until_full as u32 })
+            }
+            Err(not_yet) => {
+                let wait = not_yet.wait_time_from(self.clock.now()).as_secs_f64().ceil();
+                Err(Error::TooMany {
+                    code: "rate_limited",
+                    public: "too many requests".to_owned(),
+                    retry_after_seconds: (wait as u32).max(1),
+                })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_gets_its_burst_and_then_waits() {
+        let rates = Rates::new(ADDRESS_PER_SECOND);
+        let address = IpAddr::from([192, 0, 2, 1]);
+        let first = rates.admit_address(address).expect("within the rate");
+        assert_eq!((first.limit, first.remaining), (100, 99));
+        let refused = (0..200).find_map(|_| rates.admit_address(address).err()).expect("the burst ends");
+        assert_eq!(refused.code(), "rate_limited");
+        assert!(rates.admit_address(IpAddr::from([192, 0, 2, 2])).is_ok(), "others are not affected");
+    }
+}

@@ -1,0 +1,82 @@
+//! Requests that carry an `Idempotency-Key`: the first answer is given again.
+
+use coppice_core::Result;
+use coppice_store::{RepeatableRequest, Repetition};
+
+use crate::App;
+
+/// A first request that runs longer than this has died with its process.
+const RUNNING_SECONDS_MAX: u32 = 60;
+
+/// A request as far as it tells repetitions apart.
+#[derive(Clone, Debug)]
+pub struct RepeatableCall {
+    /// Keyed hash of the credential.
+    caller: String,
+    path: String,
+    key: String,
+    body_hash: String,
+}
+
+/// What to do with a request.
+#[derive(Debug)]
+pub enum Begun {
+    /// Carry it out, then [`App::finish_call`].
+    First(RepeatableCall),
+    /// The first one is still running.
+    Running,
+    /// Another body came with the same key before.
+    Mismatch,
+    /// The first one's answer: status and body.
+    Answered(u16, String),
+}
+
+impl RepeatableCall {
+    fn row(&self) -> RepeatableRequest<'_> {
+        let Self { caller, path, key, body_hash } = self;
+        RepeatableRequest { caller, path, key, body_hash }
+    }
+
+    /// Whose answer it is; what it is sealed for.
+    fn owner(&self) -> String {
+        format!("{} {} {}", self.caller, self.path, self.key)
+    }
+}
+
+impl App {
+    /// Notes that a call begins, unless one like it did before.
+    ///
+    /// # Errors
+    /// When the metastore fails.
+    pub async fn begin_call(&self, credential: &str, path: &str, key: &str, body: &[u8]) -> Result<Begun> {
+        let call = RepeatableCall {
+            caller: self.key.hash(credential),
+            path: path.to_owned(),
+            key: key.to_owned(),
+            body_hash: self.key.hash_bytes(body),
+        };
+        Ok(match self.store.idempotency_begin(call.row(), RUNNING_SECONDS_MAX).await? {
+            Repetition::First => Begun::First(call),
+            Repetition::Running => Begun::Running,
+            Repetition::Mismatch => Begun::Mismatch,
+            Repetition::Answered(status, sealed) => {
+                Begun::Answered(status, self.key.open(&call.owner(), &sealed)?.to_string())
+            }
+        })
+    }
+
+    /// Keeps the answer of a call for a day, or forgets the call when its
+    /// answer is not worth keeping.
+    ///
+    /// # Errors
+    /// When the metastore fails.
+    pub async fn finish_call(&self, call: &RepeatableCall, answer: Option<(u16, &str)>) -> Result<()> {
+        match answer {
+            Some((status, body)) => {
+                let sealed = self.key.seal(&call.owner(), body);
+                Ok(self.store.idempotency_finish(call.row(), status, &sealed).await?)
+            }
+            None => Ok(self.store.idempotency_forget(call.row()).await?),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! API keys: making, listing and ending them, and when they were last used.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+use chrono::{DateTime, Utc};
+use coppice_core::access::{Caller, Grant, Principal};
+use coppice_core::api_key::{ApiKey, ApiKeyKind, ApiKeySecret};
+use coppice_core::{ApiKeyId, Error, Result};
+use coppice_store::{NewApiKey, StoreError};
+
+use crate::organizations::organization_gone;
+use crate::{Access, App, PersonalAccess};
+
+/// A key to be made; its fields were checked by the caller.
+#[derive(Clone, Debug)]
+pub struct NewKey {
+    /// Not unique.
+    pub name: String,
+    /// When it ends, if it does.
+    pub expiry: Option<DateTime<Utc>>,
+    /// What is asked for; empty lists mean what the creator has.
+    pub grant: Grant,
+}
+
+/// Keys that were used since this was last written to the metastore.
+#[derive(Debug, Default)]
+pub(crate) struct KeyUses {
+    used: Mutex<HashSet<ApiKeyId>>,
+}
+
+impl KeyUses {
+    pub(crate) fn note(&self, key: &ApiKeyId) {
+        // A panic while holding it can leave no half-done change behind.
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if !used.contains(key) {
+            used.insert(key.clone());
+        }
+    }
+
+    fn take(&self) -> HashSet<ApiKeyId> {
+        std::mem::take(&mut *self.used.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl App {
+    /// Makes a key of the organization.
+    ///
+    /// # Errors
+    /// `scope_not_grantable`, `expiry_in_past`, `api_key_limit_reached`
+    pub async fn create_organization_key(
+        &self,
+        access: &Access,
+        new: &NewKey,
+    ) -> Result<(ApiKey, ApiKeySecret)> {
+        let organization = access.organization.id.clone();
+        self.create_key(&access.caller, &Principal::Organization(organization), new).await
+    }
+
+    /// Makes a key of the calling user.
+    ///
+    /// # Errors
+    /// As [`App::create_organization_key`].
+    pub async fn create_user_key(
+        &self,
+        access: &PersonalAccess,
+        new: &NewKey,
+    ) -> Result<(ApiKey, ApiKeySecret)> {
+        self.create_key(&access.caller, &Principal::User(access.user.clone()), new).await
+    }
+
+    async fn create_key(
+        &self,
+        caller: &Caller,
+        of: &Principal,
+        new: &NewKey,
+    ) -> Result<(ApiKey, ApiKeySecret)> {
+        let grant = caller.grant.narrowed_to(new.grant.clone())?;
+        let now = Utc::now();
+        if new.expiry.is_some_and(|expiry| expiry <= now) {
+            return Err(Error::invalid("expiry_in_past", "expiry must be in the future"));
+        }
+        let (kind, created_by) = match (of, &caller.principal) {
+            (Principal::User(_), Principal::User(user)) => (ApiKeyKind::User, Some(user)),
+            (Principal::Organization(_), Principal::User(user)) => (ApiKeyKind::Organization, Some(user)),
+            (Principal::Organization(_), Principal::Organization(_)) => (ApiKeyKind::Organization, None),
+            (Principal::User(_), Principal::Organization(_)) => {
+                return Err(Error::internal("an organization's key can't make a user's"));
+            }
+        };
+        let (id, secret) = (ApiKeyId::generate(now), ApiKeySecret::generate(kind));
+
+        let mut tx = self.store.begin().await?;
+        match of {
+            Principal::User(user) => self.store.user_lock_in_tx(&mut tx, user).await?,
+            Principal::Organization(organization) => {
+                if !self.store.organization_lock_in_tx(&mut tx, organization).await? {
+                    return Err(organization_gone(organization));
+                }
+            }
+        }
+        let max = self.config.limits.api_keys_max;
+        if self.store.key_count_in_tx(&mut tx, of).await? >= max {
+            return Err(Error::invalid(
+                "api_key_limit_reached",
+                format!("no more than {max} API keys are allowed"),
+            ));
+        }
+        let row = NewApiKey {
+            id: &id,
+            principal: of,
+            name: &new.name,
+            preview: &secret.preview(),
+            hash: &self.key.hash(secret.expose()),
+            grant: &grant,
+            expiry: new.expiry,
+            created_by,
+            created_by_key: Some(&caller.key),
+        };
+        let key = self.store.key_insert_in_tx(&mut tx, &row).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        Ok((key, secret))
+    }
+
+    /// Keys of the organization.
+    ///
+    /// # Errors
+    /// When the metastore fails.
+    pub async fn list_organization_keys(&self, access: &Access) -> Result<Vec<ApiKey>> {
+        Ok(self.store.key_list(&Principal::Organization(access.organization.id.clone())).await?)
+    }
+
+    /// Keys of the calling user.
+    ///
+    /// # Errors
+    /// When the metastore fails.
+    pub async fn list_user_keys(&self, access: &PersonalAccess) -> Result<Vec<ApiKey>> {
+        Ok(self.store.key_list(&Principal::User(access.user.clone())).await?)
+    }
+
+    /// Deletes keys of the organization; they end at once.
+    ///
+    /// # Errors
+    /// When the metastore fails.
+    pub async fn delete_organization_keys(&self, access: &Access, ids: &[String]) -> Result<()> {
+        Ok(self.store.key_delete(&Principal::Organization(access.organization.id.clone()), ids).await?)
+    }
+
+    /// Deletes keys of the calling user; they end at once.
+    ///
+    /// # Errors
+    /// When the metastore fails.
+    pub async fn delete_user_keys(&self, access: &PersonalAccess, ids: &[String]) -> Result<()> {
+        Ok(self.store.key_delete(&Principal::User(access.user.clone()), ids).await?)
+    }
+
+    /// Writes down which keys were used; to be called every few seconds.
+    ///
+    /// # Errors
+    /// When the metastore fails; the uses are then noted again by later requests.
+    pub async fn write_key_uses(&self) -> Result<()> {
+        let ids: Vec<_> = self.key_uses.take().into_iter().map(|id| id.to_string()).collect();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        Ok(self.store.key_note_used(&ids).await?)
+    }
+}

@@ -1,0 +1,108 @@
+//! Who calls: a key, who it acts as, and what that is to an organization, in
+//! one statement, because every request begins with it.
+
+use chrono::{DateTime, Utc};
+use coppice_core::access::{Caller, Grant, Principal};
+use coppice_core::organization::{Organization, Role};
+use coppice_core::{ApiKeyId, OrganizationId, ProjectId, UserId};
+use sqlx::postgres::PgRow;
+use sqlx::{FromRow, Row};
+
+use crate::organizations::organization_from;
+use crate::{Result, Store, StoreError};
+
+/// What a caller is to an organization.
+#[derive(Clone, Debug)]
+pub struct Membership {
+    /// The organization.
+    pub organization: Organization,
+    /// The member's role; none for the organization's own key.
+    pub role: Option<Role>,
+    /// For a key limited to branches: whether the project that was asked about
+    /// owns one of them. False when nothing was asked.
+    pub owns_allowed_branch: bool,
+}
+
+/// A key that was found.
+#[derive(Clone, Debug)]
+pub struct CredentialMatch {
+    /// Who calls, with what.
+    pub caller: Caller,
+    /// Whether the user behind a user key is disabled.
+    pub is_user_disabled: bool,
+    /// What the caller is to the organization that was asked about; none when
+    /// it is no member, there is no such organization, or none was asked about.
+    pub membership: Option<Membership>,
+}
+
+#[derive(FromRow)]
+struct KeyRow {
+    key_id: String,
+    user_id: Option<String>,
+    key_organization: Option<String>,
+    scopes: Vec<String>,
+    projects: Vec<String>,
+    branches: Vec<String>,
+    expiry: Option<DateTime<Utc>>,
+    disabled: bool,
+}
+
+impl Store {
+    /// Finds a key by its hash (index `api_keys_hash_key`), with what its
+    /// caller is to `organization`, and whether `project` owns one of the
+    /// branches the key is limited to. Served by primary keys.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn credential_find(
+        &self,
+        hash: &str,
+        organization: Option<&OrganizationId>,
+        project: Option<&ProjectId>,
+    ) -> Result<Option<CredentialMatch>> {
+        let row = sqlx::query(
+            "select k.id as key_id, k.user_id, k.organization_id as key_organization, k.scopes, k.projects,
+                    k.branches, k.expiry, coalesce(u.disabled, false) as disabled, o.id, o.name,
+                    o.disabled_by_admin, o.billing_status, o.usage_tier, o.admin_reason, o.billing_reason,
+                    o.last_updated, o.created_at, m.role,
+                    exists (select from branches b where b.project_id = $3 and b.id = any(k.branches)
+                            and b.deleted_at is null) as owns_allowed_branch
+             from api_keys k
+             left join users u on u.id = k.user_id
+             left join organizations own on own.id = k.organization_id
+             left join members m on m.organization_id = $2 and m.user_id = k.user_id
+             left join organizations o on o.id = $2 and o.deleted_at is null
+                  and (m.role is not null or o.id = k.organization_id)
+             where k.hash = $1 and own.deleted_at is null",
+        )
+        .bind(hash)
+        .bind(organization.map(OrganizationId::as_str))
+        .bind(project.map(ProjectId::as_str))
+        .fetch_optional(&self.pool)
+        .await?;
+        row.map(|row| credential_from(&row)).transpose()
+    }
+}
+
+fn credential_from(row: &PgRow) -> Result<CredentialMatch> {
+    let key = KeyRow::from_row(row)?;
+    let principal = match (key.user_id, key.key_organization) {
+        (Some(user), _) => Principal::User(UserId::from_trusted(user)),
+        (None, Some(organization)) => Principal::Organization(OrganizationId::from_trusted(organization)),
+        (None, None) => return Err(StoreError::UnknownValue { what: "owner of a key", value: key.key_id }),
+    };
+    let grant = Grant { scopes: key.scopes, projects: key.projects, branches: key.branches };
+    let caller = Caller { principal, key: ApiKeyId::from_trusted(key.key_id), grant, expiry: key.expiry };
+    let is_member = row.try_get::<Option<String>, _>("id")?.is_some();
+    let membership = if is_member { Some(membership_from(row)?) } else { None };
+    Ok(CredentialMatch { caller, is_user_disabled: key.disabled, membership })
+}
+
+fn membership_from(row: &PgRow) -> Result<Membership> {
+    let role: Option<String> = row.try_get("role")?;
+    let role = role
+        .map(|text| Role::parse(&text).ok_or(StoreError::UnknownValue { what: "role", value: text }))
+        .transpose()?;
+    let owns_allowed_branch = row.try_get("owns_allowed_branch")?;
+    Ok(Membership { organization: organization_from(row)?, role, owns_allowed_branch })
+}

@@ -1,0 +1,136 @@
+//! Answers that are given again to repeated requests.
+
+use sqlx::FromRow;
+
+use crate::{Result, Store};
+
+/// A request that may be a repetition.
+#[derive(Clone, Copy, Debug)]
+pub struct RepeatableRequest<'a> {
+    /// Keyed hash of its credential.
+    pub caller: &'a str,
+    /// Its path.
+    pub path: &'a str,
+    /// Its `Idempotency-Key`.
+    pub key: &'a str,
+    /// Hash of its body.
+    pub body_hash: &'a str,
+}
+
+/// What is known of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Repetition {
+    /// It is the first of its kind; its answer is to be kept.
+    First,
+    /// The first one is still running.
+    Running,
+    /// Another body came with the same key before.
+    Mismatch,
+    /// The first one's answer: status and sealed body.
+    Answered(u16, Vec<u8>),
+}
+
+#[derive(FromRow)]
+struct RequestRow {
+    body_hash: String,
+    status: Option<i32>,
+    answer_sealed: Option<Vec<u8>>,
+}
+
+impl Store {
+    /// Notes that a request begins, unless one like it was noted before. A
+    /// running one is given up `patience_seconds` after it began: its process
+    /// must have died.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn idempotency_begin(
+        &self,
+        request: RepeatableRequest<'_>,
+        patience_seconds: u32,
+    ) -> Result<Repetition> {
+        let begun = sqlx::query(
+            "insert into idempotent_requests as r (caller, path, key, body_hash) values ($1, $2, $3, $4)
+             on conflict (caller, path, key) do update
+                 set body_hash = excluded.body_hash, started_at = now(), status = null, answer_sealed = null
+                 where r.started_at < now() - interval '1 day'
+                    or (r.status is null and r.started_at < now() - make_interval(secs => $5))",
+        )
+        .bind(request.caller)
+        .bind(request.path)
+        .bind(request.key)
+        .bind(request.body_hash)
+        .bind(f64::from(patience_seconds))
+        .execute(&self.pool)
+        .await?;
+        if begun.rows_affected() == 1 {
+            return Ok(Repetition::First);
+        }
+        let row: Option<RequestRow> = sqlx::query_as(
+            "select body_hash, status, answer_sealed from idempotent_requests
+             where caller = $1 and path = $2 and key = $3",
+        )
+        .bind(request.caller)
+        .bind(request.path)
+        .bind(request.key)
+        .fetch_optional(&self.pool)
+        .await?;
+        Ok(match row {
+            Some(row) if row.body_hash != request.body_hash => Repetition::Mismatch,
+            Some(RequestRow { status: Some(status), answer_sealed: Some(sealed), .. }) => {
+                Repetition::Answered(u16::try_from(status).unwrap_or(500), sealed)
+            }
+            // Without a row the first one has just ended without an answer.
+            Some(_) | None => Repetition::Running,
+        })
+    }
+
+    /// Keeps the answer of a request that was begun.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn idempotency_finish(
+        &self,
+        request: RepeatableRequest<'_>,
+        status: u16,
+        answer_sealed: &[u8],
+    ) -> Result<()> {
+        sqlx::query(
+            "update idempotent_requests set status = $4, answer_sealed = $5
+             where caller = $1 and path = $2 and key = $3",
+        )
+        .bind(request.caller)
+        .bind(request.path)
+        .bind(request.key)
+        .bind(i32::from(status))
+        .bind(answer_sealed)
+        .execute(&self.pool)
+        .await?;
+        Ok(())
+    }
+
+    /// Forgets a request that was begun, so that it can be tried again.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn idempotency_forget(&self, request: RepeatableRequest<'_>) -> Result<()> {
+        sqlx::query("delete from idempotent_requests where caller = $1 and path = $2 and key = $3")
+            .bind(request.caller)
+            .bind(request.path)
+            .bind(request.key)
+            .execute(&self.pool)
+            .await?;
+        Ok(())
+    }
+
+    /// Forgets answers that are older than a day.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn idempotency_purge(&self) -> Result<u64> {
+        let done = sqlx::query("delete from idempotent_requests where started_at < now() - interval '1 day'")
+            .execute(&self.relaxed)
+            .await?;
+        Ok(done.rows_affected())
+    }
+}

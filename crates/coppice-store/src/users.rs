@@ -1,0 +1,93 @@
+//! Users.
+
+use chrono::{DateTime, Utc};
+use coppice_core::UserId;
+use coppice_core::organization::User;
+use sqlx::FromRow;
+
+use crate::{Result, Store, Tx};
+
+const COLUMNS: &str = "id, email, name, created_at";
+
+#[derive(FromRow)]
+struct UserRow {
+    id: String,
+    email: String,
+    name: String,
+    created_at: DateTime<Utc>,
+}
+
+impl From<UserRow> for User {
+    fn from(row: UserRow) -> Self {
+        Self {
+            id: UserId::from_trusted(row.id),
+            email: row.email,
+            name: row.name,
+            created_at: row.created_at,
+        }
+    }
+}
+
+impl Store {
+    /// The installation's first user, if there is one yet.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn user_first(&self) -> Result<Option<UserId>> {
+        let id: Option<String> = sqlx::query_scalar("select id from users order by created_at, id limit 1")
+            .fetch_optional(&self.pool)
+            .await?;
+        Ok(id.map(UserId::from_trusted))
+    }
+
+    /// A user.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn user_find(&self, id: &UserId) -> Result<Option<User>> {
+        let sql = format!("select {COLUMNS} from users where id = $1");
+        let row: Option<UserRow> =
+            sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.as_str()).fetch_optional(&self.pool).await?;
+        Ok(row.map(User::from))
+    }
+
+    /// Renames a user and returns them.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn user_rename(&self, id: &UserId, name: &str) -> Result<Option<User>> {
+        let sql = format!("update users set name = $2 where id = $1 returning {COLUMNS}");
+        let row: Option<UserRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+            .bind(id.as_str())
+            .bind(name)
+            .fetch_optional(&self.pool)
+            .await?;
+        Ok(row.map(User::from))
+    }
+
+    /// Inserts a user.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn user_insert_in_tx(&self, tx: &mut Tx, id: &UserId, email: &str) -> Result<()> {
+        sqlx::query("insert into users (id, email) values ($1, $2)")
+            .bind(id.as_str())
+            .bind(email)
+            .execute(&mut **tx)
+            .await?;
+        Ok(())
+    }
+
+    /// Makes changes of what one user owns wait for each other, so that quotas
+    /// are counted right, until the transaction ends.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn user_lock_in_tx(&self, tx: &mut Tx, id: &UserId) -> Result<()> {
+        sqlx::query("select from users where id = $1 for no key update")
+            .bind(id.as_str())
+            .execute(&mut **tx)
+            .await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,98 @@
+//! API keys.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{Expiry, Timestamp};
+
+/// An API key. The key itself is shown once, when it is made.
+#[derive(Clone, Serialize, Deserialize, ToSchema)]
+pub struct ApiKey {
+    /// Of the record; not the secret.
+    #[schema(example = "key_06gq0m2kj8fr3cjdr0h2qkv5s4")]
+    pub id: String,
+    /// Not unique.
+    #[schema(example = "ci", min_length = 1, max_length = 128)]
+    pub name: String,
+    /// Enough to recognise the key by.
+    #[schema(example = "pko_...x7Qa", pattern = "^pk[uo]_\\.\\.\\.[0-9a-zA-Z]{4}$")]
+    pub preview: String,
+    /// What it may do; `*` is everything.
+    #[schema(example = json!(["project:read", "branch:write"]), max_items = 50)]
+    pub scopes: Vec<String>,
+    /// The only projects it reaches; empty is no limit.
+    #[schema(example = json!([]), max_items = 50)]
+    pub projects: Vec<String>,
+    /// The only branches it reaches; empty is no limit.
+    #[schema(example = json!([]), max_items = 50)]
+    pub branches: Vec<String>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it ends; null is never.
+    #[schema(required)]
+    pub expiry: Option<Expiry>,
+    /// When it was last used, to the minute; null is never.
+    #[schema(required)]
+    pub last_used: Option<Timestamp>,
+    /// The user who made it; null when a key of the organization did.
+    #[schema(required, example = "usr_06gq0m2kj8fr3cjdr0h2qkv5s4")]
+    pub created_by: Option<String>,
+    /// The key that made it; null when a user's token did.
+    #[schema(required, example = "key_06gq0m2kj8fr3cjdr0h2qkv5s4")]
+    pub created_by_key: Option<String>,
+    /// The key itself, in the answer that makes it and never again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "pko_0aB1cD2eF3gH4iJ5kL6mN7oP8qR9sT0uV1w", nullable = false)]
+    pub token: Option<String>,
+}
+
+impl std::fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ApiKey").field("id", &self.id).field("preview", &self.preview).finish_non_exhaustive()
+    }
+}
+
+/// Answer of the operations that make a key.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct CreatedApiKey {
+    /// With its token.
+    pub key: ApiKey,
+}
+
+/// Answer of the operations that list keys.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ApiKeyList {
+    /// Oldest first; without tokens.
+    pub keys: Vec<ApiKey>,
+}
+
+/// Body of the operations that make a key.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct CreateApiKey {
+    /// What it is for; need not be unique.
+    #[schema(example = "ci", min_length = 1, max_length = 128)]
+    pub name: String,
+    /// When it ends; null or absent is never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expiry: Option<Expiry>,
+    /// What it may do: scopes, or `*`. Empty or absent is what its maker may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = json!(["project:read", "branch:write"]), max_items = 50)]
+    pub scopes: Option<Vec<String>>,
+    /// The only projects it reaches. Empty or absent is no limit beyond its maker's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = json!(["prj_06gq0m2kj8fr3cjdr0h2qkv5s4"]), max_items = 50)]
+    pub projects: Option<Vec<String>>,
+    /// The only branches it reaches. Empty or absent is no limit beyond its maker's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = json!([]), max_items = 50)]
+    pub branches: Option<Vec<String>>,
+}
+
+/// Body of the operations that delete keys.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DeleteApiKeys {
+    /// Ids of the records; unknown ones are skipped.
+    #[schema(example = json!(["key_06gq0m2kj8fr3cjdr0h2qkv5s4"]), max_items = 50)]
+    pub ids: Vec<String>,
+}
