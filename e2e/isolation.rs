@@ -125,3 +125,23 @@ fn a_child_does_not_take_its_parents_subscription() {
         assert_eq!(publisher.sql("SELECT count(*) FROM pg_stat_replication"), "1", "{major}");
     }
 }
+
+#[test]
+fn a_child_does_not_hold_its_parents_prepared_transactions() {
+    let coppice = every_release();
+    for major in ["15", "18"] {
+        let parent = format!("prepared{major}");
+        coppice.cli(&["branch", "create", &parent, "--image", &format!("postgres:{major}")]);
+        coppice.sql(&parent, "CREATE TABLE stock (i int); INSERT INTO stock VALUES (1)");
+        let prepare = "BEGIN; UPDATE stock SET i = 2; PREPARE TRANSACTION 'sale'";
+        let said = coppice_test_support::psql(&coppice.superuser_url(&parent), prepare);
+        assert!(said.is_ok, "{}", said.err);
+
+        let kid = format!("{parent}-kid");
+        coppice.cli(&["branch", "create", &kid, "--parent", &parent]);
+        assert_eq!(coppice.sql(&kid, "SELECT count(*) FROM pg_prepared_xacts"), "0", "{major}");
+        // Its row is not locked, and what was only prepared did not happen.
+        assert_eq!(coppice.sql(&kid, "UPDATE stock SET i = i + 10 RETURNING i"), "11\nUPDATE 1", "{major}");
+        assert_eq!(coppice.sql(&parent, "SELECT gid FROM pg_prepared_xacts"), "sale", "{major}");
+    }
+}

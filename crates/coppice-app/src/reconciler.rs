@@ -161,15 +161,14 @@ impl Reconciler {
         for label in strangers {
             if let Some(branch) = &label.branch {
                 let instance = coppice_core::InstanceId::new(branch, 1);
-                engine.stop(&instance, &label.volume, StopMode::Fast).await.map_err(failed)?;
+                engine.stop(&instance, Some(&label.volume), StopMode::Fast).await.map_err(failed)?;
             }
             tracing::warn!(volume = %label.volume, "volume {} is in no row: set aside, not deleted", label.volume);
             engine.quarantine(&label.volume).await.map_err(failed)?;
         }
         for instance in running.iter().filter(|id| !expected.contains(id.as_str())) {
             tracing::warn!(%instance, "instance {instance} is in no row: stopping it");
-            let nowhere = coppice_core::VolumeId::from_trusted("");
-            engine.stop(instance, &nowhere, StopMode::Fast).await.map_err(failed)?;
+            engine.stop(instance, None, StopMode::Fast).await.map_err(failed)?;
         }
         for branch in store.branch_unsettled(&self.inner.identity.host, true).await? {
             self.nudge(branch);
@@ -334,9 +333,9 @@ impl Reconciler {
                 }
                 work.volume.state = VolumeState::Admitted;
             }
-            Step::Stop => engine.stop(instance, volume, StopMode::Fast).await?,
+            Step::Stop => engine.stop(instance, Some(volume), StopMode::Fast).await?,
             Step::Kill => {
-                engine.stop(instance, volume, StopMode::Immediate).await?;
+                engine.stop(instance, Some(volume), StopMode::Immediate).await?;
                 failpoint!("reconciler.killed");
             }
             Step::Remove => {

@@ -65,6 +65,10 @@ impl InstanceType {
             ("effective_cache_size", format!("{}MB", ram_mb * 3 / 4)),
             ("maintenance_work_mem", format!("{}MB", (ram_mb / 16).clamp(64, 2048))),
             ("work_mem", format!("{}kB", (ram_mb * 4).clamp(4096, 65536))),
+            // Both are taken in whole at the start, so they are most of what an
+            // idle server costs.
+            ("wal_buffers", format!("{}MB", self.ram_gib.clamp(1, 16))),
+            ("pg_stat_statements.max", (self.ram_gib * 1000).clamp(1000, 5000).to_string()),
         ]
     }
 }

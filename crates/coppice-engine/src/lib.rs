@@ -193,8 +193,9 @@ pub trait Engine: Send + Sync + 'static {
     /// managed role has its own password.
     async fn first_start(&self, plan: &FirstStart) -> Result<()>;
 
-    /// Stops an instance and proves that nothing of it runs.
-    async fn stop(&self, instance: &InstanceId, volume: &VolumeId, mode: StopMode) -> Result<()>;
+    /// Stops an instance and proves that nothing of it runs. An instance that
+    /// no row knows has no known volume; what was recorded of it is stopped.
+    async fn stop(&self, instance: &InstanceId, volume: Option<&VolumeId>, mode: StopMode) -> Result<()>;
 
     /// Returns when the instance's server has ended, or at once when none runs.
     async fn wait_exit(&self, instance: &InstanceId);

@@ -104,6 +104,8 @@ impl Platform {
         let child = Command::new(&self.program)
             .args(["serve", "--listen", "127.0.0.1:0", "--gateway-listen", "127.0.0.1:0"])
             .args(["--pool-size-gib", "1", "--host-reserve-gib", "1"])
+            // A busy machine takes its time; stories go on with a branch that is ready.
+            .args(["--branch-create-wait", "25"])
             .args(&self.options.flags)
             .arg("--data-dir")
             .arg(&self.data_dir)

@@ -16,6 +16,7 @@ use serde::Deserialize;
 const DEFAULT_LISTEN: &str = "127.0.0.1:7070";
 const DEFAULT_GATEWAY_LISTEN: &str = "127.0.0.1:7432";
 const DEFAULT_REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(1000).expect("not zero");
+const DEFAULT_CREATE_WAIT: Duration = Duration::from_secs(5);
 const DEFAULT_EMAIL: &str = "admin@coppice.local";
 
 /// Where the data of a machine is, unless told otherwise.
@@ -87,6 +88,10 @@ struct Settings {
     /// Email address of the first user [default: admin@coppice.local]
     #[arg(long, env = "COPPICE_ADMIN_EMAIL", value_name = "EMAIL")]
     admin_email: Option<String>,
+    /// Seconds that the creation of a branch waits for it to be ready, 0 to 25 [default: 5]
+    #[arg(long, env = "COPPICE_BRANCH_CREATE_WAIT", value_name = "SECONDS",
+          value_parser = clap::value_parser!(u64).range(0..=25))]
+    branch_create_wait: Option<u64>,
     /// Most branches of one project [default: 100]
     #[arg(long, env = "COPPICE_BRANCHES_PER_PROJECT", value_name = "N")]
     branches_per_project: Option<u32>,
@@ -184,7 +189,11 @@ impl ServeArgs {
             admin_email: flags.admin_email.or(file.admin_email).unwrap_or_else(|| DEFAULT_EMAIL.to_owned()),
             limits,
             api: ApiConfig { requests_per_second },
-            create_wait: Duration::from_secs(5),
+            create_wait: flags.branch_create_wait.or(file.branch_create_wait).map_or(
+                DEFAULT_CREATE_WAIT,
+                // Requests themselves may take 30 seconds.
+                |seconds| Duration::from_secs(seconds.min(25)),
+            ),
         })
     }
 }

@@ -378,9 +378,10 @@ impl Engine for LocalEngine {
         Err(EngineError::Other(format!("instance {} does not take its new settings", spec.instance)))
     }
 
-    async fn stop(&self, instance: &InstanceId, volume: &VolumeId, mode: StopMode) -> Result<()> {
+    async fn stop(&self, instance: &InstanceId, volume: Option<&VolumeId>, mode: StopMode) -> Result<()> {
         lock(&self.sessions).remove(instance);
-        self.host.servers.stop(instance, &self.volumes.data_dir(volume), mode).await
+        let data = volume.map(|volume| self.volumes.data_dir(volume));
+        self.host.servers.stop(instance, data.as_deref(), mode).await
     }
 
     async fn wait_exit(&self, instance: &InstanceId) {

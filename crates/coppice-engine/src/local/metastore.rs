@@ -107,7 +107,8 @@ impl HostEngine {
     /// When its processes do not end.
     pub async fn stop_metastore(&self) -> Result<()> {
         let instance = InstanceId::from_trusted(METASTORE);
-        self.servers.stop(&instance, &self.layout().metastore().join("data"), StopMode::Fast).await
+        let data = self.layout().metastore().join("data");
+        self.servers.stop(&instance, Some(&data), StopMode::Fast).await
     }
 
     fn metastore_image(&self, major: Option<u32>) -> Result<super::images::InstalledImage> {

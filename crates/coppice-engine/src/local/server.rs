@@ -125,7 +125,7 @@ impl Servers {
         if self.observe(plan.instance, plan.data) == InstanceSeen::Running {
             return Ok(());
         }
-        self.kill(plan.instance, plan.data)?;
+        self.kill(plan.instance, Some(plan.data))?;
         failpoint!("server.killed");
         let surroundings = self.prepare(plan)?;
         failpoint!("server.prepared");
@@ -172,7 +172,7 @@ impl Servers {
         arguments: &[String],
         input: Option<&str>,
     ) -> Result<()> {
-        self.kill(plan.instance, plan.data)?;
+        self.kill(plan.instance, Some(plan.data))?;
         let surroundings = self.prepare(plan)?;
         let mut spec = self.launch_spec(plan, &surroundings)?;
         spec.program = plan.image.program(&surroundings.image, program);
@@ -189,7 +189,7 @@ impl Servers {
         let mut child = spawn(&self.launcher, &spec, &log).await?;
         let status = child.wait().await.map_err(EngineError::io(format!("waiting for {program}")))?;
         let _ = fs::remove_file(&input_path);
-        self.kill(plan.instance, plan.data)?;
+        self.kill(plan.instance, Some(plan.data))?;
         let words = fs::read_to_string(self.start_log_path(plan.instance)).unwrap_or_default();
         let complaint =
             words.lines().find(|line| ["ERROR:", "FATAL:", "PANIC:"].iter().any(|w| line.contains(w)));
@@ -203,7 +203,12 @@ impl Servers {
     }
 
     /// Stops a server and proves that nothing of it runs.
-    pub(super) async fn stop(&self, instance: &InstanceId, data: &Path, mode: StopMode) -> Result<()> {
+    pub(super) async fn stop(
+        &self,
+        instance: &InstanceId,
+        data: Option<&Path>,
+        mode: StopMode,
+    ) -> Result<()> {
         if mode == StopMode::Fast
             && let Some(pidfd) = self.living(instance).and_then(|server| server.pidfd())
         {
@@ -230,13 +235,16 @@ impl Servers {
     }
 
     /// Ends every process of an instance and proves that none is left.
-    fn kill(&self, instance: &InstanceId, data: &Path) -> Result<()> {
+    fn kill(&self, instance: &InstanceId, data: Option<&Path>) -> Result<()> {
         if let Some(leaf) = self.leaf(instance) {
             return leaf.kill();
         }
         let started = Instant::now();
         loop {
-            let left = processes_in(data);
+            let left = match data {
+                Some(data) => processes_in(data),
+                None => self.living(instance).map(|server| server.pid).into_iter().collect(),
+            };
             if left.is_empty() {
                 return Ok(());
             }

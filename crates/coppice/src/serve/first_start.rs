@@ -3,9 +3,11 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
 use coppice_app::{App, CustomBranch, FirstAccount, NewBranchRequest, Origin};
+use coppice_core::branch::BranchState;
 use coppice_core::operation::{CREATE_BRANCH, RawTarget};
 use coppice_core::{Error, ProjectId};
 use coppice_engine::local::installation::write_durably;
@@ -13,6 +15,8 @@ use coppice_engine::local::installation::write_durably;
 use super::{Config, REGION};
 
 const MAIN_BRANCH: &str = "main";
+/// How long the first start waits for it; the work goes on if that is not enough.
+const MAIN_BRANCH_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Does what is missing of the first start, and says where things are.
 pub(super) async fn ensure(
@@ -94,9 +98,15 @@ async fn create_main_branch(app: &App, admin: &Path, project: &ProjectId) -> any
             preload_libraries: None,
         }),
     };
-    match app.create_branch(&access, &request).await {
+    let branch = match app.create_branch(&access, &request).await {
+        Ok(branch) => branch,
         // Made by an earlier start that was interrupted right after.
-        Err(Error::Conflict { code: "branch_name_taken", .. }) | Ok(_) => Ok(()),
-        Err(error) => Err(error).context("creating the main branch"),
+        Err(Error::Conflict { code: "branch_name_taken", .. }) => return Ok(()),
+        Err(error) => return Err(error).context("creating the main branch"),
+    };
+    let branch = app.wait_until_ready(&branch.id, MAIN_BRANCH_PATIENCE).await?;
+    if let Some(branch) = branch.filter(|branch| branch.state != BranchState::Ready) {
+        println!("the branch `{MAIN_BRANCH}` is not ready yet: {} {}", branch.state.title(), branch.message);
     }
+    Ok(())
 }

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use coppice_core::VolumeId;
 use coppice_engine::local::installation::ControlLock;
 use coppice_engine::local::volumes::{PoolMode, StorageOptions, Volumes};
 use coppice_engine::local::{HostEngine, LocalEngine};
@@ -80,9 +79,7 @@ pub(super) async fn stop_everything(data_dir: &Path) -> anyhow::Result<()> {
     let stops = running.iter().map(|instance| {
         let branch = instance.as_str().rsplit_once('-').map_or(instance.as_str(), |(branch, _)| branch);
         let label = labels.iter().find(|label| label.branch.as_ref().is_some_and(|id| id.as_str() == branch));
-        let volume = label.map_or_else(|| VolumeId::from_trusted(""), |label| label.volume.clone());
-        let engine = &engine;
-        async move { engine.stop(instance, &volume, StopMode::Fast).await }
+        engine.stop(instance, label.map(|label| &label.volume), StopMode::Fast)
     });
     for stopped in futures_util::future::join_all(stops).await {
         stopped.map_err(|error| chain(&error))?;
