@@ -19,7 +19,8 @@ class Platform:
         self.process = subprocess.Popen(
             [program, "serve", "--data-dir", directory, "--listen", "127.0.0.1:0",
              "--gateway-listen", "127.0.0.1:0", "--pool-size-gib", "12", "--branches-per-project", "5000",
-             "--branches-per-organization", "5000", "--branches-per-hour", "50000"],
+             "--branches-per-organization", "5000", "--branches-per-hour", "50000",
+             "--requests-per-second", "1000000"],
             stdout=self.log, stderr=self.log, env=environment, stdin=subprocess.DEVNULL)
         try:
             self._wait_ready()
@@ -37,6 +38,7 @@ class Platform:
         pairs = (line.strip().split("=", 1) for line in open(self.directory + "/admin.env"))
         admin = dict(pairs)
         self.key, self.organization = admin["COPPICE_API_KEY"], admin["COPPICE_ORGANIZATION"]
+        self.url = "http://" + record["api"]
         self.api = http.client.HTTPConnection(record["api"], timeout=600)
         host, port = record["gateway"].rsplit(":", 1)
         self.gateway = (host, int(port))
@@ -71,6 +73,22 @@ class Platform:
         """A session past the gateway, as root may open one on the server's machine."""
         sockets = glob.glob(f"/run/coppice/*/{branch['id']}-1/socket/.s.PGSQL.5432")
         return Connection(sockets[0], "platform", "", "postgres")
+
+    def metastore(self):
+        """Directory of the metastore's socket; root may sign in there as `platform`."""
+        installation = json.load(open(self.directory + "/installation.json"))
+        sockets = glob.glob("/run/coppice/*/metastore/socket")
+        for socket in sockets:
+            try:
+                connection = Connection(socket + "/.s.PGSQL.5432", "platform", "", "coppice")
+            except OSError:
+                # Left by a server that was killed.
+                continue
+            if connection.ask("SELECT id FROM installation") in installation.values():
+                connection.close()
+                return socket
+            connection.close()
+        raise RuntimeError("the metastore is not running")
 
     def delete(self, branch):
         self.call("DELETE", f"/projects/{self.project}/branches/{branch['id']}")

@@ -6,8 +6,10 @@ use coppice_core::claim::ClaimToken;
 use coppice_core::image::PostgresVersion;
 use coppice_core::project::ScaleToZero;
 use coppice_core::{BranchId, HostId, InstanceId, OrganizationId, ProjectId, RegionId, VolumeId};
-use sqlx::FromRow;
+use sqlx::postgres::PgArguments;
+use sqlx::query::Query;
 use sqlx::types::Json;
+use sqlx::{FromRow, Postgres};
 
 use crate::projects::scale_to_zero;
 use crate::volumes::VolumeRow;
@@ -205,12 +207,11 @@ impl Store {
                and p.organization_id = $3 and p.deleted_at is null
              order by b.created_at, b.id"
         );
-        let rows: Vec<BranchRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+        let query = sqlx::query(sqlx::AssertSqlSafe(sql))
             .bind(project.as_str())
             .bind(only)
-            .bind(organization.as_str())
-            .fetch_all(&self.pool)
-            .await?;
+            .bind(organization.as_str());
+        let rows: Vec<BranchRow> = self.reads.all(query).await?;
         rows.into_iter().map(Branch::try_from).collect()
     }
 
@@ -223,8 +224,8 @@ impl Store {
             "select {COLUMNS} from branches b join projects p on p.id = b.project_id
              where b.id = $1 and b.deleted_at is null"
         );
-        let row: Option<BranchRow> =
-            sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.as_str()).fetch_optional(&self.pool).await?;
+        let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(id.as_str());
+        let row: Option<BranchRow> = self.reads.optional(query).await?;
         row.map(Branch::try_from).transpose()
     }
 
@@ -285,7 +286,8 @@ impl Store {
         project: &ProjectId,
         id: &BranchId,
     ) -> Result<Option<Branch>> {
-        find_in(&self.pool, organization, project, id).await
+        let row: Option<BranchRow> = self.reads.optional(query_in(organization, project, id)).await?;
+        row.map(Branch::try_from).transpose()
     }
 
     /// As [`Store::branch_find_in`], on the caller's connection: to ask for a
@@ -300,7 +302,8 @@ impl Store {
         project: &ProjectId,
         id: &BranchId,
     ) -> Result<Option<Branch>> {
-        find_in(&mut **tx, organization, project, id).await
+        let row = query_in(organization, project, id).fetch_optional(&mut **tx).await?;
+        row.map(|row| Branch::try_from(BranchRow::from_row(&row)?)).transpose()
     }
 
     /// Changes what its owner says of a branch.
@@ -477,22 +480,15 @@ impl Store {
     }
 }
 
-async fn find_in(
-    executor: impl sqlx::PgExecutor<'_>,
-    organization: &OrganizationId,
-    project: &ProjectId,
-    id: &BranchId,
-) -> Result<Option<Branch>> {
+fn query_in<'q>(
+    organization: &'q OrganizationId,
+    project: &'q ProjectId,
+    id: &'q BranchId,
+) -> Query<'q, Postgres, PgArguments> {
     let sql = format!(
         "select {COLUMNS} from branches b join projects p on p.id = b.project_id
-             where b.id = $3 and p.id = $2 and p.organization_id = $1
-               and b.deleted_at is null and p.deleted_at is null"
+         where b.id = $3 and p.id = $2 and p.organization_id = $1
+           and b.deleted_at is null and p.deleted_at is null"
     );
-    let row: Option<BranchRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
-        .bind(organization.as_str())
-        .bind(project.as_str())
-        .bind(id.as_str())
-        .fetch_optional(executor)
-        .await?;
-    row.map(Branch::try_from).transpose()
+    sqlx::query(sqlx::AssertSqlSafe(sql)).bind(organization.as_str()).bind(project.as_str()).bind(id.as_str())
 }

@@ -60,7 +60,7 @@ impl Store {
         organization: Option<&OrganizationId>,
         project: Option<&ProjectId>,
     ) -> Result<Option<CredentialMatch>> {
-        let row = sqlx::query(
+        let query = sqlx::query(
             "select k.id as key_id, k.user_id, k.organization_id as key_organization, k.scopes, k.projects,
                     k.branches, k.expiry, coalesce(u.disabled, false) as disabled, o.id, o.name,
                     o.disabled_by_admin, o.billing_status, o.usage_tier, o.admin_reason, o.billing_reason,
@@ -77,10 +77,8 @@ impl Store {
         )
         .bind(hash)
         .bind(organization.map(OrganizationId::as_str))
-        .bind(project.map(ProjectId::as_str))
-        .fetch_optional(&self.pool)
-        .await?;
-        row.map(|row| credential_from(&row)).transpose()
+        .bind(project.map(ProjectId::as_str));
+        self.reads.row(query).await?.map(|row| credential_from(&row)).transpose()
     }
 }
 

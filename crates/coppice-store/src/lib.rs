@@ -17,19 +17,22 @@ mod idempotency;
 mod keys;
 mod organizations;
 mod projects;
+mod reads;
 mod users;
 mod volumes;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
-use sqlx::{Connection, PgPool, Postgres, Transaction};
+use sqlx::{PgPool, Postgres, Transaction};
 
 pub use branches::{BranchQuotas, BranchWork, NewBranch};
 pub use credentials::{CredentialMatch, Membership};
 pub use error::StoreError;
 pub use idempotency::{RepeatableRequest, Repetition};
 pub use keys::NewApiKey;
+use reads::Reads;
 pub use sqlx::postgres::PgConnectOptions as ConnectOptions;
 pub use volumes::{Tombstone, VolumeRow};
 
@@ -37,9 +40,6 @@ pub use volumes::{Tombstone, VolumeRow};
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 /// A transaction on the metastore.
 pub type Tx = Transaction<'static, Postgres>;
-
-/// A connection that was used this recently is not tested before its next use.
-const TRUSTED_IDLE: Duration = Duration::from_secs(1);
 
 static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!();
 
@@ -51,7 +51,9 @@ pub struct Store {
     /// Commits may be lost in a crash (never torn): for what is observed again
     /// after one, such as states, so that observing does not wait for the disk.
     relaxed: PgPool,
-    options: PgConnectOptions,
+    /// For what nearly every request reads.
+    reads: Reads,
+    options: Arc<PgConnectOptions>,
 }
 
 impl Store {
@@ -62,22 +64,13 @@ impl Store {
     pub async fn connect(options: PgConnectOptions, patience: Duration) -> Result<Self> {
         let options = options.application_name("coppice");
         let pool = |options: PgConnectOptions, size| {
-            PgPoolOptions::new()
-                .max_connections(size)
-                .acquire_timeout(patience)
-                // A round trip before each statement would double what most requests cost.
-                .test_before_acquire(false)
-                .before_acquire(|connection, meta| {
-                    Box::pin(
-                        async move { Ok(meta.idle_for < TRUSTED_IDLE || connection.ping().await.is_ok()) },
-                    )
-                })
-                .connect_lazy_with(options)
+            PgPoolOptions::new().max_connections(size).acquire_timeout(patience).connect_lazy_with(options)
         };
         let store = Self {
             pool: pool(options.clone(), 16),
             relaxed: pool(options.clone().options([("synchronous_commit", "off")]), 8),
-            options,
+            reads: Reads::new(options.clone(), 16, patience),
+            options: Arc::new(options),
         };
         sqlx::query("select 1").execute(&store.pool).await?;
         Ok(store)
@@ -117,7 +110,7 @@ impl Store {
     /// # Errors
     /// When the metastore can't be reached.
     pub async fn branch_listener(&self) -> Result<BranchListener> {
-        let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(self.options.clone());
+        let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with((*self.options).clone());
         let mut listener = PgListener::connect_with(&pool).await?;
         listener.listen("coppice_branches").await?;
         Ok(BranchListener { listener })

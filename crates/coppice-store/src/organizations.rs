@@ -63,8 +63,8 @@ impl Store {
                 or o.id = any (array(select m.organization_id from members m where m.user_id = $1)))
              order by o.created_at, o.id"
         );
-        let rows: Vec<OrganizationRow> =
-            sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(user).bind(own).fetch_all(&self.pool).await?;
+        let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(user).bind(own);
+        let rows: Vec<OrganizationRow> = self.reads.all(query).await?;
         Ok(rows.into_iter().map(Organization::from).collect())
     }
 

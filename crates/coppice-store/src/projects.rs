@@ -67,12 +67,8 @@ impl Store {
                     and b.id = any($3) and b.deleted_at is null))
              order by created_at, id"
         );
-        let rows: Vec<ProjectRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
-            .bind(organization.as_str())
-            .bind(only)
-            .bind(owning)
-            .fetch_all(&self.pool)
-            .await?;
+        let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(organization.as_str()).bind(only).bind(owning);
+        let rows: Vec<ProjectRow> = self.reads.all(query).await?;
         Ok(rows.into_iter().map(Project::from).collect())
     }
 
@@ -88,11 +84,8 @@ impl Store {
         let sql = format!(
             "select {COLUMNS} from projects where id = $2 and organization_id = $1 and deleted_at is null"
         );
-        let row: Option<ProjectRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
-            .bind(organization.as_str())
-            .bind(id.as_str())
-            .fetch_optional(&self.pool)
-            .await?;
+        let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(organization.as_str()).bind(id.as_str());
+        let row: Option<ProjectRow> = self.reads.optional(query).await?;
         Ok(row.map(Project::from))
     }
 

@@ -77,7 +77,7 @@ impl HostEngine {
             failpoint!("metastore.in_place");
         }
         self.tend_ballast();
-        let settings = [("max_connections", "60"), ("shared_buffers", "32MB"), ("max_wal_size", "256MB")]
+        let settings = [("max_connections", "100"), ("shared_buffers", "32MB"), ("max_wal_size", "256MB")]
             .map(|(name, value)| (name.to_owned(), value.to_owned()));
         let limits =
             Limits { cpu_millis: self.capacity_cpu_millis(), cpu_weight: 1000, memory_bytes: 1 << 30 };
