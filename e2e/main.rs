@@ -8,6 +8,7 @@ mod isolation;
 mod refusals;
 mod servers;
 mod setup;
+mod sleep;
 mod tour;
 mod unprivileged;
 mod versions;

@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use chrono::SecondsFormat;
 use coppice_app::{
     Access, App, BranchChange, BranchDetails, CustomBranch, InstanceStatus, NewBranchRequest, Origin,
 };
@@ -21,12 +22,11 @@ use crate::projects::scale_to_zero;
 use crate::request::{Call, InBranch, InProject};
 
 /// Fields of updateBranch that touch a server; refused rather than ignored.
-const NOT_CHANGEABLE: [&str; 8] = [
+const NOT_CHANGEABLE: [&str; 7] = [
     "replicas",
     "storage",
     "instanceType",
     "image",
-    "hibernate",
     "postgresConfigurationParameters",
     "preloadLibraries",
     "backupConfiguration",
@@ -106,7 +106,8 @@ pub(crate) async fn describe_branch(
 
 /// Change a branch
 ///
-/// Its name, description and when it may sleep, in any state. What touches a server can't be changed yet.
+/// Its name, description and when it may sleep, in any state; and whether it sleeps. Falling asleep and waking
+/// go on in the background. What else touches a server can't be changed yet.
 #[utoipa::path(
     patch, path = "/organizations/{organizationID}/projects/{projectID}/branches/{branchID}",
     operation_id = "updateBranch", tag = "Branches", params(InBranch), request_body = wire::UpdateBranch,
@@ -127,6 +128,7 @@ pub(crate) async fn update_branch(
         name: fields.optional_name("name", 255)?,
         description: fields.description("description")?,
         scale_to_zero: fields.scale_to_zero("scaleToZero")?,
+        hibernate: fields.flag("hibernate")?,
     };
     let branch = app.update_branch(&access, change).await?;
     Ok(Json(short(&app, &access, &branch)?))
@@ -195,9 +197,12 @@ fn short(app: &App, access: &Access, branch: &Branch) -> Result<wire::Branch> {
 fn status(details: &BranchDetails) -> wire::BranchStatus {
     let branch = &details.branch;
     let title = branch.state.title().to_owned();
-    let message = match branch.message.as_str() {
-        "" => title.clone(),
-        reason => format!("{title}: {reason}"),
+    let message = match (branch.message.as_str(), &branch.woken) {
+        ("", Some((at, by))) if branch.state == BranchState::Ready => {
+            format!("{title}: last woken {} by {by}", at.to_rfc3339_opts(SecondsFormat::Secs, true))
+        }
+        ("", _) => title.clone(),
+        (reason, _) => format!("{title}: {reason}"),
     };
     let ready = if branch.state == BranchState::Ready { 1 } else { 0 };
     let instances = details.instances.iter().map(|(id, status)| wire::InstanceStatus {

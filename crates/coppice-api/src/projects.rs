@@ -10,11 +10,13 @@ use coppice_core::operation::{
     CREATE_PROJECT, DELETE_PROJECT, GET_DEFAULT_PROJECT_LIMITS, GET_PROJECT, GET_PROJECT_LIMITS,
     LIST_PROJECTS, UPDATE_PROJECT,
 };
-use coppice_core::project::{AllowedRange, ConfigurationChange, Project, ProjectConfiguration, ScaleToZero};
+use coppice_core::project::{
+    AllowedRange, ConfigurationChange, Project, ProjectConfiguration, ScaleToZero, parse_address_range,
+};
 use coppice_core::{Error, Result};
 use coppice_wire as wire;
 
-use crate::body::{BodyError, Fields, RawBody, is_address_range};
+use crate::body::{BodyError, Fields, RawBody};
 use crate::error::ApiError;
 use crate::organizations::effective_limits;
 use crate::request::{Call, InOrganization, InProject};
@@ -186,7 +188,7 @@ fn ranges_from(filter: &Fields) -> Result<Option<Vec<AllowedRange>>> {
     let ranges = items.iter().enumerate().map(|(index, item)| {
         let entry = filter.item("cidr", index, item)?;
         let cidr = entry.required_text("cidr")?;
-        if cidr.len() > 64 || !is_address_range(cidr) {
+        if cidr.len() > 64 || parse_address_range(cidr).is_none() {
             return Err(Error::invalid("invalid_cidr", format!("invalid address range {cidr}")));
         }
         Ok(AllowedRange { cidr: cidr.to_owned(), description: entry.remark("description", 100)? })

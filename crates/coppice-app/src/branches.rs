@@ -16,6 +16,9 @@ use crate::organizations::organization_gone;
 use crate::secrets::{new_password, scram_verifier};
 use crate::{Access, App};
 
+/// What woke a branch whose owner asked for it.
+const WOKEN_BY_REQUEST: &str = "a request to the API";
+
 /// A branch to be made; its fields were checked by the caller.
 #[derive(Clone, Debug)]
 pub struct NewBranchRequest {
@@ -69,6 +72,8 @@ pub struct BranchChange {
     pub description: Option<String>,
     /// When it may sleep.
     pub scale_to_zero: ScaleToZeroChange,
+    /// Whether it shall sleep now, or wake.
+    pub hibernate: Option<bool>,
 }
 
 /// A branch with what its instances are doing.
@@ -319,14 +324,24 @@ impl App {
         let scale_to_zero = current.scale_to_zero.with(change.scale_to_zero);
         let is_same = (name, description, scale_to_zero)
             == (current.name.as_str(), current.description.as_str(), current.scale_to_zero);
-        if is_same {
+        if !is_same {
+            self.store
+                .branch_update_in_tx(&mut tx, id, name, description, scale_to_zero)
+                .await
+                .map_err(|error| name_taken(error, name))?;
+        }
+        let has_new_goal = match change.hibernate {
+            None => false,
+            Some(true) => self.store.branch_hibernate_in_tx(&mut tx, id).await?,
+            Some(false) => self.store.branch_wake_in_tx(&mut tx, id, WOKEN_BY_REQUEST).await?,
+        };
+        if is_same && !has_new_goal {
             return Ok(current);
         }
-        self.store
-            .branch_update_in_tx(&mut tx, id, name, description, scale_to_zero)
-            .await
-            .map_err(|error| name_taken(error, name))?;
         tx.commit().await.map_err(|error| name_taken(error.into(), name))?;
+        if has_new_goal {
+            self.reconciler.nudge(id.clone());
+        }
         self.find_in_project(access, id).await
     }
 

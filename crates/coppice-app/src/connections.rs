@@ -2,35 +2,81 @@
 
 use std::time::Duration;
 
-use coppice_core::branch::{Branch, BranchState};
+use coppice_core::branch::{Branch, BranchState, Goal};
+use coppice_core::project::IpFiltering;
 use coppice_core::{BranchId, Error, InstanceId, Result};
-use coppice_engine::{BoxedServerStream, RoleVerifier};
+use coppice_engine::{BoxedServerStream, RoleVerifier, SleepingRoles};
 
 use crate::App;
+
+/// A branch as far as a connection is concerned.
+#[derive(Clone, Debug)]
+pub struct Connectable {
+    /// The branch; its state is what it is about to be, so that nobody is sent
+    /// to a server that is going to stop.
+    pub branch: Branch,
+    /// Who may connect.
+    pub ip_filtering: IpFiltering,
+    /// What authenticates its clients while it sleeps; none when it is awake,
+    /// or when that is not known for certain.
+    pub sleeping_roles: Option<SleepingRoles>,
+}
 
 impl App {
     /// A branch that is not deleted.
     ///
     /// # Errors
     /// When the metastore fails.
-    pub async fn find_for_connection(&self, id: &BranchId) -> Result<Option<Branch>> {
-        Ok(self.store.branch_find(id).await?)
+    pub async fn find_for_connection(&self, id: &BranchId) -> Result<Option<Connectable>> {
+        let Some(found) = self.store.branch_find_for_connection(id).await? else { return Ok(None) };
+        let mut branch = found.branch;
+        if branch.goal == Goal::Hibernated && branch.state != BranchState::Hibernated {
+            branch.state = BranchState::Hibernating;
+        } else if branch.goal == Goal::Running && branch.state == BranchState::Hibernated {
+            branch.state = BranchState::Waking;
+        }
+        let kept = found.sleeping_verifiers.filter(|_| branch.state == BranchState::Hibernated);
+        let sleeping_roles = match kept {
+            Some((sealed, checkpoint)) => {
+                let now = self.engine.clean_checkpoint(&branch.volume).await;
+                let now = now.map_err(|error| Error::unavailable(error.chain()))?;
+                let is_true = now.as_ref() == Some(&checkpoint);
+                if is_true { Some(self.open_roles(id, &sealed)?) } else { None }
+            }
+            None => None,
+        };
+        Ok(Some(Connectable { branch, ip_filtering: found.ip_filtering, sleeping_roles }))
     }
 
-    /// Waits until a branch is ready, or can't become so within `patience`,
-    /// and returns it as it is then.
+    fn open_roles(&self, branch: &BranchId, sealed: &[u8]) -> Result<SleepingRoles> {
+        let text = self.key.open(branch.as_str(), sealed)?;
+        serde_json::from_str(&text).map_err(Error::internal)
+    }
+
+    /// Waits until a branch comes to rest, or until `patience` is over, and
+    /// returns it as it is then.
     ///
     /// # Errors
     /// When the metastore fails.
-    pub async fn wait_until_ready(&self, id: &BranchId, patience: Duration) -> Result<Option<Branch>> {
-        let changed = self.reconciler.watch(id);
-        let branch = self.find_for_connection(id).await?;
-        if branch.as_ref().is_none_or(|branch| branch.state == BranchState::Ready) {
-            return Ok(branch);
+    pub async fn wait_until_settled(&self, id: &BranchId, patience: Duration) -> Result<Option<Connectable>> {
+        let deadline = tokio::time::Instant::now() + patience;
+        loop {
+            let changed = self.reconciler.watch(id);
+            let found = self.find_for_connection(id).await?;
+            let is_settled = |found: &Connectable| {
+                matches!(
+                    found.branch.state,
+                    BranchState::Ready | BranchState::Hibernated | BranchState::Failed
+                )
+            };
+            if found.as_ref().is_none_or(is_settled) {
+                return Ok(found);
+            }
+            self.reconciler.nudge(id.clone());
+            if tokio::time::timeout_at(deadline, changed).await.is_err() {
+                return self.find_for_connection(id).await;
+            }
         }
-        self.reconciler.nudge(id.clone());
-        let _ = tokio::time::timeout(patience, changed).await;
-        self.find_for_connection(id).await
     }
 
     /// What a role needs to prove, read from the running server.

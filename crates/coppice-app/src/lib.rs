@@ -18,6 +18,7 @@ mod projects;
 pub mod reconciler;
 mod regions;
 mod secrets;
+mod sleep;
 mod users;
 
 use std::net::SocketAddr;
@@ -34,6 +35,7 @@ pub use bootstrap::FirstAccount;
 pub use branches::{
     BranchChange, BranchDetails, Credentials, CustomBranch, InstanceStatus, NewBranchRequest, Origin,
 };
+pub use connections::Connectable;
 pub use extensions::{Extension, ExtensionKind};
 pub use idempotency::{Begun, RepeatableCall};
 pub use keys::NewKey;
@@ -41,6 +43,7 @@ pub use projects::{NewProject, ProjectChange};
 pub use reconciler::Reconciler;
 pub use regions::Region;
 pub use secrets::MasterKey;
+pub use sleep::Clients;
 
 /// Settings of the platform that use cases need.
 #[derive(Clone, Debug)]
@@ -76,11 +79,11 @@ impl App {
         store: Store,
         engine: SharedEngine,
         reconciler: Reconciler,
-        key: MasterKey,
+        key: Arc<MasterKey>,
         config: AppConfig,
     ) -> Self {
         let key_uses = Arc::default();
-        Self { store, engine, reconciler, key: Arc::new(key), key_uses, config: Arc::new(config) }
+        Self { store, engine, reconciler, key, key_uses, config: Arc::new(config) }
     }
 
     /// Makes up salts for roles that don't exist.

@@ -30,6 +30,8 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::secrets::MasterKey;
+
 /// How long a claim holds without being renewed.
 const LEASE_SECONDS: u32 = 60;
 /// How often everything that has not reached its goal is looked at.
@@ -91,6 +93,7 @@ struct Work {
 struct Inner {
     store: Store,
     engine: SharedEngine,
+    key: Arc<MasterKey>,
     identity: Identity,
     claims: AtomicU32,
     work: Mutex<Work>,
@@ -108,10 +111,11 @@ pub struct Reconciler {
 
 impl Reconciler {
     /// Makes the loop; nothing happens before [`Reconciler::run`].
-    pub fn new(store: Store, engine: SharedEngine, identity: Identity) -> Self {
+    pub fn new(store: Store, engine: SharedEngine, key: Arc<MasterKey>, identity: Identity) -> Self {
         let inner = Inner {
             store,
             engine,
+            key,
             identity,
             claims: AtomicU32::new(0),
             work: Mutex::default(),
@@ -333,7 +337,7 @@ impl Reconciler {
                 }
                 work.volume.state = VolumeState::Admitted;
             }
-            Step::Stop => engine.stop(instance, Some(volume), StopMode::Fast).await?,
+            Step::Stop => self.put_to_sleep(work, token).await?,
             Step::Kill => {
                 engine.stop(instance, Some(volume), StopMode::Immediate).await?;
                 failpoint!("reconciler.killed");
@@ -353,6 +357,30 @@ impl Reconciler {
                 work.volume.state = VolumeState::Removed;
             }
             Step::Settle => {}
+        }
+        Ok(())
+    }
+
+    /// Stops the server of a branch, keeping what authenticates its clients.
+    async fn put_to_sleep(&self, work: &BranchWork, token: ClaimToken) -> Result<(), StepError> {
+        let inner = &self.inner;
+        let branch = &work.branch.id;
+        inner.store.branch_report(branch, token, BranchState::Hibernating, "").await?;
+        let kept = inner.engine.sleep(&work.instance, &work.volume.id).await?;
+        failpoint!("reconciler.asleep");
+        let kept = match &kept {
+            Some((roles, checkpoint)) => {
+                let text = serde_json::to_string(roles).expect("texts by text");
+                Some((inner.key.seal(branch.as_str(), &text), checkpoint.as_str()))
+            }
+            None => {
+                tracing::info!(%branch, "branch {branch} changed while it was put to sleep: it will be woken to authenticate");
+                None
+            }
+        };
+        let kept = kept.as_ref().map(|(sealed, checkpoint)| (sealed.as_slice(), *checkpoint));
+        if !inner.store.branch_keep_verifiers(branch, token, kept).await? {
+            return Err(StepError::Lost);
         }
         Ok(())
     }

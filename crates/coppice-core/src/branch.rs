@@ -137,6 +137,8 @@ pub struct Branch {
     pub volume: VolumeId,
     /// The managed role's password, encrypted.
     pub password_sealed: Vec<u8>,
+    /// When it was last woken, and by whom or what; none when it never slept.
+    pub woken: Option<(DateTime<Utc>, String)>,
     /// When it was made.
     pub created_at: DateTime<Utc>,
     /// When its owner last changed it.

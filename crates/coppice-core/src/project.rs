@@ -1,6 +1,9 @@
 //! Projects and their settings.
 
+use std::net::IpAddr;
+
 use chrono::{DateTime, Utc};
+use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
 
 use crate::{OrganizationId, ProjectId};
@@ -48,6 +51,31 @@ pub struct AllowedRange {
     pub cidr: String,
     /// For people; empty when none was given.
     pub description: String,
+}
+
+/// Reads an address or a CIDR block (RFC 4632, RFC 4291); host bits are
+/// allowed. A block of IPv4-mapped IPv6 addresses (RFC 4291, section 2.5.5.2)
+/// means the IPv4 addresses.
+pub fn parse_address_range(text: &str) -> Option<IpNet> {
+    let range = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).ok()?;
+    match range {
+        IpNet::V6(block) if block.prefix_len() >= 96 => match block.addr().to_ipv4_mapped() {
+            Some(address) => Ipv4Net::new(address, block.prefix_len() - 96).ok().map(IpNet::V4),
+            None => Some(range),
+        },
+        IpNet::V4(_) | IpNet::V6(_) => Some(range),
+    }
+}
+
+impl IpFiltering {
+    /// Whether a client with this address may connect.
+    pub fn admits(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        let is_in = |range: &AllowedRange| {
+            parse_address_range(&range.cidr).is_some_and(|range| range.contains(&address))
+        };
+        !self.enabled || self.ranges.iter().any(is_in)
+    }
 }
 
 /// Which client addresses may connect to the branches of a project.
@@ -112,4 +140,41 @@ pub struct Project {
     pub created_at: DateTime<Utc>,
     /// When it was last changed.
     pub updated_at: DateTime<Utc>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admits(enabled: bool, ranges: &[&str], address: &str) -> bool {
+        let range = |cidr: &&str| AllowedRange { cidr: (*cidr).to_owned(), description: String::new() };
+        let filter = IpFiltering { enabled, ranges: ranges.iter().map(range).collect() };
+        filter.admits(address.parse().expect("an address"))
+    }
+
+    #[test]
+    fn address_ranges_are_recognised() {
+        for text in ["10.0.0.1", "10.1.2.3/8", "::1", "2001:db8::/32", "0.0.0.0/0", "::ffff:10.0.0.0/104"] {
+            assert!(parse_address_range(text).is_some(), "{text}");
+        }
+        for text in ["", "10.0.0", "10.0.0.1/33", "10.0.0.1/", "::1/129", "a/8", "10.0.0.1/+8"] {
+            assert!(parse_address_range(text).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_filter_admits_its_ranges_only() {
+        assert!(admits(true, &["192.0.2.0/24", "2001:db8::/32"], "192.0.2.77"));
+        assert!(admits(true, &["192.0.2.0/24", "2001:db8::/32"], "2001:db8::1"));
+        assert!(!admits(true, &["192.0.2.0/24"], "192.0.3.1"));
+        assert!(admits(true, &["192.0.2.9/24"], "192.0.2.1"), "host bits do not matter");
+        assert!(admits(true, &["192.0.2.1"], "::ffff:192.0.2.1"), "mapped addresses are IPv4 addresses");
+        assert!(admits(true, &["::ffff:192.0.2.0/120"], "192.0.2.1"), "mapped ranges too");
+    }
+
+    #[test]
+    fn a_filter_without_ranges_admits_nobody_unless_it_is_off() {
+        assert!(!admits(true, &[], "127.0.0.1"));
+        assert!(admits(false, &["192.0.2.0/24"], "127.0.0.1"));
+    }
 }

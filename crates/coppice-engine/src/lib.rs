@@ -7,7 +7,7 @@
 //! branch is in the arguments of a call.
 //! **Start reading** at [`Engine`], then `local/mod.rs`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -16,6 +16,7 @@ use coppice_core::image::PostgresVersion;
 use coppice_core::plan::InstanceSeen;
 use coppice_core::volume::{VolumeLabel, VolumeSource};
 use coppice_core::{BranchId, InstanceId, VolumeId};
+use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 mod error;
@@ -104,6 +105,13 @@ pub enum RoleVerifier {
     Md5,
     /// The role exists and has no password.
     NoPassword,
+}
+
+/// What authenticates the clients of a stopped server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SleepingRoles {
+    /// SCRAM-SHA-256 verifiers by role; roles that can't sign in are left out.
+    pub verifiers: BTreeMap<String, String>,
 }
 
 /// How to stop a server.
@@ -196,6 +204,21 @@ pub trait Engine: Send + Sync + 'static {
     /// Stops an instance and proves that nothing of it runs. An instance that
     /// no row knows has no known volume; what was recorded of it is stopped.
     async fn stop(&self, instance: &InstanceId, volume: Option<&VolumeId>, mode: StopMode) -> Result<()>;
+
+    /// Stops an instance cleanly after its clients were cut, and returns what
+    /// authenticates clients while it sleeps, with the checkpoint
+    /// ([`Engine::clean_checkpoint`]) that this is true for. None when that is
+    /// not certain: the server was not running, or changed something after it
+    /// was asked.
+    async fn sleep(
+        &self,
+        instance: &InstanceId,
+        volume: &VolumeId,
+    ) -> Result<Option<(SleepingRoles, String)>>;
+
+    /// Where the WAL of a volume ends, if its server was stopped cleanly: no
+    /// server can have run since while this stays the same.
+    async fn clean_checkpoint(&self, volume: &VolumeId) -> Result<Option<String>>;
 
     /// Returns when the instance's server has ended, or at once when none runs.
     async fn wait_exit(&self, instance: &InstanceId);

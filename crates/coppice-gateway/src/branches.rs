@@ -1,9 +1,12 @@
 //! What the gateway needs to know about branches, and who tells it.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use coppice_core::branch::BranchState;
+use coppice_core::project::IpFiltering;
 use coppice_core::{BranchId, InstanceId, Result};
 use coppice_engine::{BoxedServerStream, RoleVerifier};
 
@@ -16,6 +19,11 @@ pub struct Route {
     pub state: BranchState,
     /// Why it is in that state, when that is not obvious; empty otherwise.
     pub message: String,
+    /// Who may connect.
+    pub ip_filtering: IpFiltering,
+    /// Verifiers by role that hold while the branch sleeps; none when it is
+    /// awake, or when they are not known for certain.
+    pub sleeping_roles: Option<BTreeMap<String, String>>,
 }
 
 /// Knows the branches and opens connections to their servers.
@@ -31,7 +39,22 @@ pub trait Branches: Send + Sync + 'static {
     /// Opens a connection to the server, before its startup packet.
     async fn open(&self, route: &Route) -> Result<BoxedServerStream>;
 
-    /// Waits until the branch is ready, or can't become so, or `patience` is
+    /// Wakes a sleeping branch for a client; false when a connection may not
+    /// wake it. Does not wait. Many calls at once are one wake.
+    async fn wake(&self, branch: &BranchId, client: &WakingClient) -> Result<bool>;
+
+    /// Waits until the branch is ready, asleep or failed, or `patience` is
     /// over; then tells what is true. None when there is no such branch.
-    async fn wait_ready(&self, branch: &BranchId, patience: Duration) -> Result<Option<Route>>;
+    async fn wait_settled(&self, branch: &BranchId, patience: Duration) -> Result<Option<Route>>;
+}
+
+/// Who wakes a branch.
+#[derive(Clone, Debug)]
+pub struct WakingClient {
+    /// The role it signs in as.
+    pub role: String,
+    /// Its `application_name`; empty when it gave none.
+    pub application: String,
+    /// Its address.
+    pub address: IpAddr,
 }

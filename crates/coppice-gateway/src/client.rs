@@ -2,7 +2,11 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::time::Duration;
 
+use coppice_core::BranchId;
+use coppice_core::branch::BranchState;
+use coppice_engine::RoleVerifier;
 use coppice_pgwire::encode;
 use coppice_pgwire::startup::{CancelKey, MINOR_VERSION_LATEST, Startup};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -10,7 +14,6 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use crate::Route;
 use crate::authenticate::{self, Identity};
 use crate::destination::Destination;
 use crate::gateway::{Admission, Gateway};
@@ -18,13 +21,53 @@ use crate::negotiate::{Client, Request, negotiate};
 use crate::refusal::{End, Refusal};
 use crate::relay::relay;
 use crate::server::{self, Server};
-use crate::sessions::Session;
+use crate::sessions::{Held, Session};
 use crate::waiting::takes_connections;
+use crate::{Route, WakingClient};
 
 /// Protocol version from which on cancel keys may be longer than 4 bytes.
 const MINOR_VERSION_LONG_CANCEL_KEYS: u16 = 2;
 const CANCEL_SECRET_LENGTH: usize = 4;
 const CANCEL_SECRET_LENGTH_LONG: usize = 32;
+
+/// How often a branch that changes under a client's feet is tried again.
+const ATTEMPTS_MAX: usize = 10;
+/// Pause after a server that was just going away.
+const ATTEMPT_PAUSE: Duration = Duration::from_millis(20);
+
+/// What one client wants, and how long its startup may take.
+struct Visit {
+    address: IpAddr,
+    deadline: Instant,
+    secret_length: usize,
+    destination: Destination,
+}
+
+/// A branch as it was seen, and how often it had been held before that.
+struct Found {
+    route: Route,
+    holds_seen: u64,
+}
+
+/// What came of opening a session.
+enum Opened {
+    Session(Box<Server>, Session),
+    /// The branch is about to sleep.
+    Held(Held),
+}
+
+/// Whether a server was just going away, or not yet there.
+fn is_passing(end: &End) -> bool {
+    match end {
+        End::Refused(refusal) => refusal.code == "57P03",
+        // A PostgreSQL that starts or stops (its manual, appendix A).
+        End::RefusedByServer(message) => {
+            let says = |code: &[u8]| message.body.windows(code.len()).any(|window| window == code);
+            says(b"C57P03\0") || says(b"C57P01\0")
+        }
+        End::Gone(_) => false,
+    }
+}
 
 impl Gateway {
     /// Serves one client until it is gone.
@@ -94,45 +137,88 @@ impl Gateway {
         let server_name = client.server_name.as_deref();
         let destination = Destination::find(startup.parameters, server_name, self.config.domain.as_deref())?;
 
-        let began_waiting = Instant::now();
-        let route = self.find_route(client, &destination, address, deadline).await?;
-        // The branch's time is not the client's.
-        let deadline = deadline + began_waiting.elapsed();
-        let work = async {
-            let (route, identity) = self.authenticate(client, &destination, route).await?;
-            self.open(client, &destination, &route, &identity, secret_length).await
-        };
-        within(deadline, work).await
+        let mut visit = Visit { address, deadline, secret_length, destination };
+        let found = self.find(client, &mut visit).await?;
+        let (found, identity) = within(visit.deadline, self.authenticate(client, &visit, found)).await?;
+        self.reach(client, &mut visit, found, &identity).await
     }
 
-    async fn find_route(
+    /// Looks the branch up, and waits until the client can be authenticated: by
+    /// its server, or by what was kept when it was put to sleep.
+    async fn find(&self, client: &mut Client, visit: &mut Visit) -> Result<Option<Found>, End> {
+        let Some(branch) = visit.destination.branch.clone() else { return Ok(None) };
+        let mut found = self.look_up(&branch, visit).await?;
+        for _ in 0..ATTEMPTS_MAX {
+            let Some(seen) = &found else { break };
+            match seen.route.state {
+                BranchState::Ready | BranchState::Failed | BranchState::Deleted => break,
+                BranchState::Hibernated if seen.route.sleeping_roles.is_some() => break,
+                // Nothing was kept: only its server can say who the client is.
+                BranchState::Hibernated => {
+                    if !self.wake(&branch, visit).await? {
+                        break;
+                    }
+                }
+                BranchState::Creating
+                | BranchState::Hibernating
+                | BranchState::Waking
+                | BranchState::Unknown => {}
+            }
+            found = self.wait(client, &branch, visit).await?;
+        }
+        Ok(found)
+    }
+
+    async fn look_up(&self, branch: &BranchId, visit: &Visit) -> Result<Option<Found>, End> {
+        let holds_seen = self.sessions.holds(branch);
+        let find = async { Ok(self.branches.find(branch).await.map_err(Refusal::from)?) };
+        let route = within(visit.deadline, find).await?;
+        if route.as_ref().is_some_and(|route| !route.ip_filtering.admits(visit.address)) {
+            return Err(Refusal::address_not_allowed(visit.address).into());
+        }
+        Ok(route.map(|route| Found { route, holds_seen }))
+    }
+
+    /// Waits until the branch comes to rest. Its time is not the client's.
+    async fn wait(
         &self,
         client: &mut Client,
-        destination: &Destination,
-        address: IpAddr,
-        deadline: Instant,
-    ) -> Result<Option<Route>, End> {
-        let Some(branch) = &destination.branch else { return Ok(None) };
-        let find = async { Ok(self.branches.find(branch).await.map_err(Refusal::from)?) };
-        match within(deadline, find).await? {
-            Some(route) if !takes_connections(route.state) => {
-                let (connection, patience) = (&mut client.connection, self.config.wake_timeout);
-                self.waiters.wait(connection, address, &*self.branches, branch, patience).await
-            }
-            found => Ok(found),
-        }
+        branch: &BranchId,
+        visit: &mut Visit,
+    ) -> Result<Option<Found>, End> {
+        let began = Instant::now();
+        let holds_seen = self.sessions.holds(branch);
+        let (connection, patience) = (&mut client.connection, self.config.wake_timeout);
+        let route = self.waiters.wait(connection, visit.address, &*self.branches, branch, patience).await?;
+        visit.deadline += began.elapsed();
+        Ok(route.map(|route| Found { route, holds_seen }))
+    }
+
+    async fn wake(&self, branch: &BranchId, visit: &Visit) -> Result<bool, End> {
+        let parameters = &visit.destination.parameters;
+        let application = parameters.iter().find(|(name, _)| name == "application_name");
+        let waking = WakingClient {
+            role: visit.destination.role.clone(),
+            application: application.map(|(_, value)| value.clone()).unwrap_or_default(),
+            address: visit.address,
+        };
+        Ok(self.branches.wake(branch, &waking).await.map_err(Refusal::from)?)
     }
 
     /// Returns the route only for a client that proved who it is.
     async fn authenticate(
         &self,
         client: &mut Client,
-        destination: &Destination,
-        route: Option<Route>,
-    ) -> Result<(Route, Identity), End> {
-        let found = match &route {
+        visit: &Visit,
+        found: Option<Found>,
+    ) -> Result<(Found, Identity), End> {
+        let destination = &visit.destination;
+        let verifier = match found.as_ref().map(|found| &found.route) {
+            Some(Route { sleeping_roles: Some(roles), .. }) => {
+                roles.get(&destination.role).cloned().map(RoleVerifier::Scram)
+            }
             Some(route) => match self.branches.verifier(route, &destination.role).await {
-                Ok(found) => found,
+                Ok(verifier) => verifier,
                 // Nobody can be asked who the client is.
                 Err(_) if !takes_connections(route.state) => {
                     return Err(Refusal::not_ready_for_strangers().into());
@@ -141,38 +227,100 @@ impl Gateway {
             },
             None => None,
         };
-        let verifier = authenticate::verifier(found, destination, &self.config.fake_salt_secret);
+        let verifier = authenticate::verifier(verifier, destination, &self.config.fake_salt_secret);
         let digest = client.is_tls.then(|| self.config.certificate.digest.clone()).flatten();
         let user = &destination.user_as_sent;
         let identity = authenticate::authenticate(&mut client.connection, user, verifier, digest).await?;
         // Without a route the verifier was made up, and nobody gets here.
-        let route = route.ok_or_else(|| Refusal::wrong_password(user))?;
-        Ok((route, identity))
+        let found = found.ok_or_else(|| Refusal::wrong_password(user))?;
+        Ok((found, identity))
+    }
+
+    /// Gets an authenticated client to a server. A branch that goes to sleep, or
+    /// is woken, meanwhile is waited for: the client notices nothing but time.
+    async fn reach(
+        &self,
+        client: &mut Client,
+        visit: &mut Visit,
+        mut found: Found,
+        identity: &Identity,
+    ) -> Result<(Server, Session), End> {
+        let unknown = || End::from(Refusal::wrong_password(&visit.destination.user_as_sent));
+        let branch = visit.destination.branch.clone().ok_or_else(unknown)?;
+        let mut last: Option<End> = None;
+        for _ in 0..ATTEMPTS_MAX {
+            found = self.bring_up(client, visit, &branch, found).await?;
+            if !takes_connections(found.route.state) {
+                return Err(Refusal::not_ready(&branch, &found.route).into());
+            }
+            match within(visit.deadline, self.open(client, visit, &branch, &found, identity)).await {
+                Ok(Opened::Session(server, session)) => return Ok((*server, session)),
+                Ok(Opened::Held(Held(Some(mut hold)))) => {
+                    // Over when the sender is gone.
+                    let _ = hold.changed().await;
+                }
+                Ok(Opened::Held(Held(None))) => {}
+                Err(end) if is_passing(&end) => {
+                    last = Some(end);
+                    tokio::time::sleep(ATTEMPT_PAUSE).await;
+                }
+                Err(end) => return Err(end),
+            }
+            found = self
+                .look_up(&branch, visit)
+                .await?
+                .ok_or_else(|| End::from(Refusal::wrong_password(&visit.destination.user_as_sent)))?;
+        }
+        Err(last.unwrap_or_else(|| Refusal::server_lost().into()))
+    }
+
+    /// Wakes a sleeping branch, and waits for one that is on its way.
+    async fn bring_up(
+        &self,
+        client: &mut Client,
+        visit: &mut Visit,
+        branch: &BranchId,
+        mut found: Found,
+    ) -> Result<Found, End> {
+        for _ in 0..ATTEMPTS_MAX {
+            match found.route.state {
+                BranchState::Ready | BranchState::Failed | BranchState::Deleted => return Ok(found),
+                BranchState::Hibernated => {
+                    if !self.wake(branch, visit).await? {
+                        return Ok(found);
+                    }
+                }
+                BranchState::Creating
+                | BranchState::Hibernating
+                | BranchState::Waking
+                | BranchState::Unknown => {}
+            }
+            let waited = self.wait(client, branch, visit).await?;
+            found = waited.ok_or_else(|| Refusal::wrong_password(&visit.destination.user_as_sent))?;
+        }
+        Ok(found)
     }
 
     async fn open(
         &self,
         client: &mut Client,
-        destination: &Destination,
-        route: &Route,
+        visit: &Visit,
+        branch: &BranchId,
+        found: &Found,
         identity: &Identity,
-        secret_length: usize,
-    ) -> Result<(Server, Session), End> {
-        let Some(branch) = &destination.branch else {
-            return Err(Refusal::wrong_password(&destination.user_as_sent).into());
+    ) -> Result<Opened, End> {
+        let session = match self.sessions.begin(branch, &found.route, visit.secret_length, found.holds_seen) {
+            Ok(session) => session,
+            Err(held) => return Ok(Opened::Held(held)),
         };
-        if !takes_connections(route.state) {
-            return Err(Refusal::not_ready(branch, route).into());
-        }
-        let session = self.sessions.begin(branch, route, secret_length);
-        let stream = self.branches.open(route).await.map_err(Refusal::from)?;
-        let server = server::sign_in(stream, &destination.parameters, identity).await?;
+        let stream = self.branches.open(&found.route).await.map_err(Refusal::from)?;
+        let server = server::sign_in(stream, &visit.destination.parameters, identity).await?;
         session.set_server_key(server.cancel_key.clone());
         let outgoing = &mut client.connection.outgoing;
         encode::backend_key_data(outgoing, &session.key);
         outgoing.extend_from_slice(&server.greeting);
         client.connection.flush().await?;
-        Ok((server, session))
+        Ok(Opened::Session(Box::new(server), session))
     }
 
     /// Passes a cancel request on. As in PostgreSQL, the client gets no answer,

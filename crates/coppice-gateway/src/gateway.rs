@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use coppice_core::BranchId;
 use rustix::net::sockopt;
@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::sessions::Sessions;
+use crate::sessions::{Hold, Sessions};
 use crate::waiting::Waiters;
 use crate::{Branches, GatewayConfig};
 
@@ -76,6 +76,18 @@ impl Gateway {
     /// Number of sessions that are open to a branch, or about to be.
     pub fn open_sessions(&self, branch: &BranchId) -> usize {
         self.sessions.open(branch)
+    }
+
+    /// When the last client of a branch left; none while it has clients, or
+    /// when it had none since the start.
+    pub fn last_left(&self, branch: &BranchId) -> Option<SystemTime> {
+        self.sessions.last_left(branch)
+    }
+
+    /// Keeps new clients of a branch waiting until the hold is dropped; none
+    /// when it has clients. They look the branch up again then.
+    pub fn hold(&self, branch: &BranchId) -> Option<Hold> {
+        self.sessions.hold(branch)
     }
 
     /// What passed through since the start.

@@ -5,7 +5,8 @@
 //! **Must not know** the metastore, nor how branches are brought up: it asks
 //! [`Branches`].
 //! **Start reading** at [`Gateway`], then `client.rs`, which walks through the
-//! stages: negotiate, destination, waiting, authenticate, server, relay.
+//! stages: negotiate, destination, address filter, waiting, authenticate, wake,
+//! server, relay.
 
 mod authenticate;
 mod branches;
@@ -22,7 +23,8 @@ mod server;
 mod sessions;
 mod waiting;
 
-pub use branches::{Branches, Route};
+pub use branches::{Branches, Route, WakingClient};
 pub use certificate::{Certificate, CertificateError};
 pub use config::{GatewayConfig, Plaintext};
 pub use gateway::{Gateway, Traffic};
+pub use sessions::Hold;

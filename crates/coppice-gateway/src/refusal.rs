@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::io;
+use std::net::IpAddr;
 
 use coppice_core::branch::BranchState;
 use coppice_core::{BranchId, Error};
@@ -75,6 +76,11 @@ impl Refusal {
         Self::new("28000", "TLS is required").with_hint("Connect with sslmode=require.")
     }
 
+    pub(crate) fn address_not_allowed(address: IpAddr) -> Self {
+        Self::new("28000", format!("connections from {address} are not allowed"))
+            .with_hint("Add the address to the project's allowed ranges.")
+    }
+
     pub(crate) fn too_many_clients() -> Self {
         Self::new("53300", "sorry, too many clients already")
     }
@@ -93,7 +99,9 @@ impl Refusal {
         let state = route.state.title().to_lowercase();
         let because = if route.message.is_empty() { String::new() } else { format!(": {}", route.message) };
         let (code, hint) = match route.state {
-            BranchState::Hibernated => ("57P01", "Wake the branch, then connect again."),
+            BranchState::Hibernated => {
+                ("57P01", "Wake the branch first, or turn its scale-to-zero on so that connections wake it.")
+            }
             BranchState::Creating
             | BranchState::Ready
             | BranchState::Hibernating

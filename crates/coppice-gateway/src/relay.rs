@@ -81,8 +81,14 @@ mod tests {
         let ((client, near_client), (server, near_server)) = (duplex(1024), duplex(1024));
         let branch = BranchId::generate();
         let instance = InstanceId::new(&branch, 1);
-        let route = Route { instance, state: BranchState::Ready, message: String::new() };
-        let session = Arc::<Sessions>::default().begin(&branch, &route, 4);
+        let route = Route {
+            instance,
+            state: BranchState::Ready,
+            message: String::new(),
+            ip_filtering: Default::default(),
+            sleeping_roles: None,
+        };
+        let session = Arc::<Sessions>::default().begin(&branch, &route, 4, 0).ok().expect("nobody holds it");
         let near_client: Box<dyn Duplex> = Box::new(near_client);
         let relayed =
             async move { relay(Connection::new(near_client), Connection::new(near_server), &session).await };

@@ -6,10 +6,12 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use aws_lc_rs::{constant_time, rand};
 use coppice_core::BranchId;
 use coppice_pgwire::startup::CancelKey;
+use tokio::sync::watch;
 
 use crate::Route;
 
@@ -31,6 +33,31 @@ pub(crate) struct Sessions {
 struct State {
     by_process_id: HashMap<u32, Target>,
     per_branch: HashMap<BranchId, usize>,
+    /// When the last client of a branch without clients left.
+    last_left: HashMap<BranchId, SystemTime>,
+    /// Branches whose new clients wait. Dropping the sender lets them go on.
+    held: HashMap<BranchId, watch::Sender<()>>,
+    /// How often each branch was held, and let go, so far.
+    holds: HashMap<BranchId, u64>,
+}
+
+/// A session can't begin: its branch is, or was meanwhile, about to sleep. The
+/// client has to look again after the receiver closed.
+pub(crate) struct Held(pub(crate) Option<watch::Receiver<()>>);
+
+/// Keeps new clients of a branch waiting until it is dropped.
+pub struct Hold {
+    sessions: Arc<Sessions>,
+    branch: BranchId,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let mut state = self.sessions.lock();
+        state.held.remove(&self.branch);
+        // Who looked the branch up during the hold may have seen it as it was before.
+        *state.holds.entry(self.branch.clone()).or_default() += 1;
+    }
 }
 
 /// What a cancel key of ours stands for.
@@ -59,9 +86,47 @@ impl Sessions {
         self.lock().per_branch.get(branch).copied().unwrap_or(0)
     }
 
-    /// Adds a session whose cancel key has a secret of this length.
-    pub(crate) fn begin(self: &Arc<Self>, branch: &BranchId, route: &Route, secret_length: usize) -> Session {
+    /// When the last client of a branch left; none while it has clients, or
+    /// when it had none since the start.
+    pub(crate) fn last_left(&self, branch: &BranchId) -> Option<SystemTime> {
+        self.lock().last_left.get(branch).copied()
+    }
+
+    /// How often a branch was held and let go so far; to be asked before it is
+    /// looked up.
+    pub(crate) fn holds(&self, branch: &BranchId) -> u64 {
+        self.lock().holds.get(branch).copied().unwrap_or(0)
+    }
+
+    /// Keeps new clients of a branch waiting; none when it has clients, or is
+    /// held already.
+    pub(crate) fn hold(self: &Arc<Self>, branch: &BranchId) -> Option<Hold> {
         let mut state = self.lock();
+        if state.per_branch.contains_key(branch) || state.held.contains_key(branch) {
+            return None;
+        }
+        state.held.insert(branch.clone(), watch::channel(()).0);
+        *state.holds.entry(branch.clone()).or_default() += 1;
+        Some(Hold { sessions: self.clone(), branch: branch.clone() })
+    }
+
+    /// Adds a session whose cancel key has a secret of this length, unless the
+    /// branch was held since `holds_seen`.
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        branch: &BranchId,
+        route: &Route,
+        secret_length: usize,
+        holds_seen: u64,
+    ) -> Result<Session, Held> {
+        let mut state = self.lock();
+        if let Some(sender) = state.held.get(branch) {
+            return Err(Held(Some(sender.subscribe())));
+        }
+        if state.holds.get(branch).copied().unwrap_or(0) != holds_seen {
+            return Err(Held(None));
+        }
+        state.last_left.remove(branch);
         let mut process_id = new_process_id();
         while state.by_process_id.contains_key(&process_id) {
             process_id = new_process_id();
@@ -72,7 +137,7 @@ impl Sessions {
         let target = Target { key: key.clone(), route: route.clone(), server_key: None };
         state.by_process_id.insert(process_id, target);
         *state.per_branch.entry(branch.clone()).or_default() += 1;
-        Session { sessions: self.clone(), branch: branch.clone(), key }
+        Ok(Session { sessions: self.clone(), branch: branch.clone(), key })
     }
 
     /// Where a cancel request with this key has to go, and the key to use there.
@@ -116,6 +181,7 @@ impl Drop for Session {
             *count -= 1;
             if *count == 0 {
                 state.per_branch.remove(&self.branch);
+                state.last_left.insert(self.branch.clone(), SystemTime::now());
             }
         }
     }
@@ -129,9 +195,42 @@ mod tests {
     use super::*;
 
     fn begin(sessions: &Arc<Sessions>, branch: &BranchId) -> Session {
-        let route =
-            Route { instance: InstanceId::new(branch, 1), state: BranchState::Ready, message: String::new() };
-        sessions.begin(branch, &route, 4)
+        let begun = sessions.begin(branch, &route_to(branch), 4, sessions.holds(branch));
+        begun.ok().expect("the branch is not held")
+    }
+
+    fn route_to(branch: &BranchId) -> Route {
+        Route {
+            instance: InstanceId::new(branch, 1),
+            state: BranchState::Ready,
+            message: String::new(),
+            ip_filtering: Default::default(),
+            sleeping_roles: None,
+        }
+    }
+
+    #[test]
+    fn a_branch_with_clients_is_not_held() {
+        let (sessions, branch) = (Arc::<Sessions>::default(), BranchId::generate());
+        let session = begin(&sessions, &branch);
+        assert!(sessions.hold(&branch).is_none());
+        assert_eq!(sessions.last_left(&branch), None);
+        drop(session);
+        assert!(sessions.last_left(&branch).is_some());
+        assert!(sessions.hold(&branch).is_some());
+    }
+
+    #[test]
+    fn a_client_that_looked_before_the_hold_has_to_look_again() {
+        let (sessions, branch) = (Arc::<Sessions>::default(), BranchId::generate());
+        let route = route_to(&branch);
+        let seen = sessions.holds(&branch);
+        let hold = sessions.hold(&branch).expect("nobody is there");
+        let waits = |seen| sessions.begin(&branch, &route, 4, seen).err().expect("is held").0.is_some();
+        assert!(waits(seen));
+        drop(hold);
+        assert!(!waits(seen), "it looked before");
+        assert!(sessions.begin(&branch, &route, 4, sessions.holds(&branch)).is_ok());
     }
 
     #[test]

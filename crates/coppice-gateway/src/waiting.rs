@@ -37,7 +37,7 @@ impl Waiters {
         Ok(Waiter { waiters: self, address })
     }
 
-    /// Waits for `branch` to become ready, as long as the client stays.
+    /// Waits for `branch` to come to rest, as long as the client stays.
     pub(crate) async fn wait<S: Duplex>(
         &self,
         client: &mut Connection<S>,
@@ -49,7 +49,7 @@ impl Waiters {
         let _place = self.enter(address)?;
         tokio::select! {
             error = client.gone() => Err(error.into()),
-            route = branches.wait_ready(branch, patience) => Ok(route.map_err(Refusal::from)?),
+            route = branches.wait_settled(branch, patience) => Ok(route.map_err(Refusal::from)?),
         }
     }
 }

@@ -1,27 +1,26 @@
-//! Branches: intent, what was observed, and who may act.
+//! Branches: what their owners say of them. Sleeping and waking is in
+//! `sleep.rs`, the reconciler's work in `work.rs`.
 
 use chrono::{DateTime, Utc};
 use coppice_core::branch::{Branch, BranchSpec, BranchState, Goal};
-use coppice_core::claim::ClaimToken;
 use coppice_core::image::PostgresVersion;
 use coppice_core::project::ScaleToZero;
 use coppice_core::{BranchId, HostId, InstanceId, OrganizationId, ProjectId, RegionId, VolumeId};
 use sqlx::postgres::PgArguments;
 use sqlx::query::Query;
 use sqlx::types::Json;
-use sqlx::{FromRow, Postgres};
+use sqlx::{FromRow, Postgres, Row as _};
 
 use crate::projects::scale_to_zero;
-use crate::volumes::VolumeRow;
 use crate::{Result, Store, StoreError, Tx};
 
-const COLUMNS: &str = "b.id, p.organization_id, b.project_id, b.name, b.description, b.parent_id, b.region, \
-    b.image_major, b.image_minor, b.instance_type, b.replicas, b.storage_gib, b.parameters, \
+pub(crate) const COLUMNS: &str = "b.id, p.organization_id, b.project_id, b.name, b.description, \
+    b.parent_id, b.region, b.image_major, b.image_minor, b.instance_type, b.replicas, b.storage_gib, b.parameters, \
     b.preload_libraries, b.scale_to_zero, b.inactivity_minutes, b.goal, b.generation, b.state, b.message, \
-    b.volume_id, b.password_sealed, b.created_at, b.updated_at";
+    b.volume_id, b.password_sealed, b.woken_at, b.woken_by, b.created_at, b.updated_at";
 
 #[derive(FromRow)]
-struct BranchRow {
+pub(crate) struct BranchRow {
     id: String,
     organization_id: String,
     project_id: String,
@@ -44,6 +43,8 @@ struct BranchRow {
     message: String,
     volume_id: String,
     password_sealed: Vec<u8>,
+    woken_at: Option<DateTime<Utc>>,
+    woken_by: String,
     created_at: DateTime<Utc>,
     updated_at: DateTime<Utc>,
 }
@@ -83,6 +84,7 @@ impl TryFrom<BranchRow> for Branch {
             message: row.message,
             volume: VolumeId::from_trusted(row.volume_id),
             password_sealed: row.password_sealed,
+            woken: row.woken_at.map(|at| (at, row.woken_by)),
             created_at: row.created_at,
             updated_at: row.updated_at,
         })
@@ -127,19 +129,6 @@ pub struct BranchQuotas {
     pub in_organization: u32,
     /// Branches of the organization made within an hour, also deleted ones.
     pub recent: u32,
-}
-
-/// A claimed branch with everything the reconciler needs.
-#[derive(Clone, Debug)]
-pub struct BranchWork {
-    /// The branch.
-    pub branch: Branch,
-    /// Its current volume.
-    pub volume: VolumeRow,
-    /// Its primary.
-    pub instance: InstanceId,
-    /// What the managed role must have.
-    pub managed_role_verifier: String,
 }
 
 impl Store {
@@ -213,20 +202,6 @@ impl Store {
             .bind(organization.as_str());
         let rows: Vec<BranchRow> = self.reads.all(query).await?;
         rows.into_iter().map(Branch::try_from).collect()
-    }
-
-    /// A branch that is not deleted, wherever it belongs.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
-    pub async fn branch_find(&self, id: &BranchId) -> Result<Option<Branch>> {
-        let sql = format!(
-            "select {COLUMNS} from branches b join projects p on p.id = b.project_id
-             where b.id = $1 and b.deleted_at is null"
-        );
-        let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(id.as_str());
-        let row: Option<BranchRow> = self.reads.optional(query).await?;
-        row.map(Branch::try_from).transpose()
     }
 
     /// How deep a branch stands in its tree (a base branch: 1) and how many
@@ -320,7 +295,9 @@ impl Store {
     ) -> Result<()> {
         sqlx::query(
             "update branches set name = $2, description = $3, scale_to_zero = $4, inactivity_minutes = $5,
-                 updated_at = now()
+                 updated_at = now(),
+                 idle_since = case when (scale_to_zero, inactivity_minutes) = ($4, $5) then idle_since
+                              else now() end
              where id = $1 and deleted_at is null",
         )
         .bind(id.as_str())
@@ -368,115 +345,6 @@ impl Store {
         .execute(&mut **tx)
         .await?;
         Ok(ids.into_iter().map(BranchId::from_trusted).collect())
-    }
-
-    /// Claims the work on a branch for `lease_seconds`; none when a newer
-    /// claim holds it, another host does, or there is no work of this host.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
-    pub async fn branch_claim(
-        &self,
-        id: &BranchId,
-        host: &HostId,
-        token: ClaimToken,
-        lease_seconds: u32,
-    ) -> Result<Option<BranchWork>> {
-        let verifier: Option<String> = sqlx::query_scalar(
-            "update branches set claim_token = $3, claim_host = $2,
-                 claim_expires = now() + make_interval(secs => $4)
-             where id = $1 and claim_token < $3
-               and (claim_host is null or claim_host = $2 or claim_expires < now())
-               and exists (select from volumes v where v.id = branches.volume_id and v.host_id = $2)
-             returning managed_role_verifier",
-        )
-        .bind(id.as_str())
-        .bind(host.as_str())
-        .bind(token.0)
-        .bind(f64::from(lease_seconds))
-        .fetch_optional(&self.relaxed)
-        .await?;
-        let Some(managed_role_verifier) = verifier else { return Ok(None) };
-        let sql = format!(
-            "select {COLUMNS} from branches b join projects p on p.id = b.project_id where b.id = $1"
-        );
-        let row: BranchRow =
-            sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.as_str()).fetch_one(&self.pool).await?;
-        let branch = Branch::try_from(row)?;
-        let volume = self.volume_get(&branch.volume).await?;
-        let instance: String =
-            sqlx::query_scalar("select id from instances where branch_id = $1 and role = 'primary'")
-                .bind(id.as_str())
-                .fetch_one(&self.pool)
-                .await?;
-        let instance = InstanceId::from_trusted(instance);
-        Ok(Some(BranchWork { branch, volume, instance, managed_role_verifier }))
-    }
-
-    /// Reports what was observed; false when a newer claim exists.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
-    pub async fn branch_report(
-        &self,
-        id: &BranchId,
-        token: ClaimToken,
-        state: BranchState,
-        message: &str,
-    ) -> Result<bool> {
-        let done = sqlx::query(
-            "update branches set state = $3, message = $4
-             where id = $1 and claim_token = $2 and (state, message) is distinct from ($3, $4)
-               and ($3 = 'deleted' or goal <> 'deleted' or state <> 'deleted')",
-        )
-        .bind(id.as_str())
-        .bind(token.0)
-        .bind(state.as_str())
-        .bind(message)
-        .execute(&self.relaxed)
-        .await?;
-        Ok(done.rows_affected() == 1)
-    }
-
-    /// Branches of a host on which something may be left to do; with `all`,
-    /// every one that is not settled as deleted.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
-    pub async fn branch_unsettled(&self, host: &HostId, all: bool) -> Result<Vec<BranchId>> {
-        let ids: Vec<String> = sqlx::query_scalar(
-            "select b.id from branches b join volumes v on v.id = b.volume_id
-             where v.host_id = $1 and not (b.goal = 'deleted' and b.state = 'deleted')
-               and ($2 or (not (b.goal = 'running' and b.state = 'ready')
-                           and not (b.goal = 'hibernated' and b.state = 'hibernated')))",
-        )
-        .bind(host.as_str())
-        .bind(all)
-        .fetch_all(&self.pool)
-        .await?;
-        Ok(ids.into_iter().map(BranchId::from_trusted).collect())
-    }
-
-    /// Forgets branches and projects whose removal is done for over an hour;
-    /// until then the rates of creation still count them. Returns the
-    /// instances of the forgotten branches.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
-    pub async fn branch_purge(&self) -> Result<u64> {
-        let branches = sqlx::query(
-            "delete from branches where goal = 'deleted' and state = 'deleted'
-               and deleted_at < now() - interval '1 hour'",
-        )
-        .execute(&self.relaxed)
-        .await?;
-        sqlx::query(
-            "delete from projects p where deleted_at < now() - interval '1 hour'
-               and not exists (select from branches b where b.project_id = p.id)",
-        )
-        .execute(&self.relaxed)
-        .await?;
-        Ok(branches.rows_affected())
     }
 }
 

@@ -18,8 +18,10 @@ mod keys;
 mod organizations;
 mod projects;
 mod reads;
+mod sleep;
 mod users;
 mod volumes;
+mod work;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,14 +29,16 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use sqlx::{PgPool, Postgres, Transaction};
 
-pub use branches::{BranchQuotas, BranchWork, NewBranch};
+pub use branches::{BranchQuotas, NewBranch};
 pub use credentials::{CredentialMatch, Membership};
 pub use error::StoreError;
 pub use idempotency::{RepeatableRequest, Repetition};
 pub use keys::NewApiKey;
 use reads::Reads;
+pub use sleep::{ConnectionTarget, IdleCandidate};
 pub use sqlx::postgres::PgConnectOptions as ConnectOptions;
 pub use volumes::{Tombstone, VolumeRow};
+pub use work::BranchWork;
 
 /// A result of the store.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;

@@ -180,7 +180,7 @@ pub struct BranchStatus {
     pub status: String,
     /// For programs; the field to wait on.
     pub status_type: BranchStatusType,
-    /// As `status`, with the reason of a failure.
+    /// As `status`, with the reason of a failure, or who last woke it.
     #[schema(example = "Healthy", deprecated)]
     pub message: String,
     /// The older form of `statusType`.
@@ -317,6 +317,10 @@ pub struct UpdateBranch {
     /// When it may sleep.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale_to_zero: Option<ScaleToZeroChange>,
+    /// True puts it to sleep, false wakes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = true)]
+    pub hibernate: Option<bool>,
 }
 
 /// How to connect to a branch.

@@ -24,10 +24,10 @@ use super::process::cgroup::Limits;
 use super::server::ServerPlan;
 use super::template::{Contents, make_cluster};
 use super::volumes::{LiveSource, SourceState, Volumes};
-use super::{HostEngine, contents, control_file, first_start, session};
+use super::{HostEngine, contents, control_file, first_start, session, sleep};
 use crate::{
     BoxedServerStream, Capacity, Engine, EngineError, FirstStart, Image, ImageContents, InstanceSpec, Result,
-    RoleVerifier, StopMode, VolumeFacts, VolumePlan,
+    RoleVerifier, SleepingRoles, StopMode, VolumeFacts, VolumePlan,
 };
 
 /// More WAL than this since the source's last checkpoint makes a copy slow to
@@ -382,6 +382,36 @@ impl Engine for LocalEngine {
         lock(&self.sessions).remove(instance);
         let data = volume.map(|volume| self.volumes.data_dir(volume));
         self.host.servers.stop(instance, data.as_deref(), mode).await
+    }
+
+    async fn sleep(
+        &self,
+        instance: &InstanceId,
+        volume: &VolumeId,
+    ) -> Result<Option<(SleepingRoles, String)>> {
+        lock(&self.sessions).remove(instance);
+        let data = self.volumes.data_dir(volume);
+        let is_running = self.host.servers.observe(instance, &data) == InstanceSeen::Running;
+        let read = if is_running {
+            let socket = self.host.servers.socket_directory(instance);
+            match sleep::read_roles(&socket, self.host.secret()).await {
+                Ok(read) => Some(read),
+                Err(error) => {
+                    tracing::warn!(%instance, "instance {instance} goes to sleep unasked: {}", error.chain());
+                    None
+                }
+            }
+        } else {
+            None
+        };
+        failpoint!("engine.roles_read");
+        self.stop(instance, Some(volume), StopMode::Fast).await?;
+        let checkpoint = control_file::clean_checkpoint(&data)?;
+        Ok(read.filter(|(_, place)| checkpoint.as_ref() == Some(place)))
+    }
+
+    async fn clean_checkpoint(&self, volume: &VolumeId) -> Result<Option<String>> {
+        control_file::clean_checkpoint(&self.volumes.data_dir(volume))
     }
 
     async fn wait_exit(&self, instance: &InstanceId) {

@@ -18,6 +18,7 @@ mod pool;
 pub mod process;
 mod server;
 mod session;
+mod sleep;
 mod template;
 pub mod volumes;
 

@@ -1,15 +1,17 @@
 //! A gateway with one branch, and clients for it.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Output;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use coppice_core::branch::BranchState;
+use coppice_core::project::IpFiltering;
 use coppice_core::{BranchId, Error, InstanceId, Result};
 use coppice_engine::{BoxedServerStream, RoleVerifier};
-use coppice_gateway::{Branches, Certificate, Gateway, GatewayConfig, Plaintext, Route};
+use coppice_gateway::{Branches, Certificate, Gateway, GatewayConfig, Plaintext, Route, WakingClient};
 use tokio::net::{TcpListener, UnixStream};
 use tokio::process::Command;
 use tokio::sync::watch;
@@ -29,12 +31,24 @@ struct OneBranch {
     admin: tokio_postgres::Client,
     branch: BranchId,
     state: watch::Receiver<BranchState>,
+    set_state: watch::Sender<BranchState>,
+    ip_filtering: watch::Receiver<IpFiltering>,
+    /// Verifiers that were kept when it went to sleep.
+    kept: Option<BTreeMap<String, String>>,
+    may_wake: Arc<AtomicBool>,
+    wakes: Arc<AtomicU32>,
 }
 
 impl OneBranch {
     fn route(&self) -> Route {
         let (instance, state) = (InstanceId::new(&self.branch, 1), *self.state.borrow());
-        Route { instance, state, message: String::new() }
+        Route {
+            instance,
+            state,
+            message: String::new(),
+            ip_filtering: self.ip_filtering.borrow().clone(),
+            sleeping_roles: (state == BranchState::Hibernated).then(|| self.kept.clone()).flatten(),
+        }
     }
 }
 
@@ -45,8 +59,7 @@ impl Branches for OneBranch {
     }
 
     async fn verifier(&self, route: &Route, role: &str) -> Result<Option<RoleVerifier>> {
-        // Of a hibernated branch, verifiers were kept.
-        if !matches!(route.state, BranchState::Ready | BranchState::Hibernated) {
+        if route.state != BranchState::Ready {
             return Err(Error::unavailable("no server"));
         }
         let query = "select rolpassword from pg_authid where rolname = $1";
@@ -63,9 +76,27 @@ impl Branches for OneBranch {
         Ok(Box::new(UnixStream::connect(socket).await.map_err(Error::unavailable)?))
     }
 
-    async fn wait_ready(&self, branch: &BranchId, patience: Duration) -> Result<Option<Route>> {
+    async fn wake(&self, _: &BranchId, _: &WakingClient) -> Result<bool> {
+        if !self.may_wake.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        self.wakes.fetch_add(1, Ordering::Relaxed);
+        self.set_state.send_if_modified(|state| {
+            let was_asleep = *state == BranchState::Hibernated;
+            if was_asleep {
+                *state = BranchState::Ready;
+            }
+            was_asleep
+        });
+        Ok(true)
+    }
+
+    async fn wait_settled(&self, branch: &BranchId, patience: Duration) -> Result<Option<Route>> {
         let mut state = self.state.clone();
-        let _ = tokio::time::timeout(patience, state.wait_for(|state| *state == BranchState::Ready)).await;
+        let is_settled = |state: &BranchState| {
+            matches!(state, BranchState::Ready | BranchState::Hibernated | BranchState::Failed)
+        };
+        let _ = tokio::time::timeout(patience, state.wait_for(is_settled)).await;
         self.find(branch).await
     }
 }
@@ -80,6 +111,9 @@ pub(crate) struct TestGateway {
     pub(crate) certificate_dir: tempfile::TempDir,
     pub(crate) admin: tokio_postgres::Client,
     pub(crate) state: watch::Sender<BranchState>,
+    pub(crate) ip_filtering: watch::Sender<IpFiltering>,
+    pub(crate) may_wake: Arc<AtomicBool>,
+    pub(crate) wakes: Arc<AtomicU32>,
     pub(crate) stop: CancellationToken,
     pub(crate) served: Option<JoinHandle<()>>,
 }
@@ -118,12 +152,39 @@ impl TestGateway {
         let (state, state_seen) = watch::channel(BranchState::Ready);
         let branch = BranchId::generate();
         let own_admin = postgres.admin().await;
-        let branches = OneBranch { postgres, admin: own_admin, branch: branch.clone(), state: state_seen };
+        let (ip_filtering, ip_filtering_seen) = watch::channel(IpFiltering::default());
+        let (may_wake, wakes) = (Arc::<AtomicBool>::default(), Arc::<AtomicU32>::default());
+        let row = admin.query_one("select rolpassword from pg_authid where rolname = $1", &[&role]).await;
+        let kept = BTreeMap::from([(role.clone(), row.unwrap().get(0))]);
+        let branches = OneBranch {
+            postgres,
+            admin: own_admin,
+            branch: branch.clone(),
+            state: state_seen,
+            set_state: state.clone(),
+            ip_filtering: ip_filtering_seen,
+            kept: Some(kept),
+            may_wake: may_wake.clone(),
+            wakes: wakes.clone(),
+        };
         let gateway = Arc::new(Gateway::new(config, Arc::new(branches)));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
         let served = Some(tokio::spawn(gateway.clone().serve(listener, stop.clone())));
-        Self { address, branch, role, gateway, certificate_dir, admin, state, stop, served }
+        Self {
+            address,
+            branch,
+            role,
+            gateway,
+            certificate_dir,
+            admin,
+            state,
+            ip_filtering,
+            may_wake,
+            wakes,
+            stop,
+            served,
+        }
     }
 
     /// The role with the branch's suffix.

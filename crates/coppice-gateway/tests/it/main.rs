@@ -9,3 +9,4 @@ mod postgres;
 mod routing;
 mod sessions;
 mod sign_in;
+mod sleep;

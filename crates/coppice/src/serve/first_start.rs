@@ -104,7 +104,8 @@ async fn create_main_branch(app: &App, admin: &Path, project: &ProjectId) -> any
         Err(Error::Conflict { code: "branch_name_taken", .. }) => return Ok(()),
         Err(error) => return Err(error).context("creating the main branch"),
     };
-    let branch = app.wait_until_ready(&branch.id, MAIN_BRANCH_PATIENCE).await?;
+    let found = app.wait_until_settled(&branch.id, MAIN_BRANCH_PATIENCE).await?;
+    let branch = found.map(|found| found.branch);
     if let Some(branch) = branch.filter(|branch| branch.state != BranchState::Ready) {
         println!("the branch `{MAIN_BRANCH}` is not ready yet: {} {}", branch.state.title(), branch.message);
     }

@@ -1,15 +1,16 @@
-//! The gateway's view of the platform.
+//! The gateway's view of the platform, and the idle watch's view of the
+//! gateway.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use async_trait::async_trait;
-use coppice_app::App;
-use coppice_core::branch::Branch;
+use chrono::{DateTime, Utc};
+use coppice_app::{App, Clients, Connectable};
 use coppice_core::{BranchId, InstanceId, Result};
 use coppice_engine::{BoxedServerStream, RoleVerifier};
-use coppice_gateway::{Branches, Route};
+use coppice_gateway::{Branches, Route, WakingClient};
 
 use super::{Certificate, Config, DRAIN, Gateway, GatewayConfig, Plaintext};
 
@@ -19,8 +20,14 @@ const WAKE_TIMEOUT: Duration = Duration::from_secs(50);
 
 struct Platform(App);
 
-fn route(branch: Branch) -> Route {
-    Route { instance: InstanceId::new(&branch.id, 1), state: branch.state, message: branch.message }
+fn route(found: Connectable) -> Route {
+    Route {
+        instance: InstanceId::new(&found.branch.id, 1),
+        state: found.branch.state,
+        message: found.branch.message,
+        ip_filtering: found.ip_filtering,
+        sleeping_roles: found.sleeping_roles.map(|roles| roles.verifiers),
+    }
 }
 
 #[async_trait]
@@ -37,8 +44,31 @@ impl Branches for Platform {
         self.0.open_server(&found.instance).await
     }
 
-    async fn wait_ready(&self, branch: &BranchId, patience: Duration) -> Result<Option<Route>> {
-        Ok(self.0.wait_until_ready(branch, patience).await?.map(route))
+    async fn wake(&self, branch: &BranchId, client: &WakingClient) -> Result<bool> {
+        let WakingClient { role, application, address } = client;
+        let by = match application.as_str() {
+            "" => format!("a connection of {role} from {address}"),
+            name => format!("a connection of {role} from {address} ({name})"),
+        };
+        self.0.wake_for_client(branch, &by).await
+    }
+
+    async fn wait_settled(&self, branch: &BranchId, patience: Duration) -> Result<Option<Route>> {
+        Ok(self.0.wait_until_settled(branch, patience).await?.map(route))
+    }
+}
+
+/// Clients as the gateway knows them.
+pub(super) struct GatewayClients(pub(super) Arc<Gateway>);
+
+impl Clients for GatewayClients {
+    fn idle_since(&self, branch: &BranchId) -> Option<Option<DateTime<Utc>>> {
+        let is_idle = self.0.open_sessions(branch) == 0;
+        is_idle.then(|| self.0.last_left(branch).map(DateTime::<Utc>::from))
+    }
+
+    fn hold(&self, branch: &BranchId) -> Option<Box<dyn Send>> {
+        Some(Box::new(self.0.hold(branch)?))
     }
 }
 

@@ -102,7 +102,12 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         async move { reconciler.run().await }
     });
     let gateway = gateway::start(&config, &platform.app)?;
+    let clients = gateway::GatewayClients(gateway.clone());
     let gateway_task = tokio::spawn(gateway.serve(gateway_listener, stop.clone()));
+    let idle_watch = tokio::spawn({
+        let app = platform.app.clone();
+        async move { app.watch_idle(&clients).await }
+    });
     let router = coppice_api::router(platform.app.clone(), config.api);
     let api_task = tokio::spawn(coppice_api::serve(listener, router, stop.clone().cancelled_owned()));
     tokio::spawn(housekeeping(platform.app.clone(), platform.host.clone(), platform.engine.clone()));
@@ -118,6 +123,7 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         _ = interrupt.recv() => {}
     }
     println!("stopping; branches keep running (`coppice stop --all` stops them too)");
+    idle_watch.abort();
     stop.cancel();
     platform.reconciler.stop().await;
     let _ = tokio::join!(gateway_task, api_task, looping);
@@ -143,7 +149,7 @@ fn prepare_data_dir(data_dir: &Path) -> anyhow::Result<()> {
 async fn boot(config: &Config, gateway_address: SocketAddr, lock: ControlLock) -> anyhow::Result<Platform> {
     let data_dir = config.data_dir.clone();
     let host = open_host(config).await?;
-    let key = master_key(&data_dir)?;
+    let key = Arc::new(master_key(&data_dir)?);
     let store = connect_metastore(config, &host).await?;
     store.migrate().await?;
 
@@ -160,7 +166,7 @@ async fn boot(config: &Config, gateway_address: SocketAddr, lock: ControlLock) -
     let region = RegionId::from_trusted(REGION);
     let epoch = store.host_start(&identity.host, &region, "local", &boot_id()).await?;
     let identity = Identity { installation: identity.installation, host: identity.host, epoch };
-    let reconciler = Reconciler::new(store.clone(), engine.clone(), identity.clone());
+    let reconciler = Reconciler::new(store.clone(), engine.clone(), key.clone(), identity.clone());
     let app_config = AppConfig {
         region,
         host: identity.host,

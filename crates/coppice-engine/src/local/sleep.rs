@@ -1,0 +1,49 @@
+//! What has to be known of a server before it sleeps.
+//!
+//! Clients of a sleeping branch are authenticated before it is woken, so the
+//! verifiers of its roles are read last thing before it stops. They are true as
+//! long as nothing was written after that: the place in the WAL where they were
+//! read is the place of the checkpoint that the stop wrote.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::session::{self, PLATFORM_ROLE};
+use crate::{EngineError, Result, SleepingRoles};
+
+/// How long clients may take to end after they were told to.
+const CLIENTS_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Ends the clients of a server, then reads its roles; returns them with the
+/// place in the WAL.
+pub(super) async fn read_roles(socket: &Path, password: Option<&str>) -> Result<(SleepingRoles, String)> {
+    let action = || EngineError::sql("preparing a server for its sleep");
+    let client = session::open(socket, "postgres", password).await?;
+    let deadline = Instant::now() + CLIENTS_PATIENCE;
+    loop {
+        let row = client
+            .query_one(
+                "SELECT count(pg_terminate_backend(pid)) FROM pg_catalog.pg_stat_activity
+                 WHERE backend_type IN ('client backend', 'parallel worker', 'autovacuum worker')
+                   AND usename IS DISTINCT FROM $1",
+                &[&PLATFORM_ROLE],
+            )
+            .await
+            .map_err(action())?;
+        if row.get::<_, i64>(0) == 0 || Instant::now() > deadline {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let rows = client
+        .query(
+            "SELECT rolname::text, rolpassword FROM pg_catalog.pg_authid
+             WHERE rolpassword LIKE 'SCRAM-SHA-256$%' AND rolname <> $1 AND rolname !~ '^pg_'",
+            &[&PLATFORM_ROLE],
+        )
+        .await
+        .map_err(action())?;
+    let verifiers = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let row = client.query_one("SELECT pg_current_wal_insert_lsn()::text", &[]).await.map_err(action())?;
+    Ok((SleepingRoles { verifiers }, row.get(0)))
+}

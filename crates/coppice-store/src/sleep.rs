@@ -1,0 +1,190 @@
+//! Branches that sleep and wake, and what a connection to one needs to know.
+
+use chrono::{DateTime, Utc};
+use coppice_core::branch::Branch;
+use coppice_core::claim::ClaimToken;
+use coppice_core::project::{AllowedRange, IpFiltering};
+use coppice_core::{BranchId, HostId};
+use sqlx::types::Json;
+use sqlx::{FromRow, Row as _};
+
+use crate::branches::{BranchRow, COLUMNS};
+use crate::{Result, Store, Tx};
+
+/// See [`Store::branch_find_for_connection`].
+#[derive(Clone, Debug)]
+pub struct ConnectionTarget {
+    /// The branch.
+    pub branch: Branch,
+    /// Who may connect.
+    pub ip_filtering: IpFiltering,
+    /// Verifiers of its roles, encrypted, and the checkpoint they are true for;
+    /// kept when it was put to sleep.
+    pub sleeping_verifiers: Option<(Vec<u8>, String)>,
+}
+
+/// See [`Store::branch_idle_candidates`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdleCandidate {
+    /// The branch.
+    pub id: BranchId,
+    /// How long nobody may use it.
+    pub inactivity_minutes: u32,
+    /// From when on it counts as idle, if nobody has used it since.
+    pub idle_since: DateTime<Utc>,
+}
+
+impl Store {
+    /// What a client's connection needs to know of a branch; none when there is
+    /// no such branch.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn branch_find_for_connection(&self, id: &BranchId) -> Result<Option<ConnectionTarget>> {
+        let sql = format!(
+            "select {COLUMNS}, p.ip_filtering_enabled, p.ip_ranges, b.verifiers_sealed, b.verifiers_checkpoint
+             from branches b join projects p on p.id = b.project_id
+             where b.id = $1 and b.deleted_at is null"
+        );
+        let row = self.reads.row(sqlx::query(sqlx::AssertSqlSafe(sql)).bind(id.as_str())).await?;
+        row.map(|row| {
+            let ranges: Json<Vec<AllowedRange>> = row.try_get("ip_ranges")?;
+            let sealed: Option<Vec<u8>> = row.try_get("verifiers_sealed")?;
+            let checkpoint: Option<String> = row.try_get("verifiers_checkpoint")?;
+            Ok(ConnectionTarget {
+                branch: Branch::try_from(BranchRow::from_row(&row)?)?,
+                ip_filtering: IpFiltering { enabled: row.try_get("ip_filtering_enabled")?, ranges: ranges.0 },
+                sleeping_verifiers: sealed.zip(checkpoint),
+            })
+        })
+        .transpose()
+    }
+
+    /// Puts a branch to sleep, unless it is, or is on the way there; false then.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn branch_hibernate_in_tx(&self, tx: &mut Tx, id: &BranchId) -> Result<bool> {
+        let done = sqlx::query(
+            "update branches set goal = 'hibernated', generation = generation + 1
+             where id = $1 and goal = 'running' and deleted_at is null",
+        )
+        .bind(id.as_str())
+        .execute(&mut **tx)
+        .await?;
+        Ok(done.rows_affected() == 1)
+    }
+
+    /// As [`Store::branch_hibernate_in_tx`], if scale-to-zero still says so and
+    /// nothing has happened since `idle_since`.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn branch_hibernate_idle(&self, candidate: &IdleCandidate) -> Result<bool> {
+        let done = sqlx::query(
+            "update branches set goal = 'hibernated', generation = generation + 1
+             where id = $1 and goal = 'running' and state = 'ready' and deleted_at is null
+               and scale_to_zero and inactivity_minutes = $2 and idle_since = $3",
+        )
+        .bind(candidate.id.as_str())
+        .bind(candidate.inactivity_minutes as i32)
+        .bind(candidate.idle_since)
+        .execute(&self.pool)
+        .await?;
+        Ok(done.rows_affected() == 1)
+    }
+
+    /// Wakes a branch, unless it is awake or on the way there; false then.
+    /// `by` says who or what does it, for people.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn branch_wake_in_tx(&self, tx: &mut Tx, id: &BranchId, by: &str) -> Result<bool> {
+        let done = sqlx::query(
+            "update branches set goal = 'running', generation = generation + 1, idle_since = now(),
+                 woken_at = now(), woken_by = $2
+             where id = $1 and goal = 'hibernated' and deleted_at is null",
+        )
+        .bind(id.as_str())
+        .bind(by)
+        .execute(&mut **tx)
+        .await?;
+        Ok(done.rows_affected() == 1)
+    }
+
+    /// Wakes a branch for a client that connects, if it may be: scale-to-zero is
+    /// on and its organization enabled. Returns whether it may, also when it
+    /// was on the way already.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn branch_wake_for_client(&self, id: &BranchId, by: &str) -> Result<bool> {
+        let done = sqlx::query(
+            "update branches b set goal = 'running', generation = generation + 1, idle_since = now(),
+                 woken_at = now(), woken_by = $2
+             from projects p join organizations o on o.id = p.organization_id
+             where b.id = $1 and b.goal = 'hibernated' and b.deleted_at is null and b.scale_to_zero
+               and p.id = b.project_id and not o.disabled_by_admin and o.billing_status = 'ok'",
+        )
+        .bind(id.as_str())
+        .bind(by)
+        .execute(&self.pool)
+        .await?;
+        if done.rows_affected() == 1 {
+            return Ok(true);
+        }
+        let goal: Option<String> =
+            sqlx::query_scalar("select goal from branches where id = $1 and deleted_at is null")
+                .bind(id.as_str())
+                .fetch_optional(&self.pool)
+                .await?;
+        Ok(goal.as_deref() == Some("running"))
+    }
+
+    /// Branches of a host that scale-to-zero may put to sleep when nobody uses
+    /// them. Served by index `branches_sleepy`.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn branch_idle_candidates(&self, host: &HostId) -> Result<Vec<IdleCandidate>> {
+        let rows: Vec<(String, i32, DateTime<Utc>)> = sqlx::query_as(
+            "select b.id, b.inactivity_minutes, b.idle_since from branches b
+             join volumes v on v.id = b.volume_id and v.host_id = $1
+             where b.goal = 'running' and b.scale_to_zero and b.state = 'ready'
+               and b.idle_since < now() - make_interval(mins => b.inactivity_minutes)",
+        )
+        .bind(host.as_str())
+        .fetch_all(&self.pool)
+        .await?;
+        let candidate = |(id, minutes, idle_since): (String, i32, _)| IdleCandidate {
+            id: BranchId::from_trusted(id),
+            inactivity_minutes: minutes.unsigned_abs(),
+            idle_since,
+        };
+        Ok(rows.into_iter().map(candidate).collect())
+    }
+
+    /// Keeps, or forgets, what authenticates the clients of a sleeping branch;
+    /// false when a newer claim exists.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn branch_keep_verifiers(
+        &self,
+        id: &BranchId,
+        token: ClaimToken,
+        kept: Option<(&[u8], &str)>,
+    ) -> Result<bool> {
+        let done = sqlx::query(
+            "update branches set verifiers_sealed = $3, verifiers_checkpoint = $4
+             where id = $1 and claim_token = $2",
+        )
+        .bind(id.as_str())
+        .bind(token.0)
+        .bind(kept.map(|(sealed, _)| sealed))
+        .bind(kept.map(|(_, checkpoint)| checkpoint))
+        .execute(&self.pool)
+        .await?;
+        Ok(done.rows_affected() == 1)
+    }
+}

@@ -1,0 +1,133 @@
+//! Branches as the reconciler sees them: claims, reports, what is left to do.
+
+use coppice_core::branch::{Branch, BranchState};
+use coppice_core::claim::ClaimToken;
+use coppice_core::{BranchId, HostId, InstanceId};
+
+use crate::branches::{BranchRow, COLUMNS};
+use crate::volumes::VolumeRow;
+use crate::{Result, Store};
+
+/// A claimed branch with everything the reconciler needs.
+#[derive(Clone, Debug)]
+pub struct BranchWork {
+    /// The branch.
+    pub branch: Branch,
+    /// Its current volume.
+    pub volume: VolumeRow,
+    /// Its primary.
+    pub instance: InstanceId,
+    /// What the managed role must have.
+    pub managed_role_verifier: String,
+}
+
+impl Store {
+    /// Claims the work on a branch for `lease_seconds`; none when a newer
+    /// claim holds it, another host does, or there is no work of this host.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn branch_claim(
+        &self,
+        id: &BranchId,
+        host: &HostId,
+        token: ClaimToken,
+        lease_seconds: u32,
+    ) -> Result<Option<BranchWork>> {
+        let verifier: Option<String> = sqlx::query_scalar(
+            "update branches set claim_token = $3, claim_host = $2,
+                 claim_expires = now() + make_interval(secs => $4)
+             where id = $1 and claim_token < $3
+               and (claim_host is null or claim_host = $2 or claim_expires < now())
+               and exists (select from volumes v where v.id = branches.volume_id and v.host_id = $2)
+             returning managed_role_verifier",
+        )
+        .bind(id.as_str())
+        .bind(host.as_str())
+        .bind(token.0)
+        .bind(f64::from(lease_seconds))
+        .fetch_optional(&self.relaxed)
+        .await?;
+        let Some(managed_role_verifier) = verifier else { return Ok(None) };
+        let sql = format!(
+            "select {COLUMNS} from branches b join projects p on p.id = b.project_id where b.id = $1"
+        );
+        let row: BranchRow =
+            sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.as_str()).fetch_one(&self.pool).await?;
+        let branch = Branch::try_from(row)?;
+        let volume = self.volume_get(&branch.volume).await?;
+        let instance: String =
+            sqlx::query_scalar("select id from instances where branch_id = $1 and role = 'primary'")
+                .bind(id.as_str())
+                .fetch_one(&self.pool)
+                .await?;
+        let instance = InstanceId::from_trusted(instance);
+        Ok(Some(BranchWork { branch, volume, instance, managed_role_verifier }))
+    }
+
+    /// Reports what was observed; false when a newer claim exists.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn branch_report(
+        &self,
+        id: &BranchId,
+        token: ClaimToken,
+        state: BranchState,
+        message: &str,
+    ) -> Result<bool> {
+        let done = sqlx::query(
+            "update branches set state = $3, message = $4
+             where id = $1 and claim_token = $2 and (state, message) is distinct from ($3, $4)
+               and ($3 = 'deleted' or goal <> 'deleted' or state <> 'deleted')",
+        )
+        .bind(id.as_str())
+        .bind(token.0)
+        .bind(state.as_str())
+        .bind(message)
+        .execute(&self.relaxed)
+        .await?;
+        Ok(done.rows_affected() == 1)
+    }
+
+    /// Branches of a host on which something may be left to do; with `all`,
+    /// every one that is not settled as deleted.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn branch_unsettled(&self, host: &HostId, all: bool) -> Result<Vec<BranchId>> {
+        let ids: Vec<String> = sqlx::query_scalar(
+            "select b.id from branches b join volumes v on v.id = b.volume_id
+             where v.host_id = $1 and not (b.goal = 'deleted' and b.state = 'deleted')
+               and ($2 or (not (b.goal = 'running' and b.state = 'ready')
+                           and not (b.goal = 'hibernated' and b.state = 'hibernated')))",
+        )
+        .bind(host.as_str())
+        .bind(all)
+        .fetch_all(&self.pool)
+        .await?;
+        Ok(ids.into_iter().map(BranchId::from_trusted).collect())
+    }
+
+    /// Forgets branches and projects whose removal is done for over an hour;
+    /// until then the rates of creation still count them. Returns the
+    /// instances of the forgotten branches.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn branch_purge(&self) -> Result<u64> {
+        let branches = sqlx::query(
+            "delete from branches where goal = 'deleted' and state = 'deleted'
+               and deleted_at < now() - interval '1 hour'",
+        )
+        .execute(&self.relaxed)
+        .await?;
+        sqlx::query(
+            "delete from projects p where deleted_at < now() - interval '1 hour'
+               and not exists (select from branches b where b.project_id = p.id)",
+        )
+        .execute(&self.relaxed)
+        .await?;
+        Ok(branches.rows_affected())
+    }
+}

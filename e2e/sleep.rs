@@ -1,0 +1,178 @@
+//! Branches that sleep when nobody uses them, and wake when somebody does.
+
+use std::time::Duration;
+
+use coppice_test_support::{Platform, psql, wait_for};
+use serde_json::{Value, json};
+
+use crate::setup::platform;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The API's path of a branch.
+fn path(coppice: &Platform, branch: &str) -> String {
+    let project = coppice.cli(&["project", "list"])["projects"][0]["id"].as_str().expect("an id").to_owned();
+    format!("/organizations/{{org}}/projects/{project}/branches/{}", coppice.branch_id(branch))
+}
+
+fn change(coppice: &Platform, path: &str, body: &Value) {
+    let (status, answer) = coppice.call("PATCH", path, Some(body));
+    assert_eq!(status, 200, "{answer}");
+}
+
+fn status(coppice: &Platform, path: &str) -> String {
+    coppice.call("GET", path, None).1["status"]["statusType"].as_str().expect("a status").to_owned()
+}
+
+fn wait_for_status(coppice: &Platform, path: &str, wanted: &str) {
+    wait_for(wanted, PATIENCE, || (status(coppice, path) == wanted).then_some(()));
+}
+
+fn sleepy() -> Value {
+    json!({ "scaleToZero": { "enabled": true, "inactivityPeriodMinutes": 1 } })
+}
+
+fn hibernate(coppice: &Platform, path: &str) {
+    change(coppice, path, &json!({ "hibernate": true }));
+    wait_for_status(coppice, path, "STATUS_TYPE_HIBERNATED");
+}
+
+#[test]
+fn a_sleeping_branch_wakes_for_who_signs_in_and_for_nobody_else() {
+    let coppice = platform();
+    let main = path(&coppice, "main");
+    change(&coppice, &main, &sleepy());
+    coppice.sql("main", "CREATE TABLE t AS SELECT 7 AS i; CREATE ROLE ada LOGIN PASSWORD 'first'");
+    // The last thing before it sleeps: it must be known while it sleeps.
+    coppice.sql("main", "ALTER ROLE ada PASSWORD 'second'");
+    let pid = coppice.postmaster(&coppice.branch_id("main"));
+    let url = coppice.connection_string("main");
+    hibernate(&coppice, &main);
+    assert!(!std::path::Path::new(&format!("/proc/{pid}/cwd")).exists(), "its server is gone");
+
+    let (_, rest) = url.split_once('@').expect("a URL");
+    let id = coppice.branch_id("main");
+    let as_ada = |password: &str| format!("postgresql://ada.{id}:{password}@{rest}");
+    for stranger in [as_ada("first"), format!("postgresql://nobody.{id}:x@{rest}")] {
+        let said = psql(&stranger, "SELECT 1");
+        assert!(said.err.contains("password authentication failed"), "{}", said.err);
+    }
+    assert_eq!(status(&coppice, &main), "STATUS_TYPE_HIBERNATED", "strangers wake nothing");
+
+    // Many at once are one wake, and none of them notices anything but time.
+    let answers: Vec<_> = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..16).map(|_| scope.spawn(|| psql(&url, "SELECT i FROM t"))).collect();
+        clients.into_iter().map(|client| client.join().expect("a client")).collect()
+    });
+    for said in answers {
+        assert_eq!(said.out, "7", "{}", said.err);
+    }
+    assert_eq!(psql(&as_ada("second"), "SELECT 1").out, "1");
+    let (_, details) = coppice.call("GET", &main, None);
+    let woken_by = details["status"]["message"].as_str().expect("a message");
+    assert!(woken_by.contains("a connection of app from 127.0.0.1"), "{woken_by}");
+}
+
+#[test]
+fn a_child_of_a_sleeping_branch_is_made_without_waking_it() {
+    let coppice = platform();
+    let main = path(&coppice, "main");
+    coppice.sql("main", "CREATE TABLE t AS SELECT 7 AS i");
+    hibernate(&coppice, &main);
+    coppice.cli(&["branch", "create", "kid", "--parent", "main"]);
+    assert_eq!(coppice.sql("kid", "SELECT i FROM t"), "7");
+    assert_eq!(status(&coppice, &main), "STATUS_TYPE_HIBERNATED");
+
+    // Its scale-to-zero is off, so a connection may not wake it; its owner may.
+    let said = coppice.psql("main", "SELECT 1");
+    assert!(said.err.contains("is not ready (hibernated)"), "{}", said.err);
+    change(&coppice, &main, &json!({ "hibernate": false }));
+    wait_for_status(&coppice, &main, "STATUS_TYPE_HEALTHY");
+    assert_eq!(coppice.sql("main", "SELECT i FROM t"), "7");
+}
+
+#[test]
+fn a_branch_that_nobody_uses_goes_to_sleep_and_one_that_is_used_does_not() {
+    let coppice = platform();
+    let main = path(&coppice, "main");
+    coppice.cli(&["branch", "create", "used", "--parent", "main"]);
+    let used = path(&coppice, "used");
+    for branch in [&main, &used] {
+        change(&coppice, branch, &sleepy());
+    }
+    let url = coppice.connection_string("used");
+    let (connected, answer) = std::thread::scope(|scope| {
+        // Longer than the minute after which the other one sleeps.
+        let client = scope.spawn(|| psql(&url, "SELECT pg_sleep(80)"));
+        let asleep = wait_for("the unused branch sleeps", Duration::from_secs(120), || {
+            (status(&coppice, &main) == "STATUS_TYPE_HIBERNATED").then(|| status(&coppice, &used))
+        });
+        (asleep, client.join().expect("a client"))
+    });
+    assert_eq!(connected, "STATUS_TYPE_HEALTHY", "it has a client");
+    assert!(answer.is_ok, "its session was not cut: {}", answer.err);
+    assert_eq!(coppice.sql("main", "SELECT 1"), "1", "it wakes for a client");
+}
+
+#[test]
+fn clients_notice_nothing_of_a_branch_that_falls_asleep_again_and_again() {
+    let coppice = platform();
+    let main = path(&coppice, "main");
+    change(&coppice, &main, &sleepy());
+    let url = coppice.connection_string("main");
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut answers = 0;
+                    while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                        // A session that is open when its owner puts the branch to sleep is cut;
+                        // a connection that begins is not.
+                        let said = psql(&url, "SELECT 1");
+                        let is_cut = said.err.contains("terminating connection due to administrator command")
+                            || said.err.contains("server closed the connection unexpectedly");
+                        assert!(said.out == "1" || is_cut, "{}", said.err);
+                        answers += 1;
+                    }
+                    answers
+                })
+            })
+            .collect();
+        for _ in 0..6 {
+            change(&coppice, &main, &json!({ "hibernate": true }));
+            wait_for("somebody woke it", PATIENCE, || {
+                (status(&coppice, &main) == "STATUS_TYPE_HEALTHY").then_some(())
+            });
+        }
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        for client in clients {
+            assert!(client.join().expect("a client") > 0);
+        }
+    });
+}
+
+#[test]
+fn a_sleeping_branch_sleeps_on_after_a_restart_and_a_reboot() {
+    let mut coppice = platform();
+    let main = path(&coppice, "main");
+    coppice.sql("main", "CREATE TABLE t AS SELECT 7 AS i");
+    change(&coppice, &main, &sleepy());
+    hibernate(&coppice, &main);
+    coppice.restart();
+    assert_eq!(status(&coppice, &main), "STATUS_TYPE_HIBERNATED");
+    assert_eq!(coppice.sql("main", "SELECT i FROM t"), "7");
+}
+
+#[test]
+fn an_address_filter_is_in_force_at_once() {
+    let coppice = platform();
+    let main = path(&coppice, "main");
+    let (project, _) = main.split_once("/branches").expect("a path");
+    let filter = |enabled: bool, cidr: &str| json!({ "configuration": { "ipFiltering": { "enabled": enabled, "cidr": [{ "cidr": cidr }] } } });
+    change(&coppice, project, &filter(true, "192.0.2.0/24"));
+    let said = coppice.psql("main", "SELECT 1");
+    assert!(said.err.contains("connections from 127.0.0.1 are not allowed"), "{}", said.err);
+    change(&coppice, project, &filter(true, "127.0.0.1"));
+    assert_eq!(coppice.sql("main", "SELECT 1"), "1");
+}
