@@ -9,7 +9,7 @@ use coppice_core::{BranchId, HostId, InstanceId, OrganizationId, ProjectId, Regi
 use sqlx::postgres::PgArguments;
 use sqlx::query::Query;
 use sqlx::types::Json;
-use sqlx::{FromRow, Postgres, Row as _};
+use sqlx::{FromRow, Postgres};
 
 use crate::projects::scale_to_zero;
 use crate::{Result, Store, StoreError, Tx};

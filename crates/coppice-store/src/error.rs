@@ -20,6 +20,27 @@ pub enum StoreError {
     /// A statement failed.
     #[error("metastore: {0}")]
     Sql(#[from] sqlx::Error),
+    /// An export was made by a newer program.
+    #[error(
+        "the export has schema {version}, which this version of coppice does not know: \
+         import it with the version that made it, or a newer one (nothing was changed)"
+    )]
+    NewerExport {
+        /// The unknown migration.
+        version: i64,
+    },
+    /// An import needs a metastore without tables.
+    #[error("the metastore is not empty: import into a new database (nothing was changed)")]
+    NotEmpty,
+    /// A file is no export, or not a whole one.
+    #[error("the export can't be used: {why} (nothing was changed)")]
+    UnusableExport {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// An export could not be read or written.
+    #[error("reading or writing an export: {0}")]
+    ExportFile(#[from] std::io::Error),
     /// A row holds a value this program does not know.
     #[error("the metastore holds an unknown {what}: {value}")]
     UnknownValue {
@@ -37,7 +58,14 @@ impl StoreError {
             Self::Sql(sqlx::Error::Database(error)) => {
                 error.is_unique_violation() && error.constraint() == Some(constraint)
             }
-            Self::Sql(_) | Self::NewerSchema { .. } | Self::Migration(_) | Self::UnknownValue { .. } => false,
+            Self::Sql(_)
+            | Self::NewerSchema { .. }
+            | Self::Migration(_)
+            | Self::NewerExport { .. }
+            | Self::NotEmpty
+            | Self::UnusableExport { .. }
+            | Self::ExportFile(_)
+            | Self::UnknownValue { .. } => false,
         }
     }
 }
@@ -54,6 +82,10 @@ impl From<StoreError> for Error {
             StoreError::Sql(_)
             | StoreError::NewerSchema { .. }
             | StoreError::Migration(_)
+            | StoreError::NewerExport { .. }
+            | StoreError::NotEmpty
+            | StoreError::UnusableExport { .. }
+            | StoreError::ExportFile(_)
             | StoreError::UnknownValue { .. } => Self::internal(&error),
         }
     }

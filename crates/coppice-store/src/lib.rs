@@ -19,6 +19,7 @@ mod organizations;
 mod projects;
 mod reads;
 mod sleep;
+mod transfer;
 mod users;
 mod volumes;
 mod work;
@@ -37,6 +38,7 @@ pub use keys::NewApiKey;
 use reads::Reads;
 pub use sleep::{ConnectionTarget, IdleCandidate};
 pub use sqlx::postgres::PgConnectOptions as ConnectOptions;
+pub use transfer::{ExportHeader, Transferred, check_export};
 pub use volumes::{Tombstone, VolumeRow};
 pub use work::BranchWork;
 
@@ -66,7 +68,8 @@ impl Store {
     /// # Errors
     /// When no connection can be made in that time.
     pub async fn connect(options: PgConnectOptions, patience: Duration) -> Result<Self> {
-        let options = options.application_name("coppice");
+        // Creating what is already there is no news.
+        let options = options.application_name("coppice").options([("client_min_messages", "warning")]);
         let pool = |options: PgConnectOptions, size| {
             PgPoolOptions::new().max_connections(size).acquire_timeout(patience).connect_lazy_with(options)
         };
