@@ -1,7 +1,7 @@
 //! The metastore: every SQL statement of the platform's own records.
 //!
 //! **Owns** the schema (`migrations/`) and all statements on it.
-//! **Must not know** HTTP, processes or files.
+//! **Must not know** HTTP, processes, or files but those of an export.
 //! **Start reading** at [`Store`], then [`branches`].
 //!
 //! One file per noun; a method's name begins with that noun, so that a search
@@ -24,6 +24,7 @@ mod users;
 mod volumes;
 mod work;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -93,6 +94,29 @@ impl Store {
             sqlx::migrate::MigrateError::VersionMissing(version) => StoreError::NewerSchema { version },
             other => StoreError::Migration(other),
         })
+    }
+
+    /// Like [`Store::migrate`], but when a metastore in use has migrations
+    /// before it, an export of it is first written into the directory
+    /// `exports`. Returns where.
+    ///
+    /// # Errors
+    /// As for [`Store::migrate`], and when the export can't be written; then
+    /// nothing was migrated.
+    pub async fn migrate_after_export(&self, exports: &Path) -> Result<Option<PathBuf>> {
+        let mut connection = self.pool.acquire().await?;
+        let applied = transfer::schema_version(&mut connection).await?;
+        drop(connection);
+        let pending = MIGRATIONS.iter().find(|one| applied.is_some_and(|applied| one.version > applied));
+        let mut written = None;
+        if let Some(pending) = pending {
+            let time = chrono::Utc::now().format("%Y%m%dT%H%M%S%.3fZ");
+            let path = exports.join(format!("before-{}-{time}.coppice", pending.version));
+            self.export_to_file(&path).await?;
+            written = Some(path);
+        }
+        self.migrate().await?;
+        Ok(written)
     }
 
     /// Whether the metastore answers.

@@ -6,6 +6,9 @@
 //! migrations included, so a metastore has all of it or nothing.
 
 use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
 use futures_util::TryStreamExt;
@@ -130,6 +133,36 @@ impl Store {
         out.flush().await?;
         tx.commit().await?;
         Ok(Transferred { header, rows })
+    }
+
+    /// Exports into a new file, mode 0600. After a crash the file is whole or
+    /// not there; its directory is made where missing.
+    ///
+    /// # Errors
+    /// As for [`Store::export`], and when the file exists.
+    pub async fn export_to_file(&self, path: &Path) -> Result<Transferred> {
+        let directory = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        let mut temporary = path.as_os_str().to_owned();
+        temporary.push(".new");
+        let temporary = PathBuf::from(temporary);
+        // Left by an export that was interrupted.
+        let _ = fs::remove_file(&temporary);
+        let outcome = self.export_and_link(&temporary, path).await;
+        let _ = fs::remove_file(&temporary);
+        let transferred = outcome?;
+        fs::File::open(directory)?.sync_all()?;
+        Ok(transferred)
+    }
+
+    async fn export_and_link(&self, temporary: &Path, path: &Path) -> Result<Transferred> {
+        let file = fs::OpenOptions::new().create_new(true).write(true).mode(0o600).open(temporary)?;
+        let mut out = tokio::io::BufWriter::new(tokio::fs::File::from_std(file));
+        let transferred = self.export(&mut out).await?;
+        out.get_ref().sync_all().await?;
+        // Unlike a rename, never replaces a file.
+        fs::hard_link(temporary, path)?;
+        Ok(transferred)
     }
 
     /// Fills an empty metastore from an export, and brings its schema to the

@@ -151,7 +151,6 @@ async fn boot(config: &Config, gateway_address: SocketAddr, lock: ControlLock) -
     let host = open_host(config).await?;
     let key = Arc::new(master_key(&data_dir)?);
     let store = connect_metastore(config, &host).await?;
-    store.migrate().await?;
 
     println!("preparing storage");
     let (layout, installation) = (host.layout().clone(), host.installation().clone());
@@ -212,7 +211,10 @@ async fn connect_metastore(config: &Config, host: &HostEngine) -> anyhow::Result
         }
     };
     let store = Store::connect(options, METASTORE_PATIENCE).await.context("connecting to the metastore")?;
-    store.migrate().await?;
+    let exports = host.layout().metastore().join("exports");
+    if let Some(path) = store.migrate_after_export(&exports).await? {
+        println!("the metastore as it was before its migration: {}", path.display());
+    }
     // Written once this data directory has a metastore; from then on an empty
     // one is a lost one.
     let bound = host.layout().data_dir().join("metastore.bound");
