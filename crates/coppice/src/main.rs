@@ -4,6 +4,7 @@
 //! **Owns** configuration and wiring. **Must not know** business rules.
 //! **Start reading** at [`serve`].
 
+mod admin;
 mod client;
 mod config;
 mod doctor;
@@ -30,6 +31,8 @@ enum Command {
     Stop(serve::StopArgs),
     /// Say what this machine offers and how to improve it
     Doctor(doctor::DoctorArgs),
+    /// Look after the platform itself
+    Admin(admin::AdminArgs),
     /// Becomes a confined server; started by `serve` only
     #[command(hide = true)]
     Launch,
@@ -68,6 +71,7 @@ async fn run(command: Command) -> anyhow::Result<i32> {
         }
         Command::Stop(args) => serve::stop(args).await?,
         Command::Doctor(args) => doctor::doctor(&args)?,
+        Command::Admin(args) => admin::admin(args).await?,
         Command::Client(command) => return client::run(command).await,
         Command::Launch => {}
     }

@@ -2,13 +2,14 @@
 //! same code as those of branches, outside the pool.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use coppice_core::InstanceId;
 use coppice_core::image::PostgresVersion;
 use coppice_failpoint::failpoint;
 
-use super::installation::write_durably;
+use super::installation::{Installation, write_durably};
+use super::layout::Layout;
 use super::process::cgroup::Limits;
 use super::server::{ServerPlan, make_directory};
 use super::template::{Contents, make_cluster};
@@ -99,6 +100,37 @@ impl HostEngine {
             database: "coppice".to_owned(),
             is_new,
         })
+    }
+
+    /// Where the metastore of `data_dir` answers while it runs, also for those
+    /// who do not hold the control lock; changes nothing.
+    ///
+    /// # Errors
+    /// When there is no installation in `data_dir`, or it can't be read.
+    pub fn metastore_address(data_dir: &Path) -> Result<MetastoreAddress> {
+        if !data_dir.join("installation.json").exists() {
+            return Err(EngineError::Other(format!("there is no coppice in {}", data_dir.display())));
+        }
+        let layout = Layout::new(data_dir, &Installation::ensure(data_dir)?.key(data_dir));
+        let password = match rustix::process::geteuid().is_root() {
+            true => None,
+            false => Some(
+                fs::read_to_string(data_dir.join("platform.secret"))
+                    .map_err(EngineError::io("reading the platform's secret"))?,
+            ),
+        };
+        Ok(MetastoreAddress {
+            socket_directory: layout.instance_runtime(&InstanceId::from_trusted(METASTORE)).join("socket"),
+            user: session::PLATFORM_ROLE.to_owned(),
+            password,
+            database: "coppice".to_owned(),
+            is_new: false,
+        })
+    }
+
+    /// Whether the metastore's server runs.
+    pub fn metastore_is_running(&self) -> bool {
+        self.servers.living(&InstanceId::from_trusted(METASTORE)).is_some()
     }
 
     /// Stops the metastore; its data stays.

@@ -21,7 +21,7 @@ use coppice_engine::EngineError;
 use coppice_engine::local::installation::{ControlLock, write_durably};
 use coppice_engine::local::process::identity::boot_id;
 use coppice_engine::local::volumes::Volumes;
-use coppice_engine::local::{HostEngine, LocalEngine};
+use coppice_engine::local::{HostEngine, LocalEngine, MetastoreAddress};
 use coppice_gateway::{Certificate, Gateway, GatewayConfig, Plaintext};
 use coppice_store::{ConnectOptions, Store};
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,7 @@ pub(crate) use stop::{StopArgs, stop};
 /// The region of a default install.
 const REGION: &str = "local";
 /// How long a starting metastore may take to accept a connection.
-const METASTORE_PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const METASTORE_PATIENCE: Duration = Duration::from_secs(30);
 /// How long sessions may go on after SIGTERM.
 const DRAIN: Duration = Duration::from_secs(3500);
 /// How often storage and sessions are looked after.
@@ -62,7 +62,7 @@ impl ServeRecord {
 }
 
 /// The whole chain of an engine error as one line.
-fn chain(error: &EngineError) -> anyhow::Error {
+pub(crate) fn chain(error: &EngineError) -> anyhow::Error {
     anyhow::anyhow!("{}", error.chain())
 }
 
@@ -192,6 +192,18 @@ async fn open_host(config: &Config) -> anyhow::Result<Arc<HostEngine>> {
     Ok(Arc::new(host))
 }
 
+/// How to connect to the embedded metastore.
+pub(crate) fn metastore_options(address: &MetastoreAddress) -> ConnectOptions {
+    let options = ConnectOptions::new_without_pgpass()
+        .socket(&address.socket_directory)
+        .username(&address.user)
+        .database(&address.database);
+    match &address.password {
+        Some(password) => options.password(password),
+        None => options,
+    }
+}
+
 /// Connects to the metastore, embedded or not, and makes sure that it is the
 /// one this data directory belongs to.
 async fn connect_metastore(config: &Config, host: &HostEngine) -> anyhow::Result<Store> {
@@ -200,14 +212,7 @@ async fn connect_metastore(config: &Config, host: &HostEngine) -> anyhow::Result
         None => {
             println!("starting the metastore");
             let address = host.start_metastore().await.map_err(|error| chain(&error))?;
-            let options = ConnectOptions::new_without_pgpass()
-                .socket(&address.socket_directory)
-                .username(&address.user)
-                .database(&address.database);
-            match &address.password {
-                Some(password) => options.password(password),
-                None => options,
-            }
+            metastore_options(&address)
         }
     };
     let store = Store::connect(options, METASTORE_PATIENCE).await.context("connecting to the metastore")?;
