@@ -1,5 +1,7 @@
 //! The store on a real PostgreSQL.
 
+#![allow(clippy::unwrap_used, reason = "a failed step fails its test")]
+
 mod constraints;
 mod postgres;
 mod transfer;
