@@ -5,6 +5,7 @@ mod crashes;
 mod drivers;
 mod hosting;
 mod isolation;
+mod metastore;
 mod refusals;
 mod servers;
 mod setup;

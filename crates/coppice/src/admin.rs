@@ -1,4 +1,9 @@
 //! `coppice admin`: what an operator does to the platform's own records.
+//!
+//! An import moves the present metastore aside, makes a new one with the newest
+//! PostgreSQL, and fills it in one transaction. A crash in between leaves an
+//! empty metastore, with which `serve` refuses to start; the import can then be
+//! repeated, and what was moved aside stays until somebody deletes it.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +11,8 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use coppice_engine::local::HostEngine;
 use coppice_engine::local::installation::ControlLock;
-use coppice_store::{ConnectOptions, Store};
+use coppice_store::{ConnectOptions, Store, check_export};
+use tokio::io::BufReader;
 
 use crate::config::DataDir;
 use crate::serve::{METASTORE_PATIENCE, chain, metastore_options};
@@ -45,34 +51,59 @@ enum MetastoreCommand {
         /// A new file, or - for standard output [default: a dated one in the data directory]
         file: Option<PathBuf>,
     },
+    /// Replace all records by those of an export; the platform must not run
+    ///
+    /// The present ones are moved aside. The new metastore runs on the newest
+    /// PostgreSQL there is, so this is also the way to a new major version.
+    Import {
+        /// What `export` wrote
+        file: PathBuf,
+    },
 }
 
 /// Carries out an operator's command.
 pub(crate) async fn admin(args: AdminArgs) -> anyhow::Result<()> {
     let data_dir = std::path::absolute(args.data_dir.path()).context("finding the data directory")?;
     let AdminCommand::Metastore { metastore_url, command } = args.command;
-    let MetastoreCommand::Export { file } = command;
-    let file = file.unwrap_or_else(|| {
-        let time = chrono::Utc::now().format("%Y%m%dT%H%M%S%.3fZ");
-        data_dir.join(format!("metastore/exports/{time}.coppice"))
-    });
+    match command {
+        MetastoreCommand::Export { file } => {
+            let file = file.unwrap_or_else(|| exports(&data_dir).join(format!("{}.coppice", now())));
+            export_from(&data_dir, metastore_url, &file).await
+        }
+        MetastoreCommand::Import { file } => import_into(&data_dir, metastore_url, &file).await,
+    }
+}
+
+/// Where exports go that nobody named a place for.
+pub(crate) fn exports(data_dir: &Path) -> PathBuf {
+    data_dir.join("exports")
+}
+
+fn now() -> impl std::fmt::Display {
+    chrono::Utc::now().format("%Y%m%dT%H%M%S%.3fZ")
+}
+
+async fn export_from(data_dir: &Path, metastore_url: Option<String>, file: &Path) -> anyhow::Result<()> {
+    if file.exists() {
+        bail!("{} exists already: name another file", file.display());
+    }
     if let Some(url) = metastore_url {
         let options = url.parse::<ConnectOptions>().context("understanding the metastore's URL")?;
-        return export(options, &file).await;
+        return export(options, file).await;
     }
-    let address = HostEngine::metastore_address(&data_dir).map_err(|error| chain(&error))?;
-    let Some(_lock) = ControlLock::try_take(&data_dir).map_err(|error| chain(&error))? else {
+    let address = HostEngine::metastore_address(data_dir).map_err(|error| chain(&error))?;
+    let Some(_lock) = ControlLock::try_take(data_dir).map_err(|error| chain(&error))? else {
         // A running platform has started it.
-        return export(metastore_options(&address), &file).await;
+        return export(metastore_options(&address), file).await;
     };
     let launcher = std::env::current_exe().context("finding this program")?;
-    let host = HostEngine::open(&data_dir, launcher, &[]).map_err(|error| chain(&error))?;
+    let host = HostEngine::open(data_dir, launcher, &[]).map_err(|error| chain(&error))?;
     if !host.layout().metastore().join("data").exists() {
         bail!("{} has no metastore: there is nothing to export", data_dir.display());
     }
     let was_running = host.metastore_is_running();
     let address = host.start_metastore().await.map_err(|error| chain(&error))?;
-    let exported = export(metastore_options(&address), &file).await;
+    let exported = export(metastore_options(&address), file).await;
     if !was_running {
         host.stop_metastore().await.map_err(|error| chain(&error))?;
     }
@@ -89,5 +120,50 @@ async fn export(options: ConnectOptions, file: &Path) -> anyhow::Result<()> {
     let exported = store.export_to_file(file).await;
     let transferred = exported.with_context(|| format!("exporting to {}", file.display()))?;
     println!("exported {} rows to {}", transferred.rows_total(), file.display());
+    Ok(())
+}
+
+async fn import_into(data_dir: &Path, metastore_url: Option<String>, file: &Path) -> anyhow::Result<()> {
+    let read = async || tokio::fs::File::open(file).await.map(BufReader::new);
+    let opening = || format!("opening {}", file.display());
+    let header = check_export(read().await.with_context(opening)?).await?.header;
+    let Some(_lock) = ControlLock::try_take(data_dir).map_err(|error| chain(&error))? else {
+        bail!("a platform runs on {}: stop it first (`coppice stop`)", data_dir.display());
+    };
+    let launcher = std::env::current_exe().context("finding this program")?;
+    let host = HostEngine::open(data_dir, launcher, &[]).map_err(|error| chain(&error))?;
+    let own = &host.installation().installation;
+    if header.installation.as_deref() != Some(own.as_str()) {
+        let other = header.installation.as_deref().unwrap_or("none");
+        bail!(
+            "{} is of installation {other}, {} is of {own}: import it where it belongs (nothing was changed)",
+            file.display(),
+            data_dir.display()
+        );
+    }
+    // Kept open from before anything is moved: it may be anywhere in the data directory.
+    let input = read().await.with_context(opening)?;
+    if let Some(url) = metastore_url {
+        let options = url.parse::<ConnectOptions>().context("understanding the metastore's URL")?;
+        return import(options, input).await;
+    }
+    host.stop_metastore().await.map_err(|error| chain(&error))?;
+    let metastore = host.layout().metastore();
+    if metastore.exists() {
+        let aside = metastore.with_file_name(format!("metastore.before-import-{}", now()));
+        std::fs::rename(&metastore, &aside).context("moving the present metastore aside")?;
+        println!("moved the present metastore to {}", aside.display());
+    }
+    println!("making a new metastore");
+    let address = host.start_metastore().await.map_err(|error| chain(&error))?;
+    let imported = import(metastore_options(&address), input).await;
+    host.stop_metastore().await.map_err(|error| chain(&error))?;
+    imported
+}
+
+async fn import(options: ConnectOptions, input: BufReader<tokio::fs::File>) -> anyhow::Result<()> {
+    let store = Store::connect(options, METASTORE_PATIENCE).await.context("connecting to the metastore")?;
+    let transferred = store.import(input).await.context("importing (nothing was imported)")?;
+    println!("imported {} rows; start the platform with `coppice serve`", transferred.rows_total());
     Ok(())
 }

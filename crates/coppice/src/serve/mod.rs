@@ -216,7 +216,7 @@ async fn connect_metastore(config: &Config, host: &HostEngine) -> anyhow::Result
         }
     };
     let store = Store::connect(options, METASTORE_PATIENCE).await.context("connecting to the metastore")?;
-    let exports = host.layout().metastore().join("exports");
+    let exports = crate::admin::exports(host.layout().data_dir());
     if let Some(path) = store.migrate_after_export(&exports).await? {
         println!("the metastore as it was before its migration: {}", path.display());
     }
