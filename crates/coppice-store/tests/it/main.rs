@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step fails its test")]
 
+mod claims;
 mod constraints;
+mod migrations;
 mod postgres;
 mod transfer;
 
@@ -24,7 +26,7 @@ begin;
 insert into branches (id, project_id, name, description, region, image_major, image_minor, instance_type,
     replicas, storage_gib, parameters, preload_libraries, scale_to_zero, inactivity_minutes, goal, state,
     volume_id, password_sealed, managed_role_verifier)
-    values ('aaaaaaaaaaaaaaaaaaaaaaaaaa', 'p', 'main', E'\\.\n', 'local', 18, 0, 't', 0, 1, '{"a": 1.50}',
+    values ('aaaaaaaaaaaaaaaaaaaaaaaaaa', 'p', 'main', E'\\.\n', 'local', 18, 0, 't', 0, 1, '{"a": "1.50"}',
         '{}', true, 5, 'running', 'ready', 'v', '\x00ff5c0a2e', 'SCRAM');
 insert into volumes (id, host_id, branch_id, state, account, image_major, image_minor, fork_lsn)
     values ('v', 'h', 'aaaaaaaaaaaaaaaaaaaaaaaaaa', 'present', 1, 18, 0, '1/ABCDEF');

@@ -1,0 +1,62 @@
+//! Schemas of every earlier version, brought to the newest.
+
+use std::borrow::Cow;
+
+use coppice_store::Store;
+use sqlx::migrate::Migrator;
+use sqlx::{Connection, PgConnection};
+
+use crate::postgres::Postgres;
+use crate::{ROWS, connect};
+
+static ALL: Migrator = sqlx::migrate!("./migrations");
+
+/// The first `count` migrations, as a program of that time had them.
+async fn migrate_to(sql: &mut PgConnection, count: usize) {
+    let earlier = Migrator {
+        migrations: Cow::Owned(ALL.migrations.iter().take(count).cloned().collect()),
+        ..Migrator::DEFAULT
+    };
+    earlier.run(sql).await.unwrap();
+}
+
+async fn rows_of(sql: &mut PgConnection, table: &str) -> i64 {
+    let query = format!("select count(*) from {table}");
+    sqlx::query_scalar(sqlx::AssertSqlSafe(query)).fetch_one(sql).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_earlier_schema_with_rows_becomes_the_newest_one() {
+    let server = Postgres::shared();
+    for count in 1..ALL.migrations.len() {
+        let options = server.database().await;
+        let mut sql = PgConnection::connect_with(&options).await.unwrap();
+        migrate_to(&mut sql, count).await;
+        sqlx::raw_sql(ROWS).execute(&mut sql).await.unwrap();
+
+        let exports = tempfile::tempdir().unwrap();
+        let (store, _) = connect(&options).await;
+        let export = store.migrate_after_export(exports.path()).await.unwrap();
+        assert!(export.is_some_and(|path| path.exists()), "an export is taken first");
+        for table in ["organizations", "projects", "branches", "volumes", "instances", "api_keys"] {
+            assert_eq!(rows_of(&mut sql, table).await, 1, "{table} after migration {count}");
+        }
+        let applied: i64 = rows_of(&mut sql, "_sqlx_migrations").await;
+        assert_eq!(applied as usize, ALL.migrations.len());
+        assert_eq!(store.migrate_after_export(exports.path()).await.unwrap(), None, "nothing is left to do");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn branches_of_the_first_schema_keep_the_libraries_that_were_always_preloaded() {
+    let server = Postgres::shared();
+    let options = server.database().await;
+    let mut sql = PgConnection::connect_with(&options).await.unwrap();
+    migrate_to(&mut sql, 1).await;
+    sqlx::raw_sql(ROWS).execute(&mut sql).await.unwrap();
+    let store = Store::connect(options, std::time::Duration::from_secs(30)).await.unwrap();
+    store.migrate().await.unwrap();
+    let libraries: Vec<String> =
+        sqlx::query_scalar("select preload_libraries from branches").fetch_one(&mut sql).await.unwrap();
+    assert_eq!(libraries, ["pg_stat_statements", "auto_explain"]);
+}
