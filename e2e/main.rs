@@ -1,6 +1,7 @@
 //! Stories against the real executable, real PostgreSQL and real storage.
 
 mod api;
+mod cli;
 mod crashes;
 mod drivers;
 mod hosting;

@@ -74,6 +74,16 @@ class Platform:
         sockets = glob.glob(f"/run/coppice/*/{branch['id']}-1/socket/.s.PGSQL.5432")
         return Connection(sockets[0], "platform", "", "postgres")
 
+    def change(self, branch, body):
+        self.call("PATCH", f"/projects/{self.project}/branches/{branch['id']}", body)
+
+    def hibernate(self, branch):
+        """Returns when the branch sleeps."""
+        self.change(branch, {"hibernate": True})
+        path = f"/projects/{self.project}/branches/{branch['id']}"
+        while self.call("GET", path)["status"]["statusType"] != "STATUS_TYPE_HIBERNATED":
+            time.sleep(0.01)
+
     def metastore(self):
         """Directory of the metastore's socket; root may sign in there as `platform`."""
         installation = json.load(open(self.directory + "/installation.json"))

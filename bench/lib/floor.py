@@ -47,9 +47,13 @@ def volume_ioctl(parent, request, name, source_fd=None):
 class Server:
     def __init__(self, directory):
         self.directory, self.data = directory, directory + "/data"
+        self.start()
+
+    def start(self):
+        """Returns when the server says that it is ready."""
         arguments = [part for setting in SETTINGS for part in ("-c", setting)]
         self.process = subprocess.Popen(
-            as_postgres(BIN + "/postgres", "-D", self.data, "-k", directory, *arguments),
+            as_postgres(BIN + "/postgres", "-D", self.data, "-k", self.directory, *arguments),
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         lock_file = self.data + "/postmaster.pid"
         while True:
@@ -66,8 +70,8 @@ class Server:
     def connect(self, user="app", password="app", database="app"):
         return Connection(self.directory + "/.s.PGSQL.5432", user, password, database)
 
-    def stop(self):
-        self.process.send_signal(signal.SIGQUIT)
+    def stop(self, how=signal.SIGQUIT):
+        self.process.send_signal(how)
         self.process.wait()
 
 

@@ -27,6 +27,25 @@ pub enum Scope {
 }
 
 impl Scope {
+    /// Every scope.
+    pub const ALL: [Self; 15] = [
+        Self::OrgRead,
+        Self::OrgWrite,
+        Self::KeysRead,
+        Self::KeysWrite,
+        Self::ProjectRead,
+        Self::ProjectWrite,
+        Self::BranchRead,
+        Self::BranchWrite,
+        Self::MetricsRead,
+        Self::LogsRead,
+        Self::CredentialsRead,
+        Self::CredentialsWrite,
+        Self::InviteRead,
+        Self::InviteWrite,
+        Self::MarketplaceWrite,
+    ];
+
     /// The name in tokens and keys.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -128,7 +128,8 @@ impl Store {
         )
         .bind(id.as_str())
         .bind(by)
-        .execute(&self.pool)
+        // Lost in a crash it costs a client another wake, and nobody waits for the disk.
+        .execute(&self.relaxed)
         .await?;
         if done.rows_affected() == 1 {
             return Ok(true);

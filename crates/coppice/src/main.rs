@@ -12,7 +12,7 @@ mod serve;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 /// A PostgreSQL cloud in one binary.
@@ -36,8 +36,13 @@ enum Command {
     /// Becomes a confined server; started by `serve` only
     #[command(hide = true)]
     Launch,
+    /// Print a script that makes a shell complete commands
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
     #[command(flatten)]
-    Client(client::ClientCommand),
+    Client(client::Noun),
 }
 
 fn main() -> ExitCode {
@@ -73,6 +78,9 @@ async fn run(command: Command) -> anyhow::Result<i32> {
         Command::Doctor(args) => doctor::doctor(&args)?,
         Command::Admin(args) => admin::admin(args).await?,
         Command::Client(command) => return client::run(command).await,
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "coppice", &mut std::io::stdout());
+        }
         Command::Launch => {}
     }
     Ok(0)

@@ -4,30 +4,46 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use coppice_wire::{BranchList, ErrorBody, ListedBranch, Project, ProjectList};
-use reqwest::{Method, StatusCode};
+use coppice_wire::{BranchList, ErrorBody, ListedBranch, OrganizationList, Project, ProjectList};
+use reqwest::{Method, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{BranchTarget, ClientOptions};
 
-/// The API said that something does not exist, or a name matched nothing.
+/// Why the API, or a look-up by name, said no.
 #[derive(Debug)]
-pub(super) struct NotFound(pub(super) String);
+pub(super) struct Refused {
+    message: String,
+    /// Exit code of the program.
+    pub(super) exit_code: i32,
+}
 
-impl std::fmt::Display for NotFound {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+/// Exit code: the credential is not valid, or may not do this.
+const NOT_ALLOWED: i32 = 3;
+/// Exit code: there is no such thing.
+const NOT_FOUND: i32 = 4;
+
+impl Refused {
+    fn not_found(message: String) -> Self {
+        Self { message, exit_code: NOT_FOUND }
     }
 }
 
-impl std::error::Error for NotFound {}
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Refused {}
 
 /// A connection to the API.
 pub(super) struct Client {
     http: reqwest::Client,
     url: String,
     key: String,
+    /// By id or name, as it was chosen.
     organization: String,
 }
 
@@ -41,8 +57,9 @@ fn admin_file(data_dir: &Path) -> HashMap<String, String> {
 }
 
 impl Client {
-    /// Finds out where to connect; nothing is sent yet.
-    pub(super) fn connect(options: &ClientOptions) -> anyhow::Result<Self> {
+    /// Finds out where to connect, and the id of an organization that was
+    /// chosen by name.
+    pub(super) async fn connect(options: &ClientOptions) -> anyhow::Result<Self> {
         let data_dir = options.data_dir.path();
         let mut file = admin_file(&data_dir);
         let mut setting = |given: &Option<String>, name: &str| {
@@ -54,45 +71,75 @@ impl Client {
                 )
             })
         };
-        Ok(Self {
+        let mut client = Self {
             url: setting(&options.url, "COPPICE_URL")?.trim_end_matches('/').to_owned(),
             key: setting(&options.api_key, "COPPICE_API_KEY")?,
             organization: setting(&options.organization, "COPPICE_ORGANIZATION")?,
             http: reqwest::Client::new(),
-        })
+        };
+        if !client.organization.starts_with("org_") {
+            client.organization = client.organization_named(&client.organization).await?.id;
+        }
+        Ok(client)
     }
 
+    /// A path below the organization.
+    pub(super) fn here(&self, path: &str) -> String {
+        format!("/organizations/{}{path}", self.organization)
+    }
+
+    /// Sends a request. A POST carries a key by which the server knows a
+    /// repetition, so a lost answer is asked for again and nothing is made twice.
     async fn send(
         &self,
         method: Method,
         path: &str,
         body: Option<&impl Serialize>,
-    ) -> anyhow::Result<reqwest::Response> {
-        let url = format!("{}/organizations/{}{path}", self.url, self.organization);
-        let mut request = self.http.request(method, url).bearer_auth(&self.key);
-        if let Some(body) = body {
-            request = request.json(body);
+    ) -> anyhow::Result<Response> {
+        let idempotency_key = coppice_core::BranchId::generate().to_string();
+        let attempt = async || {
+            let mut request = self.http.request(method.clone(), format!("{}{path}", self.url));
+            request = request.bearer_auth(&self.key);
+            if method == Method::POST {
+                request = request.header("idempotency-key", &idempotency_key);
+            }
+            if let Some(body) = body {
+                request = request.json(body);
+            }
+            request.send().await
+        };
+        let is_passing = |response: &reqwest::Result<Response>| match response {
+            Ok(response) => matches!(response.status().as_u16(), 502..=504),
+            Err(error) => !error.is_connect(),
+        };
+        let mut response = attempt().await;
+        // A repeated DELETE would not find what it deleted; a repeated PATCH might undo another's change.
+        let can_repeat = [Method::GET, Method::POST, Method::PUT].contains(&method);
+        if can_repeat && is_passing(&response) {
+            response = attempt().await;
         }
-        let response = request
-            .send()
-            .await
+        let response = response
             .with_context(|| format!("calling {}: is the platform running? (`coppice serve`)", self.url))?;
-        let status = response.status();
-        if status.is_success() {
+        if response.status().is_success() {
             return Ok(response);
         }
-        let error: Option<ErrorBody> = response.json().await.ok();
-        let message = error.map_or_else(|| status.to_string(), |body| body.message);
-        match status {
-            StatusCode::NOT_FOUND => Err(NotFound(message).into()),
-            StatusCode::UNAUTHORIZED => bail!("{message}: check COPPICE_API_KEY"),
-            _ => bail!("{message}"),
-        }
+        Err(refused(response).await.into())
     }
 
-    /// Sends a GET request to a path of the organization.
+    /// Sends a GET request.
     pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
         let response = self.send(Method::GET, path, None::<&()>).await?;
+        response.json().await.context("understanding the answer")
+    }
+
+    /// Sends a request with a body and an answer.
+    pub(super) async fn call<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+    ) -> anyhow::Result<T> {
+        let response = self.send(method, path, Some(body)).await?;
         response.json().await.context("understanding the answer")
     }
 
@@ -102,8 +149,16 @@ impl Client {
         path: &str,
         body: &impl Serialize,
     ) -> anyhow::Result<T> {
-        let response = self.send(Method::POST, path, Some(body)).await?;
-        response.json().await.context("understanding the answer")
+        self.call(Method::POST, path, body).await
+    }
+
+    /// Sends a PATCH request.
+    pub(super) async fn patch<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> anyhow::Result<T> {
+        self.call(Method::PATCH, path, body).await
     }
 
     /// Sends a DELETE request.
@@ -111,9 +166,20 @@ impl Client {
         self.send(Method::DELETE, path, None::<&()>).await.map(drop)
     }
 
+    /// Sends a DELETE request with a body.
+    pub(super) async fn delete_these(&self, path: &str, body: &impl Serialize) -> anyhow::Result<()> {
+        self.send(Method::DELETE, path, Some(body)).await.map(drop)
+    }
+
+    /// An organization by name or id.
+    pub(super) async fn organization_named(&self, named: &str) -> anyhow::Result<coppice_wire::Organization> {
+        let list: OrganizationList = self.get("/organizations").await?;
+        choose(list.organizations, "org", named, |organization| (&organization.id, &organization.name))
+    }
+
     /// The project with this name or id; without one, the only project.
     pub(super) async fn project(&self, named: Option<&str>) -> anyhow::Result<Project> {
-        let list: ProjectList = self.get("/projects").await?;
+        let list: ProjectList = self.get(&self.here("/projects")).await?;
         match named {
             Some(named) => choose(list.projects, "project", named, |project| (&project.id, &project.name)),
             None => {
@@ -130,14 +196,59 @@ impl Client {
     /// A branch by name or id, with its project.
     pub(super) async fn branch(&self, target: &BranchTarget) -> anyhow::Result<(Project, ListedBranch)> {
         let project = self.project(target.project.as_deref()).await?;
-        let list: BranchList = self.get(&format!("/projects/{}/branches", project.id)).await?;
+        let list: BranchList = self.get(&self.here(&format!("/projects/{}/branches", project.id))).await?;
         let branch = choose(list.branches, "branch", &target.branch, |branch| (&branch.id, &branch.name))?;
         Ok((project, branch))
     }
 }
 
+/// What the API said, and what to do next.
+async fn refused(response: Response) -> Refused {
+    let status = response.status();
+    let retry_after = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
+    let retry_after = retry_after.map(str::to_owned);
+    let body: Option<ErrorBody> = response.json().await.ok();
+    let exit_code = match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => NOT_ALLOWED,
+        StatusCode::NOT_FOUND => NOT_FOUND,
+        _ => 1,
+    };
+    let Some(body) = body else { return Refused { message: status.to_string(), exit_code } };
+    let next = match retry_after {
+        Some(seconds) => Some(format!("try again in {seconds} seconds")),
+        None => next_step(&body.id).map(str::to_owned),
+    };
+    let message = match next {
+        Some(next) => format!("{}: {next}", body.message),
+        None => body.message,
+    };
+    Refused { message, exit_code }
+}
+
+/// What to do about an error, by its id.
+fn next_step(id: &str) -> Option<&'static str> {
+    Some(match id {
+        "missing_token" | "invalid_token" => "check COPPICE_API_KEY",
+        "expired_token" => "the key has ended; make another with `coppice key create`",
+        "insufficient_scope" => "make a key that has it: `coppice key create NAME --scope SCOPE`",
+        "organization_access_denied" => "see `coppice org list`",
+        "project_access_denied" | "branch_access_denied" | "restricted_key" => "use a key without that limit",
+        "user_required" => "use a key of a user (`coppice key create NAME --user`)",
+        "branch_name_taken" => "choose another name; `coppice branch list` shows those taken",
+        "parent_not_ready" => "wait for it; `coppice branch show` tells what it is doing",
+        "branch_limit_reached" => "delete a branch first (`coppice branch delete`)",
+        "project_limit_reached" => "delete a project first (`coppice project delete`)",
+        "org_has_projects" => "delete its projects first (`coppice project delete`)",
+        "invalid_image" => "see `coppice image list`",
+        "invalid_instance_type" => "see `coppice instance-type list`",
+        "invalid_region" => "see `coppice region list`",
+        "invalid_preload_library" => "see `coppice extension list IMAGE`",
+        _ => return None,
+    })
+}
+
 /// The one item with this id or, if there is only one such, this name.
-fn choose<T>(
+pub(super) fn choose<T>(
     items: Vec<T>,
     kind: &str,
     named: &str,
@@ -155,7 +266,8 @@ fn choose<T>(
         bail!("several are named {named}; use an id instead: {}", ids.join(", "));
     }
     let found = matching.pop();
-    found.ok_or_else(|| NotFound(format!("no {kind} is named {named}: see `coppice {kind} list`")).into())
+    let missing = || Refused::not_found(format!("no {kind} is named {named}: see `coppice {kind} list`"));
+    found.ok_or_else(|| missing().into())
 }
 
 #[cfg(test)]

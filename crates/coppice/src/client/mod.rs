@@ -1,7 +1,10 @@
 //! The client commands: a client of the public API and nothing else.
 
 mod branch;
+mod catalogue;
 mod http;
+mod key;
+mod org;
 mod output;
 mod project;
 mod psql;
@@ -10,9 +13,6 @@ use clap::{Args, Subcommand};
 
 use crate::config::DataDir;
 use http::Client;
-
-/// Exit code for something that was not found.
-const NOT_FOUND: i32 = 4;
 
 /// Where the server is, and who asks.
 #[derive(Args, Clone, Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct ClientOptions {
     /// The API key [default: from DIR/admin.env]
     #[arg(long, env = "COPPICE_API_KEY", hide_env_values = true, global = true)]
     api_key: Option<String>,
-    /// The organization [default: from DIR/admin.env]
+    /// The organization, by name or id [default: from DIR/admin.env]
     #[arg(long, env = "COPPICE_ORGANIZATION", global = true)]
     organization: Option<String>,
     #[command(flatten)]
@@ -43,23 +43,36 @@ pub(crate) struct BranchTarget {
     project: Option<String>,
 }
 
-/// Commands that call the API.
+/// A command with where the server is, and who asks.
+#[derive(Args, Debug)]
+pub(crate) struct Call<C: Subcommand> {
+    #[command(subcommand)]
+    command: C,
+    #[command(flatten)]
+    options: ClientOptions,
+}
+
+/// What a command that calls the API is about.
 #[derive(Subcommand, Debug)]
-pub(crate) enum ClientCommand {
+pub(crate) enum Noun {
+    /// Organizations
+    Org(Call<org::OrgCommand>),
+    /// Your account
+    User(Call<org::UserCommand>),
     /// Projects
-    Project {
-        #[command(subcommand)]
-        command: project::ProjectCommand,
-        #[command(flatten)]
-        options: ClientOptions,
-    },
+    Project(Call<project::ProjectCommand>),
     /// Branches
-    Branch {
-        #[command(subcommand)]
-        command: branch::BranchCommand,
-        #[command(flatten)]
-        options: ClientOptions,
-    },
+    Branch(Call<branch::BranchCommand>),
+    /// API keys
+    Key(Call<key::KeyCommand>),
+    /// Regions
+    Region(Call<catalogue::ListCommand>),
+    /// Sizes of instances
+    InstanceType(Call<catalogue::ListCommand>),
+    /// Releases of PostgreSQL
+    Image(Call<catalogue::ListCommand>),
+    /// Extensions of PostgreSQL
+    Extension(Call<catalogue::ExtensionCommand>),
     /// Run psql on a branch
     Psql {
         #[command(flatten)]
@@ -79,30 +92,52 @@ pub(crate) enum ClientCommand {
     },
 }
 
+impl Noun {
+    fn options(&self) -> &ClientOptions {
+        match self {
+            Self::Org(call) => &call.options,
+            Self::User(call) => &call.options,
+            Self::Project(call) => &call.options,
+            Self::Branch(call) => &call.options,
+            Self::Key(call) => &call.options,
+            Self::Region(call) | Self::InstanceType(call) | Self::Image(call) => &call.options,
+            Self::Extension(call) => &call.options,
+            Self::Psql { options, .. } | Self::ConnectionString { options, .. } => options,
+        }
+    }
+}
+
 /// Runs a command and returns its exit code.
-pub(crate) async fn run(command: ClientCommand) -> anyhow::Result<i32> {
-    let outcome = match command {
-        ClientCommand::Project { command, options } => {
-            project::run(command, &Client::connect(&options)?, options.json).await
-        }
-        ClientCommand::Branch { command, options } => {
-            branch::run(command, &Client::connect(&options)?, options.json).await
-        }
-        ClientCommand::Psql { target, options, arguments } => {
-            psql::run(&target, &Client::connect(&options)?, &arguments).await
-        }
-        ClientCommand::ConnectionString { target, options } => {
-            psql::connection_string(&target, &Client::connect(&options)?, options.json).await
-        }
+pub(crate) async fn run(noun: Noun) -> anyhow::Result<i32> {
+    let as_json = noun.options().json;
+    let outcome = match Client::connect(noun.options()).await {
+        Ok(client) => dispatch(noun, &client, as_json).await,
+        Err(error) => Err(error),
     };
     match outcome {
         Ok(()) => Ok(0),
-        Err(error) => match error.downcast_ref::<http::NotFound>() {
-            Some(_) => {
+        Err(error) => match error.downcast_ref::<http::Refused>() {
+            Some(refused) => {
                 eprintln!("coppice: {error:#}");
-                Ok(NOT_FOUND)
+                Ok(refused.exit_code)
             }
             None => Err(error),
         },
+    }
+}
+
+async fn dispatch(noun: Noun, client: &Client, as_json: bool) -> anyhow::Result<()> {
+    match noun {
+        Noun::Org(call) => org::run(call.command, client, as_json).await,
+        Noun::User(call) => org::run_user(call.command, client, as_json).await,
+        Noun::Project(call) => project::run(call.command, client, as_json).await,
+        Noun::Branch(call) => branch::run(call.command, client, as_json).await,
+        Noun::Key(call) => key::run(call.command, client, as_json).await,
+        Noun::Region(_) => catalogue::regions(client, as_json).await,
+        Noun::InstanceType(_) => catalogue::instance_types(client, as_json).await,
+        Noun::Image(_) => catalogue::images(client, as_json).await,
+        Noun::Extension(call) => catalogue::extensions(call.command, client, as_json).await,
+        Noun::Psql { target, arguments, .. } => psql::run(&target, client, &arguments).await,
+        Noun::ConnectionString { target, .. } => psql::connection_string(&target, client, as_json).await,
     }
 }

@@ -9,6 +9,22 @@ use comfy_table::{Table, presets};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
+/// On or off, as people write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Switch {
+    /// Turned on.
+    On,
+    /// Turned off.
+    Off,
+}
+
+impl Switch {
+    /// Whether it is on.
+    pub(super) fn is_on(self) -> bool {
+        self == Self::On
+    }
+}
+
 /// Prints a table without frames.
 pub(super) fn table(header: &[&str], rows: Vec<Vec<String>>) {
     let mut table = Table::new();
@@ -16,6 +32,23 @@ pub(super) fn table(header: &[&str], rows: Vec<Vec<String>>) {
     table.set_header(header);
     table.add_rows(rows);
     println!("{table}");
+}
+
+/// Prints what is known of one thing.
+pub(super) fn properties(rows: &[(&str, String)]) {
+    table(&[], rows.iter().map(|(name, value)| vec![(*name).to_owned(), value.clone()]).collect());
+}
+
+/// A time for people, to the minute.
+pub(super) fn day(time: &coppice_wire::Timestamp) -> String {
+    time.0.format("%Y-%m-%d %H:%M").to_string()
+}
+
+/// Says that something was done, to people.
+pub(super) fn done(as_json: bool, what: String) {
+    if !as_json {
+        println!("{what}");
+    }
 }
 
 /// Prints JSON for programs.

@@ -11,7 +11,8 @@ use super::{BranchTarget, output};
 
 async fn credentials(target: &BranchTarget, client: &Client) -> anyhow::Result<BranchCredentials> {
     let (project, branch) = client.branch(target).await?;
-    client.get(&format!("/projects/{}/branches/{}/credentials", project.id, branch.id)).await
+    let path = client.here(&format!("/projects/{}/branches/{}/credentials", project.id, branch.id));
+    client.get(&path).await
 }
 
 /// Prints the connection string.

@@ -1,0 +1,192 @@
+//! `coppice key …`
+
+use anyhow::{Context, bail};
+use chrono::{DateTime, Duration, NaiveDate, Utc};
+use clap::{Args, Subcommand};
+use coppice_core::access::Scope;
+use coppice_wire::{ApiKey, ApiKeyList, CreateApiKey, CreatedApiKey, DeleteApiKeys, Expiry};
+
+use super::BranchTarget;
+use super::http::{Client, choose};
+use super::output::{self, day};
+
+/// Whose keys.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Owner {
+    /// Your own keys instead of the organization's
+    #[arg(long)]
+    user: bool,
+}
+
+/// What to do with API keys.
+#[derive(Subcommand, Debug)]
+pub(crate) enum KeyCommand {
+    /// List keys
+    List {
+        #[command(flatten)]
+        owner: Owner,
+    },
+    /// Make a key; it is shown once
+    Create {
+        /// What it is for
+        name: String,
+        #[command(flatten)]
+        owner: Owner,
+        /// What it may do, for example branch:write; repeat for more [default: what you may]
+        #[arg(long = "scope", value_name = "SCOPE")]
+        scopes: Vec<String>,
+        /// The only projects it reaches, by name or id; repeat for more
+        #[arg(long = "project", value_name = "PROJECT")]
+        projects: Vec<String>,
+        /// The only branches it reaches, by id, or by name in the only project; repeat for more
+        #[arg(long = "branch", value_name = "BRANCH")]
+        branches: Vec<String>,
+        /// When it ends: 12h, 30d, a day like 2027-01-31, or an RFC 3339 time [default: never]
+        #[arg(long, value_name = "WHEN")]
+        expires: Option<String>,
+    },
+    /// Delete keys; they end at once
+    Delete {
+        /// Names or ids
+        #[arg(required = true)]
+        keys: Vec<String>,
+        #[command(flatten)]
+        owner: Owner,
+        /// Don't ask
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+fn path(client: &Client, owner: Owner) -> String {
+    if owner.user { "/api-keys".to_owned() } else { client.here("/api-keys") }
+}
+
+/// Runs one of the commands.
+pub(super) async fn run(command: KeyCommand, client: &Client, as_json: bool) -> anyhow::Result<()> {
+    match command {
+        KeyCommand::List { owner } => {
+            let list: ApiKeyList = client.get(&path(client, owner)).await?;
+            if as_json {
+                return output::json(&list);
+            }
+            print(&list.keys);
+            Ok(())
+        }
+        KeyCommand::Create { name, owner, scopes, projects, branches, expires } => {
+            warn_of_unknown(&scopes);
+            let expiry = expires.map(|text| parse_expiry(&text, Utc::now())).transpose()?;
+            let body = CreateApiKey {
+                name,
+                expiry: expiry.map(Expiry),
+                scopes: Some(scopes),
+                projects: Some(project_ids(client, projects).await?),
+                branches: Some(branch_ids(client, branches).await?),
+            };
+            let made: CreatedApiKey = client.post(&path(client, owner), &body).await?;
+            if as_json {
+                return output::json(&made);
+            }
+            // The key alone on standard output, so that it can be taken from there.
+            println!("{}", made.key.token.unwrap_or_default());
+            eprintln!("made key {}; it is not shown again", made.key.name);
+            Ok(())
+        }
+        KeyCommand::Delete { keys, owner, yes } => {
+            let list: ApiKeyList = client.get(&path(client, owner)).await?;
+            let chosen =
+                keys.iter().map(|named| choose(list.keys.clone(), "key", named, |key| (&key.id, &key.name)));
+            let chosen: Vec<ApiKey> = chosen.collect::<anyhow::Result<_>>()?;
+            let names: Vec<_> = chosen.iter().map(|key| key.name.as_str()).collect();
+            output::confirm(
+                &format!("Delete {}? Whoever uses it is shut out at once.", names.join(", ")),
+                yes,
+            )?;
+            let ids = chosen.iter().map(|key| key.id.clone()).collect();
+            client.delete_these(&path(client, owner), &DeleteApiKeys { ids }).await?;
+            output::done(as_json, format!("deleted {}", names.join(", ")));
+            Ok(())
+        }
+    }
+}
+
+fn print(keys: &[ApiKey]) {
+    let everything = |list: &[String], word: &str| {
+        if list.is_empty() { word.to_owned() } else { list.join(" ") }
+    };
+    let rows = keys.iter().map(|key| {
+        let reach = [&key.projects[..], &key.branches[..]].concat();
+        vec![
+            key.id.clone(),
+            key.name.clone(),
+            key.preview.clone(),
+            everything(&key.scopes, "*"),
+            everything(&reach, "everything"),
+            key.last_used.as_ref().map_or_else(|| "never".to_owned(), day),
+            key.expiry.map_or_else(|| "never".to_owned(), |end| end.0.format("%Y-%m-%d %H:%M").to_string()),
+        ]
+    });
+    output::table(&["ID", "NAME", "KEY", "MAY", "REACHES", "LAST USED", "ENDS"], rows.collect());
+}
+
+fn warn_of_unknown(scopes: &[String]) {
+    let is_known = |scope: &&String| *scope == "*" || Scope::ALL.iter().any(|known| known.as_str() == *scope);
+    for scope in scopes.iter().filter(|scope| !is_known(scope)) {
+        let known: Vec<_> = Scope::ALL.iter().map(|scope| scope.as_str()).collect();
+        eprintln!("coppice: there is no scope {scope}; it allows nothing. There are: {}", known.join(", "));
+    }
+}
+
+async fn project_ids(client: &Client, named: Vec<String>) -> anyhow::Result<Vec<String>> {
+    let mut ids = vec![];
+    for name in named {
+        ids.push(client.project(Some(&name)).await?.id);
+    }
+    Ok(ids)
+}
+
+async fn branch_ids(client: &Client, named: Vec<String>) -> anyhow::Result<Vec<String>> {
+    let mut ids = vec![];
+    for name in named {
+        let is_id = coppice_core::BranchId::parse(&name).is_some();
+        ids.push(match is_id {
+            true => name,
+            false => client.branch(&BranchTarget { branch: name, project: None }).await?.1.id,
+        });
+    }
+    Ok(ids)
+}
+
+/// When a key ends, as people write it.
+fn parse_expiry(text: &str, now: DateTime<Utc>) -> anyhow::Result<DateTime<Utc>> {
+    let span = [("h", Duration::hours(1)), ("d", Duration::days(1))].into_iter().find_map(|(unit, each)| {
+        let count: i32 = text.strip_suffix(unit)?.parse().ok()?;
+        Some(each * count)
+    });
+    if let Some(span) = span {
+        return now.checked_add_signed(span).context("that is too far away");
+    }
+    if let Ok(day) = NaiveDate::parse_from_str(text, "%Y-%m-%d") {
+        return Ok(day.and_time(chrono::NaiveTime::MIN).and_utc());
+    }
+    match DateTime::parse_from_rfc3339(text) {
+        Ok(time) => Ok(time.with_timezone(&Utc)),
+        Err(_) => bail!("can't read {text} as a time: write 12h, 30d, 2027-01-31 or 2027-01-31T12:00:00Z"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_expiry_is_read_as_people_write_it() {
+        let now = DateTime::UNIX_EPOCH;
+        let read = |text| parse_expiry(text, now).map(|time| time.to_rfc3339()).unwrap_or_default();
+        assert_eq!(read("12h"), "1970-01-01T12:00:00+00:00");
+        assert_eq!(read("30d"), "1970-01-31T00:00:00+00:00");
+        assert_eq!(read("2027-01-31"), "2027-01-31T00:00:00+00:00");
+        assert_eq!(read("2027-01-31T12:00:00+02:00"), "2027-01-31T10:00:00+00:00");
+        assert_eq!(read("tomorrow"), "");
+    }
+}

@@ -1,0 +1,155 @@
+//! `coppice org …` and `coppice user …`
+
+use clap::Subcommand;
+use coppice_wire::{
+    CreateOrganization, Organization, OrganizationLimits, OrganizationList, OrganizationMembershipLimits,
+    OrganizationState, UpdateOrganization, UpdateUser, User,
+};
+use reqwest::Method;
+
+use super::http::Client;
+use super::output::{self, day};
+
+/// What to do with organizations.
+#[derive(Subcommand, Debug)]
+pub(crate) enum OrgCommand {
+    /// List the organizations you belong to
+    List,
+    /// Make an organization
+    Create {
+        /// Its name
+        name: String,
+    },
+    /// Show an organization
+    Show {
+        /// Name or id [default: the chosen one]
+        org: Option<String>,
+    },
+    /// Rename an organization
+    Rename {
+        /// Name or id
+        org: String,
+        /// The new name
+        name: String,
+    },
+    /// Show the quotas of an organization
+    Limits {
+        /// Name or id [default: the chosen one]
+        org: Option<String>,
+    },
+    /// Delete an organization without projects
+    Delete {
+        /// Name or id
+        org: String,
+        /// Don't ask
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+/// What to do with your own account.
+#[derive(Subcommand, Debug)]
+pub(crate) enum UserCommand {
+    /// Show who you are
+    Show,
+    /// Change what you are called
+    Rename {
+        /// The new name
+        name: String,
+    },
+}
+
+fn print(organizations: &[Organization]) {
+    let rows = organizations.iter().map(|organization| {
+        let state = match organization.status.status {
+            OrganizationState::Enabled => "enabled",
+            OrganizationState::Disabled => "disabled",
+        };
+        let created = day(&organization.status.created_at);
+        vec![organization.id.clone(), organization.name.clone(), state.to_owned(), created]
+    });
+    output::table(&["ID", "NAME", "STATUS", "CREATED"], rows.collect());
+}
+
+async fn chosen(client: &Client, named: Option<&str>) -> anyhow::Result<Organization> {
+    match named {
+        Some(named) => client.organization_named(named).await,
+        None => client.get(&client.here("")).await,
+    }
+}
+
+/// Runs one of the commands.
+pub(super) async fn run(command: OrgCommand, client: &Client, as_json: bool) -> anyhow::Result<()> {
+    let one = |organization: Organization| {
+        if as_json {
+            return output::json(&organization);
+        }
+        print(&[organization]);
+        Ok(())
+    };
+    match command {
+        OrgCommand::List => {
+            let list: OrganizationList = client.get("/organizations").await?;
+            if as_json {
+                return output::json(&list);
+            }
+            print(&list.organizations);
+            Ok(())
+        }
+        OrgCommand::Create { name } => {
+            one(client.post("/organizations", &CreateOrganization { name }).await?)
+        }
+        OrgCommand::Show { org } => one(chosen(client, org.as_deref()).await?),
+        OrgCommand::Rename { org, name } => {
+            let organization = client.organization_named(&org).await?;
+            let change = UpdateOrganization { id: None, name: Some(name) };
+            one(client.call(Method::PUT, &format!("/organizations/{}", organization.id), &change).await?)
+        }
+        OrgCommand::Limits { org } => limits(&chosen(client, org.as_deref()).await?, client, as_json).await,
+        OrgCommand::Delete { org, yes } => {
+            let organization = client.organization_named(&org).await?;
+            output::confirm(&format!("Delete organization {} and its keys?", organization.name), yes)?;
+            client.delete(&format!("/organizations/{}", organization.id)).await?;
+            output::done(as_json, format!("deleted organization {}", organization.name));
+            Ok(())
+        }
+    }
+}
+
+async fn limits(organization: &Organization, client: &Client, as_json: bool) -> anyhow::Result<()> {
+    let path = format!("/organizations/{}", organization.id);
+    let limits: OrganizationLimits = client.get(&format!("{path}/limits")).await?;
+    let members: OrganizationMembershipLimits = client.get(&format!("{path}/membership-limits")).await?;
+    if as_json {
+        return output::json(&serde_json::json!({ "limits": limits, "membershipLimits": members }));
+    }
+    output::properties(&[
+        ("projects", limits.max_projects.to_string()),
+        ("projects made in an hour", limits.max_projects_per_hour.to_string()),
+        ("branches", limits.max_branches_per_org.to_string()),
+        ("branches of a project", limits.project.max_branches_per_project.to_string()),
+        ("branches made in an hour", limits.project.max_branches_per_hour.to_string()),
+        ("storage of a branch, GiB", limits.project.max_storage_gb_per_branch.to_string()),
+        ("members", members.max_members.to_string()),
+        ("pending invitations", members.max_invites.to_string()),
+    ]);
+    Ok(())
+}
+
+/// Runs one of the commands on your own account.
+pub(super) async fn run_user(command: UserCommand, client: &Client, as_json: bool) -> anyhow::Result<()> {
+    let user: User = match command {
+        UserCommand::Show => client.get("/user").await?,
+        UserCommand::Rename { name } => client.patch("/user", &UpdateUser { name: Some(name) }).await?,
+    };
+    if as_json {
+        return output::json(&user);
+    }
+    output::properties(&[
+        ("id", user.id),
+        ("email", user.email),
+        ("name", user.name),
+        ("since", day(&user.created_at)),
+    ]);
+    Ok(())
+}
