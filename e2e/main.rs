@@ -1,10 +1,12 @@
 //! Stories against the real executable, real PostgreSQL and real storage.
 
+mod access;
 mod api;
 mod cli;
 mod crashes;
 mod drivers;
 mod hosting;
+mod http;
 mod isolation;
 mod metastore;
 mod refusals;

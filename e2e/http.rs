@@ -1,0 +1,217 @@
+//! HTTP as a stranger speaks it: every header in and out.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use coppice_test_support::Platform;
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+/// An answer with everything in it.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HashMap<String, String>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Answer {
+    /// The body as JSON; null when it is none.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.bytes).unwrap_or_default()
+    }
+
+    /// The body as text.
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes).into_owned()
+    }
+
+    /// Status and error id.
+    pub(crate) fn refusal(&self) -> (u16, String) {
+        (self.status, self.json()["id"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// A header, empty when it is absent.
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map(String::as_str).unwrap_or_default()
+    }
+
+    /// The body, if the status is the expected one.
+    #[track_caller]
+    pub(crate) fn expect(&self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{}", self.text());
+        self.json()
+    }
+
+    /// Whether it is this error.
+    #[track_caller]
+    pub(crate) fn expect_error(&self, status: u16, id: &str) -> String {
+        assert_eq!(self.refusal(), (status, id.to_owned()), "{}", self.text());
+        let body = self.json();
+        assert_eq!(fields(&body), ["id", "message"]);
+        body["message"].as_str().expect("a message").to_owned()
+    }
+}
+
+/// The sorted names of an object's fields.
+pub(crate) fn fields(object: &Value) -> Vec<&str> {
+    let mut names: Vec<_> = object.as_object().expect("an object").keys().map(String::as_str).collect();
+    names.sort_unstable();
+    names
+}
+
+/// A platform and a client of it.
+pub(crate) struct Http {
+    pub(crate) platform: Platform,
+    client: reqwest::Client,
+    runtime: Runtime,
+}
+
+impl Http {
+    /// A client of a platform that was started.
+    pub(crate) fn new(platform: Platform) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        Self { platform, client: reqwest::Client::new(), runtime }
+    }
+
+    /// The first user's key.
+    pub(crate) fn admin(&self) -> &str {
+        self.platform.setting("COPPICE_API_KEY")
+    }
+
+    /// The first organization's id.
+    pub(crate) fn organization(&self) -> &str {
+        self.platform.setting("COPPICE_ORGANIZATION")
+    }
+
+    /// A request without a credential. `{org}` in the path is the organization.
+    pub(crate) fn anonymous(&self, method: &str, path: &str) -> RequestBuilder {
+        let path = path.replace("{org}", self.organization());
+        let method = Method::from_bytes(method.as_bytes()).expect("a method");
+        self.client.request(method, format!("{}{path}", self.platform.api()))
+    }
+
+    /// A request of the first user.
+    pub(crate) fn request(&self, method: &str, path: &str) -> RequestBuilder {
+        self.anonymous(method, path).bearer_auth(self.admin())
+    }
+
+    /// Sends a request.
+    pub(crate) fn send(&self, request: RequestBuilder) -> Answer {
+        self.runtime.block_on(answer_to(request))
+    }
+
+    /// Sends several at once; the answers come in the same order.
+    pub(crate) fn send_together(&self, requests: Vec<RequestBuilder>) -> Vec<Answer> {
+        let sent: Vec<_> =
+            requests.into_iter().map(|request| self.runtime.spawn(answer_to(request))).collect();
+        let answers = sent.into_iter().map(|task| self.runtime.block_on(task).expect("an answer"));
+        answers.collect()
+    }
+
+    /// Begins to send a request and goes on.
+    pub(crate) fn send_later(&self, request: RequestBuilder) -> impl FnOnce() -> Answer {
+        let task = self.runtime.spawn(answer_to(request));
+        move || self.runtime.block_on(task).expect("an answer")
+    }
+
+    /// GET as the first user.
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.send(self.request("GET", path))
+    }
+
+    /// A request with a body, as the first user.
+    pub(crate) fn with(&self, method: &str, path: &str, body: &Value) -> Answer {
+        self.send(self.request(method, path).json(body))
+    }
+
+    /// POST as the first user.
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
+        self.with("POST", path, body)
+    }
+
+    /// DELETE as the first user.
+    pub(crate) fn delete(&self, path: &str) -> Answer {
+        self.send(self.request("DELETE", path))
+    }
+
+    /// A request with another key.
+    pub(crate) fn as_key(&self, key: &str, method: &str, path: &str, body: Option<&Value>) -> Answer {
+        let request = self.anonymous(method, path).bearer_auth(key);
+        self.send(match body {
+            Some(body) => request.json(body),
+            None => request,
+        })
+    }
+
+    /// Makes an organization and returns its id.
+    pub(crate) fn new_organization(&self, name: &str) -> String {
+        let made = self.post("/organizations", &json!({ "name": name })).expect(201);
+        text_of(&made["id"])
+    }
+
+    /// Makes a project of the first organization and returns its path.
+    pub(crate) fn new_project(&self, name: &str) -> String {
+        let made = self.post("/organizations/{org}/projects", &json!({ "name": name })).expect(201);
+        format!("/organizations/{}/projects/{}", self.organization(), text_of(&made["id"]))
+    }
+
+    /// Makes a key with more than a name; `at` is where keys are made.
+    pub(crate) fn new_key(&self, at: &str, more: Value) -> Value {
+        let mut body = json!({ "name": "k" });
+        for (name, value) in more.as_object().expect("an object") {
+            body[name] = value.clone();
+        }
+        self.post(at, &body).expect(201)["key"].clone()
+    }
+
+    /// As [`Http::new_key`], only the key's secret.
+    pub(crate) fn new_token(&self, at: &str, more: Value) -> String {
+        text_of(&self.new_key(at, more)["token"])
+    }
+}
+
+async fn answer_to(request: RequestBuilder) -> Answer {
+    let response = request.send().await.expect("an answer");
+    let status = response.status().as_u16();
+    let headers = response
+        .headers()
+        .iter()
+        .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
+        .collect();
+    let bytes = response.bytes().await.expect("a body").to_vec();
+    Answer { status, headers, bytes }
+}
+
+/// A JSON text.
+#[track_caller]
+pub(crate) fn text_of(value: &Value) -> String {
+    value.as_str().unwrap_or_else(|| panic!("not a text: {value}")).to_owned()
+}
+
+/// One platform for the tests of a module that run at the same time; it goes
+/// with the last of them.
+pub(crate) struct Shared(Mutex<Weak<Http>>);
+
+impl Shared {
+    /// Nothing is started yet.
+    pub(crate) const fn new() -> Self {
+        Self(Mutex::new(Weak::new()))
+    }
+
+    /// The platform, started by the first who asks.
+    pub(crate) fn get(&self, start: impl FnOnce() -> Platform) -> Arc<Http> {
+        let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(http) = shared.upgrade() {
+            return http;
+        }
+        let http = Arc::new(Http::new(start()));
+        *shared = Arc::downgrade(&http);
+        http
+    }
+}
