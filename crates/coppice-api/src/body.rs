@@ -7,6 +7,7 @@ use axum::extract::{FromRequest, Request};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use coppice_core::operation::is_record_id;
 use coppice_core::project::ScaleToZeroChange;
 use coppice_core::{Error, Result};
 use serde_json::{Map, Value};
@@ -137,6 +138,15 @@ impl Fields {
     /// A text that must be there.
     pub(crate) fn required_text(&self, field: &str) -> Result<&str> {
         self.text(field)?.ok_or_else(|| self.missing(field))
+    }
+
+    /// An id that must be there.
+    pub(crate) fn required_id(&self, field: &str) -> Result<&str> {
+        let id = self.required_text(field)?;
+        match is_record_id(id) {
+            true => Ok(id),
+            false => Err(self.invalid(field, "must be an id: 1 to 64 letters, digits, - and _")),
+        }
     }
 
     /// A name: trimmed, 1 to `length_max` characters, no control characters.

@@ -259,7 +259,7 @@ fn request_from(fields: &Fields) -> Result<NewBranchRequest> {
     let name = fields.name_of("name", 255)?;
     let origin = match fields.required_text("mode")? {
         "inherit" => {
-            let parent = fields.required_text("parentID")?;
+            let parent = fields.required_id("parentID")?;
             Origin::Inherit { parent: BranchId::from_trusted(parent) }
         }
         "custom" => {

@@ -4,13 +4,13 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use chrono::{DateTime, NaiveDateTime, Utc};
+use chrono::{DateTime, Datelike, NaiveDateTime, Utc};
 use coppice_app::{App, NewKey};
 use coppice_core::access::Grant;
 use coppice_core::api_key::{ApiKey, ApiKeySecret};
 use coppice_core::operation::{
     CREATE_ORGANIZATION_API_KEY, CREATE_USER_API_KEY, DELETE_ORGANIZATION_API_KEYS, DELETE_USER_API_KEYS,
-    LIST_ORGANIZATION_API_KEYS, LIST_USER_API_KEYS,
+    LIST_ORGANIZATION_API_KEYS, LIST_USER_API_KEYS, is_record_id,
 };
 use coppice_core::{Error, Result};
 use coppice_wire as wire;
@@ -175,10 +175,12 @@ fn new_key(fields: &Fields) -> Result<NewKey> {
 
 /// An RFC 3339 time; without an offset it is UTC.
 fn parse_time(text: &str) -> Option<DateTime<Utc>> {
-    if let Ok(time) = DateTime::parse_from_rfc3339(text) {
-        return Some(time.with_timezone(&Utc));
-    }
-    NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S%.f").ok().map(|time| time.and_utc())
+    let time = match DateTime::parse_from_rfc3339(text) {
+        Ok(time) => time.with_timezone(&Utc),
+        Err(_) => NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S%.f").ok()?.and_utc(),
+    };
+    // Its year in UTC has to have four digits too, so that it can be written again.
+    (0..=9999).contains(&time.year()).then_some(time)
 }
 
 fn is_scope(text: &str) -> bool {
@@ -186,8 +188,7 @@ fn is_scope(text: &str) -> bool {
 }
 
 fn is_id(text: &str) -> bool {
-    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    text == "*" || ((1..=64).contains(&text.len()) && text.bytes().all(is_allowed))
+    text == "*" || is_record_id(text)
 }
 
 fn ids(fields: &Fields) -> Result<Vec<String>> {
@@ -198,7 +199,9 @@ fn ids(fields: &Fields) -> Result<Vec<String>> {
             format!("at most {ITEMS_MAX} API keys can be deleted at once"),
         ));
     }
-    Ok(fields.texts("ids", ITEMS_MAX)?.unwrap_or_default())
+    let ids = fields.texts("ids", ITEMS_MAX)?.unwrap_or_default();
+    // What can be no id names no key; not every text can be asked for in SQL.
+    Ok(ids.into_iter().filter(|id| is_record_id(id)).collect())
 }
 
 #[cfg(test)]
@@ -211,5 +214,6 @@ mod tests {
         assert_eq!(parse_time("2027-01-01T14:00:00.000000000+02:00"), noon);
         assert_eq!(parse_time("2027-01-01T12:00:00"), noon, "without an offset it is UTC");
         assert_eq!(parse_time("2027-01-01"), None);
+        assert_eq!(parse_time("9999-12-31T23:59:59-23:00"), None, "a year with five digits");
     }
 }

@@ -177,7 +177,8 @@ fn is_organization_id(text: &str) -> bool {
     (1..=128).contains(&text.len()) && text.bytes().all(allowed)
 }
 
-fn is_record_id(text: &str) -> bool {
+/// Whether a text has the form that ids of projects, branches and keys have.
+pub fn is_record_id(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     (1..=64).contains(&text.len()) && text.bytes().all(allowed)
 }
