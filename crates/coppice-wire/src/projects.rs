@@ -34,9 +34,20 @@ pub struct CidrEntry {
     #[schema(example = "203.0.113.0/24", min_length = 1, max_length = 64)]
     pub cidr: String,
     /// For people; empty when there is none.
-    #[serde(default)]
     #[schema(example = "office", max_length = 100)]
     pub description: String,
+}
+
+/// A range of client addresses that may connect from now on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NewCidrEntry {
+    /// An address or a block of addresses, IPv4 or IPv6.
+    #[schema(example = "203.0.113.0/24", min_length = 1, max_length = 64)]
+    pub cidr: String,
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "office", max_length = 100)]
+    pub description: Option<String>,
 }
 
 /// Which client addresses may connect to the branches of a project.
@@ -119,7 +130,7 @@ pub struct IpFilteringChange {
     /// Replaces all ranges.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_items = 64)]
-    pub cidr: Option<Vec<CidrEntry>>,
+    pub cidr: Option<Vec<NewCidrEntry>>,
 }
 
 /// A change of a project's settings; what is absent stays.

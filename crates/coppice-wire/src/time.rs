@@ -35,13 +35,18 @@ impl PartialSchema for Timestamp {
 
 impl ToSchema for Timestamp {}
 
-/// When a key ends: RFC 3339 in UTC, without a fraction when that is zero.
+/// When a key ends: RFC 3339 in UTC with milliseconds, or without a fraction
+/// when they are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expiry(pub DateTime<Utc>);
 
 impl Serialize for Expiry {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0.to_rfc3339_opts(SecondsFormat::AutoSi, true))
+        let form = match self.0.timestamp_subsec_millis() {
+            0 => SecondsFormat::Secs,
+            _ => SecondsFormat::Millis,
+        };
+        serializer.serialize_str(&self.0.to_rfc3339_opts(form, true))
     }
 }
 
