@@ -114,12 +114,6 @@ impl Http {
         answers.collect()
     }
 
-    /// Begins to send a request and goes on.
-    pub(crate) fn send_later(&self, request: RequestBuilder) -> impl FnOnce() -> Answer {
-        let task = self.runtime.spawn(answer_to(request));
-        move || self.runtime.block_on(task).expect("an answer")
-    }
-
     /// GET as the first user.
     pub(crate) fn get(&self, path: &str) -> Answer {
         self.send(self.request("GET", path))

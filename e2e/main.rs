@@ -3,6 +3,7 @@
 mod access;
 mod api;
 mod cli;
+mod contract;
 mod crashes;
 mod drivers;
 mod hosting;

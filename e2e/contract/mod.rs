@@ -1,0 +1,41 @@
+//! The API as its documentation says, from outside: every answer's fields,
+//! every bound, every rule that a client may rely on.
+
+mod branches;
+mod keys;
+mod organizations;
+mod projects;
+mod races;
+mod removal;
+mod repetition;
+mod transport;
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::http::{Http, Shared, text_of};
+use crate::setup::platform;
+
+static SHARED: Shared = Shared::new();
+
+fn shared() -> Arc<Http> {
+    SHARED.get(platform)
+}
+
+/// Whether a text is a time with milliseconds in UTC.
+#[track_caller]
+fn is_timestamp(value: &Value) {
+    let text = text_of(value);
+    let form: String = text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    assert_eq!(form, "0000-00-00T00:00:00.000Z", "{text}");
+}
+
+/// Body of createBranch for an empty database with more in its configuration.
+fn custom(name: &str, more: Value) -> Value {
+    let mut configuration = json!({ "region": "local", "instanceType": "micro", "image": "postgres:17" });
+    for (field, value) in more.as_object().expect("an object") {
+        configuration[field] = value.clone();
+    }
+    json!({ "name": name, "mode": "custom", "configuration": configuration })
+}

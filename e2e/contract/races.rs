@@ -1,0 +1,94 @@
+//! Calls that meet each other.
+
+use coppice_test_support::{Options, Platform};
+use serde_json::json;
+
+use super::{custom, shared};
+use crate::http::{Http, text_of};
+use crate::setup::{PROGRAM, options};
+
+#[test]
+fn of_branches_with_one_name_made_at_once_one_is_made() {
+    let http = shared();
+    let branches = format!("{}/branches", http.new_project("one name"));
+    let requests = (0..6).map(|_| http.request("POST", &branches).json(&custom("same", json!({}))));
+    let answers = http.send_together(requests.collect());
+    let made = answers.iter().filter(|answer| answer.status == 201).count();
+    assert_eq!(made, 1, "{answers:?}");
+    for answer in answers.iter().filter(|answer| answer.status != 201) {
+        let message = answer.expect_error(409, "branch_name_taken");
+        assert_eq!(message, "a branch named same already exists");
+    }
+    assert_eq!(http.get(&branches).expect(200)["branches"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn renames_that_meet_leave_one_branch_with_the_name() {
+    let http = shared();
+    let branches = format!("{}/branches", http.new_project("renames"));
+    let make = |name: &str| text_of(&http.post(&branches, &custom(name, json!({}))).expect(201)["id"]);
+    let ids = [make("a"), make("b")];
+    let requests =
+        ids.iter().map(|id| http.request("PATCH", &format!("{branches}/{id}")).json(&json!({ "name": "c" })));
+    let mut statuses: Vec<_> =
+        http.send_together(requests.collect()).iter().map(|answer| answer.status).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 409]);
+}
+
+#[test]
+fn quotas_hold_when_calls_come_together() {
+    let flags = ["--api-keys-max", "6", "--projects-per-organization", "4"].map(str::to_owned).to_vec();
+    let http = Http::new(Platform::start(PROGRAM, Options { flags, ..options() }));
+    let together = |path: &str, expected: usize, limit: &str| {
+        let requests =
+            (0..12).map(|index| http.request("POST", path).json(&json!({ "name": index.to_string() })));
+        let answers = http.send_together(requests.collect());
+        let made = answers.iter().filter(|answer| answer.status == 201).count();
+        assert_eq!(made, expected, "{path}: {answers:?}");
+        for answer in answers.iter().filter(|answer| answer.status != 201) {
+            answer.expect_error(400, limit);
+        }
+    };
+    // The first user has one key and one project from the start.
+    together("/api-keys", 5, "api_key_limit_reached");
+    together("/organizations/{org}/api-keys", 6, "api_key_limit_reached");
+    together("/organizations/{org}/projects", 3, "project_limit_reached");
+    let message = http.post("/api-keys", &json!({ "name": "x" })).expect_error(400, "api_key_limit_reached");
+    assert_eq!(message, "no more than 6 API keys are allowed");
+    let keys = http.get("/api-keys").expect(200)["keys"].clone();
+    let created: Vec<_> =
+        keys.as_array().expect("keys").iter().map(|key| text_of(&key["created_at"])).collect();
+    assert!(created.len() == 6 && created.is_sorted(), "the oldest first: {created:?}");
+}
+
+#[test]
+fn a_branch_made_while_its_project_goes_is_gone_or_was_never_made() {
+    let http = shared();
+    for round in 0..3 {
+        let project = http.new_project(&format!("going {round}"));
+        let branches = format!("{project}/branches");
+        let requests = (0..4)
+            .map(|index| http.request("POST", &branches).json(&custom(&index.to_string(), json!({}))))
+            .chain([http.request("DELETE", &project)]);
+        let answers = http.send_together(requests.collect());
+        let (deleted, made) = answers.split_last().expect("answers");
+        assert_eq!(deleted.status, 204, "{}", deleted.text());
+        for answer in made {
+            assert!([201, 404].contains(&answer.status), "{} {}", answer.status, answer.text());
+        }
+        http.get(&branches).expect_error(404, "project_not_found");
+        http.delete(&project).expect_error(404, "project_not_found");
+    }
+}
+
+#[test]
+fn a_thing_is_deleted_once() {
+    let http = shared();
+    let project = http.new_project("once");
+    let requests = (0..5).map(|_| http.request("DELETE", &project));
+    let mut statuses: Vec<_> =
+        http.send_together(requests.collect()).iter().map(|answer| answer.status).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [204, 404, 404, 404, 404]);
+}

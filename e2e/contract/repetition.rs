@@ -1,0 +1,131 @@
+//! `Idempotency-Key`: a repeated POST gets its first answer again.
+
+use coppice_test_support::{Options, Platform};
+use serde_json::{Value, json};
+
+use super::{custom, shared};
+use crate::http::{Answer, Http, text_of};
+use crate::servers::OwnServer;
+use crate::setup::{PROGRAM, options};
+
+const PROJECTS: &str = "/organizations/{org}/projects";
+
+fn post(http: &Http, path: &str, key: &str, body: &Value) -> Answer {
+    http.send(http.request("POST", path).header("idempotency-key", key).json(body))
+}
+
+#[test]
+fn a_repeated_post_gets_its_first_answer_again() {
+    let http = shared();
+    let key = "once, with blanks ~";
+    let body = json!({ "name": "once" });
+    let first = post(&http, PROJECTS, key, &body);
+    first.expect(201);
+    assert_eq!(first.header("idempotency-replayed"), "");
+    for path in [PROJECTS.to_owned(), format!("{PROJECTS}/")] {
+        let again = post(&http, &path, key, &body);
+        assert_eq!((again.status, &again.bytes), (201, &first.bytes), "{path}");
+        assert_eq!(again.header("idempotency-replayed"), "true");
+        assert_eq!(again.header("content-type"), "application/json");
+    }
+    let message =
+        post(&http, PROJECTS, key, &json!({ "name": "twice" })).expect_error(409, "idempotency_mismatch");
+    assert_eq!(message, "the idempotency key was used with another request");
+    let list = http.get(PROJECTS).expect(200);
+    let made =
+        list["projects"].as_array().expect("a list").iter().filter(|one| one["name"] == "once").count();
+    assert_eq!(made, 1);
+
+    // Another path, another caller, another key: each is a request of its own.
+    post(&http, "/organizations", key, &body).expect(201);
+    let other = http.new_token("/api-keys", json!({}));
+    let request = http.anonymous("POST", PROJECTS).bearer_auth(&other).header("idempotency-key", key);
+    let theirs = http.send(request.json(&body));
+    assert_ne!(theirs.expect(201)["id"], first.json()["id"]);
+    assert_ne!(post(&http, PROJECTS, "another", &body).expect(201)["id"], first.json()["id"]);
+}
+
+#[test]
+fn the_answer_that_holds_a_key_is_repeated_too() {
+    let http = shared();
+    let body = json!({ "name": "kept" });
+    let first = post(&http, "/api-keys", "key once", &body).expect(201);
+    let again = post(&http, "/api-keys", "key once", &body);
+    assert_eq!(again.expect(201), first);
+    let token = text_of(&first["key"]["token"]);
+    http.as_key(&token, "GET", "/organizations", None).expect(200);
+}
+
+#[test]
+fn refusals_are_repeated_and_strangers_learn_nothing() {
+    let http = shared();
+    let refused = post(&http, PROJECTS, "refused", &json!({}));
+    refused.expect_error(400, "missing_field");
+    let again = post(&http, PROJECTS, "refused", &json!({}));
+    assert_eq!((again.status, again.header("idempotency-replayed")), (400, "true"));
+    assert_eq!(again.bytes, refused.bytes);
+
+    let body = json!({ "name": "x" });
+    let request = || http.anonymous("POST", PROJECTS).header("idempotency-key", "refused").json(&body);
+    http.send(request()).expect_error(401, "missing_token");
+    http.send(request().bearer_auth("pku_nonsense")).expect_error(401, "invalid_token");
+    let ended = http.new_key("/api-keys", json!({}));
+    let token = text_of(&ended["token"]);
+    http.send(request().bearer_auth(&token)).expect(201);
+    http.with("DELETE", "/api-keys", &json!({ "ids": [ended["id"]] }));
+    http.send(request().bearer_auth(&token)).expect_error(401, "invalid_token");
+}
+
+#[test]
+fn an_idempotency_key_is_printable_and_bounded() {
+    let http = shared();
+    let body = json!({ "name": "bounded" });
+    post(&http, PROJECTS, &"k".repeat(255), &body).expect(201);
+    for wrong in ["", &"k".repeat(256), "é"] {
+        post(&http, PROJECTS, wrong, &body).expect_error(400, "invalid_field");
+    }
+    // Other methods are safe to repeat as they are; the header means nothing there.
+    let get = http.request("GET", PROJECTS).header("idempotency-key", "k");
+    assert_eq!(http.send(get).header("idempotency-replayed"), "");
+}
+
+#[test]
+fn repetitions_that_come_together_do_the_work_once() {
+    let http = shared();
+    let branches = format!("{}/branches", http.new_project("together"));
+    let body = custom("main", json!({}));
+    let request = || http.request("POST", &branches).header("idempotency-key", "together").json(&body);
+    let answers = http.send_together((0..6).map(|_| request()).collect());
+    let mut worked = 0;
+    for answer in &answers {
+        match answer.status {
+            201 if answer.header("idempotency-replayed").is_empty() => worked += 1,
+            201 => {}
+            _ => {
+                let message = answer.expect_error(409, "idempotency_in_progress");
+                assert_eq!(message, "a request with this idempotency key is still running");
+                assert_eq!(answer.header("retry-after"), "1");
+            }
+        }
+    }
+    assert_eq!(worked, 1);
+    assert!(answers.iter().any(|answer| answer.status == 409), "making a branch takes longer than asking");
+    let again = http.send(request());
+    assert_eq!((again.status, again.header("idempotency-replayed")), (201, "true"));
+    assert_eq!(http.get(&branches).expect(200)["branches"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn a_fault_of_the_server_is_not_repeated() {
+    let server = OwnServer::start();
+    let flags = vec!["--metastore-url".to_owned(), server.url()];
+    let http = Http::new(Platform::start(PROGRAM, Options { flags, ..options() }));
+    let body = json!({ "name": "in the end" });
+    server.sql("ALTER TABLE projects RENAME TO projects_away");
+    let failed = post(&http, PROJECTS, "retried", &body);
+    let message = failed.expect_error(500, "internal_error");
+    assert_eq!(message, format!("internal error (request {})", failed.header("x-request-id")));
+    server.sql("ALTER TABLE projects_away RENAME TO projects");
+    let made = post(&http, PROJECTS, "retried", &body);
+    assert_eq!((made.status, made.header("idempotency-replayed")), (201, ""), "{}", made.text());
+}
