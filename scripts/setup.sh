@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes this machine able to build, run and test Coppice: Debian packages, then the PostgreSQL
-# builds in .postgres. Safe to repeat at any time; with nothing to do it takes a blink.
+# Makes this machine able to build, run and test Coppice: Debian packages, the PostgreSQL builds in
+# .postgres, and the npm packages of the end-to-end tests in e2e/sdk/node_modules. Safe to repeat at
+# any time; with nothing to do it takes a blink.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # An ordinary user's PATH may lack the places of mkfs and losetup.
@@ -55,6 +56,17 @@ install_packages() { # packages
     fail "apt-get could not install $*; its message is above"
 }
 
+# The published client of the API, as package-lock.json pins it.
+install_client() {
+  local installed=e2e/sdk/node_modules/.installed-lock.json
+  cmp --silent e2e/sdk/package-lock.json "$installed" && return
+  echo "setup: installing the npm packages of e2e/sdk"
+  # No package runs anything of its own here.
+  npm ci --prefix e2e/sdk --ignore-scripts --no-audit --no-fund --loglevel=error ||
+    fail "npm could not install e2e/sdk/package-lock.json; its message is above"
+  cp e2e/sdk/package-lock.json "$installed"
+}
+
 have cargo || fail "cargo is missing; install Rust 1.95 or newer (https://rustup.rs), then try again"
 { have node && have npm; } || fail "node or npm is missing; install Node.js 20 or newer, then try again"
 
@@ -62,3 +74,4 @@ mapfile -t packages < <(missing_packages | tr ' ' '\n')
 [[ ${#packages[@]} -eq 0 ]] || install_packages "${packages[@]}"
 
 scripts/unpack-postgres.sh
+install_client

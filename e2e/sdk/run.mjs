@@ -1,0 +1,133 @@
+// Runs every operation that a server documents through the published client, and holds every
+// answer against the client's own schemas. COPPICE_URL and COPPICE_API_KEY say where and as whom.
+import assert from 'node:assert/strict';
+import { build } from 'esbuild';
+
+// The client is published as TypeScript, which Node does not read.
+const bundle = await build({
+  stdin: { contents: "export * from '@xata.io/api'", resolveDir: new URL('.', import.meta.url).pathname },
+  bundle: true,
+  format: 'esm',
+  platform: 'node',
+  write: false
+});
+const code = Buffer.from(bundle.outputFiles[0].contents).toString('base64');
+const { Schemas, XataApi } = await import(`data:text/javascript;base64,${code}`);
+
+const { COPPICE_URL: baseUrl, COPPICE_API_KEY: token } = process.env;
+const { api } = new XataApi({ baseUrl, token, retry: false });
+const stranger = new XataApi({ baseUrl, token: 'pku_nonsense', retry: false }).api;
+
+/** Operations of ours that the client does not have. */
+const OURS = ['getUser', 'updateUser'];
+
+const TAGS = ['organizations', 'apiKeys', 'projects', 'branches'];
+const called = new Set();
+
+function method(client, id) {
+  const tag = TAGS.find((tag) => client[tag][id] !== undefined);
+  assert(tag, `the client has no ${id}`);
+  return client[tag][id];
+}
+
+function hold(id, schema, value) {
+  const said = JSON.stringify(value);
+  assert(Schemas[schema], `the client has no ${schema}`);
+  const parsed = Schemas[schema].safeParse(value);
+  assert(parsed.success, `${id} does not fit ${schema}: ${parsed.error?.message}\n${said}`);
+}
+
+/** Calls an operation; its answer fits the schema of its success. */
+async function call(id, params = {}) {
+  const parts = { pathParams: params.path, queryParams: params.query, body: params.body };
+  if (params.body) hold(id, `${id}BodySchema`, params.body);
+  const answer = await method(api, id)(parts);
+  hold(id, `${id}ResponseSchema`, answer);
+  called.add(id);
+  await refused(id, params, stranger, 401);
+  return answer;
+}
+
+/** Calls an operation that is refused; the refusal fits the schema of its status. */
+async function refused(id, params, client, status) {
+  const parts = { pathParams: params.path, queryParams: params.query, body: params.body };
+  const error = await method(client, id)(parts).then(
+    () => assert.fail(`${id} was not refused with ${status}`),
+    (error) => error
+  );
+  assert.equal(error.status, status, `${id}: ${error.message}`);
+  const schema = `${id}Status${status}Schema`;
+  // Not every status of an operation is described there.
+  if (Schemas[schema]) hold(id, schema, error.body);
+}
+
+const document = await (await fetch(`${baseUrl}/openapi.json`)).json();
+const operations = Object.values(document.paths).flatMap((item) => Object.values(item));
+const documented = operations.map((operation) => operation.operationId);
+
+const { organizations } = await call('getOrganizationsList');
+assert(organizations.length > 0);
+const made = await call('createOrganization', { body: { name: 'sdk' } });
+const path = { organizationID: made.id };
+assert.equal((await call('getOrganization', { path })).name, 'sdk');
+const body = { id: made.id, name: 'the client' };
+assert.equal((await call('updateOrganization', { path, body })).name, 'the client');
+await call('getOrganizationLimits', { path });
+await call('getOrganizationMembershipLimits', { path });
+await call('getDefaultProjectLimits', { path });
+
+const newKey = { name: 'sdk', expiry: '2099-01-01T00:00:00Z', scopes: ['project:read'], projects: [], branches: [] };
+const { key } = await call('createOrganizationAPIKey', { path, body: newKey });
+assert.deepEqual((await call('listOrganizationAPIKeys', { path })).keys.map((key) => key.id), [key.id]);
+await call('deleteOrganizationAPIKeys', { path, body: { ids: [key.id] } });
+const own = await call('createUserAPIKey', { body: { name: 'sdk', expiry: null } });
+assert((await call('listUserAPIKeys')).keys.some((key) => key.id === own.key.id));
+await call('deleteUserAPIKeys', { body: { ids: [own.key.id] } });
+
+const { regions } = await call('listRegions', { path });
+const region = regions[0].id;
+const { instanceTypes } = await call('listInstanceTypes', { path, query: { region } });
+const { images } = await call('listImages', { path, query: { region } });
+const { extensions } = await call('listExtensions', { path, query: { image: images[0].name, region } });
+assert(extensions.length > 0);
+
+const project = await call('createProject', { path, body: { name: 'sdk' } });
+assert.equal((await call('listProjects', { path })).projects.length, 1);
+const inProject = { ...path, projectID: project.id };
+await call('getProject', { path: inProject });
+const ipFiltering = { enabled: false, cidr: [{ cidr: '10.0.0.0/8' }] };
+await call('updateProject', { path: inProject, body: { configuration: { ...project.configuration, ipFiltering } } });
+await call('getProjectLimits', { path: inProject });
+
+const configuration = {
+  region,
+  instanceType: instanceTypes[0].name,
+  image: images[0].name,
+  replicas: 0,
+  storage: 10,
+  postgresConfigurationParameters: { work_mem: '8MB' },
+  preloadLibraries: ['pg_stat_statements']
+};
+const main = await call('createBranch', { path: inProject, body: { name: 'main', mode: 'custom', configuration } });
+const child = { name: 'child', description: 'a copy', mode: 'inherit', parentID: main.id };
+await call('createBranch', { path: inProject, body: child });
+assert.equal((await call('listBranches', { path: inProject })).branches.length, 2);
+const inBranch = { ...inProject, branchID: main.id };
+const full = await call('describeBranch', { path: inBranch });
+assert.equal(full.configuration.postgresConfigurationParameters.work_mem, '8MB');
+await call('updateBranch', { path: inBranch, body: { name: 'renamed' } });
+const credentials = await call('getBranchCredentials', { path: inBranch, query: { username: 'app' } });
+assert(credentials.connectionString.startsWith('postgresql://'));
+
+for (const id of ['describeBranch', 'deleteBranch']) {
+  await refused(id, { path: { ...inProject, branchID: 'unknown' } }, api, 404);
+}
+await refused('getProject', { path: { ...path, projectID: 'unknown' } }, api, 404);
+await refused('getProject', { path: { ...path, projectID: 'a.b' } }, api, 400);
+await call('deleteBranch', { path: inBranch });
+await call('deleteProject', { path: inProject });
+await call('deleteOrganization', { path });
+
+const missing = documented.filter((id) => !called.has(id) && !OURS.includes(id));
+assert.deepEqual(missing, [], 'every documented operation is called here');
+console.log(`${called.size} operations fit the client`);
