@@ -11,6 +11,7 @@ mod http;
 mod isolation;
 mod metastore;
 mod refusals;
+mod schemathesis;
 mod sdk;
 mod servers;
 mod setup;

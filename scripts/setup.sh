@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes this machine able to build, run and test Coppice: Debian packages, the PostgreSQL builds in
-# .postgres, and the npm packages of the end-to-end tests in e2e/sdk/node_modules. Safe to repeat at
-# any time; with nothing to do it takes a blink.
+# .postgres, and what the end-to-end tests use of npm and PyPI, in e2e/sdk/node_modules and
+# target/python. Safe to repeat at any time; with nothing to do it takes a blink.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # An ordinary user's PATH may lack the places of mkfs and losetup.
@@ -34,6 +34,7 @@ missing_packages() {
   have_file '/usr/lib/postgresql/*/bin/postgres' || echo postgresql
   { have psql && have pgbench; } || echo postgresql-client
   have_file '/usr/share/postgresql/*/extension/pg_stat_statements.control' || echo postgresql-contrib
+  { have python3 && have_file '/usr/lib/python3*/ensurepip/__init__.py'; } || echo python3 python3-venv
 }
 
 install_packages() { # packages
@@ -67,6 +68,19 @@ install_client() {
   cp e2e/sdk/package-lock.json "$installed"
 }
 
+# Schemathesis with everything it needs, as requirements.txt pins it.
+install_schemathesis() {
+  local list=e2e/schemathesis/requirements.txt
+  cmp --silent "$list" target/python/installed.txt && return
+  echo "setup: installing the Python packages of $list"
+  rm -rf target/python
+  mkdir -p target
+  python3 -m venv target/python || fail "python3 could not make target/python; its message is above"
+  target/python/bin/pip install --quiet --disable-pip-version-check --no-deps --requirement "$list" ||
+    fail "pip could not install $list; its message is above"
+  cp "$list" target/python/installed.txt
+}
+
 have cargo || fail "cargo is missing; install Rust 1.95 or newer (https://rustup.rs), then try again"
 { have node && have npm; } || fail "node or npm is missing; install Node.js 20 or newer, then try again"
 
@@ -75,3 +89,4 @@ mapfile -t packages < <(missing_packages | tr ' ' '\n')
 
 scripts/unpack-postgres.sh
 install_client
+install_schemathesis

@@ -1,0 +1,77 @@
+//! Requests made up from the served OpenAPI document, good and bad: no fault of
+//! the server, and no answer that the document does not describe.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use coppice_test_support::{Options, Platform};
+use serde_json::Value;
+
+use crate::http::Http;
+use crate::setup::{PROGRAM, options};
+
+/// Deletes the key it is called with, once it has learnt its id from another
+/// operation. So it has a run of its own.
+const ENDS_THE_RUN: &str = "deleteUserAPIKeys";
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Runs it with `arguments` and returns its report.
+fn run(http: &Http, arguments: &[&str]) -> Value {
+    let program = repository().join("target/python/bin/st");
+    assert!(program.exists(), "{} is missing: run `make setup`", program.display());
+    // It leaves files where it runs.
+    let directory = tempfile::tempdir().expect("a directory");
+    let report = directory.path().join("report.json");
+    let output = Command::new(program.canonicalize().expect("a path"))
+        .arg("--config-file")
+        .arg(repository().join("e2e/schemathesis/schemathesis.toml").canonicalize().expect("a path"))
+        .args(["run", &format!("{}/openapi.json", http.platform.api()), "--no-color", "--report", "json"])
+        .arg("--report-json-path")
+        .arg(&report)
+        .args(arguments)
+        .env("COPPICE_API_KEY", http.admin())
+        .current_dir(directory.path())
+        .stdin(Stdio::null())
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value =
+        std::fs::read(report).map(|text| serde_json::from_slice(&text).expect("JSON")).expect(&said);
+    assert_eq!((&report["complete"], &report["errors"]), (&true.into(), &Value::Array(vec![])), "{said}");
+    report
+}
+
+/// Operations that accepted something in some phase.
+fn accepting(report: &Value) -> usize {
+    let rates = report["valid_rates"].as_object().expect("rates");
+    let accepted = |phases: &Value| {
+        let phases = phases.as_object().expect("phases");
+        phases.values().any(|phase| phase["accepted"].as_u64() > Some(0))
+    };
+    let refused: Vec<_> =
+        rates.iter().filter(|(_, phases)| !accepted(phases)).map(|(name, _)| name).collect();
+    assert!(refused.is_empty(), "never accepted, so not tested: {refused:?}");
+    rates.len()
+}
+
+#[test]
+fn made_up_requests_get_documented_answers() {
+    // Branches are servers, so there may only be a few of them.
+    let flags = ["--branches-per-project", "3"].map(str::to_owned).to_vec();
+    let http = Http::new(Platform::start(PROGRAM, Options { flags, ..options() }));
+    let document = http.send(http.anonymous("GET", "/openapi.json")).expect(200);
+    let paths = document["paths"].as_object().expect("paths");
+    let count: usize = paths.values().map(|item| item.as_object().expect("an item").len()).sum();
+
+    let everything = run(&http, &["--exclude-operation-id", ENDS_THE_RUN]);
+    assert_eq!(everything["operations"]["tested"], count - 1);
+    assert_eq!(accepting(&everything), count - 1, "of every operation something was accepted");
+    http.get("/organizations").expect(200);
+    let alone = run(&http, &["--include-operation-id", ENDS_THE_RUN]);
+    assert_eq!(alone["operations"]["tested"], 1);
+    http.get("/organizations").expect(200);
+}
