@@ -55,12 +55,11 @@ pub(crate) async fn identify(request: Request, next: Next) -> Response {
         Some(id) => id.to_owned(),
         None => format!("req_{}", coppice_core::BranchId::generate()),
     };
-    let is_preflight = request.method() == Method::OPTIONS
-        && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let is_options = request.method() == Method::OPTIONS;
     let span = tracing::info_span!("request", id);
     let context = Arc::new(Context { id, rate: OnceLock::new() });
     let mut response = CURRENT.scope(context.clone(), next.run(request)).instrument(span).await;
-    if is_preflight && response.status() == StatusCode::OK {
+    if is_options && response.status() == StatusCode::OK {
         *response.status_mut() = StatusCode::NO_CONTENT;
     }
     if response.status() == StatusCode::NO_CONTENT {

@@ -1,7 +1,9 @@
 //! `Idempotency-Key` on POST: the first answer is given again to repetitions.
 
+use std::sync::Arc;
+
 use axum::body::{Body, Bytes, to_bytes};
-use axum::extract::{Request, State};
+use axum::extract::{Extension, Request, State};
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
@@ -13,7 +15,8 @@ use crate::BODY_LIMIT_BYTES;
 use crate::body::BodyError;
 use crate::context;
 use crate::error::{ApiError, with_status};
-use crate::request::bearer_of;
+use crate::rates::Rates;
+use crate::request::{Counted, bearer_of};
 
 static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 static IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -22,7 +25,12 @@ static IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-r
 const ANSWER_LIMIT_BYTES: usize = 1 << 20;
 
 /// Lets a POST with a key through once.
-pub(crate) async fn idempotent(State(app): State<App>, request: Request, next: Next) -> Response {
+pub(crate) async fn idempotent(
+    State(app): State<App>,
+    Extension(rates): Extension<Arc<Rates>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     if request.method() != Method::POST || !request.headers().contains_key(&IDEMPOTENCY_KEY) {
         return next.run(request).await;
     }
@@ -30,9 +38,14 @@ pub(crate) async fn idempotent(State(app): State<App>, request: Request, next: N
     let Some(bearer) = bearer_of(request.headers()).map(str::to_owned) else {
         return next.run(request).await;
     };
-    if app.authenticate(Some(&bearer), None).await.is_err() {
+    let Ok(credential) = app.authenticate(Some(&bearer), None).await else {
         return next.run(request).await;
+    };
+    match rates.admit_credential(&credential.caller.key) {
+        Ok(rate) => context::note_rate(rate),
+        Err(error) => return ApiError::from(error).into_response(),
     }
+    request.extensions_mut().insert(Counted);
     let key = match key_of(&request) {
         Ok(key) => key,
         Err(error) => return ApiError::from(error).into_response(),

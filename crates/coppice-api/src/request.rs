@@ -20,6 +20,10 @@ use crate::context;
 use crate::error::ApiError;
 use crate::rates::Rates;
 
+/// Marks a request that was already counted to the rate of its credential.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted;
+
 /// Everything of a request but its body.
 #[derive(Debug)]
 pub(crate) struct Call {
@@ -28,6 +32,7 @@ pub(crate) struct Call {
     query: HashMap<String, String>,
     peer: IpAddr,
     rates: Arc<Rates>,
+    is_counted: bool,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Call {
@@ -45,6 +50,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Call {
             path: path.map(|path| path.0).unwrap_or_default(),
             query: query.map(|query| query.0).unwrap_or_default(),
             peer: peer.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |peer| peer.0.0.ip().to_canonical()),
+            is_counted: parts.extensions.get::<Counted>().is_some(),
             rates: rates.map_err(|_| Error::internal("the router has no rate limits"))?.0,
         })
     }
@@ -76,6 +82,7 @@ impl Call {
     async fn authenticate(&self, app: &App, target: Option<&RawTarget<'_>>) -> Result<Credential> {
         let outcome = app.authenticate(self.bearer.as_deref(), target).await;
         let admitted = match &outcome {
+            Ok(_) if self.is_counted => return outcome,
             Ok(credential) => self.rates.admit_credential(&credential.caller.key),
             Err(Error::Unauthenticated { .. }) => self.rates.admit_address(self.peer),
             Err(_) => return outcome,
