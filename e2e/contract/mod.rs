@@ -3,6 +3,7 @@
 
 mod branches;
 mod keys;
+mod order;
 mod organizations;
 mod projects;
 mod races;

@@ -63,6 +63,33 @@ fn quotas_hold_when_calls_come_together() {
 }
 
 #[test]
+fn a_quota_of_an_hour_counts_what_was_deleted_too() {
+    let flags = ["--projects-per-hour", "3", "--branches-per-hour", "3", "--branches-per-project", "2"];
+    let flags = flags.map(str::to_owned).to_vec();
+    let http = Http::new(Platform::start(PROGRAM, Options { flags, ..options() }));
+    // The first start made a project with a branch.
+    let (first, second) = (http.new_project("first"), http.new_project("second"));
+    let refused = http.post("/organizations/{org}/projects", &json!({ "name": "third" }));
+    let message = refused.expect_error(429, "project_rate_exceeded");
+    assert_eq!(message, "too many projects created in one hour");
+    assert!(refused.header("retry-after").parse::<u32>().expect("whole seconds") >= 1);
+
+    let make =
+        |project: &str, name: &str| http.post(&format!("{project}/branches"), &custom(name, json!({})));
+    make(&first, "a").expect(201);
+    make(&first, "b").expect(201);
+    let message = make(&first, "c").expect_error(400, "branch_limit_reached");
+    assert_eq!(message, "branch limit of 2 reached");
+    let refused = make(&second, "a");
+    assert_eq!(refused.expect_error(429, "branch_rate_exceeded"), "too many branches created in one hour");
+    assert!(refused.header("retry-after").parse::<u32>().expect("whole seconds") >= 1);
+    assert_eq!(http.delete(&first).status, 204);
+    make(&second, "a").expect_error(429, "branch_rate_exceeded");
+    http.post("/organizations/{org}/projects", &json!({ "name": "x" }))
+        .expect_error(429, "project_rate_exceeded");
+}
+
+#[test]
 fn a_branch_made_while_its_project_goes_is_gone_or_was_never_made() {
     let http = shared();
     for round in 0..3 {

@@ -85,6 +85,8 @@ fn browsers_may_call_from_anywhere() {
             assert!(answer.header("access-control-allow-methods").contains(method), "{method}");
         }
     }
+    let plain = http.send(http.anonymous("OPTIONS", "/organizations"));
+    assert_eq!((plain.status, plain.bytes.len(), plain.header("content-type")), (204, 0, ""));
     let answer = http.send(http.anonymous("GET", "/organizations").header("origin", "https://example.com"));
     answer.expect_error(401, "missing_token");
     assert_eq!(answer.header("access-control-allow-origin"), "*");
@@ -268,6 +270,11 @@ fn no_body_and_no_query_is_a_fault_of_the_server() {
 fn a_credential_has_a_rate_and_is_told_of_it() {
     let flags = ["--requests-per-second", "5"].map(str::to_owned).to_vec();
     let http = Http::new(Platform::start(PROGRAM, Options { flags, ..options() }));
+    let repeated = || {
+        let request = http.request("POST", "/organizations").header("idempotency-key", "again");
+        request.json(&json!({ "name": "once" }))
+    };
+    http.send(repeated()).expect(201);
     let answer = http.get("/organizations");
     answer.expect(200);
     assert_eq!(answer.header("ratelimit-limit"), "25");
@@ -282,6 +289,9 @@ fn a_credential_has_a_rate_and_is_told_of_it() {
         assert_eq!(answer.expect_error(429, "rate_limited"), "too many requests");
         assert!(answer.header("retry-after").parse::<u32>().expect("whole seconds") >= 1);
     }
+    // What is only repeated counts too.
+    let answers = http.send_together((0..60).map(|_| repeated()).collect());
+    assert!(answers.iter().any(|answer| answer.status == 429), "repetitions have the same rate");
     let healthz = http.send(http.anonymous("GET", "/healthz"));
     assert_eq!((healthz.status, healthz.header("ratelimit-limit")), (200, ""));
     let served = || Some(http.get("/organizations")).filter(|answer| answer.status == 200);
