@@ -70,9 +70,17 @@ impl StoreError {
     }
 }
 
+/// Whether the metastore said that it can't serve now (PostgreSQL manual,
+/// appendix "PostgreSQL Error Codes"): it is being stopped, has crashed or is
+/// not up yet, or has no connection left.
+fn is_away(error: &dyn sqlx::error::DatabaseError) -> bool {
+    error.code().is_some_and(|code| matches!(&*code, "57P01" | "57P02" | "57P03" | "53300"))
+}
+
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
         match &error {
+            StoreError::Sql(sqlx::Error::Database(said)) if is_away(&**said) => Self::unavailable(&error),
             StoreError::Sql(
                 sqlx::Error::Io(_)
                 | sqlx::Error::PoolTimedOut
