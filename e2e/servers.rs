@@ -1,5 +1,6 @@
 //! Ordinary PostgreSQL servers that stories need besides the platform's.
 
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -21,25 +22,33 @@ impl OwnServer {
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(directory.path(), open).expect("a mode");
         let data = directory.path().join("data").display().to_string();
-        let as_postgres = |program: &str| {
-            let mut command = Command::new("setpriv");
-            command.args(["--reuid", "postgres", "--regid", "postgres", "--clear-groups"]);
-            command.arg(format!("/usr/lib/postgresql/15/bin/{program}"));
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-            command
-        };
         let made = as_postgres("initdb").args(["-D", &data, "-A", "trust"]).status().expect("initdb runs");
         assert!(made.success());
-        let child = as_postgres("postgres")
-            .args(["-D", &data, "-c", "wal_level=logical", "-c", "listen_addresses=", "-k"])
-            .arg(directory.path())
-            .spawn()
-            .expect("postgres runs");
+        let child = spawn(directory.path());
         let server = Self { directory, child };
-        wait_for("the server is up", Duration::from_secs(30), || {
-            psql(&server.conninfo(), "SELECT 1").is_ok.then_some(())
-        });
+        server.wait_ready();
         server
+    }
+
+    /// Ends it as a crash of the machine would.
+    pub(crate) fn stop(&mut self) {
+        // Its pid may be another process's by now.
+        if matches!(self.child.try_wait(), Ok(Some(_))) {
+            return;
+        }
+        let pid = nix::unistd::Pid::from_raw(self.child.id() as i32);
+        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGQUIT);
+        let _ = self.child.wait();
+    }
+
+    /// Starts it after [`OwnServer::stop`]; it may not be ready yet.
+    pub(crate) fn start_again(&mut self) {
+        self.child = spawn(self.directory.path());
+    }
+
+    fn wait_ready(&self) {
+        let is_ready = || psql(&self.conninfo(), "SELECT 1").is_ok.then_some(());
+        wait_for("the server is up", Duration::from_secs(30), is_ready);
     }
 
     /// For libpq.
@@ -61,8 +70,24 @@ impl OwnServer {
 
 impl Drop for OwnServer {
     fn drop(&mut self) {
-        let pid = nix::unistd::Pid::from_raw(self.child.id() as i32);
-        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGQUIT);
-        let _ = self.child.wait();
+        self.stop();
     }
+}
+
+fn as_postgres(program: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "postgres", "--regid", "postgres", "--clear-groups"]);
+    command.arg(format!("/usr/lib/postgresql/15/bin/{program}"));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+fn spawn(directory: &Path) -> Child {
+    as_postgres("postgres")
+        .arg("-D")
+        .arg(directory.join("data"))
+        .args(["-c", "wal_level=logical", "-c", "listen_addresses=", "-k"])
+        .arg(directory)
+        .spawn()
+        .expect("postgres runs")
 }

@@ -5,6 +5,7 @@ mod branches;
 mod keys;
 mod order;
 mod organizations;
+mod outage;
 mod projects;
 mod races;
 mod removal;
