@@ -77,6 +77,26 @@ fn refusals_are_repeated_and_strangers_learn_nothing() {
 }
 
 #[test]
+fn a_long_refusal_is_repeated_too() {
+    let http = shared();
+    let branches = format!("{}/branches", http.new_project("long"));
+    let of = |count: usize, length: usize| {
+        let named = |index: usize| (format!("{index:0>length$}"), json!("x"));
+        let parameters: serde_json::Map<_, _> = (0..count).map(named).collect();
+        custom("x", json!({ "postgresConfigurationParameters": parameters }))
+    };
+    for (body, id) in [
+        (of(200, 5000), "invalid_postgres_parameter"),
+        (of(201, 4), "too_many_items"),
+        (of(50_000, 5), "too_many_items"),
+    ] {
+        for _ in 0..2 {
+            post(&http, &branches, &format!("long {}", body.to_string().len()), &body).expect_error(400, id);
+        }
+    }
+}
+
+#[test]
 fn an_idempotency_key_is_printable_and_bounded() {
     let http = shared();
     let body = json!({ "name": "bounded" });

@@ -287,6 +287,7 @@ fn a_credential_has_a_rate_and_is_told_of_it() {
     assert!(!refused.is_empty(), "the burst ends");
     for answer in refused {
         assert_eq!(answer.expect_error(429, "rate_limited"), "too many requests");
+        assert_eq!((answer.header("ratelimit-limit"), answer.header("ratelimit-remaining")), ("25", "0"));
         assert!(answer.header("retry-after").parse::<u32>().expect("whole seconds") >= 1);
     }
     // What is only repeated counts too.

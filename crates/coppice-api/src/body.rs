@@ -121,6 +121,10 @@ impl Fields {
         Error::invalid_field(&self.name(field), why)
     }
 
+    fn too_many(&self, field: &str, count_max: usize) -> Error {
+        Error::invalid("too_many_items", format!("{} accepts at most {count_max} items", self.name(field)))
+    }
+
     /// The complaint about an absent field.
     pub(crate) fn missing(&self, field: &str) -> Error {
         Error::invalid("missing_field", format!("{} is required", self.name(field)))
@@ -241,10 +245,7 @@ impl Fields {
     pub(crate) fn list(&self, field: &str, count_max: usize) -> Result<Option<&[Value]>> {
         match self.get(field) {
             None => Ok(None),
-            Some(Value::Array(items)) if items.len() > count_max => Err(Error::invalid(
-                "too_many_items",
-                format!("{} accepts at most {count_max} items", self.name(field)),
-            )),
+            Some(Value::Array(items)) if items.len() > count_max => Err(self.too_many(field, count_max)),
             Some(Value::Array(items)) => Ok(Some(items)),
             Some(_) => Err(self.invalid(field, "must be an array")),
         }
@@ -261,8 +262,15 @@ impl Fields {
     }
 
     /// An object of texts, if it is there.
-    pub(crate) fn text_map(&self, field: &str) -> Result<std::collections::BTreeMap<String, String>> {
+    pub(crate) fn text_map(
+        &self,
+        field: &str,
+        count_max: usize,
+    ) -> Result<std::collections::BTreeMap<String, String>> {
         let Some(object) = self.object(field)? else { return Ok(Default::default()) };
+        if object.fields.len() > count_max {
+            return Err(self.too_many(field, count_max));
+        }
         let texts = object.fields.into_iter().map(|(name, value)| Some((name, value.as_str()?.to_owned())));
         texts.collect::<Option<_>>().ok_or_else(|| self.invalid(field, "must be an object of strings"))
     }

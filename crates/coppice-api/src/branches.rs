@@ -21,6 +21,10 @@ use crate::error::ApiError;
 use crate::projects::scale_to_zero;
 use crate::request::{Call, InBranch, InProject};
 
+/// Parameters of one request; there are far fewer that can be set. A refusal
+/// names every one that is wrong.
+const PARAMETERS_MAX: usize = 200;
+
 /// Fields of updateBranch that touch a server; refused rather than ignored.
 const NOT_CHANGEABLE: [&str; 7] = [
     "replicas",
@@ -287,7 +291,7 @@ fn custom_from(fields: &Fields) -> Result<CustomBranch> {
         image: fields.required_text("image")?.to_owned(),
         replicas: fields.integer("replicas", 0, 4)?.unwrap_or(0),
         storage_gib: fields.integer("storage", 1, 65_536)?.unwrap_or(10),
-        parameters: fields.text_map("postgresConfigurationParameters")?,
+        parameters: fields.text_map("postgresConfigurationParameters", PARAMETERS_MAX)?,
         preload_libraries: fields.texts("preloadLibraries", 50)?,
     })
 }

@@ -21,8 +21,8 @@ use crate::request::{Counted, bearer_of};
 static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 static IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// Largest answer that is kept; ours are far smaller.
-const ANSWER_LIMIT_BYTES: usize = 1 << 20;
+/// Largest answer that is kept: a refusal may say again what it was sent.
+const ANSWER_LIMIT_BYTES: usize = 4 * BODY_LIMIT_BYTES;
 
 /// Lets a POST with a key through once.
 pub(crate) async fn idempotent(
@@ -41,9 +41,8 @@ pub(crate) async fn idempotent(
     let Ok(credential) = app.authenticate(Some(&bearer), None).await else {
         return next.run(request).await;
     };
-    match rates.admit_credential(&credential.caller.key) {
-        Ok(rate) => context::note_rate(rate),
-        Err(error) => return ApiError::from(error).into_response(),
+    if let Err(error) = rates.admit_credential(&credential.caller.key) {
+        return ApiError::from(error).into_response();
     }
     request.extensions_mut().insert(Counted);
     let key = match key_of(&request) {

@@ -10,6 +10,8 @@ use governor::middleware::StateInformationMiddleware;
 use governor::state::keyed::DefaultKeyedStateStore;
 use governor::{Quota, RateLimiter};
 
+use crate::context;
+
 /// Requests a second of an address without a credential.
 const ADDRESS_PER_SECOND: NonZeroU32 = NonZeroU32::new(20).expect("not zero");
 /// How many seconds' worth of requests may come at once.
@@ -26,6 +28,15 @@ pub(crate) struct RateState {
     pub(crate) remaining: u32,
     /// Seconds until all of them may.
     pub(crate) reset_seconds: u32,
+}
+
+impl RateState {
+    fn new(quota: Quota, remaining: u32) -> Self {
+        let limit = quota.burst_size().get();
+        let remaining = remaining.min(limit);
+        let until_full = quota.replenish_interval().saturating_mul(limit - remaining);
+        Self { limit, remaining, reset_seconds: until_full.as_secs_f64().ceil() as u32 }
+    }
 }
 
 /// The rates of everybody.
@@ -72,16 +83,16 @@ impl Rates {
         self.addresses.retain_recent();
     }
 
+    /// Counts a request, and notes what is left for the headers of its answer.
     fn admit<K: Hash + Eq + Clone>(&self, limiter: &Limiter<K>, who: &K) -> Result<RateState> {
         match limiter.check_key(who) {
             Ok(snapshot) => {
-                let limit = snapshot.quota().burst_size().get();
-                let remaining = snapshot.remaining_burst_capacity().min(limit);
-                let each = snapshot.quota().replenish_interval();
-                let until_full = each.saturating_mul(limit - remaining).as_secs_f64().ceil();
-                Ok(RateState { limit, remaining, reset_seconds: until_full as u32 })
+                let state = RateState::new(snapshot.quota(), snapshot.remaining_burst_capacity());
+                context::note_rate(state);
+                Ok(state)
             }
             Err(not_yet) => {
+                context::note_rate(RateState::new(not_yet.quota(), 0));
                 let wait = not_yet.wait_time_from(self.clock.now()).as_secs_f64().ceil();
                 Err(Error::TooMany {
                     code: "rate_limited",

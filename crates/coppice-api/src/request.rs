@@ -16,7 +16,6 @@ use coppice_core::{Error, Result};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::context;
 use crate::error::ApiError;
 use crate::rates::Rates;
 
@@ -81,13 +80,11 @@ impl Call {
     /// Checks 1 to 4.
     async fn authenticate(&self, app: &App, target: Option<&RawTarget<'_>>) -> Result<Credential> {
         let outcome = app.authenticate(self.bearer.as_deref(), target).await;
-        let admitted = match &outcome {
-            Ok(_) if self.is_counted => return outcome,
-            Ok(credential) => self.rates.admit_credential(&credential.caller.key),
-            Err(Error::Unauthenticated { .. }) => self.rates.admit_address(self.peer),
-            Err(_) => return outcome,
+        match &outcome {
+            Ok(credential) if !self.is_counted => self.rates.admit_credential(&credential.caller.key)?,
+            Err(Error::Unauthenticated { .. }) => self.rates.admit_address(self.peer)?,
+            Ok(_) | Err(_) => return outcome,
         };
-        context::note_rate(admitted?);
         outcome
     }
 

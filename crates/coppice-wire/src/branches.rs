@@ -244,7 +244,7 @@ pub struct CustomConfiguration {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = 10, minimum = 1, maximum = 65536)]
     pub storage: Option<u32>,
-    /// Parameters over the defaults, from getBranchPostgresConfig.
+    /// Parameters over the defaults, from getBranchPostgresConfig; at most 200.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(example = json!({ "work_mem": "16MB" }))]
     pub postgres_configuration_parameters: BTreeMap<String, String>,
