@@ -32,7 +32,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Extension, Request, State};
 use axum::http::{HeaderName, Method, StatusCode, Uri, header};
-use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::middleware::{Next, from_fn, from_fn_with_state, map_request};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use coppice_app::App;
@@ -41,7 +41,6 @@ use tower::Layer;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::cors::{AllowHeaders, Any, CorsLayer};
-use tower_http::normalize_path::NormalizePathLayer;
 
 pub use openapi::document;
 pub use serve::serve;
@@ -84,9 +83,9 @@ pub fn router(app: App, config: ApiConfig) -> Router {
         .layer(CompressionLayer::new())
         .layer(cors())
         .with_state(app);
-    // One trailing slash is ignored; routes must be matched after that.
+    // Routes must be matched after that.
     openapi::pages()
-        .fallback_service(NormalizePathLayer::trim_trailing_slash().layer(routes))
+        .fallback_service(map_request(ignore_trailing_slash).layer(routes))
         .layer(from_fn(identify))
 }
 
@@ -137,6 +136,24 @@ fn panicked(panic: &Box<dyn std::any::Any + Send>) -> Response {
     let words = words.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let cause = format!("a handler panicked: {}", words.unwrap_or("without words"));
     ApiError::from(Error::internal(cause)).into_response()
+}
+
+/// One trailing slash is ignored, also where a query follows.
+async fn ignore_trailing_slash(mut request: Request) -> Request {
+    let uri = request.uri();
+    let path = uri.path().strip_suffix('/').filter(|path| !path.is_empty() && !path.ends_with('/'));
+    let shorter = path.map(|path| match uri.query() {
+        Some(query) => format!("{path}?{query}"),
+        None => path.to_owned(),
+    });
+    if let Some(path_and_query) = shorter.and_then(|text| text.parse().ok()) {
+        let mut parts = uri.clone().into_parts();
+        parts.path_and_query = Some(path_and_query);
+        if let Ok(uri) = Uri::from_parts(parts) {
+            *request.uri_mut() = uri;
+        }
+    }
+    request
 }
 
 async fn unknown_route(_uri: Uri) -> ApiError {
