@@ -216,6 +216,8 @@ fn a_branch_is_renamed_described_and_told_when_to_sleep() {
     let changed = change(json!({ "name": " b ", "description": "was a" })).expect(200);
     assert_eq!(fields(&changed), SHORT);
     assert_eq!((&changed["name"], &changed["description"]), (&json!("b"), &json!("was a")));
+    assert!(text_of(&changed["updatedAt"]) > text_of(&branch["updatedAt"]));
+    assert_eq!(changed["createdAt"], branch["createdAt"]);
     for nothing in
         [json!({}), json!({ "name": "b", "description": null }), json!({ "scaleToZero": {}, "x": 1 })]
     {

@@ -259,6 +259,20 @@ fn a_deleted_key_ends_at_once() {
 }
 
 #[test]
+fn keys_outlive_the_key_that_made_them() {
+    let http = shared();
+    let maker = http.new_key(ORGANIZATION, json!({}));
+    let token = text_of(&maker["token"]);
+    let made = http.as_key(&token, "POST", ORGANIZATION, Some(&json!({ "name": "made" })));
+    let made = made.expect(201)["key"].clone();
+    assert_eq!(http.with("DELETE", ORGANIZATION, &json!({ "ids": [maker["id"]] })).status, 204);
+    http.as_key(&token, "GET", "/organizations", None).expect_error(401, "invalid_token");
+    http.as_key(&text_of(&made["token"]), "GET", "/organizations", None).expect(200);
+    let shown = listed(&http, ORGANIZATION, &text_of(&made["id"])).expect("it is listed");
+    assert_eq!((&shown["created_by_key"], &shown["created_by"]), (&maker["id"], &json!(null)));
+}
+
+#[test]
 fn bulk_deletion_is_bounded() {
     let http = shared();
     let delete = |body: Value| http.with("DELETE", USER, &body);

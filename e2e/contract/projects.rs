@@ -119,6 +119,7 @@ fn a_change_of_a_project_is_merged_member_by_member() {
     let emptied = change(json!({ "configuration": { "ipFiltering": { "cidr": [] } } }));
     assert_eq!(emptied["configuration"]["ipFiltering"], json!({ "enabled": true, "cidr": [] }));
     let renamed = change(json!({ "name": " renamed " }));
+    assert!(text_of(&renamed["updatedAt"]) > text_of(&renamed["createdAt"]));
     assert_eq!((&renamed["name"], &renamed["configuration"]), (&json!("renamed"), &emptied["configuration"]));
     for nothing in [
         json!({}),

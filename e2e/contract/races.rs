@@ -110,6 +110,25 @@ fn a_branch_made_while_its_project_goes_is_gone_or_was_never_made() {
 }
 
 #[test]
+fn an_organization_goes_without_projects_or_stays() {
+    let http = shared();
+    for _ in 0..5 {
+        let path = format!("/organizations/{}", http.new_organization("racing"));
+        let project = http.request("POST", &format!("{path}/projects")).json(&json!({ "name": "late" }));
+        let answers = http.send_together(vec![project, http.request("DELETE", &path)]);
+        let (made, deleted) = (&answers[0], &answers[1]);
+        if deleted.status == 204 {
+            made.expect_error(403, "organization_access_denied");
+            http.get(&path).expect_error(403, "organization_access_denied");
+        } else {
+            deleted.expect_error(409, "org_has_projects");
+            made.expect(201);
+            http.get(&path).expect(200);
+        }
+    }
+}
+
+#[test]
 fn a_thing_is_deleted_once() {
     let http = shared();
     let project = http.new_project("once");

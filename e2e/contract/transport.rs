@@ -168,7 +168,9 @@ fn one_trailing_slash_is_ignored() {
     http.get("/organizations/").expect(200);
     http.get("/organizations/{org}/").expect(200);
     http.get("/organizations/{org}/projects/?x=1").expect(200);
-    http.get("/Organizations").expect_error(404, "route_not_found");
+    for path in ["/Organizations", "/organizations//", "//organizations", "/organizations//{org}"] {
+        http.get(path).expect_error(404, "route_not_found");
+    }
 }
 
 #[test]
