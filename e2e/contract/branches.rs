@@ -247,7 +247,6 @@ fn a_branch_is_renamed_described_and_told_when_to_sleep() {
         "storage",
         "instanceType",
         "image",
-        "hibernate",
         "postgresConfigurationParameters",
         "preloadLibraries",
         "backupConfiguration",

@@ -2,8 +2,9 @@
 
 use clap::{Args, Subcommand};
 use coppice_wire::{
-    CidrEntry, CreateProject, EffectiveProjectLimits, IpFilteringChange, Project, ProjectConfigurationChange,
-    ProjectList, ScaleToZeroChange, ScaleToZeroConfigurationChange, ScaleToZeroSetting, UpdateProject,
+    CreateProject, EffectiveProjectLimits, IpFilteringChange, NewCidrEntry, Project,
+    ProjectConfigurationChange, ProjectList, ScaleToZeroChange, ScaleToZeroConfigurationChange,
+    ScaleToZeroSetting, UpdateProject,
 };
 
 use super::http::Client;
@@ -95,9 +96,12 @@ impl Settings {
 }
 
 /// Reads `<cidr>` or `<cidr>=<remark>`; the server says whether it is one.
-fn allowed_range(text: &str) -> CidrEntry {
-    let (cidr, description) = text.split_once('=').unwrap_or((text, ""));
-    CidrEntry { cidr: cidr.trim().to_owned(), description: description.trim().to_owned() }
+fn allowed_range(text: &str) -> NewCidrEntry {
+    let (cidr, description) = match text.split_once('=') {
+        Some((cidr, remark)) => (cidr, Some(remark.trim().to_owned())),
+        None => (text, None),
+    };
+    NewCidrEntry { cidr: cidr.trim().to_owned(), description }
 }
 
 fn print(projects: &[Project]) {
