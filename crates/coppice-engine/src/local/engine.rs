@@ -35,6 +35,8 @@ use crate::{
 const CHECKPOINT_ABOVE_BYTES: i64 = 16 << 20;
 /// A cached platform session is closed after this long without use.
 const SESSION_IDLE: Duration = Duration::from_secs(10);
+/// Begins the names of instances that make templates.
+const TEMPLATE_PREFIX: &str = "template-";
 /// Accounts that make templates stay clear of those of volumes.
 const TEMPLATE_ACCOUNT: u32 = 65_300;
 
@@ -85,6 +87,19 @@ impl LocalEngine {
         lock(&self.sessions).retain(|_, (_, used)| used.elapsed() < SESSION_IDLE);
     }
 
+    /// Ends what makes templates at this moment; the next start makes them anew.
+    ///
+    /// # Errors
+    /// When a process does not end.
+    pub async fn stop_templates(&self) -> Result<()> {
+        let servers = &self.host.servers;
+        let making = servers.running().into_iter().filter(|id| id.as_str().starts_with(TEMPLATE_PREFIX));
+        for instance in making {
+            servers.stop(&instance, None, StopMode::Immediate).await?;
+        }
+        Ok(())
+    }
+
     async fn lock_volume(&self, volume: &VolumeId) -> OwnedMutexGuard<()> {
         let mutex = lock(&self.locks).entry(volume.clone()).or_default().clone();
         mutex.lock_owned().await
@@ -126,7 +141,7 @@ impl LocalEngine {
             version,
         };
         let (host, volumes, runtime) = (self.host.clone(), self.volumes.clone(), Handle::current());
-        let instance = InstanceId::from_trusted(format!("template-{}", version.major));
+        let instance = InstanceId::from_trusted(format!("{TEMPLATE_PREFIX}{}", version.major));
         let account = TEMPLATE_ACCOUNT + version.major % 100;
         let made = blocking({
             let instance = instance.clone();
@@ -461,6 +476,7 @@ impl Engine for LocalEngine {
 
     async fn running_instances(&self) -> Result<Vec<InstanceId>> {
         let running = self.host.servers.running().into_iter();
-        Ok(running.filter(|id| id.as_str() != METASTORE && !id.as_str().starts_with("template-")).collect())
+        let is_ours = |id: &InstanceId| id.as_str() == METASTORE || id.as_str().starts_with(TEMPLATE_PREFIX);
+        Ok(running.filter(|id| !is_ours(id)).collect())
     }
 }

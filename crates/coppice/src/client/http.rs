@@ -9,7 +9,7 @@ use reqwest::{Method, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{BranchTarget, ClientOptions};
+use super::{BranchTarget, ClientOptions, output};
 
 /// Why the API, or a look-up by name, said no.
 #[derive(Debug)]
@@ -106,7 +106,7 @@ impl Client {
             if let Some(body) = body {
                 request = request.json(body);
             }
-            request.send().await
+            output::patiently("waiting for the server", request.send()).await
         };
         let is_passing = |response: &reqwest::Result<Response>| match response {
             Ok(response) => matches!(response.status().as_u16(), 502..=504),

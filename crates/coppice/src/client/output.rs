@@ -68,6 +68,19 @@ pub(super) fn spinner(message: String) -> ProgressBar {
     bar
 }
 
+/// Waits for work, and shows so when it takes more than a second.
+pub(super) async fn patiently<T>(message: &str, work: impl Future<Output = T>) -> T {
+    tokio::pin!(work);
+    tokio::select! {
+        done = &mut work => return done,
+        () = tokio::time::sleep(Duration::from_secs(1)) => {}
+    }
+    let waiting = spinner(message.to_owned());
+    let done = work.await;
+    waiting.finish_and_clear();
+    done
+}
+
 /// Asks before something is lost.
 pub(super) fn confirm(question: &str, is_confirmed: bool) -> anyhow::Result<()> {
     if is_confirmed {

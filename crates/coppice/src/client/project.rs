@@ -73,6 +73,9 @@ pub(crate) struct Settings {
     /// An allowed address or block, with a remark if you like; repeat for more; replaces all
     #[arg(long = "allow", value_name = "CIDR[=REMARK]")]
     allowed: Vec<String>,
+    /// Take every allowed address away
+    #[arg(long, conflicts_with = "allowed")]
+    allow_none: bool,
 }
 
 impl Settings {
@@ -89,7 +92,7 @@ impl Settings {
             }),
             ip_filtering: Some(IpFilteringChange {
                 enabled: self.ip_filtering.map(Switch::is_on),
-                cidr: (!cidr.is_empty()).then_some(cidr),
+                cidr: (self.allow_none || !cidr.is_empty()).then_some(cidr),
             }),
         }
     }

@@ -110,7 +110,8 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     });
     let router = coppice_api::router(platform.app.clone(), config.api);
     let api_task = tokio::spawn(coppice_api::serve(listener, router, stop.clone().cancelled_owned()));
-    tokio::spawn(housekeeping(platform.app.clone(), platform.host.clone(), platform.engine.clone()));
+    let housekeeper =
+        tokio::spawn(housekeeping(platform.app.clone(), platform.host.clone(), platform.engine.clone()));
 
     let record = ServeRecord { pid: std::process::id(), api, gateway: gateway_address };
     let record = serde_json::to_vec_pretty(&record)?;
@@ -124,6 +125,7 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     }
     println!("stopping; branches keep running (`coppice stop --all` stops them too)");
     idle_watch.abort();
+    housekeeper.abort();
     stop.cancel();
     platform.reconciler.stop().await;
     let _ = tokio::join!(gateway_task, api_task, looping);

@@ -84,6 +84,7 @@ pub(super) async fn stop_everything(data_dir: &Path) -> anyhow::Result<()> {
     for stopped in futures_util::future::join_all(stops).await {
         stopped.map_err(|error| chain(&error))?;
     }
+    engine.stop_templates().await.map_err(|error| chain(&error))?;
     host.stop_metastore().await.map_err(|error| chain(&error))?;
     engine.storage().detach().map_err(|error| chain(&error))?;
     host.forget_runtime();
