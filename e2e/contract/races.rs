@@ -1,8 +1,11 @@
 //! Calls that meet each other.
 
-use coppice_test_support::{Options, Platform};
+use std::time::Duration;
+
+use coppice_test_support::{Options, Platform, wait_for};
 use serde_json::json;
 
+use super::removal::traces;
 use super::{custom, shared};
 use crate::http::{Http, text_of};
 use crate::setup::{PROGRAM, options};
@@ -92,6 +95,7 @@ fn a_quota_of_an_hour_counts_what_was_deleted_too() {
 #[test]
 fn a_branch_made_while_its_project_goes_is_gone_or_was_never_made() {
     let http = shared();
+    let mut ids = Vec::new();
     for round in 0..3 {
         let project = http.new_project(&format!("going {round}"));
         let branches = format!("{project}/branches");
@@ -103,10 +107,13 @@ fn a_branch_made_while_its_project_goes_is_gone_or_was_never_made() {
         assert_eq!(deleted.status, 204, "{}", deleted.text());
         for answer in made {
             assert!([201, 404].contains(&answer.status), "{} {}", answer.status, answer.text());
+            ids.extend(answer.json()["id"].as_str().filter(|_| answer.status == 201).map(str::to_owned));
         }
         http.get(&branches).expect_error(404, "project_not_found");
         http.delete(&project).expect_error(404, "project_not_found");
     }
+    let gone = || traces(http.platform.data_dir(), &ids).is_empty().then_some(());
+    wait_for("nothing is left", Duration::from_secs(60), gone);
 }
 
 #[test]

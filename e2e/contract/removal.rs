@@ -15,7 +15,7 @@ use crate::setup::platform;
 const COUNT: usize = 20;
 
 /// Directories and processes on this machine that bear the name of one of `ids`.
-fn traces(data_dir: &Path, ids: &[String]) -> Vec<String> {
+pub(super) fn traces(data_dir: &Path, ids: &[String]) -> Vec<String> {
     let mut found = Vec::new();
     let runtime = Path::new("/run/coppice");
     let mut places = vec![data_dir.to_owned(), runtime.to_owned()];
