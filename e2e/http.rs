@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
-use coppice_test_support::Platform;
+use coppice_test_support::{Platform, wait_for};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -153,6 +154,13 @@ impl Http {
     pub(crate) fn new_project(&self, name: &str) -> String {
         let made = self.post("/organizations/{org}/projects", &json!({ "name": name })).expect(201);
         format!("/organizations/{}/projects/{}", self.organization(), text_of(&made["id"]))
+    }
+
+    /// Waits until a branch is ready: on a busy machine its creation answers before.
+    pub(crate) fn wait_healthy(&self, branch: &str) {
+        let state = || Some(self.get(branch).expect(200)["status"]["statusType"].clone());
+        let is_healthy = |state: &Value| *state == "STATUS_TYPE_HEALTHY";
+        wait_for("the branch is ready", Duration::from_secs(120), || state().filter(is_healthy));
     }
 
     /// Makes a key with more than a name; `at` is where keys are made.

@@ -70,6 +70,7 @@ fn a_branch_has_exactly_the_documented_fields_in_each_view() {
     names.sort_unstable();
     assert_eq!(fields(listed), names);
 
+    http.wait_healthy(&project.path(&short));
     let full = http.get(&project.path(&short)).expect(200);
     let mut names = SHORT.to_vec();
     names.extend(["backupsEnabled", "configuration", "scaleToZero", "status"]);
@@ -191,6 +192,7 @@ fn parameters_of_a_new_branch_are_in_force() {
     assert_eq!(full["configuration"]["preloadLibraries"], json!(["pg_stat_statements"]));
     assert_eq!(full["configuration"]["storage"], 3);
 
+    http.wait_healthy(&project.path(&branch));
     let child = json!({ "name": "child", "mode": "inherit", "parentID": branch["id"] });
     let child = project.make(&child).expect(201);
     assert_eq!(child["parentID"], branch["id"]);
@@ -278,6 +280,7 @@ fn defaults_of_the_project_hold_for_branches_made_later() {
     assert_eq!(setting(&base), sleepy(60));
     let mut own = json!({ "name": "child", "mode": "inherit", "parentID": before["id"] });
     own["scaleToZero"] = json!({ "inactivityPeriodMinutes": 7 });
+    http.wait_healthy(&project.path(&before));
     let child = project.make(&own).expect(201);
     assert_eq!(setting(&child), sleepy(7), "over the project's default, member by member");
 }

@@ -38,6 +38,7 @@ fn a_project_with_many_branches_goes_at_once_even_through_a_kill() {
     let branches = format!("{project}/branches");
     let parent = http.post(&branches, &custom("0", json!({}))).expect(201);
     let mut ids = vec![text_of(&parent["id"])];
+    http.wait_healthy(&format!("{branches}/{}", ids[0]));
     for name in 1..COUNT {
         let child = json!({ "name": name.to_string(), "mode": "inherit", "parentID": parent["id"] });
         ids.push(text_of(&http.post(&branches, &child).expect(201)["id"]));

@@ -18,6 +18,12 @@ const { COPPICE_URL: baseUrl, COPPICE_API_KEY: token } = process.env;
 const { api } = new XataApi({ baseUrl, token, retry: false });
 const stranger = new XataApi({ baseUrl, token: 'pku_nonsense', retry: false }).api;
 
+// The stack names the bundle, which is a page of base64.
+process.on('uncaughtException', (error) => {
+  console.error(`${error.message} ${error.status ?? ''} ${JSON.stringify(error.body) ?? ''}`);
+  process.exitCode = 1;
+});
+
 /** Operations of ours that the client does not have. */
 const OURS = ['getUser', 'updateUser'];
 
@@ -109,10 +115,17 @@ const configuration = {
   preloadLibraries: ['pg_stat_statements']
 };
 const main = await call('createBranch', { path: inProject, body: { name: 'main', mode: 'custom', configuration } });
+const inBranch = { ...inProject, branchID: main.id };
+// On a busy machine a creation answers before the branch is ready.
+const deadline = Date.now() + 120_000;
+const state = async () => (await api.branches.describeBranch({ pathParams: inBranch })).status.statusType;
+while ((await state()) !== 'STATUS_TYPE_HEALTHY') {
+  assert(Date.now() < deadline, 'the branch was not ready in time');
+  await new Promise((resolve) => setTimeout(resolve, 50));
+}
 const child = { name: 'child', description: 'a copy', mode: 'inherit', parentID: main.id };
 await call('createBranch', { path: inProject, body: child });
 assert.equal((await call('listBranches', { path: inProject })).branches.length, 2);
-const inBranch = { ...inProject, branchID: main.id };
 const full = await call('describeBranch', { path: inBranch });
 assert.equal(full.configuration.postgresConfigurationParameters.work_mem, '8MB');
 await call('updateBranch', { path: inBranch, body: { name: 'renamed' } });
