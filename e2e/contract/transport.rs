@@ -145,6 +145,24 @@ fn bodies_are_json_of_a_bounded_size() {
 }
 
 #[test]
+fn a_refused_body_does_not_cost_the_connection() {
+    let http = shared();
+    let address = http.platform.api().trim_start_matches("http://").to_owned();
+    let mut stream = TcpStream::connect(&address).expect("a connection");
+    let size = 8 << 20;
+    let head = format!("POST /organizations HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n\r\n");
+    stream.write_all(head.as_bytes()).expect("a head sent");
+    stream.write_all(&vec![b' '; size]).expect("a body sent");
+    stream
+        .write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        .expect("a request sent");
+    let mut answers = String::new();
+    stream.read_to_string(&mut answers).expect("both answers");
+    assert!(answers.starts_with("HTTP/1.1 401 "), "{answers}");
+    assert!(answers.contains("HTTP/1.1 200 OK"), "{answers}");
+}
+
+#[test]
 fn headers_are_bounded() {
     let http = shared();
     let address = http.platform.api().trim_start_matches("http://").to_owned();

@@ -6,7 +6,7 @@
 //! **Start reading** at [`router`], then `openapi.rs`, which lists every
 //! operation.
 //!
-//! A request passes, in this order: request id, CORS, compression, time limit,
+//! A request passes, in this order: the rest of its body, request id, CORS, compression, time limit,
 //! `Idempotency-Key`, then the handler, which authenticates, authorizes, reads
 //! its body, calls the app once and answers.
 
@@ -21,6 +21,7 @@ mod organizations;
 mod projects;
 mod rates;
 mod regions;
+mod remainder;
 mod request;
 mod serve;
 mod users;
@@ -87,6 +88,7 @@ pub fn router(app: App, config: ApiConfig) -> Router {
     openapi::pages()
         .fallback_service(map_request(ignore_trailing_slash).layer(routes))
         .layer(from_fn(identify))
+        .layer(from_fn(remainder::discard_remainder))
 }
 
 async fn clean(rates: Arc<Rates>) {
