@@ -13,8 +13,10 @@ use tokio::net::TcpListener;
 
 /// Largest request line with all headers; more is answered with 431.
 const HEADERS_LIMIT_BYTES: usize = 32 << 10;
-/// How long a client may take to send them.
-const HEADERS_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a client may take to send them, from the end of its last request
+/// on: longer than clients keep connections they don't use, so that they and
+/// not we close them and no request is sent into a connection that goes away.
+const HEADERS_PATIENCE: Duration = Duration::from_secs(120);
 /// How long requests may go on after the end was asked for.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(30);
 /// Pause after an accept that failed, for example for want of descriptors.
