@@ -153,6 +153,38 @@ fn clients_notice_nothing_of_a_branch_that_falls_asleep_again_and_again() {
 }
 
 #[test]
+fn the_ledger_says_what_woke_a_branch_and_who_used_it() {
+    let coppice = platform();
+    let main = path(&coppice, "main");
+    change(&coppice, &main, &sleepy());
+    let url = coppice.connection_string("main");
+    for _ in 0..6 {
+        assert_eq!(psql(&format!("{url}?application_name=probe"), "SELECT 1").out, "1");
+    }
+    let summary = wait_for("who polls is named", PATIENCE, || {
+        let text = coppice.cli(&["branch", "activity", "main"])["summary"].as_str()?.to_owned();
+        text.contains("probe keeps it awake: it connects about every").then_some(text)
+    });
+    assert!(summary.contains("sleeps at "), "{summary}");
+    hibernate(&coppice, &main);
+    assert_eq!(psql(&format!("{url}?application_name=shop"), "SELECT pg_sleep(1)").err, "");
+
+    let activity = coppice.cli(&["branch", "activity", "main"]);
+    let (now, before) = (&activity["awake"][0], &activity["awake"][1]);
+    assert_eq!((&now["cause"], &now["endedAt"]), (&json!("connection"), &Value::Null));
+    assert_eq!(now["wokenBy"], "a connection of app from 127.0.0.1 (shop)");
+    let shop = &now["applications"][0];
+    assert_eq!((&shop["application"], &shop["sessions"]), (&json!("shop"), &json!(1)));
+    assert!(shop["minutes"].as_f64().expect("minutes") > 0.0, "{shop}");
+    assert_eq!((&before["cause"], &before["endCause"]), (&json!("creation"), &json!("request")));
+    assert_eq!(before["applications"][0]["sessions"], 6, "{before}");
+    let table = coppice.run(&["branch", "activity", "main"]);
+    let table = String::from_utf8_lossy(&table.stdout).into_owned();
+    assert!(table.contains("a connection of app from 127.0.0.1 (shop)"), "{table}");
+    assert!(table.contains("probe (6 sessions, "), "{table}");
+}
+
+#[test]
 fn a_sleeping_branch_sleeps_on_after_a_restart_and_a_reboot() {
     let mut coppice = platform();
     let main = path(&coppice, "main");

@@ -25,7 +25,7 @@ process.on('uncaughtException', (error) => {
 });
 
 /** Operations of ours that the client does not have. */
-const OURS = ['getUser', 'updateUser'];
+const OURS = ['getUser', 'updateUser', 'getBranchActivity'];
 
 const TAGS = ['organizations', 'apiKeys', 'projects', 'branches'];
 const called = new Set();

@@ -4,7 +4,6 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use chrono::SecondsFormat;
 use coppice_app::{
     Access, App, BranchChange, BranchDetails, CustomBranch, InstanceStatus, NewBranchRequest, Origin,
 };
@@ -16,6 +15,7 @@ use coppice_core::operation::{
 use coppice_core::{BranchId, Error, Result};
 use coppice_wire as wire;
 
+use crate::activity::summary;
 use crate::body::{BodyError, Fields, RawBody};
 use crate::error::ApiError;
 use crate::projects::scale_to_zero;
@@ -201,13 +201,11 @@ fn short(app: &App, access: &Access, branch: &Branch) -> Result<wire::Branch> {
 fn status(details: &BranchDetails) -> wire::BranchStatus {
     let branch = &details.branch;
     let title = branch.state.title().to_owned();
-    let message = match (branch.message.as_str(), &branch.woken) {
-        ("", Some((at, by))) if branch.state == BranchState::Ready => {
-            format!("{title}: last woken {} by {by}", at.to_rfc3339_opts(SecondsFormat::Secs, true))
-        }
-        ("", _) => title.clone(),
-        (reason, _) => format!("{title}: {reason}"),
+    let reason = match branch.message.as_str() {
+        "" => details.activity.as_ref().and_then(summary),
+        reason => Some(reason.to_owned()),
     };
+    let message = reason.map_or_else(|| title.clone(), |reason| format!("{title}: {reason}"));
     let ready = if branch.state == BranchState::Ready { 1 } else { 0 };
     let instances = details.instances.iter().map(|(id, status)| wire::InstanceStatus {
         id: id.to_string(),

@@ -10,6 +10,7 @@
 //! `Idempotency-Key`, then the handler, which authenticates, authorizes, reads
 //! its body, calls the app once and answers.
 
+mod activity;
 mod body;
 mod branches;
 mod context;

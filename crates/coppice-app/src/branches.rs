@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use crate::organizations::organization_gone;
 use crate::secrets::{new_password, scram_verifier};
-use crate::{Access, App};
+use crate::{Access, Activity, App};
 
 /// What woke a branch whose owner asked for it.
 const WOKEN_BY_REQUEST: &str = "a request to the API";
@@ -83,6 +83,8 @@ pub struct BranchDetails {
     pub branch: Branch,
     /// Its instances.
     pub instances: Vec<(InstanceId, InstanceStatus)>,
+    /// What keeps it awake; none while it is not.
+    pub activity: Option<Activity>,
 }
 
 /// What one instance is doing.
@@ -290,7 +292,7 @@ impl App {
     }
 
     /// The branch the path names.
-    async fn find_branch(&self, access: &Access) -> Result<Branch> {
+    pub(crate) async fn find_branch(&self, access: &Access) -> Result<Branch> {
         self.find_in_project(access, access.branch()?).await
     }
 
@@ -314,6 +316,10 @@ impl App {
     /// `project_not_found`, `branch_not_found`, `branch_name_taken`
     pub async fn update_branch(&self, access: &Access, change: BranchChange) -> Result<Branch> {
         let id = access.branch()?;
+        if change.hibernate == Some(true) {
+            // What was used until now belongs to the time that ends now.
+            self.note_uses().await;
+        }
         let mut tx = self.store.begin().await?;
         // Renames wait for each other and for creations in the project.
         let project = self.lock_project(&mut tx, access).await?;
@@ -360,7 +366,11 @@ impl App {
             BranchState::Failed => InstanceStatus::Failed,
         };
         let instances = vec![(InstanceId::new(&branch.id, 1), status)];
-        Ok(BranchDetails { branch, instances })
+        let activity = match branch.state {
+            BranchState::Ready => Some(self.activity(&branch, 1).await?),
+            _ => None,
+        };
+        Ok(BranchDetails { branch, instances, activity })
     }
 
     /// Deletes a branch. Returns when that can't be undone any more; its data

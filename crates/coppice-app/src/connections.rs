@@ -9,6 +9,9 @@ use coppice_engine::{BoxedServerStream, RoleVerifier, SleepingRoles};
 
 use crate::App;
 
+/// How often the row is looked at where nobody tells that it changed.
+const LOOK: Duration = Duration::from_millis(20);
+
 /// A branch as far as a connection is concerned.
 #[derive(Clone, Debug)]
 pub struct Connectable {
@@ -72,10 +75,13 @@ impl App {
             if found.as_ref().is_none_or(is_settled) {
                 return Ok(found);
             }
-            self.reconciler.nudge(id.clone());
-            if tokio::time::timeout_at(deadline, changed).await.is_err() {
-                return self.find_for_connection(id).await;
+            if tokio::time::Instant::now() >= deadline {
+                return Ok(found);
             }
+            self.reconciler.nudge(id.clone());
+            // After a hand-over another process does the work, and only the row tells.
+            let look = if self.reconciler.is_stopped() { LOOK } else { patience };
+            let _ = tokio::time::timeout_at(deadline, tokio::time::timeout(look, changed)).await;
         }
     }
 

@@ -7,6 +7,7 @@
 //! **Start reading** at [`App`], then [`reconciler`].
 
 mod access;
+mod activity;
 mod bootstrap;
 mod branches;
 mod connections;
@@ -25,12 +26,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use coppice_core::limits::OrganizationLimits;
 use coppice_core::{HostId, RegionId};
 use coppice_engine::SharedEngine;
 use coppice_store::Store;
 
 pub use access::{Access, Credential, PersonalAccess};
+pub use activity::Activity;
 pub use bootstrap::FirstAccount;
 pub use branches::{
     BranchChange, BranchDetails, Credentials, CustomBranch, InstanceStatus, NewBranchRequest, Origin,
@@ -70,6 +73,9 @@ pub struct App {
     reconciler: Reconciler,
     key: Arc<MasterKey>,
     key_uses: Arc<keys::KeyUses>,
+    clients: Arc<dyn Clients>,
+    /// When this process began to know clients.
+    started: DateTime<Utc>,
     config: Arc<AppConfig>,
 }
 
@@ -80,10 +86,11 @@ impl App {
         engine: SharedEngine,
         reconciler: Reconciler,
         key: Arc<MasterKey>,
+        clients: Arc<dyn Clients>,
         config: AppConfig,
     ) -> Self {
-        let key_uses = Arc::default();
-        Self { store, engine, reconciler, key, key_uses, config: Arc::new(config) }
+        let (key_uses, started) = (Arc::default(), Utc::now());
+        Self { store, engine, reconciler, key, key_uses, clients, started, config: Arc::new(config) }
     }
 
     /// Makes up salts for roles that don't exist.

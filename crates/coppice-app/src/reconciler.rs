@@ -206,6 +206,11 @@ impl Reconciler {
         self.inner.tasks.wait().await;
     }
 
+    /// Whether [`Reconciler::stop`] was called.
+    pub fn is_stopped(&self) -> bool {
+        self.inner.stop.is_cancelled()
+    }
+
     /// Branches changed by another process on the same metastore.
     async fn listen(self) {
         while !self.inner.stop.is_cancelled() {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use chrono::{DateTime, Utc};
+use coppice_core::awake::{ClientSession, NewUse};
 use coppice_core::{BranchId, Result};
 use coppice_store::IdleCandidate;
 
@@ -10,16 +12,27 @@ use crate::App;
 
 /// How often the idle watch looks.
 const LOOK: Duration = Duration::from_secs(5);
+/// How many looks there are between two entries into the ledger.
+const LOOKS_PER_NOTE: u32 = 6;
+/// For how long the ledger is kept.
+const LEDGER_DAYS: u32 = 90;
 
 /// Who knows the clients of branches.
+#[async_trait]
 pub trait Clients: Send + Sync + 'static {
-    /// When the last client of a branch left, as far as is known; none while
-    /// it has clients.
-    fn idle_since(&self, branch: &BranchId) -> Option<Option<DateTime<Utc>>>;
+    /// Open sessions of a branch, oldest first; also those that an earlier
+    /// process still serves, as far as it answers.
+    async fn sessions(&self, branch: &BranchId) -> Vec<ClientSession>;
+
+    /// When the last client of a branch left, as far as is known.
+    fn last_left(&self, branch: &BranchId) -> Option<DateTime<Utc>>;
 
     /// Keeps new clients of a branch waiting, if it has none now, until the
-    /// returned value is dropped; none when it has clients.
-    fn hold(&self, branch: &BranchId) -> Option<Box<dyn Send>>;
+    /// returned value is dropped; none when it has clients, or may have some.
+    async fn hold(&self, branch: &BranchId) -> Option<Box<dyn Send + Sync>>;
+
+    /// How branches were used since this was last asked.
+    fn take_uses(&self) -> Vec<NewUse>;
 }
 
 impl App {
@@ -38,38 +51,61 @@ impl App {
     }
 
     /// Puts branches to sleep that nobody has used for as long as their
-    /// scale-to-zero says, for ever.
-    pub async fn watch_idle(&self, clients: &dyn Clients) {
-        let started = Utc::now();
+    /// scale-to-zero says, and keeps the ledger, for ever.
+    pub async fn watch_idle(&self) {
         let mut timer = tokio::time::interval(LOOK);
         timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
+        for look in 0_u32.. {
             timer.tick().await;
-            if let Err(error) = self.look_for_idle(clients, started).await {
+            if let Err(error) = self.look_for_idle().await {
                 tracing::warn!("looking for idle branches: {error}");
+            }
+            if look.is_multiple_of(LOOKS_PER_NOTE) {
+                self.note_uses().await;
+            }
+            if look.is_multiple_of(LOOKS_PER_NOTE * 100)
+                && let Err(error) = self.store.awake_purge(LEDGER_DAYS).await
+            {
+                tracing::warn!("shortening the awake ledger: {error}");
             }
         }
     }
 
-    async fn look_for_idle(&self, clients: &dyn Clients, started: DateTime<Utc>) -> Result<()> {
+    /// Writes down who used which branch since the last time. What can't be
+    /// written is lost: the ledger is for people, and memory is for clients.
+    pub async fn note_uses(&self) {
+        let uses = self.clients.take_uses();
+        if uses.is_empty() {
+            return;
+        }
+        if let Err(error) = self.store.awake_note_uses(&uses).await {
+            tracing::warn!("noting who used which branch: {error}");
+        }
+    }
+
+    async fn look_for_idle(&self) -> Result<()> {
         let now = Utc::now();
         for candidate in self.store.branch_idle_candidates(&self.config.host).await? {
-            let Some(last_left) = clients.idle_since(&candidate.id) else { continue };
-            // Clients of an earlier process are not known to this one.
-            let idle_since =
-                [Some(candidate.idle_since), Some(started), last_left].into_iter().flatten().max();
-            let idle_for = now - idle_since.unwrap_or(now);
-            if idle_for >= chrono::Duration::minutes(i64::from(candidate.inactivity_minutes)) {
-                self.put_to_sleep_if_idle(clients, &candidate).await?;
+            let idle_since = self.idle_since(&candidate.id, candidate.idle_since);
+            if now - idle_since >= chrono::Duration::minutes(i64::from(candidate.inactivity_minutes)) {
+                self.put_to_sleep_if_idle(&candidate).await?;
             }
         }
         Ok(())
     }
 
+    /// From when on a branch without clients counts as idle.
+    pub(crate) fn idle_since(&self, branch: &BranchId, recorded: DateTime<Utc>) -> DateTime<Utc> {
+        // Clients of an earlier process left it at an unknown time.
+        let last_left = self.clients.last_left(branch).unwrap_or(self.started);
+        recorded.max(self.started).max(last_left)
+    }
+
     /// Decides in one place: while clients are held, either the branch has none
     /// and its goal becomes to sleep, or it stays awake.
-    async fn put_to_sleep_if_idle(&self, clients: &dyn Clients, candidate: &IdleCandidate) -> Result<()> {
-        let Some(_held) = clients.hold(&candidate.id) else { return Ok(()) };
+    async fn put_to_sleep_if_idle(&self, candidate: &IdleCandidate) -> Result<()> {
+        let Some(_held) = self.clients.hold(&candidate.id).await else { return Ok(()) };
+        self.note_uses().await;
         if self.store.branch_hibernate_idle(candidate).await? {
             tracing::info!(branch = %candidate.id, "branch {} is idle: it goes to sleep", candidate.id);
             self.reconciler.nudge(candidate.id.clone());

@@ -62,22 +62,6 @@ pub enum BranchState {
     Deleted,
 }
 
-macro_rules! names {
-    ($kind:ident { $($variant:ident = $name:literal),+ $(,)? }) => {
-        impl $kind {
-            /// The name used in the metastore.
-            pub fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $name),+ }
-            }
-
-            /// Reads a name of the metastore.
-            pub fn parse(text: &str) -> Option<Self> {
-                match text { $($name => Some(Self::$variant),)+ _ => None }
-            }
-        }
-    };
-}
-
 names!(Goal { Running = "running", Hibernated = "hibernated", Deleted = "deleted" });
 names!(BranchState {
     Creating = "creating",
@@ -137,8 +121,8 @@ pub struct Branch {
     pub volume: VolumeId,
     /// The managed role's password, encrypted.
     pub password_sealed: Vec<u8>,
-    /// When it was last woken, and by whom or what; none when it never slept.
-    pub woken: Option<(DateTime<Utc>, String)>,
+    /// From when on it counts as idle, if nobody has used it since.
+    pub idle_since: DateTime<Utc>,
     /// When it was made.
     pub created_at: DateTime<Utc>,
     /// When its owner last changed it.

@@ -5,8 +5,26 @@
 //! **Must not know** any I/O: no sockets, files, processes, clock or SQL.
 //! **Start reading** at [`branch`] for the central resource, then [`plan`].
 
+/// Names of the variants of an enum, as the metastore has them.
+macro_rules! names {
+    ($kind:ident { $($variant:ident = $name:literal),+ $(,)? }) => {
+        impl $kind {
+            /// The name used in the metastore.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $name),+ }
+            }
+
+            /// Reads a name of the metastore.
+            pub fn parse(text: &str) -> Option<Self> {
+                match text { $($name => Some(Self::$variant),)+ _ => None }
+            }
+        }
+    };
+}
+
 pub mod access;
 pub mod api_key;
+pub mod awake;
 pub mod branch;
 pub mod claim;
 pub mod error;

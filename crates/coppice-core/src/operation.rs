@@ -119,6 +119,7 @@ operations! {
     DESCRIBE_BRANCH = Operation::new("describeBranch", Scope::BranchRead);
     UPDATE_BRANCH = Operation::new("updateBranch", Scope::BranchWrite).while_enabled();
     DELETE_BRANCH = Operation::new("deleteBranch", Scope::BranchWrite);
+    GET_BRANCH_ACTIVITY = Operation::new("getBranchActivity", Scope::BranchRead);
     GET_BRANCH_CREDENTIALS = Operation::new("getBranchCredentials", Scope::CredentialsRead);
 }
 

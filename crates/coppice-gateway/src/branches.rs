@@ -9,6 +9,7 @@ use coppice_core::branch::BranchState;
 use coppice_core::project::IpFiltering;
 use coppice_core::{BranchId, InstanceId, Result};
 use coppice_engine::{BoxedServerStream, RoleVerifier};
+use coppice_pgwire::startup::CancelKey;
 
 /// Where the sessions of a branch go.
 #[derive(Clone, Debug)]
@@ -41,16 +42,20 @@ pub trait Branches: Send + Sync + 'static {
 
     /// Wakes a sleeping branch for a client; false when a connection may not
     /// wake it. Does not wait. Many calls at once are one wake.
-    async fn wake(&self, branch: &BranchId, client: &WakingClient) -> Result<bool>;
+    async fn wake(&self, branch: &BranchId, client: &ClientInfo) -> Result<bool>;
+
+    /// Cancels what a session does that this gateway doesn't have, for one of
+    /// another process; false when nobody has it.
+    async fn cancel_elsewhere(&self, key: &CancelKey) -> bool;
 
     /// Waits until the branch is ready, asleep or failed, or `patience` is
     /// over; then tells what is true. None when there is no such branch.
     async fn wait_settled(&self, branch: &BranchId, patience: Duration) -> Result<Option<Route>>;
 }
 
-/// Who wakes a branch.
-#[derive(Clone, Debug)]
-pub struct WakingClient {
+/// Who a client says it is; the role is proved before anything is done for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientInfo {
     /// The role it signs in as.
     pub role: String,
     /// Its `application_name`; empty when it gave none.

@@ -12,7 +12,6 @@ use coppice_pgwire::startup::{CancelKey, MINOR_VERSION_LATEST, Startup};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
-use tokio_util::sync::CancellationToken;
 
 use crate::authenticate::{self, Identity};
 use crate::destination::Destination;
@@ -23,12 +22,15 @@ use crate::relay::relay;
 use crate::server::{self, Server};
 use crate::sessions::{Held, Session};
 use crate::waiting::takes_connections;
-use crate::{Route, WakingClient};
+use crate::{ClientInfo, Route};
 
 /// Protocol version from which on cancel keys may be longer than 4 bytes.
 const MINOR_VERSION_LONG_CANCEL_KEYS: u16 = 2;
 const CANCEL_SECRET_LENGTH: usize = 4;
 const CANCEL_SECRET_LENGTH_LONG: usize = 32;
+
+/// NAMEDATALEN - 1 (PostgreSQL manual, section 20.8.1).
+const APPLICATION_NAME_LENGTH_MAX: usize = 63;
 
 /// How often a branch that changes under a client's feet is tried again.
 const ATTEMPTS_MAX: usize = 10;
@@ -37,7 +39,7 @@ const ATTEMPT_PAUSE: Duration = Duration::from_millis(20);
 
 /// What one client wants, and how long its startup may take.
 struct Visit {
-    address: IpAddr,
+    client: ClientInfo,
     deadline: Instant,
     secret_length: usize,
     destination: Destination,
@@ -71,18 +73,10 @@ fn is_passing(end: &End) -> bool {
 
 impl Gateway {
     /// Serves one client until it is gone.
-    pub(crate) async fn serve_client(
-        &self,
-        tcp: TcpStream,
-        address: IpAddr,
-        admission: Admission,
-        stop: &CancellationToken,
-    ) {
+    pub(crate) async fn serve_client(&self, tcp: TcpStream, address: IpAddr, admission: Admission) {
+        let starting = self.sessions.start();
         let deadline = Instant::now() + self.config.startup_timeout;
-        let negotiated = tokio::select! {
-            negotiated = timeout_at(deadline, negotiate(tcp, &self.config.certificate.tls)) => negotiated,
-            () = stop.cancelled() => return,
-        };
+        let negotiated = timeout_at(deadline, negotiate(tcp, &self.config.certificate.tls)).await;
         let (mut client, request) = match negotiated.map_err(io::Error::from).flatten() {
             Ok(negotiated) => negotiated,
             Err(error) => {
@@ -90,13 +84,11 @@ impl Gateway {
             }
         };
         let startup = match request {
-            Request::Cancel(key) => return self.cancel(&key, deadline).await,
+            Request::Cancel(key) => return self.pass_cancel_on(&key, deadline).await,
             Request::Session(startup) => startup,
         };
-        let begun = tokio::select! {
-            begun = self.begin(&mut client, startup, address, &admission, deadline) => begun,
-            () = stop.cancelled() => Err(Refusal::shutting_down().into()),
-        };
+        let begun = self.begin(&mut client, startup, address, &admission, deadline).await;
+        drop(starting);
         match begun {
             Ok((server, session)) => {
                 if let Err(error) = relay(client.connection, server.connection, &session).await {
@@ -137,7 +129,8 @@ impl Gateway {
         let server_name = client.server_name.as_deref();
         let destination = Destination::find(startup.parameters, server_name, self.config.domain.as_deref())?;
 
-        let mut visit = Visit { address, deadline, secret_length, destination };
+        let client_info = client_info(&destination, address);
+        let mut visit = Visit { client: client_info, deadline, secret_length, destination };
         let found = self.find(client, &mut visit).await?;
         let (found, identity) = within(visit.deadline, self.authenticate(client, &visit, found)).await?;
         self.reach(client, &mut visit, found, &identity).await
@@ -173,8 +166,8 @@ impl Gateway {
         let holds_seen = self.sessions.holds(branch);
         let find = async { Ok(self.branches.find(branch).await.map_err(Refusal::from)?) };
         let route = within(visit.deadline, find).await?;
-        if route.as_ref().is_some_and(|route| !route.ip_filtering.admits(visit.address)) {
-            return Err(Refusal::address_not_allowed(visit.address).into());
+        if route.as_ref().is_some_and(|route| !route.ip_filtering.admits(visit.client.address)) {
+            return Err(Refusal::address_not_allowed(visit.client.address).into());
         }
         Ok(route.map(|route| Found { route, holds_seen }))
     }
@@ -189,20 +182,14 @@ impl Gateway {
         let began = Instant::now();
         let holds_seen = self.sessions.holds(branch);
         let (connection, patience) = (&mut client.connection, self.config.wake_timeout);
-        let route = self.waiters.wait(connection, visit.address, &*self.branches, branch, patience).await?;
+        let route =
+            self.waiters.wait(connection, visit.client.address, &*self.branches, branch, patience).await?;
         visit.deadline += began.elapsed();
         Ok(route.map(|route| Found { route, holds_seen }))
     }
 
     async fn wake(&self, branch: &BranchId, visit: &Visit) -> Result<bool, End> {
-        let parameters = &visit.destination.parameters;
-        let application = parameters.iter().find(|(name, _)| name == "application_name");
-        let waking = WakingClient {
-            role: visit.destination.role.clone(),
-            application: application.map(|(_, value)| value.clone()).unwrap_or_default(),
-            address: visit.address,
-        };
-        Ok(self.branches.wake(branch, &waking).await.map_err(Refusal::from)?)
+        Ok(self.branches.wake(branch, &visit.client).await.map_err(Refusal::from)?)
     }
 
     /// Returns the route only for a client that proved who it is.
@@ -309,7 +296,13 @@ impl Gateway {
         found: &Found,
         identity: &Identity,
     ) -> Result<Opened, End> {
-        let session = match self.sessions.begin(branch, &found.route, visit.secret_length, found.holds_seen) {
+        let session = match self.sessions.begin(
+            branch,
+            &found.route,
+            &visit.client,
+            visit.secret_length,
+            found.holds_seen,
+        ) {
             Ok(session) => session,
             Err(held) => return Ok(Opened::Held(held)),
         };
@@ -325,10 +318,18 @@ impl Gateway {
 
     /// Passes a cancel request on. As in PostgreSQL, the client gets no answer,
     /// only the end of its connection when all is done.
-    async fn cancel(&self, key: &CancelKey, deadline: Instant) {
-        let Some((route, server_key)) = self.sessions.target(key) else {
-            return tracing::debug!("a cancel request has no session");
-        };
+    async fn pass_cancel_on(&self, key: &CancelKey, deadline: Instant) {
+        let pass_on = async { self.cancel(key).await || self.branches.cancel_elsewhere(key).await };
+        match timeout_at(deadline, pass_on).await {
+            Ok(true) => {}
+            Ok(false) => tracing::debug!("a cancel request has no session"),
+            Err(_) => tracing::warn!("a cancel request could not be passed on in time"),
+        }
+    }
+
+    /// Cancels what the session with this key does; false when there is none.
+    pub async fn cancel(&self, key: &CancelKey) -> bool {
+        let Some((route, server_key)) = self.sessions.target(key) else { return false };
         let forward = async {
             let mut stream = self.branches.open(&route).await.map_err(io::Error::other)?;
             let mut request = bytes::BytesMut::new();
@@ -337,11 +338,24 @@ impl Gateway {
             stream.flush().await?;
             stream.read(&mut [0]).await
         };
-        match timeout_at(deadline, forward).await.map_err(io::Error::from).flatten() {
-            Ok(_) => {}
-            Err(error) => tracing::warn!("a cancel request could not be passed on: {error}"),
+        if let Err(error) = forward.await {
+            tracing::warn!("a cancel request could not be passed on: {error}");
         }
+        true
     }
+}
+
+fn client_info(destination: &Destination, address: IpAddr) -> ClientInfo {
+    let mut parameters = destination.parameters.iter();
+    let application = parameters.find(|(name, _)| name == "application_name");
+    let application = application.map(|(_, value)| bounded(value)).unwrap_or_default();
+    ClientInfo { role: destination.role.clone(), application, address }
+}
+
+/// As much of an `application_name` as PostgreSQL keeps of one.
+fn bounded(name: &str) -> String {
+    let printable = name.chars().map(|c| if c.is_control() { '?' } else { c });
+    printable.take(APPLICATION_NAME_LENGTH_MAX).collect()
 }
 
 /// Tells a client that asks for more than there is what it gets; returns the

@@ -4,16 +4,15 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use coppice_core::BranchId;
 use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::sessions::{Hold, Sessions};
+use crate::sessions::Sessions;
 use crate::waiting::Waiters;
 use crate::{Branches, GatewayConfig};
 
@@ -61,33 +60,21 @@ impl std::fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    /// A gateway to these branches.
-    pub fn new(config: GatewayConfig, branches: Arc<dyn Branches>) -> Self {
+    /// A gateway to these branches that keeps its sessions in `sessions`.
+    pub fn new(config: GatewayConfig, branches: Arc<dyn Branches>, sessions: Arc<Sessions>) -> Self {
         Self {
             places: Arc::new(Semaphore::new(config.connections_max)),
             places_at_the_door: Arc::new(Semaphore::new(TURNED_AWAY_MAX)),
-            sessions: Arc::default(),
+            sessions,
             waiters: Waiters::default(),
             config,
             branches,
         }
     }
 
-    /// Number of sessions that are open to a branch, or about to be.
-    pub fn open_sessions(&self, branch: &BranchId) -> usize {
-        self.sessions.open(branch)
-    }
-
-    /// When the last client of a branch left; none while it has clients, or
-    /// when it had none since the start.
-    pub fn last_left(&self, branch: &BranchId) -> Option<SystemTime> {
-        self.sessions.last_left(branch)
-    }
-
-    /// Keeps new clients of a branch waiting until the hold is dropped; none
-    /// when it has clients. They look the branch up again then.
-    pub fn hold(&self, branch: &BranchId) -> Option<Hold> {
-        self.sessions.hold(branch)
+    /// Its sessions.
+    pub fn sessions(&self) -> &Arc<Sessions> {
+        &self.sessions
     }
 
     /// What passed through since the start.
@@ -99,8 +86,9 @@ impl Gateway {
         }
     }
 
-    /// Serves clients until `stop`, then returns as soon as all sessions have
-    /// ended, cutting those that outlast the drain timeout.
+    /// Takes clients in until `stop`, then returns as soon as all of them have
+    /// ended, cutting those that outlast the drain timeout. Who was taken in
+    /// is served to the end.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: CancellationToken) {
         let (clients, cut) = (TaskTracker::new(), CancellationToken::new());
         loop {
@@ -109,7 +97,7 @@ impl Gateway {
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok((tcp, address)) => self.take_in(tcp, address, &clients, &stop, &cut),
+                Ok((tcp, address)) => self.take_in(tcp, address, &clients, &cut),
                 Err(error) => {
                     tracing::warn!("a client could not be accepted: {error}");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -130,7 +118,6 @@ impl Gateway {
         tcp: TcpStream,
         address: SocketAddr,
         clients: &TaskTracker,
-        stop: &CancellationToken,
         cut: &CancellationToken,
     ) {
         let Some(admission) = self.admit() else { return };
@@ -139,10 +126,10 @@ impl Gateway {
             tracing::debug!(%client_address, "a client left at once: {error}");
             return;
         }
-        let (gateway, stop, cut) = (self.clone(), stop.clone(), cut.clone());
+        let (gateway, cut) = (self.clone(), cut.clone());
         clients.spawn(async move {
             tokio::select! {
-                () = gateway.serve_client(tcp, client_address, admission, &stop) => {}
+                () = gateway.serve_client(tcp, client_address, admission) => {}
                 () = cut.cancelled() => {}
             }
         });

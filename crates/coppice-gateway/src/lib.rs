@@ -21,10 +21,13 @@ mod refusal;
 mod relay;
 mod server;
 mod sessions;
+mod usage;
 mod waiting;
 
-pub use branches::{Branches, Route, WakingClient};
+pub use branches::{Branches, ClientInfo, Route};
 pub use certificate::{Certificate, CertificateError};
 pub use config::{GatewayConfig, Plaintext};
+pub use coppice_pgwire::startup::CancelKey;
 pub use gateway::{Gateway, Traffic};
-pub use sessions::Hold;
+pub use sessions::{Census, Hold, OpenSession, Sessions};
+pub use usage::Use;

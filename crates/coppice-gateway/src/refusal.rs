@@ -85,10 +85,6 @@ impl Refusal {
         Self::new("53300", "sorry, too many clients already")
     }
 
-    pub(crate) fn shutting_down() -> Self {
-        Self::new("57P03", "the gateway is shutting down").with_hint("Try again in a moment.")
-    }
-
     pub(crate) fn server_lost() -> Self {
         Self::new("57P03", "the connection to the branch's server was lost")
             .with_hint("Try again in a moment.")

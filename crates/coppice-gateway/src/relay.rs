@@ -73,8 +73,8 @@ mod tests {
     use tokio::io::{DuplexStream, duplex};
 
     use super::*;
-    use crate::Route;
     use crate::sessions::Sessions;
+    use crate::{ClientInfo, Route};
 
     /// The far ends of a client and a server, and what joins them.
     fn joined() -> (DuplexStream, DuplexStream, impl Future<Output = io::Result<()>>) {
@@ -88,7 +88,10 @@ mod tests {
             ip_filtering: Default::default(),
             sleeping_roles: None,
         };
-        let session = Arc::<Sessions>::default().begin(&branch, &route, 4, 0).ok().expect("nobody holds it");
+        let somebody =
+            ClientInfo { role: "app".to_owned(), application: String::new(), address: [127, 0, 0, 1].into() };
+        let session =
+            Arc::<Sessions>::default().begin(&branch, &route, &somebody, 4, 0).ok().expect("nobody holds it");
         let near_client: Box<dyn Duplex> = Box::new(near_client);
         let relayed =
             async move { relay(Connection::new(near_client), Connection::new(near_server), &session).await };

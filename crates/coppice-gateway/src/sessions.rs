@@ -6,14 +6,15 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use aws_lc_rs::{constant_time, rand};
 use coppice_core::BranchId;
 use coppice_pgwire::startup::CancelKey;
 use tokio::sync::watch;
 
-use crate::Route;
+use crate::usage::{Usage, Use};
+use crate::{ClientInfo, Route};
 
 /// Bytes that passed through the gateway's sessions since it started.
 #[derive(Debug, Default)]
@@ -24,7 +25,7 @@ pub(crate) struct Counters {
 
 /// All open sessions of a gateway.
 #[derive(Default)]
-pub(crate) struct Sessions {
+pub struct Sessions {
     state: Mutex<State>,
     pub(crate) counters: Counters,
 }
@@ -39,13 +40,51 @@ struct State {
     held: HashMap<BranchId, watch::Sender<()>>,
     /// How often each branch was held, and let go, so far.
     holds: HashMap<BranchId, u64>,
+    usage: Usage,
+    /// Clients that have no session yet.
+    starting: usize,
+}
+
+/// Counts a client as starting until it is dropped, which is after its session
+/// is in the list.
+pub(crate) struct Starting(Arc<Sessions>);
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        self.0.lock().starting -= 1;
+    }
+}
+
+/// Every client of a gateway at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Census {
+    /// Those that have no session yet; which branches they will use is unknown.
+    pub starting: usize,
+    /// Open sessions by branch.
+    pub sessions: HashMap<BranchId, Vec<OpenSession>>,
+}
+
+/// An open session, as it is told to people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenSession {
+    /// Whose it is.
+    pub client: ClientInfo,
+    /// Since when it is open.
+    pub since: SystemTime,
+}
+
+impl std::fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sessions").field("counters", &self.counters).finish_non_exhaustive()
+    }
 }
 
 /// A session can't begin: its branch is, or was meanwhile, about to sleep. The
 /// client has to look again after the receiver closed.
 pub(crate) struct Held(pub(crate) Option<watch::Receiver<()>>);
 
-/// Keeps new clients of a branch waiting until it is dropped.
+/// Keeps new clients of a branch waiting until it is dropped. They look the
+/// branch up again then.
 pub struct Hold {
     sessions: Arc<Sessions>,
     branch: BranchId,
@@ -64,6 +103,8 @@ impl Drop for Hold {
 struct Target {
     key: CancelKey,
     route: Route,
+    branch: BranchId,
+    session: OpenSession,
     /// None until the server has told.
     server_key: Option<CancelKey>,
 }
@@ -72,6 +113,8 @@ struct Target {
 pub(crate) struct Session {
     sessions: Arc<Sessions>,
     branch: BranchId,
+    /// Under which it is counted.
+    application: String,
     pub(crate) key: CancelKey,
 }
 
@@ -81,14 +124,44 @@ impl Sessions {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Number of sessions that are open to a branch.
-    pub(crate) fn open(&self, branch: &BranchId) -> usize {
+    /// Number of sessions that are open to a branch, or about to be.
+    pub fn count(&self, branch: &BranchId) -> usize {
         self.lock().per_branch.get(branch).copied().unwrap_or(0)
+    }
+
+    /// The same one by one, oldest first.
+    pub fn list(&self, branch: &BranchId) -> Vec<OpenSession> {
+        let state = self.lock();
+        let of_branch = state.by_process_id.values().filter(|target| target.branch == *branch);
+        let mut open: Vec<_> = of_branch.map(|target| target.session.clone()).collect();
+        open.sort_by_key(|session| session.since);
+        open
+    }
+
+    /// Counts a client that has just come in.
+    pub(crate) fn start(self: &Arc<Self>) -> Starting {
+        self.lock().starting += 1;
+        Starting(self.clone())
+    }
+
+    /// All clients.
+    pub fn census(&self) -> Census {
+        let state = self.lock();
+        let mut sessions = HashMap::<_, Vec<_>>::new();
+        for target in state.by_process_id.values() {
+            sessions.entry(target.branch.clone()).or_default().push(target.session.clone());
+        }
+        Census { starting: state.starting, sessions }
+    }
+
+    /// Takes away what was noted of the use of branches since the last time.
+    pub fn take_uses(&self) -> Vec<Use> {
+        self.lock().usage.take(Instant::now())
     }
 
     /// When the last client of a branch left; none while it has clients, or
     /// when it had none since the start.
-    pub(crate) fn last_left(&self, branch: &BranchId) -> Option<SystemTime> {
+    pub fn last_left(&self, branch: &BranchId) -> Option<SystemTime> {
         self.lock().last_left.get(branch).copied()
     }
 
@@ -100,7 +173,7 @@ impl Sessions {
 
     /// Keeps new clients of a branch waiting; none when it has clients, or is
     /// held already.
-    pub(crate) fn hold(self: &Arc<Self>, branch: &BranchId) -> Option<Hold> {
+    pub fn hold(self: &Arc<Self>, branch: &BranchId) -> Option<Hold> {
         let mut state = self.lock();
         if state.per_branch.contains_key(branch) || state.held.contains_key(branch) {
             return None;
@@ -116,6 +189,7 @@ impl Sessions {
         self: &Arc<Self>,
         branch: &BranchId,
         route: &Route,
+        client: &ClientInfo,
         secret_length: usize,
         holds_seen: u64,
     ) -> Result<Session, Held> {
@@ -134,10 +208,17 @@ impl Sessions {
         let mut secret = vec![0; secret_length];
         rand::fill(&mut secret).expect("the system random source works");
         let key = CancelKey { process_id, secret: secret.into() };
-        let target = Target { key: key.clone(), route: route.clone(), server_key: None };
+        let application = state.usage.begin(branch, &client.application, Instant::now());
+        let target = Target {
+            key: key.clone(),
+            route: route.clone(),
+            branch: branch.clone(),
+            session: OpenSession { client: client.clone(), since: SystemTime::now() },
+            server_key: None,
+        };
         state.by_process_id.insert(process_id, target);
         *state.per_branch.entry(branch.clone()).or_default() += 1;
-        Ok(Session { sessions: self.clone(), branch: branch.clone(), key })
+        Ok(Session { sessions: self.clone(), branch: branch.clone(), application, key })
     }
 
     /// Where a cancel request with this key has to go, and the key to use there.
@@ -177,6 +258,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         let mut state = self.sessions.lock();
         state.by_process_id.remove(&self.key.process_id);
+        state.usage.end(&self.branch, &self.application, Instant::now());
         if let Some(count) = state.per_branch.get_mut(&self.branch) {
             *count -= 1;
             if *count == 0 {
@@ -195,8 +277,12 @@ mod tests {
     use super::*;
 
     fn begin(sessions: &Arc<Sessions>, branch: &BranchId) -> Session {
-        let begun = sessions.begin(branch, &route_to(branch), 4, sessions.holds(branch));
+        let begun = sessions.begin(branch, &route_to(branch), &somebody(), 4, sessions.holds(branch));
         begun.ok().expect("the branch is not held")
+    }
+
+    fn somebody() -> ClientInfo {
+        ClientInfo { role: "app".to_owned(), application: "psql".to_owned(), address: [127, 0, 0, 1].into() }
     }
 
     fn route_to(branch: &BranchId) -> Route {
@@ -226,22 +312,24 @@ mod tests {
         let route = route_to(&branch);
         let seen = sessions.holds(&branch);
         let hold = sessions.hold(&branch).expect("nobody is there");
-        let waits = |seen| sessions.begin(&branch, &route, 4, seen).err().expect("is held").0.is_some();
+        let waits =
+            |seen| sessions.begin(&branch, &route, &somebody(), 4, seen).err().expect("is held").0.is_some();
         assert!(waits(seen));
         drop(hold);
         assert!(!waits(seen), "it looked before");
-        assert!(sessions.begin(&branch, &route, 4, sessions.holds(&branch)).is_ok());
+        assert!(sessions.begin(&branch, &route, &somebody(), 4, sessions.holds(&branch)).is_ok());
     }
 
     #[test]
     fn a_session_is_counted_until_it_ends() {
         let (sessions, branch) = (Arc::<Sessions>::default(), BranchId::generate());
         let (one, two) = (begin(&sessions, &branch), begin(&sessions, &branch));
-        assert_eq!(sessions.open(&branch), 2);
+        assert_eq!(sessions.count(&branch), 2);
+        assert_eq!(sessions.list(&branch).len(), 2);
         drop(one);
-        assert_eq!(sessions.open(&branch), 1);
+        assert_eq!(sessions.count(&branch), 1);
         drop(two);
-        assert_eq!(sessions.open(&branch), 0);
+        assert_eq!(sessions.count(&branch), 0);
         assert!(sessions.lock().per_branch.is_empty() && sessions.lock().by_process_id.is_empty());
     }
 

@@ -17,7 +17,7 @@ use crate::{Result, Store, StoreError, Tx};
 pub(crate) const COLUMNS: &str = "b.id, p.organization_id, b.project_id, b.name, b.description, \
     b.parent_id, b.region, b.image_major, b.image_minor, b.instance_type, b.replicas, b.storage_gib, b.parameters, \
     b.preload_libraries, b.scale_to_zero, b.inactivity_minutes, b.goal, b.generation, b.state, b.message, \
-    b.volume_id, b.password_sealed, b.woken_at, b.woken_by, b.created_at, b.updated_at";
+    b.volume_id, b.password_sealed, b.idle_since, b.created_at, b.updated_at";
 
 #[derive(FromRow)]
 pub(crate) struct BranchRow {
@@ -43,8 +43,7 @@ pub(crate) struct BranchRow {
     message: String,
     volume_id: String,
     password_sealed: Vec<u8>,
-    woken_at: Option<DateTime<Utc>>,
-    woken_by: String,
+    idle_since: DateTime<Utc>,
     created_at: DateTime<Utc>,
     updated_at: DateTime<Utc>,
 }
@@ -84,7 +83,7 @@ impl TryFrom<BranchRow> for Branch {
             message: row.message,
             volume: VolumeId::from_trusted(row.volume_id),
             password_sealed: row.password_sealed,
-            woken: row.woken_at.map(|at| (at, row.woken_by)),
+            idle_since: row.idle_since,
             created_at: row.created_at,
             updated_at: row.updated_at,
         })
@@ -176,7 +175,7 @@ impl Store {
         .bind(new.host.as_str())
         .execute(&mut **tx)
         .await?;
-        Ok(())
+        self.awake_begin_in_tx(tx, new.id).await
     }
 
     /// Branches of a project, oldest first; with `only`, no others than those.

@@ -9,6 +9,7 @@
 //! caller's transaction end in `_in_tx`. Writes that race are conditional and
 //! report losing as a value.
 
+mod awake;
 mod branches;
 mod credentials;
 mod error;

@@ -65,14 +65,19 @@ impl Store {
     /// # Errors
     /// When the metastore can't be reached.
     pub async fn branch_hibernate_in_tx(&self, tx: &mut Tx, id: &BranchId) -> Result<bool> {
-        let done = sqlx::query(
-            "update branches set goal = 'hibernated', generation = generation + 1
-             where id = $1 and goal = 'running' and deleted_at is null",
+        let asleep: i64 = sqlx::query_scalar(
+            "with asleep as (
+                 update branches set goal = 'hibernated', generation = generation + 1
+                 where id = $1 and goal = 'running' and deleted_at is null returning id),
+             ended as (
+                 update awake_periods set ended_at = now(), end_cause = 'request'
+                 where branch_id in (select id from asleep) and ended_at is null)
+             select count(*) from asleep",
         )
         .bind(id.as_str())
-        .execute(&mut **tx)
+        .fetch_one(&mut **tx)
         .await?;
-        Ok(done.rows_affected() == 1)
+        Ok(asleep == 1)
     }
 
     /// As [`Store::branch_hibernate_in_tx`], if scale-to-zero still says so and
@@ -81,17 +86,22 @@ impl Store {
     /// # Errors
     /// When the metastore can't be reached.
     pub async fn branch_hibernate_idle(&self, candidate: &IdleCandidate) -> Result<bool> {
-        let done = sqlx::query(
-            "update branches set goal = 'hibernated', generation = generation + 1
-             where id = $1 and goal = 'running' and state = 'ready' and deleted_at is null
-               and scale_to_zero and inactivity_minutes = $2 and idle_since = $3",
+        let asleep: i64 = sqlx::query_scalar(
+            "with asleep as (
+                 update branches set goal = 'hibernated', generation = generation + 1
+                 where id = $1 and goal = 'running' and state = 'ready' and deleted_at is null
+                   and scale_to_zero and inactivity_minutes = $2 and idle_since = $3 returning id),
+             ended as (
+                 update awake_periods set ended_at = now(), end_cause = 'idle'
+                 where branch_id in (select id from asleep) and ended_at is null)
+             select count(*) from asleep",
         )
         .bind(candidate.id.as_str())
         .bind(candidate.inactivity_minutes as i32)
         .bind(candidate.idle_since)
-        .execute(&self.pool)
+        .fetch_one(&self.pool)
         .await?;
-        Ok(done.rows_affected() == 1)
+        Ok(asleep == 1)
     }
 
     /// Wakes a branch, unless it is awake or on the way there; false then.
@@ -101,9 +111,10 @@ impl Store {
     /// When the metastore can't be reached.
     pub async fn branch_wake_in_tx(&self, tx: &mut Tx, id: &BranchId, by: &str) -> Result<bool> {
         let done = sqlx::query(
-            "update branches set goal = 'running', generation = generation + 1, idle_since = now(),
-                 woken_at = now(), woken_by = $2
-             where id = $1 and goal = 'hibernated' and deleted_at is null",
+            "with woken as (
+                 update branches set goal = 'running', generation = generation + 1, idle_since = now()
+                 where id = $1 and goal = 'hibernated' and deleted_at is null returning id)
+             insert into awake_periods (branch_id, cause, woken_by) select id, 'request', $2 from woken",
         )
         .bind(id.as_str())
         .bind(by)
@@ -120,11 +131,13 @@ impl Store {
     /// When the metastore can't be reached.
     pub async fn branch_wake_for_client(&self, id: &BranchId, by: &str) -> Result<bool> {
         let done = sqlx::query(
-            "update branches b set goal = 'running', generation = generation + 1, idle_since = now(),
-                 woken_at = now(), woken_by = $2
-             from projects p join organizations o on o.id = p.organization_id
-             where b.id = $1 and b.goal = 'hibernated' and b.deleted_at is null and b.scale_to_zero
-               and p.id = b.project_id and not o.disabled_by_admin and o.billing_status = 'ok'",
+            "with woken as (
+                 update branches b set goal = 'running', generation = generation + 1, idle_since = now()
+                 from projects p join organizations o on o.id = p.organization_id
+                 where b.id = $1 and b.goal = 'hibernated' and b.deleted_at is null and b.scale_to_zero
+                   and p.id = b.project_id and not o.disabled_by_admin and o.billing_status = 'ok'
+                 returning b.id)
+             insert into awake_periods (branch_id, cause, woken_by) select id, 'connection', $2 from woken",
         )
         .bind(id.as_str())
         .bind(by)

@@ -34,6 +34,9 @@ pub struct Platform {
     options: Options,
     data_dir: PathBuf,
     child: Option<Child>,
+    /// Processes whose place another one took; they end with their sessions.
+    earlier: Vec<Child>,
+    take_overs: u32,
     api: String,
     gateway: (String, u16),
     settings: HashMap<String, String>,
@@ -77,6 +80,8 @@ impl Platform {
             options,
             data_dir,
             child: None,
+            earlier: vec![],
+            take_overs: 0,
             api: String::new(),
             gateway: (String::new(), 0),
             settings: HashMap::new(),
@@ -90,7 +95,7 @@ impl Platform {
     }
 
     fn log_path(&self) -> PathBuf {
-        self.data_dir.with_extension("log")
+        self.data_dir.with_extension(format!("{}.log", self.take_overs))
     }
 
     /// What it printed since its last start.
@@ -100,13 +105,18 @@ impl Platform {
 
     /// Starts the control plane without waiting for it.
     pub fn spawn(&mut self) {
+        self.child = Some(self.launch(&[]));
+    }
+
+    fn launch(&self, more: &[&str]) -> Child {
         let log = File::create(self.log_path()).expect("a log file");
-        let child = Command::new(&self.program)
+        Command::new(&self.program)
             .args(["serve", "--listen", "127.0.0.1:0", "--gateway-listen", "127.0.0.1:0"])
             .args(["--pool-size-gib", "1", "--host-reserve-gib", "1"])
             // A busy machine takes its time; stories go on with a branch that is ready.
             .args(["--branch-create-wait", "25"])
             .args(&self.options.flags)
+            .args(more)
             .arg("--data-dir")
             .arg(&self.data_dir)
             .envs(self.options.environment.iter().map(|(name, value)| (name, value)))
@@ -114,8 +124,30 @@ impl Platform {
             .stdout(log.try_clone().expect("a second descriptor"))
             .stderr(log)
             .spawn()
-            .expect("the executable starts");
-        self.child = Some(child);
+            .expect("the executable starts")
+    }
+
+    /// Starts another process in the place of the running one, as an upgrade
+    /// does, and waits until it is ready. The earlier one goes on until its
+    /// sessions have ended.
+    pub fn take_over(&mut self) {
+        self.earlier.extend(self.child.take());
+        self.take_overs += 1;
+        self.child = Some(self.launch(&["--take-over"]));
+        self.wait_ready();
+    }
+
+    /// Waits for the end of the process whose place was taken last; returns its
+    /// exit code.
+    pub fn wait_for_earlier(&mut self) -> Option<i32> {
+        let mut earlier = self.earlier.pop()?;
+        let ended = || earlier.try_wait().expect("a child");
+        wait_for("the earlier process ends", READY_PATIENCE, ended).code()
+    }
+
+    /// The pid of the control plane.
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("it runs").id()
     }
 
     /// Changes the environment of the next start.
@@ -335,6 +367,10 @@ pub fn psql(connection_string: &str, sql: &str) -> Psql {
 impl Drop for Platform {
     fn drop(&mut self) {
         self.kill();
+        for mut earlier in self.earlier.drain(..) {
+            let _ = earlier.kill();
+            let _ = earlier.wait();
+        }
         if self.data_dir.join("installation.json").exists() {
             let _ = self.run(&["stop", "--all"]);
         }

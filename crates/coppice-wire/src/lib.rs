@@ -9,6 +9,7 @@
 //! that each complaint names its field; the types of requests are what clients
 //! send and what the OpenAPI document says.
 
+mod activity;
 mod branches;
 mod error;
 mod keys;
@@ -17,6 +18,7 @@ mod projects;
 mod regions;
 mod time;
 
+pub use activity::*;
 pub use branches::*;
 pub use error::*;
 pub use keys::*;

@@ -50,6 +50,10 @@ pub(crate) struct ServeArgs {
     /// A TOML file with settings named like these flags
     #[arg(long, env = "COPPICE_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Take the place of the process that works on the data directory now: no
+    /// connection is refused, and its sessions go on
+    #[arg(long)]
+    pub(crate) take_over: bool,
     #[command(flatten)]
     settings: Settings,
 }

@@ -11,7 +11,9 @@ use coppice_core::branch::BranchState;
 use coppice_core::project::IpFiltering;
 use coppice_core::{BranchId, Error, InstanceId, Result};
 use coppice_engine::{BoxedServerStream, RoleVerifier};
-use coppice_gateway::{Branches, Certificate, Gateway, GatewayConfig, Plaintext, Route, WakingClient};
+use coppice_gateway::{
+    Branches, CancelKey, Certificate, ClientInfo, Gateway, GatewayConfig, Plaintext, Route, Sessions,
+};
 use tokio::net::{TcpListener, UnixStream};
 use tokio::process::Command;
 use tokio::sync::watch;
@@ -76,7 +78,7 @@ impl Branches for OneBranch {
         Ok(Box::new(UnixStream::connect(socket).await.map_err(Error::unavailable)?))
     }
 
-    async fn wake(&self, _: &BranchId, _: &WakingClient) -> Result<bool> {
+    async fn wake(&self, _: &BranchId, _: &ClientInfo) -> Result<bool> {
         if !self.may_wake.load(Ordering::Relaxed) {
             return Ok(false);
         }
@@ -89,6 +91,10 @@ impl Branches for OneBranch {
             was_asleep
         });
         Ok(true)
+    }
+
+    async fn cancel_elsewhere(&self, _: &CancelKey) -> bool {
+        false
     }
 
     async fn wait_settled(&self, branch: &BranchId, patience: Duration) -> Result<Option<Route>> {
@@ -108,6 +114,7 @@ pub(crate) struct TestGateway {
     /// A role of this test alone, which owns a database of the same name.
     pub(crate) role: String,
     pub(crate) gateway: Arc<Gateway>,
+    pub(crate) sessions: Arc<Sessions>,
     pub(crate) certificate_dir: tempfile::TempDir,
     pub(crate) admin: tokio_postgres::Client,
     pub(crate) state: watch::Sender<BranchState>,
@@ -167,7 +174,8 @@ impl TestGateway {
             may_wake: may_wake.clone(),
             wakes: wakes.clone(),
         };
-        let gateway = Arc::new(Gateway::new(config, Arc::new(branches)));
+        let sessions = Arc::<Sessions>::default();
+        let gateway = Arc::new(Gateway::new(config, Arc::new(branches), sessions.clone()));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
         let served = Some(tokio::spawn(gateway.clone().serve(listener, stop.clone())));
@@ -176,6 +184,7 @@ impl TestGateway {
             branch,
             role,
             gateway,
+            sessions,
             certificate_dir,
             admin,
             state,

@@ -72,14 +72,18 @@ async fn sessions_that_outlast_the_drain_are_cut() {
 }
 
 #[tokio::test]
-async fn a_client_in_its_startup_is_told_that_the_gateway_stops() {
+async fn a_client_in_its_startup_is_served_although_the_gateway_stops() {
     let gateway = TestGateway::start().await;
     gateway.state.send_replace(BranchState::Waking);
-    let refusal = gateway.refusal("");
+    let query = gateway.query("", "select 1");
     let stop = async {
         eventually("the client waits", async || gateway.state.receiver_count() > 1).await;
+        assert_eq!(gateway.sessions.census().starting, 1);
         gateway.stop.cancel();
+        let address = gateway.address;
+        eventually("no client is taken in", async || TcpStream::connect(address).await.is_err()).await;
+        gateway.state.send_replace(BranchState::Ready);
     };
-    let answer = tokio::join!(refusal, stop).0;
-    assert!(answer.contains("shutting down"), "{answer}");
+    assert_eq!(tokio::join!(query, stop).0, "1");
+    eventually("nobody is there", async || gateway.sessions.census().starting == 0).await;
 }

@@ -129,7 +129,7 @@ async fn a_cancel_request_with_an_unknown_key_is_closed_without_an_answer() {
 #[tokio::test]
 async fn sessions_are_counted_while_they_are_open() {
     let gateway = TestGateway::start().await;
-    let open = || gateway.gateway.open_sessions(&gateway.branch);
+    let open = || gateway.sessions.count(&gateway.branch);
     assert_eq!(open(), 0);
     let (one, two) = (gateway.connect().await, gateway.connect().await);
     assert_eq!(open(), 2);

@@ -38,9 +38,9 @@ async fn a_client_that_comes_while_its_branch_falls_asleep_is_served_after_the_w
     // When exactly the client looks is left to chance.
     for round in 1..=10 {
         gateway.state.send_replace(BranchState::Ready);
-        let nobody_is_there = async || gateway.gateway.open_sessions(&gateway.branch) == 0;
+        let nobody_is_there = async || gateway.sessions.count(&gateway.branch) == 0;
         eventually("the last client is gone", nobody_is_there).await;
-        let hold = gateway.gateway.hold(&gateway.branch).expect("nobody is there");
+        let hold = gateway.sessions.hold(&gateway.branch).expect("nobody is there");
         let query = gateway.query("", "select 1");
         let fall_asleep = async {
             for _ in 0..round * 20 {
@@ -58,11 +58,11 @@ async fn a_client_that_comes_while_its_branch_falls_asleep_is_served_after_the_w
 async fn a_branch_with_a_client_can_not_be_held() {
     let gateway = TestGateway::start().await;
     let client = gateway.connect().await;
-    assert!(gateway.gateway.hold(&gateway.branch).is_none());
-    assert_eq!(gateway.gateway.last_left(&gateway.branch), None);
+    assert!(gateway.sessions.hold(&gateway.branch).is_none());
+    assert_eq!(gateway.sessions.last_left(&gateway.branch), None);
     drop(client);
-    eventually("the client is gone", async || gateway.gateway.last_left(&gateway.branch).is_some()).await;
-    assert!(gateway.gateway.hold(&gateway.branch).is_some());
+    eventually("the client is gone", async || gateway.sessions.last_left(&gateway.branch).is_some()).await;
+    assert!(gateway.sessions.hold(&gateway.branch).is_some());
 }
 
 #[tokio::test]

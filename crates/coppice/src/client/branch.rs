@@ -10,9 +10,9 @@ use coppice_wire::{
     ImageList, InheritBranch, InstanceTypeList, ListedBranch, ScaleToZeroChange, UpdateBranch,
 };
 
-use super::BranchTarget;
 use super::http::Client;
 use super::output::{self, Switch, day};
+use super::{BranchTarget, activity};
 
 /// How long a command waits for a branch.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -74,6 +74,11 @@ pub(crate) enum BranchCommand {
     },
     /// Wake a sleeping branch
     Wake {
+        #[command(flatten)]
+        target: BranchTarget,
+    },
+    /// Show why a branch is awake, and when and why it was
+    Activity {
         #[command(flatten)]
         target: BranchTarget,
     },
@@ -155,6 +160,11 @@ pub(super) async fn run(command: BranchCommand, client: &Client, as_json: bool) 
             let (project, branch) = client.branch(&target).await?;
             let branch: BranchDetails = client.get(&path(client, &project.id, &branch.id)).await?;
             show(&branch, as_json)
+        }
+        BranchCommand::Activity { target } => {
+            let (project, branch) = client.branch(&target).await?;
+            let path = format!("{}/activity", path(client, &project.id, &branch.id));
+            activity::show(&client.get(&path).await?, as_json)
         }
         BranchCommand::Delete { branches, project, yes } => {
             delete(client, &branches, project.as_deref(), yes, as_json).await

@@ -1,5 +1,6 @@
 //! The client commands: a client of the public API and nothing else.
 
+mod activity;
 mod branch;
 mod catalogue;
 mod http;

@@ -8,17 +8,22 @@ use anyhow::Context;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use coppice_app::{App, Clients, Connectable};
+use coppice_core::awake::{ClientSession, NewUse};
 use coppice_core::{BranchId, InstanceId, Result};
 use coppice_engine::{BoxedServerStream, RoleVerifier};
-use coppice_gateway::{Branches, Route, WakingClient};
+use coppice_gateway::{Branches, CancelKey, ClientInfo, Route, Sessions};
 
+use super::drain::{Predecessors, client_session};
 use super::{Certificate, Config, DRAIN, Gateway, GatewayConfig, Plaintext};
 
 const CONNECTIONS_MAX: usize = 10_000;
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(15);
 const WAKE_TIMEOUT: Duration = Duration::from_secs(50);
 
-struct Platform(App);
+struct Platform {
+    app: App,
+    predecessors: Arc<Predecessors>,
+}
 
 fn route(found: Connectable) -> Route {
     Route {
@@ -33,47 +38,87 @@ fn route(found: Connectable) -> Route {
 #[async_trait]
 impl Branches for Platform {
     async fn find(&self, branch: &BranchId) -> Result<Option<Route>> {
-        Ok(self.0.find_for_connection(branch).await?.map(route))
+        Ok(self.app.find_for_connection(branch).await?.map(route))
     }
 
     async fn verifier(&self, found: &Route, role: &str) -> Result<Option<RoleVerifier>> {
-        self.0.role_verifier(&found.instance, role).await
+        self.app.role_verifier(&found.instance, role).await
     }
 
     async fn open(&self, found: &Route) -> Result<BoxedServerStream> {
-        self.0.open_server(&found.instance).await
+        self.app.open_server(&found.instance).await
     }
 
-    async fn wake(&self, branch: &BranchId, client: &WakingClient) -> Result<bool> {
-        let WakingClient { role, application, address } = client;
+    async fn wake(&self, branch: &BranchId, client: &ClientInfo) -> Result<bool> {
+        let ClientInfo { role, application, address } = client;
         let by = match application.as_str() {
             "" => format!("a connection of {role} from {address}"),
             name => format!("a connection of {role} from {address} ({name})"),
         };
-        self.0.wake_for_client(branch, &by).await
+        self.app.wake_for_client(branch, &by).await
+    }
+
+    async fn cancel_elsewhere(&self, key: &CancelKey) -> bool {
+        self.predecessors.cancel(key).await
     }
 
     async fn wait_settled(&self, branch: &BranchId, patience: Duration) -> Result<Option<Route>> {
-        Ok(self.0.wait_until_settled(branch, patience).await?.map(route))
+        Ok(self.app.wait_until_settled(branch, patience).await?.map(route))
     }
 }
 
-/// Clients as the gateway knows them.
-pub(super) struct GatewayClients(pub(super) Arc<Gateway>);
+/// Clients of this process and of those before it.
+pub(super) struct GatewayClients {
+    pub(super) sessions: Arc<Sessions>,
+    pub(super) predecessors: Arc<Predecessors>,
+}
 
+#[async_trait]
 impl Clients for GatewayClients {
-    fn idle_since(&self, branch: &BranchId) -> Option<Option<DateTime<Utc>>> {
-        let is_idle = self.0.open_sessions(branch) == 0;
-        is_idle.then(|| self.0.last_left(branch).map(DateTime::<Utc>::from))
+    async fn sessions(&self, branch: &BranchId) -> Vec<ClientSession> {
+        let earlier = self.predecessors.sessions(branch).await.unwrap_or_else(|error| {
+            tracing::warn!("asking the process before this one for its sessions: {error:#}");
+            vec![]
+        });
+        let own = self.sessions.list(branch).into_iter().map(client_session);
+        earlier.into_iter().chain(own).collect()
     }
 
-    fn hold(&self, branch: &BranchId) -> Option<Box<dyn Send>> {
-        Some(Box::new(self.0.hold(branch)?))
+    fn last_left(&self, branch: &BranchId) -> Option<DateTime<Utc>> {
+        let own = self.sessions.last_left(branch).map(DateTime::<Utc>::from);
+        own.max(self.predecessors.last_seen(branch))
+    }
+
+    async fn hold(&self, branch: &BranchId) -> Option<Box<dyn Send + Sync>> {
+        let hold = self.sessions.hold(branch)?;
+        match self.predecessors.have_left(branch).await {
+            Ok(true) => Some(Box::new(hold)),
+            Ok(false) => None,
+            Err(error) => {
+                tracing::warn!("asking the process before this one for its sessions: {error:#}");
+                None
+            }
+        }
+    }
+
+    fn take_uses(&self) -> Vec<NewUse> {
+        let uses = self.sessions.take_uses().into_iter().map(|used| NewUse {
+            branch: used.branch,
+            application: used.application,
+            sessions: used.sessions,
+            open_for: used.open_for,
+        });
+        uses.collect()
     }
 }
 
 /// Makes the gateway; its certificate is made at the first start.
-pub(super) fn start(config: &Config, app: &App) -> anyhow::Result<Arc<Gateway>> {
+pub(super) fn start(
+    config: &Config,
+    app: App,
+    sessions: Arc<Sessions>,
+    predecessors: Arc<Predecessors>,
+) -> anyhow::Result<Arc<Gateway>> {
     let directory = config.data_dir.join("tls");
     std::fs::create_dir_all(&directory).context("making the directory of the certificate")?;
     let certificate = Certificate::ensure(&directory).context("preparing the certificate")?;
@@ -87,5 +132,5 @@ pub(super) fn start(config: &Config, app: &App) -> anyhow::Result<Arc<Gateway>> 
         drain_timeout: DRAIN,
         fake_salt_secret: app.fake_salt_secret(),
     };
-    Ok(Arc::new(Gateway::new(gateway_config, Arc::new(Platform(app.clone())))))
+    Ok(Arc::new(Gateway::new(gateway_config, Arc::new(Platform { app, predecessors }), sessions)))
 }

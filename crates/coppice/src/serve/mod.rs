@@ -3,12 +3,14 @@
 //! Boot: lock, images, metastore, migrations, pool, adopt, reconcile, listen.
 //! Each part needs the ones before it, and only those.
 
+mod drain;
 mod first_start;
 mod gateway;
+mod handover;
 mod init;
 mod stop;
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,14 +24,16 @@ use coppice_engine::local::installation::{ControlLock, write_durably};
 use coppice_engine::local::process::identity::boot_id;
 use coppice_engine::local::volumes::Volumes;
 use coppice_engine::local::{HostEngine, LocalEngine, MetastoreAddress};
-use coppice_gateway::{Certificate, Gateway, GatewayConfig, Plaintext};
+use coppice_gateway::{Certificate, Gateway, GatewayConfig, Plaintext, Sessions};
 use coppice_store::{ConnectOptions, Store};
 use serde::{Deserialize, Serialize};
-use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, ServeArgs};
+use drain::{Predecessors, Teller};
+use handover::{Door, Knock, Listeners, Predecessor};
 
 pub(crate) use init::{is_inside, run_as_init, unblock_signals};
 pub(crate) use stop::{StopArgs, stop};
@@ -40,6 +44,8 @@ const REGION: &str = "local";
 pub(crate) const METASTORE_PATIENCE: Duration = Duration::from_secs(30);
 /// How long sessions may go on after SIGTERM.
 const DRAIN: Duration = Duration::from_secs(3500);
+/// How often a process that only serves its last sessions writes down their use.
+const NOTE: Duration = Duration::from_secs(30);
 /// How often storage and sessions are looked after.
 const HOUSEKEEPING: Duration = Duration::from_secs(5);
 
@@ -52,6 +58,8 @@ pub(crate) struct ServeRecord {
     pub(crate) api: SocketAddr,
     /// Address of the gateway.
     pub(crate) gateway: SocketAddr,
+    /// Where a successor knocks.
+    door: PathBuf,
 }
 
 impl ServeRecord {
@@ -72,72 +80,201 @@ struct Platform {
     host: Arc<HostEngine>,
     engine: Arc<LocalEngine>,
     reconciler: Reconciler,
-    /// Released when the process ends, whatever ends it.
-    _lock: ControlLock,
+    sessions: Arc<Sessions>,
+    predecessors: Arc<Predecessors>,
+    /// Released when the process ends, whatever ends it, or when a drain begins.
+    lock: ControlLock,
 }
 
-/// Runs the platform until SIGTERM or SIGINT.
+/// Runs the platform until SIGTERM or SIGINT, or until a successor takes over.
 pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    // An upgrade replaces the file; its name stays.
+    let program = std::env::current_exe().context("finding this program")?;
+    let takes_over = args.take_over;
+    let mut signals = Signals::new()?;
     let config = args.config()?;
     prepare_data_dir(&config.data_dir)?;
-    let Some(lock) = ControlLock::try_take(&config.data_dir).map_err(|error| chain(&error))? else {
-        bail!(
-            "another coppice works on {}: stop it first, or choose another --data-dir",
-            config.data_dir.display()
-        );
+    let (lock, listeners, predecessor) = match takes_over {
+        true => take_over(&config.data_dir).await?,
+        false => {
+            let lock = take_lock(&config.data_dir)?;
+            (lock, listen(&config)?, None)
+        }
     };
-    let listener =
-        TcpListener::bind(config.listen).await.with_context(|| format!("listening on {}", config.listen))?;
-    let gateway_listener = TcpListener::bind(config.gateway_listen)
-        .await
-        .with_context(|| format!("listening on {}", config.gateway_listen))?;
-    let (api, gateway_address) = (listener.local_addr()?, gateway_listener.local_addr()?);
+    let (api, gateway_address) = (listeners.api.local_addr()?, listeners.gateway.local_addr()?);
 
     let platform = boot(&config, gateway_address, lock).await?;
-    let stop = CancellationToken::new();
-    let looping = tokio::spawn({
-        let reconciler = platform.reconciler.clone();
-        async move { reconciler.run().await }
-    });
-    let gateway = gateway::start(&config, &platform.app)?;
-    let clients = gateway::GatewayClients(gateway.clone());
-    let gateway_task = tokio::spawn(gateway.serve(gateway_listener, stop.clone()));
-    let idle_watch = tokio::spawn({
-        let app = platform.app.clone();
-        async move { app.watch_idle(&clients).await }
-    });
-    let router = coppice_api::router(platform.app.clone(), config.api);
-    let api_task = tokio::spawn(coppice_api::serve(listener, router, stop.clone().cancelled_owned()));
-    let housekeeper =
-        tokio::spawn(housekeeping(platform.app.clone(), platform.host.clone(), platform.engine.clone()));
-
-    let record = ServeRecord { pid: std::process::id(), api, gateway: gateway_address };
+    let running = Running::start(&config, &platform, listeners.try_clone()?)?;
+    let door = Door::open(platform.host.layout().runtime_dir())?;
+    let record =
+        ServeRecord { pid: std::process::id(), api, gateway: gateway_address, door: door.path().to_owned() };
     let record = serde_json::to_vec_pretty(&record)?;
     write_durably(&ServeRecord::path(&config.data_dir), &record, 0o600).map_err(|error| chain(&error))?;
     first_start::ensure(&platform.app, &config, api, gateway_address).await?;
     println!("coppice is ready");
-
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    if let Some(predecessor) = predecessor {
+        predecessor.tell_ready();
     }
-    println!("stopping; branches keep running (`coppice stop --all` stops them too)");
-    idle_watch.abort();
-    housekeeper.abort();
-    stop.cancel();
-    platform.reconciler.stop().await;
-    let _ = tokio::join!(gateway_task, api_task, looping);
-    if let Err(error) = platform.app.write_key_uses().await {
-        tracing::warn!("noting when keys were used: {error}");
+
+    let successor = wait_for_end(&mut signals, &door, &listeners, &program).await;
+    match &successor {
+        Some(_) => println!("another process takes over; this one goes on until its sessions have ended"),
+        None => println!("stopping; branches keep running (`coppice stop --all` stops them too)"),
     }
     let _ = std::fs::remove_file(ServeRecord::path(&config.data_dir));
-    drop(platform);
-    if is_inside() {
-        stop::stop_everything(&config.data_dir).await?;
+    // With a successor the sockets stay open until it is ready.
+    let listeners = successor.is_some().then_some(listeners);
+    running.drain(platform, &config.data_dir, successor.zip(listeners)).await
+}
+
+/// What ends a platform, or asks it to hand over.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn new() -> anyhow::Result<Self> {
+        let [terminate, interrupt, hang_up] =
+            [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
+        Ok(Self { terminate: terminate?, interrupt: interrupt?, hang_up: hang_up? })
     }
-    Ok(())
+}
+
+/// Waits for a signal to end, or for a successor that was given the sockets.
+async fn wait_for_end(
+    signals: &mut Signals,
+    door: &Door,
+    listeners: &Listeners,
+    program: &Path,
+) -> Option<Knock> {
+    loop {
+        tokio::select! {
+            _ = signals.terminate.recv() => return None,
+            _ = signals.interrupt.recv() => return None,
+            _ = signals.hang_up.recv() => {
+                let started = if is_inside() {
+                    Err(anyhow::anyhow!("a container's first process can't hand over: start a new container"))
+                } else {
+                    handover::start_successor(program)
+                };
+                if let Err(error) = started {
+                    tracing::error!("handing over: {error:#}");
+                }
+            }
+            knock = door.knock() => match knock.and_then(|knock| knock.give(listeners).map(|()| knock)) {
+                Ok(knock) => return Some(knock),
+                Err(error) => tracing::error!("handing over: {error}"),
+            }
+        }
+    }
+}
+
+fn take_lock(data_dir: &Path) -> anyhow::Result<ControlLock> {
+    let lock = ControlLock::try_take(data_dir).map_err(|error| chain(&error))?;
+    lock.with_context(|| {
+        format!(
+            "another coppice works on {}: stop it first, choose another --data-dir, \
+             or put this one in its place with --take-over",
+            data_dir.display()
+        )
+    })
+}
+
+async fn take_over(data_dir: &Path) -> anyhow::Result<(ControlLock, Listeners, Option<Predecessor>)> {
+    let record = std::fs::read(ServeRecord::path(data_dir))
+        .with_context(|| format!("no coppice runs on {}: start without --take-over", data_dir.display()))?;
+    let record: ServeRecord = serde_json::from_slice(&record).context("reading its record")?;
+    println!("taking over from process {}", record.pid);
+    let (predecessor, listeners) =
+        tokio::task::spawn_blocking(move || Predecessor::ask(&record.door)).await??;
+    let lock = predecessor.wait_for_lock(data_dir).await?;
+    Ok((lock, listeners, Some(predecessor)))
+}
+
+fn listen(config: &Config) -> anyhow::Result<Listeners> {
+    let bind =
+        |address: SocketAddr| TcpListener::bind(address).with_context(|| format!("listening on {address}"));
+    Ok(Listeners { api: bind(config.listen)?, gateway: bind(config.gateway_listen)? })
+}
+
+/// The tasks of a running platform.
+struct Running {
+    stop: CancellationToken,
+    gateway: Arc<Gateway>,
+    gateway_task: JoinHandle<()>,
+    api_task: JoinHandle<()>,
+    looping: JoinHandle<()>,
+    /// Ended without ceremony.
+    watches: Vec<JoinHandle<()>>,
+}
+
+impl Running {
+    fn start(config: &Config, platform: &Platform, listeners: Listeners) -> anyhow::Result<Self> {
+        let to_tokio = |listener: TcpListener| {
+            listener.set_nonblocking(true)?;
+            tokio::net::TcpListener::from_std(listener)
+        };
+        let (api, gateway_listener) = (to_tokio(listeners.api)?, to_tokio(listeners.gateway)?);
+        let (app, stop) = (platform.app.clone(), CancellationToken::new());
+        let predecessors = platform.predecessors.clone();
+        let gateway = gateway::start(config, app.clone(), platform.sessions.clone(), predecessors.clone())?;
+        let looping = tokio::spawn({
+            let reconciler = platform.reconciler.clone();
+            async move { reconciler.run().await }
+        });
+        let gateway_task = tokio::spawn(gateway.clone().serve(gateway_listener, stop.clone()));
+        let router = coppice_api::router(app.clone(), config.api);
+        let api_task = tokio::spawn(coppice_api::serve(api, router, stop.clone().cancelled_owned()));
+        let watches = vec![
+            tokio::spawn({
+                let app = app.clone();
+                async move { app.watch_idle().await }
+            }),
+            tokio::spawn(async move { predecessors.watch().await }),
+            tokio::spawn(housekeeping(app, platform.host.clone(), platform.engine.clone())),
+        ];
+        Ok(Self { stop, gateway, gateway_task, api_task, looping, watches })
+    }
+
+    /// Lets requests end, gives the control lock back, and serves what sessions
+    /// there are until they end.
+    async fn drain(
+        self,
+        platform: Platform,
+        data_dir: &Path,
+        successor: Option<(Knock, Listeners)>,
+    ) -> anyhow::Result<()> {
+        self.watches.iter().for_each(JoinHandle::abort);
+        self.stop.cancel();
+        platform.reconciler.stop().await;
+        let _ = tokio::join!(self.api_task, self.looping);
+        let app = platform.app.clone();
+        app.note_uses().await;
+        if let Err(error) = app.write_key_uses().await {
+            tracing::warn!("noting when keys were used: {error}");
+        }
+        if is_inside() {
+            drop(platform);
+            return stop::stop_everything(data_dir).await;
+        }
+        // Before the lock is given back: whoever gets it must find the sessions.
+        let _teller = Teller::start(platform.host.layout().runtime_dir(), self.gateway.clone())?;
+        drop(platform.lock);
+        if let Some((knock, listeners)) = successor {
+            let ready = knock.ready().await;
+            drop(listeners);
+            // Whoever supervises this process starts it again.
+            ready.context("handing over; start coppice again")?;
+        }
+        let mut gateway_task = self.gateway_task;
+        while tokio::time::timeout(NOTE, &mut gateway_task).await.is_err() {
+            app.note_uses().await;
+        }
+        app.note_uses().await;
+        Ok(())
+    }
 }
 
 fn prepare_data_dir(data_dir: &Path) -> anyhow::Result<()> {
@@ -176,9 +313,13 @@ async fn boot(config: &Config, gateway_address: SocketAddr, lock: ControlLock) -
         create_wait: config.create_wait,
         limits: config.limits,
     };
-    let app = App::new(store, engine.clone(), reconciler.clone(), key, app_config);
+    let sessions = Arc::<Sessions>::default();
+    let predecessors = Predecessors::new(host.layout().runtime_dir());
+    let clients = gateway::GatewayClients { sessions: sessions.clone(), predecessors: predecessors.clone() };
+    let clients = Arc::new(clients);
+    let app = App::new(store, engine.clone(), reconciler.clone(), key, clients, app_config);
     reconciler.adopt().await?;
-    Ok(Platform { app, host, engine, reconciler, _lock: lock })
+    Ok(Platform { app, host, engine, reconciler, sessions, predecessors, lock })
 }
 
 /// Opens the machine's engine; copies new PostgreSQL installations.

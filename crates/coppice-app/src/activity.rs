@@ -1,0 +1,66 @@
+//! Why a branch is awake, and why it was.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use coppice_core::Result;
+use coppice_core::awake::{AwakePeriod, ClientSession};
+use coppice_core::branch::{Branch, BranchState};
+
+use crate::{Access, App};
+
+/// What keeps a branch awake.
+#[derive(Clone, Debug)]
+pub struct Activity {
+    /// Open sessions of clients, oldest first.
+    pub sessions: Vec<ClientSession>,
+    /// When it goes to sleep if nobody connects; none while it has sessions,
+    /// sleeps, or may not sleep.
+    pub sleeps_at: Option<DateTime<Utc>>,
+    /// The newest times in which it was awake, newest first.
+    pub periods: Vec<AwakePeriod>,
+    /// When this was so.
+    pub now: DateTime<Utc>,
+    /// How long it may be idle before it sleeps; none when it stays awake.
+    pub inactivity: Option<Duration>,
+}
+
+impl Activity {
+    /// The time in which it is awake now.
+    pub fn current(&self) -> Option<&AwakePeriod> {
+        self.periods.first().filter(|period| period.ended.is_none())
+    }
+
+    /// Applications that keep it awake by connecting again and again.
+    pub fn polling(&self) -> Vec<(&str, Duration)> {
+        match (self.current(), self.inactivity) {
+            (Some(period), Some(inactivity)) => period.polling(self.now, inactivity),
+            _ => vec![],
+        }
+    }
+}
+
+impl App {
+    /// Who used a branch, and when it was awake; at most `count` times.
+    ///
+    /// # Errors
+    /// `project_not_found`, `branch_not_found`
+    pub async fn branch_activity(&self, access: &Access, count: u32) -> Result<Activity> {
+        let branch = self.find_branch(access).await?;
+        self.activity(&branch, count).await
+    }
+
+    pub(crate) async fn activity(&self, branch: &Branch, count: u32) -> Result<Activity> {
+        self.note_uses().await;
+        let sessions = self.clients.sessions(&branch.id).await;
+        let periods = self.store.awake_list(&branch.id, count).await?;
+        let setting = branch.scale_to_zero;
+        let inactivity = Duration::from_secs(u64::from(setting.inactivity_period_minutes) * 60);
+        let inactivity = setting.enabled.then_some(inactivity);
+        let may_sleep = branch.state == BranchState::Ready && sessions.is_empty();
+        let sleeps_at = inactivity
+            .filter(|_| may_sleep)
+            .map(|inactivity| self.idle_since(&branch.id, branch.idle_since) + inactivity);
+        Ok(Activity { sessions, sleeps_at, periods, now: Utc::now(), inactivity })
+    }
+}

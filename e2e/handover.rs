@@ -1,0 +1,135 @@
+//! One process takes the place of another, and clients notice nothing.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use coppice_test_support::{Platform, psql, wait_for};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+
+use crate::setup::platform;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A psql that stays connected; gone with the value.
+struct Session {
+    child: Child,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Session {
+    fn open(coppice: &Platform) -> Self {
+        let mut child = Command::new("psql")
+            .args([&coppice.connection_string("main"), "-XAtq"])
+            .env("PGAPPNAME", "shop")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("psql runs");
+        let answers = BufReader::new(child.stdout.take().expect("its output"));
+        let mut session = Self { child, answers };
+        assert_eq!(session.ask("SELECT 1"), "1");
+        session
+    }
+
+    fn tell(&mut self, sql: &str) {
+        writeln!(self.child.stdin.as_mut().expect("its input"), "{sql};").expect("it listens");
+    }
+
+    fn ask(&mut self, sql: &str) -> String {
+        self.tell(sql);
+        let mut line = String::new();
+        self.answers.read_line(&mut line).expect("an answer");
+        line.trim_end().to_owned()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn an_upgrade_refuses_no_connection_and_cuts_none() {
+    let mut coppice = platform();
+    let url = coppice.connection_string("main");
+    let mut session = Session::open(&coppice);
+    assert_eq!(session.ask("CREATE TEMP TABLE kept AS SELECT 7 AS i; SELECT i FROM kept"), "7");
+    let (is_over, asked) = (AtomicBool::new(false), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let said = psql(&url, "SELECT 1");
+                    assert_eq!(said.out, "1", "{}", said.err);
+                    asked.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for _ in 0..2 {
+            let before = asked.load(Ordering::Relaxed);
+            coppice.take_over();
+            wait_for("clients are served", PATIENCE, || {
+                (asked.load(Ordering::Relaxed) > before + 6).then_some(())
+            });
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(session.ask("SELECT i FROM kept"), "7", "its session went on");
+    // The second process had no session that is still open.
+    assert_eq!(coppice.wait_for_earlier(), Some(0));
+
+    // A cancel request comes to the new process; the session is with the first.
+    session.tell("SELECT pg_sleep(600)");
+    wait_for("it sleeps", PATIENCE, || {
+        let asleep = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+        (coppice.sql("main", asleep) == "1").then_some(())
+    });
+    kill(Pid::from_raw(session.child.id() as i32), Signal::SIGINT).expect("a signal");
+    // A psql without a terminal ends with a cancelled statement.
+    let mut said = String::new();
+    session.child.stderr.take().expect("its errors").read_to_string(&mut said).expect("text");
+    assert!(said.contains("canceling statement due to user request"), "{said}");
+    drop(session);
+    assert_eq!(coppice.wait_for_earlier(), Some(0), "it ends with its last session");
+}
+
+#[test]
+fn sessions_of_an_earlier_process_keep_a_branch_awake() {
+    let mut coppice = platform();
+    let project = coppice.cli(&["project", "list"])["projects"][0]["id"].as_str().expect("an id").to_owned();
+    let main = format!("/organizations/{{org}}/projects/{project}/branches/{}", coppice.branch_id("main"));
+    let sleepy = json!({ "scaleToZero": { "enabled": true, "inactivityPeriodMinutes": 1 } });
+    assert_eq!(coppice.call("PATCH", &main, Some(&sleepy)).0, 200);
+    let session = Session::open(&coppice);
+    coppice.take_over();
+    let message = |coppice: &Platform| {
+        coppice.call("GET", &main, None).1["status"]["message"].as_str().expect("a message").to_owned()
+    };
+    let said = message(&coppice);
+    assert!(said.contains("kept awake by 1 session: shop (app from 127.0.0.1, since "), "{said}");
+    drop(session);
+    assert_eq!(coppice.wait_for_earlier(), Some(0));
+    let said = message(&coppice);
+    assert!(said.contains("sleeps at "), "{said}");
+}
+
+#[test]
+fn a_running_platform_replaces_itself_when_told_to() {
+    let coppice = platform();
+    let record = coppice.data_dir().join("serve.json");
+    let pid_of = || {
+        let record: serde_json::Value = serde_json::from_slice(&std::fs::read(&record).ok()?).ok()?;
+        record["pid"].as_u64()
+    };
+    let first = pid_of().expect("a pid");
+    kill(Pid::from_raw(first as i32), Signal::SIGHUP).expect("a signal");
+    wait_for("another process works", PATIENCE, || pid_of().filter(|pid| *pid != first));
+    assert_eq!(coppice.sql("main", "SELECT 1"), "1");
+}
