@@ -18,7 +18,9 @@ use coppice_gateway::{CancelKey, Gateway, OpenSession};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixStream;
+
+use super::handover::{bind, make_directory};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -71,10 +73,9 @@ impl Drop for Teller {
 impl Teller {
     pub(super) fn start(runtime_dir: &Path, gateway: Arc<Gateway>) -> anyhow::Result<Self> {
         let directory = directory(runtime_dir);
-        std::fs::create_dir_all(&directory).with_context(|| format!("making {}", directory.display()))?;
+        make_directory(&directory, 0o700)?;
         let path = directory.join(format!("{}.sock", std::process::id()));
-        let _ = std::fs::remove_file(&path);
-        let listener = UnixListener::bind(&path).with_context(|| format!("opening {}", path.display()))?;
+        let listener = bind(&path)?;
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let gateway = gateway.clone();

@@ -7,10 +7,12 @@
 //! requests end, gives the control lock back, and only serves the sessions it
 //! has (`drain.rs`). The successor starts as soon as it has the lock.
 
+use std::fs::{DirBuilder, Permissions};
 use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -48,6 +50,23 @@ impl Listeners {
     }
 }
 
+/// Makes a directory of the runtime directory, with the ones above it.
+pub(super) fn make_directory(path: &Path, mode: u32) -> anyhow::Result<()> {
+    let made = DirBuilder::new().recursive(true).mode(mode).create(path);
+    made.with_context(|| format!("making {}", path.display()))
+}
+
+/// Opens a socket that only this account can connect to.
+pub(super) fn bind(path: &Path) -> anyhow::Result<UnixListener> {
+    let _ = std::fs::remove_file(path);
+    let open = || {
+        let listener = UnixListener::bind(path)?;
+        std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
+        Ok::<_, std::io::Error>(listener)
+    };
+    open().with_context(|| format!("opening {}", path.display()))
+}
+
 /// Where a successor knocks.
 pub(super) struct Door {
     listener: UnixListener,
@@ -57,10 +76,10 @@ pub(super) struct Door {
 impl Door {
     /// Opens the door; whoever holds the control lock may.
     pub(super) fn open(runtime_dir: &Path) -> anyhow::Result<Self> {
+        // With a metastore of one's own nothing may be there yet.
+        make_directory(runtime_dir, 0o711)?;
         let path = runtime_dir.join("door.sock");
-        let _ = std::fs::remove_file(&path);
-        let listener = UnixListener::bind(&path).with_context(|| format!("opening {}", path.display()))?;
-        Ok(Self { listener, path })
+        Ok(Self { listener: bind(&path)?, path })
     }
 
     pub(super) fn path(&self) -> &Path {
