@@ -185,6 +185,36 @@ fn the_ledger_says_what_woke_a_branch_and_who_used_it() {
 }
 
 #[test]
+fn branches_of_a_disabled_organization_sleep_until_it_is_enabled() {
+    let coppice = platform();
+    coppice.cli(&["branch", "create", "asleep", "--parent", "main"]);
+    let (main, asleep) = (path(&coppice, "main"), path(&coppice, "asleep"));
+    change(&coppice, &main, &sleepy());
+    hibernate(&coppice, &asleep);
+    let operator = |arguments: &[&str]| {
+        let done = coppice.run(&[&["admin", "org"], arguments].concat());
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8_lossy(&done.stdout).into_owned()
+    };
+    let organization = coppice.setting("COPPICE_ORGANIZATION");
+    let said = operator(&["disable", organization, "--reason", "unpaid"]);
+    assert!(said.contains("1 branches are put to sleep"), "{said}");
+    wait_for_status(&coppice, &main, "STATUS_TYPE_HIBERNATED");
+    let (_, details) = coppice.call("GET", &main, None);
+    assert_eq!(details["status"]["message"], "Hibernated: its organization is disabled");
+    let said = coppice.psql("main", "SELECT 1");
+    assert!(said.err.contains("its organization is disabled"), "{}", said.err);
+    let (code, refused) = coppice.call("PATCH", &main, Some(&json!({ "hibernate": false })));
+    assert_eq!((code, &refused["id"]), (403, &json!("organization_disabled")));
+    assert!(operator(&["list"]).contains("  disabled  "), "{}", operator(&["list"]));
+
+    operator(&["enable", organization]);
+    wait_for_status(&coppice, &main, "STATUS_TYPE_HEALTHY");
+    assert_eq!(coppice.sql("main", "SELECT 1"), "1");
+    assert_eq!(status(&coppice, &asleep), "STATUS_TYPE_HIBERNATED", "it slept before");
+}
+
+#[test]
 fn a_sleeping_branch_sleeps_on_after_a_restart_and_a_reboot() {
     let mut coppice = platform();
     let main = path(&coppice, "main");

@@ -70,12 +70,14 @@ fn period(period: &AwakePeriod, now: DateTime<Utc>, polling: &[String]) -> wire:
             WakeCause::Creation => wire::WakeCause::Creation,
             WakeCause::Request => wire::WakeCause::Request,
             WakeCause::Connection => wire::WakeCause::Connection,
+            WakeCause::Organization => wire::WakeCause::Organization,
         },
         woken_by: period.woken_by.clone(),
         ended_at: period.ended.map(|(at, _)| wire::Timestamp(at)),
         end_cause: period.ended.map(|(_, cause)| match cause {
             SleepCause::Idle => wire::SleepCause::Idle,
             SleepCause::Request => wire::SleepCause::Request,
+            SleepCause::Organization => wire::SleepCause::Organization,
         }),
         minutes: minutes(period.length(now)),
         applications: applications.collect(),
@@ -106,6 +108,9 @@ fn not_kept(activity: &Activity) -> String {
     match ended {
         Some((at, SleepCause::Idle)) => format!("asleep since {}: nobody used it", time(at)),
         Some((at, SleepCause::Request)) => format!("asleep since {} by a request to the API", time(at)),
+        Some((at, SleepCause::Organization)) => {
+            format!("asleep since {}: its organization is disabled", time(at))
+        }
         None => "stays awake: its scale-to-zero is off".to_owned(),
     }
 }

@@ -101,7 +101,7 @@ pub(crate) async fn describe_branch(
     let branch = &details.branch;
     Ok(Json(wire::BranchDetails {
         backups_enabled: false,
-        status: status(&details),
+        status: status(&access, &details),
         scale_to_zero: scale_to_zero(branch.scale_to_zero),
         configuration: configuration(branch),
         branch: short(&app, &access, branch)?,
@@ -198,10 +198,13 @@ fn short(app: &App, access: &Access, branch: &Branch) -> Result<wire::Branch> {
     })
 }
 
-fn status(details: &BranchDetails) -> wire::BranchStatus {
+fn status(access: &Access, details: &BranchDetails) -> wire::BranchStatus {
     let branch = &details.branch;
     let title = branch.state.title().to_owned();
     let reason = match branch.message.as_str() {
+        "" if branch.state == BranchState::Hibernated && !access.organization.is_enabled() => {
+            Some("its organization is disabled".to_owned())
+        }
         "" => details.activity.as_ref().and_then(summary),
         reason => Some(reason.to_owned()),
     };

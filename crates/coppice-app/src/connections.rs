@@ -38,6 +38,9 @@ impl App {
         } else if branch.goal == Goal::Running && branch.state == BranchState::Hibernated {
             branch.state = BranchState::Waking;
         }
+        if found.is_disabled && branch.state == BranchState::Hibernated {
+            branch.message = "its organization is disabled".to_owned();
+        }
         let kept = found.sleeping_verifiers.filter(|_| branch.state == BranchState::Hibernated);
         let sleeping_roles = match kept {
             Some((sealed, checkpoint)) => {

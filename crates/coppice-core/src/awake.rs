@@ -17,6 +17,8 @@ pub enum WakeCause {
     Request,
     /// A client connected.
     Connection,
+    /// Its organization was enabled again.
+    Organization,
 }
 
 /// What ended it.
@@ -26,10 +28,17 @@ pub enum SleepCause {
     Idle,
     /// Somebody asked for it through the API.
     Request,
+    /// Its organization was disabled.
+    Organization,
 }
 
-names!(WakeCause { Creation = "creation", Request = "request", Connection = "connection" });
-names!(SleepCause { Idle = "idle", Request = "request" });
+names!(WakeCause {
+    Creation = "creation",
+    Request = "request",
+    Connection = "connection",
+    Organization = "organization",
+});
+names!(SleepCause { Idle = "idle", Request = "request", Organization = "organization" });
 
 /// A time in which a branch was awake.
 #[derive(Clone, Debug, PartialEq)]

@@ -95,6 +95,10 @@ impl Refusal {
         let state = route.state.title().to_lowercase();
         let because = if route.message.is_empty() { String::new() } else { format!(": {}", route.message) };
         let (code, hint) = match route.state {
+            // Nothing that the client could do changes the reason.
+            BranchState::Hibernated if !route.message.is_empty() => {
+                ("57P01", "Ask whoever runs this platform.")
+            }
             BranchState::Hibernated => {
                 ("57P01", "Wake the branch first, or turn its scale-to-zero on so that connections wake it.")
             }

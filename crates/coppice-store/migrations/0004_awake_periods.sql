@@ -2,11 +2,11 @@
 create table awake_periods (
     branch_id  text not null references branches on delete cascade,
     began_at   timestamptz not null default now(),
-    cause      text not null check (cause in ('creation', 'request', 'connection')),
+    cause      text not null check (cause in ('creation', 'request', 'connection', 'organization')),
     -- Who or what woke it, for people.
     woken_by   text not null default '',
     ended_at   timestamptz,
-    end_cause  text check (end_cause in ('idle', 'request')),
+    end_cause  text check (end_cause in ('idle', 'request', 'organization')),
     primary key (branch_id, began_at),
     check ((ended_at is null) = (end_cause is null))
 );
@@ -31,3 +31,8 @@ insert into awake_periods (branch_id, began_at, cause, woken_by)
            woken_by
     from branches where goal = 'running';
 alter table branches drop column woken_at, drop column woken_by;
+
+-- Put to sleep because its organization was disabled; woken when it is enabled.
+alter table branches
+    add column resumes_with_organization boolean not null default false,
+    add check (not resumes_with_organization or goal <> 'running');

@@ -129,6 +129,68 @@ impl Store {
         Ok(done.rows_affected() == 1)
     }
 
+    /// Sets what the operator says of an organization, and puts its branches to
+    /// sleep, or wakes those that were put to sleep by that. Returns how many
+    /// branches that concerns; none when there is no such organization.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn organization_set_disabled(
+        &self,
+        id: &OrganizationId,
+        is_disabled: bool,
+        reason: &str,
+    ) -> Result<Option<u32>> {
+        let mut tx = self.begin().await?;
+        if !self.organization_lock_in_tx(&mut tx, id).await? {
+            return Ok(None);
+        }
+        let is_enabled: bool = sqlx::query_scalar(
+            "update organizations set disabled_by_admin = $2, admin_reason = $3, last_updated = now()
+             where id = $1 returning not disabled_by_admin and billing_status = 'ok'",
+        )
+        .bind(id.as_str())
+        .bind(is_disabled)
+        .bind(reason)
+        .fetch_one(&mut *tx)
+        .await?;
+        let statement = if is_enabled {
+            "with woken as (
+                 update branches b set goal = 'running', resumes_with_organization = false,
+                     generation = generation + 1, idle_since = now()
+                 from projects p where p.id = b.project_id and p.organization_id = $1
+                   and b.goal = 'hibernated' and b.resumes_with_organization and b.deleted_at is null
+                 returning b.id)
+             insert into awake_periods (branch_id, cause, woken_by)
+             select id, 'organization', 'its organization being enabled' from woken"
+        } else {
+            "with asleep as (
+                 update branches b set goal = 'hibernated', resumes_with_organization = true,
+                     generation = generation + 1
+                 from projects p where p.id = b.project_id and p.organization_id = $1
+                   and b.goal = 'running' and b.deleted_at is null
+                 returning b.id)
+             update awake_periods set ended_at = now(), end_cause = 'organization'
+             where branch_id in (select id from asleep) and ended_at is null"
+        };
+        let done = sqlx::query(statement).bind(id.as_str()).execute(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(Some(u32::try_from(done.rows_affected()).unwrap_or(u32::MAX)))
+    }
+
+    /// Every organization that is not deleted, oldest first.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn organization_list_all(&self) -> Result<Vec<Organization>> {
+        let sql = format!(
+            "select {COLUMNS} from organizations o where o.deleted_at is null order by o.created_at, o.id"
+        );
+        let rows: Vec<OrganizationRow> =
+            sqlx::query_as(sqlx::AssertSqlSafe(sql)).fetch_all(&self.pool).await?;
+        Ok(rows.into_iter().map(Organization::from).collect())
+    }
+
     /// How many organizations a user owns.
     ///
     /// # Errors

@@ -18,6 +18,8 @@ pub struct ConnectionTarget {
     pub branch: Branch,
     /// Who may connect.
     pub ip_filtering: IpFiltering,
+    /// Whether its organization is disabled, so that it may not be woken.
+    pub is_disabled: bool,
     /// Verifiers of its roles, encrypted, and the checkpoint they are true for;
     /// kept when it was put to sleep.
     pub sleeping_verifiers: Option<(Vec<u8>, String)>,
@@ -42,8 +44,10 @@ impl Store {
     /// When the metastore can't be reached.
     pub async fn branch_find_for_connection(&self, id: &BranchId) -> Result<Option<ConnectionTarget>> {
         let sql = format!(
-            "select {COLUMNS}, p.ip_filtering_enabled, p.ip_ranges, b.verifiers_sealed, b.verifiers_checkpoint
+            "select {COLUMNS}, p.ip_filtering_enabled, p.ip_ranges, b.verifiers_sealed, b.verifiers_checkpoint,
+                    o.disabled_by_admin or o.billing_status <> 'ok' as is_disabled
              from branches b join projects p on p.id = b.project_id
+             join organizations o on o.id = p.organization_id
              where b.id = $1 and b.deleted_at is null"
         );
         let row = self.reads.row(sqlx::query(sqlx::AssertSqlSafe(sql)).bind(id.as_str())).await?;
@@ -54,6 +58,7 @@ impl Store {
             Ok(ConnectionTarget {
                 branch: Branch::try_from(BranchRow::from_row(&row)?)?,
                 ip_filtering: IpFiltering { enabled: row.try_get("ip_filtering_enabled")?, ranges: ranges.0 },
+                is_disabled: row.try_get("is_disabled")?,
                 sleeping_verifiers: sealed.zip(checkpoint),
             })
         })
@@ -112,7 +117,8 @@ impl Store {
     pub async fn branch_wake_in_tx(&self, tx: &mut Tx, id: &BranchId, by: &str) -> Result<bool> {
         let done = sqlx::query(
             "with woken as (
-                 update branches set goal = 'running', generation = generation + 1, idle_since = now()
+                 update branches set goal = 'running', resumes_with_organization = false,
+                     generation = generation + 1, idle_since = now()
                  where id = $1 and goal = 'hibernated' and deleted_at is null returning id)
              insert into awake_periods (branch_id, cause, woken_by) select id, 'request', $2 from woken",
         )
@@ -132,7 +138,8 @@ impl Store {
     pub async fn branch_wake_for_client(&self, id: &BranchId, by: &str) -> Result<bool> {
         let done = sqlx::query(
             "with woken as (
-                 update branches b set goal = 'running', generation = generation + 1, idle_since = now()
+                 update branches b set goal = 'running', resumes_with_organization = false,
+                     generation = generation + 1, idle_since = now()
                  from projects p join organizations o on o.id = p.organization_id
                  where b.id = $1 and b.goal = 'hibernated' and b.deleted_at is null and b.scale_to_zero
                    and p.id = b.project_id and not o.disabled_by_admin and o.billing_status = 'ok'

@@ -72,6 +72,8 @@ pub enum WakeCause {
     Request,
     /// A client connected.
     Connection,
+    /// Its organization was enabled again.
+    Organization,
 }
 
 /// What ended it.
@@ -82,6 +84,8 @@ pub enum SleepCause {
     Idle,
     /// A request to the API.
     Request,
+    /// Its organization was disabled.
+    Organization,
 }
 
 /// How one application used a branch.

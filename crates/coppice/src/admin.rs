@@ -1,4 +1,5 @@
-//! `coppice admin`: what an operator does to the platform's own records.
+//! `coppice admin`: what an operator does to the platform's own records, with
+//! the rights of whoever may read the data directory.
 //!
 //! An import moves the present metastore aside, makes a new one with the newest
 //! PostgreSQL, and fills it in one transaction. A crash in between leaves an
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
+use coppice_core::OrganizationId;
 use coppice_engine::local::HostEngine;
 use coppice_engine::local::installation::ControlLock;
 use coppice_store::{ConnectOptions, Store, check_export};
@@ -22,6 +24,9 @@ use crate::serve::{METASTORE_PATIENCE, chain, metastore_options};
 pub(crate) struct AdminArgs {
     #[command(flatten)]
     data_dir: DataDir,
+    /// A metastore of your own instead of the embedded one
+    #[arg(long, env = "COPPICE_METASTORE_URL", value_name = "URL", hide_env_values = true, global = true)]
+    metastore_url: Option<String>,
     #[command(subcommand)]
     command: AdminCommand,
 }
@@ -29,18 +34,29 @@ pub(crate) struct AdminArgs {
 #[derive(Subcommand, Debug)]
 enum AdminCommand {
     /// The platform's own records
-    Metastore {
-        /// A metastore of your own instead of the embedded one
-        #[arg(
-            long,
-            env = "COPPICE_METASTORE_URL",
-            value_name = "URL",
-            hide_env_values = true,
-            global = true
-        )]
-        metastore_url: Option<String>,
-        #[command(subcommand)]
-        command: MetastoreCommand,
+    #[command(subcommand)]
+    Metastore(MetastoreCommand),
+    /// Organizations
+    #[command(subcommand)]
+    Org(OrganizationCommand),
+}
+
+#[derive(Subcommand, Debug)]
+enum OrganizationCommand {
+    /// List every organization
+    List,
+    /// Put all branches of an organization to sleep, and allow only reading and deleting
+    Disable {
+        /// Its id
+        organization: String,
+        /// Why; its members are shown it
+        #[arg(long, default_value = "")]
+        reason: String,
+    },
+    /// Undo that: the branches that it put to sleep are woken
+    Enable {
+        /// Its id
+        organization: String,
     },
 }
 
@@ -64,14 +80,46 @@ enum MetastoreCommand {
 /// Carries out an operator's command.
 pub(crate) async fn admin(args: AdminArgs) -> anyhow::Result<()> {
     let data_dir = std::path::absolute(args.data_dir.path()).context("finding the data directory")?;
-    let AdminCommand::Metastore { metastore_url, command } = args.command;
-    match command {
-        MetastoreCommand::Export { file } => {
+    let metastore_url = args.metastore_url;
+    match args.command {
+        AdminCommand::Metastore(MetastoreCommand::Export { file }) => {
             let file = file.unwrap_or_else(|| exports(&data_dir).join(format!("{}.coppice", now())));
-            export_from(&data_dir, metastore_url, &file).await
+            if file.exists() {
+                bail!("{} exists already: name another file", file.display());
+            }
+            with_metastore(&data_dir, metastore_url, async |store| export(&store, &file).await).await
         }
-        MetastoreCommand::Import { file } => import_into(&data_dir, metastore_url, &file).await,
+        AdminCommand::Metastore(MetastoreCommand::Import { file }) => {
+            import_into(&data_dir, metastore_url, &file).await
+        }
+        AdminCommand::Org(command) => {
+            with_metastore(&data_dir, metastore_url, async |store| organization(&store, command).await).await
+        }
     }
+}
+
+async fn organization(store: &Store, command: OrganizationCommand) -> anyhow::Result<()> {
+    let (id, is_disabled, reason) = match command {
+        OrganizationCommand::List => {
+            for found in store.organization_list_all().await? {
+                let status = if found.is_enabled() { "enabled" } else { "disabled" };
+                let why = [found.admin_reason, found.billing_reason].join(" ");
+                println!("{}  {status}  {}  {}", found.id, found.name, why.trim());
+            }
+            return Ok(());
+        }
+        OrganizationCommand::Disable { organization, reason } => (organization, true, reason),
+        OrganizationCommand::Enable { organization } => (organization, false, String::new()),
+    };
+    let id = OrganizationId::from_trusted(id);
+    let branches = store.organization_set_disabled(&id, is_disabled, &reason).await?;
+    let branches =
+        branches.with_context(|| format!("there is no organization {id}: see `coppice admin org list`"))?;
+    match is_disabled {
+        true => println!("organization {id} is disabled; {branches} branches are put to sleep"),
+        false => println!("organization {id} is enabled; {branches} branches are woken"),
+    }
+    Ok(())
 }
 
 /// Where exports go that nobody named a place for.
@@ -83,35 +131,43 @@ fn now() -> impl std::fmt::Display {
     chrono::Utc::now().format("%Y%m%dT%H%M%S%.3fZ")
 }
 
-async fn export_from(data_dir: &Path, metastore_url: Option<String>, file: &Path) -> anyhow::Result<()> {
-    if file.exists() {
-        bail!("{} exists already: name another file", file.display());
-    }
+/// Does something with the metastore, which is started for that if it does not
+/// run.
+async fn with_metastore(
+    data_dir: &Path,
+    metastore_url: Option<String>,
+    work: impl AsyncFnOnce(Store) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let connect = async |options| {
+        Store::connect(options, METASTORE_PATIENCE).await.context("connecting to the metastore")
+    };
     if let Some(url) = metastore_url {
         let options = url.parse::<ConnectOptions>().context("understanding the metastore's URL")?;
-        return export(options, file).await;
+        return work(connect(options).await?).await;
     }
     let address = HostEngine::metastore_address(data_dir).map_err(|error| chain(&error))?;
     let Some(_lock) = ControlLock::try_take(data_dir).map_err(|error| chain(&error))? else {
         // A running platform has started it.
-        return export(metastore_options(&address), file).await;
+        return work(connect(metastore_options(&address)).await?).await;
     };
     let launcher = std::env::current_exe().context("finding this program")?;
     let host = HostEngine::open(data_dir, launcher, &[]).map_err(|error| chain(&error))?;
     if !host.layout().metastore().join("data").exists() {
-        bail!("{} has no metastore: there is nothing to export", data_dir.display());
+        bail!("{} has no metastore: has `coppice serve` ever run on it?", data_dir.display());
     }
     let was_running = host.metastore_is_running();
     let address = host.start_metastore().await.map_err(|error| chain(&error))?;
-    let exported = export(metastore_options(&address), file).await;
+    let done = match connect(metastore_options(&address)).await {
+        Ok(store) => work(store).await,
+        Err(error) => Err(error),
+    };
     if !was_running {
         host.stop_metastore().await.map_err(|error| chain(&error))?;
     }
-    exported
+    done
 }
 
-async fn export(options: ConnectOptions, file: &Path) -> anyhow::Result<()> {
-    let store = Store::connect(options, METASTORE_PATIENCE).await.context("connecting to the metastore")?;
+async fn export(store: &Store, file: &Path) -> anyhow::Result<()> {
     if file == Path::new("-") {
         let transferred = store.export(tokio::io::stdout()).await?;
         eprintln!("exported {} rows", transferred.rows_total());

@@ -38,7 +38,7 @@ pub(super) fn show(activity: &BranchActivity, as_json: bool) -> anyhow::Result<(
 fn woken_by(period: &AwakePeriod) -> String {
     match period.cause {
         WakeCause::Creation => "its creation".to_owned(),
-        WakeCause::Request | WakeCause::Connection => period.woken_by.clone(),
+        WakeCause::Request | WakeCause::Connection | WakeCause::Organization => period.woken_by.clone(),
     }
 }
 
@@ -46,6 +46,7 @@ fn ended_by(period: &AwakePeriod) -> &'static str {
     match period.end_cause {
         Some(SleepCause::Idle) => "nobody used it",
         Some(SleepCause::Request) => "a request to the API",
+        Some(SleepCause::Organization) => "its organization was disabled",
         None => "-",
     }
 }
