@@ -234,6 +234,11 @@ pub trait Engine: Send + Sync + 'static {
     /// there is no such role, or it is one of the platform's.
     async fn verifier(&self, instance: &InstanceId, role: &str) -> Result<Option<RoleVerifier>>;
 
+    /// Whether somebody receives the WAL of a running server by a replication
+    /// slot at this moment. Such a connection is the platform's to pass on, not
+    /// a client session, and its reader counts on the server being there.
+    async fn has_active_slot(&self, instance: &InstanceId) -> Result<bool>;
+
     /// Labels of all volumes found on disk, for comparison with the metastore.
     async fn volumes(&self) -> Result<Vec<VolumeLabel>>;
 

@@ -460,6 +460,11 @@ impl Engine for LocalEngine {
         }))
     }
 
+    async fn has_active_slot(&self, instance: &InstanceId) -> Result<bool> {
+        let session = self.session(instance).await?;
+        sleep::has_active_slot(&session).await
+    }
+
     async fn volumes(&self) -> Result<Vec<VolumeLabel>> {
         let volumes = self.volumes.clone();
         let list = blocking(move || volumes.list()).await?;

@@ -8,11 +8,20 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use tokio_postgres::Client;
+
 use super::session::{self, PLATFORM_ROLE};
 use crate::{EngineError, Result, SleepingRoles};
 
 /// How long clients may take to end after they were told to.
 const CLIENTS_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Whether a replication slot is in use.
+pub(super) async fn has_active_slot(session: &Client) -> Result<bool> {
+    let query = "SELECT EXISTS (SELECT FROM pg_catalog.pg_replication_slots WHERE active)";
+    let row = session.query_one(query, &[]).await;
+    Ok(row.map_err(EngineError::sql("looking at replication slots"))?.get(0))
+}
 
 /// Ends the clients of a server, then reads its roles; returns them with the
 /// place in the WAL.
