@@ -11,6 +11,7 @@ mod hosting;
 mod http;
 mod isolation;
 mod metastore;
+mod proxy;
 mod refusals;
 mod schemathesis;
 mod sdk;

@@ -37,6 +37,7 @@ pub mod organization;
 pub mod parameter;
 pub mod plan;
 pub mod project;
+pub mod proxies;
 pub mod volume;
 
 pub use error::{Error, Result};

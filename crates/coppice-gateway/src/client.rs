@@ -17,6 +17,7 @@ use crate::authenticate::{self, Identity};
 use crate::destination::Destination;
 use crate::gateway::{Admission, Gateway};
 use crate::negotiate::{Client, Request, negotiate};
+use crate::proxy::{Origin, find_origin};
 use crate::refusal::{End, Refusal};
 use crate::relay::relay;
 use crate::server::{self, Server};
@@ -73,21 +74,27 @@ fn is_passing(end: &End) -> bool {
 
 impl Gateway {
     /// Serves one client until it is gone.
-    pub(crate) async fn serve_client(&self, tcp: TcpStream, address: IpAddr, admission: Admission) {
+    pub(crate) async fn serve_client(&self, tcp: TcpStream, peer: IpAddr, admission: Admission) {
         let starting = self.sessions.start();
         let deadline = Instant::now() + self.config.startup_timeout;
-        let negotiated = timeout_at(deadline, negotiate(tcp, &self.config.certificate.tls)).await;
-        let (mut client, request) = match negotiated.map_err(io::Error::from).flatten() {
-            Ok(negotiated) => negotiated,
+        let receive = async {
+            let (origin, tcp) = find_origin(tcp, peer, &self.config.trusted_proxies).await?;
+            let (client, request) = negotiate(tcp, &self.config.certificate.tls).await?;
+            Ok((origin, client, request))
+        };
+        let received = timeout_at(deadline, receive).await;
+        let (origin, mut client, request) = match received.map_err(io::Error::from).flatten() {
+            Ok(received) => received,
             Err(error) => {
-                return tracing::debug!(client = %address, "a client did not get to its startup: {error}");
+                return tracing::debug!(client = %peer, "a client did not get to its startup: {error}");
             }
         };
+        let address = origin.client;
         let startup = match request {
             Request::Cancel(key) => return self.pass_cancel_on(&key, deadline).await,
             Request::Session(startup) => startup,
         };
-        let begun = self.begin(&mut client, startup, address, &admission, deadline).await;
+        let begun = self.begin(&mut client, startup, origin, &admission, deadline).await;
         drop(starting);
         match begun {
             Ok((server, session)) => {
@@ -114,11 +121,13 @@ impl Gateway {
         &self,
         client: &mut Client,
         startup: Startup,
-        address: IpAddr,
+        origin: Origin,
         admission: &Admission,
         deadline: Instant,
     ) -> Result<(Server, Session), End> {
-        if !client.is_tls && !self.config.plaintext.allows(address) {
+        // Without TLS both ways lie open: the client's to its proxy, and the proxy's to us.
+        let ways = [origin.client, origin.peer];
+        if !client.is_tls && !ways.iter().all(|end| self.config.plaintext.allows(*end)) {
             return Err(Refusal::tls_required().into());
         }
         match admission {
@@ -129,7 +138,7 @@ impl Gateway {
         let server_name = client.server_name.as_deref();
         let destination = Destination::find(startup.parameters, server_name, self.config.domain.as_deref())?;
 
-        let client_info = client_info(&destination, address);
+        let client_info = client_info(&destination, origin.client);
         let mut visit = Visit { client: client_info, deadline, secret_length, destination };
         let found = self.find(client, &mut visit).await?;
         let (found, identity) = within(visit.deadline, self.authenticate(client, &visit, found)).await?;

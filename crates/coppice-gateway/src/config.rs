@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use coppice_core::proxies::TrustedProxies;
+
 use crate::Certificate;
 
 /// Who may connect without TLS.
@@ -36,6 +38,8 @@ pub struct GatewayConfig {
     pub domain: Option<String>,
     /// Who may connect without TLS.
     pub plaintext: Plaintext,
+    /// Who may say by a PROXY header where a client is.
+    pub trusted_proxies: TrustedProxies,
     /// From the first byte to the end of authentication; the time a client
     /// waits for a branch to become ready does not count.
     pub startup_timeout: Duration,

@@ -5,7 +5,7 @@
 //! **Must not know** the metastore, nor how branches are brought up: it asks
 //! [`Branches`].
 //! **Start reading** at [`Gateway`], then `client.rs`, which walks through the
-//! stages: negotiate, destination, address filter, waiting, authenticate, wake,
+//! stages: proxy, negotiate, destination, address filter, waiting, authenticate, wake,
 //! server, relay.
 
 mod authenticate;
@@ -17,6 +17,7 @@ mod connection;
 mod destination;
 mod gateway;
 mod negotiate;
+mod proxy;
 mod refusal;
 mod relay;
 mod server;

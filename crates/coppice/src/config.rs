@@ -10,6 +10,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use coppice_api::ApiConfig;
 use coppice_core::limits::OrganizationLimits;
+use coppice_core::proxies::TrustedProxies;
 use coppice_engine::local::volumes::{DriverKind, PoolMode, StorageOptions};
 use serde::Deserialize;
 
@@ -71,6 +72,9 @@ struct Settings {
     /// Domain under which each branch has a name of its own
     #[arg(long, env = "COPPICE_GATEWAY_DOMAIN", value_name = "DOMAIN")]
     gateway_domain: Option<String>,
+    /// Addresses or CIDR blocks of proxies that may say where a client is
+    #[arg(long, env = "COPPICE_TRUSTED_PROXIES", value_name = "CIDRS", value_delimiter = ',')]
+    trusted_proxies: Option<Vec<String>>,
     /// Directories searched for PostgreSQL besides /usr/lib/postgresql
     #[arg(long, env = "COPPICE_POSTGRES_DIRS", value_name = "DIRS", value_delimiter = ':')]
     postgres_dirs: Option<Vec<PathBuf>>,
@@ -126,6 +130,7 @@ pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     pub(crate) gateway_listen: SocketAddr,
     pub(crate) gateway_domain: Option<String>,
+    pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) postgres_dirs: Vec<PathBuf>,
     pub(crate) metastore_url: Option<String>,
     pub(crate) storage: StorageOptions,
@@ -181,12 +186,14 @@ impl ServeArgs {
         };
         let requests_per_second =
             flags.requests_per_second.or(file.requests_per_second).unwrap_or(DEFAULT_REQUESTS_PER_SECOND);
+        let trusted_proxies = trusted_proxies(flags.trusted_proxies.or(file.trusted_proxies))?;
         let data_dir = std::path::absolute(self.data_dir.path()).context("finding the data directory")?;
         Ok(Config {
             data_dir,
             listen: address(flags.listen.or(file.listen), DEFAULT_LISTEN)?,
             gateway_listen: address(flags.gateway_listen.or(file.gateway_listen), DEFAULT_GATEWAY_LISTEN)?,
             gateway_domain: flags.gateway_domain.or(file.gateway_domain),
+            trusted_proxies,
             postgres_dirs: flags.postgres_dirs.or(file.postgres_dirs).unwrap_or_default(),
             metastore_url: flags.metastore_url.or(file.metastore_url),
             storage,
@@ -200,6 +207,17 @@ impl ServeArgs {
             ),
         })
     }
+}
+
+fn trusted_proxies(chosen: Option<Vec<String>>) -> anyhow::Result<TrustedProxies> {
+    let chosen = chosen.unwrap_or_default();
+    // A variable that is set to nothing.
+    let ranges: Vec<_> = chosen.iter().filter(|range| !range.trim().is_empty()).collect();
+    TrustedProxies::parse(&ranges).map_err(|range| {
+        anyhow::anyhow!(
+            "`{range}` among the trusted proxies is neither an address nor a CIDR block: write for example 10.0.0.0/8"
+        )
+    })
 }
 
 fn read_file(path: &Path) -> anyhow::Result<Settings> {

@@ -13,7 +13,7 @@ const SSL_REQUEST: &[u8] = &[0, 0, 0, 8, 4, 210, 22, 47];
 const GSSENC_REQUEST: &[u8] = &[0, 0, 0, 8, 4, 210, 22, 48];
 
 /// Sends these bytes and reads until the gateway closes.
-async fn answer(gateway: &TestGateway, bytes: &[u8]) -> Vec<u8> {
+pub(crate) async fn answer(gateway: &TestGateway, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(gateway.address).await.unwrap();
     stream.write_all(bytes).await.unwrap();
     let mut answer = vec![];
@@ -22,7 +22,7 @@ async fn answer(gateway: &TestGateway, bytes: &[u8]) -> Vec<u8> {
     answer
 }
 
-fn says(answer: &[u8], code: &str) -> bool {
+pub(crate) fn says(answer: &[u8], code: &str) -> bool {
     answer.first() == Some(&b'E') && String::from_utf8_lossy(answer).contains(&format!("\0C{code}\0"))
 }
 

@@ -1,14 +1,15 @@
 //! A gateway with one branch, and clients for it.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use coppice_core::branch::BranchState;
-use coppice_core::project::IpFiltering;
+use coppice_core::project::{AllowedRange, IpFiltering};
+use coppice_core::proxies::TrustedProxies;
 use coppice_core::{BranchId, Error, InstanceId, Result};
 use coppice_engine::{BoxedServerStream, RoleVerifier};
 use coppice_gateway::{
@@ -132,12 +133,25 @@ impl TestGateway {
 
     /// Starts a gateway with other settings.
     pub(crate) async fn with(change: impl FnOnce(&mut GatewayConfig)) -> Self {
+        Self::on(Ipv4Addr::LOCALHOST.into(), change).await
+    }
+
+    /// Starts a gateway on another address.
+    pub(crate) async fn on(address: IpAddr, change: impl FnOnce(&mut GatewayConfig)) -> Self {
         let postgres = tokio::task::spawn_blocking(Postgres::shared).await.unwrap();
-        Self::before(postgres, change).await
+        Self::between(address, postgres, change).await
     }
 
     /// Starts a gateway before this server.
     pub(crate) async fn before(postgres: Arc<Postgres>, change: impl FnOnce(&mut GatewayConfig)) -> Self {
+        Self::between(Ipv4Addr::LOCALHOST.into(), postgres, change).await
+    }
+
+    async fn between(
+        address: IpAddr,
+        postgres: Arc<Postgres>,
+        change: impl FnOnce(&mut GatewayConfig),
+    ) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let role = format!("app{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let admin = postgres.admin().await;
@@ -149,6 +163,7 @@ impl TestGateway {
             certificate: Certificate::ensure(certificate_dir.path()).unwrap(),
             domain: Some(DOMAIN.to_owned()),
             plaintext: Plaintext::Loopback,
+            trusted_proxies: TrustedProxies::default(),
             startup_timeout: Duration::from_secs(60),
             wake_timeout: Duration::from_secs(60),
             connections_max: 100,
@@ -176,7 +191,7 @@ impl TestGateway {
         };
         let sessions = Arc::<Sessions>::default();
         let gateway = Arc::new(Gateway::new(config, Arc::new(branches), sessions.clone()));
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let listener = TcpListener::bind((address, 0)).await.unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
         let served = Some(tokio::spawn(gateway.clone().serve(listener, stop.clone())));
         Self {
@@ -194,6 +209,12 @@ impl TestGateway {
             stop,
             served,
         }
+    }
+
+    /// Lets clients in from one range only.
+    pub(crate) fn admit_only(&self, cidr: &str) {
+        let range = AllowedRange { cidr: cidr.to_owned(), description: String::new() };
+        self.ip_filtering.send_replace(IpFiltering { enabled: true, ranges: vec![range] });
     }
 
     /// The role with the branch's suffix.

@@ -2,10 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test that fails is a failed test")]
 
+mod addresses;
 mod first_bytes;
 mod gateway;
 mod lifetime;
 mod postgres;
+mod proxy;
 mod routing;
 mod sessions;
 mod sign_in;

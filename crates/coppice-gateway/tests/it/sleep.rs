@@ -1,9 +1,8 @@
-//! Branches that sleep, and addresses that may not connect.
+//! Branches that sleep.
 
 use std::sync::atomic::Ordering;
 
 use coppice_core::branch::BranchState;
-use coppice_core::project::{AllowedRange, IpFiltering};
 
 use crate::gateway::{TestGateway, eventually};
 
@@ -63,18 +62,4 @@ async fn a_branch_with_a_client_can_not_be_held() {
     drop(client);
     eventually("the client is gone", async || gateway.sessions.last_left(&gateway.branch).is_some()).await;
     assert!(gateway.sessions.hold(&gateway.branch).is_some());
-}
-
-#[tokio::test]
-async fn an_address_outside_the_filter_is_sent_away_before_it_says_who_it_is() {
-    let gateway = TestGateway::start().await;
-    let only = |cidr: &str| IpFiltering {
-        enabled: true,
-        ranges: vec![AllowedRange { cidr: cidr.to_owned(), description: String::new() }],
-    };
-    gateway.ip_filtering.send_replace(only("192.0.2.0/24"));
-    let answer = gateway.refusal("").await;
-    assert!(answer.contains("connections from 127.0.0.1 are not allowed"), "{answer}");
-    gateway.ip_filtering.send_replace(only("127.0.0.0/8"));
-    assert_eq!(gateway.query("", "select 1").await, "1");
 }

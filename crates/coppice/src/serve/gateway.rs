@@ -126,6 +126,7 @@ pub(super) fn start(
         certificate,
         domain: config.gateway_domain.clone(),
         plaintext: Plaintext::Loopback,
+        trusted_proxies: config.trusted_proxies.clone(),
         startup_timeout: STARTUP_TIMEOUT,
         wake_timeout: WAKE_TIMEOUT,
         connections_max: CONNECTIONS_MAX,

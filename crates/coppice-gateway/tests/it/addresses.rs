@@ -1,0 +1,58 @@
+//! Addresses that may connect, and addresses that may not.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::gateway::TestGateway;
+
+#[tokio::test]
+async fn an_address_outside_the_filter_is_sent_away_before_it_says_who_it_is() {
+    let gateway = TestGateway::start().await;
+    gateway.admit_only("192.0.2.0/24");
+    for stranger in ["", "password=wrong"] {
+        let answer = gateway.refusal(stranger).await;
+        assert!(answer.contains("connections from 127.0.0.1 are not allowed"), "{answer}");
+    }
+    gateway.admit_only("127.0.0.0/8");
+    assert_eq!(gateway.query("", "select 1").await, "1");
+}
+
+#[tokio::test]
+async fn a_filter_holds_for_the_next_client_and_not_for_those_who_are_in() {
+    let gateway = TestGateway::start().await;
+    let client = gateway.connect().await;
+    gateway.admit_only("192.0.2.0/24");
+    let answer = gateway.refusal("").await;
+    assert!(answer.contains("connections from 127.0.0.1 are not allowed"), "{answer}");
+    assert!(client.simple_query("select 1").await.is_ok());
+}
+
+#[tokio::test]
+async fn ipv6_addresses_are_compared_with_ipv6_ranges() {
+    let gateway = TestGateway::on(Ipv6Addr::LOCALHOST.into(), |_| {}).await;
+    assert_eq!(gateway.address.ip(), IpAddr::from(Ipv6Addr::LOCALHOST));
+    for elsewhere in ["2001:db8::/32", "::2", "0.0.0.0/0", "::ffff:0.0.0.0/96"] {
+        gateway.admit_only(elsewhere);
+        let answer = gateway.refusal("").await;
+        assert!(answer.contains("connections from ::1 are not allowed"), "{elsewhere}: {answer}");
+    }
+    for here in ["::1", "::/0", "::1/128", "0:0:0:0:0:0:0:9/124"] {
+        gateway.admit_only(here);
+        assert_eq!(gateway.query("", "select 1").await, "1", "{here}");
+    }
+}
+
+/// A socket for both kinds of addresses sees IPv4 clients as mapped ones.
+#[tokio::test]
+async fn an_ipv4_client_of_an_ipv6_socket_has_its_ipv4_address() {
+    let gateway = TestGateway::on(Ipv4Addr::LOCALHOST.to_ipv6_mapped().into(), |_| {}).await;
+    let reach = "host=127.0.0.1";
+    for elsewhere in ["192.0.2.0/24", "::/0", "::1"] {
+        gateway.admit_only(elsewhere);
+        let answer = gateway.refusal(reach).await;
+        assert!(answer.contains("connections from 127.0.0.1 are not allowed"), "{elsewhere}: {answer}");
+    }
+    for here in ["127.0.0.1", "127.0.0.0/8", "::ffff:127.0.0.1", "::ffff:127.0.0.0/104"] {
+        gateway.admit_only(here);
+        assert_eq!(gateway.query(reach, "select 1").await, "1", "{here}");
+    }
+}

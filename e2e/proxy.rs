@@ -1,0 +1,98 @@
+//! Clients that come through a proxy.
+
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use coppice_test_support::{Options, Platform, psql};
+use serde_json::json;
+
+use crate::setup::{PROGRAM, options};
+
+/// Starts a proxy on this machine that names `client`; returns where it is. It
+/// lasts as long as the tests.
+fn proxy(gateway: (&str, u16), client: &str) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let header = format!("PROXY TCP4 {client} 127.0.0.1 50000 {}\r\n", gateway.1);
+    let gateway = (gateway.0.to_owned(), gateway.1);
+    std::thread::spawn(move || {
+        for from in listener.incoming() {
+            let from = from.expect("a client");
+            let mut to = TcpStream::connect(&gateway).expect("the gateway");
+            to.write_all(header.as_bytes()).expect("the gateway listens");
+            for (mut from, mut to) in [(clone(&from), clone(&to)), (to, from)] {
+                std::thread::spawn(move || {
+                    // Either side may leave as it likes.
+                    let _ = io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(std::net::Shutdown::Write);
+                });
+            }
+        }
+    });
+    address
+}
+
+fn clone(stream: &TcpStream) -> TcpStream {
+    stream.try_clone().expect("a second descriptor")
+}
+
+fn trusting_this_machine() -> Platform {
+    let flags = vec!["--trusted-proxies".to_owned(), "192.0.2.0/24,127.0.0.1".to_owned()];
+    Platform::start(PROGRAM, Options { flags, ..options() })
+}
+
+#[test]
+fn a_filter_admits_who_the_proxy_says_is_behind_it() {
+    let coppice = trusting_this_machine();
+    let branch = coppice.branch_id("main");
+    let projects = coppice.cli(&["project", "list"]);
+    let project = projects["projects"][0]["id"].as_str().expect("an id");
+    let project = format!("/organizations/{{org}}/projects/{project}");
+    let branch = format!("{project}/branches/{branch}");
+    let change = |path: &str, body: serde_json::Value| {
+        let (status, answer) = coppice.call("PATCH", path, Some(&body));
+        assert_eq!(status, 200, "{answer}");
+    };
+    let url = coppice.connection_string("main");
+    let (host, port) = coppice.gateway();
+    let through = |proxy: SocketAddr| {
+        let moved = url.replace(&format!("{host}:{port}"), &proxy.to_string());
+        assert_ne!(moved, url);
+        psql(&moved, "SELECT 1")
+    };
+    let (friend, stranger) = (proxy((host, port), "203.0.113.7"), proxy((host, port), "203.0.113.8"));
+
+    let only = json!({ "enabled": true, "cidr": [{ "cidr": "203.0.113.7/32" }] });
+    change(&project, json!({ "configuration": { "ipFiltering": only } }));
+    let said = through(friend);
+    assert_eq!(said.out, "1", "{}", said.err);
+    let said = through(stranger);
+    assert!(said.err.contains("connections from 203.0.113.8 are not allowed"), "{}", said.err);
+    let said = psql(&url, "SELECT 1");
+    assert!(said.err.contains("connections from 127.0.0.1 are not allowed"), "{}", said.err);
+
+    change(&branch, json!({ "scaleToZero": { "enabled": true, "inactivityPeriodMinutes": 60 } }));
+    coppice.cli(&["branch", "hibernate", "main"]);
+    assert!(through(stranger).err.contains("are not allowed"));
+    assert_eq!(through(friend).out, "1");
+    let (_, details) = coppice.call("GET", &branch, None);
+    let woken_by = details["status"]["message"].as_str().expect("a message");
+    assert!(woken_by.contains("a connection of app from 203.0.113.7"), "{woken_by}");
+}
+
+#[test]
+fn who_is_no_address_is_no_proxy() {
+    let output = std::process::Command::new(PROGRAM)
+        .args([
+            "serve",
+            "--trusted-proxies",
+            "10.0.0.0/8,proxy.example",
+            "--data-dir",
+            "/nonexistent/coppice",
+        ])
+        .output()
+        .expect("the executable runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(said.contains("`proxy.example` among the trusted proxies is neither an address nor"), "{said}");
+}
