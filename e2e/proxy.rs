@@ -1,4 +1,5 @@
-//! Clients that come through a proxy.
+//! Clients that come through a proxy: to PostgreSQL with a PROXY header, to
+//! the API with `X-Forwarded-For`.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,6 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use coppice_test_support::{Options, Platform, psql};
 use serde_json::json;
 
+use crate::http::Http;
 use crate::setup::{PROGRAM, options};
 
 /// Starts a proxy on this machine that names `client`; returns where it is. It
@@ -78,6 +80,19 @@ fn a_filter_admits_who_the_proxy_says_is_behind_it() {
     let (_, details) = coppice.call("GET", &branch, None);
     let woken_by = details["status"]["message"].as_str().expect("a message");
     assert!(woken_by.contains("a connection of app from 203.0.113.7"), "{woken_by}");
+}
+
+#[test]
+fn the_rate_of_strangers_is_that_of_who_is_behind_the_proxy() {
+    let http = Http::new(trusting_this_machine());
+    let as_client = |client: &str| http.anonymous("GET", "/user").header("X-Forwarded-For", client);
+    let status_of = |client: &str| http.send(as_client(client)).status;
+    let all = (0..300).map(|_| as_client("203.0.113.99, 203.0.113.7")).collect();
+    let answers = http.send_together(all);
+    assert!(answers.iter().any(|answer| answer.status == 429), "many at once are too many");
+    assert_eq!(status_of("203.0.113.8"), 401, "another client is not affected");
+    assert_eq!(status_of("203.0.113.99"), 401, "nor one that was only claimed");
+    assert_eq!(http.send(http.anonymous("GET", "/user")).status, 401, "nor the proxy itself");
 }
 
 #[test]

@@ -13,6 +13,7 @@
 mod activity;
 mod body;
 mod branches;
+mod client_address;
 mod context;
 mod error;
 mod idempotency;
@@ -39,6 +40,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use coppice_app::App;
 use coppice_core::Error;
+use coppice_core::proxies::TrustedProxies;
 use tower::Layer;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
@@ -59,10 +61,12 @@ const BODY_LIMIT_BYTES: usize = 1 << 20;
 const RATES_CLEANING: Duration = Duration::from_secs(60);
 
 /// Settings of the API.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ApiConfig {
     /// Requests a second of one credential; five times as many may come at once.
     pub requests_per_second: NonZeroU32,
+    /// Who may say by `X-Forwarded-For` where a client is.
+    pub trusted_proxies: TrustedProxies,
 }
 
 /// All routes. To be called within a Tokio runtime.
@@ -79,6 +83,7 @@ pub fn router(app: App, config: ApiConfig) -> Router {
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
         .layer(Extension(rates))
+        .layer(Extension(Arc::new(config.trusted_proxies)))
         .layer(DefaultBodyLimit::max(BODY_LIMIT_BYTES))
         .layer(from_fn(limit_time))
         .layer(CatchPanicLayer::custom(|panic| panicked(&panic)))

@@ -2,10 +2,10 @@
 //! checks, before anything of the body is looked at.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::extract::{ConnectInfo, Extension, FromRequestParts, Path, Query};
+use axum::extract::{Extension, FromRequestParts, Path, Query};
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
@@ -16,6 +16,7 @@ use coppice_core::{Error, Result};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use crate::client_address::client_address;
 use crate::error::ApiError;
 use crate::rates::Rates;
 
@@ -29,7 +30,7 @@ pub(crate) struct Call {
     bearer: Option<String>,
     path: HashMap<String, String>,
     query: HashMap<String, String>,
-    peer: IpAddr,
+    address: IpAddr,
     rates: Arc<Rates>,
     is_counted: bool,
 }
@@ -41,14 +42,13 @@ impl<S: Send + Sync> FromRequestParts<S> for Call {
         let bearer = bearer_of(&parts.headers).map(str::to_owned);
         let path = Path::<HashMap<String, String>>::from_request_parts(parts, state).await;
         let query = Query::<HashMap<String, String>>::from_request_parts(parts, state).await;
-        let peer = Extension::<ConnectInfo<SocketAddr>>::from_request_parts(parts, state).await;
         let rates = Extension::<Arc<Rates>>::from_request_parts(parts, state).await;
         Ok(Self {
             bearer,
             // What is no UTF-8 is refused by the check of the parameter.
             path: path.map(|path| path.0).unwrap_or_default(),
             query: query.map(|query| query.0).unwrap_or_default(),
-            peer: peer.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |peer| peer.0.0.ip().to_canonical()),
+            address: client_address(parts),
             is_counted: parts.extensions.get::<Counted>().is_some(),
             rates: rates.map_err(|_| Error::internal("the router has no rate limits"))?.0,
         })
@@ -82,7 +82,7 @@ impl Call {
         let outcome = app.authenticate(self.bearer.as_deref(), target).await;
         match &outcome {
             Ok(credential) if !self.is_counted => self.rates.admit_credential(&credential.caller.key)?,
-            Err(Error::Unauthenticated { .. }) => self.rates.admit_address(self.peer)?,
+            Err(Error::Unauthenticated { .. }) => self.rates.admit_address(self.address)?,
             Ok(_) | Err(_) => return outcome,
         };
         outcome

@@ -193,13 +193,13 @@ impl ServeArgs {
             listen: address(flags.listen.or(file.listen), DEFAULT_LISTEN)?,
             gateway_listen: address(flags.gateway_listen.or(file.gateway_listen), DEFAULT_GATEWAY_LISTEN)?,
             gateway_domain: flags.gateway_domain.or(file.gateway_domain),
-            trusted_proxies,
+            trusted_proxies: trusted_proxies.clone(),
             postgres_dirs: flags.postgres_dirs.or(file.postgres_dirs).unwrap_or_default(),
             metastore_url: flags.metastore_url.or(file.metastore_url),
             storage,
             admin_email: flags.admin_email.or(file.admin_email).unwrap_or_else(|| DEFAULT_EMAIL.to_owned()),
             limits,
-            api: ApiConfig { requests_per_second },
+            api: ApiConfig { requests_per_second, trusted_proxies },
             create_wait: flags.branch_create_wait.or(file.branch_create_wait).map_or(
                 DEFAULT_CREATE_WAIT,
                 // Requests themselves may take 30 seconds.

@@ -225,7 +225,7 @@ impl Running {
             async move { reconciler.run().await }
         });
         let gateway_task = tokio::spawn(gateway.clone().serve(gateway_listener, stop.clone()));
-        let router = coppice_api::router(app.clone(), config.api);
+        let router = coppice_api::router(app.clone(), config.api.clone());
         let api_task = tokio::spawn(coppice_api::serve(api, router, stop.clone().cancelled_owned()));
         let watches = vec![
             tokio::spawn({
