@@ -10,6 +10,7 @@ mod config;
 mod doctor;
 mod serve;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -71,7 +72,9 @@ async fn run(command: Command) -> anyhow::Result<i32> {
             let filter = EnvFilter::try_from_env("COPPICE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
             // Says every statement at lower levels, verifiers included.
             let filter = filter.add_directive("tokio_postgres=info".parse()?);
-            tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+            let has_colors = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+            let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(has_colors);
+            log.with_writer(std::io::stderr).init();
             serve::serve(args).await?;
         }
         Command::Stop(args) => serve::stop(args).await?,
