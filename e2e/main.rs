@@ -18,6 +18,7 @@ mod sdk;
 mod servers;
 mod setup;
 mod sleep;
+mod supervision;
 mod tour;
 mod unprivileged;
 mod versions;

@@ -8,6 +8,7 @@ mod first_start;
 mod gateway;
 mod handover;
 mod init;
+mod notify;
 mod stop;
 
 use std::net::{SocketAddr, TcpListener};
@@ -112,6 +113,7 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     write_durably(&ServeRecord::path(&config.data_dir), &record, 0o600).map_err(|error| chain(&error))?;
     first_start::ensure(&platform.app, &config, api, gateway_address).await?;
     println!("coppice is ready");
+    notify::ready(&format!("API on {api}, gateway on {gateway_address}"));
     if let Some(predecessor) = predecessor {
         predecessor.tell_ready();
     }
@@ -119,7 +121,10 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let successor = wait_for_end(&mut signals, &door, &listeners, &program).await;
     match &successor {
         Some(_) => println!("another process takes over; this one goes on until its sessions have ended"),
-        None => println!("stopping; branches keep running (`coppice stop --all` stops them too)"),
+        None => {
+            println!("stopping; branches keep running (`coppice stop --all` stops them too)");
+            notify::stopping("letting requests and sessions end");
+        }
     }
     let _ = std::fs::remove_file(ServeRecord::path(&config.data_dir));
     // With a successor the sockets stay open until it is ready.
@@ -292,6 +297,7 @@ async fn boot(config: &Config, gateway_address: SocketAddr, lock: ControlLock) -
     let store = connect_metastore(config, &host).await?;
 
     println!("preparing storage");
+    notify::status("preparing storage");
     let (layout, installation) = (host.layout().clone(), host.installation().clone());
     let storage = config.storage.clone();
     let volumes =
@@ -325,6 +331,7 @@ async fn boot(config: &Config, gateway_address: SocketAddr, lock: ControlLock) -
 /// Opens the machine's engine; copies new PostgreSQL installations.
 async fn open_host(config: &Config) -> anyhow::Result<Arc<HostEngine>> {
     println!("looking for PostgreSQL");
+    notify::status("looking for PostgreSQL");
     let launcher = std::env::current_exe().context("finding this program")?;
     let (data_dir, postgres_dirs) = (config.data_dir.clone(), config.postgres_dirs.clone());
     let opened =
@@ -354,6 +361,7 @@ async fn connect_metastore(config: &Config, host: &HostEngine) -> anyhow::Result
         Some(url) => url.parse::<ConnectOptions>().context("understanding the metastore's URL")?,
         None => {
             println!("starting the metastore");
+            notify::status("starting the metastore");
             let address = host.start_metastore().await.map_err(|error| chain(&error))?;
             metastore_options(&address)
         }
