@@ -1,14 +1,64 @@
-//! The platform as a service: what it tells its manager.
+//! The platform as a service: its units, what it tells its manager, and the
+//! rights it is left.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
-use coppice_test_support::Platform;
+use coppice_test_support::{Leftovers, Options, Platform, wait_for};
 
 use crate::setup::{PROGRAM, options};
 
+const UNITS: [&str; 2] = ["coppice.service", "coppice-branches.service"];
+/// Where the units expect the executable.
+const INSTALLED: &str = "/usr/local/bin/coppice";
 const PATIENCE: Duration = Duration::from_secs(120);
+
+fn unit(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(name);
+    fs::read_to_string(path).expect("a unit")
+}
+
+/// What systemd has to say about the units, with some text in them replaced.
+fn complaints(from: &str, to: &str) -> String {
+    let directory = tempfile::tempdir().expect("a directory");
+    let paths = UNITS.map(|name| directory.path().join(name));
+    for (name, path) in UNITS.iter().zip(&paths) {
+        fs::write(path, unit(name).replace(INSTALLED, PROGRAM).replace(from, to)).expect("a unit");
+    }
+    let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).args(&paths).output();
+    let said = String::from_utf8(output.expect("systemd-analyze runs").stderr).expect("text");
+    // Units of the machine itself are none of ours.
+    said.lines().filter(|line| line.contains("coppice")).map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn systemd_understands_the_units() {
+    assert_eq!(complaints("", ""), "");
+    for (from, to) in [
+        ("RestartSec=", "RestartSecs="),
+        ("@swap", "@swamp"),
+        ("Type=oneshot", "Type=simple"),
+        (PROGRAM, "/nonexistent/coppice"),
+    ] {
+        assert_ne!(complaints(from, to), "", "{from} is looked at");
+    }
+}
+
+/// Both units have to speak of the same data.
+#[test]
+fn the_units_agree() {
+    let settings = |name: &str| -> Vec<String> {
+        let text = unit(name);
+        let is_shared = |line: &&str| line.starts_with("Environment");
+        text.lines().filter(is_shared).map(str::to_owned).collect()
+    };
+    assert_eq!(settings(UNITS[0]), settings(UNITS[1]));
+    assert!(!settings(UNITS[0]).is_empty());
+}
 
 /// A service manager's end of the notification socket.
 struct Manager {
@@ -65,4 +115,41 @@ fn the_manager_is_told_when_the_platform_serves_and_when_it_ends() {
     let log = coppice.log();
     assert!(log.contains("telling the service manager"), "{log}");
     assert!(!log.contains('\x1b'), "a log that is no terminal has no colors: {log:?}");
+}
+
+/// The capabilities that the unit leaves to the service, as setpriv names them.
+fn capabilities() -> Vec<String> {
+    let text = unit(UNITS[0]);
+    let sets = text.lines().filter_map(|line| line.strip_prefix("CapabilityBoundingSet="));
+    sets.flat_map(str::split_whitespace).map(|name| name.trim_start_matches("CAP_").to_lowercase()).collect()
+}
+
+#[test]
+fn the_rights_that_the_unit_leaves_are_enough() {
+    let capabilities = capabilities();
+    assert!(capabilities.contains(&"sys_admin".to_owned()), "{capabilities:?}");
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = directory.path().join("coppice");
+    let bounds = format!("-all,+{}", capabilities.join(",+"));
+    let script = format!("#!/bin/sh\nexec setpriv --no-new-privs --bounding-set={bounds} {PROGRAM} \"$@\"\n");
+    fs::write(&program, script).expect("a script");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("a mode");
+
+    let mut coppice = Platform::start(&program.display().to_string(), Options { ..options() });
+    coppice.sql("main", "CREATE TABLE t AS SELECT 7 AS i");
+    coppice.cli(&["branch", "create", "kid", "--parent", "main"]);
+    assert_eq!(coppice.sql("kid", "SELECT i FROM t"), "7");
+    coppice.cli(&["branch", "hibernate", "kid"]);
+    coppice.cli(&["branch", "wake", "kid"]);
+    assert_eq!(coppice.sql("kid", "SELECT i FROM t"), "7");
+
+    let main = coppice.branch_id("main");
+    let pid = coppice.postmaster(&main);
+    let postmaster = nix::unistd::Pid::from_raw(pid as i32);
+    nix::sys::signal::kill(postmaster, nix::sys::signal::Signal::SIGKILL).expect("a signal");
+    wait_for("another server", PATIENCE, || coppice.psql("main", "SELECT 1").is_ok.then_some(()));
+    coppice.restart();
+    assert_eq!(coppice.sql("main", "SELECT i FROM t"), "7");
+    coppice.cli(&["branch", "delete", "kid", "--yes"]);
+    assert_eq!(coppice.stop_all(), Leftovers::default());
 }
