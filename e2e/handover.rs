@@ -119,17 +119,3 @@ fn sessions_of_an_earlier_process_keep_a_branch_awake() {
     let said = message(&coppice);
     assert!(said.contains("sleeps at "), "{said}");
 }
-
-#[test]
-fn a_running_platform_replaces_itself_when_told_to() {
-    let coppice = platform();
-    let record = coppice.data_dir().join("serve.json");
-    let pid_of = || {
-        let record: serde_json::Value = serde_json::from_slice(&std::fs::read(&record).ok()?).ok()?;
-        record["pid"].as_u64()
-    };
-    let first = pid_of().expect("a pid");
-    kill(Pid::from_raw(first as i32), Signal::SIGHUP).expect("a signal");
-    wait_for("another process works", PATIENCE, || pid_of().filter(|pid| *pid != first));
-    assert_eq!(coppice.sql("main", "SELECT 1"), "1");
-}

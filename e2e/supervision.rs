@@ -117,6 +117,29 @@ fn the_manager_is_told_when_the_platform_serves_and_when_it_ends() {
     assert!(!log.contains('\x1b'), "a log that is no terminal has no colors: {log:?}");
 }
 
+#[test]
+fn a_successor_names_itself_the_main_process() {
+    let manager = Manager::new();
+    let mut options = options();
+    options.environment.push(("NOTIFY_SOCKET".to_owned(), manager.path.display().to_string()));
+    let coppice = Platform::start(PROGRAM, options);
+    let main_pid = || {
+        let heard = manager.hear("READY=1").concat();
+        let pid = heard.lines().find_map(|line| line.strip_prefix("MAINPID="));
+        pid.expect("the pid").parse::<i32>().expect("a number")
+    };
+    let first = main_pid();
+    assert_eq!(first, coppice.pid() as i32);
+    // What `systemctl reload` does.
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(first), nix::sys::signal::Signal::SIGHUP)
+        .expect("a signal");
+    let second = main_pid();
+    assert_ne!(second, first);
+    let record = fs::read_to_string(coppice.data_dir().join("serve.json")).expect("a record");
+    assert!(record.contains(&format!("\"pid\": {second}")), "{record}");
+    assert_eq!(coppice.sql("main", "SELECT 1"), "1");
+}
+
 /// The capabilities that the unit leaves to the service, as setpriv names them.
 fn capabilities() -> Vec<String> {
     let text = unit(UNITS[0]);

@@ -19,9 +19,10 @@ pub(super) fn status(text: &str) {
     send(&format!("STATUS={text}\n"));
 }
 
-/// Says that clients are served from now on.
+/// Says that clients are served from now on, by this process: it may have
+/// taken the place of the one that the manager started.
 pub(super) fn ready(status: &str) {
-    send(&format!("READY=1\nSTATUS={status}\n"));
+    send(&format!("READY=1\nMAINPID={}\nSTATUS={status}\n", std::process::id()));
 }
 
 /// Says that the end has begun.
