@@ -1,5 +1,6 @@
 //! Branches that sleep when nobody uses them, and wake when somebody does.
 
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use coppice_test_support::{Platform, psql, wait_for};
@@ -91,27 +92,65 @@ fn a_child_of_a_sleeping_branch_is_made_without_waking_it() {
     assert_eq!(coppice.sql("main", "SELECT i FROM t"), "7");
 }
 
+/// Receives the WAL of a branch; gone with the value.
+struct Receiver {
+    child: Child,
+    _directory: tempfile::TempDir,
+}
+
+impl Receiver {
+    fn start(coppice: &Platform, branch: &str) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let server = coppice.superuser_url(branch).replace(" dbname=app", "");
+        let command = |more: &[&str]| {
+            let mut command = Command::new("/usr/lib/postgresql/15/bin/pg_receivewal");
+            command.args(["--dbname", &server, "--slot", "kept", "--directory"]).arg(directory.path());
+            command.args(more).stdout(Stdio::null()).stderr(Stdio::null());
+            command
+        };
+        assert!(command(&["--create-slot"]).status().expect("pg_receivewal runs").success());
+        let child = command(&[]).spawn().expect("pg_receivewal runs");
+        Self { child, _directory: directory }
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 #[test]
 fn a_branch_that_nobody_uses_goes_to_sleep_and_one_that_is_used_does_not() {
     let coppice = platform();
     let main = path(&coppice, "main");
+    let old = ["--image", "postgres:15"];
     coppice.cli(&["branch", "create", "used", "--parent", "main"]);
-    let used = path(&coppice, "used");
-    for branch in [&main, &used] {
+    coppice.cli(&[&["branch", "create", "streamed"], &old[..]].concat());
+    let (used, streamed) = (path(&coppice, "used"), path(&coppice, "streamed"));
+    for branch in [&main, &used, &streamed] {
         change(&coppice, branch, &sleepy());
     }
     let url = coppice.connection_string("used");
+    let receiver = Receiver::start(&coppice, "streamed");
     let (connected, answer) = std::thread::scope(|scope| {
         // Longer than the minute after which the other one sleeps.
         let client = scope.spawn(|| psql(&url, "SELECT pg_sleep(80)"));
         let asleep = wait_for("the unused branch sleeps", Duration::from_secs(120), || {
             (status(&coppice, &main) == "STATUS_TYPE_HIBERNATED").then(|| status(&coppice, &used))
         });
+        wait_for("the slot is said to keep it awake", PATIENCE, || {
+            let details = coppice.call("GET", &streamed, None).1;
+            details["status"]["message"].as_str()?.contains("an active replication slot").then_some(())
+        });
+        drop(receiver);
         (asleep, client.join().expect("a client"))
     });
     assert_eq!(connected, "STATUS_TYPE_HEALTHY", "it has a client");
     assert!(answer.is_ok, "its session was not cut: {}", answer.err);
     assert_eq!(coppice.sql("main", "SELECT 1"), "1", "it wakes for a client");
+    wait_for_status(&coppice, &streamed, "STATUS_TYPE_HIBERNATED");
 }
 
 #[test]

@@ -95,6 +95,8 @@ pub(crate) fn summary(activity: &Activity) -> Option<String> {
     if activity.inactivity.is_some() {
         sentences.extend(kept_by(&activity.sessions));
         sentences.extend(activity.polling().into_iter().map(|(name, interval)| polls(name, interval)));
+        let replicated = "kept awake by an active replication slot: somebody receives its WAL";
+        sentences.extend(activity.is_replicated.then(|| replicated.to_owned()));
         sentences.extend(activity.sleeps_at.map(|at| format!("sleeps at {} if nobody connects", time(at))));
     }
     let woken = activity.current().filter(|period| !period.woken_by.is_empty());
@@ -172,6 +174,7 @@ mod tests {
         Activity {
             sessions: (1..).take(sessions).map(session).collect(),
             sleeps_at: None,
+            is_replicated: false,
             periods: vec![period],
             now: at(60),
             inactivity,

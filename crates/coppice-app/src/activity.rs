@@ -17,6 +17,9 @@ pub struct Activity {
     /// When it goes to sleep if nobody connects; none while it has sessions,
     /// sleeps, or may not sleep.
     pub sleeps_at: Option<DateTime<Utc>>,
+    /// Whether it would be asleep if nobody received its WAL by a replication
+    /// slot.
+    pub is_replicated: bool,
     /// The newest times in which it was awake, newest first.
     pub periods: Vec<AwakePeriod>,
     /// When this was so.
@@ -61,6 +64,10 @@ impl App {
         let sleeps_at = inactivity
             .filter(|_| may_sleep)
             .map(|inactivity| self.idle_since(&branch.id, branch.idle_since) + inactivity);
-        Ok(Activity { sessions, sleeps_at, periods, now: Utc::now(), inactivity })
+        // Only the moment of falling asleep asks the server; so does this.
+        let is_due = sleeps_at.is_some_and(|at| at <= Utc::now());
+        let is_replicated = is_due && self.has_active_slot(&branch.id).await.unwrap_or(false);
+        let sleeps_at = sleeps_at.filter(|_| !is_replicated);
+        Ok(Activity { sessions, sleeps_at, is_replicated, periods, now: Utc::now(), inactivity })
     }
 }

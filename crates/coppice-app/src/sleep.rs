@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use coppice_core::awake::{ClientSession, NewUse};
-use coppice_core::{BranchId, Result};
+use coppice_core::{BranchId, Error, InstanceId, Result};
 use coppice_store::IdleCandidate;
 
 use crate::App;
@@ -88,7 +88,10 @@ impl App {
         for candidate in self.store.branch_idle_candidates(&self.config.host).await? {
             let idle_since = self.idle_since(&candidate.id, candidate.idle_since);
             if now - idle_since >= chrono::Duration::minutes(i64::from(candidate.inactivity_minutes)) {
-                self.put_to_sleep_if_idle(&candidate).await?;
+                // One that can't be asked keeps no other awake.
+                if let Err(error) = self.put_to_sleep_if_idle(&candidate).await {
+                    tracing::warn!(branch = %candidate.id, "putting branch {} to sleep: {error}", candidate.id);
+                }
             }
         }
         Ok(())
@@ -101,10 +104,19 @@ impl App {
         recorded.max(self.started).max(last_left)
     }
 
+    /// Whether somebody receives the WAL of a branch that runs.
+    pub(crate) async fn has_active_slot(&self, branch: &BranchId) -> Result<bool> {
+        let asked = self.engine.has_active_slot(&InstanceId::new(branch, 1)).await;
+        asked.map_err(|error| Error::unavailable(error.chain()))
+    }
+
     /// Decides in one place: while clients are held, either the branch has none
     /// and its goal becomes to sleep, or it stays awake.
     async fn put_to_sleep_if_idle(&self, candidate: &IdleCandidate) -> Result<()> {
         let Some(_held) = self.clients.hold(&candidate.id).await else { return Ok(()) };
+        if self.has_active_slot(&candidate.id).await? {
+            return Ok(());
+        }
         self.note_uses().await;
         if self.store.branch_hibernate_idle(candidate).await? {
             tracing::info!(branch = %candidate.id, "branch {} is idle: it goes to sleep", candidate.id);
