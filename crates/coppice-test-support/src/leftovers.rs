@@ -45,35 +45,65 @@ impl Leftovers {
 /// Processes with the directory in their arguments, working directory or mounts.
 fn processes(data_dir: &Path) -> Vec<u32> {
     let needle = data_dir.display().to_string();
+    let place = Place::of(data_dir);
     let Ok(entries) = fs::read_dir("/proc") else { return vec![] };
     let mine = std::process::id();
     entries
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .filter(|pid| *pid != mine)
         .filter(|pid: &u32| {
-            let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-            let is_dead = String::from_utf8_lossy(&read("stat"))
-                .rsplit_once(')')
-                .is_none_or(|(_, rest)| rest.trim_start().starts_with('Z'));
-            let is_named = String::from_utf8_lossy(&read("cmdline")).contains(&needle);
+            let read = |file: &str| {
+                let bytes = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+                String::from_utf8_lossy(&bytes).into_owned()
+            };
+            let is_dead =
+                read("stat").rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('Z'));
+            let is_named = read("cmdline").contains(&needle);
             let is_inside =
                 fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(data_dir));
-            // A server's own mounts show where its data comes from.
-            let is_server = String::from_utf8_lossy(&read("comm")).starts_with("postgres")
-                && String::from_utf8_lossy(&read("mountinfo")).contains(&format!("{needle}/"))
-                && has_mount_of(&read("mountinfo"), &needle);
-            !is_dead && (is_named || is_inside || is_server)
+            // A server's own mounts show where its logs go.
+            let is_server = || {
+                read("comm").starts_with("postgres")
+                    && place.as_ref().is_some_and(|place| place.is_mounted_in(&read("mountinfo")))
+            };
+            !is_dead && (is_named || is_inside || is_server())
         })
         .collect()
 }
 
-/// Whether a mount table has an entry whose root lies below `directory`, as the
-/// private mounts of the directory's own servers do.
-fn has_mount_of(mountinfo: &[u8], directory: &str) -> bool {
-    String::from_utf8_lossy(mountinfo)
-        .lines()
-        .filter_map(|line| line.split(' ').nth(3))
-        .any(|root| root.contains(&format!("{directory}/instances/")))
+/// Where a directory is, seen from the file system that it is on.
+struct Place {
+    /// Numbers of the file system's device.
+    device: String,
+    /// From the root of the file system.
+    path: PathBuf,
+}
+
+impl Place {
+    fn of(directory: &Path) -> Option<Self> {
+        let text = fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let (device, root, point) = text
+            .lines()
+            .filter_map(mount_of)
+            .filter(|(_, _, point)| directory.starts_with(point))
+            // Of those at one place, the last one is on top.
+            .max_by_key(|(_, _, point)| point.as_os_str().len())?;
+        Some(Self { device: device.to_owned(), path: root.join(directory.strip_prefix(point).ok()?) })
+    }
+
+    /// Whether a mount table has an entry for something below `instances`, as
+    /// the private mounts of the directory's own servers do.
+    fn is_mounted_in(&self, mountinfo: &str) -> bool {
+        let instances = self.path.join("instances");
+        let mut mounts = mountinfo.lines().filter_map(mount_of);
+        mounts.any(|(device, root, _)| device == self.device && root.starts_with(&instances))
+    }
+}
+
+/// Device, root in the file system and mount point of a line of a mount table.
+fn mount_of(line: &str) -> Option<(&str, &Path, &Path)> {
+    let mut fields = line.split(' ').skip(2);
+    Some((fields.next()?, Path::new(fields.next()?), Path::new(fields.next()?)))
 }
 
 fn mounts(data_dir: &Path) -> Vec<PathBuf> {

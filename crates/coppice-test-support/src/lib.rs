@@ -5,13 +5,17 @@
 //! **Must not know** the inside of the platform; it only runs the executable.
 //! **Start reading** at [`Platform`].
 
+mod api_client;
 mod leftovers;
 mod platform;
+mod psql;
 
 use std::time::{Duration, Instant};
 
+pub use api_client::ApiClient;
 pub use leftovers::Leftovers;
-pub use platform::{Options, Platform, Psql, psql};
+pub use platform::{Options, Platform};
+pub use psql::{Psql, psql};
 
 /// Polls until `done` gives a value; panics after `patience`.
 pub fn wait_for<T>(what: &str, patience: Duration, mut done: impl FnMut() -> Option<T>) -> T {

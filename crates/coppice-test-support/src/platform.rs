@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{Leftovers, wait_for};
+use crate::{ApiClient, Leftovers, Psql, psql, wait_for};
 
 /// How long a platform may take to be ready; making templates is part of it.
 const READY_PATIENCE: Duration = Duration::from_secs(120);
@@ -41,17 +41,6 @@ pub struct Platform {
     gateway: (String, u16),
     settings: HashMap<String, String>,
     _directory: Option<TempDir>,
-}
-
-/// What psql said.
-#[derive(Debug)]
-pub struct Psql {
-    /// Standard output, without the last line break.
-    pub out: String,
-    /// Standard error.
-    pub err: String,
-    /// Whether it succeeded.
-    pub is_ok: bool,
 }
 
 fn random_directory() -> TempDir {
@@ -103,6 +92,24 @@ impl Platform {
         fs::read_to_string(self.log_path()).unwrap_or_default()
     }
 
+    /// Flags of `serve` that a test has not chosen itself.
+    fn default_flags(&self) -> Vec<&'static str> {
+        let defaults = [
+            ("--listen", "127.0.0.1:0"),
+            ("--gateway-listen", "127.0.0.1:0"),
+            ("--pool-size-gib", "1"),
+            ("--host-reserve-gib", "1"),
+            // A busy machine takes its time; stories go on with a branch that is ready.
+            ("--branch-create-wait", "25"),
+        ];
+        let is_chosen = |name: &str| self.options.flags.iter().any(|flag| flag == name);
+        defaults
+            .into_iter()
+            .filter(|(name, _)| !is_chosen(name))
+            .flat_map(|(name, value)| [name, value])
+            .collect()
+    }
+
     /// Starts the control plane without waiting for it.
     pub fn spawn(&mut self) {
         self.child = Some(self.launch(&[]));
@@ -111,10 +118,8 @@ impl Platform {
     fn launch(&self, more: &[&str]) -> Child {
         let log = File::create(self.log_path()).expect("a log file");
         Command::new(&self.program)
-            .args(["serve", "--listen", "127.0.0.1:0", "--gateway-listen", "127.0.0.1:0"])
-            .args(["--pool-size-gib", "1", "--host-reserve-gib", "1"])
-            // A busy machine takes its time; stories go on with a branch that is ready.
-            .args(["--branch-create-wait", "25"])
+            .arg("serve")
+            .args(self.default_flags())
             .args(&self.options.flags)
             .args(more)
             .arg("--data-dir")
@@ -205,6 +210,35 @@ impl Platform {
         child.wait().ok()?.code()
     }
 
+    /// What a power cut leaves: no process, no mount, no loop device, no
+    /// runtime files. What was written is there.
+    pub fn cut_power(&mut self) {
+        self.kill();
+        let runtime = self.runtime_dir();
+        wait_for("nothing is left", READY_PATIENCE, || {
+            Leftovers::clear(&self.data_dir);
+            (Leftovers::of(&self.data_dir) == Leftovers::default()).then_some(())
+        });
+        if let Some(runtime) = runtime {
+            fs::remove_dir_all(&runtime).expect("a runtime directory");
+        }
+    }
+
+    /// Where the sockets and records of the running servers are; none when
+    /// nothing runs.
+    fn runtime_dir(&self) -> Option<PathBuf> {
+        let is_of_this = |pid: &u32| {
+            let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
+            mounts.lines().filter_map(|line| line.split(' ').nth(4)).find_map(|point| {
+                // A server sees `<runtime directory>/<instance>/data`.
+                let data = Path::new(point).strip_prefix("/run/coppice").ok()?;
+                (data.ends_with("data"))
+                    .then(|| data.iter().next().map(|key| Path::new("/run/coppice").join(key)))?
+            })
+        };
+        Leftovers::of(&self.data_dir).processes.iter().find_map(is_of_this)
+    }
+
     /// Starts it again and waits until it is ready.
     pub fn restart(&mut self) {
         self.kill();
@@ -250,22 +284,21 @@ impl Platform {
     /// Sends a request with another credential, or none. `{org}` in the path is
     /// the organization.
     pub fn call_as(&self, key: Option<&str>, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
-        let path = path.replace("{org}", self.setting("COPPICE_ORGANIZATION"));
-        let method = reqwest::Method::from_bytes(method.as_bytes()).expect("a method");
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        runtime.block_on(async {
-            let mut request = reqwest::Client::new().request(method, format!("{}{path}", self.api));
-            if let Some(key) = key {
-                request = request.bearer_auth(key);
-            }
-            if let Some(body) = body {
-                request = request.json(body);
-            }
-            let response = request.send().await.expect("an answer");
-            let status = response.status().as_u16();
-            let text = response.text().await.expect("a body");
-            (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
-        })
+        self.client_as(key).call(method, path, body).expect("an answer")
+    }
+
+    /// Sends requests as the first user, also from other threads and while the
+    /// control plane is stopped.
+    pub fn client(&self) -> ApiClient {
+        self.client_as(Some(self.setting("COPPICE_API_KEY")))
+    }
+
+    fn client_as(&self, key: Option<&str>) -> ApiClient {
+        ApiClient {
+            base: self.api.clone(),
+            organization: self.setting("COPPICE_ORGANIZATION").to_owned(),
+            key: key.map(str::to_owned),
+        }
     }
 
     /// The base URL of the API.
@@ -341,27 +374,6 @@ impl Platform {
         }
         Leftovers::of(&self.data_dir)
     }
-}
-
-/// Runs SQL through psql.
-pub fn psql(connection_string: &str, sql: &str) -> Psql {
-    let output = Command::new("psql")
-        .args([
-            connection_string,
-            "--no-psqlrc",
-            "--tuples-only",
-            "--no-align",
-            "-v",
-            "ON_ERROR_STOP=1",
-            "-c",
-            sql,
-        ])
-        .stdin(Stdio::null())
-        .env("PGCONNECT_TIMEOUT", "60")
-        .output()
-        .expect("psql runs");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
-    Psql { out: text(&output.stdout), err: text(&output.stderr), is_ok: output.status.success() }
 }
 
 impl Drop for Platform {
