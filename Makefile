@@ -7,7 +7,7 @@ export COPPICE_POSTGRES_DIRS ?= $(CURDIR)/.postgres
 export RUST_TEST_THREADS ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test openapi bench
+.PHONY: help setup build run test soak openapi bench
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,15 @@ test: setup ## Check format, lints and house rules, then run every test
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo test --workspace --locked --no-fail-fast
+
+# btrfs, reflink or copy; for how long; and which order of events (empty: another one each time).
+DRIVER ?= btrfs
+SECONDS ?= 600
+SEED ?=
+
+soak: setup ## Let everything happen to branches in random order and look for losses (DRIVER, SECONDS, SEED)
+	COPPICE_SOAK_SECONDS=$(SECONDS) COPPICE_SOAK_SEED=$(SEED) \
+	  cargo test --locked -p coppice --test e2e soak::$(DRIVER) -- --nocapture
 
 openapi: ## Write openapi/openapi.json anew from the code
 	COPPICE_WRITE_OPENAPI=1 cargo test --locked -p coppice-api the_committed_document

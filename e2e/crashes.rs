@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use coppice_test_support::{Leftovers, Platform, wait_for};
 
+use crate::orphans::wait_until_explained;
 use crate::setup::{PROGRAM, environment_with, options, platform, postgres_dir};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -102,16 +103,7 @@ fn everything_comes_back_after_a_reboot() {
     let mut coppice = platform();
     coppice.cli(&["branch", "create", "kid", "--parent", "main"]);
     coppice.sql("kid", "CREATE TABLE t (i int); INSERT INTO t VALUES (7)");
-    let id = coppice.branch_id("kid");
-    coppice.kill();
-    // What a reboot does: no process, no mount, no loop device, no runtime files.
-    let before = coppice.server_record(&id);
-    let pid = nix::unistd::Pid::from_raw(before["pid"].as_u64().expect("a pid") as i32);
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("a signal");
-    wait_for("nothing is left", PATIENCE, || {
-        Leftovers::clear(coppice.data_dir());
-        (Leftovers::of(coppice.data_dir()) == Leftovers::default()).then_some(())
-    });
+    coppice.cut_power();
     coppice.spawn();
     coppice.wait_ready();
     assert_eq!(answers(&coppice, "kid", "SELECT i FROM t"), "7");
@@ -134,31 +126,6 @@ fn converge(coppice: &Platform) {
     });
 }
 
-/// Directories of volumes and servers that no branch explains.
-fn unexplained(coppice: &Platform) -> BTreeSet<String> {
-    let names = |dir: &str| {
-        let entries = std::fs::read_dir(coppice.data_dir().join(dir)).into_iter().flatten();
-        entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect::<BTreeSet<_>>()
-    };
-    let list = coppice.cli(&["branch", "list"]);
-    let branches = list["branches"].as_array().expect("branches");
-    let ids: Vec<_> = branches.iter().map(|branch| branch["id"].as_str().expect("an id")).collect();
-    let servers = names("instances").into_iter().filter(|name| {
-        name != "metastore" && !name.starts_with("template-") && !ids.iter().any(|id| name.starts_with(id))
-    });
-    let half_made =
-        names("pool/staging").into_iter().chain(names("pool/trash")).chain(names("pool/quarantine"));
-    let mut left: BTreeSet<_> = servers.chain(half_made).collect();
-    // One volume a branch, and one a template.
-    let templates = std::fs::read_to_string(coppice.data_dir().join("templates.json")).unwrap_or_default();
-    let of_branches: Vec<_> =
-        names("pool/volumes").into_iter().filter(|name| !templates.contains(name.as_str())).collect();
-    if of_branches.len() != branches.len() {
-        left.extend(of_branches);
-    }
-    left
-}
-
 #[test]
 fn an_abort_at_any_step_is_finished_or_cleaned_away_at_the_next_start() {
     let postgres = postgres_dir().join("17.10").display().to_string();
@@ -169,9 +136,7 @@ fn an_abort_at_any_step_is_finished_or_cleaned_away_at_the_next_start() {
     coppice.spawn();
     coppice.wait_ready();
     live(&coppice);
-    wait_for("the data of the deleted branch is gone", PATIENCE, || {
-        unexplained(&coppice).is_empty().then_some(())
-    });
+    wait_until_explained(&coppice);
     let reached = std::fs::read_to_string(trace.path()).expect("a trace");
     let steps: BTreeSet<&str> = reached.lines().collect();
     assert!(steps.len() > 15, "{steps:?}");
@@ -197,9 +162,7 @@ fn an_abort_at_any_step_is_finished_or_cleaned_away_at_the_next_start() {
         coppice.restart();
         converge(&coppice);
         let _ = coppice.run(&["branch", "delete", "kid", "--yes"]);
-        wait_for("nothing is left of the interrupted branch", PATIENCE, || {
-            unexplained(&coppice).is_empty().then_some(())
-        });
+        wait_until_explained(&coppice);
     }
     assert_eq!(coppice.stop_all(), Leftovers::default());
 }
@@ -236,6 +199,6 @@ fn an_abort_at_any_step_of_the_first_start_is_made_up_for() {
     coppice.spawn();
     coppice.wait_ready();
     converge(&coppice);
-    wait_for("nothing is half-made", PATIENCE, || unexplained(&coppice).is_empty().then_some(()));
+    wait_until_explained(&coppice);
     assert_eq!(coppice.stop_all(), Leftovers::default());
 }
