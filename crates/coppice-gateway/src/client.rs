@@ -33,10 +33,14 @@ const CANCEL_SECRET_LENGTH_LONG: usize = 32;
 /// NAMEDATALEN - 1 (PostgreSQL manual, section 20.8.1).
 const APPLICATION_NAME_LENGTH_MAX: usize = 63;
 
-/// How often a branch that changes under a client's feet is tried again.
+/// How often a branch that changes under a client's feet is looked at again.
 const ATTEMPTS_MAX: usize = 10;
-/// Pause after a server that was just going away.
+/// How often its server is tried.
+const REACHES_MAX: usize = 100;
+/// Pause after a server that was just going away, or recovers from a crash;
+/// doubled each time. The client's deadline ends it.
 const ATTEMPT_PAUSE: Duration = Duration::from_millis(20);
+const ATTEMPT_PAUSE_MAX: Duration = Duration::from_millis(320);
 
 /// What one client wants, and how long its startup may take.
 struct Visit {
@@ -57,19 +61,6 @@ enum Opened {
     Session(Box<Server>, Session),
     /// The branch is about to sleep.
     Held(Held),
-}
-
-/// Whether a server was just going away, or not yet there.
-fn is_passing(end: &End) -> bool {
-    match end {
-        End::Refused(refusal) => refusal.code == "57P03",
-        // A PostgreSQL that starts or stops (its manual, appendix A).
-        End::RefusedByServer(message) => {
-            let says = |code: &[u8]| message.body.windows(code.len()).any(|window| window == code);
-            says(b"C57P03\0") || says(b"C57P01\0")
-        }
-        End::Gone(_) => false,
-    }
 }
 
 impl Gateway {
@@ -140,9 +131,47 @@ impl Gateway {
 
         let client_info = client_info(&destination, origin.client);
         let mut visit = Visit { client: client_info, deadline, secret_length, destination };
-        let found = self.find(client, &mut visit).await?;
-        let (found, identity) = within(visit.deadline, self.authenticate(client, &visit, found)).await?;
+        let (found, verifier) = self.find_with_verifier(client, &mut visit).await?;
+        let (found, identity) =
+            within(visit.deadline, self.authenticate(client, &visit, found, verifier)).await?;
         self.reach(client, &mut visit, found, &identity).await
+    }
+
+    /// Looks the branch up, and asks what its client has to prove. A server that
+    /// dies meanwhile is asked again when it is back.
+    async fn find_with_verifier(
+        &self,
+        client: &mut Client,
+        visit: &mut Visit,
+    ) -> Result<(Option<Found>, Option<RoleVerifier>), End> {
+        let mut pause = ATTEMPT_PAUSE;
+        loop {
+            let found = self.find(client, visit).await?;
+            match within(visit.deadline, self.verifier(visit, found.as_ref())).await {
+                Ok(verifier) => return Ok((found, verifier)),
+                // Without a server that should answer, trying again helps nobody.
+                Err(end) if !found.is_some_and(|found| takes_connections(found.route.state)) => {
+                    return Err(end);
+                }
+                Err(end) => pause = next_pause(end, pause, visit.deadline).await?,
+            }
+        }
+    }
+
+    async fn verifier(&self, visit: &Visit, found: Option<&Found>) -> Result<Option<RoleVerifier>, End> {
+        let role = &visit.destination.role;
+        match found.map(|found| &found.route) {
+            Some(Route { sleeping_roles: Some(roles), .. }) => {
+                Ok(roles.get(role).cloned().map(RoleVerifier::Scram))
+            }
+            Some(route) => match self.branches.verifier(route, role).await {
+                Ok(verifier) => Ok(verifier),
+                // Nobody can be asked who the client is.
+                Err(_) if !takes_connections(route.state) => Err(Refusal::not_ready_for_strangers().into()),
+                Err(error) => Err(Refusal::from(error).into()),
+            },
+            None => Ok(None),
+        }
     }
 
     /// Looks the branch up, and waits until the client can be authenticated: by
@@ -207,22 +236,9 @@ impl Gateway {
         client: &mut Client,
         visit: &Visit,
         found: Option<Found>,
+        verifier: Option<RoleVerifier>,
     ) -> Result<(Found, Identity), End> {
         let destination = &visit.destination;
-        let verifier = match found.as_ref().map(|found| &found.route) {
-            Some(Route { sleeping_roles: Some(roles), .. }) => {
-                roles.get(&destination.role).cloned().map(RoleVerifier::Scram)
-            }
-            Some(route) => match self.branches.verifier(route, &destination.role).await {
-                Ok(verifier) => verifier,
-                // Nobody can be asked who the client is.
-                Err(_) if !takes_connections(route.state) => {
-                    return Err(Refusal::not_ready_for_strangers().into());
-                }
-                Err(error) => return Err(Refusal::from(error).into()),
-            },
-            None => None,
-        };
         let verifier = authenticate::verifier(verifier, destination, &self.config.fake_salt_secret);
         let digest = client.is_tls.then(|| self.config.certificate.digest.clone()).flatten();
         let user = &destination.user_as_sent;
@@ -243,8 +259,8 @@ impl Gateway {
     ) -> Result<(Server, Session), End> {
         let unknown = || End::from(Refusal::wrong_password(&visit.destination.user_as_sent));
         let branch = visit.destination.branch.clone().ok_or_else(unknown)?;
-        let mut last: Option<End> = None;
-        for _ in 0..ATTEMPTS_MAX {
+        let mut pause = ATTEMPT_PAUSE;
+        for _ in 0..REACHES_MAX {
             found = self.bring_up(client, visit, &branch, found).await?;
             if !takes_connections(found.route.state) {
                 return Err(Refusal::not_ready(&branch, &found.route).into());
@@ -256,18 +272,14 @@ impl Gateway {
                     let _ = hold.changed().await;
                 }
                 Ok(Opened::Held(Held(None))) => {}
-                Err(end) if is_passing(&end) => {
-                    last = Some(end);
-                    tokio::time::sleep(ATTEMPT_PAUSE).await;
-                }
-                Err(end) => return Err(end),
+                Err(end) => pause = next_pause(end, pause, visit.deadline).await?,
             }
             found = self
                 .look_up(&branch, visit)
                 .await?
                 .ok_or_else(|| End::from(Refusal::wrong_password(&visit.destination.user_as_sent)))?;
         }
-        Err(last.unwrap_or_else(|| Refusal::server_lost().into()))
+        Err(Refusal::server_lost().into())
     }
 
     /// Wakes a sleeping branch, and waits for one that is on its way.
@@ -382,6 +394,16 @@ fn negotiate_version(client: &mut Client, startup: &Startup) -> usize {
     } else {
         CANCEL_SECRET_LENGTH
     }
+}
+
+/// Waits before another attempt, where that makes sense and the deadline
+/// leaves time for it; returns the pause after that one.
+async fn next_pause(end: End, pause: Duration, deadline: Instant) -> Result<Duration, End> {
+    if !end.is_passing() || Instant::now() + pause >= deadline {
+        return Err(end);
+    }
+    tokio::time::sleep(pause).await;
+    Ok((pause * 2).min(ATTEMPT_PAUSE_MAX))
 }
 
 /// Ends a startup that takes too long.

@@ -32,6 +32,21 @@ pub(crate) enum End {
     RefusedByServer(Frame),
 }
 
+impl End {
+    /// Whether a server was just going away, or is not there yet.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            Self::Refused(refusal) => refusal.code == "57P03",
+            // A PostgreSQL that starts or stops (its manual, appendix A).
+            Self::RefusedByServer(message) => {
+                let says = |code: &[u8]| message.body.windows(code.len()).any(|window| window == code);
+                says(b"C57P03\0") || says(b"C57P01\0")
+            }
+            Self::Gone(_) => false,
+        }
+    }
+}
+
 impl From<io::Error> for End {
     fn from(error: io::Error) -> Self {
         Self::Gone(error)
