@@ -20,6 +20,7 @@ mod servers;
 mod setup;
 mod sleep;
 mod soak;
+mod storm;
 mod supervision;
 mod tour;
 mod unprivileged;
