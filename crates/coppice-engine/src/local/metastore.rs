@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use coppice_core::InstanceId;
 use coppice_core::image::PostgresVersion;
@@ -20,6 +21,8 @@ use crate::{EngineError, Result, StopMode};
 pub(super) const METASTORE: &str = "metastore";
 /// Number of its account; volumes count from 1 and stay below.
 const ACCOUNT: u32 = 65_400;
+/// Pause before a metastore that did not start is tried again.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
 /// Kept on disk so that there is room to delete things when a disk is full.
 const BALLAST_BYTES: u64 = 64 << 20;
 
@@ -126,6 +129,20 @@ impl HostEngine {
             database: "coppice".to_owned(),
             is_new: false,
         })
+    }
+
+    /// Starts the metastore again whenever its server ends, for ever. To be
+    /// dropped before [`HostEngine::stop_metastore`].
+    pub async fn keep_metastore(&self) {
+        let instance = InstanceId::from_trusted(METASTORE);
+        loop {
+            self.servers.wait_exit(&instance).await;
+            tracing::error!("the metastore's server ended: starting it again");
+            if let Err(error) = self.start_metastore().await {
+                tracing::error!("the metastore can't be started: {}", error.chain());
+                tokio::time::sleep(RESTART_PAUSE).await;
+            }
+        }
     }
 
     /// Whether the metastore's server runs.

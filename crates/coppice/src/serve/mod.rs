@@ -238,6 +238,14 @@ impl Running {
                 async move { app.watch_idle().await }
             }),
             tokio::spawn(async move { predecessors.watch().await }),
+            tokio::spawn({
+                let (host, is_embedded) = (platform.host.clone(), config.metastore_url.is_none());
+                async move {
+                    if is_embedded {
+                        host.keep_metastore().await;
+                    }
+                }
+            }),
             tokio::spawn(housekeeping(app, platform.host.clone(), platform.engine.clone())),
         ];
         Ok(Self { stop, gateway, gateway_task, api_task, looping, watches })
