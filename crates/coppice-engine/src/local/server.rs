@@ -15,7 +15,6 @@
 //! left that it could speak of.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Read;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -29,6 +28,7 @@ use super::config::{Configuration, ServerPaths};
 use super::images::InstalledImage;
 use super::installation::{Installation, write_durably};
 use super::layout::Layout;
+use super::logs::{self, LogEnd};
 use super::process::cgroup::{Cgroups, Leaf, Limits};
 use super::process::identity::{ProcessIdentity, processes_in};
 use super::process::launch::{BindMount, FileAccess, Isolation, LaunchSpec, spawn};
@@ -137,6 +137,7 @@ impl Servers {
         }
         failpoint!("server.lock_file_removed");
         let log = self.start_log(plan.instance)?;
+        let written_before = logs::end(&self.layout.instance(plan.instance).join("log"));
         let spec = self.launch_spec(plan, &surroundings)?;
         let mut child = spawn(&self.launcher, &spec, &log).await?;
         let pid = child.id().unwrap_or_default();
@@ -144,9 +145,8 @@ impl Servers {
         // Waited for as long as this process lives; afterwards its new parent does.
         tokio::spawn(async move { child.wait().await });
         let failed = |reason: String| EngineError::StartFailed { instance: plan.instance.clone(), reason };
-        let Some(server) = ProcessIdentity::of(pid) else {
-            return Err(failed(self.last_words(plan.instance)));
-        };
+        let last_words = || self.last_words(plan.instance, written_before.as_ref());
+        let Some(server) = ProcessIdentity::of(pid) else { return Err(failed(last_words())) };
         let record = serde_json::to_vec(&server).map_err(|error| EngineError::Other(error.to_string()))?;
         write_durably(&self.record_path(plan.instance), &record, 0o600)?;
         failpoint!("server.recorded");
@@ -154,7 +154,7 @@ impl Servers {
         let started = Instant::now();
         while !is_ready(plan.data, pid) {
             if !server.is_alive() {
-                return Err(failed(self.last_words(plan.instance)));
+                return Err(failed(last_words()));
             }
             if started.elapsed() > START_PATIENCE {
                 return Err(failed(format!("not ready after {} s", START_PATIENCE.as_secs())));
@@ -413,17 +413,12 @@ impl Servers {
             .map_err(EngineError::io(format!("opening {}", path.display())))
     }
 
-    /// The most telling line a server wrote before it ended.
-    fn last_words(&self, instance: &InstanceId) -> String {
+    /// The most telling line a server wrote before it ended, where its log had
+    /// this end before it was started.
+    fn last_words(&self, instance: &InstanceId, written_before: Option<&LogEnd>) -> String {
         let mut text = fs::read_to_string(self.start_log_path(instance)).unwrap_or_default();
-        text.push_str(&newest_log(&self.layout.instance(instance).join("log")));
-        let is_telling = |line: &&str| ["FATAL", "PANIC", "launcher:"].iter().any(|word| line.contains(word));
-        let line = text.lines().rev().find(is_telling).or_else(|| text.lines().last());
-        let Some(line) = line else { return "the server ended without a word".to_owned() };
-        let parsed: Option<serde_json::Value> = serde_json::from_str(line).ok();
-        let message =
-            parsed.as_ref().and_then(|entry| entry.get("message")).and_then(|message| message.as_str());
-        message.unwrap_or(line).to_owned()
+        text.push_str(&logs::written_since(&self.layout.instance(instance).join("log"), written_before));
+        logs::most_telling(&text)
     }
 }
 
@@ -433,21 +428,6 @@ fn is_ready(data: &Path, pid: u32) -> bool {
     let mut lines = text.lines();
     let is_of_process = lines.next().is_some_and(|line| line.trim() == pid.to_string());
     is_of_process && lines.nth(6).is_some_and(|line| line.trim() == "ready")
-}
-
-/// The end of the newest log file. The directory belongs to the server, so
-/// nothing in it is followed or trusted.
-fn newest_log(directory: &Path) -> String {
-    let Ok(entries) = fs::read_dir(directory) else { return String::new() };
-    let newest = entries.filter_map(Result::ok).map(|entry| entry.path()).max();
-    let Some(path) = newest else { return String::new() };
-    let no_follow = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or_default();
-    let Ok(file) = OpenOptions::new().read(true).custom_flags(no_follow).open(path) else {
-        return String::new();
-    };
-    let mut bytes = vec![];
-    let _ = file.take(1 << 20).read_to_end(&mut bytes);
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 async fn wait_readable(pidfd: std::os::fd::OwnedFd) {
