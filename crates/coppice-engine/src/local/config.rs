@@ -6,8 +6,12 @@
 use std::fmt::Write;
 use std::path::Path;
 
-/// Sessions that are kept for the platform on top of the user's.
-const RESERVED_CONNECTIONS: u32 = 5;
+/// Sessions on top of the user's: those that the platform may have open while
+/// its users take all that is theirs, and those that stay free for it then.
+const PLATFORM_CONNECTIONS: u32 = 5;
+/// What stays free. PostgreSQL takes an open session of a superuser from the
+/// others' share, so this is less than all of them.
+const RESERVED_CONNECTIONS: u32 = 3;
 
 /// What decides a server's settings.
 #[derive(Clone, Debug)]
@@ -108,7 +112,7 @@ impl Configuration<'_> {
             ("port", "5432".to_owned()),
             ("unix_socket_directories", paths.socket.display().to_string()),
             ("unix_socket_permissions", socket_mode.to_owned()),
-            ("max_connections", (user_connections + RESERVED_CONNECTIONS).to_string()),
+            ("max_connections", (user_connections + PLATFORM_CONNECTIONS).to_string()),
             ("superuser_reserved_connections", RESERVED_CONNECTIONS.to_string()),
             ("shared_preload_libraries", libraries.join(",")),
             ("fsync", "on".to_owned()),
