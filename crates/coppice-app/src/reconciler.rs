@@ -318,7 +318,12 @@ impl Reconciler {
         let (instance, volume) = (&work.instance, &work.volume.id);
         match step {
             Step::MakeVolume => {
-                let facts = engine.create_volume(&self.volume_plan(work, token)).await?;
+                let facts = match engine.create_volume(&self.volume_plan(work, token)).await {
+                    Err(EngineError::SourceUnsettled(_)) => {
+                        return Err(StepError::NotYet("the server of its source starts or stops"));
+                    }
+                    made => made?,
+                };
                 failpoint!("reconciler.volume_made");
                 let (id, lsn) = (&facts.system_identifier, &facts.fork_lsn);
                 if !store.volume_present(volume, token, id, facts.timeline, lsn).await? {

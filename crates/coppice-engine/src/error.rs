@@ -25,6 +25,10 @@ pub enum EngineError {
         /// For example: it has tablespaces.
         reason: String,
     },
+    /// Its server starts, stops or has just died: what is on disk changes, and
+    /// nobody can be asked about it.
+    #[error("the server of volume {0} is neither up nor down: it can't be copied now")]
+    SourceUnsettled(VolumeId),
     /// No server of this instance answers.
     #[error("instance {0} is not running")]
     NotRunning(InstanceId),

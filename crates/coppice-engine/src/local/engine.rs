@@ -189,14 +189,18 @@ impl LocalEngine {
         // A start of the source waits until a copy without its server is made.
         let guard = self.lock_volume(source).await;
         let data = self.volumes.data_dir(source);
-        let running = plan
+        let seen = plan
             .source_instance
-            .clone()
-            .filter(|instance| self.host.servers.observe(instance, &data) == InstanceSeen::Running);
+            .as_ref()
+            .map_or(InstanceSeen::Stopped, |instance| self.host.servers.observe(instance, &data));
+        let is_atomic = self.volumes.is_snapshot_atomic(source);
+        if seen == InstanceSeen::Broken && !is_atomic {
+            return Err(EngineError::SourceUnsettled(source.clone()));
+        }
+        let running = plan.source_instance.clone().filter(|_| seen == InstanceSeen::Running);
         if running.is_some() {
             drop(guard);
         }
-        let is_atomic = self.volumes.is_snapshot_atomic(source);
         if let Some(instance) = running.as_ref().filter(|_| is_atomic) {
             self.checkpoint_if_needed(instance).await?;
         }
