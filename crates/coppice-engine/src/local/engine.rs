@@ -35,6 +35,11 @@ use crate::{
 const CHECKPOINT_ABOVE_BYTES: i64 = 16 << 20;
 /// A cached platform session is closed after this long without use.
 const SESSION_IDLE: Duration = Duration::from_secs(10);
+/// A server that has not told within this time who its roles are goes to sleep
+/// without that.
+const SLEEP_PATIENCE: Duration = Duration::from_secs(20);
+/// A source that is stuck must not hold up the work on its copies.
+const LOOK_PATIENCE: Duration = Duration::from_secs(10);
 /// Begins the names of instances that make templates.
 const TEMPLATE_PREFIX: &str = "template-";
 /// Accounts that make templates stay clear of those of volumes.
@@ -169,13 +174,12 @@ impl LocalEngine {
     async fn checkpoint_if_needed(&self, source: &InstanceId) -> Result<()> {
         let action = || EngineError::sql("looking at the source's WAL");
         let session = self.session(source).await?;
-        let row = session
-            .query_one(
-                "SELECT (pg_current_wal_insert_lsn() - redo_lsn)::bigint FROM pg_control_checkpoint()",
-                &[],
-            )
-            .await
-            .map_err(action())?;
+        let looking = session.query_one(
+            "SELECT (pg_current_wal_insert_lsn() - redo_lsn)::bigint FROM pg_control_checkpoint()",
+            &[],
+        );
+        let row = tokio::time::timeout(LOOK_PATIENCE, looking).await;
+        let row = row.map_err(|_| no_answer())?.map_err(action())?;
         if row.get::<_, i64>(0) > CHECKPOINT_ABOVE_BYTES {
             session
                 .batch_execute("CHECKPOINT")
@@ -266,6 +270,10 @@ fn server_plan<'a>(
         preload_libraries: &spec.preload_libraries,
         is_first_start,
     }
+}
+
+fn no_answer() -> EngineError {
+    EngineError::Other("the server does not answer in time".to_owned())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -413,7 +421,8 @@ impl Engine for LocalEngine {
         let is_running = self.host.servers.observe(instance, &data) == InstanceSeen::Running;
         let read = if is_running {
             let socket = self.host.servers.socket_directory(instance);
-            match sleep::read_roles(&socket, self.host.secret()).await {
+            let reading = sleep::read_roles(&socket, self.host.secret());
+            match tokio::time::timeout(SLEEP_PATIENCE, reading).await.unwrap_or_else(|_| Err(no_answer())) {
                 Ok(read) => Some(read),
                 Err(error) => {
                     tracing::warn!(%instance, "instance {instance} goes to sleep unasked: {}", error.chain());
