@@ -20,8 +20,8 @@ pub struct Connectable {
     pub branch: Branch,
     /// Who may connect.
     pub ip_filtering: IpFiltering,
-    /// What authenticates its clients while it sleeps; none when it is awake,
-    /// or when that is not known for certain.
+    /// What authenticates its clients while it sleeps, or can't be woken; none
+    /// when it is awake, or when that is not known for certain.
     pub sleeping_roles: Option<SleepingRoles>,
 }
 
@@ -41,11 +41,13 @@ impl App {
         if found.is_disabled && branch.state == BranchState::Hibernated {
             branch.message = "its organization is disabled".to_owned();
         }
-        let kept = found.sleeping_verifiers.filter(|_| branch.state == BranchState::Hibernated);
-        let sleeping_roles = match kept {
+        let is_down = matches!(branch.state, BranchState::Hibernated | BranchState::Failed);
+        let sleeping_roles = match found.sleeping_verifiers.filter(|_| is_down) {
             Some((sealed, checkpoint)) => {
-                let now = self.engine.clean_checkpoint(&branch.volume).await;
-                let now = now.map_err(|error| Error::unavailable(error.chain()))?;
+                let now = self.engine.clean_checkpoint(&branch.volume).await.unwrap_or_else(|error| {
+                    tracing::warn!(branch = %id, "what branch {id} keeps for its sleep is of no use: {}", error.chain());
+                    None
+                });
                 let is_true = now.as_ref() == Some(&checkpoint);
                 if is_true { Some(self.open_roles(id, &sealed)?) } else { None }
             }
