@@ -163,11 +163,18 @@ impl Store {
     }
 
     /// Branches of a host that scale-to-zero may put to sleep when nobody uses
-    /// them. Served by index `branches_sleepy`.
+    /// them. A time that has not come yet, from before the clock was set back,
+    /// counts as now. Served by index `branches_sleepy`.
     ///
     /// # Errors
     /// When the metastore can't be reached.
     pub async fn branch_idle_candidates(&self, host: &HostId) -> Result<Vec<IdleCandidate>> {
+        sqlx::query(
+            "update branches set idle_since = now()
+             where goal = 'running' and scale_to_zero and idle_since > now() + interval '1 minute'",
+        )
+        .execute(&self.relaxed)
+        .await?;
         let rows: Vec<(String, i32, DateTime<Utc>)> = sqlx::query_as(
             "select b.id, b.inactivity_minutes, b.idle_since from branches b
              join volumes v on v.id = b.volume_id and v.host_id = $1
