@@ -17,6 +17,8 @@ pub(super) enum Operation {
     Lose(Strike),
     MakeChild,
     MakeChildOfBusyParent,
+    /// Its parent is put to sleep while it is made.
+    MakeChildOfTiredParent,
     MakeBase,
     Hibernate,
     /// Back again before it is asleep.
@@ -34,7 +36,7 @@ pub(super) enum Operation {
 }
 
 /// How often each of them is in a deck.
-pub(super) const DECK: [(Operation, u64); 20] = [
+pub(super) const DECK: [(Operation, u64); 21] = [
     (Operation::Write, 9),
     (Operation::RollBack, 1),
     (Operation::Lose(Strike::Postmaster), 2),
@@ -42,8 +44,9 @@ pub(super) const DECK: [(Operation, u64); 20] = [
     (Operation::Lose(Strike::ControlPlane), 1),
     (Operation::Lose(Strike::Power), 1),
     (Operation::Lose(Strike::Hibernation), 1),
-    (Operation::MakeChild, 4),
+    (Operation::MakeChild, 3),
     (Operation::MakeChildOfBusyParent, 2),
+    (Operation::MakeChildOfTiredParent, 1),
     (Operation::MakeBase, 1),
     (Operation::Hibernate, 4),
     (Operation::HibernateAndWake, 1),
@@ -63,18 +66,24 @@ impl Soak {
         self.done += 1;
         let is_full = self.branches.len() >= BRANCHES_MAX;
         let operation = match operation {
-            Operation::MakeChild | Operation::MakeChildOfBusyParent | Operation::MakeBase if is_full => {
+            Operation::MakeChild
+            | Operation::MakeChildOfBusyParent
+            | Operation::MakeChildOfTiredParent
+            | Operation::MakeBase
+                if is_full =>
+            {
                 Operation::Delete
             }
             Operation::Delete if self.branches.len() == 1 => Operation::MakeChild,
             other => other,
         };
         match operation {
-            Operation::MakeChildOfBusyParent | Operation::Lose(_) => {
+            Operation::MakeChildOfBusyParent | Operation::MakeChildOfTiredParent | Operation::Lose(_) => {
                 let index = self.any_awake_branch();
                 self.tell(operation, index);
                 match operation {
                     Operation::Lose(strike) => self.lose(index, strike),
+                    Operation::MakeChildOfTiredParent => self.make_child_of_tired_parent(index),
                     _ => self.make_child_of_busy_parent(index),
                 }
             }
@@ -133,9 +142,10 @@ impl Soak {
                 assert_eq!(self.coppice.terminate(), Some(0));
                 self.start_control_plane();
             }
-            Operation::Lose(_) | Operation::MakeChildOfBusyParent | Operation::Delete => {
-                unreachable!("these choose their branch themselves")
-            }
+            Operation::Lose(_)
+            | Operation::MakeChildOfBusyParent
+            | Operation::MakeChildOfTiredParent
+            | Operation::Delete => unreachable!("these choose their branch themselves"),
         }
     }
 
@@ -249,6 +259,28 @@ impl Soak {
         let child = self.branches.len() - 1;
         self.read(child);
         self.read(index);
+    }
+
+    fn make_child_of_tired_parent(&mut self, index: usize) {
+        self.wait_until_settled(index);
+        self.read(index);
+        let request = self.child_request(index);
+        let (client, path, body) =
+            (self.coppice.client(), format!("{}/branches", self.project), request.clone());
+        let asked = std::thread::spawn(move || client.call("POST", &path, Some(&body)).expect("an answer"));
+        self.pause(60);
+        self.hibernate(index);
+        let (status, mut made) = asked.join().expect("a thread");
+        self.wait_until_settled(index);
+        if status == 412 {
+            // The parent was first.
+            made = self.call("POST", &format!("{}/branches", self.project), Some(&request), 201);
+        } else {
+            assert_eq!(status, 201, "{made}");
+        }
+        let contents = self.branches[index].contents.clone();
+        self.add(&request, &made, contents);
+        self.read(self.branches.len() - 1);
     }
 
     fn make_base(&mut self) {
