@@ -6,6 +6,7 @@ mod cli;
 mod contract;
 mod crashes;
 mod drivers;
+mod faults;
 mod handover;
 mod hosting;
 mod http;

@@ -161,6 +161,11 @@ impl Platform {
             environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     }
 
+    /// Adds flags for the next start.
+    pub fn add_flags(&mut self, flags: &[&str]) {
+        self.options.flags.extend(flags.iter().map(|flag| (*flag).to_owned()));
+    }
+
     /// Waits until it is ready; panics with its log when it ends before.
     pub fn wait_ready(&mut self) {
         let is_ready = wait_for("the platform is ready", READY_PATIENCE, || {
@@ -345,6 +350,20 @@ impl Platform {
             .filter(|path| path.exists());
         let path = records.next().expect("a record of the server");
         serde_json::from_slice(&fs::read(path).expect("a readable record")).expect("JSON")
+    }
+
+    /// The pid of the metastore's postmaster.
+    pub fn metastore_postmaster(&self) -> u32 {
+        let path = self.runtime_dir().expect("something runs").join("metastore/server.json");
+        let record: Value =
+            serde_json::from_slice(&fs::read(path).expect("a record of the metastore")).expect("JSON");
+        u32::try_from(record["pid"].as_u64().expect("a pid")).expect("a pid")
+    }
+
+    /// How to reach the metastore; only root can.
+    pub fn metastore_url(&self) -> String {
+        let socket = self.runtime_dir().expect("something runs").join("metastore/socket");
+        format!("host={} user=platform dbname=coppice", socket.display())
     }
 
     /// How to reach a branch's server as the platform's own superuser: only

@@ -1,0 +1,68 @@
+//! Faults of disks, servers, clocks and data: what they break, what they must
+//! not, and what is told.
+
+mod clock;
+mod connections;
+mod disk;
+mod servers;
+mod wakes;
+
+use std::time::Duration;
+
+use coppice_test_support::{Platform, wait_for};
+use serde_json::{Value, json};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The API's path of a branch.
+fn path(coppice: &Platform, branch: &str) -> String {
+    let project = coppice.cli(&["project", "list"])["projects"][0]["id"].as_str().expect("an id").to_owned();
+    format!("/organizations/{{org}}/projects/{project}/branches/{}", coppice.branch_id(branch))
+}
+
+fn change(coppice: &Platform, path: &str, body: &Value) {
+    let (status, answer) = coppice.call("PATCH", path, Some(body));
+    assert_eq!(status, 200, "{answer}");
+}
+
+/// Lets connections wake the branch.
+fn make_sleepy(coppice: &Platform, path: &str, minutes: u32) {
+    change(coppice, path, &json!({ "scaleToZero": { "enabled": true, "inactivityPeriodMinutes": minutes } }));
+}
+
+fn describe(coppice: &Platform, path: &str) -> Value {
+    let (status, answer) = coppice.call("GET", path, None);
+    assert_eq!(status, 200, "{answer}");
+    answer
+}
+
+fn status(coppice: &Platform, path: &str) -> String {
+    describe(coppice, path)["status"]["statusType"].as_str().expect("a status").to_owned()
+}
+
+fn wait_for_status(coppice: &Platform, path: &str, wanted: &str) {
+    wait_for(wanted, PATIENCE, || (status(coppice, path) == wanted).then_some(()));
+}
+
+/// Waits until a branch answers this SQL, and returns what it says.
+fn answer(coppice: &Platform, branch: &str, sql: &str) -> String {
+    let url = coppice.connection_string(branch);
+    let ask = || Some(coppice_test_support::psql(&url, sql)).filter(|said| said.is_ok);
+    wait_for("the branch answers", PATIENCE, ask).out
+}
+
+/// Connects as a driver does; returns SQLSTATE and message of the refusal.
+fn refusal(url: &str) -> (String, String) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let connected = runtime.block_on(tokio_postgres::connect(url, tokio_postgres::NoTls));
+    let Err(error) = connected else { panic!("{url} takes connections") };
+    let said = error.as_db_error().unwrap_or_else(|| panic!("no answer but: {error}"));
+    (said.code().code().to_owned(), said.message().to_owned())
+}
+
+/// The same URL with another password.
+fn with_wrong_password(url: &str) -> String {
+    let (user, rest) = url.rsplit_once('@').expect("a URL");
+    let (user, _) = user.rsplit_once(':').expect("a password");
+    format!("{user}:wrong@{rest}")
+}

@@ -1,0 +1,92 @@
+//! Branches that can't be woken.
+
+use std::path::PathBuf;
+
+use coppice_test_support::{Platform, psql, wait_for};
+use serde_json::json;
+
+use super::{
+    PATIENCE, answer, change, describe, make_sleepy, path, refusal, wait_for_status, with_wrong_password,
+};
+use crate::setup::platform;
+
+/// The data directory of a branch on the host.
+fn data_of(coppice: &Platform, branch: &str) -> PathBuf {
+    let id = coppice.branch_id(branch);
+    let volumes = std::fs::read_dir(coppice.data_dir().join("pool/volumes")).expect("volumes");
+    let mut volumes = volumes.map(|entry| entry.expect("an entry").path());
+    let is_of_branch = |volume: &PathBuf| {
+        let label = std::fs::read(volume.join("label.json")).expect("a label");
+        let label: serde_json::Value = serde_json::from_slice(&label).expect("JSON");
+        label["branch"] == *id
+    };
+    volumes.find(is_of_branch).expect("the branch's volume").join("data")
+}
+
+#[test]
+fn a_wake_that_fails_says_why() {
+    let coppice = platform();
+    let main = path(&coppice, "main");
+    coppice.sql("main", "CREATE TABLE t AS SELECT 7 AS i");
+    make_sleepy(&coppice, &main, 60);
+    let url = coppice.connection_string("main");
+    std::thread::scope(|scope| {
+        // It ends with words in the log that are not the reason of what comes.
+        let cut = scope.spawn(|| psql(&url, "SELECT pg_sleep(600)"));
+        wait_for("the client is there", PATIENCE, || {
+            let count = "SELECT count(*) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(600)'";
+            (coppice.sql("main", count) == "1").then_some(())
+        });
+        change(&coppice, &main, &json!({ "hibernate": true }));
+        assert!(!cut.join().expect("a client").is_ok);
+    });
+    wait_for_status(&coppice, &main, "STATUS_TYPE_HIBERNATED");
+    let file = data_of(&coppice, "main").join("PG_VERSION");
+    let aside = file.with_extension("aside");
+    std::fs::rename(&file, &aside).expect("a file");
+
+    // The first client waits for the wake, a later one finds that it failed.
+    for client in ["first", "later"] {
+        let (code, message) = refusal(&url);
+        assert_eq!(code, "57P03", "{client}: {message}");
+        assert!(message.contains("is not ready (failed): "), "{client}: {message}");
+        assert!(message.contains("is not a valid data directory"), "{client}: {message}");
+    }
+    let (code, message) = refusal(&with_wrong_password(&url));
+    assert_eq!(code, "28P01", "strangers are told nothing: {message}");
+    let told = describe(&coppice, &main);
+    assert_eq!(told["status"]["statusType"], "STATUS_TYPE_FAULT");
+    assert_eq!(told["status"]["status"], "Failed");
+    let message = told["status"]["message"].as_str().expect("a message");
+    assert!(message.contains("is not a valid data directory"), "{message}");
+
+    std::fs::rename(&aside, &file).expect("a file");
+    wait_for_status(&coppice, &main, "STATUS_TYPE_HEALTHY");
+    assert_eq!(coppice.sql("main", "SELECT i FROM t"), "7");
+}
+
+#[test]
+fn a_branch_without_its_control_file_fails_and_comes_back_with_it() {
+    let coppice = platform();
+    let main = path(&coppice, "main");
+    coppice.sql("main", "CREATE TABLE t AS SELECT 7 AS i");
+    make_sleepy(&coppice, &main, 60);
+    let url = coppice.connection_string("main");
+    change(&coppice, &main, &json!({ "hibernate": true }));
+    wait_for_status(&coppice, &main, "STATUS_TYPE_HIBERNATED");
+    let file = data_of(&coppice, "main").join("global/pg_control");
+    let aside = file.with_extension("aside");
+    std::fs::rename(&file, &aside).expect("a file");
+
+    // What was kept of its roles can't be trusted without it, so nobody can be
+    // told more than that it is not ready.
+    let (code, message) = refusal(&url);
+    assert_eq!((code.as_str(), message.as_str()), ("57P03", "the branch is not ready"));
+    wait_for("it failed", PATIENCE, || {
+        let told = describe(&coppice, &main);
+        let message = told["status"]["message"].as_str().expect("a message");
+        (told["status"]["status"] == "Failed" && message.contains("pg_control")).then_some(())
+    });
+    std::fs::rename(&aside, &file).expect("a file");
+    assert_eq!(answer(&coppice, "main", "SELECT i FROM t"), "7");
+}
