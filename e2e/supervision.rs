@@ -118,26 +118,31 @@ fn the_manager_is_told_when_the_platform_serves_and_when_it_ends() {
 }
 
 #[test]
-fn a_successor_names_itself_the_main_process() {
+fn a_successor_is_the_main_process_and_a_child_of_nobody_who_goes() {
     let manager = Manager::new();
     let mut options = options();
     options.environment.push(("NOTIFY_SOCKET".to_owned(), manager.path.display().to_string()));
     let coppice = Platform::start(PROGRAM, options);
-    let main_pid = || {
-        let heard = manager.hear("READY=1").concat();
-        let pid = heard.lines().find_map(|line| line.strip_prefix("MAINPID="));
-        pid.expect("the pid").parse::<i32>().expect("a number")
-    };
-    let first = main_pid();
-    assert_eq!(first, coppice.pid() as i32);
-    // What `systemctl reload` does.
+    manager.hear("READY=1");
+    let first = pid_of(&coppice).expect("a pid");
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(first), nix::sys::signal::Signal::SIGHUP)
         .expect("a signal");
-    let second = main_pid();
+    let heard = manager.hear("READY=1");
+    let second = pid_of(&coppice).expect("a pid");
     assert_ne!(second, first);
-    let record = fs::read_to_string(coppice.data_dir().join("serve.json")).expect("a record");
-    assert!(record.contains(&format!("\"pid\": {second}")), "{record}");
+    assert!(heard.last().is_some_and(|last| last.contains(&format!("MAINPID={second}\n"))), "{heard:?}");
+    assert!(!heard.concat().contains("STOPPING"), "the service goes on: {heard:?}");
+    let stat = fs::read_to_string(format!("/proc/{second}/stat")).expect("a process");
+    let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1));
+    assert_ne!(parent, Some(first.to_string().as_str()));
     assert_eq!(coppice.sql("main", "SELECT 1"), "1");
+}
+
+/// The process that serves, as it wrote it down.
+fn pid_of(coppice: &Platform) -> Option<i32> {
+    let record = fs::read(coppice.data_dir().join("serve.json")).ok()?;
+    let record: serde_json::Value = serde_json::from_slice(&record).ok()?;
+    record["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok())
 }
 
 /// The capabilities that the unit leaves to the service, as setpriv names them.

@@ -170,20 +170,24 @@ impl Predecessor {
 }
 
 /// Starts this program's file, which may be a newer one by now, with the same
-/// arguments, as the successor of this process.
+/// arguments, as the successor of this process. It becomes a child of the
+/// service manager: as one of this process, its end would go unnoticed there
+/// as long as this one serves sessions.
 pub(super) fn start_successor(program: &Path) -> anyhow::Result<()> {
     let arguments: Vec<_> = std::env::args_os().skip(1).filter(|argument| argument != TAKE_OVER).collect();
-    let mut child = tokio::process::Command::new(program)
+    let mut child = tokio::process::Command::new("setsid")
+        .arg("--fork")
+        .arg(program)
         .args(arguments)
         .arg(TAKE_OVER)
         .stdin(Stdio::null())
         .spawn()
-        .with_context(|| format!("starting {}", program.display()))?;
+        .with_context(|| format!("starting {} by setsid", program.display()))?;
     tokio::spawn(async move {
         match child.wait().await {
             Ok(status) if status.success() => {}
-            Ok(status) => tracing::error!("the successor ended: {status}"),
-            Err(error) => tracing::error!("the successor is lost: {error}"),
+            Ok(status) => tracing::error!("the successor could not be started: {status}"),
+            Err(error) => tracing::error!("the start of the successor is lost: {error}"),
         }
     });
     Ok(())
