@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use coppice_test_support::{Leftovers, Options, Platform, wait_for};
+use coppice_test_support::{Leftovers, Options, Platform, psql, wait_for};
 
 use crate::setup::{PROGRAM, options};
 
@@ -53,7 +53,7 @@ fn systemd_understands_the_units() {
 fn the_units_agree() {
     let settings = |name: &str| -> Vec<String> {
         let text = unit(name);
-        let is_shared = |line: &&str| line.starts_with("Environment");
+        let is_shared = |line: &&str| line.starts_with("Environment") && !line.contains("COPPICE_DRAIN");
         text.lines().filter(is_shared).map(str::to_owned).collect()
     };
     assert_eq!(settings(UNITS[0]), settings(UNITS[1]));
@@ -136,6 +136,25 @@ fn a_successor_is_the_main_process_and_a_child_of_nobody_who_goes() {
     let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1));
     assert_ne!(parent, Some(first.to_string().as_str()));
     assert_eq!(coppice.sql("main", "SELECT 1"), "1");
+}
+
+#[test]
+fn sessions_may_go_on_for_as_long_as_the_drain_says() {
+    let flags = ["--drain", "1"].map(str::to_owned).to_vec();
+    let mut coppice = Platform::start(PROGRAM, Options { flags, ..options() });
+    let url = coppice.connection_string("main");
+    let client = std::thread::spawn(move || psql(&url, "SELECT pg_sleep(600)"));
+    wait_for("it sleeps", PATIENCE, || {
+        let asleep = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+        (coppice.sql("main", asleep) == "1").then_some(())
+    });
+    assert_eq!(coppice.terminate(), Some(0));
+    assert!(!client.join().expect("a client").is_ok);
+    assert!(
+        coppice.log().contains("cutting the sessions that are still open after 1 s"),
+        "{}",
+        coppice.log()
+    );
 }
 
 /// The process that serves, as it wrote it down.

@@ -18,6 +18,8 @@ const DEFAULT_LISTEN: &str = "127.0.0.1:7070";
 const DEFAULT_GATEWAY_LISTEN: &str = "127.0.0.1:7432";
 const DEFAULT_REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(1000).expect("not zero");
 const DEFAULT_CREATE_WAIT: Duration = Duration::from_secs(5);
+/// Longest time that sessions of a process may go on after its end was asked for.
+pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(3500);
 const DEFAULT_EMAIL: &str = "admin@coppice.local";
 
 /// Where the data of a machine is, unless told otherwise.
@@ -100,6 +102,10 @@ struct Settings {
     #[arg(long, env = "COPPICE_BRANCH_CREATE_WAIT", value_name = "SECONDS",
           value_parser = clap::value_parser!(u64).range(0..=25))]
     branch_create_wait: Option<u64>,
+    /// Seconds that open sessions may go on after SIGTERM, up to 3500 [default: 3500]
+    #[arg(long, env = "COPPICE_DRAIN", value_name = "SECONDS",
+          value_parser = clap::value_parser!(u64).range(0..=3500))]
+    drain: Option<u64>,
     /// Most branches of one project [default: 100]
     #[arg(long, env = "COPPICE_BRANCHES_PER_PROJECT", value_name = "N")]
     branches_per_project: Option<u32>,
@@ -138,6 +144,7 @@ pub(crate) struct Config {
     pub(crate) limits: OrganizationLimits,
     pub(crate) api: ApiConfig,
     pub(crate) create_wait: Duration,
+    pub(crate) drain: Duration,
 }
 
 fn address(chosen: Option<SocketAddr>, default: &str) -> anyhow::Result<SocketAddr> {
@@ -205,6 +212,7 @@ impl ServeArgs {
                 // Requests themselves may take 30 seconds.
                 |seconds| Duration::from_secs(seconds.min(25)),
             ),
+            drain: flags.drain.or(file.drain).map_or(DRAIN_MAX, Duration::from_secs).min(DRAIN_MAX),
         })
     }
 }

@@ -14,7 +14,7 @@ use coppice_engine::{BoxedServerStream, RoleVerifier};
 use coppice_gateway::{Branches, CancelKey, ClientInfo, Route, Sessions};
 
 use super::drain::{Predecessors, client_session};
-use super::{Certificate, Config, DRAIN, Gateway, GatewayConfig, Plaintext};
+use super::{Certificate, Config, DRAIN_MAX, Gateway, GatewayConfig, Plaintext};
 
 const CONNECTIONS_MAX: usize = 10_000;
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(15);
@@ -130,7 +130,7 @@ pub(super) fn start(
         startup_timeout: STARTUP_TIMEOUT,
         wake_timeout: WAKE_TIMEOUT,
         connections_max: CONNECTIONS_MAX,
-        drain_timeout: DRAIN,
+        drain_timeout: DRAIN_MAX,
         fake_salt_secret: app.fake_salt_secret(),
     };
     Ok(Arc::new(Gateway::new(gateway_config, Arc::new(Platform { app, predecessors }), sessions)))

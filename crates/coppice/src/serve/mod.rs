@@ -30,9 +30,10 @@ use coppice_store::{ConnectOptions, Store};
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, ServeArgs};
+use crate::config::{Config, DRAIN_MAX, ServeArgs};
 use drain::{Predecessors, Teller};
 use handover::{Door, Knock, Listeners, Predecessor};
 
@@ -43,8 +44,6 @@ pub(crate) use stop::{StopArgs, stop};
 const REGION: &str = "local";
 /// How long a starting metastore may take to accept a connection.
 pub(crate) const METASTORE_PATIENCE: Duration = Duration::from_secs(30);
-/// How long sessions may go on after SIGTERM.
-const DRAIN: Duration = Duration::from_secs(3500);
 /// How often a process that only serves its last sessions writes down their use.
 const NOTE: Duration = Duration::from_secs(30);
 /// How often storage and sessions are looked after.
@@ -129,7 +128,7 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let _ = std::fs::remove_file(ServeRecord::path(&config.data_dir));
     // With a successor the sockets stay open until it is ready.
     let listeners = successor.is_some().then_some(listeners);
-    running.drain(platform, &config.data_dir, successor.zip(listeners)).await
+    running.drain(platform, &config, successor.zip(listeners)).await
 }
 
 /// What ends a platform, or asks it to hand over.
@@ -256,9 +255,12 @@ impl Running {
     async fn drain(
         self,
         platform: Platform,
-        data_dir: &Path,
+        config: &Config,
         successor: Option<(Knock, Listeners)>,
     ) -> anyhow::Result<()> {
+        // Whoever hands over keeps its sessions as long as it may.
+        let patience = if successor.is_some() { DRAIN_MAX } else { config.drain };
+        let last = Instant::now() + patience;
         self.watches.iter().for_each(JoinHandle::abort);
         self.stop.cancel();
         platform.reconciler.stop().await;
@@ -270,7 +272,7 @@ impl Running {
         }
         if is_inside() {
             drop(platform);
-            return stop::stop_everything(data_dir).await;
+            return stop::stop_everything(&config.data_dir).await;
         }
         // Before the lock is given back: whoever gets it must find the sessions.
         let _teller = Teller::start(platform.host.layout().runtime_dir(), self.gateway.clone())?;
@@ -282,8 +284,12 @@ impl Running {
             ready.context("handing over; start coppice again")?;
         }
         let mut gateway_task = self.gateway_task;
-        while tokio::time::timeout(NOTE, &mut gateway_task).await.is_err() {
+        while timeout_at(last.min(Instant::now() + NOTE), &mut gateway_task).await.is_err() {
             app.note_uses().await;
+            if Instant::now() >= last {
+                tracing::warn!("cutting the sessions that are still open after {} s", patience.as_secs());
+                break;
+            }
         }
         app.note_uses().await;
         Ok(())
