@@ -66,21 +66,21 @@ impl Store {
         Ok(())
     }
 
-    /// A volume that exists.
+    /// The volume that a branch points at.
     ///
     /// # Errors
-    /// When there is no such row, or the metastore can't be reached.
-    pub async fn volume_get(&self, id: &VolumeId) -> Result<VolumeRow> {
-        let row: Row = sqlx::query_as(
+    /// When there is no such branch, or the metastore can't be reached.
+    pub(crate) async fn volume_of_branch(&self, branch: &BranchId) -> Result<VolumeRow> {
+        let query = sqlx::query(
             "select v.id, v.host_id, v.parent_volume_id, i.id as parent_instance, v.state, v.account,
                     v.image_major, v.image_minor
-             from volumes v
+             from branches b join volumes v on v.id = b.volume_id
              left join instances i on i.volume_id = v.parent_volume_id and i.role = 'primary'
-             where v.id = $1",
+             where b.id = $1",
         )
-        .bind(id.as_str())
-        .fetch_one(&self.pool)
-        .await?;
+        .bind(branch.as_str());
+        let row: Option<Row> = self.reads.optional(query).await?;
+        let row = row.ok_or(sqlx::Error::RowNotFound)?;
         let state = VolumeState::parse(&row.state)
             .ok_or_else(|| StoreError::UnknownValue { what: "volume state", value: row.state })?;
         Ok(VolumeRow {

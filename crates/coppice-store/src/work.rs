@@ -3,6 +3,7 @@
 use coppice_core::branch::{Branch, BranchState};
 use coppice_core::claim::ClaimToken;
 use coppice_core::{BranchId, HostId, InstanceId};
+use sqlx::{FromRow, Row as _};
 
 use crate::branches::{BranchRow, COLUMNS};
 use crate::volumes::VolumeRow;
@@ -50,18 +51,14 @@ impl Store {
         .await?;
         let Some(managed_role_verifier) = verifier else { return Ok(None) };
         let sql = format!(
-            "select {COLUMNS} from branches b join projects p on p.id = b.project_id where b.id = $1"
+            "select {COLUMNS}, i.id as instance from branches b join projects p on p.id = b.project_id
+             join instances i on i.branch_id = b.id and i.role = 'primary' where b.id = $1"
         );
-        let row: BranchRow =
-            sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.as_str()).fetch_one(&self.pool).await?;
-        let branch = Branch::try_from(row)?;
-        let volume = self.volume_get(&branch.volume).await?;
-        let instance: String =
-            sqlx::query_scalar("select id from instances where branch_id = $1 and role = 'primary'")
-                .bind(id.as_str())
-                .fetch_one(&self.pool)
-                .await?;
-        let instance = InstanceId::from_trusted(instance);
+        let branch = self.reads.row(sqlx::query(sqlx::AssertSqlSafe(sql)).bind(id.as_str()));
+        let (row, volume) = tokio::try_join!(branch, self.volume_of_branch(id))?;
+        let row = row.ok_or(sqlx::Error::RowNotFound)?;
+        let instance = InstanceId::from_trusted(row.try_get::<String, _>("instance")?);
+        let branch = Branch::try_from(BranchRow::from_row(&row)?)?;
         Ok(Some(BranchWork { branch, volume, instance, managed_role_verifier }))
     }
 
