@@ -17,7 +17,7 @@ use coppice_store::{ConnectOptions, Store, check_export};
 use tokio::io::BufReader;
 
 use crate::config::DataDir;
-use crate::serve::{METASTORE_PATIENCE, chain, metastore_options};
+use crate::serve::{LAUNCHER, METASTORE_PATIENCE, chain, metastore_options};
 
 /// Flags of `coppice admin`.
 #[derive(Args, Debug)]
@@ -150,8 +150,7 @@ async fn with_metastore(
         // A running platform has started it.
         return work(connect(metastore_options(&address)).await?).await;
     };
-    let launcher = std::env::current_exe().context("finding this program")?;
-    let host = HostEngine::open(data_dir, launcher, &[]).map_err(|error| chain(&error))?;
+    let host = HostEngine::open(data_dir, LAUNCHER.into(), &[]).map_err(|error| chain(&error))?;
     if !host.layout().metastore().join("data").exists() {
         bail!("{} has no metastore: has `coppice serve` ever run on it?", data_dir.display());
     }
@@ -186,8 +185,7 @@ async fn import_into(data_dir: &Path, metastore_url: Option<String>, file: &Path
     let Some(_lock) = ControlLock::try_take(data_dir).map_err(|error| chain(&error))? else {
         bail!("a platform runs on {}: stop it first (`coppice stop`)", data_dir.display());
     };
-    let launcher = std::env::current_exe().context("finding this program")?;
-    let host = HostEngine::open(data_dir, launcher, &[]).map_err(|error| chain(&error))?;
+    let host = HostEngine::open(data_dir, LAUNCHER.into(), &[]).map_err(|error| chain(&error))?;
     let own = &host.installation().installation;
     if header.installation.as_deref() != Some(own.as_str()) {
         let other = header.installation.as_deref().unwrap_or("none");

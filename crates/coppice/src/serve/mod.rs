@@ -42,6 +42,9 @@ pub(crate) use stop::{StopArgs, stop};
 
 /// The region of a default install.
 const REGION: &str = "local";
+/// This program as it runs, also when its file was replaced meanwhile: what
+/// launches servers has to understand this process's descriptions.
+pub(crate) const LAUNCHER: &str = "/proc/self/exe";
 /// How long a starting metastore may take to accept a connection.
 pub(crate) const METASTORE_PATIENCE: Duration = Duration::from_secs(30);
 /// How often a process that only serves its last sessions writes down their use.
@@ -346,10 +349,10 @@ async fn boot(config: &Config, gateway_address: SocketAddr, lock: ControlLock) -
 async fn open_host(config: &Config) -> anyhow::Result<Arc<HostEngine>> {
     println!("looking for PostgreSQL");
     notify::status("looking for PostgreSQL");
-    let launcher = std::env::current_exe().context("finding this program")?;
     let (data_dir, postgres_dirs) = (config.data_dir.clone(), config.postgres_dirs.clone());
     let opened =
-        tokio::task::spawn_blocking(move || HostEngine::open(&data_dir, launcher, &postgres_dirs)).await?;
+        tokio::task::spawn_blocking(move || HostEngine::open(&data_dir, LAUNCHER.into(), &postgres_dirs))
+            .await?;
     let host = opened.map_err(|error| chain(&error))?;
     let versions: Vec<_> = host.installed_images().iter().map(|image| image.version.to_string()).collect();
     println!("PostgreSQL: {}", versions.join(", "));

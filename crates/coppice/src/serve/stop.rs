@@ -1,7 +1,7 @@
 //! `coppice stop`: ends the control plane, and with `--all` every server of
 //! the data directory too.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use coppice_engine::{Engine, StopMode};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::{ServeRecord, chain};
+use super::{LAUNCHER, ServeRecord, chain};
 use crate::config::DataDir;
 
 /// How long a control plane may take to end.
@@ -67,8 +67,7 @@ pub(super) async fn stop_everything(data_dir: &Path) -> anyhow::Result<()> {
     let Some(_lock) = ControlLock::try_take(data_dir).map_err(|error| chain(&error))? else {
         bail!("another coppice works on {}", data_dir.display());
     };
-    let launcher: PathBuf = std::env::current_exe().context("finding this program")?;
-    let host = Arc::new(HostEngine::open(data_dir, launcher, &[]).map_err(|error| chain(&error))?);
+    let host = Arc::new(HostEngine::open(data_dir, LAUNCHER.into(), &[]).map_err(|error| chain(&error))?);
     let options = StorageOptions { pool: PoolMode::Auto, ..StorageOptions::default() };
     let volumes =
         Volumes::open(host.layout(), host.installation(), &options).map_err(|error| chain(&error))?;

@@ -74,6 +74,7 @@ pub async fn spawn(launcher: &Path, spec: &LaunchSpec, log: &File) -> Result<Chi
     let action = || format!("starting {}", spec.program.display());
     let clone = || log.try_clone().map_err(EngineError::io(action()));
     let mut child = Command::new(launcher)
+        .arg0("coppice")
         .arg("launch")
         .env_clear()
         .stdin(Stdio::piped())
