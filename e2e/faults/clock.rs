@@ -16,7 +16,7 @@ fn set_idle_since(coppice: &Platform, branch: &str, from_now: &str) {
         &url,
         &format!(
             "UPDATE branches SET idle_since = now() + interval '{from_now}',
-                 woken_at = now() + interval '{from_now}', created_at = now() + interval '{from_now}'
+                 created_at = now() + interval '{from_now}'
              WHERE id = '{id}'"
         ),
     );

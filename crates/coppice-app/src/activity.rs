@@ -63,7 +63,7 @@ impl App {
         let may_sleep = branch.state == BranchState::Ready && sessions.is_empty();
         let sleeps_at = inactivity
             .filter(|_| may_sleep)
-            .map(|inactivity| self.idle_since(&branch.id, branch.idle_since) + inactivity);
+            .map(|inactivity| Utc::now() + inactivity - self.idle_for(&branch.id, branch.idle_since));
         // Only the moment of falling asleep asks the server; so does this.
         let is_due = sleeps_at.is_some_and(|at| at <= Utc::now());
         let is_replicated = is_due && self.has_active_slot(&branch.id).await.unwrap_or(false);

@@ -24,9 +24,8 @@ mod users;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use chrono::{DateTime, Utc};
 use coppice_core::limits::OrganizationLimits;
 use coppice_core::{HostId, RegionId};
 use coppice_engine::SharedEngine;
@@ -75,7 +74,7 @@ pub struct App {
     key_uses: Arc<keys::KeyUses>,
     clients: Arc<dyn Clients>,
     /// When this process began to know clients.
-    started: DateTime<Utc>,
+    started: Instant,
     config: Arc<AppConfig>,
 }
 
@@ -89,7 +88,7 @@ impl App {
         clients: Arc<dyn Clients>,
         config: AppConfig,
     ) -> Self {
-        let (key_uses, started) = (Arc::default(), Utc::now());
+        let (key_uses, started) = (Arc::default(), Instant::now());
         Self { store, engine, reconciler, key, key_uses, clients, started, config: Arc::new(config) }
     }
 

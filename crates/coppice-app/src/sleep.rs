@@ -1,6 +1,6 @@
 //! Branches that sleep when nobody uses them, and wake when somebody does.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -25,7 +25,7 @@ pub trait Clients: Send + Sync + 'static {
     async fn sessions(&self, branch: &BranchId) -> Vec<ClientSession>;
 
     /// When the last client of a branch left, as far as is known.
-    fn last_left(&self, branch: &BranchId) -> Option<DateTime<Utc>>;
+    fn last_left(&self, branch: &BranchId) -> Option<Instant>;
 
     /// Keeps new clients of a branch waiting, if it has none now, until the
     /// returned value is dropped; none when it has clients, or may have some.
@@ -84,24 +84,26 @@ impl App {
     }
 
     async fn look_for_idle(&self) -> Result<()> {
-        let now = Utc::now();
         for candidate in self.store.branch_idle_candidates(&self.config.host).await? {
-            let idle_since = self.idle_since(&candidate.id, candidate.idle_since);
-            if now - idle_since >= chrono::Duration::minutes(i64::from(candidate.inactivity_minutes)) {
-                // One that can't be asked keeps no other awake.
-                if let Err(error) = self.put_to_sleep_if_idle(&candidate).await {
-                    tracing::warn!(branch = %candidate.id, "putting branch {} to sleep: {error}", candidate.id);
-                }
+            let inactivity = Duration::from_secs(u64::from(candidate.inactivity_minutes) * 60);
+            if self.idle_for(&candidate.id, candidate.idle_since) < inactivity {
+                continue;
+            }
+            // One that can't be asked keeps no other awake.
+            if let Err(error) = self.put_to_sleep_if_idle(&candidate).await {
+                tracing::warn!(branch = %candidate.id, "putting branch {} to sleep: {error}", candidate.id);
             }
         }
         Ok(())
     }
 
-    /// From when on a branch without clients counts as idle.
-    pub(crate) fn idle_since(&self, branch: &BranchId, recorded: DateTime<Utc>) -> DateTime<Utc> {
+    /// For how long a branch without clients has been idle. What this process
+    /// saw counts by a clock that nobody sets.
+    pub(crate) fn idle_for(&self, branch: &BranchId, recorded_since: DateTime<Utc>) -> Duration {
+        let recorded = (Utc::now() - recorded_since).to_std().unwrap_or_default();
         // Clients of an earlier process left it at an unknown time.
         let last_left = self.clients.last_left(branch).unwrap_or(self.started);
-        recorded.max(self.started).max(last_left)
+        recorded.min(self.started.elapsed()).min(last_left.elapsed())
     }
 
     /// Whether somebody receives the WAL of a branch that runs.

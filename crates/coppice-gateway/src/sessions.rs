@@ -35,7 +35,7 @@ struct State {
     by_process_id: HashMap<u32, Target>,
     per_branch: HashMap<BranchId, usize>,
     /// When the last client of a branch without clients left.
-    last_left: HashMap<BranchId, SystemTime>,
+    last_left: HashMap<BranchId, Instant>,
     /// Branches whose new clients wait. Dropping the sender lets them go on.
     held: HashMap<BranchId, watch::Sender<()>>,
     /// How often each branch was held, and let go, so far.
@@ -161,7 +161,7 @@ impl Sessions {
 
     /// When the last client of a branch left; none while it has clients, or
     /// when it had none since the start.
-    pub fn last_left(&self, branch: &BranchId) -> Option<SystemTime> {
+    pub fn last_left(&self, branch: &BranchId) -> Option<Instant> {
         self.lock().last_left.get(branch).copied()
     }
 
@@ -263,7 +263,7 @@ impl Drop for Session {
             *count -= 1;
             if *count == 0 {
                 state.per_branch.remove(&self.branch);
-                state.last_left.insert(self.branch.clone(), SystemTime::now());
+                state.last_left.insert(self.branch.clone(), Instant::now());
             }
         }
     }

@@ -8,10 +8,9 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use chrono::{DateTime, Utc};
 use coppice_core::BranchId;
 use coppice_core::awake::ClientSession;
 use coppice_gateway::{CancelKey, Gateway, OpenSession};
@@ -116,7 +115,7 @@ async fn answer(stream: UnixStream, gateway: &Gateway) -> anyhow::Result<()> {
 pub(super) struct Predecessors {
     directory: PathBuf,
     /// When a session of a branch was last seen with one of them.
-    last_seen: Mutex<HashMap<BranchId, DateTime<Utc>>>,
+    last_seen: Mutex<HashMap<BranchId, Instant>>,
 }
 
 impl Predecessors {
@@ -124,7 +123,7 @@ impl Predecessors {
         Arc::new(Self { directory: directory(runtime_dir), last_seen: Mutex::default() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<BranchId, DateTime<Utc>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<BranchId, Instant>> {
         self.last_seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -139,7 +138,7 @@ impl Predecessors {
     }
 
     /// When they last had a session of a branch.
-    pub(super) fn last_seen(&self, branch: &BranchId) -> Option<DateTime<Utc>> {
+    pub(super) fn last_seen(&self, branch: &BranchId) -> Option<Instant> {
         self.lock().get(branch).copied()
     }
 
@@ -174,7 +173,7 @@ impl Predecessors {
         let mut all = vec![];
         for socket in self.sockets() {
             let Some(remaining) = ask::<Remaining>(&socket, &Question::Census).await? else { continue };
-            let (now, mut last_seen) = (Utc::now(), self.lock());
+            let (now, mut last_seen) = (Instant::now(), self.lock());
             for branch in remaining.sessions.keys() {
                 last_seen.insert(BranchId::from_trusted(branch.as_str()), now);
             }

@@ -2,11 +2,10 @@
 //! gateway.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use async_trait::async_trait;
-use chrono::{DateTime, Utc};
 use coppice_app::{App, Clients, Connectable};
 use coppice_core::awake::{ClientSession, NewUse};
 use coppice_core::{BranchId, InstanceId, Result};
@@ -84,9 +83,8 @@ impl Clients for GatewayClients {
         earlier.into_iter().chain(own).collect()
     }
 
-    fn last_left(&self, branch: &BranchId) -> Option<DateTime<Utc>> {
-        let own = self.sessions.last_left(branch).map(DateTime::<Utc>::from);
-        own.max(self.predecessors.last_seen(branch))
+    fn last_left(&self, branch: &BranchId) -> Option<Instant> {
+        self.sessions.last_left(branch).max(self.predecessors.last_seen(branch))
     }
 
     async fn hold(&self, branch: &BranchId) -> Option<Box<dyn Send + Sync>> {
