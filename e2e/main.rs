@@ -23,6 +23,7 @@ mod sleep;
 mod soak;
 mod storm;
 mod supervision;
+mod systemd;
 mod tour;
 mod unprivileged;
 mod versions;

@@ -31,7 +31,7 @@ missing_packages() {
   have mkfs.xfs || echo xfsprogs
   have mkfs.ext4 || echo e2fsprogs
   { have losetup && have setpriv && have flock; } || echo util-linux mount
-  have systemd-analyze || echo systemd
+  { have systemd-analyze && have_file /lib/systemd/systemd; } || echo systemd
   have_file '/usr/lib/postgresql/*/bin/postgres' || echo postgresql
   { have psql && have pgbench; } || echo postgresql-client
   have_file '/usr/share/postgresql/*/extension/pg_stat_statements.control' || echo postgresql-contrib
