@@ -85,6 +85,12 @@ impl HostEngine {
         self.servers.cgroups.as_ref()
     }
 
+    /// To be called now and then: puts processes under limits that they could
+    /// not be born under.
+    pub fn limit_processes(&self) {
+        self.servers.limit_members();
+    }
+
     /// Whether each branch runs under an account of its own.
     pub fn isolates_accounts(&self) -> bool {
         self.servers.is_root

@@ -139,13 +139,15 @@ impl Servers {
         let log = self.start_log(plan.instance)?;
         let written_before = logs::end(&self.layout.instance(plan.instance).join("log"));
         let spec = self.launch_spec(plan, &surroundings)?;
-        let mut child = spawn(&self.launcher, &spec, &log).await?;
-        let pid = child.id().unwrap_or_default();
-        failpoint!("server.spawned");
-        // Waited for as long as this process lives; afterwards its new parent does.
-        tokio::spawn(async move { child.wait().await });
         let failed = |reason: String| EngineError::StartFailed { instance: plan.instance.clone(), reason };
         let last_words = || self.last_words(plan.instance, written_before.as_ref());
+        let Some(launched) = spawn(&self.launcher, &spec, &log).await? else {
+            return Err(failed(last_words()));
+        };
+        let pid = launched.pid;
+        failpoint!("server.spawned");
+        // Waited for as long as this process lives; afterwards its new parent does.
+        tokio::spawn(launched.wait());
         let Some(server) = ProcessIdentity::of(pid) else { return Err(failed(last_words())) };
         let record = serde_json::to_vec(&server).map_err(|error| EngineError::Other(error.to_string()))?;
         write_durably(&self.record_path(plan.instance), &record, 0o600)?;
@@ -186,15 +188,19 @@ impl Servers {
             spec.input = Some(input_path.clone());
         }
         let log = self.start_log(plan.instance)?;
-        let mut child = spawn(&self.launcher, &spec, &log).await?;
-        let status = child.wait().await.map_err(EngineError::io(format!("waiting for {program}")))?;
+        let status = match spawn(&self.launcher, &spec, &log).await? {
+            Some(launched) => {
+                launched.wait().await.map_err(EngineError::io(format!("waiting for {program}")))?
+            }
+            None => None,
+        };
         let _ = fs::remove_file(&input_path);
         self.kill(plan.instance, Some(plan.data))?;
         let words = fs::read_to_string(self.start_log_path(plan.instance)).unwrap_or_default();
         let complaint =
             words.lines().find(|line| ["ERROR:", "FATAL:", "PANIC:"].iter().any(|w| line.contains(w)));
         match complaint {
-            None if status.success() => Ok(()),
+            None if status == Some(0) => Ok(()),
             _ => {
                 let reason = complaint.or_else(|| words.lines().last()).unwrap_or_default();
                 Err(EngineError::Other(format!("{program} failed: {reason}")))
@@ -272,6 +278,14 @@ impl Servers {
             leaf.remove();
         }
         Ok(())
+    }
+
+    /// Puts processes under limits that they could not be born under.
+    pub(super) fn limit_members(&self) {
+        let Some(cgroups) = self.cgroups.as_ref().filter(|cgroups| cgroups.limits_later()) else { return };
+        for name in cgroups.populated(&self.key) {
+            cgroups.leaf(&self.key, &name).limit_members();
+        }
     }
 
     /// Instances of which something runs.
@@ -375,10 +389,7 @@ impl Servers {
             log: &around.log,
             socket: &around.socket,
         };
-        let cgroups = match self.leaf(plan.instance) {
-            Some(leaf) => leaf.ensure(&plan.limits)?,
-            None => vec![],
-        };
+        let cgroup = self.leaf(plan.instance).map(|leaf| leaf.ensure(&plan.limits)).transpose()?;
         let system = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
         let mut execute = system(&["/usr/lib", "/usr/lib64", "/lib", "/lib64"]);
         execute.push(around.image.clone());
@@ -392,7 +403,7 @@ impl Servers {
             arguments: self.configuration(plan).arguments(&paths),
             environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
             input: None,
-            cgroups,
+            cgroup,
             isolation: around.isolation.clone(),
             access: FileAccess { execute, read, write },
         })

@@ -437,8 +437,12 @@ async fn housekeeping(app: App, host: Arc<HostEngine>, engine: Arc<LocalEngine>)
         if let Err(error) = app.write_key_uses().await {
             tracing::warn!("noting when keys were used: {error}");
         }
-        let storage = engine.storage().clone();
-        let maintained = tokio::task::spawn_blocking(move || storage.maintain()).await;
+        let (storage, host) = (engine.storage().clone(), host.clone());
+        let maintain = move || {
+            host.limit_processes();
+            storage.maintain()
+        };
+        let maintained = tokio::task::spawn_blocking(maintain).await;
         if let Ok(Err(error)) = maintained {
             tracing::warn!("looking after storage: {}", error.chain());
         }

@@ -5,6 +5,7 @@
 //! hosts mount: only there `cgroup.kill` ends everything at once. Limits use
 //! whichever hierarchy has the controller.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -75,6 +76,11 @@ impl Cgroups {
         }
     }
 
+    /// Whether [`Leaf::limit_members`] has something to do.
+    pub fn limits_later(&self) -> bool {
+        self.v1_cpu.is_some() || self.v1_memory.is_some()
+    }
+
     /// The leaf of an instance of the engine `key`.
     pub fn leaf(&self, key: &str, instance: &str) -> Leaf {
         Leaf { cgroups: self.clone(), name: Path::new("coppice").join(key).join(instance) }
@@ -112,13 +118,16 @@ impl Leaf {
         self.cgroups.unified.join(&self.name)
     }
 
-    /// Makes the leaf and sets its limits; returns the files through which a
-    /// process joins it.
+    /// Makes the leaf, in which nothing runs, and sets its limits; returns its
+    /// directory in the unified hierarchy.
     ///
     /// # Errors
     /// When a directory can't be made or a limit can't be set.
-    pub fn ensure(&self, limits: &Limits) -> Result<Vec<PathBuf>> {
+    pub fn ensure(&self, limits: &Limits) -> Result<PathBuf> {
         let action = || format!("making the cgroup {}", self.name.display());
+        // Some kernels (6.18 is one) end at once what is born in a
+        // cgroup that was ever killed, so each start gets a new one.
+        let _ = fs::remove_dir(self.unified());
         for directory in self.directories() {
             fs::create_dir_all(&directory).map_err(EngineError::io(action()))?;
         }
@@ -146,7 +155,25 @@ impl Leaf {
             let file = memory.join(&self.name).join("memory.limit_in_bytes");
             fs::write(file, limits.memory_bytes.to_string()).map_err(EngineError::io(action()))?;
         }
-        Ok(self.directories().map(|directory| directory.join("cgroup.procs")).collect())
+        Ok(self.unified())
+    }
+
+    /// Puts the processes of the leaf under the limits of version 1
+    /// controllers, where there are any. A process can't be born there, and
+    /// moving it while it starts would make its client wait; so this is done
+    /// now and then, and what is forked later inherits it.
+    pub fn limit_members(&self) {
+        let members = |directory: &Path| {
+            let text = fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
+            text.lines().map(str::to_owned).collect::<HashSet<_>>()
+        };
+        for directory in self.directories().skip(1) {
+            let (all, limited) = (members(&self.unified()), members(&directory));
+            for pid in all.difference(&limited) {
+                // One that has just ended needs no limit.
+                let _ = fs::write(directory.join("cgroup.procs"), pid);
+            }
+        }
     }
 
     fn enable_v2_controllers(&self) -> io::Result<()> {

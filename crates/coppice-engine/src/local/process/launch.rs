@@ -1,13 +1,18 @@
 //! The description of a confined program, handed to the launcher.
 
 use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 use serde::{Deserialize, Serialize};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
+use super::watch_exit;
 use crate::{EngineError, Result};
 
 /// A program and its confinement. Holds no secret: it is passed as text.
@@ -21,8 +26,8 @@ pub struct LaunchSpec {
     pub environment: Vec<(String, String)>,
     /// A file for its standard input; none means empty.
     pub input: Option<PathBuf>,
-    /// Files that take the process into its cgroups.
-    pub cgroups: Vec<PathBuf>,
+    /// Directory of its cgroup in the unified hierarchy.
+    pub cgroup: Option<PathBuf>,
     /// Namespaces, mounts and account; none when not started by root.
     pub isolation: Option<Isolation>,
     /// What Landlock lets it use.
@@ -64,31 +69,94 @@ pub struct FileAccess {
     pub write: Vec<PathBuf>,
 }
 
-/// Starts the launcher, which becomes the program under the same pid. What it
-/// writes to standard error goes to `log`; `input` decides standard input once
-/// the description was read from it.
+/// A program that was started, as a child of this process.
+#[derive(Debug)]
+pub struct Launched {
+    /// Its pid.
+    pub pid: u32,
+    waiter: Waiter,
+}
+
+/// How its end is waited for.
+#[derive(Debug)]
+enum Waiter {
+    /// It is the launcher itself.
+    Launcher(Child),
+    /// It was born in its cgroup, and the launcher has ended.
+    Pidfd(OwnedFd),
+}
+
+impl Launched {
+    /// Waits for its end, and tells its exit code; none when a signal ended it.
+    ///
+    /// # Errors
+    /// When it can't be waited for.
+    pub async fn wait(self) -> io::Result<Option<i32>> {
+        match self.waiter {
+            Waiter::Launcher(mut child) => Ok(child.wait().await?.code()),
+            Waiter::Pidfd(pidfd) => {
+                let pidfd = watch_exit(pidfd)?;
+                let _ = pidfd.readable().await?;
+                let status = waitid(WaitId::PidFd(pidfd.get_ref().as_fd()), WaitIdOptions::EXITED)?;
+                Ok(status.and_then(|status| status.exit_status()))
+            }
+        }
+    }
+}
+
+/// Two ends of a conversation, of which the second one is read by a program
+/// that expects to wait.
+fn pair() -> io::Result<(UnixStream, std::os::unix::net::UnixStream)> {
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    Ok((UnixStream::from_std(ours)?, theirs))
+}
+
+/// Starts the launcher, which becomes the program. What it writes to standard
+/// error goes to `log`; `input` decides standard input once the description
+/// was read from it. None when the launcher ended before it had joined its
+/// cgroup; the log tells why.
 ///
 /// # Errors
 /// When the launcher can't be started or does not take the description.
-pub async fn spawn(launcher: &Path, spec: &LaunchSpec, log: &File) -> Result<Child> {
+pub async fn spawn(launcher: &Path, spec: &LaunchSpec, log: &File) -> Result<Option<Launched>> {
     let action = || format!("starting {}", spec.program.display());
     let clone = || log.try_clone().map_err(EngineError::io(action()));
+    // Takes the description there, and the pid back.
+    let (mut ours, theirs) = pair().map_err(EngineError::io(action()))?;
     let mut child = Command::new(launcher)
         .arg0("coppice")
         .arg("launch")
         .env_clear()
-        .stdin(Stdio::piped())
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(clone()?)
         .stderr(clone()?)
         .current_dir("/")
         .spawn()
         .map_err(EngineError::io(action()))?;
     let text = serde_json::to_vec(spec).map_err(|error| EngineError::Other(error.to_string()))?;
-    let mut stdin = child
-        .stdin
-        .take()
-        .ok_or_else(|| EngineError::Other("the launcher has no standard input".to_owned()))?;
-    stdin.write_all(&text).await.map_err(EngineError::io(action()))?;
-    stdin.shutdown().await.map_err(EngineError::io(action()))?;
-    Ok(child)
+    let mut pid = [0; 4];
+    let exchanged = async {
+        ours.write_all(&text).await?;
+        ours.shutdown().await?;
+        ours.read_exact(&mut pid).await
+    };
+    let pid = match exchanged.await {
+        Ok(_) => u32::from_le_bytes(pid),
+        Err(_) => {
+            child.wait().await.map_err(EngineError::io(action()))?;
+            return Ok(None);
+        }
+    };
+    if child.id() == Some(pid) {
+        return Ok(Some(Launched { pid, waiter: Waiter::Launcher(child) }));
+    }
+    // A child of ours: its pid stays its own until it is waited for.
+    let pidfd = Pid::from_raw(pid.cast_signed()).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
+    let launched = match pidfd {
+        Some(Ok(pidfd)) => Some(Launched { pid, waiter: Waiter::Pidfd(pidfd) }),
+        Some(Err(_)) | None => None,
+    };
+    child.wait().await.map_err(EngineError::io(action()))?;
+    Ok(launched)
 }

@@ -63,6 +63,46 @@ pub(super) fn fork_child(body: impl FnOnce()) -> io::Result<Pid> {
     }
 }
 
+/// Which of two processes a call returned in.
+pub(super) enum Fork {
+    Parent,
+    Child,
+}
+
+/// Goes on twice: here, and in a process that is born in a cgroup of the
+/// unified hierarchy, as a child of this one's parent (clone(2),
+/// CLONE_INTO_CGROUP and CLONE_PARENT).
+///
+/// The caller must have a single thread, as the launcher does.
+pub(super) fn fork_into(cgroup: BorrowedFd<'_>) -> io::Result<Fork> {
+    // As in linux/sched.h; the constant of `libc` is too narrow.
+    const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+    let arguments = libc::clone_args {
+        flags: CLONE_INTO_CGROUP | u64::from(libc::CLONE_PARENT.unsigned_abs()),
+        pidfd: 0,
+        child_tid: 0,
+        parent_tid: 0,
+        // That of this process is inherited with its parent.
+        exit_signal: 0,
+        stack: 0,
+        stack_size: 0,
+        tls: 0,
+        set_tid: 0,
+        set_tid_size: 0,
+        cgroup: u64::try_from(cgroup.as_raw_fd()).unwrap_or_default(),
+    };
+    // SAFETY: without a stack and without sharing memory this is a `fork`, and
+    // the launcher has one thread, so the child may go on as usual. `arguments`
+    // lives through the call, and its size is passed with it.
+    let result =
+        unsafe { libc::syscall(libc::SYS_clone3, &raw const arguments, size_of::<libc::clone_args>()) };
+    match result {
+        0 => Ok(Fork::Child),
+        pid if pid > 0 => Ok(Fork::Parent),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Lets the async runtime wait for the end of a process.
 pub(in crate::local) fn watch_exit(pidfd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` keeps its descriptor open and the same.
