@@ -62,7 +62,11 @@ impl Soak {
     pub(super) fn is_refused(&self, index: usize, sql: &str) {
         let branch = &self.branches[index];
         let Psql { err, is_ok, .. } = psql(&branch.url, sql);
-        let is_told = err.contains("is not ready (hibernated)") || err.contains("is not ready (hibernating)");
+        // Who can't be authenticated, because the branch changed in its last
+        // moment awake, is not told its state.
+        let words =
+            ["is not ready (hibernated)", "is not ready (hibernating)", "FATAL:  the branch is not ready"];
+        let is_told = words.iter().any(|word| err.contains(word));
         assert!(!is_ok && is_told, "{}: {err}", branch.name);
     }
 
