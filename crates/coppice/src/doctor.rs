@@ -6,6 +6,7 @@ use clap::Args;
 use coppice_engine::local::installation::Installation;
 use coppice_engine::local::layout::Layout;
 use coppice_engine::local::process::cgroup::Cgroups;
+use coppice_engine::local::process::landlock_version;
 use serde_json::json;
 
 use crate::config::DataDir;
@@ -120,15 +121,18 @@ fn cgroups() -> Finding {
 }
 
 fn landlock() -> Finding {
-    let lsm = std::fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
-    let is_there = lsm.split(',').any(|name| name.trim() == "landlock");
-    let seen = match (is_there, lsm.is_empty()) {
-        (true, _) => "in force: a server reaches its own files only",
-        (false, true) => "unknown: /sys/kernel/security is not readable here; used where the kernel has it",
-        (false, false) => "off",
+    let (seen, advice) = match landlock_version() {
+        // Older ones don't know signals and abstract sockets.
+        Some(version @ 6..) => {
+            (format!("version {version}: a server reaches its own files and processes only"), None)
+        }
+        Some(version) => (
+            format!("version {version}: a server reaches its own files only"),
+            Some("a kernel from 6.12 on also keeps servers from signalling each other"),
+        ),
+        None => ("off".to_owned(), Some("add landlock to the kernel's lsm= list")),
     };
-    let advice = (!is_there && !lsm.is_empty()).then(|| "add landlock to the kernel's lsm= list".to_owned());
-    Finding { name: "Landlock", seen: seen.to_owned(), advice }
+    Finding { name: "Landlock", seen, advice: advice.map(str::to_owned) }
 }
 
 fn space(data_dir: &Path) -> Finding {

@@ -11,5 +11,5 @@ pub mod launch;
 mod sandbox;
 mod syscalls;
 
-pub use sandbox::launcher_main;
+pub use sandbox::{landlock_version, launcher_main};
 pub(super) use syscalls::watch_exit;

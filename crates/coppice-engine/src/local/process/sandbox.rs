@@ -217,6 +217,24 @@ fn confine_files(access: &FileAccess) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The newest version of Landlock's rules that this kernel and this program
+/// know; none without Landlock.
+pub fn landlock_version() -> Option<u32> {
+    let versions = [(6, ABI::V6), (5, ABI::V5), (4, ABI::V4), (3, ABI::V3), (2, ABI::V2), (1, ABI::V1)];
+    let is_known = |abi| {
+        Ruleset::default()
+            .set_compatibility(CompatLevel::HardRequirement)
+            .handle_access(AccessFs::from_all(abi))
+            .and_then(|ruleset| {
+                let scopes = Scope::from_all(abi);
+                if scopes.is_empty() { Ok(ruleset) } else { ruleset.scope(scopes) }
+            })
+            .and_then(Ruleset::create)
+            .is_ok()
+    };
+    versions.into_iter().find(|(_, abi)| is_known(*abi)).map(|(version, _)| version)
+}
+
 /// Errors of a process that has only its standard error to report to.
 mod failure {
     use std::fmt;
