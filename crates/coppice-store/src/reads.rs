@@ -38,6 +38,9 @@ struct Taken {
 impl Reads {
     /// At most `size` connections; each is waited for at most `patience`.
     pub(crate) fn new(options: PgConnectOptions, size: usize, patience: Duration) -> Self {
+        // These statements have one good plan, by an index; to plan each
+        // execution anew costs more than the execution.
+        let options = options.options([("plan_cache_mode", "force_generic_plan")]);
         Self {
             options: Arc::new(options),
             slots: Arc::new(Semaphore::new(size)),
