@@ -6,7 +6,7 @@ use std::time::Duration;
 use coppice_test_support::{Platform, psql, wait_for};
 use serde_json::{Value, json};
 
-use crate::setup::platform;
+use crate::setup::{environment_with, platform, postgres_dir};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -263,6 +263,78 @@ fn a_sleeping_branch_sleeps_on_after_a_restart_and_a_reboot() {
     coppice.restart();
     assert_eq!(status(&coppice, &main), "STATUS_TYPE_HIBERNATED");
     assert_eq!(coppice.sql("main", "SELECT i FROM t"), "7");
+}
+
+/// What was kept of its roles when a branch was put to sleep.
+fn kept_roles(coppice: &Platform, branch: &str) -> String {
+    let id = coppice.branch_id(branch);
+    let query = format!("SELECT verifiers_checkpoint FROM branches WHERE id = '{id}'");
+    psql(&coppice.metastore_url(), &query).out
+}
+
+#[test]
+fn without_what_its_sleep_keeps_a_branch_is_woken_to_ask_who_may_come_in() {
+    let mut coppice = platform();
+    let main = path(&coppice, "main");
+    change(&coppice, &main, &sleepy());
+    coppice.sql("main", "CREATE TABLE t AS SELECT 7 AS i");
+    let id = coppice.branch_id("main");
+    let postgres = postgres_dir().join("17.10").display().to_string();
+
+    // The control plane dies after the server was stopped, before anything was kept.
+    let fail = environment_with(&postgres, &[("COPPICE_FAILPOINTS", "reconciler.asleep=abort")]);
+    coppice.set_environment(&fail);
+    coppice.restart();
+    let _ = coppice.run(&["branch", "hibernate", "main"]);
+    coppice.wait_end();
+    coppice.set_environment(&environment_with(&postgres, &[]));
+    coppice.restart();
+    wait_for_status(&coppice, &main, "STATUS_TYPE_HIBERNATED");
+    assert_eq!(kept_roles(&coppice, "main"), "");
+    let url = coppice.connection_string("main");
+    let (_, rest) = url.split_once('@').expect("a URL");
+    let said = psql(&format!("postgresql://app.{id}:wrong@{rest}"), "SELECT 1");
+    assert!(said.err.contains("password authentication failed"), "{}", said.err);
+    assert_eq!(coppice.sql("main", "SELECT i FROM t"), "7");
+
+    // Kept, and not true any more: somebody else started the server meanwhile.
+    hibernate(&coppice, &main);
+    assert_ne!(kept_roles(&coppice, "main"), "");
+    let metastore = coppice.metastore_url();
+    let forged = format!("UPDATE branches SET verifiers_checkpoint = '0/1' WHERE id = '{id}'");
+    assert_eq!(psql(&metastore, &forged).out, "UPDATE 1");
+    assert_eq!(coppice.sql("main", "SELECT i FROM t"), "7");
+}
+
+#[test]
+fn a_child_that_never_ran_wakes_for_its_first_client() {
+    let coppice = platform();
+    let main = path(&coppice, "main");
+    coppice.sql("main", "CREATE TABLE t AS SELECT 7 AS i");
+    change(&coppice, &main, &sleepy());
+    hibernate(&coppice, &main);
+    let (project, _) = main.split_once("/branches").expect("a path");
+    let body = json!({
+        "name": "kid", "mode": "inherit", "parentID": coppice.branch_id("main"),
+        "scaleToZero": { "enabled": true, "inactivityPeriodMinutes": 1 }
+    });
+    // Its owner changes their mind before it is up.
+    let kid = std::thread::scope(|scope| {
+        let made = scope.spawn(|| coppice.call("POST", &format!("{project}/branches"), Some(&body)));
+        let list = || coppice.call("GET", &format!("{project}/branches"), None).1;
+        let id = wait_for("it is listed", PATIENCE, || {
+            let list = list();
+            let mut branches = list["branches"].as_array()?.iter();
+            branches.find(|branch| branch["name"] == "kid")?["id"].as_str().map(str::to_owned)
+        });
+        let kid = format!("{project}/branches/{id}");
+        change(&coppice, &kid, &json!({ "hibernate": true }));
+        assert_eq!(made.join().expect("an answer").0, 201);
+        kid
+    });
+    wait_for_status(&coppice, &kid, "STATUS_TYPE_HIBERNATED");
+    assert_eq!(coppice.sql("kid", "SELECT i FROM t"), "7");
+    assert_eq!(status(&coppice, &main), "STATUS_TYPE_HIBERNATED");
 }
 
 #[test]
