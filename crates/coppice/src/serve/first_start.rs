@@ -12,7 +12,8 @@ use coppice_core::operation::{CREATE_BRANCH, RawTarget};
 use coppice_core::{Error, ProjectId};
 use coppice_engine::local::installation::write_durably;
 
-use super::{Config, REGION};
+use super::boot::REGION;
+use crate::config::Config;
 
 const MAIN_BRANCH: &str = "main";
 /// How long the first start waits for it; the work goes on if that is not enough.

@@ -10,10 +10,12 @@ use coppice_app::{App, Clients, Connectable};
 use coppice_core::awake::{ClientSession, NewUse};
 use coppice_core::{BranchId, InstanceId, Result};
 use coppice_engine::{BoxedServerStream, RoleVerifier};
-use coppice_gateway::{Branches, CancelKey, ClientInfo, Route, Sessions};
+use coppice_gateway::{
+    Branches, CancelKey, Certificate, ClientInfo, Gateway, GatewayConfig, Plaintext, Route, Sessions,
+};
 
 use super::drain::{Predecessors, client_session};
-use super::{Certificate, Config, DRAIN_MAX, Gateway, GatewayConfig, Plaintext};
+use crate::config::{Config, DRAIN_MAX};
 
 const CONNECTIONS_MAX: usize = 10_000;
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(15);

@@ -1,0 +1,154 @@
+//! From a data directory to a platform that is ready to take clients.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use coppice_app::reconciler::Identity;
+use coppice_app::{App, AppConfig, MasterKey, Reconciler};
+use coppice_core::RegionId;
+use coppice_engine::local::installation::{ControlLock, write_durably};
+use coppice_engine::local::process::identity::boot_id;
+use coppice_engine::local::volumes::Volumes;
+use coppice_engine::local::{HostEngine, LocalEngine, MetastoreAddress};
+use coppice_gateway::Sessions;
+use coppice_store::{ConnectOptions, Store};
+
+use super::drain::Predecessors;
+use super::{LAUNCHER, METASTORE_PATIENCE, chain, gateway, notify};
+use crate::config::Config;
+
+/// The region of a default install.
+pub(super) const REGION: &str = "local";
+
+/// Everything a running platform consists of.
+pub(super) struct Platform {
+    pub(super) app: App,
+    pub(super) host: Arc<HostEngine>,
+    pub(super) engine: Arc<LocalEngine>,
+    pub(super) reconciler: Reconciler,
+    pub(super) sessions: Arc<Sessions>,
+    pub(super) predecessors: Arc<Predecessors>,
+    /// Released when the process ends, whatever ends it, or when a drain begins.
+    pub(super) lock: ControlLock,
+}
+
+/// Starts everything below the listeners.
+pub(super) async fn boot(
+    config: &Config,
+    gateway_address: SocketAddr,
+    lock: ControlLock,
+) -> anyhow::Result<Platform> {
+    let data_dir = config.data_dir.clone();
+    let host = open_host(config).await?;
+    let key = Arc::new(master_key(&data_dir)?);
+    let store = connect_metastore(config, &host).await?;
+
+    println!("preparing storage");
+    notify::status("preparing storage");
+    let (layout, installation) = (host.layout().clone(), host.installation().clone());
+    let storage = config.storage.clone();
+    let volumes =
+        tokio::task::spawn_blocking(move || Volumes::open(&layout, &installation, &storage)).await?;
+    let volumes = volumes.map_err(|error| chain(&error))?;
+    println!("volumes: {} ({})", volumes.driver(), volumes.driver_reason());
+    let engine = Arc::new(LocalEngine::new(host.clone(), volumes));
+
+    let identity = host.installation().clone();
+    let region = RegionId::from_trusted(REGION);
+    let epoch = store.host_start(&identity.host, &region, "local", &boot_id()).await?;
+    let identity = Identity { installation: identity.installation, host: identity.host, epoch };
+    let reconciler = Reconciler::new(store.clone(), engine.clone(), key.clone(), identity.clone());
+    let app_config = AppConfig {
+        region,
+        host: identity.host,
+        gateway_address,
+        gateway_domain: config.gateway_domain.clone(),
+        create_wait: config.create_wait,
+        limits: config.limits,
+    };
+    let sessions = Arc::<Sessions>::default();
+    let predecessors = Predecessors::new(host.layout().runtime_dir());
+    let clients = gateway::GatewayClients { sessions: sessions.clone(), predecessors: predecessors.clone() };
+    let clients = Arc::new(clients);
+    let app = App::new(store, engine.clone(), reconciler.clone(), key, clients, app_config);
+    reconciler.adopt().await?;
+    Ok(Platform { app, host, engine, reconciler, sessions, predecessors, lock })
+}
+
+/// Opens the machine's engine; copies new PostgreSQL installations.
+async fn open_host(config: &Config) -> anyhow::Result<Arc<HostEngine>> {
+    println!("looking for PostgreSQL");
+    notify::status("looking for PostgreSQL");
+    let (data_dir, postgres_dirs) = (config.data_dir.clone(), config.postgres_dirs.clone());
+    let opened =
+        tokio::task::spawn_blocking(move || HostEngine::open(&data_dir, LAUNCHER.into(), &postgres_dirs))
+            .await?;
+    let host = opened.map_err(|error| chain(&error))?;
+    let versions: Vec<_> = host.installed_images().iter().map(|image| image.version.to_string()).collect();
+    println!("PostgreSQL: {}", versions.join(", "));
+    Ok(Arc::new(host))
+}
+
+/// How to connect to the embedded metastore.
+pub(crate) fn metastore_options(address: &MetastoreAddress) -> ConnectOptions {
+    let options = ConnectOptions::new_without_pgpass()
+        .socket(&address.socket_directory)
+        .username(&address.user)
+        .database(&address.database);
+    match &address.password {
+        Some(password) => options.password(password),
+        None => options,
+    }
+}
+
+/// Connects to the metastore, embedded or not, and makes sure that it is the
+/// one this data directory belongs to.
+async fn connect_metastore(config: &Config, host: &HostEngine) -> anyhow::Result<Store> {
+    let options = match &config.metastore_url {
+        Some(url) => url.parse::<ConnectOptions>().context("understanding the metastore's URL")?,
+        None => {
+            println!("starting the metastore");
+            notify::status("starting the metastore");
+            let address = host.start_metastore().await.map_err(|error| chain(&error))?;
+            metastore_options(&address)
+        }
+    };
+    let store = Store::connect(options, METASTORE_PATIENCE).await.context("connecting to the metastore")?;
+    let exports = crate::admin::exports(host.layout().data_dir());
+    if let Some(path) = store.migrate_after_export(&exports).await? {
+        println!("the metastore as it was before its migration: {}", path.display());
+    }
+    // Written once this data directory has a metastore; from then on an empty
+    // one is a lost one.
+    let bound = host.layout().data_dir().join("metastore.bound");
+    let own = &host.installation().installation;
+    let found = store.installation_ensure(own, !bound.exists()).await?;
+    match found {
+        Some(found) if found == *own => {}
+        Some(found) => bail!(
+            "the metastore belongs to installation {found}, this data directory to {own}: \
+             start with the metastore that belongs to it (nothing was changed)"
+        ),
+        None => bail!(
+            "the metastore is empty, but {} has data of installation {own}: restore the metastore \
+             (nothing was changed)",
+            config.data_dir.display()
+        ),
+    }
+    write_durably(&bound, own.as_str().as_bytes(), 0o600).map_err(|error| chain(&error))?;
+    Ok(store)
+}
+
+fn master_key(data_dir: &Path) -> anyhow::Result<MasterKey> {
+    let path = data_dir.join("secret.key");
+    if !path.exists() {
+        write_durably(&path, MasterKey::generate().as_slice(), 0o600).map_err(|error| chain(&error))?;
+    }
+    let bytes =
+        zeroize::Zeroizing::new(std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?);
+    let bytes: &[u8; MasterKey::LENGTH] =
+        bytes.as_slice().try_into().with_context(|| format!("{} is damaged", path.display()))?;
+    Ok(MasterKey::new(bytes))
+}

@@ -1,0 +1,145 @@
+//! The tasks of a running platform, and how they end.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use coppice_app::App;
+use coppice_engine::local::{HostEngine, LocalEngine};
+use coppice_gateway::Gateway;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::boot::Platform;
+use super::drain::Teller;
+use super::handover::{Knock, Listeners};
+use super::{gateway, is_inside, stop};
+use crate::config::{Config, DRAIN_MAX};
+
+/// How often a process that only serves its last sessions writes down their use.
+const NOTE: Duration = Duration::from_secs(30);
+/// How often storage and sessions are looked after.
+const HOUSEKEEPING: Duration = Duration::from_secs(5);
+
+/// The tasks of a running platform.
+pub(super) struct Running {
+    stop: CancellationToken,
+    gateway: Arc<Gateway>,
+    gateway_task: JoinHandle<()>,
+    api_task: JoinHandle<()>,
+    looping: JoinHandle<()>,
+    /// Ended without ceremony.
+    watches: Vec<JoinHandle<()>>,
+}
+
+impl Running {
+    pub(super) fn start(config: &Config, platform: &Platform, listeners: Listeners) -> anyhow::Result<Self> {
+        let to_tokio = |listener: TcpListener| {
+            listener.set_nonblocking(true)?;
+            tokio::net::TcpListener::from_std(listener)
+        };
+        let (api, gateway_listener) = (to_tokio(listeners.api)?, to_tokio(listeners.gateway)?);
+        let (app, stop) = (platform.app.clone(), CancellationToken::new());
+        let predecessors = platform.predecessors.clone();
+        let gateway = gateway::start(config, app.clone(), platform.sessions.clone(), predecessors.clone())?;
+        let looping = tokio::spawn({
+            let reconciler = platform.reconciler.clone();
+            async move { reconciler.run().await }
+        });
+        let gateway_task = tokio::spawn(gateway.clone().serve(gateway_listener, stop.clone()));
+        let router = coppice_api::router(app.clone(), config.api.clone());
+        let api_task = tokio::spawn(coppice_api::serve(api, router, stop.clone().cancelled_owned()));
+        let watches = vec![
+            tokio::spawn({
+                let app = app.clone();
+                async move { app.watch_idle().await }
+            }),
+            tokio::spawn(async move { predecessors.watch().await }),
+            tokio::spawn({
+                let (host, is_embedded) = (platform.host.clone(), config.metastore_url.is_none());
+                async move {
+                    if is_embedded {
+                        host.keep_metastore().await;
+                    }
+                }
+            }),
+            tokio::spawn(housekeeping(app, platform.host.clone(), platform.engine.clone())),
+        ];
+        Ok(Self { stop, gateway, gateway_task, api_task, looping, watches })
+    }
+
+    /// Lets requests end, gives the control lock back, and serves what sessions
+    /// there are until they end.
+    pub(super) async fn drain(
+        self,
+        platform: Platform,
+        config: &Config,
+        successor: Option<(Knock, Listeners)>,
+    ) -> anyhow::Result<()> {
+        // Whoever hands over keeps its sessions as long as it may.
+        let patience = if successor.is_some() { DRAIN_MAX } else { config.drain };
+        let last = Instant::now() + patience;
+        self.watches.iter().for_each(JoinHandle::abort);
+        self.stop.cancel();
+        platform.reconciler.stop().await;
+        let _ = tokio::join!(self.api_task, self.looping);
+        let app = platform.app.clone();
+        app.note_uses().await;
+        if let Err(error) = app.write_key_uses().await {
+            tracing::warn!("noting when keys were used: {error}");
+        }
+        if is_inside() {
+            drop(platform);
+            return stop::stop_everything(&config.data_dir).await;
+        }
+        // Before the lock is given back: whoever gets it must find the sessions.
+        let _teller = Teller::start(platform.host.layout().runtime_dir(), self.gateway.clone())?;
+        drop(platform.lock);
+        if let Some((knock, listeners)) = successor {
+            let ready = knock.ready().await;
+            drop(listeners);
+            // Whoever supervises this process starts it again.
+            ready.context("handing over; start coppice again")?;
+        }
+        let mut gateway_task = self.gateway_task;
+        while timeout_at(last.min(Instant::now() + NOTE), &mut gateway_task).await.is_err() {
+            app.note_uses().await;
+            if Instant::now() >= last {
+                tracing::warn!("cutting the sessions that are still open after {} s", patience.as_secs());
+                break;
+            }
+        }
+        app.note_uses().await;
+        Ok(())
+    }
+}
+
+/// Templates, then what has to be done now and then.
+async fn housekeeping(app: App, host: Arc<HostEngine>, engine: Arc<LocalEngine>) {
+    let storage = engine.storage().clone();
+    let emptied = tokio::task::spawn_blocking(move || storage.empty_trash()).await;
+    if let Ok(Err(error)) = emptied {
+        tracing::warn!("emptying the trash: {}", error.chain());
+    }
+    engine.prepare_templates().await;
+    let mut timer = tokio::time::interval(HOUSEKEEPING);
+    loop {
+        timer.tick().await;
+        engine.close_idle_sessions();
+        host.tend_ballast();
+        if let Err(error) = app.write_key_uses().await {
+            tracing::warn!("noting when keys were used: {error}");
+        }
+        let (storage, host) = (engine.storage().clone(), host.clone());
+        let maintain = move || {
+            host.limit_processes();
+            storage.maintain()
+        };
+        let maintained = tokio::task::spawn_blocking(maintain).await;
+        if let Ok(Err(error)) = maintained {
+            tracing::warn!("looking after storage: {}", error.chain());
+        }
+    }
+}
