@@ -5,7 +5,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 
-use super::{PATIENCE, answer, change, describe, make_sleepy, path, refusal, wait_for_status};
+use super::{PATIENCE, answer, change, describe, make_sleepy, path, refusal, status, wait_for_status};
 use crate::setup::platform;
 
 fn signal(pid: u32, signal: Signal) {
@@ -48,6 +48,26 @@ fn a_stuck_server_holds_up_nobody_else_and_can_be_put_to_sleep() {
     assert!(!std::path::Path::new(&format!("/proc/{postmaster}/cwd")).exists(), "its server is gone");
     assert_eq!(answer(&coppice, "main", "SELECT i FROM t"), "7", "a connection wakes it");
     assert_eq!(coppice.stop_all(), Leftovers::default());
+}
+
+#[test]
+fn many_stuck_servers_hold_up_nobody_else_either() {
+    let coppice = platform();
+    // More than are worked on at the same time.
+    let names: Vec<_> = (0..9).map(|number| format!("stuck-{number}")).collect();
+    for name in &names {
+        coppice.cli(&["branch", "create", name, "--parent", "main"]);
+    }
+    let paths: Vec<_> = names.iter().map(|name| path(&coppice, name)).collect();
+    let stuck: Vec<_> =
+        names.iter().flat_map(|name| processes(coppice.postmaster(&coppice.branch_id(name)))).collect();
+    stuck.iter().for_each(|pid| signal(*pid, Signal::SIGSTOP));
+    paths.iter().for_each(|path| change(&coppice, path, &json!({ "hibernate": true })));
+
+    coppice.cli(&["branch", "create", "new", "--parent", "main"]);
+    assert_eq!(coppice.sql("new", "SELECT 1"), "1");
+    let is_asleep = |path: &String| status(&coppice, path) == "STATUS_TYPE_HIBERNATED";
+    assert!(!paths.iter().any(is_asleep), "they are still being ended");
 }
 
 #[test]

@@ -1,0 +1,179 @@
+//! The steps themselves: each idempotent, and each maybe the last one before a
+//! crash.
+
+use coppice_core::branch::{BranchState, Goal};
+use coppice_core::claim::ClaimToken;
+use coppice_core::instance_type::catalogue;
+use coppice_core::plan::Step;
+use coppice_core::volume::{VolumeLabel, VolumeSource, VolumeState};
+use coppice_engine::{EngineError, FirstStart, InstanceSpec, StopMode, VolumePlan};
+use coppice_failpoint::failpoint;
+use coppice_store::{BranchWork, StoreError};
+
+use super::{Reconciler, StepError};
+
+impl Reconciler {
+    /// Does one step.
+    pub(super) async fn apply(
+        &self,
+        step: Step,
+        work: &mut BranchWork,
+        token: ClaimToken,
+    ) -> Result<(), StepError> {
+        let (store, engine) = (&self.inner.store, &self.inner.engine);
+        let (instance, volume) = (&work.instance, &work.volume.id);
+        match step {
+            Step::MakeVolume => {
+                let facts = match engine.create_volume(&self.volume_plan(work, token)).await {
+                    Err(EngineError::SourceUnsettled(_)) => {
+                        return Err(StepError::NotYet("the server of its source starts or stops"));
+                    }
+                    made => made?,
+                };
+                failpoint!("reconciler.volume_made");
+                let (id, lsn) = (&facts.system_identifier, &facts.fork_lsn);
+                if !store.volume_present(volume, token, id, facts.timeline, lsn).await? {
+                    return Err(StepError::Lost);
+                }
+                work.volume.state = VolumeState::Present;
+            }
+            Step::Start => {
+                self.report_progress(work, token).await?;
+                engine.start(&instance_spec(work, token)).await?;
+                failpoint!("reconciler.started");
+            }
+            Step::FirstStart => {
+                let managed_role_verifier = work.managed_role_verifier.clone();
+                engine
+                    .first_start(&FirstStart { spec: instance_spec(work, token), managed_role_verifier })
+                    .await?;
+                failpoint!("reconciler.first_start_done");
+                if !store.volume_admitted(volume, token).await? {
+                    return Err(StepError::Lost);
+                }
+                work.volume.state = VolumeState::Admitted;
+            }
+            Step::Stop => self.put_to_sleep(work, token).await?,
+            Step::Kill => {
+                engine.stop(instance, Some(volume), StopMode::Immediate).await?;
+                failpoint!("reconciler.killed");
+            }
+            Step::Remove => {
+                if store.volume_has_promised_copies(volume).await? {
+                    return Err(StepError::NotYet("a copy of its volume is still being made"));
+                }
+                if store.tombstone_find(volume).await?.is_none() {
+                    return Err(StepError::NotYet("no tombstone names its volume"));
+                }
+                engine.remove_volume(volume).await?;
+                failpoint!("reconciler.volume_removed");
+                engine.remove_instance(instance).await?;
+                failpoint!("reconciler.instance_removed");
+                store.volume_removed(volume).await?;
+                work.volume.state = VolumeState::Removed;
+            }
+            Step::Settle => {}
+        }
+        Ok(())
+    }
+
+    /// Stops the server of a branch, keeping what authenticates its clients.
+    async fn put_to_sleep(&self, work: &BranchWork, token: ClaimToken) -> Result<(), StepError> {
+        let inner = &self.inner;
+        let branch = &work.branch.id;
+        inner.store.branch_report(branch, token, BranchState::Hibernating, "").await?;
+        let kept = inner.engine.sleep(&work.instance, &work.volume.id).await?;
+        failpoint!("reconciler.asleep");
+        let kept = match &kept {
+            Some((roles, checkpoint)) => {
+                let text = serde_json::to_string(roles).expect("texts by text");
+                Some((inner.key.seal(branch.as_str(), &text), checkpoint.as_str()))
+            }
+            None => {
+                tracing::info!(%branch, "branch {branch} changed while it was put to sleep: it will be woken to authenticate");
+                None
+            }
+        };
+        let kept = kept.as_ref().map(|(sealed, checkpoint)| (sealed.as_slice(), *checkpoint));
+        if !inner.store.branch_keep_verifiers(branch, token, kept).await? {
+            return Err(StepError::Lost);
+        }
+        Ok(())
+    }
+
+    /// Shows that a branch that was up once is on its way back.
+    async fn report_progress(&self, work: &BranchWork, token: ClaimToken) -> Result<(), StoreError> {
+        let is_back = work.volume.state == VolumeState::Admitted && work.branch.state != BranchState::Waking;
+        if is_back {
+            self.inner.store.branch_report(&work.branch.id, token, BranchState::Waking, "").await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn settle(&self, work: &BranchWork, token: ClaimToken) -> Result<(), StepError> {
+        let id = &work.branch.id;
+        let state = match work.branch.goal {
+            Goal::Running => BranchState::Ready,
+            Goal::Hibernated => BranchState::Hibernated,
+            Goal::Deleted => BranchState::Deleted,
+        };
+        self.inner.store.branch_report(id, token, state, "").await?;
+        self.inner.announce(id);
+        if state == BranchState::Ready {
+            self.watch_server(work);
+        }
+        Ok(())
+    }
+
+    /// Nudges the branch as soon as its server ends.
+    fn watch_server(&self, work: &BranchWork) {
+        let (branch, instance) = (work.branch.id.clone(), work.instance.clone());
+        if !self.inner.lock().watched_servers.insert(branch.clone()) {
+            return;
+        }
+        let again = self.clone();
+        self.inner.tasks.spawn(async move {
+            tokio::select! {
+                () = again.inner.stop.cancelled() => {}
+                () = again.inner.engine.wait_exit(&instance) => {
+                    again.inner.lock().watched_servers.remove(&branch);
+                    again.nudge(branch);
+                }
+            }
+        });
+    }
+
+    fn volume_plan(&self, work: &BranchWork, token: ClaimToken) -> VolumePlan {
+        let label = VolumeLabel {
+            installation: self.inner.identity.installation.clone(),
+            host: self.inner.identity.host.clone(),
+            volume: work.volume.id.clone(),
+            branch: Some(work.branch.id.clone()),
+            claim: token,
+            version: work.volume.version,
+        };
+        let source = work.volume.parent.clone().map_or(VolumeSource::Template, VolumeSource::Volume);
+        VolumePlan { label, source, source_instance: work.volume.parent_instance.clone() }
+    }
+}
+
+fn instance_spec(work: &BranchWork, token: ClaimToken) -> InstanceSpec {
+    let catalogue = catalogue();
+    let named = catalogue.iter().find(|kind| kind.name == work.branch.spec.instance_type);
+    let kind = named.unwrap_or(&catalogue[0]);
+    let sized = kind.settings().into_iter().map(|(name, value)| (name.to_owned(), value));
+    let chosen = work.branch.spec.parameters.iter().map(|(name, value)| (name.clone(), value.clone()));
+    InstanceSpec {
+        instance: work.instance.clone(),
+        branch: work.branch.id.clone(),
+        volume: work.volume.id.clone(),
+        claim: token,
+        version: work.volume.version,
+        account: work.volume.account,
+        cpu_millis: kind.vcpus * 1000,
+        cpu_weight: kind.cpu_weight,
+        memory_bytes: u64::from(kind.ram_gib) << 30,
+        settings: sized.chain(chosen).collect(),
+        preload_libraries: work.branch.spec.preload_libraries.clone(),
+    }
+}
