@@ -8,6 +8,7 @@
 mod api_client;
 mod leftovers;
 mod platform;
+mod postgres;
 mod psql;
 
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 pub use api_client::ApiClient;
 pub use leftovers::Leftovers;
 pub use platform::{Options, Platform};
+pub use postgres::Postgres;
 pub use psql::{Psql, psql};
 
 /// Polls until `done` gives a value; panics after `patience`.

@@ -30,7 +30,7 @@ pub(crate) const NO_BRANCH: &str = "nnnnnnnnnnnnnnnnnnnnnnnnnn";
 
 /// One branch on one server.
 struct OneBranch {
-    postgres: Arc<Postgres>,
+    postgres: Postgres,
     admin: tokio_postgres::Client,
     branch: BranchId,
     state: watch::Receiver<BranchState>,
@@ -143,15 +143,11 @@ impl TestGateway {
     }
 
     /// Starts a gateway before this server.
-    pub(crate) async fn before(postgres: Arc<Postgres>, change: impl FnOnce(&mut GatewayConfig)) -> Self {
+    pub(crate) async fn before(postgres: Postgres, change: impl FnOnce(&mut GatewayConfig)) -> Self {
         Self::between(Ipv4Addr::LOCALHOST.into(), postgres, change).await
     }
 
-    async fn between(
-        address: IpAddr,
-        postgres: Arc<Postgres>,
-        change: impl FnOnce(&mut GatewayConfig),
-    ) -> Self {
+    async fn between(address: IpAddr, postgres: Postgres, change: impl FnOnce(&mut GatewayConfig)) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let role = format!("app{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let admin = postgres.admin().await;

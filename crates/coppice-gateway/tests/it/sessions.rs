@@ -140,7 +140,7 @@ async fn sessions_are_counted_while_they_are_open() {
 #[tokio::test]
 async fn a_server_that_goes_away_ends_its_sessions() {
     let postgres = tokio::task::spawn_blocking(Postgres::start).await.unwrap();
-    let gateway = TestGateway::before(Arc::new(postgres), |_| {}).await;
+    let gateway = TestGateway::before(postgres, |_| {}).await;
     let client = gateway.connect().await;
     let end = "select pg_terminate_backend(pid) from pg_stat_activity where usename = $1";
     gateway.admin.query(end, &[&gateway.role]).await.unwrap();
