@@ -31,4 +31,3 @@ pub use config::{GatewayConfig, Plaintext};
 pub use coppice_pgwire::startup::CancelKey;
 pub use gateway::{Gateway, Traffic};
 pub use sessions::{Census, Hold, OpenSession, Sessions};
-pub use usage::Use;

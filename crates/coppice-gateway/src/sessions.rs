@@ -10,10 +10,11 @@ use std::time::{Instant, SystemTime};
 
 use aws_lc_rs::{constant_time, rand};
 use coppice_core::BranchId;
+use coppice_core::awake::NewUse;
 use coppice_pgwire::startup::CancelKey;
 use tokio::sync::watch;
 
-use crate::usage::{Usage, Use};
+use crate::usage::Usage;
 use crate::{ClientInfo, Route};
 
 /// Bytes that passed through the gateway's sessions since it started.
@@ -155,7 +156,7 @@ impl Sessions {
     }
 
     /// Takes away what was noted of the use of branches since the last time.
-    pub fn take_uses(&self) -> Vec<Use> {
+    pub fn take_uses(&self) -> Vec<NewUse> {
         self.lock().usage.take(Instant::now())
     }
 

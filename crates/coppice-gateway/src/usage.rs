@@ -8,24 +8,12 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use coppice_core::BranchId;
+use coppice_core::awake::NewUse;
 
 /// Names told apart in one branch between two takings; clients choose them.
 const APPLICATIONS_MAX: usize = 64;
 /// Under which the rest goes.
 const OTHERS: &str = "(others)";
-
-/// How an application used a branch since that was last asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Use {
-    /// The branch.
-    pub branch: BranchId,
-    /// `application_name` as clients sent it; may be empty.
-    pub application: String,
-    /// Sessions that began.
-    pub sessions: u32,
-    /// How long at least one was open.
-    pub open_for: Duration,
-}
 
 #[derive(Default)]
 pub(crate) struct Usage {
@@ -73,7 +61,7 @@ impl Usage {
     }
 
     /// Everything since the last time; open sessions go on counting from now.
-    pub(crate) fn take(&mut self, now: Instant) -> Vec<Use> {
+    pub(crate) fn take(&mut self, now: Instant) -> Vec<NewUse> {
         let mut taken = vec![];
         for (branch, of_branch) in &mut self.branches {
             for (application, noted) in of_branch.iter_mut() {
@@ -82,7 +70,7 @@ impl Usage {
                     (std::mem::take(&mut noted.began), std::mem::take(&mut noted.open_for));
                 if sessions > 0 || !open_for.is_zero() {
                     let (branch, application) = (branch.clone(), application.clone());
-                    taken.push(Use { branch, application, sessions, open_for });
+                    taken.push(NewUse { branch, application, sessions, open_for });
                 }
             }
             of_branch.retain(|_, noted| noted.open > 0);
@@ -111,7 +99,7 @@ mod tests {
         usage.end(&branch, "shop", seconds(start, 11));
         let taken = usage.take(seconds(start, 60));
         let expected =
-            Use { branch, application: "shop".to_owned(), sessions: 3, open_for: Duration::from_secs(6) };
+            NewUse { branch, application: "shop".to_owned(), sessions: 3, open_for: Duration::from_secs(6) };
         assert_eq!(taken, [expected]);
         assert!(usage.branches.is_empty(), "nothing is kept of those who left");
     }
@@ -120,7 +108,7 @@ mod tests {
     fn an_open_session_is_counted_in_every_taking() {
         let (mut usage, branch, start) = (Usage::default(), BranchId::generate(), Instant::now());
         usage.begin(&branch, "", start);
-        let counts = |taken: Vec<Use>| {
+        let counts = |taken: Vec<NewUse>| {
             let taken = taken.into_iter();
             taken.map(|used| (used.sessions, used.open_for.as_secs())).collect::<Vec<_>>()
         };

@@ -102,13 +102,7 @@ impl Clients for GatewayClients {
     }
 
     fn take_uses(&self) -> Vec<NewUse> {
-        let uses = self.sessions.take_uses().into_iter().map(|used| NewUse {
-            branch: used.branch,
-            application: used.application,
-            sessions: used.sessions,
-            open_for: used.open_for,
-        });
-        uses.collect()
+        self.sessions.take_uses()
     }
 }
 
