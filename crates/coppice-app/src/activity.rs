@@ -50,11 +50,12 @@ impl App {
     /// `project_not_found`, `branch_not_found`
     pub async fn branch_activity(&self, access: &Access, count: u32) -> Result<Activity> {
         let branch = self.find_branch(access).await?;
+        self.note_uses().await;
         self.activity(&branch, count).await
     }
 
+    /// Writes nothing: what branches are asked for once a second is read here.
     pub(crate) async fn activity(&self, branch: &Branch, count: u32) -> Result<Activity> {
-        self.note_uses().await;
         let sessions = self.clients.sessions(&branch.id).await;
         let periods = self.store.awake_list(&branch.id, count).await?;
         let setting = branch.scale_to_zero;
