@@ -10,34 +10,15 @@ mod wakes;
 use std::time::Duration;
 
 use coppice_test_support::{Platform, wait_for};
-use serde_json::{Value, json};
+use serde_json::json;
+
+use crate::branches::{change, describe, path, status};
 
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// The API's path of a branch.
-fn path(coppice: &Platform, branch: &str) -> String {
-    let project = coppice.cli(&["project", "list"])["projects"][0]["id"].as_str().expect("an id").to_owned();
-    format!("/organizations/{{org}}/projects/{project}/branches/{}", coppice.branch_id(branch))
-}
-
-fn change(coppice: &Platform, path: &str, body: &Value) {
-    let (status, answer) = coppice.call("PATCH", path, Some(body));
-    assert_eq!(status, 200, "{answer}");
-}
 
 /// Lets connections wake the branch.
 fn make_sleepy(coppice: &Platform, path: &str, minutes: u32) {
     change(coppice, path, &json!({ "scaleToZero": { "enabled": true, "inactivityPeriodMinutes": minutes } }));
-}
-
-fn describe(coppice: &Platform, path: &str) -> Value {
-    let (status, answer) = coppice.call("GET", path, None);
-    assert_eq!(status, 200, "{answer}");
-    answer
-}
-
-fn status(coppice: &Platform, path: &str) -> String {
-    describe(coppice, path)["status"]["statusType"].as_str().expect("a status").to_owned()
 }
 
 fn wait_for_status(coppice: &Platform, path: &str, wanted: &str) {

@@ -10,6 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 
+use crate::branches::{change, describe, path};
 use crate::setup::platform;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -103,14 +104,13 @@ fn an_upgrade_refuses_no_connection_and_cuts_none() {
 #[test]
 fn sessions_of_an_earlier_process_keep_a_branch_awake() {
     let mut coppice = platform();
-    let project = coppice.cli(&["project", "list"])["projects"][0]["id"].as_str().expect("an id").to_owned();
-    let main = format!("/organizations/{{org}}/projects/{project}/branches/{}", coppice.branch_id("main"));
+    let main = path(&coppice, "main");
     let sleepy = json!({ "scaleToZero": { "enabled": true, "inactivityPeriodMinutes": 1 } });
-    assert_eq!(coppice.call("PATCH", &main, Some(&sleepy)).0, 200);
+    change(&coppice, &main, &sleepy);
     let session = Session::open(&coppice);
     coppice.take_over();
     let message = |coppice: &Platform| {
-        coppice.call("GET", &main, None).1["status"]["message"].as_str().expect("a message").to_owned()
+        describe(coppice, &main)["status"]["message"].as_str().expect("a message").to_owned()
     };
     let said = message(&coppice);
     assert!(said.contains("kept awake by 1 session: shop (app from 127.0.0.1, since "), "{said}");

@@ -2,6 +2,7 @@
 
 mod access;
 mod api;
+mod branches;
 mod cli;
 mod contract;
 mod crashes;

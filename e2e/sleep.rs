@@ -6,24 +6,10 @@ use std::time::Duration;
 use coppice_test_support::{Platform, psql, wait_for};
 use serde_json::{Value, json};
 
+use crate::branches::{change, path, status};
 use crate::setup::{environment_with, platform, postgres_dir};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// The API's path of a branch.
-fn path(coppice: &Platform, branch: &str) -> String {
-    let project = coppice.cli(&["project", "list"])["projects"][0]["id"].as_str().expect("an id").to_owned();
-    format!("/organizations/{{org}}/projects/{project}/branches/{}", coppice.branch_id(branch))
-}
-
-fn change(coppice: &Platform, path: &str, body: &Value) {
-    let (status, answer) = coppice.call("PATCH", path, Some(body));
-    assert_eq!(status, 200, "{answer}");
-}
-
-fn status(coppice: &Platform, path: &str) -> String {
-    coppice.call("GET", path, None).1["status"]["statusType"].as_str().expect("a status").to_owned()
-}
 
 fn wait_for_status(coppice: &Platform, path: &str, wanted: &str) {
     wait_for(wanted, PATIENCE, || (status(coppice, path) == wanted).then_some(()));
