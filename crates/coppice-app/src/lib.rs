@@ -54,6 +54,8 @@ pub struct AppConfig {
     pub region: RegionId,
     /// This host.
     pub host: HostId,
+    /// What links to the API and its pages begin with; no slash at its end.
+    pub public_url: String,
     /// Where clients reach the gateway.
     pub gateway_address: SocketAddr,
     /// The domain under which every branch has a host name, if there is one.

@@ -68,6 +68,9 @@ struct Settings {
     /// Address of the API [default: 127.0.0.1:7070]
     #[arg(long, env = "COPPICE_LISTEN", value_name = "ADDR")]
     listen: Option<SocketAddr>,
+    /// URL under which people and programs reach the API [default: http:// and the address of the API]
+    #[arg(long, env = "COPPICE_PUBLIC_URL", value_name = "URL")]
+    public_url: Option<String>,
     /// Address of the gateway [default: 127.0.0.1:7432]
     #[arg(long, env = "COPPICE_GATEWAY_LISTEN", value_name = "ADDR")]
     gateway_listen: Option<SocketAddr>,
@@ -134,6 +137,8 @@ struct Settings {
 pub(crate) struct Config {
     pub(crate) data_dir: PathBuf,
     pub(crate) listen: SocketAddr,
+    /// Without a slash at its end; without a value it follows from the address that is listened on.
+    pub(crate) public_url: Option<String>,
     pub(crate) gateway_listen: SocketAddr,
     pub(crate) gateway_domain: Option<String>,
     pub(crate) trusted_proxies: TrustedProxies,
@@ -198,6 +203,7 @@ impl ServeArgs {
         Ok(Config {
             data_dir,
             listen: address(flags.listen.or(file.listen), DEFAULT_LISTEN)?,
+            public_url: flags.public_url.or(file.public_url).map(|url| public_url(&url)).transpose()?,
             gateway_listen: address(flags.gateway_listen.or(file.gateway_listen), DEFAULT_GATEWAY_LISTEN)?,
             gateway_domain: flags.gateway_domain.or(file.gateway_domain),
             trusted_proxies: trusted_proxies.clone(),
@@ -214,6 +220,22 @@ impl ServeArgs {
             ),
             drain: flags.drain.or(file.drain).map_or(DRAIN_MAX, Duration::from_secs).min(DRAIN_MAX),
         })
+    }
+}
+
+/// A URL that links begin with: `https://host[:port][/path]`, without a slash at its end.
+fn public_url(text: &str) -> anyhow::Result<String> {
+    let url = reqwest::Url::parse(text).ok();
+    let usable = url.filter(|url| {
+        let has_more =
+            url.query().or(url.fragment()).or(url.password()).is_some() || !url.username().is_empty();
+        matches!(url.scheme(), "http" | "https") && url.has_host() && !has_more
+    });
+    match usable {
+        Some(url) => Ok(url.as_str().trim_end_matches('/').to_owned()),
+        None => {
+            bail!("the public URL `{text}` is no address of a site: write for example https://db.example.com")
+        }
     }
 }
 
@@ -259,4 +281,25 @@ fn storage_options(flags: &Settings, file: &Settings) -> anyhow::Result<StorageO
             .map_or(defaults.host_reserve_bytes, bytes),
         driver,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_public_url_names_a_site_and_nothing_more() {
+        for (text, expected) in [
+            ("https://db.example.com", "https://db.example.com"),
+            ("HTTPS://DB.example.com:443/", "https://db.example.com"),
+            ("http://[::1]:7070/coppice//", "http://[::1]:7070/coppice"),
+        ] {
+            assert_eq!(public_url(text).expect("usable"), expected);
+        }
+        for text in
+            ["", "db.example.com", "ftp://x", "https://x/?a", "https://x/#a", "https://a@x", "https://a:b@x"]
+        {
+            assert!(public_url(text).is_err(), "{text}");
+        }
+    }
 }

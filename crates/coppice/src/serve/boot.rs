@@ -37,6 +37,7 @@ pub(super) struct Platform {
 /// Starts everything below the listeners.
 pub(super) async fn boot(
     config: &Config,
+    api_address: SocketAddr,
     gateway_address: SocketAddr,
     lock: ControlLock,
 ) -> anyhow::Result<Platform> {
@@ -63,6 +64,7 @@ pub(super) async fn boot(
     let app_config = AppConfig {
         region,
         host: identity.host,
+        public_url: config.public_url.clone().unwrap_or_else(|| format!("http://{api_address}")),
         gateway_address,
         gateway_domain: config.gateway_domain.clone(),
         create_wait: config.create_wait,

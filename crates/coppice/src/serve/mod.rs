@@ -80,7 +80,7 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     };
     let (api, gateway_address) = (listeners.api.local_addr()?, listeners.gateway.local_addr()?);
 
-    let platform = boot(&config, gateway_address, lock).await?;
+    let platform = boot(&config, api, gateway_address, lock).await?;
     let running = Running::start(&config, &platform, listeners.try_clone()?)?;
     let door = Door::open(platform.host.layout().runtime_dir())?;
     let record =
