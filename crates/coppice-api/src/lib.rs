@@ -20,6 +20,8 @@ mod idempotency;
 mod keys;
 mod openapi;
 mod organizations;
+#[allow(dead_code, unused_imports, reason = "the pages come before what shows them")]
+mod pages;
 mod projects;
 mod rates;
 mod regions;
@@ -80,6 +82,7 @@ pub fn router(app: App, config: ApiConfig) -> Router {
         .route("/readyz", get(readyz))
         .route("/openapi.json", get(openapi::json))
         .route("/openapi.yaml", get(openapi::yaml))
+        .merge(pages::routes())
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
         .layer(Extension(rates))

@@ -1,0 +1,53 @@
+//! The stylesheet and the icon, under names that change with what is in them.
+
+use std::sync::LazyLock;
+
+use axum::Router;
+use axum::http::header;
+use axum::response::IntoResponse;
+use axum::routing::get;
+
+const STYLE: &str = include_str!("../../templates/style.css");
+const ICON: &str = include_str!("../../templates/icon.svg");
+
+static STYLE_PATH: LazyLock<String> = LazyLock::new(|| format!("/assets/pages-{:016x}.css", digest(STYLE)));
+static ICON_PATH: LazyLock<String> = LazyLock::new(|| format!("/assets/icon-{:016x}.svg", digest(ICON)));
+
+/// Path of the stylesheet.
+pub(crate) fn style_path() -> &'static str {
+    &STYLE_PATH
+}
+
+/// Path of the icon.
+pub(crate) fn icon_path() -> &'static str {
+    &ICON_PATH
+}
+
+/// FNV-1a: tells one version of a file from the next, and protects nothing.
+const fn digest(text: &str) -> u64 {
+    let bytes = text.as_bytes();
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut at = 0;
+    while at < bytes.len() {
+        hash = (hash ^ bytes[at] as u64).wrapping_mul(0x0100_0000_01b3);
+        at += 1;
+    }
+    hash
+}
+
+/// The routes of both files. Another version has another path, so browsers may keep them.
+pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    Router::new()
+        .route(style_path(), get(async || file("text/css; charset=utf-8", STYLE)))
+        .route(icon_path(), get(async || file("image/svg+xml", ICON)))
+}
+
+fn file(kind: &'static str, text: &'static str) -> impl IntoResponse {
+    let headers = [
+        (header::CONTENT_TYPE, kind),
+        (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'"),
+    ];
+    (headers, text)
+}

@@ -1,0 +1,89 @@
+//! Pages that tell something, and the one that asks before signing out.
+
+use askama::Template;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+
+use super::{Form, page};
+use crate::context::request_id;
+
+/// A way on from a page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link<'a> {
+    /// Where it leads.
+    pub(crate) href: &'a str,
+    /// What it says.
+    pub(crate) text: &'a str,
+}
+
+/// Tells what happened and what to do next.
+#[derive(Debug, Default, Template)]
+#[template(path = "message.html")]
+pub(crate) struct Message<'a> {
+    /// In a few words.
+    pub(crate) title: &'a str,
+    /// What happened.
+    pub(crate) what: &'a str,
+    /// What to do next, if anything.
+    pub(crate) next: &'a str,
+    /// The way on, if there is one.
+    pub(crate) link: Option<Link<'a>>,
+    /// Id of the request, for who looks into the log.
+    pub(crate) request: Option<&'a str>,
+}
+
+/// A page about something that went well.
+pub(crate) fn message(content: &Message<'_>) -> Response {
+    page(StatusCode::OK, content, None)
+}
+
+/// A page about something that went wrong; a fault of ours names its request.
+pub(crate) fn error(status: StatusCode, content: &Message<'_>) -> Response {
+    let id = request_id();
+    let request = (status.is_server_error() && !id.is_empty()).then_some(id.as_str());
+    let Message { title, what, next, link, .. } = *content;
+    page(status, &Message { title, what, next, link, request }, None)
+}
+
+/// The page for who failed to sign in too often.
+pub(crate) fn too_many_attempts(retry_after_seconds: u64) -> Response {
+    let minutes = retry_after_seconds.div_ceil(60).max(1);
+    let next = match minutes {
+        1 => "Wait a minute, then try again.".to_owned(),
+        _ => format!("Wait {minutes} minutes, then try again."),
+    };
+    let content = Message {
+        title: "Too many attempts",
+        what: "There were too many attempts in a short time, so this is paused for a while.",
+        next: &next,
+        ..Message::default()
+    };
+    let mut response = page(StatusCode::TOO_MANY_REQUESTS, &content, None);
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(retry_after_seconds.max(1)));
+    response
+}
+
+/// The page after signing out.
+pub(crate) fn signed_out(link: Option<Link<'_>>) -> Response {
+    message(&Message {
+        title: "Signed out",
+        what: "You are signed out of Coppice in this browser.",
+        link,
+        ..Message::default()
+    })
+}
+
+/// Asks whether to sign out.
+#[derive(Debug, Template)]
+#[template(path = "sign_out.html")]
+pub(crate) struct SignOutPage<'a> {
+    /// Where it is posted; `leads_to` is where the client wants the person back.
+    pub(crate) form: Form<'a>,
+    /// Email of the person who is signed in.
+    pub(crate) account: &'a str,
+}
+
+/// The page that asks whether to sign out.
+pub(crate) fn sign_out(content: &SignOutPage<'_>) -> Response {
+    page(StatusCode::OK, content, content.form.leads_to)
+}

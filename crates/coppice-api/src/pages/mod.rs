@@ -1,0 +1,81 @@
+//! The pages that people see when they sign in: what they look like, and the
+//! headers that go with them.
+//!
+//! **Owns** HTML, the stylesheet, the content security policy.
+//! **Must not know** sessions, tokens or the app: each page is a struct of
+//! plain texts and a function that makes the answer of it.
+//!
+//! Templates are in `templates/`; they escape what they are given. There is no
+//! script on any page, and nothing comes from another host.
+
+mod assets;
+mod consent;
+mod device;
+mod invitation;
+mod message;
+mod password;
+mod policy;
+mod rights;
+mod sign_in;
+#[cfg(test)]
+mod tests;
+
+use askama::Template;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+pub(crate) use assets::{icon_path, routes, style_path};
+pub(crate) use consent::{ConsentPage, consent};
+pub(crate) use device::{
+    DeviceCodePage, DeviceConfirmationPage, device_code, device_confirmation, device_done,
+};
+pub(crate) use invitation::{InvitationPage, Visitor, invitation};
+pub(crate) use message::{
+    Link, Message, SignOutPage, error, message, sign_out, signed_out, too_many_attempts,
+};
+pub(crate) use password::{Field, PasswordPage, password, password_changed};
+pub(crate) use sign_in::{OutsideLink, SignInPage, sign_in};
+
+/// Name of the hidden field with the token that shows that a form is ours.
+pub(crate) const CSRF_FIELD: &str = "csrf";
+/// Name of the field with `allow` or `deny`, where a page asks for leave.
+pub(crate) const ANSWER_FIELD: &str = "answer";
+
+/// What a page's form carries besides what the person types.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Form<'a> {
+    /// Path it is posted to.
+    pub(crate) action: &'a str,
+    /// The token that shows that the form is ours.
+    pub(crate) csrf: &'a str,
+    /// Hidden fields, such as the request that goes on afterwards.
+    pub(crate) hidden: &'a [(&'a str, &'a str)],
+    /// The redirect URI of the client that the answer to the post may lead to,
+    /// at once or after more pages. Browsers count that as part of the post and
+    /// refuse it unless the page allows it. It must be one that the client registered.
+    pub(crate) leads_to: Option<&'a str>,
+}
+
+/// The answer with this page.
+fn page(status: StatusCode, template: &impl Template, leads_to: Option<&str>) -> Response {
+    let text = match template.render() {
+        Ok(text) => text,
+        Err(error) => {
+            tracing::error!("rendering a page: {error}");
+            return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+        }
+    };
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
+        (header::CONTENT_SECURITY_POLICY, policy::content_security_policy(leads_to)),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+        (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (
+            header::HeaderName::from_static("cross-origin-opener-policy"),
+            HeaderValue::from_static("same-origin"),
+        ),
+    ];
+    (status, headers, text).into_response()
+}

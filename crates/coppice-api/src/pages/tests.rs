@@ -1,0 +1,141 @@
+//! What every page has in common.
+
+use axum::body::to_bytes;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+
+use super::*;
+
+const FORM: Form<'static> = Form {
+    action: "/post",
+    csrf: "token",
+    hidden: &[("continue", "\"><script>alert(1)</script>")],
+    leads_to: Some("https://app.example.com/back"),
+};
+const HOSTILE: &str = "<b>\"'&";
+
+/// Every page, once.
+fn every_page() -> Vec<(&'static str, Response)> {
+    let outside = Some(OutsideLink { href: "/outside", name: HOSTILE });
+    let problem = Some((Field::New, HOSTILE));
+    let visitors = [
+        Visitor::Invited,
+        Visitor::SomebodyElse { account: HOSTILE, sign_in: "/in" },
+        Visitor::Known { sign_in: "/in" },
+        Visitor::New { name: HOSTILE, problem, outside },
+    ];
+    let mut pages: Vec<(&str, Response)> = visitors
+        .into_iter()
+        .map(|visitor| {
+            let page =
+                InvitationPage { form: FORM, organization: HOSTILE, role: "editor", email: HOSTILE, visitor };
+            ("invitation", invitation(&page))
+        })
+        .collect();
+    let signing_in = SignInPage {
+        form: FORM,
+        client: Some(HOSTILE),
+        email: HOSTILE,
+        problem: Some(HOSTILE),
+        with_password: true,
+        outside,
+    };
+    let scopes = &["*", "offline_access"][..];
+    let asking =
+        ConsentPage { form: FORM, client: HOSTILE, account: HOSTILE, other_account: Some("/in"), scopes };
+    let confirming = DeviceConfirmationPage {
+        form: FORM,
+        client: HOSTILE,
+        account: HOSTILE,
+        user_code: HOSTILE,
+        address: HOSTILE,
+        scopes,
+    };
+    pages.extend([
+        ("sign in", sign_in(&signing_in)),
+        ("consent", consent(&asking)),
+        ("code", device_code(&DeviceCodePage { form: FORM, user_code: HOSTILE, problem: Some(HOSTILE) })),
+        ("device", device_confirmation(&confirming)),
+        ("device done", device_done(HOSTILE, true)),
+        ("device refused", device_done(HOSTILE, false)),
+        ("password", password(&PasswordPage { form: FORM, account: HOSTILE, problem })),
+        ("password changed", password_changed()),
+        ("sign out", sign_out(&SignOutPage { form: FORM, account: HOSTILE })),
+        ("signed out", signed_out(Some(Link { href: "/in", text: HOSTILE }))),
+        ("too many", too_many_attempts(61)),
+        ("error", error(StatusCode::BAD_REQUEST, &Message { title: HOSTILE, ..Message::default() })),
+    ]);
+    pages
+}
+
+async fn text_of(response: Response) -> String {
+    let bytes = to_bytes(response.into_body(), 1 << 20).await.expect("a body");
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+    headers.get(name).unwrap_or_else(|| panic!("no {name}")).to_str().expect("text")
+}
+
+#[tokio::test]
+async fn pages_escape_what_they_are_given() {
+    for (name, response) in every_page() {
+        let text = text_of(response).await;
+        assert!(!text.contains("<script") && !text.contains("<b>"), "{name}: {text}");
+        assert!(!text.contains("value=\"<") && !text.contains("\"'&"), "{name}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn pages_run_no_script_and_can_be_framed_cached_or_referred_to_by_nobody() {
+    for (name, response) in every_page() {
+        let headers = response.headers().clone();
+        let policy = header(&headers, "content-security-policy");
+        for directive in
+            ["default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'"]
+        {
+            assert!(policy.contains(directive), "{name}: {policy}");
+        }
+        assert!(!policy.contains("script-src") && !policy.contains("unsafe"), "{name}: {policy}");
+        assert_eq!(header(&headers, "cache-control"), "no-store", "{name}");
+        assert_eq!(header(&headers, "referrer-policy"), "no-referrer", "{name}");
+        assert_eq!(header(&headers, "x-frame-options"), "DENY", "{name}");
+        assert_eq!(header(&headers, "x-content-type-options"), "nosniff", "{name}");
+        assert_eq!(header(&headers, "cross-origin-opener-policy"), "same-origin", "{name}");
+        let text = text_of(response).await;
+        let is_inline =
+            |word: &str| word.starts_with("style=") || (word.starts_with("on") && word.contains('='));
+        assert!(!text.split_whitespace().any(is_inline), "{name} has something inline: {text}");
+    }
+}
+
+#[tokio::test]
+async fn every_form_carries_its_token_and_its_hidden_fields() {
+    for (name, response) in every_page() {
+        let text = text_of(response).await;
+        let forms = text.matches("<form ").count();
+        assert_eq!(text.matches("name=\"csrf\" value=\"token\"").count(), forms, "{name}");
+        assert_eq!(text.matches("name=\"continue\"").count(), forms, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn every_text_that_is_referred_to_is_on_the_page() {
+    for (name, response) in every_page() {
+        let text = text_of(response).await;
+        let lists = ["aria-describedby=\"", "aria-labelledby=\""].map(|name| text.split(name).skip(1));
+        for list in lists.into_iter().flatten() {
+            for id in list.split('"').next().unwrap_or_default().split(' ') {
+                assert!(text.contains(&format!(" id=\"{id}\"")), "{name}: no {id}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_page_after_too_many_attempts_says_when_to_come_back() {
+    let response = too_many_attempts(61);
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(header(response.headers(), "retry-after"), "61");
+    assert!(text_of(response).await.contains("Wait 2 minutes"));
+}
