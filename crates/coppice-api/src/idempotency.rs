@@ -41,7 +41,7 @@ pub(crate) async fn idempotent(
     let Ok(credential) = app.authenticate(Some(&bearer), None).await else {
         return next.run(request).await;
     };
-    if let Err(error) = rates.admit_credential(&credential.caller.key) {
+    if let Err(error) = rates.admit_credential(&credential.caller.credential) {
         return ApiError::from(error).into_response();
     }
     request.extensions_mut().insert(Counted);

@@ -4,7 +4,8 @@ use std::hash::Hash;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 
-use coppice_core::{ApiKeyId, Error, Result};
+use coppice_core::access::CredentialId;
+use coppice_core::{Error, Result};
 use governor::clock::{Clock, DefaultClock};
 use governor::middleware::StateInformationMiddleware;
 use governor::state::keyed::DefaultKeyedStateStore;
@@ -41,7 +42,7 @@ impl RateState {
 
 /// The rates of everybody.
 pub(crate) struct Rates {
-    credentials: Limiter<ApiKeyId>,
+    credentials: Limiter<CredentialId>,
     addresses: Limiter<IpAddr>,
     clock: DefaultClock,
 }
@@ -68,8 +69,8 @@ impl Rates {
     }
 
     /// Counts a request of a credential.
-    pub(crate) fn admit_credential(&self, key: &ApiKeyId) -> Result<RateState> {
-        self.admit(&self.credentials, key)
+    pub(crate) fn admit_credential(&self, credential: &CredentialId) -> Result<RateState> {
+        self.admit(&self.credentials, credential)
     }
 
     /// Counts a request without a valid credential.

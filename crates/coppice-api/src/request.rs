@@ -81,7 +81,9 @@ impl Call {
     async fn authenticate(&self, app: &App, target: Option<&RawTarget<'_>>) -> Result<Credential> {
         let outcome = app.authenticate(self.bearer.as_deref(), target).await;
         match &outcome {
-            Ok(credential) if !self.is_counted => self.rates.admit_credential(&credential.caller.key)?,
+            Ok(credential) if !self.is_counted => {
+                self.rates.admit_credential(&credential.caller.credential)?
+            }
             Err(Error::Unauthenticated { .. }) => self.rates.admit_address(self.address)?,
             Ok(_) | Err(_) => return outcome,
         };

@@ -85,7 +85,9 @@ impl App {
         if found.caller.expiry.is_some_and(|expiry| expiry <= Utc::now()) {
             return Err(Error::Unauthenticated { code: "expired_token" });
         }
-        self.key_uses.note(&found.caller.key);
+        if let Some(key) = found.caller.credential.key() {
+            self.key_uses.note(key);
+        }
         Ok(Credential { caller: found.caller, membership: found.membership })
     }
 

@@ -115,7 +115,7 @@ impl App {
             grant: &grant,
             expiry: new.expiry,
             created_by,
-            created_by_key: Some(&caller.key),
+            created_by_key: caller.credential.key(),
         };
         let key = self.store.key_insert_in_tx(&mut tx, &row).await?;
         tx.commit().await.map_err(StoreError::from)?;

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 
 use crate::organization::Role;
-use crate::{ApiKeyId, BranchId, Error, OrganizationId, ProjectId, Result, UserId};
+use crate::{ApiKeyId, BranchId, Error, OrganizationId, ProjectId, Result, SessionId, UserId};
 
 /// Every scope an operation may need, by its API name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,16 +181,35 @@ impl Grant {
     }
 }
 
+/// What a caller showed; rates and uses are counted per credential.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum CredentialId {
+    /// An API key.
+    Key(ApiKeyId),
+    /// An access token of this session.
+    Session(SessionId),
+}
+
+impl CredentialId {
+    /// The key, if it was one.
+    pub fn key(&self) -> Option<&ApiKeyId> {
+        match self {
+            Self::Key(key) => Some(key),
+            Self::Session(_) => None,
+        }
+    }
+}
+
 /// An authenticated caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// On whose behalf.
     pub principal: Principal,
-    /// The key it came with.
-    pub key: ApiKeyId,
-    /// What that key allows.
+    /// What it showed.
+    pub credential: CredentialId,
+    /// What that allows.
     pub grant: Grant,
-    /// When the key ends, if it does.
+    /// When the credential ends, if it does.
     pub expiry: Option<DateTime<Utc>>,
 }
 

@@ -42,6 +42,6 @@ pub mod volume;
 
 pub use error::{Error, Result};
 pub use id::{
-    ApiKeyId, BranchId, HostId, InstallationId, InstanceId, OrganizationId, ProjectId, RegionId, UserId,
-    VolumeId,
+    ApiKeyId, BranchId, HostId, InstallationId, InstanceId, OrganizationId, ProjectId, RegionId, SessionId,
+    UserId, VolumeId,
 };

@@ -2,7 +2,7 @@
 //! one statement, because every request begins with it.
 
 use chrono::{DateTime, Utc};
-use coppice_core::access::{Caller, Grant, Principal};
+use coppice_core::access::{Caller, CredentialId, Grant, Principal};
 use coppice_core::organization::{Organization, Role};
 use coppice_core::{ApiKeyId, OrganizationId, ProjectId, UserId};
 use sqlx::postgres::PgRow;
@@ -90,7 +90,8 @@ fn credential_from(row: &PgRow) -> Result<CredentialMatch> {
         (None, None) => return Err(StoreError::UnknownValue { what: "owner of a key", value: key.key_id }),
     };
     let grant = Grant { scopes: key.scopes, projects: key.projects, branches: key.branches };
-    let caller = Caller { principal, key: ApiKeyId::from_trusted(key.key_id), grant, expiry: key.expiry };
+    let credential = CredentialId::Key(ApiKeyId::from_trusted(key.key_id));
+    let caller = Caller { principal, credential, grant, expiry: key.expiry };
     let is_member = row.try_get::<Option<String>, _>("id")?.is_some();
     let membership = if is_member { Some(membership_from(row)?) } else { None };
     Ok(CredentialMatch { caller, is_user_disabled: key.disabled, membership })
