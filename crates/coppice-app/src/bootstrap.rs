@@ -5,14 +5,15 @@ use coppice_core::access::{Grant, Principal};
 use coppice_core::api_key::{ApiKeyKind, ApiKeySecret};
 use coppice_core::{ApiKeyId, Error, OrganizationId, ProjectId, Result, UserId};
 use coppice_store::{NewApiKey, StoreError};
+use zeroize::Zeroizing;
 
 use crate::App;
+use crate::secrets::new_password;
 
 /// The name of everything that the first start makes.
 const DEFAULT_NAME: &str = "default";
 
 /// What the first start made.
-#[derive(Debug)]
 pub struct FirstAccount {
     /// Where the project is.
     pub organization: OrganizationId,
@@ -20,6 +21,8 @@ pub struct FirstAccount {
     pub project: ProjectId,
     /// A key of the first user that may do everything.
     pub key: ApiKeySecret,
+    /// What the first user signs in with.
+    pub password: Zeroizing<String>,
 }
 
 impl App {
@@ -45,10 +48,12 @@ impl App {
         let now = Utc::now();
         let (user, organization, project) =
             (UserId::generate(now), OrganizationId::generate(now), ProjectId::generate(now));
-        let made = FirstAccount { organization, project, key: ApiKeySecret::generate(ApiKeyKind::User) };
+        let key = ApiKeySecret::generate(ApiKeyKind::User);
+        let made = FirstAccount { organization, project, key, password: new_password() };
+        let hash = self.passwords().hash(made.password.clone()).await?;
 
         let mut tx = self.store.begin().await?;
-        self.store.user_insert_in_tx(&mut tx, &user, email).await?;
+        self.store.user_insert_in_tx(&mut tx, &user, email, "", Some(&hash)).await?;
         self.store.organization_insert_in_tx(&mut tx, &made.organization, DEFAULT_NAME, &user).await?;
         self.store
             .project_insert_in_tx(

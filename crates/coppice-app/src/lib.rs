@@ -15,6 +15,7 @@ mod extensions;
 mod idempotency;
 mod keys;
 mod organizations;
+mod passwords;
 mod projects;
 pub mod reconciler;
 mod regions;
@@ -41,6 +42,7 @@ pub use connections::Connectable;
 pub use extensions::{Extension, ExtensionKind};
 pub use idempotency::{Begun, RepeatableCall};
 pub use keys::NewKey;
+pub use passwords::{Passwords, check_password};
 pub use projects::{NewProject, ProjectChange};
 pub use reconciler::Reconciler;
 pub use regions::Region;
@@ -56,6 +58,9 @@ pub struct AppConfig {
     pub host: HostId,
     /// What links to the API and its pages begin with; no slash at its end.
     pub public_url: String,
+    /// Names of the realms under which the authorization server is found; the
+    /// first is the one that we tell.
+    pub auth_realms: Vec<String>,
     /// Where clients reach the gateway.
     pub gateway_address: SocketAddr,
     /// The domain under which every branch has a host name, if there is one.
@@ -66,6 +71,14 @@ pub struct AppConfig {
     pub limits: OrganizationLimits,
 }
 
+impl AppConfig {
+    /// The address of the authorization server: the issuer of its tokens.
+    pub fn issuer(&self) -> String {
+        let realm = self.auth_realms.first().map_or("main", String::as_str);
+        format!("{}/realms/{realm}", self.public_url)
+    }
+}
+
 /// The use cases with their collaborators.
 #[derive(Clone)]
 pub struct App {
@@ -74,6 +87,7 @@ pub struct App {
     reconciler: Reconciler,
     key: Arc<MasterKey>,
     key_uses: Arc<keys::KeyUses>,
+    passwords: Arc<Passwords>,
     clients: Arc<dyn Clients>,
     /// When this process began to know clients.
     started: Instant,
@@ -90,8 +104,23 @@ impl App {
         clients: Arc<dyn Clients>,
         config: AppConfig,
     ) -> Self {
-        let (key_uses, started) = (Arc::default(), Instant::now());
-        Self { store, engine, reconciler, key, key_uses, clients, started, config: Arc::new(config) }
+        let (key_uses, passwords, started) = (Arc::default(), Arc::default(), Instant::now());
+        Self {
+            store,
+            engine,
+            reconciler,
+            key,
+            key_uses,
+            passwords,
+            clients,
+            started,
+            config: Arc::new(config),
+        }
+    }
+
+    /// Settings of the platform.
+    pub fn config(&self) -> &AppConfig {
+        &self.config
     }
 
     /// Makes up salts for roles that don't exist.

@@ -41,6 +41,7 @@ use reads::Reads;
 pub use sleep::{ConnectionTarget, IdleCandidate};
 pub use sqlx::postgres::PgConnectOptions as ConnectOptions;
 pub use transfer::{ExportHeader, Transferred, check_export};
+pub use users::UserAccount;
 pub use volumes::{Tombstone, VolumeRow};
 pub use work::BranchWork;
 

@@ -28,6 +28,24 @@ impl From<UserRow> for User {
     }
 }
 
+/// A person with what decides whether they may sign in.
+pub struct UserAccount {
+    /// The person.
+    pub user: User,
+    /// Hash of their password, as a PHC string, if they have one.
+    pub password: Option<String>,
+    /// Nothing of them is let in.
+    pub is_disabled: bool,
+}
+
+#[derive(FromRow)]
+struct AccountRow {
+    #[sqlx(flatten)]
+    user: UserRow,
+    password: Option<String>,
+    disabled: bool,
+}
+
 impl Store {
     /// The installation's first user, if there is one yet.
     ///
@@ -51,6 +69,34 @@ impl Store {
         Ok(row.map(User::from))
     }
 
+    /// The person with an email address, whatever the case of its letters.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn user_find_by_email(&self, email: &str) -> Result<Option<UserAccount>> {
+        let sql = format!("select {COLUMNS}, password, disabled from users where lower(email) = lower($1)");
+        let row: Option<AccountRow> =
+            sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(email).fetch_optional(&self.pool).await?;
+        Ok(row.map(|row| UserAccount {
+            user: User::from(row.user),
+            password: row.password,
+            is_disabled: row.disabled,
+        }))
+    }
+
+    /// Gives a user another password, by its hash.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn user_set_password_in_tx(&self, tx: &mut Tx, id: &UserId, hash: &str) -> Result<()> {
+        sqlx::query("update users set password = $2 where id = $1")
+            .bind(id.as_str())
+            .bind(hash)
+            .execute(&mut **tx)
+            .await?;
+        Ok(())
+    }
+
     /// Renames a user and returns them.
     ///
     /// # Errors
@@ -65,14 +111,23 @@ impl Store {
         Ok(row.map(User::from))
     }
 
-    /// Inserts a user.
+    /// Inserts a user; `password` is the hash of one, if they have one.
     ///
     /// # Errors
-    /// When the metastore can't be reached.
-    pub async fn user_insert_in_tx(&self, tx: &mut Tx, id: &UserId, email: &str) -> Result<()> {
-        sqlx::query("insert into users (id, email) values ($1, $2)")
+    /// When the metastore can't be reached, or somebody has that address.
+    pub async fn user_insert_in_tx(
+        &self,
+        tx: &mut Tx,
+        id: &UserId,
+        email: &str,
+        name: &str,
+        password: Option<&str>,
+    ) -> Result<()> {
+        sqlx::query("insert into users (id, email, name, password) values ($1, $2, $3, $4)")
             .bind(id.as_str())
             .bind(email)
+            .bind(name)
+            .bind(password)
             .execute(&mut **tx)
             .await?;
         Ok(())
