@@ -1,0 +1,1 @@
+//! Metrics of instances: from counters to series.
