@@ -14,6 +14,7 @@ mod connections;
 mod extensions;
 mod idempotency;
 mod keys;
+mod metrics;
 mod organizations;
 mod passwords;
 mod projects;
@@ -27,11 +28,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use coppice_core::branch::BranchState;
 use coppice_core::limits::OrganizationLimits;
 use coppice_core::{HostId, RegionId};
 use coppice_engine::SharedEngine;
-use coppice_store::Store;
+use coppice_store::{PoolUse, Store};
 
+pub use crate::metrics::task_succeeded;
 pub use access::{Access, Credential, PersonalAccess};
 pub use activity::Activity;
 pub use bootstrap::FirstAccount;
@@ -44,7 +47,7 @@ pub use idempotency::{Begun, RepeatableCall};
 pub use keys::NewKey;
 pub use passwords::{Passwords, check_password};
 pub use projects::{NewProject, ProjectChange};
-pub use reconciler::Reconciler;
+pub use reconciler::{Reconciler, Workload};
 pub use regions::Region;
 pub use secrets::MasterKey;
 pub use sleep::Clients;
@@ -134,5 +137,23 @@ impl App {
     /// `unavailable`
     pub async fn check_ready(&self) -> coppice_core::Result<()> {
         Ok(self.store.ping().await?)
+    }
+
+    /// How many branches there are in each state, deleted ones left out.
+    ///
+    /// # Errors
+    /// `unavailable`
+    pub async fn count_branches(&self) -> coppice_core::Result<Vec<(BranchState, u64)>> {
+        Ok(self.store.branch_count_by_state().await?)
+    }
+
+    /// Its connections to the metastore.
+    pub fn metastore_connections(&self) -> [PoolUse; 3] {
+        self.store.connections()
+    }
+
+    /// What is being worked on.
+    pub fn workload(&self) -> Workload {
+        self.reconciler.workload()
     }
 }

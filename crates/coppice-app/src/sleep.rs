@@ -8,7 +8,7 @@ use coppice_core::awake::{ClientSession, NewUse};
 use coppice_core::{BranchId, Error, InstanceId, Result};
 use coppice_store::IdleCandidate;
 
-use crate::App;
+use crate::{App, metrics};
 
 /// How often the idle watch looks.
 const LOOK: Duration = Duration::from_secs(5);
@@ -57,8 +57,9 @@ impl App {
         timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         for look in 0_u32.. {
             timer.tick().await;
-            if let Err(error) = self.look_for_idle().await {
-                tracing::warn!("looking for idle branches: {error}");
+            match self.look_for_idle().await {
+                Ok(()) => metrics::task_succeeded(metrics::IDLE_WATCH),
+                Err(error) => tracing::warn!("looking for idle branches: {error}"),
             }
             if look.is_multiple_of(LOOKS_PER_NOTE) {
                 self.note_uses().await;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use coppice_core::BranchId;
@@ -12,10 +13,12 @@ use coppice_pgwire::startup::{CancelKey, MINOR_VERSION_LATEST, Startup};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
+use tracing::Instrument as _;
 
 use crate::authenticate::{self, Identity};
 use crate::destination::Destination;
 use crate::gateway::{Admission, Gateway};
+use crate::metrics::Reason;
 use crate::negotiate::{Client, Request, negotiate};
 use crate::proxy::{Origin, find_origin};
 use crate::refusal::{End, Refusal};
@@ -23,7 +26,7 @@ use crate::relay::relay;
 use crate::server::{self, Server};
 use crate::sessions::{Held, Session};
 use crate::waiting::takes_connections;
-use crate::{ClientInfo, Route};
+use crate::{ClientInfo, Route, metrics};
 
 /// Protocol version from which on cancel keys may be longer than 4 bytes.
 const MINOR_VERSION_LONG_CANCEL_KEYS: u16 = 2;
@@ -48,6 +51,8 @@ struct Visit {
     deadline: Instant,
     secret_length: usize,
     destination: Destination,
+    /// When this client first woke the branch, if it had to.
+    woken: OnceLock<Instant>,
 }
 
 /// A branch as it was seen, and how often it had been held before that.
@@ -67,7 +72,8 @@ impl Gateway {
     /// Serves one client until it is gone.
     pub(crate) async fn serve_client(&self, tcp: TcpStream, peer: IpAddr, admission: Admission) {
         let starting = self.sessions.start();
-        let deadline = Instant::now() + self.config.startup_timeout;
+        let began = Instant::now();
+        let deadline = began + self.config.startup_timeout;
         let receive = async {
             let (origin, tcp) = find_origin(tcp, peer, &self.config.trusted_proxies).await?;
             let (client, request) = negotiate(tcp, &self.config.certificate.tls).await?;
@@ -77,6 +83,7 @@ impl Gateway {
         let (origin, mut client, request) = match received.map_err(io::Error::from).flatten() {
             Ok(received) => received,
             Err(error) => {
+                metrics::refused(Reason::NoStartup);
                 return tracing::debug!(client = %peer, "a client did not get to its startup: {error}");
             }
         };
@@ -85,10 +92,15 @@ impl Gateway {
             Request::Cancel(key) => return self.pass_cancel_on(&key, deadline).await,
             Request::Session(startup) => startup,
         };
-        let begun = self.begin(&mut client, startup, origin, &admission, deadline).await;
+        let begun = self.begin(&mut client, startup, origin, &admission, deadline);
+        let begun = begun.instrument(tracing::debug_span!("startup", otel.kind = "server")).await;
         drop(starting);
+        if let Err(end) = &begun {
+            metrics::ended(end);
+        }
         match begun {
-            Ok((server, session)) => {
+            Ok((server, session, woken)) => {
+                metrics::begun(began.elapsed(), woken);
                 if let Err(error) = relay(client.connection, server.connection, &session).await {
                     tracing::debug!(client = %address, "a session was cut: {error}");
                 }
@@ -115,7 +127,7 @@ impl Gateway {
         origin: Origin,
         admission: &Admission,
         deadline: Instant,
-    ) -> Result<(Server, Session), End> {
+    ) -> Result<(Server, Session, Option<Instant>), End> {
         // Without TLS both ways lie open: the client's to its proxy, and the proxy's to us.
         let ways = [origin.client, origin.peer];
         if !client.is_tls && !ways.iter().all(|end| self.config.plaintext.allows(*end)) {
@@ -130,11 +142,16 @@ impl Gateway {
         let destination = Destination::find(startup.parameters, server_name, self.config.domain.as_deref())?;
 
         let client_info = client_info(&destination, origin.client);
-        let mut visit = Visit { client: client_info, deadline, secret_length, destination };
-        let (found, verifier) = self.find_with_verifier(client, &mut visit).await?;
-        let (found, identity) =
-            within(visit.deadline, self.authenticate(client, &visit, found, verifier)).await?;
-        self.reach(client, &mut visit, found, &identity).await
+        let woken = OnceLock::new();
+        let mut visit = Visit { client: client_info, deadline, secret_length, destination, woken };
+        let finding = self.find_with_verifier(client, &mut visit);
+        let (found, verifier) = finding.instrument(tracing::debug_span!("find")).await?;
+        let authenticating = self.authenticate(client, &visit, found, verifier);
+        let authenticating = authenticating.instrument(tracing::debug_span!("authenticate"));
+        let (found, identity) = within(visit.deadline, authenticating).await?;
+        let reaching = self.reach(client, &mut visit, found, &identity);
+        let (server, session) = reaching.instrument(tracing::debug_span!("reach")).await?;
+        Ok((server, session, visit.woken.into_inner()))
     }
 
     /// Looks the branch up, and asks what its client has to prove. A server that
@@ -227,7 +244,11 @@ impl Gateway {
     }
 
     async fn wake(&self, branch: &BranchId, visit: &Visit) -> Result<bool, End> {
-        Ok(self.branches.wake(branch, &visit.client).await.map_err(Refusal::from)?)
+        let is_waking = self.branches.wake(branch, &visit.client).await.map_err(Refusal::from)?;
+        if is_waking {
+            visit.woken.get_or_init(Instant::now);
+        }
+        Ok(is_waking)
     }
 
     /// Returns the route only for a client that proved who it is.
@@ -342,9 +363,15 @@ impl Gateway {
     async fn pass_cancel_on(&self, key: &CancelKey, deadline: Instant) {
         let pass_on = async { self.cancel(key).await || self.branches.cancel_elsewhere(key).await };
         match timeout_at(deadline, pass_on).await {
-            Ok(true) => {}
-            Ok(false) => tracing::debug!("a cancel request has no session"),
-            Err(_) => tracing::warn!("a cancel request could not be passed on in time"),
+            Ok(true) => metrics::cancelled("passed_on"),
+            Ok(false) => {
+                metrics::cancelled("unknown");
+                tracing::debug!("a cancel request has no session");
+            }
+            Err(_) => {
+                metrics::cancelled("timeout");
+                tracing::warn!("a cancel request could not be passed on in time");
+            }
         }
     }
 

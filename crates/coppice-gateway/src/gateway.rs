@@ -12,9 +12,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::metrics::Reason;
 use crate::sessions::Sessions;
 use crate::waiting::Waiters;
-use crate::{Branches, GatewayConfig};
+use crate::{Branches, GatewayConfig, metrics};
 
 /// Clients beyond the limit that are told so at the same time, and may still
 /// cancel. Those beyond that are dropped without a word.
@@ -45,6 +46,15 @@ pub struct Traffic {
     pub to_clients: u64,
 }
 
+/// How many clients there are, and how many there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Occupancy {
+    /// Clients that are served, with or without a session.
+    pub taken: usize,
+    /// Clients that may be served at the same time.
+    pub places: usize,
+}
+
 /// What a client may do. Holding it keeps its place taken.
 pub(crate) enum Admission {
     /// Begin a session.
@@ -62,6 +72,7 @@ impl std::fmt::Debug for Gateway {
 impl Gateway {
     /// A gateway to these branches that keeps its sessions in `sessions`.
     pub fn new(config: GatewayConfig, branches: Arc<dyn Branches>, sessions: Arc<Sessions>) -> Self {
+        metrics::describe();
         Self {
             places: Arc::new(Semaphore::new(config.connections_max)),
             places_at_the_door: Arc::new(Semaphore::new(TURNED_AWAY_MAX)),
@@ -84,6 +95,12 @@ impl Gateway {
             from_clients: counters.from_clients.load(Ordering::Relaxed),
             to_clients: counters.to_clients.load(Ordering::Relaxed),
         }
+    }
+
+    /// How full it is.
+    pub fn occupancy(&self) -> Occupancy {
+        let places = self.config.connections_max;
+        Occupancy { taken: places.saturating_sub(self.places.available_permits()), places }
     }
 
     /// Takes clients in until `stop`, then returns as soon as all of them have
@@ -120,11 +137,12 @@ impl Gateway {
         clients: &TaskTracker,
         cut: &CancellationToken,
     ) {
-        let Some(admission) = self.admit() else { return };
+        metrics::connected();
+        let Some(admission) = self.admit() else { return metrics::refused(Reason::TooMany) };
         let client_address = address.ip().to_canonical();
         if let Err(error) = tune(&tcp) {
             tracing::debug!(%client_address, "a client left at once: {error}");
-            return;
+            return metrics::refused(Reason::Gone);
         }
         let (gateway, cut) = (self.clone(), cut.clone());
         clients.spawn(async move {

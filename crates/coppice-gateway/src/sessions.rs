@@ -130,7 +130,12 @@ impl Sessions {
         self.lock().per_branch.get(branch).copied().unwrap_or(0)
     }
 
-    /// The same one by one, oldest first.
+    /// Number of sessions that are open, or about to be.
+    pub fn open(&self) -> usize {
+        self.lock().by_process_id.len()
+    }
+
+    /// Those of a branch one by one, oldest first.
     pub fn list(&self, branch: &BranchId) -> Vec<OpenSession> {
         let state = self.lock();
         let of_branch = state.by_process_id.values().filter(|target| target.branch == *branch);

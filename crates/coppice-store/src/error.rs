@@ -19,7 +19,7 @@ pub enum StoreError {
     Migration(#[source] sqlx::migrate::MigrateError),
     /// A statement failed.
     #[error("metastore: {0}")]
-    Sql(#[from] sqlx::Error),
+    Sql(#[source] sqlx::Error),
     /// An export was made by a newer program.
     #[error(
         "the export has schema {version}, which this version of coppice does not know: \
@@ -49,6 +49,13 @@ pub enum StoreError {
         /// Its value.
         value: String,
     },
+}
+
+impl From<sqlx::Error> for StoreError {
+    fn from(error: sqlx::Error) -> Self {
+        crate::metrics::failed(&error);
+        Self::Sql(error)
+    }
 }
 
 impl StoreError {

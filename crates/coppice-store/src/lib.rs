@@ -16,6 +16,7 @@ mod error;
 mod hosts;
 mod idempotency;
 mod keys;
+mod metrics;
 mod organizations;
 mod projects;
 mod reads;
@@ -71,6 +72,7 @@ impl Store {
     /// # Errors
     /// When no connection can be made in that time.
     pub async fn connect(options: PgConnectOptions, patience: Duration) -> Result<Self> {
+        metrics::describe();
         // Creating what is already there is no news.
         let options = options.application_name("coppice").options([("client_min_messages", "warning")]);
         let pool = |options: PgConnectOptions, size| {
@@ -130,6 +132,20 @@ impl Store {
         Ok(())
     }
 
+    /// How its connections are used.
+    pub fn connections(&self) -> [PoolUse; 3] {
+        let of = |pool, connections: &PgPool| {
+            let (open, idle) = (connections.size() as usize, connections.num_idle());
+            PoolUse { pool, used: open.saturating_sub(idle), idle }
+        };
+        let (open, idle) = self.reads.open_and_idle();
+        [
+            of("durable", &self.pool),
+            of("relaxed", &self.relaxed),
+            PoolUse { pool: "reads", used: open.saturating_sub(idle), idle },
+        ]
+    }
+
     /// Begins a transaction.
     ///
     /// # Errors
@@ -168,6 +184,17 @@ impl Store {
             sqlx::query_scalar("select id from installation").fetch_optional(&self.pool).await?;
         Ok(id.map(coppice_core::InstallationId::from_trusted))
     }
+}
+
+/// How the connections of one kind are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolUse {
+    /// `durable`: commits are waited for; `relaxed`: they are not; `reads`: single statements.
+    pub pool: &'static str,
+    /// Connections with which something is being done.
+    pub used: usize,
+    /// Connections that wait for work.
+    pub idle: usize,
 }
 
 /// See [`Store::branch_listener`].

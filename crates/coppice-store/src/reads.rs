@@ -12,7 +12,7 @@ use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{Connection, Execute, Executor, FromRow, PgConnection, Postgres};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::Result;
+use crate::{Result, metrics};
 
 /// A connection that was used this recently is trusted to be there.
 const TRUSTED_IDLE: Duration = Duration::from_secs(1);
@@ -24,6 +24,7 @@ type Idle = Arc<Mutex<Vec<(PgConnection, Instant)>>>;
 pub(crate) struct Reads {
     options: Arc<PgConnectOptions>,
     slots: Arc<Semaphore>,
+    size: usize,
     idle: Idle,
     patience: Duration,
 }
@@ -44,16 +45,25 @@ impl Reads {
         Self {
             options: Arc::new(options),
             slots: Arc::new(Semaphore::new(size)),
+            size,
             idle: Idle::default(),
             patience,
         }
     }
 
+    /// How many of its connections are open, and how many of those are idle.
+    pub(crate) fn open_and_idle(&self) -> (usize, usize) {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).len();
+        (self.size.saturating_sub(self.slots.available_permits()) + idle, idle)
+    }
+
     /// The row of a statement that has at most one.
     pub(crate) async fn row<'q>(&self, query: impl Execute<'q, Postgres> + 'q) -> Result<Option<PgRow>> {
+        let began = Instant::now();
         let mut taken = self.take().await?;
         let row = (&mut taken.connection).fetch_optional(query).await?;
         taken.give_back();
+        metrics::read(began);
         Ok(row)
     }
 
@@ -70,9 +80,11 @@ impl Reads {
         &self,
         query: impl Execute<'q, Postgres> + 'q,
     ) -> Result<Vec<O>> {
+        let began = Instant::now();
         let mut taken = self.take().await?;
         let rows = (&mut taken.connection).fetch_all(query).await?;
         taken.give_back();
+        metrics::read(began);
         Ok(rows.iter().map(O::from_row).collect::<std::result::Result<_, _>>()?)
     }
 

@@ -7,7 +7,7 @@ use sqlx::{FromRow, Row as _};
 
 use crate::branches::{BranchRow, COLUMNS};
 use crate::volumes::VolumeRow;
-use crate::{Result, Store};
+use crate::{Result, Store, StoreError};
 
 /// A claimed branch with everything the reconciler needs.
 #[derive(Clone, Debug)]
@@ -104,6 +104,23 @@ impl Store {
         .fetch_all(&self.pool)
         .await?;
         Ok(ids.into_iter().map(BranchId::from_trusted).collect())
+    }
+
+    /// How many branches there are in each state, deleted ones left out. Reads
+    /// every branch; asked a few times a minute.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn branch_count_by_state(&self) -> Result<Vec<(BranchState, u64)>> {
+        let query =
+            sqlx::query("select state, count(*) from branches where state <> 'deleted' group by state");
+        let rows: Vec<(String, i64)> = self.reads.all(query).await?;
+        let counted = rows.into_iter().map(|(state, count)| {
+            let state = BranchState::parse(&state)
+                .ok_or(StoreError::UnknownValue { what: "state of a branch", value: state })?;
+            Ok((state, count.unsigned_abs()))
+        });
+        counted.collect()
     }
 
     /// Forgets branches and projects whose removal is done for over an hour;

@@ -28,7 +28,9 @@ use coppice_store::{Store, StoreError};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
+use crate::metrics::{self, Outcome};
 use crate::secrets::MasterKey;
 
 /// How long a claim holds without being renewed.
@@ -74,6 +76,14 @@ enum StepError {
 }
 
 impl StepError {
+    fn outcome(&self) -> Outcome {
+        match self {
+            Self::Engine(_) | Self::Store(_) => Outcome::Failed,
+            Self::Lost => Outcome::Lost,
+            Self::NotYet(_) => Outcome::NotYet,
+        }
+    }
+
     /// One line for the log and the branch's status.
     fn reason(&self) -> String {
         match self {
@@ -90,6 +100,21 @@ struct Work {
     watchers: HashMap<BranchId, watch::Sender<()>>,
     watched_servers: HashSet<BranchId>,
     failing_since: HashMap<BranchId, (Instant, u32)>,
+    /// Since when there is something to do.
+    unsettled_since: HashMap<BranchId, Instant>,
+}
+
+/// What is being worked on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Workload {
+    /// Branches on which there is something to do.
+    pub unsettled: usize,
+    /// For how long there is, of the branch that waits longest.
+    pub oldest: Duration,
+    /// Branches whose last step failed.
+    pub failing: usize,
+    /// Servers of branches that run.
+    pub servers: usize,
 }
 
 struct Inner {
@@ -114,6 +139,7 @@ pub struct Reconciler {
 impl Reconciler {
     /// Makes the loop; nothing happens before [`Reconciler::run`].
     pub fn new(store: Store, engine: SharedEngine, key: Arc<MasterKey>, identity: Identity) -> Self {
+        metrics::describe();
         let inner = Inner {
             store,
             engine,
@@ -228,10 +254,22 @@ impl Reconciler {
         }
     }
 
+    /// What is being worked on now.
+    pub fn workload(&self) -> Workload {
+        let work = self.inner.lock();
+        Workload {
+            unsettled: work.unsettled_since.len(),
+            oldest: work.unsettled_since.values().min().map(Instant::elapsed).unwrap_or_default(),
+            failing: work.failing_since.len(),
+            servers: work.watched_servers.len(),
+        }
+    }
+
     async fn look_at_unsettled(&self) {
         let _ = self.inner.store.host_heartbeat(&self.inner.identity.host).await;
         match self.inner.store.branch_unsettled(&self.inner.identity.host, false).await {
             Ok(branches) => {
+                metrics::task_succeeded(metrics::UNSETTLED_WATCH);
                 let retrying: HashSet<_> = self.inner.lock().failing_since.keys().cloned().collect();
                 for branch in branches.into_iter().filter(|branch| !retrying.contains(branch)) {
                     self.nudge(branch);
@@ -254,7 +292,11 @@ impl Reconciler {
                 inner.lock().failing_since.remove(&branch);
                 None
             }
-            Err(StepError::Lost) => None,
+            Err(StepError::Lost) => {
+                // Whoever has it now counts it, or there is nothing to do.
+                inner.lock().unsettled_since.remove(&branch);
+                None
+            }
             Err(StepError::NotYet(why)) => {
                 tracing::debug!(%branch, "branch {branch}: {why}");
                 Some(RETRY_FIRST)
@@ -277,7 +319,7 @@ impl Reconciler {
 
     /// Gives the slot back when it is done, or takes long.
     async fn reconcile_with(&self, slot: OwnedSemaphorePermit, branch: &BranchId) -> Result<(), StepError> {
-        let reconciling = self.reconcile(branch);
+        let reconciling = self.reconcile(branch).instrument(tracing::debug_span!("reconcile", %branch));
         tokio::pin!(reconciling);
         let done = tokio::time::timeout(SLOT_PATIENCE, &mut reconciling).await;
         drop(slot);
@@ -294,6 +336,7 @@ impl Reconciler {
             entry.1 += 1;
             *entry
         };
+        metrics::retried();
         let reason = error.reason();
         tracing::warn!(%branch, attempts, "branch {branch}: {reason}");
         if since.elapsed() >= FAILED_AFTER {
@@ -319,10 +362,18 @@ impl Reconciler {
             let seen = Seen { goal: work.branch.goal, volume: work.volume.state, instance };
             let step = plan(&seen);
             tracing::debug!(%branch, ?seen, ?step, "branch {branch}: {step:?}");
+            let began = Instant::now();
+            let span = tracing::debug_span!("step", otel.name = metrics::step_label(step), %branch);
+            let applied = self.apply(step, &mut work, token).instrument(span).await;
+            metrics::step_ended(
+                step,
+                began,
+                applied.as_ref().map_or_else(StepError::outcome, |()| Outcome::Done),
+            );
+            applied?;
             if step == Step::Settle {
-                return self.settle(&work, token).await;
+                return Ok(());
             }
-            self.apply(step, &mut work, token).await?;
         }
     }
 }
@@ -344,6 +395,7 @@ impl Inner {
         for id in &free {
             work.nudged.remove(id);
             work.running.insert(id.clone());
+            work.unsettled_since.entry(id.clone()).or_insert_with(Instant::now);
         }
         free
     }

@@ -11,6 +11,7 @@ use coppice_failpoint::failpoint;
 use coppice_store::{BranchWork, StoreError};
 
 use super::{Reconciler, StepError};
+use crate::metrics;
 
 impl Reconciler {
     /// Does one step.
@@ -40,6 +41,7 @@ impl Reconciler {
             Step::Start => {
                 self.report_progress(work, token).await?;
                 engine.start(&instance_spec(work, token)).await?;
+                metrics::started(work.volume.state, work.branch.state);
                 failpoint!("reconciler.started");
             }
             Step::FirstStart => {
@@ -72,7 +74,7 @@ impl Reconciler {
                 store.volume_removed(volume).await?;
                 work.volume.state = VolumeState::Removed;
             }
-            Step::Settle => {}
+            Step::Settle => self.settle(work, token).await?,
         }
         Ok(())
     }
@@ -98,6 +100,7 @@ impl Reconciler {
         if !inner.store.branch_keep_verifiers(branch, token, kept).await? {
             return Err(StepError::Lost);
         }
+        metrics::put_to_sleep();
         Ok(())
     }
 
@@ -110,7 +113,7 @@ impl Reconciler {
         Ok(())
     }
 
-    pub(super) async fn settle(&self, work: &BranchWork, token: ClaimToken) -> Result<(), StepError> {
+    async fn settle(&self, work: &BranchWork, token: ClaimToken) -> Result<(), StepError> {
         let id = &work.branch.id;
         let state = match work.branch.goal {
             Goal::Running => BranchState::Ready,
@@ -118,6 +121,7 @@ impl Reconciler {
             Goal::Deleted => BranchState::Deleted,
         };
         self.inner.store.branch_report(id, token, state, "").await?;
+        self.inner.lock().unsettled_since.remove(id);
         self.inner.announce(id);
         if state == BranchState::Ready {
             self.watch_server(work);

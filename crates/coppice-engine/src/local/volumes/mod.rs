@@ -301,6 +301,16 @@ impl Volumes {
         self.quarantined_volumes()
     }
 
+    /// How many volumes were set aside, without looking at them.
+    pub fn quarantined_count(&self) -> usize {
+        std::fs::read_dir(self.layout.quarantine()).map(Iterator::count).unwrap_or_default()
+    }
+
+    /// Whether they are kept in a pool of the platform's own.
+    pub fn has_pool(&self) -> bool {
+        self.pool.is_some()
+    }
+
     /// Deletes what removals and half-made volumes of an earlier run left.
     ///
     /// # Errors

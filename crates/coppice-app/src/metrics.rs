@@ -1,0 +1,111 @@
+//! What is counted of the work on branches, and of the tasks that run now and
+//! then.
+
+use std::time::{Instant, SystemTime};
+
+use coppice_core::branch::BranchState;
+use coppice_core::plan::Step;
+use coppice_core::volume::VolumeState;
+use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+
+const STEPS: &str = "coppice_reconciler_steps_total";
+const STEP_DURATION: &str = "coppice_reconciler_step_duration_seconds";
+const RETRIES: &str = "coppice_reconciler_retries_total";
+const STARTS: &str = "coppice_branch_starts_total";
+const HIBERNATIONS: &str = "coppice_branch_hibernations_total";
+const TASK_SUCCESS: &str = "coppice_task_last_success_timestamp_seconds";
+
+/// The task that looks for branches nobody uses.
+pub(crate) const IDLE_WATCH: &str = "idle_watch";
+/// The task that looks for branches which are not what they should be.
+pub(crate) const UNSETTLED_WATCH: &str = "unsettled_watch";
+
+/// How a step ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Outcome {
+    Done,
+    /// Something else has to happen first.
+    NotYet,
+    /// Another claim took over.
+    Lost,
+    Failed,
+}
+
+impl Outcome {
+    const ALL: [Self; 4] = [Self::Done, Self::NotYet, Self::Lost, Self::Failed];
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::NotYet => "not_yet",
+            Self::Lost => "lost",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+const STEPS_ALL: [Step; 7] =
+    [Step::MakeVolume, Step::Start, Step::FirstStart, Step::Stop, Step::Kill, Step::Remove, Step::Settle];
+
+pub(crate) fn step_label(step: Step) -> &'static str {
+    match step {
+        Step::MakeVolume => "make_volume",
+        Step::Start => "start",
+        Step::FirstStart => "first_start",
+        Step::Stop => "stop",
+        Step::Kill => "kill",
+        Step::Remove => "remove",
+        Step::Settle => "settle",
+    }
+}
+
+/// Says what is counted here, and begins with zero.
+pub(crate) fn describe() {
+    describe_counter!(STEPS, "Steps on branches by kind and outcome.");
+    describe_histogram!(STEP_DURATION, "Seconds that a step on a branch took, by kind.");
+    describe_counter!(RETRIES, "Branches that were put back to be tried again after a failure.");
+    describe_counter!(STARTS, "Servers of branches that were started, by cause.");
+    describe_counter!(HIBERNATIONS, "Branches that were put to sleep.");
+    describe_gauge!(TASK_SUCCESS, "When a task that runs all the time last did its work, in Unix time.");
+    for step in STEPS_ALL.map(step_label) {
+        for outcome in Outcome::ALL {
+            counter!(STEPS, "step" => step, "outcome" => outcome.label()).absolute(0);
+        }
+        // Histograms are there as soon as somebody has asked for them.
+        let _ = histogram!(STEP_DURATION, "step" => step);
+    }
+    for cause in ["creation", "wake", "recovery"] {
+        counter!(STARTS, "cause" => cause).absolute(0);
+    }
+    counter!(RETRIES).absolute(0);
+    counter!(HIBERNATIONS).absolute(0);
+}
+
+pub(crate) fn step_ended(step: Step, began: Instant, outcome: Outcome) {
+    counter!(STEPS, "step" => step_label(step), "outcome" => outcome.label()).increment(1);
+    histogram!(STEP_DURATION, "step" => step_label(step)).record(began.elapsed());
+}
+
+/// A server was started; its branch and volume were in these states before.
+pub(crate) fn started(volume: VolumeState, before: BranchState) {
+    let cause = match (volume, before) {
+        (VolumeState::Planned | VolumeState::Present | VolumeState::Removed, _) => "creation",
+        (VolumeState::Admitted, BranchState::Hibernated | BranchState::Waking) => "wake",
+        (VolumeState::Admitted, _) => "recovery",
+    };
+    counter!(STARTS, "cause" => cause).increment(1);
+}
+
+pub(crate) fn put_to_sleep() {
+    counter!(HIBERNATIONS).increment(1);
+}
+
+pub(crate) fn retried() {
+    counter!(RETRIES).increment(1);
+}
+
+/// A task that runs all the time has done its work once more.
+pub fn task_succeeded(task: &'static str) {
+    let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    gauge!(TASK_SUCCESS, "task" => task).set(now.as_secs_f64());
+}
