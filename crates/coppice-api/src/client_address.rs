@@ -22,6 +22,24 @@ pub(crate) fn client_address(parts: &Parts) -> IpAddr {
     }
 }
 
+/// What proxies add to a request, and what browsers add to one of a page.
+static SENT_BY_OTHERS: [HeaderName; 6] = [
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("x-forwarded-host"),
+    HeaderName::from_static("x-real-ip"),
+    HeaderName::from_static("forwarded"),
+    HeaderName::from_static("via"),
+    HeaderName::from_static("origin"),
+];
+
+/// Whether a request comes from a program on this machine, which asks for
+/// itself: not from a proxy, trusted or not, and not from a page in a browser.
+pub(crate) fn is_from_this_machine(parts: &Parts) -> bool {
+    let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+    let is_local = peer.is_some_and(|peer| peer.0.ip().to_canonical().is_loopback());
+    is_local && !SENT_BY_OTHERS.iter().any(|name| parts.headers.contains_key(name))
+}
+
 /// Goes back from proxy to proxy as long as they are trusted: whoever is not
 /// may have made up everything that stands before its own address.
 fn behind(peer: IpAddr, headers: &HeaderMap, trusted: &TrustedProxies) -> IpAddr {

@@ -1,5 +1,5 @@
-//! What belongs to the request being answered: its id, and what its caller has
-//! left of its rate.
+//! What belongs to the request being answered: its id, where it went, who sent
+//! it, and what its caller has left of its rate.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,6 +9,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use tracing::Instrument;
 
+use crate::metrics::{Observed, Route};
 use crate::rates::RateState;
 
 pub(crate) static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -22,6 +23,8 @@ tokio::task_local! {
 pub(crate) struct Context {
     id: String,
     rate: OnceLock<RateState>,
+    route: OnceLock<Arc<Route>>,
+    caller: OnceLock<&'static str>,
 }
 
 /// The id of the request being answered.
@@ -32,6 +35,16 @@ pub(crate) fn request_id() -> String {
 /// Notes what is left of the caller's rate, for the headers of the answer.
 pub(crate) fn note_rate(rate: RateState) {
     let _ = CURRENT.try_with(|current| current.rate.set(rate));
+}
+
+/// Notes where the request went.
+pub(crate) fn note_route(route: Arc<Route>) {
+    let _ = CURRENT.try_with(|current| current.route.set(route));
+}
+
+/// Notes what kind of caller sent the request, for the log.
+pub(crate) fn note_caller(kind: &'static str) {
+    let _ = CURRENT.try_with(|current| current.caller.set(kind));
 }
 
 /// Goes on with the request in a task of its own, so that a client that goes
@@ -56,20 +69,40 @@ pub(crate) async fn identify(request: Request, next: Next) -> Response {
         None => format!("req_{}", coppice_core::BranchId::generate()),
     };
     let is_options = request.method() == Method::OPTIONS;
-    let span = tracing::info_span!("request", id);
-    let context = Arc::new(Context { id, rate: OnceLock::new() });
-    let mut response = CURRENT.scope(context.clone(), next.run(request)).instrument(span).await;
+    let span = tracing::info_span!("request", request_id = id);
+    let (rate, route, caller) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+    let context = Arc::new(Context { id, rate, route, caller });
+    let observed = Observed::begin(request.method(), context.clone());
+    CURRENT.scope(context, answer(request, next, is_options, observed)).instrument(span).await
+}
+
+async fn answer(request: Request, next: Next, is_options: bool, observed: Observed) -> Response {
+    let mut response = next.run(request).await;
     if is_options && response.status() == StatusCode::OK {
         *response.status_mut() = StatusCode::NO_CONTENT;
     }
     if response.status() == StatusCode::NO_CONTENT {
         response.headers_mut().remove(header::CONTENT_TYPE);
     }
+    let context = observed.end(response.status());
     context.write_to(response.headers_mut());
+    // For whoever stands around the router.
+    response.extensions_mut().insert(context.route());
     response
 }
 
 impl Context {
+    /// Where the request went.
+    pub(crate) fn route(&self) -> Arc<Route> {
+        self.route.get().cloned().unwrap_or_else(|| Arc::new(Route::unknown()))
+    }
+
+    /// The kind of caller; `none` when nobody was asked who it is, or it did
+    /// not say.
+    pub(crate) fn caller(&self) -> &'static str {
+        self.caller.get().copied().unwrap_or("none")
+    }
+
     fn write_to(&self, headers: &mut HeaderMap) {
         if let Ok(value) = HeaderValue::from_str(&self.id) {
             headers.insert(REQUEST_ID.clone(), value);

@@ -18,6 +18,7 @@ mod context;
 mod error;
 mod idempotency;
 mod keys;
+mod metrics;
 mod openapi;
 mod organizations;
 #[allow(dead_code, unused_imports, reason = "the pages come before what shows them")]
@@ -48,9 +49,11 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::cors::{AllowHeaders, Any, CorsLayer};
 
+pub use crate::metrics::{Exposition, MetricsToken, Route};
 pub use openapi::document;
 pub use serve::serve;
 
+use crate::metrics::MetricsPage;
 use context::{REQUEST_ID, identify};
 use error::ApiError;
 use rates::Rates;
@@ -69,32 +72,41 @@ pub struct ApiConfig {
     pub requests_per_second: NonZeroU32,
     /// Who may say by `X-Forwarded-For` where a client is.
     pub trusted_proxies: TrustedProxies,
+    /// Whoever has it may read `/metrics`; without one only this machine may.
+    pub metrics_token: Option<MetricsToken>,
 }
 
-/// All routes. To be called within a Tokio runtime.
-pub fn router(app: App, config: ApiConfig) -> Router {
+/// All routes. `exposition` makes the page of `/metrics`. To be called within a Tokio runtime.
+pub fn router(app: App, config: ApiConfig, exposition: Arc<dyn Exposition>) -> Router {
+    metrics::describe();
     let rates = Arc::new(Rates::new(config.requests_per_second));
     tokio::spawn(clean(rates.clone()));
-    let (operations, _) = openapi::operations();
+    let (operations, document) = openapi::operations();
+    let note_route = from_fn_with_state(Arc::new(metrics::Routes::new(&document)), metrics::note_route);
+    let page = MetricsPage { exposition, token: config.metrics_token };
     let routes = operations
         .route_layer(from_fn_with_state(app.clone(), idempotency::idempotent))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics::metrics_page))
         .route("/openapi.json", get(openapi::json))
         .route("/openapi.yaml", get(openapi::yaml))
         .merge(pages::routes())
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
+        .layer(Extension(page))
         .layer(Extension(rates))
         .layer(Extension(Arc::new(config.trusted_proxies)))
         .layer(DefaultBodyLimit::max(BODY_LIMIT_BYTES))
         .layer(from_fn(limit_time))
+        .layer(note_route.clone())
         .layer(CatchPanicLayer::custom(|panic| panicked(&panic)))
         .layer(CompressionLayer::new())
         .layer(cors())
         .with_state(app);
     // Routes must be matched after that.
     openapi::pages()
+        .layer(note_route)
         .fallback_service(map_request(ignore_trailing_slash).layer(routes))
         .layer(from_fn(identify))
         .layer(from_fn(remainder::discard_remainder))

@@ -11,7 +11,7 @@ use governor::middleware::StateInformationMiddleware;
 use governor::state::keyed::DefaultKeyedStateStore;
 use governor::{Quota, RateLimiter};
 
-use crate::context;
+use crate::{context, metrics};
 
 /// Requests a second of an address without a credential.
 const ADDRESS_PER_SECOND: NonZeroU32 = NonZeroU32::new(20).expect("not zero");
@@ -70,12 +70,12 @@ impl Rates {
 
     /// Counts a request of a credential.
     pub(crate) fn admit_credential(&self, credential: &CredentialId) -> Result<RateState> {
-        self.admit(&self.credentials, credential)
+        self.admit(&self.credentials, credential).inspect_err(|_| metrics::rate_limited("credential"))
     }
 
     /// Counts a request without a valid credential.
     pub(crate) fn admit_address(&self, address: IpAddr) -> Result<RateState> {
-        self.admit(&self.addresses, &address)
+        self.admit(&self.addresses, &address).inspect_err(|_| metrics::rate_limited("address"))
     }
 
     /// Forgets those who have not called for a while.

@@ -10,7 +10,7 @@ use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use coppice_app::{Access, App, Credential, PersonalAccess};
-use coppice_core::access::Caller;
+use coppice_core::access::{Caller, Principal};
 use coppice_core::operation::{Operation, RawTarget};
 use coppice_core::{Error, Result};
 use serde::Deserialize;
@@ -19,6 +19,7 @@ use utoipa::IntoParams;
 use crate::client_address::client_address;
 use crate::error::ApiError;
 use crate::rates::Rates;
+use crate::{context, metrics};
 
 /// Marks a request that was already counted to the rate of its credential.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +82,11 @@ impl Call {
     async fn authenticate(&self, app: &App, target: Option<&RawTarget<'_>>) -> Result<Credential> {
         let outcome = app.authenticate(self.bearer.as_deref(), target).await;
         match &outcome {
+            Ok(credential) => context::note_caller(kind_of(&credential.caller)),
+            Err(Error::Unauthenticated { .. }) => metrics::authentication_failed(),
+            Err(_) => {}
+        }
+        match &outcome {
             Ok(credential) if !self.is_counted => {
                 self.rates.admit_credential(&credential.caller.credential)?
             }
@@ -118,6 +124,13 @@ impl Call {
     pub(crate) fn required_query(&self, name: &str) -> Result<&str> {
         self.query(name)
             .ok_or_else(|| Error::invalid("missing_parameter", format!("query parameter {name} is required")))
+    }
+}
+
+fn kind_of(caller: &Caller) -> &'static str {
+    match caller.principal {
+        Principal::User(_) => "user",
+        Principal::Organization(_) => "organization",
     }
 }
 

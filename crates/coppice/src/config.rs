@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use coppice_api::ApiConfig;
+use coppice_api::{ApiConfig, MetricsToken};
 use coppice_core::limits::OrganizationLimits;
 use coppice_core::proxies::TrustedProxies;
 use coppice_engine::local::volumes::{DriverKind, PoolMode, StorageOptions};
@@ -134,6 +134,10 @@ struct Settings {
     /// Requests a second of one credential; five times as many may come at once [default: 1000]
     #[arg(long, env = "COPPICE_REQUESTS_PER_SECOND", value_name = "N")]
     requests_per_second: Option<NonZeroU32>,
+    /// A file with a token: whoever sends it may read /metrics, from anywhere
+    /// [default: only this machine may]
+    #[arg(long, env = "COPPICE_METRICS_TOKEN_FILE", value_name = "FILE")]
+    metrics_token_file: Option<PathBuf>,
 }
 
 /// The settings in force.
@@ -204,6 +208,8 @@ impl ServeArgs {
         let requests_per_second =
             flags.requests_per_second.or(file.requests_per_second).unwrap_or(DEFAULT_REQUESTS_PER_SECOND);
         let trusted_proxies = trusted_proxies(flags.trusted_proxies.or(file.trusted_proxies))?;
+        let metrics_token = flags.metrics_token_file.or(file.metrics_token_file);
+        let metrics_token = metrics_token.as_deref().map(read_token).transpose()?;
         let data_dir = std::path::absolute(self.data_dir.path()).context("finding the data directory")?;
         Ok(Config {
             data_dir,
@@ -218,7 +224,7 @@ impl ServeArgs {
             admin_email: flags.admin_email.or(file.admin_email).unwrap_or_else(|| DEFAULT_EMAIL.to_owned()),
             auth_realms: auth_realms(flags.auth_realms.or(file.auth_realms))?,
             limits,
-            api: ApiConfig { requests_per_second, trusted_proxies },
+            api: ApiConfig { requests_per_second, trusted_proxies, metrics_token },
             create_wait: flags.branch_create_wait.or(file.branch_create_wait).map_or(
                 DEFAULT_CREATE_WAIT,
                 // Requests themselves may take 30 seconds.
@@ -264,6 +270,19 @@ fn trusted_proxies(chosen: Option<Vec<String>>) -> anyhow::Result<TrustedProxies
     TrustedProxies::parse(&ranges).map_err(|range| {
         anyhow::anyhow!(
             "`{range}` among the trusted proxies is neither an address nor a CIDR block: write for example 10.0.0.0/8"
+        )
+    })
+}
+
+fn read_token(path: &Path) -> anyhow::Result<MetricsToken> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("reading the token for /metrics from {}", path.display()))?;
+    MetricsToken::new(text.trim()).with_context(|| {
+        format!(
+            "{} holds no token for /metrics: write at least {} letters, digits and signs, for example by \
+             `openssl rand -hex 32`",
+            path.display(),
+            MetricsToken::LENGTH_MIN
         )
     })
 }

@@ -9,7 +9,9 @@ mod first_start;
 mod gateway;
 mod handover;
 mod init;
+mod metrics;
 mod notify;
+mod process;
 mod running;
 mod stop;
 
@@ -70,6 +72,7 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let takes_over = args.take_over;
     let mut signals = Signals::new()?;
     let config = args.config()?;
+    let counted = metrics::start()?;
     prepare_data_dir(&config.data_dir)?;
     let (lock, listeners, predecessor) = match takes_over {
         true => take_over(&config.data_dir).await?,
@@ -81,7 +84,7 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let (api, gateway_address) = (listeners.api.local_addr()?, listeners.gateway.local_addr()?);
 
     let platform = boot(&config, api, gateway_address, lock).await?;
-    let running = Running::start(&config, &platform, listeners.try_clone()?)?;
+    let running = Running::start(&config, &platform, listeners.try_clone()?, counted)?;
     let door = Door::open(platform.host.layout().runtime_dir())?;
     let record =
         ServeRecord { pid: std::process::id(), api, gateway: gateway_address, door: door.path().to_owned() };

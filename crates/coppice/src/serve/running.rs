@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use coppice_app::App;
+use coppice_app::{App, task_succeeded};
 use coppice_engine::local::{HostEngine, LocalEngine};
 use coppice_gateway::Gateway;
+use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -15,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::boot::Platform;
 use super::drain::Teller;
 use super::handover::{Knock, Listeners};
+use super::metrics::Page;
 use super::{gateway, is_inside, stop};
 use crate::config::{Config, DRAIN_MAX};
 
@@ -22,6 +24,8 @@ use crate::config::{Config, DRAIN_MAX};
 const NOTE: Duration = Duration::from_secs(30);
 /// How often storage and sessions are looked after.
 const HOUSEKEEPING: Duration = Duration::from_secs(5);
+/// Its name among the tasks whose last success is told.
+const HOUSEKEEPING_TASK: &str = "housekeeping";
 
 /// The tasks of a running platform.
 pub(super) struct Running {
@@ -35,7 +39,12 @@ pub(super) struct Running {
 }
 
 impl Running {
-    pub(super) fn start(config: &Config, platform: &Platform, listeners: Listeners) -> anyhow::Result<Self> {
+    pub(super) fn start(
+        config: &Config,
+        platform: &Platform,
+        listeners: Listeners,
+        counted: PrometheusHandle,
+    ) -> anyhow::Result<Self> {
         let to_tokio = |listener: TcpListener| {
             listener.set_nonblocking(true)?;
             tokio::net::TcpListener::from_std(listener)
@@ -49,7 +58,8 @@ impl Running {
             async move { reconciler.run().await }
         });
         let gateway_task = tokio::spawn(gateway.clone().serve(gateway_listener, stop.clone()));
-        let router = coppice_api::router(app.clone(), config.api.clone());
+        let page = Page::new(counted, config, app.clone(), platform.engine.clone(), gateway.clone());
+        let router = coppice_api::router(app.clone(), config.api.clone(), page);
         let api_task = tokio::spawn(coppice_api::serve(api, router, stop.clone().cancelled_owned()));
         let watches = vec![
             tokio::spawn({
@@ -137,9 +147,10 @@ async fn housekeeping(app: App, host: Arc<HostEngine>, engine: Arc<LocalEngine>)
             host.limit_processes();
             storage.maintain()
         };
-        let maintained = tokio::task::spawn_blocking(maintain).await;
-        if let Ok(Err(error)) = maintained {
-            tracing::warn!("looking after storage: {}", error.chain());
+        match tokio::task::spawn_blocking(maintain).await {
+            Ok(Ok(())) => task_succeeded(HOUSEKEEPING_TASK),
+            Ok(Err(error)) => tracing::warn!("looking after storage: {}", error.chain()),
+            Err(_) => {}
         }
     }
 }

@@ -1,0 +1,220 @@
+//! The page that Prometheus reads: what was counted since the start, and what
+//! is true at the moment it is asked.
+//!
+//! Counters and histograms are kept where things happen, by every crate for
+//! itself. What can be looked at instead is looked at when somebody asks, so
+//! that nothing has to be kept up to date.
+
+use std::fmt::Write as _;
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use coppice_api::Exposition;
+use coppice_app::App;
+use coppice_core::branch::BranchState;
+use coppice_engine::local::LocalEngine;
+use coppice_gateway::Gateway;
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::process;
+use crate::config::Config;
+
+/// Upper bounds of what histograms count, in seconds: reads of the metastore
+/// take less than one millisecond, wakes up to a minute.
+const BUCKETS: [f64; 16] =
+    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+/// How often what histograms were told is put together; until then it takes memory.
+const UPKEEP: Duration = Duration::from_secs(5);
+/// How long a part of the page may take to be found out. Prometheus waits ten
+/// seconds for the whole.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// States of branches that there can be.
+const STATES: [BranchState; 7] = [
+    BranchState::Creating,
+    BranchState::Ready,
+    BranchState::Hibernating,
+    BranchState::Hibernated,
+    BranchState::Waking,
+    BranchState::Failed,
+    BranchState::Unknown,
+];
+
+/// Begins to count. Once in a process, before anything is counted.
+pub(super) fn start() -> anyhow::Result<PrometheusHandle> {
+    let builder = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &BUCKETS)
+        .context("choosing the buckets of histograms")?;
+    builder.install_recorder().context("beginning to count")
+}
+
+/// What the page is made from.
+pub(super) struct Page {
+    counted: PrometheusHandle,
+    app: App,
+    engine: Arc<LocalEngine>,
+    gateway: Arc<Gateway>,
+    data_dir: PathBuf,
+    host_reserve_bytes: u64,
+    _upkeep: AbortOnDropHandle<()>,
+}
+
+impl Page {
+    pub(super) fn new(
+        counted: PrometheusHandle,
+        config: &Config,
+        app: App,
+        engine: Arc<LocalEngine>,
+        gateway: Arc<Gateway>,
+    ) -> Arc<Self> {
+        let upkeep = tokio::spawn({
+            let counted = counted.clone();
+            async move {
+                let mut timer = tokio::time::interval(UPKEEP);
+                loop {
+                    timer.tick().await;
+                    counted.run_upkeep();
+                }
+            }
+        });
+        Arc::new(Self {
+            counted,
+            app,
+            engine,
+            gateway,
+            data_dir: config.data_dir.clone(),
+            host_reserve_bytes: config.storage.host_reserve_bytes,
+            _upkeep: AbortOnDropHandle::new(upkeep),
+        })
+    }
+
+    async fn write(&self) -> String {
+        let mut text = Text(self.counted.render());
+        text.gauge("coppice_build_info", "The running version.");
+        text.sample("coppice_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
+        self.write_gateway(&mut text);
+        self.write_work(&mut text);
+        self.write_metastore(&mut text).await;
+        self.write_storage(&mut text).await;
+        process::write(&mut text);
+        text.0
+    }
+
+    fn write_gateway(&self, text: &mut Text) {
+        let (occupancy, traffic) = (self.gateway.occupancy(), self.gateway.traffic());
+        let sessions = self.gateway.sessions().open();
+        text.gauge("coppice_gateway_connections_open", "Connections of clients, with or without a session.");
+        text.sample("coppice_gateway_connections_open", &[], occupancy.taken as f64);
+        text.gauge("coppice_gateway_connections_max", "Connections of clients that there may be.");
+        text.sample("coppice_gateway_connections_max", &[], occupancy.places as f64);
+        text.gauge("coppice_gateway_sessions_open", "Sessions of clients on servers of branches.");
+        text.sample("coppice_gateway_sessions_open", &[], sessions as f64);
+        let name = "coppice_gateway_bytes_total";
+        text.counter(name, "Bytes that sessions passed on, by direction.");
+        text.sample(name, &[("direction", "from_clients")], traffic.from_clients as f64);
+        text.sample(name, &[("direction", "to_clients")], traffic.to_clients as f64);
+    }
+
+    fn write_work(&self, text: &mut Text) {
+        let work = self.app.workload();
+        text.gauge("coppice_branches_unsettled", "Branches that are not what they should be.");
+        text.sample("coppice_branches_unsettled", &[], work.unsettled as f64);
+        let name = "coppice_branches_unsettled_oldest_seconds";
+        text.gauge(name, "For how long the branch that waits longest is not what it should be.");
+        text.sample(name, &[], work.oldest.as_secs_f64());
+        text.gauge("coppice_branches_failing", "Branches whose last step failed.");
+        text.sample("coppice_branches_failing", &[], work.failing as f64);
+        text.gauge("coppice_instances_running", "Servers of branches that run.");
+        text.sample("coppice_instances_running", &[], work.servers as f64);
+    }
+
+    async fn write_metastore(&self, text: &mut Text) {
+        let counted = tokio::time::timeout(PATIENCE, self.app.count_branches()).await;
+        let counted = counted.ok().and_then(Result::ok);
+        text.gauge("coppice_metastore_up", "Whether the metastore answers.");
+        text.sample("coppice_metastore_up", &[], if counted.is_some() { 1.0 } else { 0.0 });
+        // Better no number than a wrong one.
+        if let Some(counted) = counted {
+            text.gauge("coppice_branches", "Branches by state.");
+            for state in STATES {
+                let count = counted.iter().find(|(found, _)| *found == state).map_or(0, |(_, count)| *count);
+                text.sample("coppice_branches", &[("state", state.as_str())], count as f64);
+            }
+        }
+        let name = "coppice_metastore_connections";
+        text.gauge(name, "Connections to the metastore, by pool and use.");
+        for pool in self.app.metastore_connections() {
+            text.sample(name, &[("pool", pool.pool), ("state", "used")], pool.used as f64);
+            text.sample(name, &[("pool", pool.pool), ("state", "idle")], pool.idle as f64);
+        }
+    }
+
+    async fn write_storage(&self, text: &mut Text) {
+        let (storage, data_dir) = (self.engine.storage().clone(), self.data_dir.clone());
+        let driver = storage.driver().to_string();
+        let pool = if storage.has_pool() { "true" } else { "false" };
+        text.gauge("coppice_storage_info", "How volumes are kept.");
+        text.sample("coppice_storage_info", &[("driver", &driver), ("pool", pool)], 1.0);
+        text.gauge("coppice_host_reserve_bytes", "What the pool leaves free on the host.");
+        text.sample("coppice_host_reserve_bytes", &[], self.host_reserve_bytes as f64);
+        let look = move || {
+            let host = rustix::fs::statvfs(&data_dir).ok();
+            let host = host.map(|stat| (stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize));
+            (storage.usage().ok(), host, storage.quarantined_count())
+        };
+        // A disk that hangs must not take the page with it.
+        let looked = tokio::time::timeout(PATIENCE, tokio::task::spawn_blocking(look)).await;
+        let Ok(Ok((volumes, host, quarantined))) = looked else { return };
+        let volumes = volumes.map(|usage| (usage.total_bytes, usage.free_bytes));
+        for (place, what, sizes) in [
+            ("volumes", "the file system of volumes", volumes),
+            ("host", "the file system of the data directory", host),
+        ] {
+            let Some((size, free)) = sizes else { continue };
+            for (name, title, value) in [("size", "Size of", size), ("free", "Free in", free)] {
+                let name = format!("coppice_{place}_{name}_bytes");
+                text.gauge(&name, &format!("{title} {what}."));
+                text.sample(&name, &[], value as f64);
+            }
+        }
+        text.gauge(
+            "coppice_volumes_quarantined",
+            "Volumes that were set aside because no record knows them.",
+        );
+        text.sample("coppice_volumes_quarantined", &[], quarantined as f64);
+    }
+}
+
+impl Exposition for Page {
+    fn text(&self) -> Pin<Box<dyn Future<Output = String> + Send + '_>> {
+        Box::pin(self.write())
+    }
+}
+
+/// Prometheus' text format.
+pub(super) struct Text(String);
+
+impl Text {
+    pub(super) fn gauge(&mut self, name: &str, help: &str) {
+        self.family(name, "gauge", help);
+    }
+
+    pub(super) fn counter(&mut self, name: &str, help: &str) {
+        self.family(name, "counter", help);
+    }
+
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    /// A value; labels must not need to be escaped.
+    pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+        let labels: Vec<_> = labels.iter().map(|(label, value)| format!("{label}=\"{value}\"")).collect();
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        let _ = writeln!(self.0, "{name}{labels} {value}");
+    }
+}
