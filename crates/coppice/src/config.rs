@@ -14,6 +14,8 @@ use coppice_core::proxies::TrustedProxies;
 use coppice_engine::local::volumes::{DriverKind, PoolMode, StorageOptions};
 use serde::Deserialize;
 
+use crate::logging::{LogConfig, LogFormat};
+
 const DEFAULT_LISTEN: &str = "127.0.0.1:7070";
 const DEFAULT_GATEWAY_LISTEN: &str = "127.0.0.1:7432";
 const DEFAULT_REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(1000).expect("not zero");
@@ -134,6 +136,13 @@ struct Settings {
     /// Requests a second of one credential; five times as many may come at once [default: 1000]
     #[arg(long, env = "COPPICE_REQUESTS_PER_SECOND", value_name = "N")]
     requests_per_second: Option<NonZeroU32>,
+    /// What is logged: a level, or levels by part as in info,coppice_gateway=debug
+    /// [default: what RUST_LOG says, else info]
+    #[arg(long, env = "COPPICE_LOG", value_name = "LEVELS")]
+    log: Option<String>,
+    /// How a line of the log looks [default: text]
+    #[arg(long, env = "COPPICE_LOG_FORMAT", value_name = "FORMAT")]
+    log_format: Option<LogFormat>,
     /// A file with a token: whoever sends it may read /metrics, from anywhere
     /// [default: only this machine may]
     #[arg(long, env = "COPPICE_METRICS_TOKEN_FILE", value_name = "FILE")]
@@ -159,6 +168,7 @@ pub(crate) struct Config {
     pub(crate) api: ApiConfig,
     pub(crate) create_wait: Duration,
     pub(crate) drain: Duration,
+    pub(crate) log: LogConfig,
 }
 
 fn address(chosen: Option<SocketAddr>, default: &str) -> anyhow::Result<SocketAddr> {
@@ -231,6 +241,11 @@ impl ServeArgs {
                 |seconds| Duration::from_secs(seconds.min(25)),
             ),
             drain: flags.drain.or(file.drain).map_or(DRAIN_MAX, Duration::from_secs).min(DRAIN_MAX),
+            log: LogConfig {
+                // A variable that is set to nothing says nothing.
+                filter: flags.log.or(file.log).filter(|levels| !levels.is_empty()),
+                format: flags.log_format.or(file.log_format).unwrap_or_default(),
+            },
         })
     }
 }

@@ -8,13 +8,12 @@ mod admin;
 mod client;
 mod config;
 mod doctor;
+mod logging;
 mod serve;
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use tracing_subscriber::EnvFilter;
 
 /// A PostgreSQL cloud in one binary.
 #[derive(Parser, Debug)]
@@ -68,15 +67,7 @@ fn main() -> ExitCode {
 #[tokio::main]
 async fn run(command: Command) -> anyhow::Result<i32> {
     match command {
-        Command::Serve(args) => {
-            let filter = EnvFilter::try_from_env("COPPICE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-            // Says every statement at lower levels, verifiers included.
-            let filter = filter.add_directive("tokio_postgres=info".parse()?);
-            let has_colors = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-            let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(has_colors);
-            log.with_writer(std::io::stderr).init();
-            serve::serve(args).await?;
-        }
+        Command::Serve(args) => serve::serve(args).await?,
         Command::Stop(args) => serve::stop(args).await?,
         Command::Doctor(args) => doctor::doctor(&args)?,
         Command::Admin(args) => admin::admin(args).await?,

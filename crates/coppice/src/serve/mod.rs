@@ -72,6 +72,7 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let takes_over = args.take_over;
     let mut signals = Signals::new()?;
     let config = args.config()?;
+    crate::logging::start(&config.log)?;
     let counted = metrics::start()?;
     prepare_data_dir(&config.data_dir)?;
     let (lock, listeners, predecessor) = match takes_over {
