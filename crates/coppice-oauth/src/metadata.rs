@@ -1,0 +1,70 @@
+//! What clients can find out about the authorization server (RFC 8414, OpenID
+//! Connect Discovery) and about who accepts its tokens (RFC 9728).
+
+use serde_json::{Value, json};
+
+use crate::issuer::{Issuers, Realm};
+use crate::scope;
+use crate::signing::SigningAlgorithm;
+
+/// The metadata of a realm.
+pub fn of_server(
+    issuers: &Issuers,
+    realm: &Realm,
+    algorithm: SigningAlgorithm,
+    with_registration: bool,
+) -> Value {
+    let issuer = issuers.issuer(realm);
+    let at = |path: &str| format!("{issuer}/protocol/openid-connect/{path}");
+    let mut metadata = json!({
+        "issuer": issuer,
+        "authorization_endpoint": at("auth"),
+        "token_endpoint": at("token"),
+        "device_authorization_endpoint": at("auth/device"),
+        "introspection_endpoint": at("token/introspect"),
+        "revocation_endpoint": at("revoke"),
+        "userinfo_endpoint": at("userinfo"),
+        "jwks_uri": at("certs"),
+        "end_session_endpoint": at("logout"),
+        "scopes_supported": scope::supported(),
+        "response_types_supported": ["code", "token"],
+        "response_modes_supported": ["query", "fragment"],
+        "grant_types_supported": [
+            "authorization_code",
+            "implicit",
+            "refresh_token",
+            "urn:ietf:params:oauth:grant-type:device_code"
+        ],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": [algorithm.as_str()],
+        "token_endpoint_auth_methods_supported": ["none", "client_secret_post", "client_secret_basic"],
+        "revocation_endpoint_auth_methods_supported": ["none", "client_secret_post", "client_secret_basic"],
+        "introspection_endpoint_auth_methods_supported": ["client_secret_post", "client_secret_basic"],
+        "code_challenge_methods_supported": ["S256"],
+        "prompt_values_supported": ["none", "login", "select_account", "consent"],
+        "claims_supported": [
+            "iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "sid", "name", "email", "email_verified",
+            "preferred_username"
+        ],
+        "authorization_response_iss_parameter_supported": true,
+        "claims_parameter_supported": false,
+        "request_parameter_supported": false,
+        "request_uri_parameter_supported": false
+    });
+    if with_registration {
+        metadata["registration_endpoint"] = format!("{}/oauth/register", issuers.public_url()).into();
+    }
+    metadata
+}
+
+/// The metadata of what is at `path` of the platform: empty for the API itself.
+pub fn of_resource(issuers: &Issuers, path: &str) -> Value {
+    json!({
+        "resource": format!("{}{path}", issuers.public_url()),
+        "authorization_servers": issuers.realm(None).map(|realm| issuers.issuer(realm)).into_iter()
+            .collect::<Vec<_>>(),
+        "bearer_methods_supported": ["header"],
+        "scopes_supported": scope::supported(),
+        "resource_name": "Coppice"
+    })
+}

@@ -1,0 +1,83 @@
+//! Parameters of a query or a form.
+
+use url::form_urlencoded;
+
+/// Parameters in the order they came.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Params(Vec<(String, String)>);
+
+impl Params {
+    /// Reads `application/x-www-form-urlencoded` text.
+    pub fn parse(text: &[u8]) -> Self {
+        Self(form_urlencoded::parse(text).into_owned().collect())
+    }
+
+    /// A parameter; one without a value counts as absent.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(found, _)| found == name);
+        found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+    }
+
+    /// The words of a parameter that is a list.
+    pub fn words(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.get(name).unwrap_or_default().split_ascii_whitespace()
+    }
+
+    /// Whether one of `names` is there more than once.
+    pub fn repeats(&self, names: &[&str]) -> bool {
+        names.iter().any(|name| self.0.iter().filter(|(found, _)| found == name).count() > 1)
+    }
+
+    /// Whether any parameter is there more than once.
+    pub fn repeats_any(&self) -> bool {
+        self.0.iter().enumerate().any(|(at, (name, _))| self.0[..at].iter().any(|(found, _)| found == name))
+    }
+
+    /// All of them but `names`.
+    pub fn without(&self, names: &[&str]) -> Self {
+        let kept = self.0.iter().filter(|(name, _)| !names.contains(&name.as_str()));
+        Self(kept.cloned().collect())
+    }
+
+    /// With one more.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.0.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// As the text of a query.
+    pub fn encode(&self) -> String {
+        let pairs = self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
+    }
+}
+
+/// Pairs as the text of a query or a fragment.
+pub(crate) fn encode(pairs: &[(&str, &str)]) -> String {
+    form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_without_a_value_is_absent() {
+        let params = Params::parse(b"a=1&b=&c");
+        assert_eq!((params.get("a"), params.get("b"), params.get("c")), (Some("1"), None, None));
+    }
+
+    #[test]
+    fn repetitions_are_noticed() {
+        let params = Params::parse(b"a=1&b=2&a=1");
+        assert!(params.repeats(&["a"]) && params.repeats_any() && !params.repeats(&["b"]));
+        assert!(!Params::parse(b"a=1&b=1").repeats_any());
+    }
+
+    #[test]
+    fn what_is_left_is_encoded_again() {
+        let params = Params::parse(b"state=a%26b&prompt=login&x=%C3%A9");
+        assert_eq!(params.without(&["prompt"]).encode(), "state=a%26b&x=%C3%A9");
+    }
+}

@@ -1,0 +1,168 @@
+//! Clients that register themselves (RFC 7591). They are public: a secret
+//! that anybody can ask for proves nothing.
+
+use serde_json::{Value, json};
+
+use crate::client::{Client, Trust};
+use crate::error::{ErrorCode, OAuthError};
+use crate::redirect;
+
+/// Most redirect URIs of one client.
+const REDIRECT_URIS_MAX: usize = 10;
+const NAME_MAX: usize = 100;
+const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
+
+/// A client that may be registered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// What people are shown.
+    pub name: String,
+    /// Where they may be sent back to.
+    pub redirect_uris: Vec<String>,
+}
+
+fn invalid(description: impl Into<String>) -> OAuthError {
+    OAuthError::new(ErrorCode::InvalidClientMetadata, description)
+}
+
+fn texts<'a>(metadata: &'a Value, name: &str) -> Result<Vec<&'a str>, OAuthError> {
+    match &metadata[name] {
+        Value::Null => Ok(vec![]),
+        Value::Array(items) => {
+            let texts =
+                items.iter().map(|item| item.as_str().ok_or_else(|| invalid(format!("{name} has texts"))));
+            texts.collect()
+        }
+        _ => Err(invalid(format!("{name} is a list"))),
+    }
+}
+
+impl Registration {
+    /// Understands the metadata that a client sends of itself.
+    ///
+    /// # Errors
+    /// `invalid_redirect_uri`, `invalid_client_metadata`
+    pub fn read(metadata: &Value) -> Result<Self, OAuthError> {
+        if !metadata.is_object() {
+            return Err(invalid("the metadata is a JSON object"));
+        }
+        let uris = texts(metadata, "redirect_uris")?;
+        if uris.is_empty() || uris.len() > REDIRECT_URIS_MAX {
+            let description = format!("redirect_uris has 1 to {REDIRECT_URIS_MAX} URIs");
+            return Err(OAuthError::new(ErrorCode::InvalidRedirectUri, description));
+        }
+        for uri in &uris {
+            redirect::check(uri).map_err(|why| {
+                OAuthError::new(ErrorCode::InvalidRedirectUri, format!("a redirect URI {why}"))
+            })?;
+        }
+        if let Some(other) = texts(metadata, "response_types")?.into_iter().find(|kind| *kind != "code") {
+            let plain: String = other.chars().filter(char::is_ascii_alphanumeric).take(40).collect();
+            return Err(invalid(format!(
+                "the response type {plain} is not for clients that register themselves"
+            )));
+        }
+        let grants = ["authorization_code", "refresh_token", DEVICE_GRANT];
+        if texts(metadata, "grant_types")?.iter().any(|grant| !grants.contains(grant)) {
+            return Err(invalid("grant_types has only authorization_code, refresh_token and device_code"));
+        }
+        Ok(Self { name: name(metadata)?, redirect_uris: uris.into_iter().map(str::to_owned).collect() })
+    }
+
+    /// The client that it becomes.
+    pub fn client(self, id: String) -> Client {
+        Client {
+            id,
+            name: self.name,
+            secret: None,
+            redirect_uris: self.redirect_uris,
+            any_loopback_port: true,
+            trust: Trust::Nobody,
+            may_use_implicit: false,
+            may_use_device: true,
+        }
+    }
+}
+
+/// What people are shown: no control characters, and nothing that turns the
+/// direction of the text around it.
+fn name(metadata: &Value) -> Result<String, OAuthError> {
+    let name = match &metadata["client_name"] {
+        Value::Null => "",
+        Value::String(name) => name.trim(),
+        _ => return Err(invalid("client_name is a text")),
+    };
+    let is_odd = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    if name.chars().count() > NAME_MAX || name.contains(is_odd) {
+        return Err(invalid(format!("client_name has at most {NAME_MAX} printable characters")));
+    }
+    Ok(if name.is_empty() { "A program without a name".to_owned() } else { name.to_owned() })
+}
+
+/// What a client is told about its registration.
+pub fn answer(client: &Client, issued_at: i64) -> Value {
+    json!({
+        "client_id": client.id,
+        "client_id_issued_at": issued_at,
+        "client_name": client.name,
+        "redirect_uris": client.redirect_uris,
+        "token_endpoint_auth_method": "none",
+        "grant_types": ["authorization_code", "refresh_token", DEVICE_GRANT],
+        "response_types": ["code"]
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(metadata: &Value) -> &'static str {
+        Registration::read(metadata).map_or_else(|error| error.code.as_str(), |_| "ok")
+    }
+
+    #[test]
+    fn a_client_says_where_people_come_back_to() {
+        assert_eq!(code(&json!({ "redirect_uris": ["http://127.0.0.1/cb"] })), "ok");
+        for uris in [
+            json!(null),
+            json!([]),
+            json!(["http://evil/cb"]),
+            json!(["javascript:x"]),
+            json!(["https://a/#f"]),
+        ] {
+            assert_eq!(code(&json!({ "redirect_uris": uris })), "invalid_redirect_uri", "{uris}");
+        }
+        assert_eq!(code(&json!({ "redirect_uris": "https://a/cb" })), "invalid_client_metadata");
+        assert_eq!(code(&json!({ "redirect_uris": [1] })), "invalid_client_metadata");
+        assert_eq!(code(&json!([])), "invalid_client_metadata");
+    }
+
+    #[test]
+    fn who_registers_alone_gets_no_token_without_a_code() {
+        let with = |name: &str, value: Value| {
+            let mut metadata = json!({ "redirect_uris": ["https://a/cb"] });
+            metadata[name] = value;
+            code(&metadata)
+        };
+        assert_eq!(with("response_types", json!(["code"])), "ok");
+        assert_eq!(with("response_types", json!(["token"])), "invalid_client_metadata");
+        assert_eq!(with("grant_types", json!(["authorization_code", "refresh_token"])), "ok");
+        assert_eq!(with("grant_types", json!(["implicit"])), "invalid_client_metadata");
+        assert_eq!(with("grant_types", json!(["client_credentials"])), "invalid_client_metadata");
+        // Another method than none is replaced, as the standard allows.
+        assert_eq!(with("token_endpoint_auth_method", json!("client_secret_basic")), "ok");
+    }
+
+    #[test]
+    fn a_name_shows_nothing_that_is_not_there() {
+        for name in ["a\nb", "a\u{202e}b", "\u{200b}"] {
+            let metadata = json!({ "redirect_uris": ["https://a/cb"], "client_name": name });
+            assert_eq!(code(&metadata), "invalid_client_metadata", "{name:?}");
+        }
+        let nameless = Registration::read(&json!({ "redirect_uris": ["https://a/cb"] })).expect("a client");
+        assert!(!nameless.name.is_empty());
+    }
+}
