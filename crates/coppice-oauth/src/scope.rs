@@ -46,7 +46,7 @@ impl Scopes {
     pub fn narrowed_to<'a>(&self, asked: impl Iterator<Item = &'a str>) -> Option<Self> {
         let mut narrowed: Vec<String> = Vec::new();
         for word in asked {
-            if !self.has(word) && !(is_of_api(word) && self.has(EVERYTHING)) {
+            if !(self.has(word) || is_of_api(word) && self.has(EVERYTHING)) {
                 return None;
             }
             if !narrowed.iter().any(|found| found == word) {

@@ -1,0 +1,111 @@
+//! One attempt to sign in, as the browser carries it there and back.
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::{digest, rand};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+
+use super::error::{OutsideError, Result};
+
+/// How long a person may take at the provider.
+const PATIENCE: TimeDelta = TimeDelta::minutes(10);
+
+/// What must be remembered between the way there and the way back. It is to be
+/// kept where only the same browser brings it again, and sealed.
+#[derive(Clone, Deserialize, Serialize)]
+pub struct OutsideAttempt {
+    /// Comes back in the answer's address.
+    pub(super) state: String,
+    /// Comes back inside the signed answer.
+    pub(super) nonce: String,
+    /// Shows the provider that who began redeems.
+    pub(super) verifier: String,
+    began: DateTime<Utc>,
+    /// Path and query where the person goes on afterwards.
+    pub then: String,
+}
+
+impl OutsideAttempt {
+    /// A new attempt, after which the person goes on at `then`.
+    pub(super) fn begin(then: &str) -> Self {
+        let (state, nonce, verifier) = (random_text(), random_text(), random_text());
+        Self { state, nonce, verifier, began: Utc::now(), then: then.to_owned() }
+    }
+
+    /// Names the attempt among those of the same browser.
+    pub fn label(state: &str) -> Option<&str> {
+        state
+            .get(..8)
+            .filter(|label| label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_'))
+    }
+
+    /// This attempt's label.
+    pub fn own_label(&self) -> &str {
+        &self.state[..8]
+    }
+
+    /// How long an attempt lives, in seconds.
+    pub fn lifetime_seconds() -> i64 {
+        PATIENCE.num_seconds()
+    }
+
+    /// The challenge that goes with the verifier (RFC 7636, `S256`).
+    pub(super) fn challenge(&self) -> String {
+        BASE64.encode(digest::digest(&digest::SHA256, self.verifier.as_bytes()))
+    }
+
+    /// Whether an answer with this state, arriving now, is of this attempt.
+    pub(super) fn check(&self, state: &str, now: DateTime<Utc>) -> Result<()> {
+        if verify_slices_are_equal(self.state.as_bytes(), state.as_bytes()).is_err() {
+            return Err(OutsideError::Foreign("the state is another one".to_owned()));
+        }
+        if now < self.began - TimeDelta::minutes(1) || now > self.began + PATIENCE {
+            return Err(OutsideError::Foreign("the attempt has expired".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// 256 bits, as text.
+fn random_text() -> String {
+    let mut bytes = [0; 32];
+    rand::fill(&mut bytes).expect("the system random source works");
+    BASE64.encode(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_belongs_to_the_attempt_with_its_state_for_ten_minutes() {
+        let (attempt, other) = (OutsideAttempt::begin("/"), OutsideAttempt::begin("/"));
+        let now = Utc::now();
+        assert!(attempt.check(&attempt.state, now).is_ok());
+        assert!(attempt.check(&attempt.state, now + TimeDelta::minutes(9)).is_ok());
+        for (state, time) in
+            [(&other.state, now), (&attempt.state, now + TimeDelta::minutes(11)), (&String::new(), now)]
+        {
+            assert!(matches!(attempt.check(state, time), Err(OutsideError::Foreign(_))));
+        }
+    }
+
+    #[test]
+    fn the_challenge_is_the_one_of_the_standard() {
+        let attempt = OutsideAttempt {
+            verifier: "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk".to_owned(),
+            ..OutsideAttempt::begin("/")
+        };
+        assert_eq!(attempt.challenge(), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
+    }
+
+    #[test]
+    fn a_label_can_be_part_of_a_name() {
+        let attempt = OutsideAttempt::begin("/");
+        assert_eq!(OutsideAttempt::label(&attempt.state), Some(attempt.own_label()));
+        assert_eq!(OutsideAttempt::label("short"), None);
+        assert_eq!(OutsideAttempt::label("a=b; c=d;"), None);
+    }
+}

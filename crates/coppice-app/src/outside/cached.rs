@@ -1,0 +1,133 @@
+//! What the provider publishes, kept for a while.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Mutex;
+
+use super::error::{OutsideError, Result};
+
+/// How long it is believed.
+const AGE_MAX: Duration = Duration::from_secs(3600);
+/// A fetch is not repeated earlier, whatever the reason.
+const AGE_MIN: Duration = Duration::from_secs(5);
+/// Pause after the first failure; it doubles with every further one.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// A value that is fetched when it is missing, old, or lacks something.
+#[derive(Debug)]
+pub(super) struct Cached<T> {
+    state: Mutex<State<T>>,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    value: Option<(Instant, Arc<T>)>,
+    failure: Option<Failure>,
+}
+
+#[derive(Debug)]
+struct Failure {
+    until: Instant,
+    pause: Duration,
+    error: OutsideError,
+}
+
+impl<T> Default for Cached<T> {
+    fn default() -> Self {
+        Self { state: Mutex::new(State { value: None, failure: None }) }
+    }
+}
+
+impl<T> Cached<T> {
+    /// The value; fetched anew if it is old or not `is_enough`, unless that was
+    /// just done: then it is what there is. All who ask wait for one fetch.
+    ///
+    /// # Errors
+    /// What `fetch` says; while it pauses after failures, what it said last.
+    pub(super) async fn get<F>(
+        &self,
+        is_enough: impl Fn(&T) -> bool,
+        fetch: impl FnOnce() -> F,
+    ) -> Result<Arc<T>>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let mut state = self.state.lock().await;
+        if let Some((at, value)) = &state.value {
+            let age = at.elapsed();
+            if age < AGE_MIN || (age < AGE_MAX && is_enough(value)) {
+                return Ok(value.clone());
+            }
+        }
+        if let Some(failure) = state.failure.as_ref().filter(|failure| Instant::now() < failure.until) {
+            return Err(failure.error.clone());
+        }
+        match fetch().await {
+            Ok(value) => {
+                let value = Arc::new(value);
+                *state = State { value: Some((Instant::now(), value.clone())), failure: None };
+                Ok(value)
+            }
+            Err(error) => {
+                let pause = state.failure.as_ref().map_or(PAUSE_MIN, |last| (last.pause * 2).min(PAUSE_MAX));
+                let until = Instant::now() + pause;
+                state.failure = Some(Failure { until, pause, error: error.clone() });
+                Err(error)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_asks_at_the_same_time_waits_for_one_fetch() {
+        let (cached, fetches) = (Cached::default(), AtomicU32::new(0));
+        let ask = || {
+            cached.get(
+                |_| true,
+                || async {
+                    tokio::task::yield_now().await;
+                    Ok(fetches.fetch_add(1, Ordering::Relaxed))
+                },
+            )
+        };
+        let (a, b) = tokio::join!(ask(), ask());
+        assert_eq!((*a.expect("a value"), *b.expect("a value")), (0, 0));
+        assert_eq!(fetches.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn asking_for_what_is_not_there_does_not_fetch_again_and_again() {
+        let (cached, fetches) = (Cached::default(), AtomicU32::new(0));
+        for _ in 0..10 {
+            let got = cached.get(|_| false, || async { Ok(fetches.fetch_add(1, Ordering::Relaxed)) }).await;
+            assert_eq!(*got.expect("what there is"), 0);
+        }
+        assert_eq!(fetches.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn a_failure_is_told_again_without_a_fetch_while_it_pauses() {
+        let (cached, fetches) = (Cached::<()>::default(), AtomicU32::new(0));
+        for _ in 0..10 {
+            let got = cached
+                .get(
+                    |()| true,
+                    || async {
+                        fetches.fetch_add(1, Ordering::Relaxed);
+                        Err(OutsideError::Unreachable("refused".to_owned()))
+                    },
+                )
+                .await;
+            assert_eq!(got, Err(OutsideError::Unreachable("refused".to_owned())));
+        }
+        assert_eq!(fetches.load(Ordering::Relaxed), 1);
+    }
+}
