@@ -10,7 +10,8 @@ use crate::http::{Answer, Http, text_of};
 use crate::setup::platform;
 
 /// Where the text of every refusal is fixed.
-const FIXED_TEXT: [&str; 3] = ["getOrganizationsList", "createOrganization", "listOrganizationAPIKeys"];
+const FIXED_TEXT: [&str; 4] =
+    ["getOrganizationsList", "createOrganization", "listOrganizationAPIKeys", "resendOrganizationInvitation"];
 
 /// Documents an access failure as 401.
 const WITHOUT_403: &str = "listRegions";
@@ -61,7 +62,9 @@ impl Operation {
             .path
             .replace("{organizationID}", place.organization)
             .replace("{projectID}", place.project)
-            .replace("{branchID}", place.branch);
+            .replace("{branchID}", place.branch)
+            .replace("{userID}", "usr_nowhere")
+            .replace("{invitationID}", "inv_nowhere");
         assert!(!path.contains('{'), "{}: this test knows no value for a parameter of {path}", self.id);
         path
     }

@@ -14,6 +14,7 @@ mod http;
 mod isolation;
 mod metastore;
 mod orphans;
+mod people;
 mod proxy;
 mod refusals;
 mod schemathesis;

@@ -14,6 +14,13 @@ use crate::setup::{PROGRAM, options};
 /// operation. So it has a run of its own.
 const ENDS_THE_RUN: &str = "deleteUserAPIKeys";
 
+/// Need somebody else: another member, or the link that another person was sent.
+const NEED_ANOTHER_PERSON: [&str; 3] = [
+    "DELETE /organizations/{organizationID}/members/{userID}",
+    "PUT /organizations/{organizationID}/members/{userID}/role",
+    "POST /invitations/accept",
+];
+
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -52,8 +59,10 @@ fn accepting(report: &Value) -> usize {
         let phases = phases.as_object().expect("phases");
         phases.values().any(|phase| phase["accepted"].as_u64() > Some(0))
     };
-    let refused: Vec<_> =
-        rates.iter().filter(|(_, phases)| !accepted(phases)).map(|(name, _)| name).collect();
+    let is_refused = |(name, phases): &(&String, &Value)| {
+        !accepted(phases) && !NEED_ANOTHER_PERSON.contains(&name.as_str())
+    };
+    let refused: Vec<_> = rates.iter().filter(is_refused).map(|(name, _)| name).collect();
     assert!(refused.is_empty(), "never accepted, so not tested: {refused:?}");
     rates.len()
 }

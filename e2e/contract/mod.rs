@@ -2,7 +2,9 @@
 //! every bound, every rule that a client may rely on.
 
 mod branches;
+mod invitations;
 mod keys;
+mod members;
 mod order;
 mod organizations;
 mod outage;

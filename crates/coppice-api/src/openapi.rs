@@ -20,7 +20,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
-use crate::{activity, branches, keys, organizations, projects, regions, users};
+use crate::{activity, branches, invitations, keys, members, organizations, projects, regions, users};
 
 /// Name of the security scheme.
 const BEARER: &str = "bearer";
@@ -38,8 +38,23 @@ pub(crate) fn operations() -> (Router<App>, OpenApi) {
             organizations::update_organization,
             organizations::delete_organization
         ))
+        .routes(routes!(organizations::request_organization_deletion))
         .routes(routes!(organizations::get_organization_limits))
         .routes(routes!(organizations::get_organization_membership_limits))
+        .routes(routes!(members::list_organization_members))
+        .routes(routes!(members::remove_organization_member))
+        .routes(routes!(members::set_organization_member_role))
+        .routes(routes!(members::list_organization_roles))
+        .routes(routes!(
+            invitations::list_organization_invitations,
+            invitations::create_organization_invitation
+        ))
+        .routes(routes!(
+            invitations::get_organization_invitation,
+            invitations::delete_organization_invitation
+        ))
+        .routes(routes!(invitations::resend_organization_invitation))
+        .routes(routes!(invitations::accept_invitation))
         .routes(routes!(users::get_user, users::update_user))
         .routes(routes!(
             keys::list_organization_api_keys,
@@ -117,15 +132,32 @@ fn errors(path: &str, has_body: bool, operation: &Operation) -> Vec<(&'static st
     if path.contains("{projectID}") {
         errors.push(("404", "There is no such project or branch.".to_owned()));
     }
+    if path.contains("{userID}") {
+        errors.push(("404", "There is no such member.".to_owned()));
+    }
+    if path.contains("{invitationID}") || operation.id == operation::ACCEPT_INVITATION.id {
+        errors.push(("404", "There is no such invitation.".to_owned()));
+    }
     if has_body {
         errors.push(("413", "The body is larger than 1 MiB.".to_owned()));
         errors.push(("415", "The body is not JSON.".to_owned()));
     }
     match operation.id {
-        "deleteOrganization" => errors.push(("409", "It still has projects.".to_owned())),
+        "deleteOrganization" | "requestOrganizationDeletion" => {
+            errors.push(("409", "It still has projects.".to_owned()))
+        }
         "createBranch" => {
             errors.push(("409", "The name is taken.".to_owned()));
             errors.push(("412", "The parent is not ready.".to_owned()));
+        }
+        "createOrganizationInvitation" => {
+            errors.push(("409", "The address is invited already, or a member's.".to_owned()));
+        }
+        "setOrganizationMemberRole" => {
+            errors.push(("409", "The owner keeps the role of the owner.".to_owned()));
+        }
+        "resendOrganizationInvitation" | "acceptInvitation" => {
+            errors.push(("409", "The idempotency key was used differently, or is in use.".to_owned()));
         }
         "updateBranch" => errors.push(("409", "The name is taken.".to_owned())),
         id if id.starts_with("create") => {
@@ -148,6 +180,7 @@ fn errors(path: &str, has_body: bool, operation: &Operation) -> Vec<(&'static st
 fn refusals(operation: &Operation) -> String {
     let who = match operation.caller {
         CallerRule::Anybody => "",
+        CallerRule::Admin => " Only owner, admins and keys of the organization may.",
         CallerRule::User => " A user's credential is needed.",
         CallerRule::Owner => " The credential of the organization's owner is needed.",
     };

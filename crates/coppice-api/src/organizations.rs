@@ -10,7 +10,8 @@ use coppice_core::limits::OrganizationLimits;
 use coppice_core::limits::{DESCRIPTION_LENGTH_MAX, INSTANCE_TYPE_MAX_MILLIS, INSTANCES_PER_BRANCH_MAX};
 use coppice_core::operation::{
     CREATE_ORGANIZATION, DELETE_ORGANIZATION, GET_ORGANIZATION, GET_ORGANIZATION_LIMITS,
-    GET_ORGANIZATION_MEMBERSHIP_LIMITS, GET_ORGANIZATIONS_LIST, UPDATE_ORGANIZATION,
+    GET_ORGANIZATION_MEMBERSHIP_LIMITS, GET_ORGANIZATIONS_LIST, REQUEST_ORGANIZATION_DELETION,
+    UPDATE_ORGANIZATION,
 };
 use coppice_core::organization::{BillingStatus, Organization, UsageTier};
 use coppice_wire as wire;
@@ -100,6 +101,24 @@ pub(crate) async fn delete_organization(State(app): State<App>, call: Call) -> R
     let access = call.authorize(&app, &DELETE_ORGANIZATION).await?;
     app.delete_organization(&access).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Ask for the deletion of an organization
+///
+/// Only its owner can, and only without projects. It is disabled at once, and deleted as soon as nothing is
+/// owed.
+#[utoipa::path(
+    post, path = "/organizations/{organizationID}/deletion-request",
+    operation_id = "requestOrganizationDeletion", tag = "Organizations", params(InOrganization),
+    responses((status = 202, description = "It will be deleted."))
+)]
+pub(crate) async fn request_organization_deletion(
+    State(app): State<App>,
+    call: Call,
+) -> Result<StatusCode, ApiError> {
+    let access = call.authorize(&app, &REQUEST_ORGANIZATION_DELETION).await?;
+    app.request_organization_deletion(&access).await?;
+    Ok(StatusCode::ACCEPTED)
 }
 
 /// Show the quotas of an organization

@@ -75,6 +75,8 @@ impl Call {
             organization: part("organizationID").unwrap_or_default(),
             project: part("projectID"),
             branch: part("branchID"),
+            user: part("userID"),
+            invitation: part("invitationID"),
         }
     }
 
@@ -118,6 +120,17 @@ impl Call {
     /// A query parameter; an empty one counts as absent.
     pub(crate) fn query(&self, name: &str) -> Option<&str> {
         self.query.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// A query parameter that is a whole number within bounds, if it is there.
+    pub(crate) fn query_number(&self, name: &str, min: u32, max: u32) -> Result<Option<u32>> {
+        let Some(text) = self.query(name) else { return Ok(None) };
+        match text.parse() {
+            Ok(number) if (min..=max).contains(&number) => Ok(Some(number)),
+            Ok(_) | Err(_) => {
+                Err(Error::invalid_query(name, format_args!("must be a whole number from {min} to {max}")))
+            }
+        }
     }
 
     /// A query parameter that must be there.
@@ -186,6 +199,36 @@ pub(crate) struct InBranch {
     #[serde(rename = "branchID")]
     #[param(example = "kq7m2kj8fr3cjdr0h2qkv5s4c0", pattern = "^[A-Za-z0-9_-]{1,64}$")]
     branch: String,
+}
+
+/// Where an operation on a member is.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "says what paths look like; `Call` reads them")]
+pub(crate) struct OnMember {
+    /// The organization.
+    #[serde(rename = "organizationID")]
+    #[param(example = "org_06gq0m2kj8fr3cjdr0h2qkv5s4", pattern = "^[a-zA-Z0-9_~:-]+$", max_length = 128)]
+    organization: String,
+    /// The member.
+    #[serde(rename = "userID")]
+    #[param(example = "usr_06gq0m2kj8fr3cjdr0h2qkv5s4", pattern = "^[a-zA-Z0-9_~:-]+$", max_length = 128)]
+    user: String,
+}
+
+/// Where an operation on an invitation is.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "says what paths look like; `Call` reads them")]
+pub(crate) struct OnInvitation {
+    /// The organization.
+    #[serde(rename = "organizationID")]
+    #[param(example = "org_06gq0m2kj8fr3cjdr0h2qkv5s4", pattern = "^[a-zA-Z0-9_~:-]+$", max_length = 128)]
+    organization: String,
+    /// The invitation.
+    #[serde(rename = "invitationID")]
+    #[param(example = "inv_06gq0m2kj8fr3cjdr0h2qkv5s4", pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    invitation: String,
 }
 
 #[cfg(test)]

@@ -2,12 +2,12 @@
 
 use chrono::Utc;
 use coppice_core::access::{
-    Caller, LimitedKeys, check_limits, check_owner, check_role, check_scope, check_user,
+    Caller, LimitedKeys, check_admin, check_limits, check_owner, check_role, check_scope, check_user,
 };
 use coppice_core::api_key::ApiKeySecret;
 use coppice_core::operation::{CallerRule, Operation, RawTarget, Target};
-use coppice_core::organization::Organization;
-use coppice_core::{Error, ProjectId, Result, UserId};
+use coppice_core::organization::{Organization, Role};
+use coppice_core::{Error, InvitationId, ProjectId, Result, UserId};
 use coppice_store::Membership;
 
 use crate::App;
@@ -28,6 +28,8 @@ pub struct Access {
     pub caller: Caller,
     /// On which organization.
     pub organization: Organization,
+    /// The caller's role there; none for a key of the organization.
+    pub role: Option<Role>,
     /// What the path names.
     pub target: Target,
 }
@@ -47,6 +49,22 @@ impl Access {
     /// `internal_error` when the route has no branch: a bug.
     pub fn branch(&self) -> Result<&coppice_core::BranchId> {
         self.target.branch.as_ref().ok_or_else(|| Error::internal("the route names no branch"))
+    }
+
+    /// The user the path names.
+    ///
+    /// # Errors
+    /// `internal_error` when the route has no user: a bug.
+    pub fn user(&self) -> Result<&UserId> {
+        self.target.user.as_ref().ok_or_else(|| Error::internal("the route names no user"))
+    }
+
+    /// The invitation the path names.
+    ///
+    /// # Errors
+    /// `internal_error` when the route has no invitation: a bug.
+    pub fn invitation(&self) -> Result<&InvitationId> {
+        self.target.invitation.as_ref().ok_or_else(|| Error::internal("the route names no invitation"))
     }
 }
 
@@ -113,8 +131,10 @@ impl App {
         if let Some(scope) = operation.scope {
             check_role(membership.role, scope)?;
         }
-        if operation.caller == CallerRule::Owner {
-            check_owner(membership.role)?;
+        match operation.caller {
+            CallerRule::Owner => check_owner(membership.role)?,
+            CallerRule::Admin => check_admin(membership.role)?,
+            CallerRule::Anybody | CallerRule::User => {}
         }
         check_limits(
             &caller.grant,
@@ -129,7 +149,7 @@ impl App {
                 public: format!("organization {} is disabled", target.organization),
             });
         }
-        Ok(Access { caller, organization: membership.organization, target })
+        Ok(Access { caller, organization: membership.organization, role: membership.role, target })
     }
 
     /// As [`App::authorize`], for what belongs to no organization.
@@ -163,7 +183,7 @@ fn check_caller(caller: &Caller, operation: &Operation) -> Result<()> {
         check_scope(caller, scope)?;
     }
     match operation.caller {
-        CallerRule::Anybody => Ok(()),
+        CallerRule::Anybody | CallerRule::Admin => Ok(()),
         CallerRule::User | CallerRule::Owner => check_user(caller).map(drop),
     }
 }

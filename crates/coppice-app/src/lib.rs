@@ -13,7 +13,9 @@ mod branches;
 mod connections;
 mod extensions;
 mod idempotency;
+mod invitations;
 mod keys;
+mod members;
 mod metrics;
 mod organizations;
 mod outside;
@@ -43,8 +45,10 @@ pub use branches::{
     BranchChange, BranchDetails, Credentials, CustomBranch, InstanceStatus, NewBranchRequest, Origin,
 };
 pub use connections::Connectable;
+pub use coppice_store::InvitationFilter;
 pub use extensions::{Extension, ExtensionKind};
 pub use idempotency::{Begun, RepeatableCall};
+pub use invitations::{Accepted, OfferedInvitation, VisibleInvitation};
 pub use keys::NewKey;
 pub use outside::{OutsideAnswer, OutsideAttempt, OutsideConfig, OutsideError, OutsideIssuer, OutsidePerson};
 pub use passwords::{Passwords, check_password};

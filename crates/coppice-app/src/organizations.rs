@@ -3,8 +3,9 @@
 use chrono::Utc;
 use coppice_core::access::Caller;
 use coppice_core::limits::{ORGANIZATIONS_OWNED_MAX, OrganizationLimits};
-use coppice_core::organization::Organization;
+use coppice_core::organization::{BillingStatus, Organization};
 use coppice_core::{Error, OrganizationId, Result};
+use coppice_failpoint::failpoint;
 use coppice_store::StoreError;
 
 use crate::{Access, App, PersonalAccess};
@@ -65,13 +66,73 @@ impl App {
             return Err(organization_gone(id));
         }
         if self.store.project_exists_in_tx(&mut tx, id).await? {
-            return Err(Error::Conflict {
-                code: "org_has_projects",
-                public: "the organization still has projects".to_owned(),
-            });
+            return Err(has_projects());
         }
         self.store.organization_delete_in_tx(&mut tx, id).await?;
         tx.commit().await.map_err(StoreError::from)?;
+        Ok(())
+    }
+
+    /// Asks for the deletion of an organization without projects. It is
+    /// disabled at once, and deleted as soon as nothing is owed: without billing
+    /// that is now.
+    ///
+    /// # Errors
+    /// `org_has_projects`
+    pub async fn request_organization_deletion(&self, access: &Access) -> Result<()> {
+        let id = &access.organization.id;
+        let mut tx = self.store.begin().await?;
+        if !self.store.organization_lock_in_tx(&mut tx, id).await? {
+            return Err(organization_gone(id));
+        }
+        if self.store.project_exists_in_tx(&mut tx, id).await? {
+            return Err(has_projects());
+        }
+        let (status, reason) = (BillingStatus::DeletionRequested, "its owner asked for its deletion");
+        self.store.organization_set_billing_in_tx(&mut tx, id, status, reason).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        failpoint!("organization.deletion_requested");
+        // What is asked for is done, now or by the next look.
+        if let Err(error) = self.delete_requested_organization(id).await {
+            tracing::warn!("deleting organization {id}, as its owner asked: {error}");
+        }
+        Ok(())
+    }
+
+    /// Deletes organizations whose deletion was asked for; to be called now and
+    /// then.
+    ///
+    /// # Errors
+    /// When the metastore fails.
+    pub async fn delete_requested_organizations(&self) -> Result<()> {
+        for id in self.store.organization_list_deletable().await? {
+            self.delete_requested_organization(&id).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes an organization if its deletion is still asked for and it has no
+    /// projects.
+    async fn delete_requested_organization(&self, id: &OrganizationId) -> Result<()> {
+        let mut tx = self.store.begin().await?;
+        let status = self.store.organization_billing_in_tx(&mut tx, id).await?;
+        if status != Some(BillingStatus::DeletionRequested)
+            || self.store.project_exists_in_tx(&mut tx, id).await?
+        {
+            return Ok(());
+        }
+        self.store.organization_delete_in_tx(&mut tx, id).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        Ok(())
+    }
+
+    /// Forgets what is not needed any more; to be called now and then.
+    ///
+    /// # Errors
+    /// When the metastore fails.
+    pub async fn purge(&self) -> Result<()> {
+        self.store.idempotency_purge().await?;
+        self.store.organization_purge().await?;
         Ok(())
     }
 
@@ -79,6 +140,10 @@ impl App {
     pub fn organization_limits(&self) -> OrganizationLimits {
         self.config.limits
     }
+}
+
+fn has_projects() -> Error {
+    Error::Conflict { code: "org_has_projects", public: "the organization still has projects".to_owned() }
 }
 
 /// Deleted between the check of the caller and the operation.

@@ -259,6 +259,21 @@ pub fn check_owner(role: Option<Role>) -> Result<()> {
     Err(Error::Forbidden { code: "owner_required", public: "only the owner can do this".to_owned() })
 }
 
+/// Check 9, for what only those who run the organization may see. `role` is
+/// none for an organization's own key, which acts as an admin.
+///
+/// # Errors
+/// `role_not_allowed`
+pub fn check_admin(role: Option<Role>) -> Result<()> {
+    match role {
+        Some(Role::Owner | Role::Admin) | None => Ok(()),
+        Some(Role::Editor | Role::Viewer) => Err(Error::access_denied(
+            "role_not_allowed",
+            "only owner and admins of the organization may do this",
+        )),
+    }
+}
+
 /// Check 9: the member's role. `role` is none for an organization's own key.
 ///
 /// # Errors

@@ -99,6 +99,14 @@ impl Error {
         Self::Invalid { code: "invalid_field", public: format!("invalid {field}: {why}") }
     }
 
+    /// An [`Error::Invalid`] about one parameter of the query.
+    pub fn invalid_query(name: &str, why: impl std::fmt::Display) -> Self {
+        Self::Invalid {
+            code: "invalid_query_parameter",
+            public: format!("invalid query parameter {name}: {why}"),
+        }
+    }
+
     /// An [`Error::Invalid`] with another id of the catalogue.
     pub fn invalid(code: &'static str, public: impl Into<String>) -> Self {
         Self::Invalid { code, public: public.into() }

@@ -27,6 +27,7 @@ pub mod api_key;
 pub mod awake;
 pub mod branch;
 pub mod claim;
+pub mod email;
 pub mod error;
 pub mod id;
 pub mod image;
@@ -42,6 +43,6 @@ pub mod volume;
 
 pub use error::{Error, Result};
 pub use id::{
-    ApiKeyId, BranchId, HostId, InstallationId, InstanceId, OrganizationId, ProjectId, RegionId, SessionId,
-    UserId, VolumeId,
+    ApiKeyId, AuditId, BranchId, HostId, InstallationId, InstanceId, InvitationId, OrganizationId, ProjectId,
+    RegionId, SessionId, UserId, VolumeId,
 };

@@ -51,3 +51,9 @@ pub const DESCRIPTION_LENGTH_MAX: u32 = 50;
 pub const BRANCH_DEPTH_MAX: u32 = 50;
 /// Children of a branch that is itself a child.
 pub const BRANCH_CHILDREN_MAX: u32 = 100;
+/// Days until an invitation that nobody accepts has expired.
+pub const INVITATION_DAYS: u32 = 7;
+/// Invitations that an organization makes or sends again within a rolling hour.
+pub const INVITATIONS_PER_HOUR_MAX: u32 = 100;
+/// Members that an organization removes or gives another role within a rolling hour.
+pub const MEMBER_CHANGES_PER_HOUR_MAX: u32 = 200;

@@ -2,7 +2,7 @@
 //! is decided from.
 
 use crate::access::{LimitedKeys, Scope};
-use crate::{Error, OrganizationId, ProjectId, Result};
+use crate::{Error, InvitationId, OrganizationId, ProjectId, Result, UserId};
 
 /// Who may carry out an operation, besides what scopes and roles say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub enum CallerRule {
     Anybody,
     /// People only: a token or key of a user.
     User,
+    /// Whoever runs the organization: its owner, its admins and its own keys.
+    Admin,
     /// The person who owns the organization.
     Owner,
 }
@@ -81,6 +83,29 @@ operations! {
     GET_ORGANIZATION_MEMBERSHIP_LIMITS =
         Operation::new("getOrganizationMembershipLimits", Scope::OrgRead);
 
+    REQUEST_ORGANIZATION_DELETION =
+        Operation::new("requestOrganizationDeletion", Scope::OrgWrite).by(Owner).limited_keys(Refused);
+
+    LIST_ORGANIZATION_MEMBERS = Operation::new("listOrganizationMembers", Scope::OrgRead);
+    REMOVE_ORGANIZATION_MEMBER =
+        Operation::new("removeOrganizationMember", Scope::OrgWrite).limited_keys(Refused);
+    SET_ORGANIZATION_MEMBER_ROLE =
+        Operation::new("setOrganizationMemberRole", Scope::OrgWrite).limited_keys(Refused);
+    LIST_ORGANIZATION_ROLES = Operation::new("listOrganizationRoles", Scope::OrgRead);
+
+    LIST_ORGANIZATION_INVITATIONS =
+        Operation::new("listOrganizationInvitations", Scope::InviteRead).limited_keys(Refused);
+    CREATE_ORGANIZATION_INVITATION =
+        Operation::new("createOrganizationInvitation", Scope::InviteWrite).limited_keys(Refused);
+    GET_ORGANIZATION_INVITATION =
+        Operation::new("getOrganizationInvitation", Scope::InviteRead).limited_keys(Refused);
+    DELETE_ORGANIZATION_INVITATION =
+        Operation::new("deleteOrganizationInvitation", Scope::InviteWrite).limited_keys(Refused);
+    RESEND_ORGANIZATION_INVITATION =
+        Operation::new("resendOrganizationInvitation", Scope::InviteWrite).limited_keys(Refused);
+    ACCEPT_INVITATION =
+        Operation::new("acceptInvitation", Scope::OrgWrite).by(User).without_scope().limited_keys(Refused);
+
     GET_USER = Operation::new("getUser", Scope::OrgRead).by(User).without_scope();
     UPDATE_USER = Operation::new("updateUser", Scope::OrgRead).by(User).without_scope();
 
@@ -132,6 +157,10 @@ pub struct RawTarget<'a> {
     pub project: Option<&'a str>,
     /// `branchID`
     pub branch: Option<&'a str>,
+    /// `userID`
+    pub user: Option<&'a str>,
+    /// `invitationID`
+    pub invitation: Option<&'a str>,
 }
 
 /// Path parameters after check 5.
@@ -144,6 +173,10 @@ pub struct Target {
     /// The branch, where the path names one. Not necessarily of a form that a
     /// branch id can have.
     pub branch: Option<crate::BranchId>,
+    /// The member, where the path names one.
+    pub user: Option<UserId>,
+    /// The invitation, where the path names one.
+    pub invitation: Option<InvitationId>,
 }
 
 impl RawTarget<'_> {
@@ -163,15 +196,23 @@ impl RawTarget<'_> {
         if self.branch.is_some_and(|id| !is_record_id(id)) {
             return Err(invalid("branchID"));
         }
+        if self.user.is_some_and(|id| !is_organization_id(id)) {
+            return Err(invalid("userID"));
+        }
+        if self.invitation.is_some_and(|id| !is_record_id(id)) {
+            return Err(invalid("invitationID"));
+        }
         Ok(Target {
             organization: OrganizationId::from_trusted(self.organization),
             project: self.project.map(ProjectId::from_trusted),
             branch: self.branch.map(crate::BranchId::from_trusted),
+            user: self.user.map(UserId::from_trusted),
+            invitation: self.invitation.map(InvitationId::from_trusted),
         })
     }
 }
 
-/// The documented class `[a-zA-Z0-9_-~:]+` can be read with `_-~` as a range
+/// The documented class of ids of organizations and users, `[a-zA-Z0-9_-~:]+`, can be read with `_-~` as a range
 /// or with a literal hyphen; both readings are accepted.
 fn is_organization_id(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_'..=b'~' | b':' | b'-');
@@ -200,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_bad_path_parameter_is_named() {
-        let target = RawTarget { organization: "org_1", project: Some("a.b"), branch: None };
+        let target = RawTarget { organization: "org_1", project: Some("a.b"), ..RawTarget::default() };
         let error = target.check().expect_err("is refused");
         assert_eq!(error.to_string(), "invalid path parameter projectID");
     }

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use crate::{OrganizationId, UserId};
+use crate::{InvitationId, OrganizationId, UserId};
 
 /// Whether an organization's databases are paid for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,15 +22,21 @@ pub enum BillingStatus {
 }
 
 impl BillingStatus {
+    /// The name used in the metastore.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::NoPaymentMethod => "no_payment_method",
+            Self::InvoiceOverdue => "invoice_overdue",
+            Self::Unknown => "unknown",
+            Self::DeletionRequested => "deletion_requested",
+        }
+    }
+
     /// Reads a name of the metastore; one that is not known is not understood.
     pub fn parse(text: &str) -> Self {
-        match text {
-            "ok" => Self::Ok,
-            "no_payment_method" => Self::NoPaymentMethod,
-            "invoice_overdue" => Self::InvoiceOverdue,
-            "deletion_requested" => Self::DeletionRequested,
-            _ => Self::Unknown,
-        }
+        let all = [Self::Ok, Self::NoPaymentMethod, Self::InvoiceOverdue, Self::DeletionRequested];
+        all.into_iter().find(|status| status.as_str() == text).unwrap_or(Self::Unknown)
     }
 }
 
@@ -41,6 +47,16 @@ pub enum UsageTier {
     T1,
     /// Has a payment method, or was raised by the operator.
     T2,
+}
+
+impl UsageTier {
+    /// The name used in the metastore.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::T1 => "t1",
+            Self::T2 => "t2",
+        }
+    }
 }
 
 /// A tenant.
@@ -98,6 +114,34 @@ impl Role {
         }
     }
 
+    /// Roles that can be given to somebody, the mightiest first.
+    pub const ASSIGNABLE: [Self; 3] = [Self::Admin, Self::Editor, Self::Viewer];
+
+    /// The name for people.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Owner => "Owner",
+            Self::Admin => "Admin",
+            Self::Editor => "Editor",
+            Self::Viewer => "Viewer",
+        }
+    }
+
+    /// What it is for, in a sentence.
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::Owner => "Made the organization. May do everything.",
+            Self::Admin => "May do everything but delete the organization.",
+            Self::Editor => "May work with projects, branches and their credentials.",
+            Self::Viewer => "May look at projects, branches, metrics and logs, without credentials.",
+        }
+    }
+
+    /// Reads a role that can be given to somebody.
+    pub fn parse_assignable(text: &str) -> Option<Self> {
+        Self::ASSIGNABLE.into_iter().find(|role| role.as_str() == text)
+    }
+
     /// Reads a name of the metastore.
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Owner, Self::Admin, Self::Editor, Self::Viewer].into_iter().find(|role| role.as_str() == text)
@@ -115,4 +159,43 @@ pub struct User {
     pub name: String,
     /// When the account was made.
     pub created_at: DateTime<Utc>,
+}
+
+/// A person in an organization.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Member {
+    /// The person's id.
+    pub id: UserId,
+    /// Their address.
+    pub email: String,
+    /// What they want to be called; empty when unset.
+    pub name: String,
+    /// What they may do.
+    pub role: Role,
+    /// Since when they belong to it.
+    pub joined_at: DateTime<Utc>,
+}
+
+/// Somebody is asked to join an organization. The secret in its link is not
+/// part of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Invitation {
+    /// Its id.
+    pub id: InvitationId,
+    /// Where to.
+    pub organization: OrganizationId,
+    /// Who, in lower case.
+    pub email: String,
+    /// Their first name, if it is known.
+    pub first_name: Option<String>,
+    /// Their last name, if it is known.
+    pub last_name: Option<String>,
+    /// What they may do when they have accepted.
+    pub role: Role,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// From when on it can't be accepted any more.
+    pub expires_at: DateTime<Utc>,
+    /// Whether it could be accepted when it was read.
+    pub is_pending: bool,
 }

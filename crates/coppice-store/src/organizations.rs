@@ -109,7 +109,7 @@ impl Store {
         Ok(row.map(Organization::from))
     }
 
-    /// Marks an organization deleted and ends its keys and memberships; false
+    /// Marks an organization deleted and ends its keys, memberships and invitations; false
     /// when it already was.
     ///
     /// # Errors
@@ -123,6 +123,7 @@ impl Store {
         for ended in [
             "delete from api_keys where organization_id = $1",
             "delete from members where organization_id = $1",
+            "delete from invitations where organization_id = $1",
         ] {
             sqlx::query(ended).bind(id.as_str()).execute(&mut **tx).await?;
         }
@@ -145,14 +146,106 @@ impl Store {
         if !self.organization_lock_in_tx(&mut tx, id).await? {
             return Ok(None);
         }
-        let is_enabled: bool = sqlx::query_scalar(
+        sqlx::query(
             "update organizations set disabled_by_admin = $2, admin_reason = $3, last_updated = now()
-             where id = $1 returning not disabled_by_admin and billing_status = 'ok'",
+             where id = $1",
         )
         .bind(id.as_str())
         .bind(is_disabled)
         .bind(reason)
-        .fetch_one(&mut *tx)
+        .execute(&mut *tx)
+        .await?;
+        let branches = self.organization_apply_status_in_tx(&mut tx, id).await?;
+        tx.commit().await?;
+        Ok(Some(branches))
+    }
+
+    /// Sets whether an organization's databases are paid for, or its deletion
+    /// asked for, with the same effect on its branches as
+    /// [`Store::organization_set_disabled`]. The organization must be locked by
+    /// the transaction.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn organization_set_billing_in_tx(
+        &self,
+        tx: &mut Tx,
+        id: &OrganizationId,
+        status: BillingStatus,
+        reason: &str,
+    ) -> Result<u32> {
+        sqlx::query(
+            "update organizations set billing_status = $2, billing_reason = $3, last_updated = now()
+             where id = $1 and (billing_status, billing_reason) <> ($2, $3)",
+        )
+        .bind(id.as_str())
+        .bind(status.as_str())
+        .bind(reason)
+        .execute(&mut **tx)
+        .await?;
+        self.organization_apply_status_in_tx(tx, id).await
+    }
+
+    /// Sets how much trust an organization has earned; false when there is no
+    /// such organization.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn organization_set_tier(&self, id: &OrganizationId, tier: UsageTier) -> Result<bool> {
+        let done = sqlx::query(
+            "update organizations set usage_tier = $2, last_updated = now()
+             where id = $1 and deleted_at is null",
+        )
+        .bind(id.as_str())
+        .bind(tier.as_str())
+        .execute(&self.pool)
+        .await?;
+        Ok(done.rows_affected() == 1)
+    }
+
+    /// Organizations whose deletion was asked for and can be done.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn organization_list_deletable(&self) -> Result<Vec<OrganizationId>> {
+        let ids: Vec<String> = sqlx::query_scalar(
+            "select o.id from organizations o
+             where o.billing_status = 'deletion_requested' and o.deleted_at is null
+               and not exists (select from projects p
+                               where p.organization_id = o.id and p.deleted_at is null)",
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        Ok(ids.into_iter().map(OrganizationId::from_trusted).collect())
+    }
+
+    /// The billing status of an organization, which is locked until the
+    /// transaction ends; none when it is deleted.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn organization_billing_in_tx(
+        &self,
+        tx: &mut Tx,
+        id: &OrganizationId,
+    ) -> Result<Option<BillingStatus>> {
+        let status: Option<String> = sqlx::query_scalar(
+            "select billing_status from organizations where id = $1 and deleted_at is null for no key update",
+        )
+        .bind(id.as_str())
+        .fetch_optional(&mut **tx)
+        .await?;
+        Ok(status.as_deref().map(BillingStatus::parse))
+    }
+
+    /// Puts the branches of a disabled organization to sleep, or wakes those of
+    /// an enabled one that were put to sleep by that. Returns how many.
+    async fn organization_apply_status_in_tx(&self, tx: &mut Tx, id: &OrganizationId) -> Result<u32> {
+        let is_enabled: bool = sqlx::query_scalar(
+            "select not disabled_by_admin and billing_status = 'ok' from organizations where id = $1",
+        )
+        .bind(id.as_str())
+        .fetch_one(&mut **tx)
         .await?;
         let statement = if is_enabled {
             "with woken as (
@@ -173,9 +266,8 @@ impl Store {
              update awake_periods set ended_at = now(), end_cause = 'organization'
              where branch_id in (select id from asleep) and ended_at is null"
         };
-        let done = sqlx::query(statement).bind(id.as_str()).execute(&mut *tx).await?;
-        tx.commit().await?;
-        Ok(Some(u32::try_from(done.rows_affected()).unwrap_or(u32::MAX)))
+        let done = sqlx::query(statement).bind(id.as_str()).execute(&mut **tx).await?;
+        Ok(u32::try_from(done.rows_affected()).unwrap_or(u32::MAX))
     }
 
     /// Every organization that is not deleted, oldest first.

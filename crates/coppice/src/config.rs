@@ -133,6 +133,12 @@ struct Settings {
     /// Most API keys of an organization, and of a user [default: 1000]
     #[arg(long, env = "COPPICE_API_KEYS_MAX", value_name = "N")]
     api_keys_max: Option<u32>,
+    /// Most members of one organization [default: 100]
+    #[arg(long, env = "COPPICE_MEMBERS_PER_ORGANIZATION", value_name = "N")]
+    members_per_organization: Option<u32>,
+    /// Most pending invitations of one organization [default: 50]
+    #[arg(long, env = "COPPICE_INVITATIONS_PER_ORGANIZATION", value_name = "N")]
+    invitations_per_organization: Option<u32>,
     /// Requests a second of one credential; five times as many may come at once [default: 1000]
     #[arg(long, env = "COPPICE_REQUESTS_PER_SECOND", value_name = "N")]
     requests_per_second: Option<NonZeroU32>,
@@ -213,6 +219,16 @@ impl ServeArgs {
                 defaults.projects_per_hour_max,
             ),
             api_keys_max: limit(flags.api_keys_max, file.api_keys_max, defaults.api_keys_max),
+            members_max: limit(
+                flags.members_per_organization,
+                file.members_per_organization,
+                defaults.members_max,
+            ),
+            invitations_max: limit(
+                flags.invitations_per_organization,
+                file.invitations_per_organization,
+                defaults.invitations_max,
+            ),
             ..defaults
         };
         let requests_per_second =

@@ -85,7 +85,7 @@ async fn create_main_branch(app: &App, admin: &Path, project: &ProjectId) -> any
         line.with_context(|| format!("{} has no {name}", admin.display()))
     };
     let (key, organization) = (value("COPPICE_API_KEY")?, value("COPPICE_ORGANIZATION")?);
-    let target = RawTarget { organization, project: Some(project.as_str()), branch: None };
+    let target = RawTarget { organization, project: Some(project.as_str()), ..RawTarget::default() };
     let credential = app.authenticate(Some(key), Some(&target)).await?;
     let access = app.authorize(credential, &CREATE_BRANCH, &target)?;
     let (image, _) =

@@ -26,6 +26,8 @@ const NOTE: Duration = Duration::from_secs(30);
 const HOUSEKEEPING: Duration = Duration::from_secs(5);
 /// Its name among the tasks whose last success is told.
 const HOUSEKEEPING_TASK: &str = "housekeeping";
+/// How often old records are looked for.
+const TIDYING: Duration = Duration::from_secs(600);
 
 /// The tasks of a running platform.
 pub(super) struct Running {
@@ -67,6 +69,7 @@ impl Running {
                 async move { app.watch_idle().await }
             }),
             tokio::spawn(async move { predecessors.watch().await }),
+            tokio::spawn(tidying(app.clone())),
             tokio::spawn({
                 let (host, is_embedded) = (platform.host.clone(), config.metastore_url.is_none());
                 async move {
@@ -123,6 +126,20 @@ impl Running {
         }
         app.note_uses().await;
         Ok(())
+    }
+}
+
+/// Finishes what was asked for, and forgets what is not needed any more.
+async fn tidying(app: App) {
+    let mut timer = tokio::time::interval(TIDYING);
+    loop {
+        timer.tick().await;
+        if let Err(error) = app.delete_requested_organizations().await {
+            tracing::warn!("deleting organizations whose owners asked for it: {error}");
+        }
+        if let Err(error) = app.purge().await {
+            tracing::warn!("forgetting old records: {error}");
+        }
     }
 }
 

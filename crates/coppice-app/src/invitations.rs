@@ -1,0 +1,314 @@
+//! Invitations: from a link that is sent to somebody to a member.
+//!
+//! Whoever has a link was sent it, so an account made with it has a verified
+//! address. The secret in the link is found by its keyed hash; it is also kept
+//! sealed, because those who may invite are shown the link again.
+
+use aws_lc_rs::rand;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chrono::Utc;
+use coppice_core::access::{Scope, check_role, check_scope};
+use coppice_core::limits::{INVITATION_DAYS, INVITATIONS_PER_HOUR_MAX};
+use coppice_core::organization::{Invitation, Role};
+use coppice_core::{Error, InvitationId, OrganizationId, Result, UserId};
+use coppice_store::{InvitationFilter, InvitationRecord, NewInvitation, OrganizationChange, StoreError, Tx};
+use zeroize::Zeroizing;
+
+use crate::organizations::organization_gone;
+use crate::{Access, App, PersonalAccess};
+
+/// An invitation as a caller may see it.
+#[derive(Clone, Debug)]
+pub struct VisibleInvitation {
+    /// The invitation.
+    pub invitation: Invitation,
+    /// The link to accept it with; none when it has expired, or when the caller
+    /// may not invite anybody.
+    pub link: Option<Zeroizing<String>>,
+}
+
+/// An invitation as the page behind its link shows it.
+#[derive(Clone, Debug)]
+pub struct OfferedInvitation {
+    /// The invitation. It may have expired.
+    pub invitation: Invitation,
+    /// Name of the organization it is to.
+    pub organization_name: String,
+    /// Whether its address has an account already, which then has to sign in.
+    pub has_account: bool,
+}
+
+/// What an accepted invitation led to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// Where the user is a member now.
+    pub organization: OrganizationId,
+    /// What they may do there.
+    pub role: Role,
+}
+
+fn new_secret() -> Zeroizing<String> {
+    let mut bytes = Zeroizing::new([0; 32]);
+    rand::fill(bytes.as_mut()).expect("the system random source works");
+    Zeroizing::new(URL_SAFE_NO_PAD.encode(bytes.as_slice()))
+}
+
+fn not_found(id: &InvitationId) -> Error {
+    Error::NotFound { code: "invitation_not_found", public: format!("invitation {id} not found") }
+}
+
+/// For links; what is in them is not said again.
+fn link_not_found() -> Error {
+    Error::NotFound { code: "invitation_not_found", public: "invitation not found".to_owned() }
+}
+
+fn not_pending() -> Error {
+    Error::invalid("invitation_not_pending", "invitation is not pending")
+}
+
+fn limit_reached(code: &'static str, what: &str, max: u32) -> Error {
+    Error::invalid(code, format!("{what} limit of {max} reached"))
+}
+
+impl App {
+    /// Invites somebody. An expired invitation of the same address is replaced.
+    ///
+    /// # Errors
+    /// `invitation_conflict`, `invitation_limit_reached`,
+    /// `member_limit_reached`, `rate_limited`
+    pub async fn create_invitation(
+        &self,
+        access: &Access,
+        email: &str,
+        role: Role,
+    ) -> Result<VisibleInvitation> {
+        let organization = &access.organization.id;
+        let limits = self.config.limits;
+        let mut tx = self.store.begin().await?;
+        if !self.store.organization_lock_in_tx(&mut tx, organization).await? {
+            return Err(organization_gone(organization));
+        }
+        if self.store.invitation_conflicts_in_tx(&mut tx, organization, email).await? {
+            return Err(Error::Conflict {
+                code: "invitation_conflict",
+                public: format!("{email} is already invited or a member"),
+            });
+        }
+        self.check_member_limit_in_tx(&mut tx, organization).await?;
+        let pending = self.store.invitation_count_pending_in_tx(&mut tx, organization).await?;
+        if pending >= limits.invitations_max {
+            return Err(limit_reached("invitation_limit_reached", "invitation", limits.invitations_max));
+        }
+        self.count_invitation_in_tx(&mut tx, organization).await?;
+        let (id, secret) = (InvitationId::generate(Utc::now()), new_secret());
+        let new = NewInvitation {
+            id: &id,
+            organization,
+            email,
+            role,
+            link_hash: &self.link_hash(&secret),
+            link_sealed: &self.key.seal(id.as_str(), &secret),
+            days: INVITATION_DAYS,
+        };
+        let record = self.store.invitation_insert_in_tx(&mut tx, &new).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        self.visible(access, record)
+    }
+
+    /// Invitations of the organization, the newest first, from the one with
+    /// index `offset` on.
+    ///
+    /// # Errors
+    /// When the metastore fails.
+    pub async fn list_invitations(
+        &self,
+        access: &Access,
+        filter: &InvitationFilter,
+        offset: u32,
+        count_max: u32,
+    ) -> Result<Vec<VisibleInvitation>> {
+        let organization = &access.organization.id;
+        let found = self.store.invitation_list(organization, filter, offset, count_max).await?;
+        found.into_iter().map(|record| self.visible(access, record)).collect()
+    }
+
+    /// One invitation of the organization.
+    ///
+    /// # Errors
+    /// `invitation_not_found`
+    pub async fn get_invitation(&self, access: &Access) -> Result<VisibleInvitation> {
+        let id = access.invitation()?;
+        let found = self.store.invitation_find(&access.organization.id, id).await?;
+        self.visible(access, found.ok_or_else(|| not_found(id))?)
+    }
+
+    /// Withdraws an invitation; its link stops working.
+    ///
+    /// # Errors
+    /// `invitation_not_found`
+    pub async fn delete_invitation(&self, access: &Access) -> Result<()> {
+        let id = access.invitation()?;
+        match self.store.invitation_delete(&access.organization.id, id).await? {
+            true => Ok(()),
+            false => Err(not_found(id)),
+        }
+    }
+
+    /// Gives a pending invitation a new link and its whole time again.
+    ///
+    /// # Errors
+    /// `invitation_not_found`, `invitation_not_pending`, `rate_limited`
+    pub async fn resend_invitation(&self, access: &Access) -> Result<()> {
+        let (organization, id) = (&access.organization.id, access.invitation()?);
+        let mut tx = self.store.begin().await?;
+        if !self.store.organization_lock_in_tx(&mut tx, organization).await? {
+            return Err(organization_gone(organization));
+        }
+        match self.store.invitation_lock_in_tx(&mut tx, organization, id).await? {
+            None => return Err(not_found(id)),
+            Some(false) => return Err(not_pending()),
+            Some(true) => {}
+        }
+        self.count_invitation_in_tx(&mut tx, organization).await?;
+        let secret = new_secret();
+        let (hash, sealed) = (self.link_hash(&secret), self.key.seal(id.as_str(), &secret));
+        self.store.invitation_renew_in_tx(&mut tx, id, &hash, &sealed, INVITATION_DAYS).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        Ok(())
+    }
+
+    /// The invitation behind a link, for the page that offers it.
+    ///
+    /// # Errors
+    /// `invitation_not_found`
+    pub async fn find_invitation(&self, token: &str) -> Result<OfferedInvitation> {
+        let found = self.store.invitation_find_by_link(&self.link_hash(token)).await?;
+        let (invitation, organization_name) = found.ok_or_else(link_not_found)?;
+        let has_account = self.store.user_find_by_email(&invitation.email).await?.is_some();
+        Ok(OfferedInvitation { invitation, organization_name, has_account })
+    }
+
+    /// Makes the calling user a member. Whoever is one already keeps their role,
+    /// and the invitation is used up.
+    ///
+    /// # Errors
+    /// `invitation_not_found`, also when it is for somebody else;
+    /// `invitation_not_pending`, `member_limit_reached`
+    pub async fn accept_invitation(&self, access: &PersonalAccess, token: &str) -> Result<Accepted> {
+        self.accept_invitation_as(&access.user, token).await
+    }
+
+    /// As [`App::accept_invitation`], for a user who has signed in to a page.
+    ///
+    /// # Errors
+    /// As [`App::accept_invitation`].
+    pub async fn accept_invitation_as(&self, user: &UserId, token: &str) -> Result<Accepted> {
+        let account = self.store.user_find(user).await?.ok_or_else(link_not_found)?;
+        let (mut tx, invitation) = self.take_invitation(token).await?;
+        if !account.email.eq_ignore_ascii_case(&invitation.email) {
+            return Err(link_not_found());
+        }
+        let present = self.store.member_role_in_tx(&mut tx, &invitation.organization, user).await?;
+        let role = match present {
+            Some(role) => role,
+            None => {
+                self.check_pending(&invitation)?;
+                self.check_member_limit_in_tx(&mut tx, &invitation.organization).await?;
+                let (organization, role) = (&invitation.organization, invitation.role);
+                self.store.member_insert_in_tx(&mut tx, organization, user, role).await?;
+                role
+            }
+        };
+        tx.commit().await.map_err(StoreError::from)?;
+        Ok(Accepted { organization: invitation.organization, role })
+    }
+
+    /// Makes an account for the address that was invited, and its user a
+    /// member, both or nothing. `password_hash` is what the metastore keeps.
+    ///
+    /// # Errors
+    /// `invitation_not_found`, `invitation_not_pending`,
+    /// `member_limit_reached`; `account_exists` when the address has an account
+    /// by now, whose owner has to sign in instead.
+    pub async fn accept_invitation_as_new(
+        &self,
+        token: &str,
+        name: &str,
+        password_hash: &str,
+    ) -> Result<(UserId, Accepted)> {
+        let (mut tx, invitation) = self.take_invitation(token).await?;
+        self.check_pending(&invitation)?;
+        let (organization, role) = (invitation.organization, invitation.role);
+        self.check_member_limit_in_tx(&mut tx, &organization).await?;
+        let user = UserId::generate(Utc::now());
+        let email = &invitation.email;
+        let inserted = self.store.user_insert_in_tx(&mut tx, &user, email, name, Some(password_hash)).await;
+        match inserted {
+            Err(error) if error.is_unique_violation("users_email") => {
+                return Err(Error::Conflict {
+                    code: "account_exists",
+                    public: format!("{email} has an account: sign in to accept the invitation"),
+                });
+            }
+            inserted => inserted?,
+        }
+        self.store.member_insert_in_tx(&mut tx, &organization, &user, role).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        Ok((user, Accepted { organization, role }))
+    }
+
+    /// Takes the invitation behind a link away, until the transaction is rolled
+    /// back. Its organization is locked first, as everywhere.
+    async fn take_invitation(&self, token: &str) -> Result<(Tx, Invitation)> {
+        let hash = self.link_hash(token);
+        let found = self.store.invitation_find_by_link(&hash).await?;
+        let (found, _) = found.ok_or_else(link_not_found)?;
+        let mut tx = self.store.begin().await?;
+        if !self.store.organization_lock_in_tx(&mut tx, &found.organization).await? {
+            return Err(link_not_found());
+        }
+        // Meanwhile it may have been withdrawn, sent again, or accepted.
+        let taken = self.store.invitation_take_in_tx(&mut tx, &hash).await?;
+        Ok((tx, taken.ok_or_else(link_not_found)?))
+    }
+
+    fn check_pending(&self, invitation: &Invitation) -> Result<()> {
+        if invitation.is_pending { Ok(()) } else { Err(not_pending()) }
+    }
+
+    async fn check_member_limit_in_tx(&self, tx: &mut Tx, organization: &OrganizationId) -> Result<()> {
+        let max = self.config.limits.members_max;
+        if self.store.member_count_in_tx(tx, organization).await? >= max {
+            return Err(limit_reached("member_limit_reached", "member", max));
+        }
+        Ok(())
+    }
+
+    async fn count_invitation_in_tx(&self, tx: &mut Tx, organization: &OrganizationId) -> Result<()> {
+        let change = OrganizationChange::Invitation;
+        self.count_change_in_tx(tx, organization, change, INVITATIONS_PER_HOUR_MAX).await
+    }
+
+    fn link_hash(&self, secret: &str) -> String {
+        // Not to be mistaken for the hash of an API key, whatever the text is.
+        self.key.hash(&format!("invitation {secret}"))
+    }
+
+    /// Where an invitation is accepted.
+    pub(crate) fn invitation_link(&self, record: &InvitationRecord) -> Result<Zeroizing<String>> {
+        let secret = self.key.open(record.invitation.id.as_str(), &record.link_sealed)?;
+        Ok(Zeroizing::new(format!("{}/invitation?token={}", self.config.public_url, secret.as_str())))
+    }
+
+    fn visible(&self, access: &Access, record: InvitationRecord) -> Result<VisibleInvitation> {
+        let may_invite = check_scope(&access.caller, Scope::InviteWrite)
+            .and_then(|()| check_role(access.role, Scope::InviteWrite))
+            .is_ok();
+        let link = match may_invite && record.invitation.is_pending {
+            true => Some(self.invitation_link(&record)?),
+            false => None,
+        };
+        Ok(VisibleInvitation { invitation: record.invitation, link })
+    }
+}

@@ -1,0 +1,205 @@
+//! Members of organizations, and how often an organization changes who it is.
+
+use chrono::{DateTime, Utc};
+use coppice_core::organization::{Member, Role};
+use coppice_core::{OrganizationId, UserId};
+use sqlx::FromRow;
+
+use crate::{Result, Store, StoreError, Tx};
+
+#[derive(FromRow)]
+struct MemberRow {
+    id: String,
+    email: String,
+    name: String,
+    role: String,
+    joined_at: DateTime<Utc>,
+}
+
+impl TryFrom<MemberRow> for Member {
+    type Error = StoreError;
+
+    fn try_from(row: MemberRow) -> Result<Self> {
+        Ok(Self {
+            id: UserId::from_trusted(row.id),
+            email: row.email,
+            name: row.name,
+            role: role_from(row.role)?,
+            joined_at: row.joined_at,
+        })
+    }
+}
+
+/// Reads a role.
+pub(crate) fn role_from(text: String) -> Result<Role> {
+    Role::parse(&text).ok_or(StoreError::UnknownValue { what: "role", value: text })
+}
+
+/// What an organization may do only so often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrganizationChange {
+    /// An invitation was made or sent again.
+    Invitation,
+    /// A member was removed or given another role.
+    Member,
+}
+
+impl OrganizationChange {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Invitation => "invitation",
+            Self::Member => "member",
+        }
+    }
+}
+
+impl Store {
+    /// Members of an organization, who joined first comes first.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn member_list(&self, organization: &OrganizationId) -> Result<Vec<Member>> {
+        let query = sqlx::query(
+            "select u.id, u.email, u.name, m.role, m.joined_at from members m join users u on u.id = m.user_id
+             where m.organization_id = $1 order by m.joined_at, u.id",
+        )
+        .bind(organization.as_str());
+        let rows: Vec<MemberRow> = self.reads.all(query).await?;
+        rows.into_iter().map(Member::try_from).collect()
+    }
+
+    /// The role of a member; none for others. The row can't change until the
+    /// transaction ends.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn member_role_in_tx(
+        &self,
+        tx: &mut Tx,
+        organization: &OrganizationId,
+        user: &UserId,
+    ) -> Result<Option<Role>> {
+        let role: Option<String> = sqlx::query_scalar(
+            "select role from members where organization_id = $1 and user_id = $2 for update",
+        )
+        .bind(organization.as_str())
+        .bind(user.as_str())
+        .fetch_optional(&mut **tx)
+        .await?;
+        role.map(role_from).transpose()
+    }
+
+    /// How many members an organization has.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn member_count_in_tx(&self, tx: &mut Tx, organization: &OrganizationId) -> Result<u32> {
+        let count: i64 = sqlx::query_scalar("select count(*) from members where organization_id = $1")
+            .bind(organization.as_str())
+            .fetch_one(&mut **tx)
+            .await?;
+        Ok(u32::try_from(count).unwrap_or(u32::MAX))
+    }
+
+    /// Makes a user a member. To be called when they are none.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn member_insert_in_tx(
+        &self,
+        tx: &mut Tx,
+        organization: &OrganizationId,
+        user: &UserId,
+        role: Role,
+    ) -> Result<()> {
+        sqlx::query("insert into members (organization_id, user_id, role) values ($1, $2, $3)")
+            .bind(organization.as_str())
+            .bind(user.as_str())
+            .bind(role.as_str())
+            .execute(&mut **tx)
+            .await?;
+        Ok(())
+    }
+
+    /// Gives a member another role.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn member_set_role_in_tx(
+        &self,
+        tx: &mut Tx,
+        organization: &OrganizationId,
+        user: &UserId,
+        role: Role,
+    ) -> Result<()> {
+        sqlx::query("update members set role = $3 where organization_id = $1 and user_id = $2")
+            .bind(organization.as_str())
+            .bind(user.as_str())
+            .bind(role.as_str())
+            .execute(&mut **tx)
+            .await?;
+        Ok(())
+    }
+
+    /// Removes a member.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn member_delete_in_tx(
+        &self,
+        tx: &mut Tx,
+        organization: &OrganizationId,
+        user: &UserId,
+    ) -> Result<()> {
+        sqlx::query("delete from members where organization_id = $1 and user_id = $2")
+            .bind(organization.as_str())
+            .bind(user.as_str())
+            .execute(&mut **tx)
+            .await?;
+        Ok(())
+    }
+
+    /// Counts a change, unless there were `max` of its kind within the last
+    /// hour: then the seconds until the next one may come are returned. The
+    /// organization must be locked by the transaction. Served by index
+    /// `organization_changes_time`.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn organization_change_in_tx(
+        &self,
+        tx: &mut Tx,
+        organization: &OrganizationId,
+        change: OrganizationChange,
+        max: u32,
+    ) -> Result<Option<u32>> {
+        sqlx::query(
+            "delete from organization_changes
+             where organization_id = $1 and kind = $2 and changed_at < now() - interval '1 hour'",
+        )
+        .bind(organization.as_str())
+        .bind(change.as_str())
+        .execute(&mut **tx)
+        .await?;
+        // The one whose end makes room: the `max`th from the newest.
+        let wait: Option<f64> = sqlx::query_scalar(
+            "select extract(epoch from changed_at + interval '1 hour' - now())::float8
+             from organization_changes where organization_id = $1 and kind = $2
+             order by changed_at desc offset greatest($3 - 1, 0) limit 1",
+        )
+        .bind(organization.as_str())
+        .bind(change.as_str())
+        .bind(i64::from(max))
+        .fetch_optional(&mut **tx)
+        .await?;
+        if let Some(wait) = wait {
+            return Ok(Some(wait.ceil().max(1.0) as u32));
+        }
+        sqlx::query("insert into organization_changes (organization_id, kind) values ($1, $2)")
+            .bind(organization.as_str())
+            .bind(change.as_str())
+            .execute(&mut **tx)
+            .await?;
+        Ok(None)
+    }
+}
