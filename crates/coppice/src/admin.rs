@@ -10,9 +10,10 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use coppice_app::{Passwords, check_password};
 use coppice_core::OrganizationId;
+use coppice_core::organization::{BillingStatus, UsageTier};
 use coppice_engine::local::HostEngine;
 use coppice_engine::local::installation::ControlLock;
 use coppice_store::{ConnectOptions, Store, check_export};
@@ -66,6 +67,25 @@ enum OrganizationCommand {
         /// Its id
         organization: String,
     },
+    /// Say how much an organization is trusted
+    Tier {
+        /// Its id
+        organization: String,
+        /// t1: new; t2: known to pay
+        tier: Tier,
+    },
+    /// Take back a deletion that its owner asked for and that is not done yet
+    CancelDeletion {
+        /// Its id
+        organization: String,
+    },
+}
+
+/// How much an organization is trusted.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Tier {
+    T1,
+    T2,
 }
 
 #[derive(Subcommand, Debug)]
@@ -127,26 +147,67 @@ async fn set_password(store: &Store, email: &str) -> anyhow::Result<()> {
 }
 
 async fn organization(store: &Store, command: OrganizationCommand) -> anyhow::Result<()> {
-    let (id, is_disabled, reason) = match command {
+    match command {
         OrganizationCommand::List => {
             for found in store.organization_list_all().await? {
                 let status = if found.is_enabled() { "enabled" } else { "disabled" };
                 let why = [found.admin_reason, found.billing_reason].join(" ");
                 println!("{}  {status}  {}  {}", found.id, found.name, why.trim());
             }
-            return Ok(());
+            Ok(())
         }
-        OrganizationCommand::Disable { organization, reason } => (organization, true, reason),
-        OrganizationCommand::Enable { organization } => (organization, false, String::new()),
-    };
-    let id = OrganizationId::from_trusted(id);
-    let branches = store.organization_set_disabled(&id, is_disabled, &reason).await?;
-    let branches =
-        branches.with_context(|| format!("there is no organization {id}: see `coppice admin org list`"))?;
-    match is_disabled {
-        true => println!("organization {id} is disabled; {branches} branches are put to sleep"),
-        false => println!("organization {id} is enabled; {branches} branches are woken"),
+        OrganizationCommand::Disable { organization, reason } => {
+            let branches = set_disabled(store, &organization, true, &reason).await?;
+            println!("organization {organization} is disabled; {branches} branches are put to sleep");
+            Ok(())
+        }
+        OrganizationCommand::Enable { organization } => {
+            let branches = set_disabled(store, &organization, false, "").await?;
+            println!("organization {organization} is enabled; {branches} branches are woken");
+            Ok(())
+        }
+        OrganizationCommand::Tier { organization, tier } => {
+            let tier = match tier {
+                Tier::T1 => UsageTier::T1,
+                Tier::T2 => UsageTier::T2,
+            };
+            let id = OrganizationId::from_trusted(organization.as_str());
+            if !store.organization_set_tier(&id, tier).await? {
+                return Err(no_such(&organization));
+            }
+            println!("organization {organization} has tier {}", tier.as_str());
+            Ok(())
+        }
+        OrganizationCommand::CancelDeletion { organization } => cancel_deletion(store, &organization).await,
     }
+}
+
+fn no_such(organization: &str) -> anyhow::Error {
+    anyhow::anyhow!("there is no organization {organization}: see `coppice admin org list`")
+}
+
+async fn set_disabled(
+    store: &Store,
+    organization: &str,
+    is_disabled: bool,
+    reason: &str,
+) -> anyhow::Result<u32> {
+    let id = OrganizationId::from_trusted(organization);
+    let branches = store.organization_set_disabled(&id, is_disabled, reason).await?;
+    branches.ok_or_else(|| no_such(organization))
+}
+
+async fn cancel_deletion(store: &Store, organization: &str) -> anyhow::Result<()> {
+    let id = OrganizationId::from_trusted(organization);
+    let mut tx = store.begin().await?;
+    match store.organization_billing_in_tx(&mut tx, &id).await? {
+        None => return Err(no_such(organization)),
+        Some(BillingStatus::DeletionRequested) => {}
+        Some(_) => bail!("nobody asked for the deletion of organization {organization}"),
+    }
+    store.organization_set_billing_in_tx(&mut tx, &id, BillingStatus::Ok, "").await?;
+    tx.commit().await.context("taking the deletion back")?;
+    println!("organization {organization} is not going to be deleted");
     Ok(())
 }
 

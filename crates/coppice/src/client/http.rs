@@ -25,7 +25,8 @@ const NOT_ALLOWED: i32 = 3;
 const NOT_FOUND: i32 = 4;
 
 impl Refused {
-    fn not_found(message: String) -> Self {
+    /// There is no such thing.
+    pub(super) fn not_found(message: String) -> Self {
         Self { message, exit_code: NOT_FOUND }
     }
 }
@@ -161,6 +162,16 @@ impl Client {
         self.call(Method::PATCH, path, body).await
     }
 
+    /// Sends a request whose answer has no body.
+    pub(super) async fn send_only(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&impl Serialize>,
+    ) -> anyhow::Result<()> {
+        self.send(method, path, body).await.map(drop)
+    }
+
     /// Sends a DELETE request.
     pub(super) async fn delete(&self, path: &str) -> anyhow::Result<()> {
         self.send(Method::DELETE, path, None::<&()>).await.map(drop)
@@ -239,6 +250,9 @@ fn next_step(id: &str) -> Option<&'static str> {
         "branch_limit_reached" => "delete a branch first (`coppice branch delete`)",
         "project_limit_reached" => "delete a project first (`coppice project delete`)",
         "org_has_projects" => "delete its projects first (`coppice project delete`)",
+        "invitation_conflict" => "see `coppice org invitations` and `coppice org members`",
+        "invitation_limit_reached" => "withdraw one first (`coppice org uninvite`)",
+        "invitation_not_pending" => "ask for another invitation",
         "invalid_image" => "see `coppice image list`",
         "invalid_instance_type" => "see `coppice instance-type list`",
         "invalid_region" => "see `coppice region list`",

@@ -7,6 +7,7 @@ mod http;
 mod key;
 mod org;
 mod output;
+mod people;
 mod project;
 mod psql;
 

@@ -9,6 +9,7 @@ use reqwest::Method;
 
 use super::http::Client;
 use super::output::{self, day};
+use super::people;
 
 /// What to do with organizations.
 #[derive(Subcommand, Debug)]
@@ -45,6 +46,8 @@ pub(crate) enum OrgCommand {
         #[arg(long)]
         yes: bool,
     },
+    #[command(flatten)]
+    People(people::PeopleCommand),
 }
 
 /// What to do with your own account.
@@ -105,6 +108,7 @@ pub(super) async fn run(command: OrgCommand, client: &Client, as_json: bool) -> 
             let change = UpdateOrganization { id: None, name: Some(name) };
             one(client.call(Method::PUT, &format!("/organizations/{}", organization.id), &change).await?)
         }
+        OrgCommand::People(command) => people::run(command, client, as_json).await,
         OrgCommand::Limits { org } => limits(&chosen(client, org.as_deref()).await?, client, as_json).await,
         OrgCommand::Delete { org, yes } => {
             let organization = client.organization_named(&org).await?;
