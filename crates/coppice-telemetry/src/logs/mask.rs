@@ -1,0 +1,405 @@
+//! Passwords never leave a log.
+//!
+//! PostgreSQL writes statements as they came, also those that set passwords.
+//! What is said here is hidden wherever it is in doubt: a hidden word too many
+//! costs a reader a moment, one too few costs a password.
+//!
+//! - the literal after the word `password`, however it is quoted, and a bare
+//!   word there in a statement about roles;
+//! - in a literal that has the word in it (a connection string, a statement
+//!   that is put together), all that follows it; if the text is about roles or
+//!   servers too, everything that follows it, and every literal before it;
+//! - the password in a URL;
+//! - the same words where another part of the entry repeats them.
+
+use std::ops::Range;
+
+use super::entry::MESSAGE_BYTES_MAX;
+
+/// Stands for what is hidden.
+pub(super) const MASK: &str = "********";
+
+const WORD: &str = "password";
+/// Words of texts in which a password may be put together from literals.
+const PLACES: [&str; 7] = ["role", "user", "group", "subscription", "server", "dblink", "connect"];
+/// Shorter secrets are not looked for elsewhere: that would hide letters.
+const REPETITION_MIN: usize = 4;
+/// Most secrets of one entry that are looked for elsewhere.
+const REPETITIONS_MAX: usize = 32;
+
+/// Hides the passwords of one entry.
+#[derive(Debug, Default)]
+pub(super) struct Masker {
+    secrets: Vec<String>,
+}
+
+impl Masker {
+    /// Hides the passwords of a text and remembers them.
+    pub(super) fn mask(&mut self, text: &mut String) {
+        let lower = text.to_ascii_lowercase();
+        let mut hidden = Hidden { text, lower: &lower, roles_from: roles_from(&lower), ranges: vec![] };
+        if lower.contains(WORD) {
+            hidden.hide_literals();
+        }
+        if lower.contains("://") {
+            hidden.hide_urls();
+        }
+        let mut ranges = hidden.ranges;
+        if ranges.is_empty() {
+            return;
+        }
+        ranges.sort_by_key(|range| (range.start, range.end));
+        let mut masked = String::with_capacity(text.len());
+        let mut at = 0;
+        for range in ranges {
+            if range.end <= at {
+                continue;
+            }
+            let secret = &text[range.start.max(at)..range.end];
+            if range.start >= at {
+                masked.push_str(&text[at..range.start]);
+                masked.push_str(MASK);
+            }
+            let is_sought = (REPETITION_MIN..=MESSAGE_BYTES_MAX).contains(&secret.trim().len());
+            if is_sought && self.secrets.len() < REPETITIONS_MAX {
+                self.secrets.push(secret.trim().to_owned());
+            }
+            at = range.end;
+        }
+        masked.push_str(&text[at..]);
+        *text = masked;
+    }
+
+    /// Hides what was hidden in another text of the same entry.
+    pub(super) fn mask_repetitions(&self, text: &mut String) {
+        for secret in &self.secrets {
+            if text.contains(secret.as_str()) {
+                *text = text.replace(secret.as_str(), MASK);
+            }
+        }
+    }
+}
+
+struct Hidden<'a> {
+    text: &'a str,
+    lower: &'a str,
+    /// From where on the text is known to make or change a role.
+    roles_from: Option<usize>,
+    ranges: Vec<Range<usize>>,
+}
+
+fn roles_from(lower: &str) -> Option<usize> {
+    let first = |words: &[&str]| words.iter().filter_map(|word| lower.find(word)).min();
+    Some(first(&["alter", "create"])?.max(first(&["role", "user", "group"])?))
+}
+
+fn is_word_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
+}
+
+/// Where the word ends in a text, if it is there as a whole word at its end.
+fn end_of_word(lower: &str, from: usize) -> Option<usize> {
+    let mut at = from;
+    while let Some(found) = lower.get(at..)?.find(WORD) {
+        let end = at + found + WORD.len();
+        if !lower.as_bytes().get(end).is_some_and(|byte| is_word_byte(*byte)) {
+            return Some(end);
+        }
+        at = end;
+    }
+    None
+}
+
+impl Hidden<'_> {
+    fn byte(&self, at: usize) -> Option<u8> {
+        self.text.as_bytes().get(at).copied()
+    }
+
+    fn find(&self, what: &str, from: usize) -> Option<usize> {
+        self.lower.get(from..)?.find(what).map(|found| from + found)
+    }
+
+    fn hide(&mut self, range: Range<usize>) {
+        if !range.is_empty() {
+            self.ranges.push(range);
+        }
+    }
+
+    /// Goes through a text as SQL: literals are skipped as a whole, so that a
+    /// word in one is told from a word of the statement. Bodies in dollar
+    /// quotes are statements themselves.
+    fn hide_literals(&mut self) {
+        let has_place = PLACES.iter().any(|place| self.lower.contains(place));
+        let mut literals = vec![];
+        let mut at = 0;
+        while let Some(byte) = self.byte(at) {
+            if let Some(end) = self.end_of_comment(at) {
+                if let Some(word) = end_of_word(&self.lower[..end], at) {
+                    self.hide(word..end);
+                }
+                at = end;
+            } else if byte == b'\'' {
+                let content = self.literal(at);
+                at = content.end + 1;
+                match end_of_word(&self.lower[..content.end], content.start) {
+                    Some(word) if has_place => {
+                        // A statement that is put together, or a quote that is none.
+                        self.hide(word..self.text.len());
+                        literals.drain(..).for_each(|literal| self.hide(literal));
+                        return;
+                    }
+                    Some(word) => self.hide(word..content.end),
+                    None => literals.push(content),
+                }
+            } else if self.is_word_at(at) {
+                at = self.hide_after_word(at + WORD.len());
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    fn is_word_at(&self, at: usize) -> bool {
+        let rest = &self.lower.as_bytes()[at..];
+        rest.starts_with(WORD.as_bytes()) && !rest.get(WORD.len()).is_some_and(|byte| is_word_byte(*byte))
+    }
+
+    /// Hides what the word `password` that ends at `at` announces; returns
+    /// where to go on.
+    fn hide_after_word(&mut self, at: usize) -> usize {
+        let is_assigned = self.byte(at) == Some(b'=');
+        let mut next = self.skip_between(at);
+        let Some(mut end) = self.hide_literal(next) else {
+            let is_bare = is_assigned && next == at + 1 || self.roles_from.is_some_and(|from| from < at);
+            if !is_bare {
+                return next.max(at);
+            }
+            let ends = |c: char| c.is_whitespace() || "'\";&,)".contains(c);
+            let rest = &self.text[next..];
+            let end = next + rest.find(ends).unwrap_or(rest.len());
+            if !self.lower[next..end].eq("null") {
+                self.hide(next..end);
+            }
+            return end;
+        };
+        // Literals that follow each other are one.
+        loop {
+            next = self.skip_between(end);
+            match self.hide_literal(next).filter(|_| self.byte(next) == Some(b'\'')) {
+                Some(further) => end = further,
+                None => return end,
+            }
+        }
+    }
+
+    /// Blanks, comments and what stands between a name and its value.
+    fn skip_between(&self, mut at: usize) -> usize {
+        loop {
+            match self.byte(at) {
+                _ if self.end_of_comment(at).is_some() => at = self.end_of_comment(at).unwrap_or(at + 1),
+                Some(b' ' | b'\t' | b'\r' | b'\n' | 0x0b | 0x0c | b'=' | b':' | b'"' | b'(') => at += 1,
+                _ => return at,
+            }
+        }
+    }
+
+    /// Hides the content of a literal that begins here; returns where it ends.
+    fn hide_literal(&mut self, at: usize) -> Option<usize> {
+        if self.byte(at) == Some(b'$') {
+            let rest = &self.text[at + 1..];
+            let tag = rest.find('$').filter(|end| rest[..*end].bytes().all(is_word_byte))?;
+            let delimiter = self.text[at..=at + 1 + tag].to_owned();
+            let begin = at + delimiter.len();
+            let content = self.text[begin..].find(&delimiter);
+            let end = content.map_or(self.text.len(), |end| begin + end);
+            self.hide(begin..end);
+            return Some((end + delimiter.len()).min(self.text.len()));
+        }
+        let rest = &self.lower[at..];
+        let prefix =
+            ["u&'", "e'", "n'", "b'", "x'", "'"].into_iter().find(|prefix| rest.starts_with(prefix))?;
+        let open = at + prefix.len() - 1;
+        let run = self.text[open..].bytes().take_while(|byte| *byte == b'\'').count();
+        let mut content = self.literal(open);
+        let has_escapes = prefix == "e'";
+        let is_doubtful = run.is_multiple_of(2)
+            || !has_escapes && self.text[content.clone()].contains("\\'")
+            || !has_escapes && content.end > 0 && self.byte(content.end - 1) == Some(b'\\');
+        if is_doubtful {
+            // Quotes in quotes, or escapes that only the server's settings
+            // explain: who knows where it ends.
+            content = open + run..self.text.len();
+            if self.text[content.clone()].bytes().all(|byte| !is_word_byte(byte)) {
+                return Some(open + run);
+            }
+        }
+        let end = content.end;
+        self.hide(content);
+        Some((end + 1).min(self.text.len()))
+    }
+
+    /// The content of the literal whose quote is at `open`. One that does not
+    /// end goes to the end of the text.
+    fn literal(&self, open: usize) -> Range<usize> {
+        let bytes = self.text.as_bytes();
+        let before = |back: usize| open.checked_sub(back).map(|at| bytes[at]);
+        let has_escapes = matches!(before(1), Some(b'e' | b'E')) && !before(2).is_some_and(is_word_byte);
+        let mut at = open + 1;
+        while at < bytes.len() {
+            match bytes[at] {
+                b'\\' if has_escapes => at += 2,
+                b'\'' if bytes.get(at + 1) == Some(&b'\'') => at += 2,
+                b'\'' => return open + 1..at,
+                _ => at += 1,
+            }
+        }
+        open + 1..bytes.len().max(open + 1)
+    }
+
+    /// Where the comment ends that begins here, if one does.
+    fn end_of_comment(&self, at: usize) -> Option<usize> {
+        let bytes = self.text.as_bytes();
+        match bytes.get(at..at + 2)? {
+            b"--" => Some(self.find("\n", at).map_or(bytes.len(), |end| end + 1)),
+            b"/*" => {
+                let (mut depth, mut at) = (1, at + 2);
+                while depth > 0 {
+                    let (open, close) = (self.find("/*", at), self.find("*/", at));
+                    match (open, close) {
+                        (Some(open), Some(close)) if open < close => (depth, at) = (depth + 1, open + 2),
+                        (_, Some(close)) => (depth, at) = (depth - 1, close + 2),
+                        (_, None) => return Some(bytes.len()),
+                    }
+                }
+                Some(at)
+            }
+            _ => None,
+        }
+    }
+
+    /// Hides the password of `scheme://user:password@host`.
+    fn hide_urls(&mut self) {
+        let mut from = 0;
+        while let Some(found) = self.find("://", from) {
+            let begin = found + 3;
+            let rest = &self.text[begin..];
+            let ends = |c: char| c.is_whitespace() || "'\"<>`".contains(c);
+            let authority = &rest[..rest.find(ends).unwrap_or(rest.len())];
+            from = begin + authority.len();
+            let Some(host) = authority.rfind('@') else { continue };
+            if let Some(colon) = authority[..host].find(':') {
+                self.hide(begin + colon + 1..begin + host);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn masked(text: &str) -> String {
+        let mut text = text.to_owned();
+        Masker::default().mask(&mut text);
+        text
+    }
+
+    #[test]
+    fn passwords_are_hidden_however_they_are_written() {
+        for text in [
+            "ALTER ROLE app PASSWORD 's3cret'",
+            "statement: alter user app with encrypted password 's3cret' valid until '2030-01-01'",
+            "CREATE ROLE a LOGIN PASSWORD\n\t's3cret'",
+            "CREATE USER a PASSWORD/* 'x' /* nested */ */'s3cret'",
+            "CREATE USER a PASSWORD -- it's new\n 's3cret'",
+            "ALTER ROLE a PASSWORD E's3cret\\'s3cret'",
+            "ALTER ROLE a PASSWORD 's3cret''s3cret'",
+            "ALTER ROLE a PASSWORD '''s3cret'",
+            "ALTER ROLE a PASSWORD 's3cret'\n  's3cret'",
+            "ALTER ROLE a PASSWORD 's3cret\\' || 's3cret'",
+            "ALTER ROLE a PASSWORD U&'s3cret\\0021'",
+            "ALTER ROLE a PASSWORD $$s3cret$$",
+            "ALTER ROLE a PASSWORD $x$s3cret$$s3cret$x$",
+            "ALTER ROLE a PASSWORD 's3cret",
+            "ALTER ROLE a PASSWORD $$s3cret",
+            "ALTER ROLE a PASSWORD s3cret",
+            "ALTER ROLE a PASSWORD \"s3cret\"",
+            "DO $$ BEGIN ALTER ROLE a PASSWORD 's3cret'; END $$",
+            "DO $$ BEGIN EXECUTE 'ALTER ROLE a PASSWORD ''s3cret'''; END $$",
+            "DO 'BEGIN EXECUTE ''ALTER ROLE a PASSWORD ''''s3cret''''''; END'",
+            "DO $$ BEGIN EXECUTE 'ALTER ROLE a PASSWORD ' || quote_literal('s3cret'); END $$",
+            "DO $$ BEGIN EXECUTE format('ALTER ROLE %I PASSWORD %L', 'a', 's3cret'); END $$",
+            "DO $$ DECLARE p text := 's3cret'; BEGIN EXECUTE format('ALTER ROLE a PASSWORD %L', p); END $$",
+            "SQL statement \"ALTER ROLE a PASSWORD 's3cret'\"\nPL/pgSQL function f() line 1 at EXECUTE",
+            "CREATE USER MAPPING FOR a SERVER s OPTIONS (user 'b', password 's3cret')",
+            "CREATE USER MAPPING FOR a SERVER s OPTIONS (user 'b', \"password\" 's3cret')",
+            "ALTER USER MAPPING FOR a SERVER s OPTIONS (SET password 's3cret')",
+            "CREATE SUBSCRIPTION s CONNECTION 'host=a password=s3cret user=b' PUBLICATION p",
+            "CREATE SUBSCRIPTION s CONNECTION 'host=a password = ''s3cret s3cret''' PUBLICATION p",
+            "CREATE SUBSCRIPTION s CONNECTION 'postgres://user:s3cret@host/db' PUBLICATION p",
+            "SELECT dblink_connect('dbname=a password=s3cret')",
+            "SELECT dblink('postgresql://user:s3cret@s3cret@host/db?sslmode=require', 'SELECT 1')",
+            "SELECT dblink('postgresql://host/db?user=a&password=s3cret', 'SELECT 1')",
+            "invalid connection option in password=s3cret host=a",
+            "ALTER ROLE a PASSWORD ''; ALTER ROLE b PASSWORD '''s3cret'",
+            "ALTER ROLE a PASSWORD 'first'; ALTER ROLE b PASSWORD 's3cret'",
+            "-- ALTER ROLE a PASSWORD 's3cret'\nSELECT 1",
+            "/* ALTER ROLE a PASSWORD 's3cret' */ SELECT 1",
+            "SELECT * FROM users WHERE password = 's3cret'",
+            "ALTER ROLE \"it's\" PASSWORD 's3cret'",
+        ] {
+            let shown = masked(text);
+            assert!(!shown.contains("s3cret"), "{text}\n{shown}");
+            assert!(shown.contains(MASK), "{text}\n{shown}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_password_stays() {
+        for text in [
+            "password authentication failed for user \"app\"",
+            "ALTER ROLE app PASSWORD NULL",
+            "ALTER ROLE app PASSWORD ''",
+            "SELECT 'it''s', $1 FROM t -- don't",
+            "connection to https://example.org/a:b failed",
+            "column \"password_hash\" does not exist",
+            "SELECT password FROM accounts WHERE name = 'ada'",
+            "Wörter und 'Anführungszeichen' ohne Geheimnis",
+        ] {
+            assert_eq!(masked(text), text);
+        }
+        assert_eq!(
+            masked("ALTER ROLE app PASSWORD 's3cret' VALID UNTIL '2030-01-01'"),
+            "ALTER ROLE app PASSWORD '********' VALID UNTIL '2030-01-01'"
+        );
+        assert_eq!(
+            masked("to postgres://app:s3cret@host:5432/app"),
+            "to postgres://app:********@host:5432/app"
+        );
+    }
+
+    #[test]
+    fn what_another_part_repeats_is_hidden_there_too() {
+        let mut masker = Masker::default();
+        let mut message = "syntax error at or near \"s3cret\"".to_owned();
+        let mut statement = "ALTER ROLE app PASSWORD s3cret".to_owned();
+        masker.mask(&mut message);
+        masker.mask(&mut statement);
+        masker.mask_repetitions(&mut message);
+        assert_eq!(message, "syntax error at or near \"********\"");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_can_be_masked(text in "(password|PASSWORD |role|'|''|\\$|\\$a\\$|://|@|:|=|--|/\\*|\\*/|\n|\\\\|E|é| |x){0,40}") {
+            masked(&text);
+        }
+
+        #[test]
+        fn a_literal_is_hidden_whatever_is_in_it(secret in "[a-z0-9' $@:=/*;-]{0,20}") {
+            let quoted = format!("ALTER ROLE a PASSWORD 'q7{}7q' VALID UNTIL 'infinity'", secret.replace('\'', "''"));
+            let shown = masked(&quoted);
+            proptest::prop_assert!(!shown.contains("q7") && !shown.contains("7q"), "{}", shown);
+        }
+    }
+}
