@@ -164,6 +164,42 @@ pub struct Capacity {
     pub memory_bytes: u64,
 }
 
+/// A log file of an instance, opened.
+#[derive(Debug)]
+pub struct LogFile {
+    /// For reading at any place.
+    pub file: std::fs::File,
+    /// Its length in bytes when it was opened.
+    pub length: u64,
+    /// When it was last written, in milliseconds since the Unix epoch.
+    pub modified_ms: i64,
+}
+
+/// The log files of an instance, in PostgreSQL's `jsonlog` format. Each is told
+/// by when it was begun, in seconds since the Unix epoch. Every call blocks.
+pub trait LogFiles: Send {
+    /// Every file there is now, in no order.
+    ///
+    /// # Errors
+    /// When that can't be found out.
+    fn list(&self) -> std::io::Result<Vec<i64>>;
+
+    /// Opens a file; none when it is not there any more, or is no ordinary one.
+    ///
+    /// # Errors
+    /// When it is there and can't be opened.
+    fn open(&self, began: i64) -> std::io::Result<Option<LogFile>>;
+}
+
+/// How long logs are kept.
+#[derive(Clone, Debug)]
+pub struct LogRetention {
+    /// What was last written longer ago goes.
+    pub age: std::time::Duration,
+    /// Most bytes of one instance; the oldest go first.
+    pub bytes_max: u64,
+}
+
 /// What makes branches real.
 ///
 /// Every call may be repeated: it looks at what is there and does only what
@@ -238,6 +274,12 @@ pub trait Engine: Send + Sync + 'static {
     /// slot at this moment. Such a connection is the platform's to pass on, not
     /// a client session, and its reader counts on the server being there.
     async fn has_active_slot(&self, instance: &InstanceId) -> Result<bool>;
+
+    /// What an instance has logged, whether or not it runs. Blocks.
+    ///
+    /// # Errors
+    /// When its logs can't be reached. One that never ran has none.
+    fn logs(&self, instance: &InstanceId) -> Result<Box<dyn LogFiles>>;
 
     /// Labels of all volumes found on disk, for comparison with the metastore.
     async fn volumes(&self) -> Result<Vec<VolumeLabel>>;

@@ -59,7 +59,12 @@ impl Configuration<'_> {
             ("jit", "off"),
             ("huge_pages", "off"),
             ("timezone", "UTC"),
-            ("log_timezone", "UTC"),
+            // What an owner has to know: who waits for whom, what spills to
+            // disk. Who comes and goes is told by the branch's activity.
+            ("log_lock_waits", "on"),
+            ("log_temp_files", "64MB"),
+            ("log_checkpoints", "on"),
+            ("log_autovacuum_min_duration", "1min"),
             ("track_io_timing", "on"),
             ("track_wal_io_timing", "on"),
             ("max_prepared_transactions", "20"),
@@ -128,6 +133,7 @@ impl Configuration<'_> {
             ("log_rotation_age", "1d".to_owned()),
             ("log_rotation_size", "10MB".to_owned()),
             ("log_file_mode", "0600".to_owned()),
+            ("log_timezone", "UTC".to_owned()),
         ];
         let mut arguments = vec!["-D".to_owned(), paths.data.display().to_string()];
         for (name, value) in settings {

@@ -26,8 +26,8 @@ use super::template::{Contents, make_cluster};
 use super::volumes::{LiveSource, SourceState, Volumes};
 use super::{HostEngine, contents, control_file, first_start, session, sleep};
 use crate::{
-    BoxedServerStream, Capacity, Engine, EngineError, FirstStart, Image, ImageContents, InstanceSpec, Result,
-    RoleVerifier, SleepingRoles, StopMode, VolumeFacts, VolumePlan,
+    BoxedServerStream, Capacity, Engine, EngineError, FirstStart, Image, ImageContents, InstanceSpec,
+    LogFiles, Result, RoleVerifier, SleepingRoles, StopMode, VolumeFacts, VolumePlan,
 };
 
 /// More WAL than this since the source's last checkpoint makes a copy slow to
@@ -476,6 +476,10 @@ impl Engine for LocalEngine {
     async fn has_active_slot(&self, instance: &InstanceId) -> Result<bool> {
         let session = self.session(instance).await?;
         sleep::has_active_slot(&session).await
+    }
+
+    fn logs(&self, instance: &InstanceId) -> Result<Box<dyn LogFiles>> {
+        Ok(Box::new(self.host.log_files(instance)?))
     }
 
     async fn volumes(&self) -> Result<Vec<VolumeLabel>> {

@@ -13,6 +13,7 @@ mod first_start;
 pub mod images;
 pub mod installation;
 pub mod layout;
+mod log_files;
 mod logs;
 mod metastore;
 mod pool;

@@ -1,0 +1,285 @@
+//! The log files of an instance.
+//!
+//! Their directory belongs to the account of its server, so nothing in it is
+//! trusted: names are those that the server is told to use, nothing is
+//! followed, and only ordinary files are opened.
+
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use chrono::{DateTime, NaiveDateTime};
+use coppice_core::InstanceId;
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, statat, unlinkat};
+use rustix::io::Errno;
+
+use super::HostEngine;
+use crate::{EngineError, LogFile, LogFiles, LogRetention, Result};
+
+/// What `log_filename` of `config.rs` makes of a time, with the ending that
+/// `jsonlog` gives it.
+const NAME: &str = "postgresql-%Y%m%d-%H%M%S.json";
+/// Most names that are looked at; the server itself makes a fraction of that.
+const NAMES_MAX: usize = 100_000;
+
+/// The log directory of an instance; none while it never ran.
+#[derive(Debug)]
+pub(super) struct LogDirectory(Option<OwnedFd>);
+
+impl LogDirectory {
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match openat(CWD, path, flags, Mode::empty()) {
+            Ok(directory) => Ok(Self(Some(directory))),
+            Err(Errno::NOENT) => Ok(Self(None)),
+            Err(error) => Err(EngineError::io("opening a log directory")(error)),
+        }
+    }
+
+    fn names(&self) -> io::Result<Vec<CString>> {
+        let Some(directory) = &self.0 else { return Ok(vec![]) };
+        let mut names = vec![];
+        for entry in Dir::read_from(directory)?.take(NAMES_MAX) {
+            names.push(entry?.file_name().to_owned());
+        }
+        Ok(names)
+    }
+}
+
+/// When a file was begun, by its name, in seconds since the Unix epoch.
+fn began(name: &CStr) -> Option<i64> {
+    let name = name.to_str().ok()?;
+    let time = NaiveDateTime::parse_from_str(name, NAME).ok()?.and_utc().timestamp();
+    // Only the name that the server would give it: each time has one file.
+    (name_of(time)? == name).then_some(time)
+}
+
+fn name_of(began: i64) -> Option<String> {
+    DateTime::from_timestamp(began, 0).map(|time| time.format(NAME).to_string())
+}
+
+impl LogFiles for LogDirectory {
+    fn list(&self) -> io::Result<Vec<i64>> {
+        Ok(self.names()?.iter().filter_map(|name| began(name)).collect())
+    }
+
+    fn open(&self, began: i64) -> io::Result<Option<LogFile>> {
+        let (Some(directory), Some(name)) = (&self.0, name_of(began)) else { return Ok(None) };
+        // Without NONBLOCK, opening a pipe waits for whoever writes to it.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = match openat(directory, name, flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT | Errno::LOOP | Errno::NXIO | Errno::NODEV | Errno::ACCESS) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let stat = fstat(&file)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Ok(None);
+        }
+        let length = u64::try_from(stat.st_size).unwrap_or_default();
+        let modified_ms = modified_ns(&stat) / 1_000_000;
+        let modified_ms = i64::try_from(modified_ms).unwrap_or(i64::MAX);
+        Ok(Some(LogFile { file: File::from(file), length, modified_ms }))
+    }
+}
+
+fn modified_ns(stat: &rustix::fs::Stat) -> i128 {
+    i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec)
+}
+
+/// Something in a log directory that could go.
+#[derive(Debug)]
+struct Removable {
+    name: CString,
+    modified_ns: i128,
+    bytes: u64,
+}
+
+impl LogDirectory {
+    /// Everything but directories, oldest first.
+    fn removable(&self, directory: &OwnedFd) -> io::Result<Vec<Removable>> {
+        let mut found = vec![];
+        for name in self.names()? {
+            let Ok(stat) = statat(directory, &name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+                let blocks = u64::try_from(stat.st_blocks).unwrap_or_default();
+                found.push(Removable { name, modified_ns: modified_ns(&stat), bytes: blocks * 512 });
+            }
+        }
+        found.sort_by(|a, b| (a.modified_ns, &a.name).cmp(&(b.modified_ns, &b.name)));
+        Ok(found)
+    }
+
+    /// Removes what is too old, then the oldest of what is too much. What the
+    /// server writes to stays: the newest of each kind, by name and by time.
+    pub(super) fn trim(&self, retention: &LogRetention, now: DateTime<chrono::Utc>) -> io::Result<u32> {
+        let Some(directory) = &self.0 else { return Ok(0) };
+        let found = self.removable(directory)?;
+        let mut kept: Vec<CString> = vec![];
+        for ending in [&b".json"[..], b".log"] {
+            let of_kind = || found.iter().filter(|one| one.name.to_bytes().ends_with(ending));
+            kept.extend(of_kind().max_by_key(|one| one.modified_ns).map(|one| one.name.clone()));
+            kept.extend(of_kind().max_by_key(|one| &one.name).map(|one| one.name.clone()));
+        }
+        let age_ns = i128::try_from(retention.age.as_nanos()).unwrap_or(i128::MAX);
+        let oldest_ns = i128::from(now.timestamp_millis()) * 1_000_000 - age_ns;
+        let mut total: u64 = found.iter().map(|one| one.bytes).sum();
+        let mut removed = 0;
+        for one in found {
+            let is_too_much = total > retention.bytes_max;
+            if kept.contains(&one.name) || !(is_too_much || one.modified_ns < oldest_ns) {
+                continue;
+            }
+            match unlinkat(directory, &one.name, AtFlags::empty()) {
+                Ok(()) => removed += 1,
+                Err(Errno::NOENT) => {}
+                Err(error) => return Err(error.into()),
+            }
+            total = total.saturating_sub(one.bytes);
+        }
+        Ok(removed)
+    }
+}
+
+impl HostEngine {
+    /// The log files of an instance. Blocks.
+    pub(super) fn log_files(&self, instance: &InstanceId) -> Result<LogDirectory> {
+        LogDirectory::open(&self.layout().instance(instance).join("log"))
+    }
+
+    /// To be called now and then: removes logs that are kept no longer. Blocks.
+    ///
+    /// # Errors
+    /// When the instances can't be listed; one whose logs can't be removed
+    /// keeps none of the others from it.
+    pub fn trim_logs(&self, retention: &LogRetention) -> Result<()> {
+        let action = || "listing the instances";
+        let instances = match std::fs::read_dir(self.layout().data_dir().join("instances")) {
+            Ok(instances) => instances,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(EngineError::io(action())(error)),
+        };
+        for instance in instances {
+            let home = instance.map_err(EngineError::io(action()))?.path();
+            let trim = |directory: LogDirectory| {
+                let trimmed = directory.trim(retention, chrono::Utc::now());
+                trimmed.map_err(EngineError::io("removing old logs"))
+            };
+            match LogDirectory::open(&home.join("log")).and_then(trim) {
+                Ok(0) => {}
+                Ok(count) => tracing::debug!("removed {count} old logs of {}", home.display()),
+                Err(error) => tracing::warn!("logs of {}: {}", home.display(), error.chain()),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+
+    const BEGAN: i64 = 1_767_323_045;
+    const FIRST: &str = "postgresql-20260102-030405.json";
+
+    fn retention(age_secs: u64, bytes_max: u64) -> LogRetention {
+        LogRetention { age: Duration::from_secs(age_secs), bytes_max }
+    }
+
+    /// A file that was last written so many seconds ago.
+    fn write(directory: &Path, name: &str, bytes: usize, seconds_ago: u64) {
+        let path = directory.join(name);
+        fs::write(&path, vec![b'x'; bytes]).expect("written");
+        let time = SystemTime::now() - Duration::from_secs(seconds_ago);
+        File::options().write(true).open(path).expect("a file").set_modified(time).expect("a time");
+    }
+
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).expect("a directory");
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"))
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn only_ordinary_files_with_names_of_the_servers_are_opened() {
+        let root = tempfile::tempdir().expect("a directory");
+        let secret = root.path().join("secret");
+        fs::write(&secret, "secret").expect("written");
+        let logs = root.path().join("log");
+        fs::create_dir(&logs).expect("a directory");
+        fs::write(logs.join(FIRST), "line\n").expect("written");
+        symlink(&secret, logs.join("postgresql-20260102-030406.json")).expect("a link");
+        fs::create_dir(logs.join("postgresql-20260102-030407.json")).expect("a directory");
+        let fifo = CString::new(logs.join("postgresql-20260102-030408.json").to_str().expect("a path"));
+        nix::unistd::mkfifo(fifo.expect("a path").as_c_str(), nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+        let _socket = std::os::unix::net::UnixListener::bind(logs.join("postgresql-20260102-030409.json"));
+        for other in ["x", "postgresql-20260102-030405.log", "postgresql-2026012-030405.json", "\u{e9}.json"]
+        {
+            fs::write(logs.join(other), "x").expect("written");
+        }
+        let directory = LogDirectory::open(&logs).expect("readable");
+        let mut listed = directory.list().expect("readable");
+        listed.sort_unstable();
+        assert_eq!(listed, (BEGAN..BEGAN + 5).collect::<Vec<_>>());
+        let opened: Vec<_> = listed.iter().map(|began| directory.open(*began).expect("readable")).collect();
+        let found: Vec<_> = opened.iter().map(Option::is_some).collect();
+        assert_eq!(found, [true, false, false, false, false]);
+        assert_eq!(opened[0].as_ref().map(|log| log.length), Some(5));
+        assert!(directory.open(i64::MIN).expect("nothing").is_none());
+    }
+
+    #[test]
+    fn a_log_directory_that_is_a_link_is_refused_and_a_missing_one_is_empty() {
+        let root = tempfile::tempdir().expect("a directory");
+        symlink("/etc", root.path().join("log")).expect("a link");
+        assert!(LogDirectory::open(&root.path().join("log")).is_err());
+        let missing = LogDirectory::open(&root.path().join("nothing")).expect("readable");
+        assert!(missing.list().expect("readable").is_empty());
+        assert_eq!(missing.trim(&retention(0, 0), chrono::Utc::now()).expect("nothing to do"), 0);
+    }
+
+    #[test]
+    fn old_logs_go_and_the_newest_stays() {
+        let root = tempfile::tempdir().expect("a directory");
+        write(root.path(), FIRST, 10, 1000);
+        write(root.path(), "postgresql-20260102-030405.log", 0, 1000);
+        write(root.path(), "postgresql-20260103-030405.json", 10, 500);
+        write(root.path(), "postgresql-20260104-030405.json", 10, 400);
+        write(root.path(), "postgresql-20260104-030405.log", 0, 400);
+        let directory = LogDirectory::open(root.path()).expect("readable");
+        let trim = |age| directory.trim(&retention(age, 1 << 30), chrono::Utc::now()).expect("trimmed");
+        assert_eq!((trim(2000), trim(900), trim(900)), (0, 2, 0));
+        assert_eq!(trim(1), 1);
+        assert_eq!(names(root.path()), ["postgresql-20260104-030405.json", "postgresql-20260104-030405.log"]);
+    }
+
+    #[test]
+    fn too_much_goes_oldest_first_whatever_it_is_called() {
+        let root = tempfile::tempdir().expect("a directory");
+        let secret = tempfile::NamedTempFile::new().expect("a file");
+        symlink(secret.path(), root.path().join("link")).expect("a link");
+        write(root.path(), "anything", 100_000, 900);
+        write(root.path(), FIRST, 100_000, 800);
+        write(root.path(), "postgresql-20260103-030405.json", 100_000, 700);
+        // The clock was set back: the newest name is not what is written to.
+        write(root.path(), "postgresql-20260102-120000.json", 100_000, 10);
+        fs::create_dir(root.path().join("directory")).expect("a directory");
+        let directory = LogDirectory::open(root.path()).expect("readable");
+        let trim = |bytes| directory.trim(&retention(1 << 30, bytes), chrono::Utc::now()).expect("trimmed");
+        assert_eq!(trim(350_000), 1);
+        assert!(!names(root.path()).contains(&"anything".to_owned()));
+        trim(0);
+        let kept = ["directory", "postgresql-20260102-120000.json", "postgresql-20260103-030405.json"];
+        assert_eq!(names(root.path()), kept);
+        assert!(secret.path().exists());
+    }
+}
