@@ -11,6 +11,7 @@ use clap::Args;
 use coppice_api::{ApiConfig, MetricsToken};
 use coppice_core::limits::OrganizationLimits;
 use coppice_core::proxies::TrustedProxies;
+use coppice_engine::LogRetention;
 use coppice_engine::local::volumes::{DriverKind, PoolMode, StorageOptions};
 use serde::Deserialize;
 
@@ -20,6 +21,7 @@ const DEFAULT_LISTEN: &str = "127.0.0.1:7070";
 const DEFAULT_GATEWAY_LISTEN: &str = "127.0.0.1:7432";
 const DEFAULT_REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(1000).expect("not zero");
 const DEFAULT_CREATE_WAIT: Duration = Duration::from_secs(5);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Longest time that sessions of a process may go on after its end was asked for.
 pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(3500);
 const DEFAULT_EMAIL: &str = "admin@coppice.local";
@@ -115,6 +117,14 @@ struct Settings {
     #[arg(long, env = "COPPICE_DRAIN", value_name = "SECONDS",
           value_parser = clap::value_parser!(u64).range(0..=3500))]
     drain: Option<u64>,
+    /// Days that logs of branches are kept [default: 14]
+    #[arg(long, env = "COPPICE_LOGS_RETENTION_DAYS", value_name = "DAYS",
+          value_parser = clap::value_parser!(u64).range(1..=3650))]
+    logs_retention_days: Option<u64>,
+    /// Most MiB of logs that are kept of a branch [default: 512]
+    #[arg(long, env = "COPPICE_LOGS_SIZE_MIB", value_name = "MIB",
+          value_parser = clap::value_parser!(u64).range(32..))]
+    logs_size_mib: Option<u64>,
     /// Most branches of one project [default: 100]
     #[arg(long, env = "COPPICE_BRANCHES_PER_PROJECT", value_name = "N")]
     branches_per_project: Option<u32>,
@@ -174,7 +184,13 @@ pub(crate) struct Config {
     pub(crate) api: ApiConfig,
     pub(crate) create_wait: Duration,
     pub(crate) drain: Duration,
+    pub(crate) log_retention: LogRetention,
     pub(crate) log: LogConfig,
+}
+
+/// A number within bounds: those of a file are not checked when it is read.
+fn whole(chosen: Option<u64>, default: u32, min: u32, max: u32) -> u32 {
+    chosen.map_or(default, |number| u32::try_from(number).unwrap_or(max).clamp(min, max))
 }
 
 fn address(chosen: Option<SocketAddr>, default: &str) -> anyhow::Result<SocketAddr> {
@@ -256,6 +272,11 @@ impl ServeArgs {
                 // Requests themselves may take 30 seconds.
                 |seconds| Duration::from_secs(seconds.min(25)),
             ),
+            log_retention: LogRetention {
+                age: DAY * whole(flags.logs_retention_days.or(file.logs_retention_days), 14, 1, 3650),
+                bytes_max: u64::from(whole(flags.logs_size_mib.or(file.logs_size_mib), 512, 32, u32::MAX))
+                    << 20,
+            },
             drain: flags.drain.or(file.drain).map_or(DRAIN_MAX, Duration::from_secs).min(DRAIN_MAX),
             log: LogConfig {
                 // A variable that is set to nothing says nothing.

@@ -17,7 +17,7 @@ use super::boot::Platform;
 use super::drain::Teller;
 use super::handover::{Knock, Listeners};
 use super::metrics::Page;
-use super::{gateway, is_inside, stop};
+use super::{gateway, is_inside, log_retention, stop};
 use crate::config::{Config, DRAIN_MAX};
 
 /// How often a process that only serves its last sessions writes down their use.
@@ -78,6 +78,7 @@ impl Running {
                     }
                 }
             }),
+            tokio::spawn(log_retention::enforce(platform.host.clone(), config.log_retention.clone())),
             tokio::spawn(housekeeping(app, platform.host.clone(), platform.engine.clone())),
         ];
         Ok(Self { stop, gateway, gateway_task, api_task, looping, watches })
