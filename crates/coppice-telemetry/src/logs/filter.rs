@@ -4,6 +4,7 @@ use regex_automata::meta::{self, Regex};
 use regex_automata::nfa::thompson::WhichCaptures;
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::Hir;
+use serde::Serialize;
 
 use super::entry::LogEntry;
 use super::line::RawEntry;
@@ -15,7 +16,7 @@ const SIZE_MAX: usize = 1 << 20;
 const NESTING_MAX: u32 = 100;
 
 /// How a text is looked for in messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum BodyMatch {
     /// It is in the message, in whatever case.
     ContainsInAnyCase,
@@ -38,7 +39,7 @@ impl BodyMatch {
 }
 
 /// One condition; one of its texts has to fit. One without texts fits everything.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum LogFilter {
     /// Ids of instances.
     Instance(Vec<String>),
