@@ -12,6 +12,7 @@ mod handover;
 mod hosting;
 mod http;
 mod isolation;
+mod logs;
 mod metastore;
 mod orphans;
 mod people;

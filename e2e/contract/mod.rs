@@ -4,6 +4,7 @@
 mod branches;
 mod invitations;
 mod keys;
+mod logs;
 mod members;
 mod order;
 mod organizations;

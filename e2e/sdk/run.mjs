@@ -147,6 +147,10 @@ assert.equal(full.configuration.postgresConfigurationParameters.work_mem, '8MB')
 await call('updateBranch', { path: inBranch, body: { name: 'renamed' } });
 const credentials = await call('getBranchCredentials', { path: inBranch, query: { username: 'app' } });
 assert(credentials.connectionString.startsWith('postgresql://'));
+const span = { start: '2020-01-01T00:00:00Z', end: '2100-01-01T00:00:00Z' };
+const filters = [{ field: 'body', op: 'icontains', value: 'READY TO ACCEPT' }];
+const { logs } = await call('branchLogs', { path: inBranch, body: { ...span, filters } });
+assert.equal(logs[0].process, 'postmaster');
 
 for (const id of ['describeBranch', 'deleteBranch']) {
   await refused(id, { path: { ...inProject, branchID: 'unknown' } }, api, 404);

@@ -174,7 +174,7 @@ fn new_key(fields: &Fields) -> Result<NewKey> {
 }
 
 /// An RFC 3339 time; without an offset it is UTC.
-fn parse_time(text: &str) -> Option<DateTime<Utc>> {
+pub(crate) fn parse_time(text: &str) -> Option<DateTime<Utc>> {
     let time = match DateTime::parse_from_rfc3339(text) {
         Ok(time) => time.with_timezone(&Utc),
         Err(_) => NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S%.f").ok()?.and_utc(),

@@ -19,6 +19,7 @@ mod error;
 mod idempotency;
 mod invitations;
 mod keys;
+mod logs;
 mod members;
 mod metrics;
 mod openapi;

@@ -20,7 +20,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
-use crate::{activity, branches, invitations, keys, members, organizations, projects, regions, users};
+use crate::{activity, branches, invitations, keys, logs, members, organizations, projects, regions, users};
 
 /// Name of the security scheme.
 const BEARER: &str = "bearer";
@@ -73,6 +73,7 @@ pub(crate) fn operations() -> (Router<App>, OpenApi) {
         .routes(routes!(branches::list_branches, branches::create_branch))
         .routes(routes!(branches::describe_branch, branches::update_branch, branches::delete_branch))
         .routes(routes!(activity::get_branch_activity))
+        .routes(routes!(logs::branch_logs))
         .routes(routes!(branches::get_branch_credentials))
         .split_for_parts()
 }

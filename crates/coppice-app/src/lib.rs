@@ -15,6 +15,7 @@ mod extensions;
 mod idempotency;
 mod invitations;
 mod keys;
+mod logs;
 mod members;
 mod metrics;
 mod organizations;
@@ -46,10 +47,12 @@ pub use branches::{
 };
 pub use connections::Connectable;
 pub use coppice_store::InvitationFilter;
+pub use coppice_telemetry::logs::{BodyMatch, Level, LogEntry, LogFilter};
 pub use extensions::{Extension, ExtensionKind};
 pub use idempotency::{Begun, RepeatableCall};
 pub use invitations::{Accepted, OfferedInvitation, VisibleInvitation};
 pub use keys::NewKey;
+pub use logs::{BranchLogs, LogRequest};
 pub use outside::{OutsideAnswer, OutsideAttempt, OutsideConfig, OutsideError, OutsideIssuer, OutsidePerson};
 pub use passwords::{Passwords, check_password};
 pub use projects::{NewProject, ProjectChange};
@@ -96,6 +99,7 @@ pub struct App {
     reconciler: Reconciler,
     key: Arc<MasterKey>,
     key_uses: Arc<keys::KeyUses>,
+    log_readers: Arc<logs::Readers>,
     passwords: Arc<Passwords>,
     clients: Arc<dyn Clients>,
     /// When this process began to know clients.
@@ -120,6 +124,7 @@ impl App {
             reconciler,
             key,
             key_uses,
+            log_readers: Arc::default(),
             passwords,
             clients,
             started,

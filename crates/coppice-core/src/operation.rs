@@ -145,6 +145,7 @@ operations! {
     UPDATE_BRANCH = Operation::new("updateBranch", Scope::BranchWrite).while_enabled();
     DELETE_BRANCH = Operation::new("deleteBranch", Scope::BranchWrite);
     GET_BRANCH_ACTIVITY = Operation::new("getBranchActivity", Scope::BranchRead);
+    BRANCH_LOGS = Operation::new("branchLogs", Scope::LogsRead);
     GET_BRANCH_CREDENTIALS = Operation::new("getBranchCredentials", Scope::CredentialsRead);
 }
 

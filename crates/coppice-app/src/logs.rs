@@ -1,0 +1,259 @@
+//! What a branch's servers have logged.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use chrono::{DateTime, Utc};
+use coppice_core::{BranchId, Error, InstanceId, Result};
+use coppice_telemetry::logs::{
+    InstanceLogs, LogCursor, LogEntry, LogFilter, LogFilters, LogPage, LogQuery, OpenLog, SearchError, search,
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::{Access, App, MasterKey};
+
+/// Longest time a query may take, with the time it waits for its turn.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Queries that read files at the same time.
+const READERS_MAX: usize = 8;
+/// Of them, queries on one branch.
+const READERS_OF_BRANCH_MAX: usize = 2;
+/// Longest cursor that can be one of ours.
+const CURSOR_LENGTH_MAX: usize = 8 << 10;
+/// Hexadecimal digits of the proof in a cursor that it is one of ours.
+const PROOF_LENGTH: usize = 32;
+
+/// What is asked of a branch's log; checked by the caller.
+#[derive(Clone, Debug)]
+pub struct LogRequest {
+    /// The earliest time.
+    pub start: DateTime<Utc>,
+    /// The first time that is too late.
+    pub end: DateTime<Utc>,
+    /// Conditions that all have to be met.
+    pub filters: Vec<LogFilter>,
+    /// Most entries.
+    pub limit: u32,
+    /// Where the page before ended; none for the first one.
+    pub cursor: Option<String>,
+}
+
+/// A page of a branch's log.
+#[derive(Debug)]
+pub struct BranchLogs {
+    /// Newest first.
+    pub entries: Vec<LogEntry>,
+    /// Where the next page begins; none after the last one.
+    pub next_cursor: Option<String>,
+}
+
+/// Lets a few queries at a time read files.
+#[derive(Debug)]
+pub(crate) struct Readers {
+    all: Arc<Semaphore>,
+    branches: Mutex<HashMap<BranchId, Arc<Semaphore>>>,
+}
+
+impl Default for Readers {
+    fn default() -> Self {
+        Self { all: Arc::new(Semaphore::new(READERS_MAX)), branches: Mutex::default() }
+    }
+}
+
+impl Readers {
+    /// Waits for its turn; first among those on the same branch, so that one
+    /// branch holds up no other.
+    async fn turn(&self, branch: &BranchId) -> Result<[OwnedSemaphorePermit; 2]> {
+        let of_branch = {
+            let mut branches = self.branches.lock().unwrap_or_else(PoisonError::into_inner);
+            branches.retain(|_, turns| Arc::strong_count(turns) > 1);
+            let new = || Arc::new(Semaphore::new(READERS_OF_BRANCH_MAX));
+            branches.entry(branch.clone()).or_insert_with(new).clone()
+        };
+        let own = of_branch.acquire_owned().await.map_err(Error::internal)?;
+        let all = self.all.clone().acquire_owned().await.map_err(Error::internal)?;
+        Ok([own, all])
+    }
+}
+
+/// Ends a search when whoever waits for it has gone.
+#[derive(Debug, Default)]
+struct EndWithMe(Arc<AtomicBool>);
+
+impl Drop for EndWithMe {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl App {
+    /// A page of what a branch's servers have logged. Reads files; a sleeping
+    /// branch is not woken.
+    ///
+    /// # Errors
+    /// `invalid_filter`, `invalid_cursor`, `project_not_found`,
+    /// `branch_not_found`, `upstream_timeout`
+    pub async fn branch_logs(&self, access: &Access, request: LogRequest) -> Result<BranchLogs> {
+        let too_long = |_| Error::Timeout { private: "a log query took too long".to_owned() };
+        tokio::time::timeout(PATIENCE, self.read_branch_logs(access, request)).await.map_err(too_long)?
+    }
+
+    async fn read_branch_logs(&self, access: &Access, request: LogRequest) -> Result<BranchLogs> {
+        let id = access.branch()?;
+        let seal = CursorSeal { key: &self.key, query: query_name(id, &request)? };
+        let cursor = request.cursor.as_deref().map(|text| seal.open(text)).transpose()?;
+        // Large expressions take a while to compile.
+        let turn = self.log_readers.turn(id).await?;
+        let wanted = request.filters;
+        let filters = tokio::task::spawn_blocking(move || LogFilters::new(&wanted)).await;
+        let filters = filters.map_err(Error::internal)?;
+        let filters =
+            filters.map_err(|why| Error::invalid("invalid_filter", format!("invalid filter: {why}")))?;
+        let branch = self.find_branch(access).await?;
+        let query = LogQuery {
+            start_ms: ceil_ms(request.start),
+            end_ms: ceil_ms(request.end),
+            filters,
+            limit: request.limit as usize,
+        };
+        let engine = self.engine.clone();
+        let instance = InstanceId::new(&branch.id, 1);
+        let end = EndWithMe::default();
+        let is_over = end.0.clone();
+        let reading = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            let files = engine.logs(&instance).map_err(|error| Error::internal(error.chain()))?;
+            let logs = Logs { instance, files };
+            read(&query, &logs, cursor.as_ref(), &|| is_over.load(Ordering::Relaxed))
+        });
+        let page = reading.await.map_err(Error::internal)??;
+        let next_cursor = page.next.map(|next| seal.close(&next)).transpose()?;
+        Ok(BranchLogs { entries: page.entries, next_cursor })
+    }
+}
+
+fn read(
+    query: &LogQuery,
+    logs: &Logs,
+    cursor: Option<&LogCursor>,
+    is_over: &dyn Fn() -> bool,
+) -> Result<LogPage> {
+    search(query, &[logs], cursor, is_over).map_err(|error| match error {
+        SearchError::Interrupted => Error::Timeout { private: "a log query was interrupted".to_owned() },
+        SearchError::Io(error) => Error::internal(format!("reading logs of {}: {error}", logs.instance)),
+    })
+}
+
+/// The engine's files as the search wants them.
+struct Logs {
+    instance: InstanceId,
+    files: Box<dyn coppice_engine::LogFiles>,
+}
+
+impl InstanceLogs for Logs {
+    fn instance(&self) -> &str {
+        self.instance.as_str()
+    }
+
+    fn list(&self) -> io::Result<Vec<i64>> {
+        self.files.list()
+    }
+
+    fn open(&self, began: i64) -> io::Result<Option<OpenLog>> {
+        let open = self.files.open(began)?;
+        Ok(open.map(|log| OpenLog { file: log.file, length: log.length, modified_ms: log.modified_ms }))
+    }
+}
+
+/// The first millisecond that is not before a time; logs tell no more.
+fn ceil_ms(time: DateTime<Utc>) -> i64 {
+    let floor = time.timestamp_millis();
+    floor + i64::from(!time.timestamp_subsec_nanos().is_multiple_of(1_000_000))
+}
+
+/// Tells queries apart, but for how many entries they take.
+fn query_name(branch: &BranchId, request: &LogRequest) -> Result<String> {
+    let times = (request.start.timestamp_micros(), request.end.timestamp_micros());
+    serde_json::to_string(&("log cursor 1", branch, times, &request.filters)).map_err(Error::internal)
+}
+
+/// Makes cursors that are good for one query only, and nobody else can make.
+struct CursorSeal<'a> {
+    key: &'a MasterKey,
+    query: String,
+}
+
+impl CursorSeal<'_> {
+    fn proof(&self, content: &[u8]) -> String {
+        let mut proof = self.key.hash_bytes(&[self.query.as_bytes(), b"\0", content].concat());
+        proof.truncate(PROOF_LENGTH);
+        proof
+    }
+
+    fn close(&self, cursor: &LogCursor) -> Result<String> {
+        let content = serde_json::to_vec(cursor).map_err(Error::internal)?;
+        Ok(BASE64.encode([self.proof(&content).as_bytes(), &content].concat()))
+    }
+
+    fn open(&self, text: &str) -> Result<LogCursor> {
+        let open = || {
+            let bytes = (text.len() <= CURSOR_LENGTH_MAX).then(|| BASE64.decode(text).ok())??;
+            let (proof, content) = bytes.split_at_checked(PROOF_LENGTH)?;
+            let is_ours =
+                aws_lc_rs::constant_time::verify_slices_are_equal(proof, self.proof(content).as_bytes());
+            is_ours.ok()?;
+            serde_json::from_slice(content).ok()
+        };
+        open().ok_or_else(|| Error::invalid("invalid_cursor", "invalid cursor"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cursor() -> LogCursor {
+        serde_json::from_value(serde_json::json!({
+            "last": { "time_ms": 1, "instance": "b-1", "file": 2, "offset": 3 },
+            "instances": [{ "instance": "b-1", "from": [2, 3], "ceiling_ms": 4 }],
+        }))
+        .expect("a cursor")
+    }
+
+    #[test]
+    fn a_cursor_is_good_for_its_query_and_unchanged_only() {
+        let key = MasterKey::new(&[7; 32]);
+        let seal = CursorSeal { key: &key, query: "one".to_owned() };
+        let text = seal.close(&cursor()).expect("a text");
+        assert_eq!(seal.open(&text).expect("ours"), cursor());
+        let other = CursorSeal { key: &key, query: "two".to_owned() };
+        let stranger = MasterKey::new(&[8; 32]);
+        let stranger = CursorSeal { key: &stranger, query: "one".to_owned() };
+        let mut changed = text.clone();
+        changed.replace_range(60..61, if &text[60..61] == "A" { "B" } else { "A" });
+        let refused = [
+            other.open(&text),
+            stranger.open(&text),
+            seal.open(&changed),
+            seal.open(&text[..20]),
+            seal.open("x"),
+            seal.open(&"A".repeat(100_000)),
+        ];
+        for outcome in refused {
+            assert_eq!(outcome.expect_err("refused").code(), "invalid_cursor");
+        }
+    }
+
+    #[test]
+    fn times_between_two_milliseconds_belong_to_the_later_one() {
+        let time = |text: &str| ceil_ms(text.parse().expect("a time"));
+        assert_eq!(time("1970-01-01T00:00:00.001Z"), 1);
+        assert_eq!(time("1970-01-01T00:00:00.000001Z"), 1);
+        assert_eq!(time("1969-12-31T23:59:59.9985Z"), -1);
+    }
+}
