@@ -97,12 +97,22 @@ impl Client {
         path: &str,
         body: Option<&impl Serialize>,
     ) -> anyhow::Result<Response> {
-        let idempotency_key = coppice_core::BranchId::generate().to_string();
+        let key = (method == Method::POST).then(|| coppice_core::BranchId::generate().to_string());
+        self.send_with(method, path, body, key.as_deref()).await
+    }
+
+    async fn send_with(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&impl Serialize>,
+        idempotency_key: Option<&str>,
+    ) -> anyhow::Result<Response> {
         let attempt = async || {
             let mut request = self.http.request(method.clone(), format!("{}{path}", self.url));
             request = request.bearer_auth(&self.key);
-            if method == Method::POST {
-                request = request.header("idempotency-key", &idempotency_key);
+            if let Some(key) = idempotency_key {
+                request = request.header("idempotency-key", key);
             }
             if let Some(body) = body {
                 request = request.json(body);
@@ -151,6 +161,17 @@ impl Client {
         body: &impl Serialize,
     ) -> anyhow::Result<T> {
         self.call(Method::POST, path, body).await
+    }
+
+    /// Sends a POST request that changes nothing: the server need not remember
+    /// its answer.
+    pub(super) async fn ask<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> anyhow::Result<T> {
+        let response = self.send_with(Method::POST, path, Some(body), None).await?;
+        response.json().await.context("understanding the answer")
     }
 
     /// Sends a PATCH request.
@@ -255,6 +276,7 @@ fn next_step(id: &str) -> Option<&'static str> {
         "invitation_not_pending" => "ask for another invitation",
         "invalid_image" => "see `coppice image list`",
         "invalid_instance_type" => "see `coppice instance-type list`",
+        "invalid_filter" => "correct it; look-around and back references are not supported",
         "invalid_region" => "see `coppice region list`",
         "invalid_preload_library" => "see `coppice extension list IMAGE`",
         _ => return None,

@@ -5,6 +5,7 @@ mod branch;
 mod catalogue;
 mod http;
 mod key;
+mod logs;
 mod org;
 mod output;
 mod people;
@@ -75,6 +76,13 @@ pub(crate) enum Noun {
     Image(Call<catalogue::ListCommand>),
     /// Extensions of PostgreSQL
     Extension(Call<catalogue::ExtensionCommand>),
+    /// Show what a branch's server has logged
+    Logs {
+        #[command(flatten)]
+        arguments: logs::LogsArgs,
+        #[command(flatten)]
+        options: ClientOptions,
+    },
     /// Run psql on a branch
     Psql {
         #[command(flatten)]
@@ -104,6 +112,7 @@ impl Noun {
             Self::Key(call) => &call.options,
             Self::Region(call) | Self::InstanceType(call) | Self::Image(call) => &call.options,
             Self::Extension(call) => &call.options,
+            Self::Logs { options, .. } => options,
             Self::Psql { options, .. } | Self::ConnectionString { options, .. } => options,
         }
     }
@@ -139,6 +148,7 @@ async fn dispatch(noun: Noun, client: &Client, as_json: bool) -> anyhow::Result<
         Noun::InstanceType(_) => catalogue::instance_types(client, as_json).await,
         Noun::Image(_) => catalogue::images(client, as_json).await,
         Noun::Extension(call) => catalogue::extensions(call.command, client, as_json).await,
+        Noun::Logs { arguments, .. } => logs::run(arguments, client, as_json).await,
         Noun::Psql { target, arguments, .. } => psql::run(&target, client, &arguments).await,
         Noun::ConnectionString { target, .. } => psql::connection_string(&target, client, as_json).await,
     }

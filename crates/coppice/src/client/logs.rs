@@ -1,0 +1,325 @@
+//! `coppice logs`
+
+use std::collections::HashMap;
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use anyhow::bail;
+use chrono::{DateTime, TimeDelta, Utc};
+use clap::{Args, ValueEnum};
+use coppice_wire::{
+    BranchList, BranchLogs, BranchLogsRequest, ListedBranch, LogEntry, LogField, LogFilter, LogLevel,
+    LogOperator, Timestamp,
+};
+
+use super::BranchTarget;
+use super::http::Client;
+
+/// Most entries of one answer.
+const PAGE: u32 = 200;
+/// How often new entries are asked for.
+const POLL: Duration = Duration::from_secs(1);
+/// How late an entry may turn up in the log.
+const LATE: TimeDelta = TimeDelta::seconds(5);
+
+/// What to show of a log.
+#[derive(Args, Debug)]
+pub(crate) struct LogsArgs {
+    /// Name or id of the branch [default: the only one]
+    branch: Option<String>,
+    /// Name or id of its project [default: the only one]
+    #[arg(long)]
+    project: Option<String>,
+    /// Go on with new entries as they come
+    #[arg(long, short)]
+    follow: bool,
+    /// Only entries that are at least this serious
+    #[arg(long)]
+    level: Option<LevelName>,
+    /// Only entries whose message matches this regular expression
+    #[arg(long, value_name = "REGEX")]
+    grep: Option<String>,
+    /// Only entries since then: a time like 2026-01-02T03:04:05Z, or how long ago: 30s, 15m, 1h, 2d
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    since: Option<DateTime<Utc>>,
+    /// The newest so many entries
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 100)]
+    limit: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+enum LevelName {
+    Debug,
+    Info,
+    Warning,
+    Error,
+}
+
+impl LevelName {
+    /// The names of this level and of those that are more serious.
+    fn and_above(self) -> Vec<String> {
+        let levels = [
+            (Self::Debug, LogLevel::Debug),
+            (Self::Info, LogLevel::Info),
+            (Self::Warning, LogLevel::Warning),
+            (Self::Error, LogLevel::Error),
+        ];
+        let wanted = levels.into_iter().filter(|(name, _)| *name >= self);
+        wanted.map(|(_, level)| level.as_str().to_owned()).collect()
+    }
+}
+
+fn since(text: &str) -> Result<DateTime<Utc>, String> {
+    if let Ok(time) = text.parse::<DateTime<Utc>>() {
+        return Ok(time);
+    }
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let seconds = match &text[digits.len()..] {
+        "s" => 1,
+        "m" => 60,
+        "h" => 60 * 60,
+        "d" => 24 * 60 * 60,
+        _ => 0,
+    };
+    let ago = digits.parse::<i64>().ok().filter(|number| *number >= 0 && seconds > 0);
+    let ago = ago.and_then(|number| TimeDelta::try_seconds(number.checked_mul(seconds)?));
+    let time = ago.and_then(|ago| Utc::now().checked_sub_signed(ago));
+    time.ok_or_else(|| {
+        "write how long ago, like 30s, 15m, 1h or 2d, or a time like 2026-01-02T03:04:05Z".to_owned()
+    })
+}
+
+/// Shows the log.
+pub(super) async fn run(arguments: LogsArgs, client: &Client, as_json: bool) -> anyhow::Result<()> {
+    let branch = find_branch(&arguments, client).await?;
+    let log = Log { client, path: branch, filters: filters(&arguments) };
+    let since = arguments.since.unwrap_or(DateTime::UNIX_EPOCH);
+    let printer = Printer::new(as_json);
+    let shown = log.newest(since, arguments.limit).await?;
+    if !printer.print(&shown)? {
+        return Ok(());
+    }
+    if !arguments.follow {
+        if shown.is_empty() && !as_json {
+            eprintln!("nothing was logged that fits");
+        }
+        return Ok(());
+    }
+    log.follow(shown, arguments.limit, &printer).await
+}
+
+async fn find_branch(arguments: &LogsArgs, client: &Client) -> anyhow::Result<String> {
+    let project_name = arguments.project.clone();
+    let (project, id) = match &arguments.branch {
+        Some(name) => {
+            let target = BranchTarget { branch: name.clone(), project: project_name };
+            let (project, branch) = client.branch(&target).await?;
+            (project.id, branch.id)
+        }
+        None => {
+            let project = client.project(project_name.as_deref()).await?;
+            let list: BranchList =
+                client.get(&client.here(&format!("/projects/{}/branches", project.id))).await?;
+            (project.id, only(list.branches)?.id)
+        }
+    };
+    Ok(client.here(&format!("/projects/{project}/branches/{id}/logs")))
+}
+
+fn only(mut branches: Vec<ListedBranch>) -> anyhow::Result<ListedBranch> {
+    match (branches.pop(), branches.is_empty()) {
+        (Some(branch), true) => Ok(branch),
+        (Some(_), false) => bail!("there are several branches: name one (`coppice branch list` shows them)"),
+        (None, _) => bail!("there is no branch: make one with `coppice branch create NAME`"),
+    }
+}
+
+fn filters(arguments: &LogsArgs) -> Vec<LogFilter> {
+    let level = arguments.level.map(|level| LogFilter {
+        field: Some(LogField::Level),
+        op: Some(LogOperator::In),
+        values: Some(level.and_above()),
+        value: None,
+    });
+    let body = arguments.grep.as_ref().map(|expression| LogFilter {
+        field: Some(LogField::Body),
+        op: Some(LogOperator::Regex),
+        values: None,
+        value: Some(expression.clone()),
+    });
+    level.into_iter().chain(body).collect()
+}
+
+struct Log<'a> {
+    client: &'a Client,
+    path: String,
+    filters: Vec<LogFilter>,
+}
+
+impl Log<'_> {
+    /// The newest entries since a time, oldest first.
+    async fn newest(&self, since: DateTime<Utc>, limit: u32) -> anyhow::Result<Vec<LogEntry>> {
+        let mut request = BranchLogsRequest {
+            start: Timestamp(since),
+            // Machines' clocks differ a little.
+            end: Timestamp(Utc::now() + TimeDelta::minutes(10)),
+            filters: self.filters.clone(),
+            limit: None,
+            cursor: None,
+        };
+        let mut entries = vec![];
+        while entries.len() < limit as usize {
+            request.limit = Some(PAGE.min(limit - entries.len() as u32));
+            let page: BranchLogs = self.client.ask(&self.path, &request).await?;
+            entries.extend(page.logs);
+            request.cursor = page.next_cursor;
+            if request.cursor.is_none() {
+                break;
+            }
+        }
+        entries.reverse();
+        Ok(entries)
+    }
+
+    /// Asks again and again for the last few seconds and prints what was not
+    /// among them before.
+    async fn follow(&self, mut shown: Vec<LogEntry>, limit: u32, printer: &Printer) -> anyhow::Result<()> {
+        // What is older than the first entry and was left out stays so.
+        let mut earliest = match shown.first() {
+            Some(first) if shown.len() >= limit as usize => first.timestamp.0,
+            Some(_) | None => DateTime::UNIX_EPOCH,
+        };
+        if shown.is_empty() {
+            earliest = Utc::now() - LATE;
+        }
+        loop {
+            tokio::time::sleep(POLL).await;
+            let newest = shown.last().map_or(earliest, |entry| entry.timestamp.0);
+            let from = earliest.max(newest - LATE);
+            let found = self.newest(from, u32::MAX).await?;
+            if !printer.print(&unseen(&shown, &found))? {
+                return Ok(());
+            }
+            if !found.is_empty() {
+                shown = found;
+            }
+        }
+    }
+}
+
+/// What is in `found` and not in `shown`; alike entries are counted.
+fn unseen(shown: &[LogEntry], found: &[LogEntry]) -> Vec<LogEntry> {
+    let key = |entry: &LogEntry| {
+        (entry.timestamp.0, entry.instance_id.clone(), entry.process.clone(), entry.message.clone())
+    };
+    let mut counts = HashMap::new();
+    for entry in shown {
+        *counts.entry(key(entry)).or_insert(0u32) += 1;
+    }
+    let is_new = |entry: &&LogEntry| match counts.get_mut(&key(entry)) {
+        Some(count) if *count > 0 => {
+            *count -= 1;
+            false
+        }
+        _ => true,
+    };
+    found.iter().filter(is_new).cloned().collect()
+}
+
+struct Printer {
+    as_json: bool,
+    in_colour: bool,
+}
+
+impl Printer {
+    fn new(as_json: bool) -> Self {
+        let is_unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Self { as_json, in_colour: io::stdout().is_terminal() && !is_unwanted }
+    }
+
+    /// Returns whether somebody still reads.
+    fn print(&self, entries: &[LogEntry]) -> anyhow::Result<bool> {
+        let mut text = String::new();
+        for entry in entries {
+            match self.as_json {
+                true => text.push_str(&serde_json::to_string(entry)?),
+                false => text.push_str(&self.line(entry)),
+            }
+            text.push('\n');
+        }
+        let mut out = io::stdout().lock();
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn line(&self, entry: &LogEntry) -> String {
+        let time = entry.timestamp.0.format("%Y-%m-%d %H:%M:%S%.3f");
+        let level = entry.level.as_str().to_uppercase();
+        let message = harmless(&entry.message).replace('\n', "\n    ");
+        if !self.in_colour {
+            return format!("{time} {level:<7} {}: {message}", harmless(&entry.process));
+        }
+        let colour = match entry.level {
+            LogLevel::Debug => 90,
+            LogLevel::Info => 32,
+            LogLevel::Warning => 33,
+            LogLevel::Error => 31,
+        };
+        let process = harmless(&entry.process);
+        format!("\x1b[2m{time}\x1b[0m \x1b[{colour}m{level:<7}\x1b[0m \x1b[2m{process}:\x1b[0m {message}")
+    }
+}
+
+/// Whoever writes to a log must not command the terminal it is read on.
+fn harmless(text: &str) -> String {
+    let shown = |c: char| match c {
+        '\n' | '\t' => c,
+        c if c.is_control() => char::REPLACEMENT_CHARACTER,
+        c => c,
+    };
+    text.chars().map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(second: i64, message: &str) -> LogEntry {
+        LogEntry {
+            timestamp: Timestamp(DateTime::from_timestamp(second, 0).expect("a time")),
+            instance_id: "b-1".to_owned(),
+            message: message.to_owned(),
+            level: LogLevel::Error,
+            process: "client backend".to_owned(),
+        }
+    }
+
+    #[test]
+    fn entries_that_are_alike_are_shown_as_often_as_they_come() {
+        let (a, b, c) = (entry(1, "a"), entry(2, "b"), entry(3, "c"));
+        let shown = [a.clone(), b.clone(), b.clone()];
+        let found = [b.clone(), b.clone(), b.clone(), c.clone()];
+        assert_eq!(unseen(&shown, &found), [b, c]);
+        assert_eq!(unseen(&found, &found), []);
+    }
+
+    #[test]
+    fn a_message_can_not_command_the_terminal() {
+        let printer = Printer { as_json: false, in_colour: false };
+        let line = printer.line(&entry(0, "\x1b[2Jone\ntwo\u{9b}"));
+        assert_eq!(line, "1970-01-01 00:00:00.000 ERROR   client backend: \u{fffd}[2Jone\n    two\u{fffd}");
+    }
+
+    #[test]
+    fn times_can_be_written_as_how_long_ago() {
+        let ago = |text: &str| (Utc::now() - since(text).expect("a time")).num_minutes();
+        assert_eq!((ago("90s"), ago("15m"), ago("2h"), ago("1d")), (1, 15, 120, 1440));
+        assert_eq!(since("2026-01-02T03:04:05Z").expect("a time").timestamp(), 1_767_323_045);
+        for text in ["", "h", "1", "-1h", "1w", "99999999999999999d", "soon"] {
+            assert!(since(text).is_err(), "{text}");
+        }
+    }
+}
