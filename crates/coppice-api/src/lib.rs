@@ -14,6 +14,7 @@ mod activity;
 mod body;
 mod branches;
 mod client_address;
+mod configuration;
 mod context;
 mod error;
 mod idempotency;

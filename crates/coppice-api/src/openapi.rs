@@ -20,7 +20,10 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
-use crate::{activity, branches, invitations, keys, logs, members, organizations, projects, regions, users};
+use crate::{
+    activity, branches, configuration, invitations, keys, logs, members, organizations, projects, regions,
+    users,
+};
 
 /// Name of the security scheme.
 const BEARER: &str = "bearer";
@@ -74,6 +77,7 @@ pub(crate) fn operations() -> (Router<App>, OpenApi) {
         .routes(routes!(branches::describe_branch, branches::update_branch, branches::delete_branch))
         .routes(routes!(activity::get_branch_activity))
         .routes(routes!(logs::branch_logs))
+        .routes(routes!(configuration::get_branch_postgres_config))
         .routes(routes!(branches::get_branch_credentials))
         .split_for_parts()
 }

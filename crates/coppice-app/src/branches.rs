@@ -12,6 +12,7 @@ use coppice_core::{BranchId, Error, InstanceId, Result, VolumeId};
 use coppice_store::{NewBranch, StoreError, Tx};
 use zeroize::Zeroizing;
 
+use crate::configuration::server;
 use crate::organizations::organization_gone;
 use crate::secrets::{new_password, scram_verifier};
 use crate::{Access, Activity, App};
@@ -239,13 +240,7 @@ impl App {
         let contents = self.image_contents(version).await?;
         let preload_libraries =
             self.check_preload_libraries(custom.preload_libraries.as_deref(), &contents)?;
-        check_parameters(
-            &custom.parameters,
-            version.major,
-            &preload_libraries,
-            &contents.parameters,
-            u64::from(kind.ram_gib) << 30,
-        )?;
+        check_parameters(&custom.parameters, &server(version.major, &kind, &preload_libraries, &contents))?;
         Ok(BranchSpec {
             region,
             version,

@@ -10,6 +10,7 @@ mod access;
 mod activity;
 mod bootstrap;
 mod branches;
+mod configuration;
 mod connections;
 mod extensions;
 mod idempotency;

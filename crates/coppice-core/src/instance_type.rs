@@ -57,9 +57,9 @@ pub fn types_that_fit(cpus: u32, memory_bytes: u64) -> Vec<InstanceType> {
 
 impl InstanceType {
     /// PostgreSQL settings that follow from the size, by parameter name.
-    pub fn settings(&self) -> Vec<(&'static str, String)> {
+    pub fn settings(&self, major: u32) -> Vec<(&'static str, String)> {
         let ram_mb = u64::from(self.ram_gib) * 1024;
-        vec![
+        let mut settings = vec![
             ("max_connections", (self.ram_gib * 100).clamp(100, 5000).to_string()),
             ("shared_buffers", format!("{}MB", ram_mb / 4)),
             ("effective_cache_size", format!("{}MB", ram_mb * 3 / 4)),
@@ -69,7 +69,24 @@ impl InstanceType {
             // idle server costs.
             ("wal_buffers", format!("{}MB", self.ram_gib.clamp(1, 16))),
             ("pg_stat_statements.max", (self.ram_gib * 1000).clamp(1000, 5000).to_string()),
-        ]
+            // Taken from the whole machine, and kept while a branch sits idle.
+            ("huge_pages", "off".to_owned()),
+            ("track_io_timing", "on".to_owned()),
+            ("track_wal_io_timing", "on".to_owned()),
+        ];
+        if self.vcpus >= 4 {
+            let helpers = (self.vcpus / 2).clamp(2, 8).to_string();
+            settings.extend([
+                ("max_worker_processes", (self.vcpus * 2).to_string()),
+                ("max_parallel_workers", self.vcpus.to_string()),
+                ("max_parallel_workers_per_gather", helpers.clone()),
+                ("max_parallel_maintenance_workers", helpers),
+            ]);
+            if major >= 18 {
+                settings.push(("io_workers", (self.vcpus / 4).clamp(3, 8).to_string()));
+            }
+        }
+        settings
     }
 }
 

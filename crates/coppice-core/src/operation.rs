@@ -146,6 +146,7 @@ operations! {
     DELETE_BRANCH = Operation::new("deleteBranch", Scope::BranchWrite);
     GET_BRANCH_ACTIVITY = Operation::new("getBranchActivity", Scope::BranchRead);
     BRANCH_LOGS = Operation::new("branchLogs", Scope::LogsRead);
+    GET_BRANCH_POSTGRES_CONFIG = Operation::new("getBranchPostgresConfig", Scope::BranchRead);
     GET_BRANCH_CREDENTIALS = Operation::new("getBranchCredentials", Scope::CredentialsRead);
 }
 

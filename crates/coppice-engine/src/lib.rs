@@ -13,6 +13,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use coppice_core::claim::ClaimToken;
 use coppice_core::image::PostgresVersion;
+use coppice_core::parameter::Observed;
 use coppice_core::plan::InstanceSeen;
 use coppice_core::volume::{VolumeLabel, VolumeSource};
 use coppice_core::{BranchId, InstanceId, VolumeId};
@@ -153,6 +154,8 @@ pub struct ImageContents {
     pub libraries: BTreeSet<String>,
     /// Names of the parameters its server has without any library.
     pub parameters: BTreeSet<String>,
+    /// Whether its server was built with io_uring.
+    pub has_io_uring: bool,
 }
 
 /// The size of the machine behind the engine.
@@ -269,6 +272,17 @@ pub trait Engine: Send + Sync + 'static {
     /// What `role` needs to prove, read from the running server; none when
     /// there is no such role, or it is one of the platform's.
     async fn verifier(&self, instance: &InstanceId, role: &str) -> Result<Option<RoleVerifier>>;
+
+    /// The verifier that the managed role of a running server signs in with;
+    /// none when it can't sign in, or does not exist. Answers within seconds.
+    async fn managed_verifier(&self, instance: &InstanceId) -> Result<Option<String>>;
+
+    /// Sets the managed role's verifier on a running server, and makes the role
+    /// usable again whatever its owner did to it. Answers within seconds.
+    async fn set_managed_verifier(&self, instance: &InstanceId, verifier: &str) -> Result<()>;
+
+    /// What a running server counted. Answers within seconds.
+    async fn statistics(&self, instance: &InstanceId, version: PostgresVersion) -> Result<Observed>;
 
     /// Whether somebody receives the WAL of a running server by a replication
     /// slot at this moment. Such a connection is the platform's to pass on, not

@@ -19,6 +19,7 @@ mod invitations;
 mod keys;
 mod members;
 mod metrics;
+mod observations;
 mod organizations;
 mod projects;
 mod reads;

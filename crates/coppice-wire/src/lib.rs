@@ -11,6 +11,7 @@
 
 mod activity;
 mod branches;
+mod configuration;
 mod error;
 mod keys;
 mod logs;
@@ -22,6 +23,7 @@ mod time;
 
 pub use activity::*;
 pub use branches::*;
+pub use configuration::*;
 pub use error::*;
 pub use keys::*;
 pub use logs::*;

@@ -1,9 +1,10 @@
 //! The steps themselves: each idempotent, and each maybe the last one before a
 //! crash.
 
+use std::time::Duration;
+
 use coppice_core::branch::{BranchState, Goal};
 use coppice_core::claim::ClaimToken;
-use coppice_core::instance_type::catalogue;
 use coppice_core::plan::Step;
 use coppice_core::volume::{VolumeLabel, VolumeSource, VolumeState};
 use coppice_engine::{EngineError, FirstStart, InstanceSpec, StopMode, VolumePlan};
@@ -11,7 +12,11 @@ use coppice_failpoint::failpoint;
 use coppice_store::{BranchWork, StoreError};
 
 use super::{Reconciler, StepError};
+use crate::configuration::instance_type;
 use crate::metrics;
+
+/// A server that takes longer to tell its statistics goes to sleep without.
+const STATISTICS_PATIENCE: Duration = Duration::from_millis(500);
 
 impl Reconciler {
     /// Does one step.
@@ -84,6 +89,7 @@ impl Reconciler {
         let inner = &self.inner;
         let branch = &work.branch.id;
         inner.store.branch_report(branch, token, BranchState::Hibernating, "").await?;
+        self.remember_statistics(work).await;
         let kept = inner.engine.sleep(&work.instance, &work.volume.id).await?;
         failpoint!("reconciler.asleep");
         let kept = match &kept {
@@ -102,6 +108,21 @@ impl Reconciler {
         }
         metrics::put_to_sleep();
         Ok(())
+    }
+
+    /// Recommendations are given for sleeping branches too. What can't be
+    /// learned in time is not worth waiting for.
+    async fn remember_statistics(&self, work: &BranchWork) {
+        let (inner, branch) = (&self.inner, &work.branch.id);
+        let asked = inner.engine.statistics(&work.instance, work.volume.version);
+        let Ok(Ok(seen)) = tokio::time::timeout(STATISTICS_PATIENCE, asked).await else { return };
+        let remembered = async {
+            let seen = seen.after(inner.store.branch_observed(branch).await?.as_ref());
+            inner.store.branch_note_observed(branch, &seen, true).await
+        };
+        if let Err(error) = remembered.await {
+            tracing::warn!(%branch, "remembering what branch {branch} counted: {error}");
+        }
     }
 
     /// Shows that a branch that was up once is on its way back.
@@ -162,10 +183,9 @@ impl Reconciler {
 }
 
 fn instance_spec(work: &BranchWork, token: ClaimToken) -> InstanceSpec {
-    let catalogue = catalogue();
-    let named = catalogue.iter().find(|kind| kind.name == work.branch.spec.instance_type);
-    let kind = named.unwrap_or(&catalogue[0]);
-    let sized = kind.settings().into_iter().map(|(name, value)| (name.to_owned(), value));
+    let kind = instance_type(&work.branch.spec.instance_type);
+    let sized =
+        kind.settings(work.volume.version.major).into_iter().map(|(name, value)| (name.to_owned(), value));
     let chosen = work.branch.spec.parameters.iter().map(|(name, value)| (name.clone(), value.clone()));
     InstanceSpec {
         instance: work.instance.clone(),

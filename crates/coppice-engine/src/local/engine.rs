@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use coppice_core::claim::ClaimToken;
 use coppice_core::image::PostgresVersion;
+use coppice_core::parameter::Observed;
 use coppice_core::plan::InstanceSeen;
 use coppice_core::volume::{VolumeLabel, VolumeSource};
 use coppice_core::{InstanceId, VolumeId};
@@ -24,7 +25,7 @@ use super::process::cgroup::Limits;
 use super::server::ServerPlan;
 use super::template::{Contents, make_cluster};
 use super::volumes::{LiveSource, SourceState, Volumes};
-use super::{HostEngine, contents, control_file, first_start, session, sleep};
+use super::{HostEngine, contents, control_file, first_start, managed_role, session, sleep, statistics};
 use crate::{
     BoxedServerStream, Capacity, Engine, EngineError, FirstStart, Image, ImageContents, InstanceSpec,
     LogFiles, Result, RoleVerifier, SleepingRoles, StopMode, VolumeFacts, VolumePlan,
@@ -40,6 +41,8 @@ const SESSION_IDLE: Duration = Duration::from_secs(10);
 const SLEEP_PATIENCE: Duration = Duration::from_secs(20);
 /// A source that is stuck must not hold up the work on its copies.
 const LOOK_PATIENCE: Duration = Duration::from_secs(10);
+/// A server that takes longer to answer a short question hangs.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(3);
 /// Begins the names of instances that make templates.
 const TEMPLATE_PREFIX: &str = "template-";
 /// Accounts that make templates stay clear of those of volumes.
@@ -243,6 +246,23 @@ impl LocalEngine {
         let client = Arc::new(session::open(&socket, "postgres", self.host.secret()).await?);
         lock(&self.sessions).insert(instance.clone(), (client.clone(), Instant::now()));
         Ok(client)
+    }
+
+    /// Asks a running server something that it answers at once, if it answers.
+    async fn ask<T>(
+        &self,
+        instance: &InstanceId,
+        question: impl AsyncFnOnce(Arc<Client>) -> Result<T>,
+    ) -> Result<T> {
+        let asked = async { question(self.session(instance).await?).await };
+        match tokio::time::timeout(ANSWER_PATIENCE, asked).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                // What was asked may still be on its way; the next question is not behind it.
+                lock(&self.sessions).remove(instance);
+                Err(no_answer())
+            }
+        }
     }
 
     async fn start_server(&self, spec: &InstanceSpec, is_first_start: bool) -> Result<()> {
@@ -471,6 +491,25 @@ impl Engine for LocalEngine {
             Some(text) if text.starts_with("SCRAM-SHA-256$") => RoleVerifier::Scram(text),
             Some(_) => RoleVerifier::Md5,
         }))
+    }
+
+    async fn managed_verifier(&self, instance: &InstanceId) -> Result<Option<String>> {
+        self.ask(instance, async |session| managed_role::verifier(&session).await).await
+    }
+
+    async fn set_managed_verifier(&self, instance: &InstanceId, verifier: &str) -> Result<()> {
+        let set = async |session: Arc<Client>| {
+            managed_role::repair(&session, verifier).await?;
+            // Also so that the last statement others see of this session is not the one before.
+            let in_force = managed_role::verifier(&session).await?;
+            let is_set = in_force.as_deref() == Some(verifier);
+            is_set.then_some(()).ok_or_else(|| EngineError::Other("the password was not taken".to_owned()))
+        };
+        self.ask(instance, set).await
+    }
+
+    async fn statistics(&self, instance: &InstanceId, version: PostgresVersion) -> Result<Observed> {
+        self.ask(instance, async |session| statistics::read(&session, version.major).await).await
     }
 
     async fn has_active_slot(&self, instance: &InstanceId) -> Result<bool> {

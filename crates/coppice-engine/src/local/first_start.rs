@@ -11,10 +11,9 @@
 use std::fs;
 use std::path::Path;
 
-use coppice_core::branch::MANAGED_ROLE;
 use tokio_postgres::Client;
 
-use super::session;
+use super::{managed_role, session};
 use crate::{EngineError, Result};
 
 /// The library whose statistics a copy inherits.
@@ -44,7 +43,7 @@ pub(super) async fn detach_from_source(
     if has_statistics {
         reset_statistics(&client).await?;
     }
-    repair_managed_role(&client, managed_role_verifier).await?;
+    managed_role::repair(&client, managed_role_verifier).await?;
     Ok(client)
 }
 
@@ -89,24 +88,4 @@ async fn reset_statistics(client: &Client) -> Result<()> {
         "BEGIN; SET LOCAL dynamic_library_path = '$libdir'; SELECT {schema}.pg_stat_statements_reset(); COMMIT"
     );
     client.batch_execute(&statements).await.map_err(action())
-}
-
-/// Its owner may have renamed, dropped or locked out the managed role.
-async fn repair_managed_role(client: &Client, verifier: &str) -> Result<()> {
-    let action = || EngineError::sql("setting the managed role's password");
-    let exists = client
-        .query_opt("SELECT FROM pg_catalog.pg_roles WHERE rolname = $1", &[&MANAGED_ROLE])
-        .await
-        .map_err(action())?
-        .is_some();
-    let verb = if exists { "ALTER" } else { "CREATE" };
-    // A verifier has no quote in it, whoever made it.
-    let verifier = verifier.replace('\'', "");
-    client
-        .batch_execute(&format!(
-            "{verb} ROLE {MANAGED_ROLE} LOGIN CREATEDB CREATEROLE CONNECTION LIMIT -1 \
-             PASSWORD '{verifier}' VALID UNTIL 'infinity'"
-        ))
-        .await
-        .map_err(action())
 }

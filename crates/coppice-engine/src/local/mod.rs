@@ -15,12 +15,14 @@ pub mod installation;
 pub mod layout;
 mod log_files;
 mod logs;
+mod managed_role;
 mod metastore;
 mod pool;
 pub mod process;
 mod server;
 mod session;
 mod sleep;
+mod statistics;
 mod template;
 pub mod volumes;
 

@@ -19,6 +19,7 @@ const OPTIONS: &str = "-c search_path=pg_catalog -c role=none -c statement_timeo
     -c idle_session_timeout=0 -c idle_in_transaction_session_timeout=0 -c default_transaction_read_only=off \
     -c default_transaction_isolation=read\\ committed -c default_transaction_deferrable=off \
     -c session_replication_role=origin -c row_security=off -c synchronous_commit=on -c log_statement=none \
+    -c log_min_error_statement=panic -c log_min_duration_statement=-1 \
     -c session_preload_libraries= -c local_preload_libraries= -c check_function_bodies=off \
     -c pg_stat_statements.track=none -c client_min_messages=warning -c datestyle=ISO -c bytea_output=hex";
 

@@ -1,0 +1,73 @@
+//! PostgreSQL parameters of a branch.
+
+use std::time::Duration;
+
+use coppice_core::branch::{Branch, BranchState};
+use coppice_core::instance_type::{InstanceType, catalogue};
+use coppice_core::parameter::{Described, Observed, Server, describe};
+use coppice_core::{InstanceId, Result};
+use coppice_engine::ImageContents;
+
+use crate::{Access, App};
+
+/// A server that takes longer to tell its statistics is not waited for.
+const LOOK_PATIENCE: Duration = Duration::from_secs(1);
+
+impl App {
+    /// Every parameter that the owner of a branch may set, with what it is set
+    /// to and what else it could be. Wakes nothing.
+    ///
+    /// # Errors
+    /// `project_not_found`, `branch_not_found`
+    pub async fn branch_postgres_config(&self, access: &Access) -> Result<Vec<Described>> {
+        let branch = self.find_branch(access).await?;
+        let contents = self.image_contents(branch.spec.version).await?;
+        let observed = self.observed(&branch).await?;
+        let instance_type = instance_type(&branch.spec.instance_type);
+        let preloaded = &branch.spec.preload_libraries;
+        let server = server(branch.spec.version.major, &instance_type, preloaded, &contents);
+        Ok(describe(&server, &branch.spec.parameters, observed.as_ref()))
+    }
+
+    /// What the server of a branch counted; while it can't be asked, what it
+    /// said last.
+    async fn observed(&self, branch: &Branch) -> Result<Option<Observed>> {
+        let remembered = self.store.branch_observed(&branch.id).await?;
+        if branch.state != BranchState::Ready {
+            return Ok(remembered);
+        }
+        let instance = InstanceId::new(&branch.id, 1);
+        let asked = self.engine.statistics(&instance, branch.spec.version);
+        match tokio::time::timeout(LOOK_PATIENCE, asked).await {
+            Ok(Ok(seen)) => {
+                let seen = seen.after(remembered.as_ref());
+                self.store.branch_note_observed(&branch.id, &seen, false).await?;
+                Ok(Some(seen))
+            }
+            Ok(Err(_)) | Err(_) => Ok(remembered),
+        }
+    }
+}
+
+/// The type with this name, or the smallest: a catalogue may have changed.
+pub(crate) fn instance_type(name: &str) -> InstanceType {
+    let mut types = catalogue();
+    let position = types.iter().position(|kind| kind.name == name).unwrap_or(0);
+    types.swap_remove(position)
+}
+
+/// What decides which parameters a server takes.
+pub(crate) fn server<'a>(
+    major: u32,
+    instance_type: &'a InstanceType,
+    preloaded: &'a [String],
+    contents: &'a ImageContents,
+) -> Server<'a> {
+    Server {
+        major,
+        instance_type,
+        preloaded,
+        known: &contents.parameters,
+        has_io_uring: contents.has_io_uring,
+    }
+}
