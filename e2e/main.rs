@@ -4,6 +4,7 @@ mod access;
 mod api;
 mod branches;
 mod cli;
+mod configuration;
 mod contract;
 mod crashes;
 mod drivers;

@@ -3,6 +3,7 @@
 mod activity;
 mod branch;
 mod catalogue;
+mod config;
 mod http;
 mod key;
 mod logs;
@@ -66,6 +67,8 @@ pub(crate) enum Noun {
     Project(Call<project::ProjectCommand>),
     /// Branches
     Branch(Call<branch::BranchCommand>),
+    /// PostgreSQL parameters of a branch
+    Config(Call<config::ConfigCommand>),
     /// API keys
     Key(Call<key::KeyCommand>),
     /// Regions
@@ -109,6 +112,7 @@ impl Noun {
             Self::User(call) => &call.options,
             Self::Project(call) => &call.options,
             Self::Branch(call) => &call.options,
+            Self::Config(call) => &call.options,
             Self::Key(call) => &call.options,
             Self::Region(call) | Self::InstanceType(call) | Self::Image(call) => &call.options,
             Self::Extension(call) => &call.options,
@@ -143,6 +147,7 @@ async fn dispatch(noun: Noun, client: &Client, as_json: bool) -> anyhow::Result<
         Noun::User(call) => org::run_user(call.command, client, as_json).await,
         Noun::Project(call) => project::run(call.command, client, as_json).await,
         Noun::Branch(call) => branch::run(call.command, client, as_json).await,
+        Noun::Config(call) => config::run(call.command, client, as_json).await,
         Noun::Key(call) => key::run(call.command, client, as_json).await,
         Noun::Region(_) => catalogue::regions(client, as_json).await,
         Noun::InstanceType(_) => catalogue::instance_types(client, as_json).await,
