@@ -21,6 +21,12 @@ pub struct Credential {
     membership: Option<Membership>,
 }
 
+impl Credential {
+    pub(crate) fn new(caller: Caller, membership: Option<Membership>) -> Self {
+        Self { caller, membership }
+    }
+}
+
 /// A caller that may carry out the operation it asked for on an organization.
 #[derive(Clone, Debug)]
 pub struct Access {
@@ -90,12 +96,14 @@ impl App {
     ) -> Result<Credential> {
         let text = bearer.ok_or(Error::Unauthenticated { code: "missing_token" })?;
         let unknown = Error::Unauthenticated { code: "invalid_token" };
-        let Some(secret) = ApiKeySecret::parse(text) else { return Err(unknown) };
         // A path that names nothing well-formed is refused later; who calls comes first.
         let target = target.and_then(|target| target.check().ok());
         let (organization, project) = match &target {
             Some(target) => (Some(&target.organization), target.project.as_ref()),
             None => (None, None),
+        };
+        let Some(secret) = ApiKeySecret::parse(text) else {
+            return self.authenticate_token(text, organization).await;
         };
         let hash = self.key.hash(secret.expose());
         let found = self.store.credential_find(&hash, organization, project).await?;

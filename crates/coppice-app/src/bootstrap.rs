@@ -48,9 +48,9 @@ impl App {
         let now = Utc::now();
         let (user, organization, project) =
             (UserId::generate(now), OrganizationId::generate(now), ProjectId::generate(now));
-        let key = ApiKeySecret::generate(ApiKeyKind::User);
-        let made = FirstAccount { organization, project, key, password: new_password() };
-        let hash = self.passwords().hash(made.password.clone()).await?;
+        let (key, password) = (ApiKeySecret::generate(ApiKeyKind::User), new_password());
+        let hash = self.hash_off_thread(password.clone()).await?;
+        let made = FirstAccount { organization, project, key, password };
 
         let mut tx = self.store.begin().await?;
         self.store.user_insert_in_tx(&mut tx, &user, email, "", Some(&hash)).await?;

@@ -14,6 +14,7 @@ mod configuration;
 mod connections;
 mod extensions;
 mod idempotency;
+mod identity;
 mod invitations;
 mod keys;
 mod logs;
@@ -21,7 +22,6 @@ mod members;
 mod metrics;
 mod organizations;
 mod outside;
-mod passwords;
 mod projects;
 pub mod reconciler;
 mod regions;
@@ -51,11 +51,14 @@ pub use coppice_store::InvitationFilter;
 pub use coppice_telemetry::logs::{BodyMatch, Level, LogEntry, LogFilter};
 pub use extensions::{Extension, ExtensionKind};
 pub use idempotency::{Begun, RepeatableCall};
+pub use identity::{
+    Authorization, ClientClaim, Device, DeviceAnswer, IdentityConfig, IdentityError, PASSWORD_MAX,
+    PASSWORD_MIN, PasswordChange, SignIn, TokenAnswer, hash_password, new_signing_key,
+};
 pub use invitations::{Accepted, OfferedInvitation, VisibleInvitation};
 pub use keys::NewKey;
 pub use logs::{BranchLogs, LogRequest};
 pub use outside::{OutsideAnswer, OutsideAttempt, OutsideConfig, OutsideError, OutsideIssuer, OutsidePerson};
-pub use passwords::{Passwords, check_password};
 pub use projects::{NewProject, ProjectChange};
 pub use reconciler::{Reconciler, Workload};
 pub use regions::Region;
@@ -71,9 +74,6 @@ pub struct AppConfig {
     pub host: HostId,
     /// What links to the API and its pages begin with; no slash at its end.
     pub public_url: String,
-    /// Names of the realms under which the authorization server is found; the
-    /// first is the one that we tell.
-    pub auth_realms: Vec<String>,
     /// Where clients reach the gateway.
     pub gateway_address: SocketAddr,
     /// The domain under which every branch has a host name, if there is one.
@@ -82,14 +82,8 @@ pub struct AppConfig {
     pub create_wait: Duration,
     /// Quotas of every organization.
     pub limits: OrganizationLimits,
-}
-
-impl AppConfig {
-    /// The address of the authorization server: the issuer of its tokens.
-    pub fn issuer(&self) -> String {
-        let realm = self.auth_realms.first().map_or("main", String::as_str);
-        format!("{}/realms/{realm}", self.public_url)
-    }
+    /// Signing in.
+    pub identity: IdentityConfig,
 }
 
 /// The use cases with their collaborators.
@@ -101,7 +95,7 @@ pub struct App {
     key: Arc<MasterKey>,
     key_uses: Arc<keys::KeyUses>,
     log_readers: Arc<logs::Readers>,
-    passwords: Arc<Passwords>,
+    identity: Arc<identity::Identity>,
     clients: Arc<dyn Clients>,
     /// When this process began to know clients.
     started: Instant,
@@ -118,7 +112,8 @@ impl App {
         clients: Arc<dyn Clients>,
         config: AppConfig,
     ) -> Self {
-        let (key_uses, passwords, started) = (Arc::default(), Arc::default(), Instant::now());
+        let (key_uses, started) = (Arc::default(), Instant::now());
+        let identity = Arc::new(identity::Identity::new(config.identity.clone(), &key));
         Self {
             store,
             engine,
@@ -126,7 +121,7 @@ impl App {
             key,
             key_uses,
             log_readers: Arc::default(),
-            passwords,
+            identity,
             clients,
             started,
             config: Arc::new(config),

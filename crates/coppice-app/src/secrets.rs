@@ -15,6 +15,8 @@ pub struct MasterKey {
     sealing: LessSafeKey,
     hashing: hmac::Key,
     fake_salts: [u8; 32],
+    forms: hmac::Key,
+    refresh_tokens: [u8; 32],
 }
 
 impl std::fmt::Debug for MasterKey {
@@ -47,12 +49,25 @@ impl MasterKey {
             sealing: LessSafeKey::new(sealing.expect("an HMAC-SHA-256 is as long as an AES-256 key")),
             hashing: hmac::Key::new(hmac::HMAC_SHA256, derive("coppice api keys 1").as_ref()),
             fake_salts: derive("coppice fake salts 1").as_ref().try_into().expect("32 bytes"),
+            forms: hmac::Key::new(hmac::HMAC_SHA256, derive("coppice forms 1").as_ref()),
+            refresh_tokens: derive("coppice refresh tokens 1").as_ref().try_into().expect("32 bytes"),
         }
     }
 
     /// Makes up salts for roles that don't exist.
     pub(crate) fn fake_salt_secret(&self) -> [u8; 32] {
         self.fake_salts
+    }
+
+    /// Makes and checks refresh tokens.
+    pub(crate) fn refresh_token_secret(&self) -> [u8; 32] {
+        self.refresh_tokens
+    }
+
+    /// The text that shows that a form was made by us for these parts, of
+    /// which only the last may hold a line break.
+    pub(crate) fn form_token(&self, parts: &[&str]) -> String {
+        hex::encode(hmac::sign(&self.forms, parts.join("\n").as_bytes()))
     }
 
     /// The text an API key is found by.

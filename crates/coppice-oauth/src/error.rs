@@ -23,6 +23,7 @@ pub enum ErrorCode {
     InvalidClientMetadata,
     TemporarilyUnavailable,
     ServerError,
+    InvalidScope,
 }
 
 impl ErrorCode {
@@ -48,6 +49,7 @@ impl ErrorCode {
             Self::InvalidClientMetadata => "invalid_client_metadata",
             Self::TemporarilyUnavailable => "temporarily_unavailable",
             Self::ServerError => "server_error",
+            Self::InvalidScope => "invalid_scope",
         }
     }
 }

@@ -4,7 +4,7 @@
 use chrono::{DateTime, Utc};
 use coppice_core::access::{Caller, CredentialId, Grant, Principal};
 use coppice_core::organization::{Organization, Role};
-use coppice_core::{ApiKeyId, OrganizationId, ProjectId, UserId};
+use coppice_core::{ApiKeyId, OrganizationId, ProjectId, SessionId, UserId};
 use sqlx::postgres::PgRow;
 use sqlx::{FromRow, Row};
 
@@ -79,6 +79,34 @@ impl Store {
         .bind(organization.map(OrganizationId::as_str))
         .bind(project.map(ProjectId::as_str));
         self.reads.row(query).await?.map(|row| credential_from(&row)).transpose()
+    }
+
+    /// What the user of a session is to `organization`; none when the session
+    /// has ended, is not theirs, or they are disabled. Served by primary keys.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn session_membership(
+        &self,
+        session: &SessionId,
+        user: &UserId,
+        organization: Option<&OrganizationId>,
+    ) -> Result<Option<Option<Membership>>> {
+        let query = sqlx::query(
+            "select o.id, o.name, o.disabled_by_admin, o.billing_status, o.usage_tier, o.admin_reason,
+                    o.billing_reason, o.last_updated, o.created_at, m.role, false as owns_allowed_branch
+             from sessions s
+             join users u on u.id = s.user_id and not u.disabled
+             left join members m on m.organization_id = $3 and m.user_id = u.id
+             left join organizations o on o.id = $3 and o.deleted_at is null and m.role is not null
+             where s.id = $1 and s.user_id = $2 and s.expires_at > now()",
+        )
+        .bind(session.as_str())
+        .bind(user.as_str())
+        .bind(organization.map(OrganizationId::as_str));
+        let Some(row) = self.reads.row(query).await? else { return Ok(None) };
+        let is_member = row.try_get::<Option<String>, _>("id")?.is_some();
+        Ok(Some(if is_member { Some(membership_from(&row)?) } else { None }))
     }
 }
 

@@ -84,19 +84,6 @@ impl Store {
         }))
     }
 
-    /// Gives a user another password, by its hash.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
-    pub async fn user_set_password_in_tx(&self, tx: &mut Tx, id: &UserId, hash: &str) -> Result<()> {
-        sqlx::query("update users set password = $2 where id = $1")
-            .bind(id.as_str())
-            .bind(hash)
-            .execute(&mut **tx)
-            .await?;
-        Ok(())
-    }
-
     /// Renames a user and returns them.
     ///
     /// # Errors

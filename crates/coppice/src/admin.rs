@@ -6,19 +6,16 @@
 //! empty metastore, with which `serve` refuses to start; the import can then be
 //! repeated, and what was moved aside stays until somebody deletes it.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use coppice_app::{Passwords, check_password};
 use coppice_core::OrganizationId;
 use coppice_core::organization::{BillingStatus, UsageTier};
 use coppice_engine::local::HostEngine;
 use coppice_engine::local::installation::ControlLock;
 use coppice_store::{ConnectOptions, Store, check_export};
 use tokio::io::BufReader;
-use zeroize::Zeroizing;
 
 use crate::config::DataDir;
 use crate::serve::{LAUNCHER, METASTORE_PATIENCE, chain, metastore_options};
@@ -43,11 +40,6 @@ enum AdminCommand {
     /// Organizations
     #[command(subcommand)]
     Org(OrganizationCommand),
-    /// Give somebody another password; it is read from the terminal or from standard input
-    SetPassword {
-        /// Their email address
-        email: String,
-    },
 }
 
 #[derive(Subcommand, Debug)]
@@ -120,30 +112,10 @@ pub(crate) async fn admin(args: AdminArgs) -> anyhow::Result<()> {
         AdminCommand::Metastore(MetastoreCommand::Import { file }) => {
             import_into(&data_dir, metastore_url, &file).await
         }
-        AdminCommand::SetPassword { email } => {
-            with_metastore(&data_dir, metastore_url, async |store| set_password(&store, &email).await).await
-        }
         AdminCommand::Org(command) => {
             with_metastore(&data_dir, metastore_url, async |store| organization(&store, command).await).await
         }
     }
-}
-
-async fn set_password(store: &Store, email: &str) -> anyhow::Result<()> {
-    let account = store.user_find_by_email(email).await?;
-    let user = account.with_context(|| format!("nobody has the address {email}"))?.user;
-    let password = Zeroizing::new(if std::io::stdin().is_terminal() {
-        rpassword::prompt_password("The new password: ")?
-    } else {
-        std::io::stdin().lines().next().context("standard input is empty: write the password to it")??
-    });
-    check_password(&password)?;
-    let hash = Passwords::default().hash(password).await?;
-    let mut tx = store.begin().await?;
-    store.user_set_password_in_tx(&mut tx, &user.id, &hash).await?;
-    tx.commit().await?;
-    println!("{} has another password now", user.email);
-    Ok(())
 }
 
 async fn organization(store: &Store, command: OrganizationCommand) -> anyhow::Result<()> {

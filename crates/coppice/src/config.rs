@@ -105,10 +105,6 @@ struct Settings {
     /// Email address of the first user [default: admin@coppice.local]
     #[arg(long, env = "COPPICE_ADMIN_EMAIL", value_name = "EMAIL")]
     admin_email: Option<String>,
-    /// Names under which the authorization server is found, in
-    /// URL/realms/NAME; tokens carry the first [default: main]
-    #[arg(long, env = "COPPICE_AUTH_REALMS", value_name = "NAMES", value_delimiter = ',')]
-    auth_realms: Option<Vec<String>>,
     /// Seconds that the creation of a branch waits for it to be ready, 0 to 25 [default: 5]
     #[arg(long, env = "COPPICE_BRANCH_CREATE_WAIT", value_name = "SECONDS",
           value_parser = clap::value_parser!(u64).range(0..=25))]
@@ -179,7 +175,6 @@ pub(crate) struct Config {
     pub(crate) metastore_url: Option<String>,
     pub(crate) storage: StorageOptions,
     pub(crate) admin_email: String,
-    pub(crate) auth_realms: Vec<String>,
     pub(crate) limits: OrganizationLimits,
     pub(crate) api: ApiConfig,
     pub(crate) create_wait: Duration,
@@ -264,7 +259,6 @@ impl ServeArgs {
             metastore_url: flags.metastore_url.or(file.metastore_url),
             storage,
             admin_email: flags.admin_email.or(file.admin_email).unwrap_or_else(|| DEFAULT_EMAIL.to_owned()),
-            auth_realms: auth_realms(flags.auth_realms.or(file.auth_realms))?,
             limits,
             api: ApiConfig { requests_per_second, trusted_proxies, metrics_token },
             create_wait: flags.branch_create_wait.or(file.branch_create_wait).map_or(
@@ -300,18 +294,6 @@ fn public_url(text: &str) -> anyhow::Result<String> {
         None => {
             bail!("the public URL `{text}` is no address of a site: write for example https://db.example.com")
         }
-    }
-}
-
-fn auth_realms(chosen: Option<Vec<String>>) -> anyhow::Result<Vec<String>> {
-    let realms = chosen.filter(|realms| !realms.is_empty()).unwrap_or_else(|| vec!["main".to_owned()]);
-    let is_name = |realm: &&String| {
-        let mut bytes = realm.bytes();
-        bytes.len() > 0 && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
-    };
-    match realms.iter().find(|realm| !is_name(realm)) {
-        Some(wrong) => bail!("`{wrong}` is no name of a realm: use letters, digits, dots and dashes"),
-        None => Ok(realms),
     }
 }
 

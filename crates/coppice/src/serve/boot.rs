@@ -65,7 +65,6 @@ pub(super) async fn boot(
         region,
         host: identity.host,
         public_url: config.public_url.clone().unwrap_or_else(|| format!("http://{api_address}")),
-        auth_realms: config.auth_realms.clone(),
         gateway_address,
         gateway_domain: config.gateway_domain.clone(),
         create_wait: config.create_wait,

@@ -1,0 +1,61 @@
+//! How often something may be tried.
+
+use chrono::{TimeDelta, Utc};
+use coppice_core::{Error, Result};
+
+use crate::App;
+
+/// A bound on trying something.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bound {
+    /// What is tried.
+    pub(super) kind: &'static str,
+    /// How often within [`SPAN`].
+    pub(super) max: i32,
+}
+
+/// Signing in to one account from one address.
+pub(super) const SIGN_IN: Bound = Bound { kind: "sign-in", max: 10 };
+/// Signing in to whichever account from one address.
+pub(super) const SIGN_INS: Bound = Bound { kind: "sign-ins", max: 100 };
+/// Guessing at the codes of devices.
+pub(super) const USER_CODE: Bound = Bound { kind: "user-code", max: 10 };
+/// Registering clients from one address.
+pub(super) const REGISTRATION: Bound = Bound { kind: "registration", max: 20 };
+
+const SPAN: TimeDelta = TimeDelta::minutes(15);
+
+impl App {
+    /// Counts an attempt of `who`.
+    ///
+    /// # Errors
+    /// `rate_limited` when there were too many.
+    pub(super) async fn count_attempt(&self, bound: Bound, who: &str) -> Result<()> {
+        let attempts = self.store.attempt_count(bound.kind, &self.key.hash(who), SPAN).await?;
+        if attempts.count <= bound.max {
+            return Ok(());
+        }
+        let wait = (attempts.began_at + SPAN - Utc::now()).num_seconds().max(1);
+        Err(Error::TooMany {
+            code: "rate_limited",
+            public: "too many attempts".to_owned(),
+            retry_after_seconds: u32::try_from(wait).unwrap_or(u32::MAX),
+        })
+    }
+
+    /// An attempt that succeeded does not count.
+    pub(super) async fn take_attempt_back(&self, bound: Bound, who: &str) -> Result<()> {
+        Ok(self.store.attempt_take_back(bound.kind, &self.key.hash(who)).await?)
+    }
+}
+
+/// The part of an address that one party has: of IPv6, a whole network.
+pub(super) fn party(address: std::net::IpAddr) -> String {
+    match address {
+        std::net::IpAddr::V4(address) => address.to_string(),
+        std::net::IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            format!("{a:x}:{b:x}:{c:x}:{d:x}")
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! From an authorization request to its answer.
+
+use chrono::{TimeDelta, Utc};
+use coppice_core::{Error, SessionId};
+use coppice_oauth::OAuthError;
+use coppice_oauth::authorize::{self, AuthorizationRequest, Refusal, ResponseType, Step};
+use coppice_oauth::client::Client;
+use coppice_oauth::issuer::Realm;
+use coppice_oauth::params::Params;
+use coppice_oauth::random;
+use coppice_oauth::scope::Scopes;
+use coppice_store::{AuthorizationCode, BrowserSession, NewSession, StoreError};
+
+use super::tokens::{ACCESS_LIFETIME, TOKEN_TYPE};
+use super::{IdentityError, IdentityResult};
+use crate::App;
+
+/// A code has to be redeemed within this time.
+const CODE_LIFETIME: TimeDelta = TimeDelta::seconds(60);
+/// A session without a refresh token lives a little longer than its only token,
+/// as clocks differ.
+const SKEW: TimeDelta = TimeDelta::seconds(30);
+
+/// A request that makes sense, and who sent it.
+#[derive(Clone, Debug)]
+pub struct Authorization {
+    /// Who.
+    pub client: Client,
+    /// What.
+    pub request: AuthorizationRequest,
+}
+
+impl App {
+    /// Understands an authorization request.
+    ///
+    /// # Errors
+    /// A [`Refusal`] that says where the error goes, or that the metastore fails.
+    pub async fn read_authorization(&self, params: &Params) -> Result<Result<Authorization, Refusal>, Error> {
+        let id = match authorize::client_id(params) {
+            Ok(id) => id,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let Some(client) = self.oauth_client(id).await? else {
+            return Ok(Err(Refusal::Shown(OAuthError::invalid_request("there is no such client"))));
+        };
+        let read = authorize::read(params, &client);
+        Ok(read.map(|request| Authorization { client, request }))
+    }
+
+    /// What has to happen before the answer.
+    ///
+    /// # Errors
+    /// When the metastore fails.
+    pub async fn authorization_step(
+        &self,
+        authorization: &Authorization,
+        session: Option<&BrowserSession>,
+    ) -> Result<Step, Error> {
+        let has_consent = match session {
+            Some(session) => self.has_consent(authorization, session).await?,
+            None => false,
+        };
+        let signed_in_at = session.map(|session| session.signed_in_at);
+        Ok(authorization.request.step(signed_in_at, has_consent, Utc::now()))
+    }
+
+    async fn has_consent(
+        &self,
+        authorization: &Authorization,
+        session: &BrowserSession,
+    ) -> Result<bool, Error> {
+        let Authorization { client, request } = authorization;
+        if client.needs_no_consent() {
+            return Ok(true);
+        }
+        if !client.remembers_consent(&request.destination.redirect_uri) {
+            return Ok(false);
+        }
+        let given = self.store.consent_find(&session.user, &client.id).await?;
+        Ok(given.is_some_and(|given| Scopes::from_trusted(given).covers(&request.scopes)))
+    }
+
+    /// Remembers that the person allowed it.
+    ///
+    /// # Errors
+    /// When the metastore fails.
+    pub async fn note_consent(
+        &self,
+        authorization: &Authorization,
+        session: &BrowserSession,
+    ) -> Result<(), Error> {
+        let Authorization { client, request } = authorization;
+        if client.remembers_consent(&request.destination.redirect_uri) {
+            self.store.consent_grant(&session.user, &client.id, request.scopes.words()).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes the answer that was asked for; returns where to send the browser.
+    ///
+    /// # Errors
+    /// When the metastore fails.
+    pub async fn answer_authorization(
+        &self,
+        realm: &Realm,
+        authorization: &Authorization,
+        session: &BrowserSession,
+    ) -> Result<String, Error> {
+        let Authorization { client, request } = authorization;
+        self.store.oauth_client_note_used(&client.id).await?;
+        match request.response_type {
+            ResponseType::Code => {
+                let code = random::secret();
+                let now = Utc::now();
+                let row = AuthorizationCode {
+                    code_hash: self.key.hash(&code),
+                    client_id: client.id.clone(),
+                    redirect_uri: request.destination.redirect_uri.clone(),
+                    challenge: request.challenge.as_ref().map(|challenge| challenge.as_str().to_owned()),
+                    scopes: request.scopes.words().to_vec(),
+                    nonce: request.nonce.clone(),
+                    user_id: session.user.to_string(),
+                    browser_session: Some(session.id_hash.clone()),
+                    signed_in_at: session.signed_in_at,
+                    expires_at: now + CODE_LIFETIME,
+                };
+                self.store.code_insert(&row).await?;
+                Ok(request.destination.url(&self.issuers().issuer(realm), &[("code", &code)]))
+            }
+            ResponseType::Token => self.implicit(realm, authorization, session).await,
+        }
+    }
+
+    /// A token without a code: of a session that ends with it.
+    async fn implicit(
+        &self,
+        realm: &Realm,
+        authorization: &Authorization,
+        browser: &BrowserSession,
+    ) -> Result<String, Error> {
+        let Authorization { client, request } = authorization;
+        let now = Utc::now();
+        let id = SessionId::generate(now);
+        let mut tx = self.store.begin().await?;
+        let end = now + ACCESS_LIFETIME + SKEW;
+        let new = NewSession {
+            id: &id,
+            user: &browser.user,
+            client_id: &client.id,
+            scopes: request.scopes.words(),
+            browser_session: Some(&browser.id_hash),
+            is_offline: false,
+            signed_in_at: browser.signed_in_at,
+            idle_until: end,
+            expires_at: end,
+        };
+        if !self.store.session_insert_in_tx(&mut tx, &new).await? {
+            return Err(Error::Unauthenticated { code: "invalid_token" });
+        }
+        let session = self.store.session_find_in_tx(&mut tx, &id).await?;
+        let session = session.ok_or_else(|| Error::internal("a session ended as it began"))?;
+        let (token, _) = self.access_token(realm, &session, &request.scopes, now).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        let lifetime = ACCESS_LIFETIME.num_seconds().to_string();
+        let scope = request.scopes.to_string();
+        let fields = [
+            ("access_token", token.as_str()),
+            ("token_type", TOKEN_TYPE),
+            ("expires_in", &lifetime),
+            ("scope", &scope),
+        ];
+        Ok(request.destination.url(&self.issuers().issuer(realm), &fields))
+    }
+
+    /// Tells the client of an error.
+    pub fn refuse_authorization(
+        &self,
+        realm: &Realm,
+        authorization: &Authorization,
+        error: &OAuthError,
+    ) -> String {
+        authorization.request.destination.error_url(&self.issuers().issuer(realm), error)
+    }
+
+    /// The confidential client that asks about tokens.
+    ///
+    /// # Errors
+    /// `invalid_client`
+    pub(super) fn only_confidential(&self, client: &Client) -> IdentityResult<()> {
+        match client.is_confidential() {
+            true => Ok(()),
+            false => Err(IdentityError::Refused(OAuthError::invalid_client())),
+        }
+    }
+}

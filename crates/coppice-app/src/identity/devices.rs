@@ -1,0 +1,132 @@
+//! Devices without a browser of their own (RFC 8628).
+
+use std::net::IpAddr;
+
+use chrono::{TimeDelta, Utc};
+use coppice_core::{Error, Result};
+use coppice_oauth::client::Client;
+use coppice_oauth::params::Params;
+use coppice_oauth::scope::Scopes;
+use coppice_oauth::{ErrorCode, OAuthError, random, user_code};
+use coppice_store::{BrowserSession, NewDevice};
+use serde::Serialize;
+
+use super::attempts::USER_CODE;
+use super::{IdentityError, IdentityResult};
+use crate::App;
+
+/// How long a person may take to type the code.
+pub(super) const LIFETIME: TimeDelta = TimeDelta::seconds(600);
+/// What devices are told to wait between polls, in seconds.
+const INTERVAL_SECONDS: i64 = 5;
+/// Polls closer than this are told to slow down: known clients poll every two
+/// seconds and give up when they are told so.
+pub(super) const HASTE: TimeDelta = TimeDelta::milliseconds(1500);
+
+/// What a device is told when it asks.
+#[derive(Clone, Serialize)]
+pub struct DeviceAnswer {
+    device_code: String,
+    user_code: String,
+    verification_uri: String,
+    verification_uri_complete: String,
+    expires_in: i64,
+    interval: i64,
+}
+
+impl std::fmt::Debug for DeviceAnswer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("DeviceAnswer")
+    }
+}
+
+/// A device that waits, as the person is shown it.
+#[derive(Clone, Debug)]
+pub struct Device {
+    /// Name of the program on it.
+    pub client: String,
+    /// What it asks for.
+    pub scopes: Scopes,
+    /// Where it asked from.
+    pub address: String,
+    /// The code as it shows it.
+    pub user_code: String,
+}
+
+impl App {
+    /// Lets a device ask to be connected.
+    ///
+    /// # Errors
+    /// `unauthorized_client`
+    pub async fn start_device(
+        &self,
+        client: &Client,
+        params: &Params,
+        address: IpAddr,
+    ) -> IdentityResult<DeviceAnswer> {
+        if !client.may_use_device {
+            let description = "this client connects no devices";
+            return Err(OAuthError::new(ErrorCode::UnauthorizedClient, description).into());
+        }
+        let scopes = Scopes::granted(params.words("scope"));
+        let device_code = random::secret();
+        // A code that is taken is as good as impossible.
+        for _ in 0..5 {
+            let code = user_code::generate();
+            let new = NewDevice {
+                code_hash: &self.key.hash(&device_code),
+                user_code_hash: &self.key.hash(&code),
+                client_id: &client.id,
+                scopes: scopes.words(),
+                address: &address.to_string(),
+                expires_at: Utc::now() + LIFETIME,
+            };
+            if self.store.device_insert(&new).await? {
+                let shown = user_code::display(&code);
+                let page = format!("{}/oauth/device", self.issuers().public_url());
+                return Ok(DeviceAnswer {
+                    device_code,
+                    verification_uri_complete: format!("{page}?user_code={shown}"),
+                    verification_uri: page,
+                    user_code: shown,
+                    expires_in: LIFETIME.num_seconds(),
+                    interval: INTERVAL_SECONDS,
+                });
+            }
+        }
+        Err(IdentityError::Failed(Error::internal("every user code is taken")))
+    }
+
+    /// The device that shows this code. Guessing is limited.
+    ///
+    /// # Errors
+    /// `rate_limited`
+    pub async fn device_with_code(&self, text: &str, session: &BrowserSession) -> Result<Option<Device>> {
+        self.count_attempt(USER_CODE, session.user.as_str()).await?;
+        let Some(code) = user_code::parse(text) else { return Ok(None) };
+        let Some(found) = self.store.device_waiting(&self.key.hash(&code)).await? else { return Ok(None) };
+        let Some(client) = self.oauth_client(&found.client_id).await? else { return Ok(None) };
+        self.take_attempt_back(USER_CODE, session.user.as_str()).await?;
+        Ok(Some(Device {
+            client: client.name,
+            scopes: Scopes::from_trusted(found.scopes),
+            address: found.address,
+            user_code: user_code::display(&code),
+        }))
+    }
+
+    /// Gives a device its answer. False when it does not wait any more.
+    ///
+    /// # Errors
+    /// When the metastore fails.
+    pub async fn answer_device(
+        &self,
+        device: &Device,
+        is_allowed: bool,
+        session: &BrowserSession,
+    ) -> Result<bool> {
+        let Some(code) = user_code::parse(&device.user_code) else { return Ok(false) };
+        let hash = self.key.hash(&code);
+        Ok(self.store.device_answer(&hash, is_allowed, &session.user, session.signed_in_at).await?)
+    }
+}

@@ -1,0 +1,128 @@
+//! Who people are, and which programs act for them.
+//!
+//! A person signs in at a browser and has a *browser session*. A client that
+//! they let act for them has a *session* of its own, which its tokens name.
+//! Both are rows: without the row, the most valid token is worth nothing.
+
+mod attempts;
+mod authorization;
+mod clients;
+mod devices;
+mod keys;
+mod passwords;
+mod sessions;
+mod sign_in;
+mod tokens;
+
+use coppice_core::Error;
+use coppice_oauth::OAuthError;
+use coppice_oauth::client::Client;
+use coppice_oauth::issuer::{Issuers, Realm};
+use coppice_oauth::signing::SigningAlgorithm;
+use coppice_oauth::token::RefreshKey;
+use coppice_store::StoreError;
+
+use crate::{App, MasterKey};
+
+pub use authorization::Authorization;
+pub use clients::ClientClaim;
+pub use devices::{Device, DeviceAnswer};
+pub use keys::new_signing_key;
+pub use passwords::{PASSWORD_MAX, PASSWORD_MIN, hash_password};
+pub use sign_in::{PasswordChange, SignIn};
+pub use tokens::TokenAnswer;
+
+/// Settings of signing in.
+#[derive(Clone, Debug)]
+pub struct IdentityConfig {
+    /// Under which names tokens are issued.
+    pub issuers: Issuers,
+    /// Clients that are not in the metastore.
+    pub clients: Vec<Client>,
+    /// Whether clients may register themselves.
+    pub dynamic_clients: bool,
+    /// How tokens are signed.
+    pub algorithm: SigningAlgorithm,
+    /// How long a key signs.
+    pub signing_key_days: u32,
+}
+
+/// What signing in needs besides the metastore.
+pub(crate) struct Identity {
+    config: IdentityConfig,
+    keys: keys::KeyRing,
+    passwords: passwords::Passwords,
+    refresh: RefreshKey,
+}
+
+impl Identity {
+    pub(crate) fn new(config: IdentityConfig, key: &MasterKey) -> Self {
+        Self {
+            config,
+            keys: keys::KeyRing::default(),
+            passwords: passwords::Passwords::default(),
+            refresh: RefreshKey::new(&key.refresh_token_secret()),
+        }
+    }
+}
+
+/// Why a client does not get what it asked for.
+#[derive(Clone, Debug)]
+pub enum IdentityError {
+    /// The client did something wrong.
+    Refused(OAuthError),
+    /// We did.
+    Failed(Error),
+}
+
+impl From<OAuthError> for IdentityError {
+    fn from(error: OAuthError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<Error> for IdentityError {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<StoreError> for IdentityError {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// A result of what a client asked for.
+pub(crate) type IdentityResult<T> = Result<T, IdentityError>;
+
+impl App {
+    /// Under which names tokens are issued.
+    pub fn issuers(&self) -> &Issuers {
+        &self.identity.config.issuers
+    }
+
+    /// The realm with this name; without a name, the first.
+    pub fn realm(&self, name: Option<&str>) -> Option<&Realm> {
+        self.issuers().realm(name)
+    }
+
+    /// How tokens are signed.
+    pub fn signing_algorithm(&self) -> SigningAlgorithm {
+        self.identity.config.algorithm
+    }
+
+    /// Whether clients may register themselves.
+    pub fn has_registration(&self) -> bool {
+        self.identity.config.dynamic_clients
+    }
+
+    /// Renews keys and removes what nobody needs; to be called about once a minute.
+    ///
+    /// # Errors
+    /// When the metastore fails.
+    pub async fn tend_identity(&self) -> coppice_core::Result<()> {
+        self.tend_signing_keys().await?;
+        Ok(self.store.sign_in_purge(sign_in::IDLE).await?)
+    }
+}

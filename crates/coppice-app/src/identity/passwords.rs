@@ -1,0 +1,107 @@
+//! Passwords: Argon2id, away from the threads that serve requests.
+
+use std::sync::OnceLock;
+
+use argon2::password_hash::{PasswordHasher, PasswordVerifier};
+use argon2::{Algorithm, Argon2, Params, Version};
+use coppice_core::{Error, Result};
+use tokio::sync::Semaphore;
+use zeroize::Zeroizing;
+
+/// Fewest characters of a password.
+pub const PASSWORD_MIN: usize = 10;
+/// Most characters of a password.
+pub const PASSWORD_MAX: usize = 256;
+/// Memory that one check takes, in KiB: a guess costs an attacker as much.
+const MEMORY_KIB: u32 = 32 << 10;
+const PASSES: u32 = 2;
+/// Checks at the same time; the others wait.
+const CHECKS_MAX: usize = 4;
+
+fn argon2() -> Argon2<'static> {
+    let params = Params::new(MEMORY_KIB, PASSES, 1, None).expect("parameters within bounds");
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+}
+
+/// Checks that a password may be used, and hashes it. Takes a while.
+///
+/// # Errors
+/// `invalid_field` when it is too short or too long.
+pub fn hash_password(password: &str) -> Result<String> {
+    let length = password.chars().count();
+    if !(PASSWORD_MIN..=PASSWORD_MAX).contains(&length) {
+        let why = format!("must have {PASSWORD_MIN} to {PASSWORD_MAX} characters");
+        return Err(Error::invalid_field("password", why));
+    }
+    let hash = argon2().hash_password(password.as_bytes()).map_err(Error::internal)?;
+    Ok(hash.to_string())
+}
+
+/// Checks passwords.
+#[derive(Debug)]
+pub(super) struct Passwords {
+    slots: Semaphore,
+}
+
+impl Default for Passwords {
+    fn default() -> Self {
+        Self { slots: Semaphore::new(CHECKS_MAX) }
+    }
+}
+
+/// What is checked where there is no password, so that it takes as long.
+fn nobodys() -> &'static str {
+    static HASH: OnceLock<String> = OnceLock::new();
+    HASH.get_or_init(|| hash_password("nobody has this password").unwrap_or_default())
+}
+
+impl Passwords {
+    async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+        let _slot = self.slots.acquire().await.map_err(Error::internal)?;
+        tokio::task::spawn_blocking(work).await.map_err(Error::internal)
+    }
+
+    /// Whether `password` is the one that `hash` was made from; without a hash
+    /// it is not, which takes as long to find out.
+    pub(super) async fn verify(&self, password: Zeroizing<String>, hash: Option<String>) -> Result<bool> {
+        self.run(move || {
+            let known = hash.as_deref().unwrap_or_else(|| nobodys());
+            let is_right = argon2().verify_password(password.as_bytes(), known).is_ok();
+            is_right && hash.is_some()
+        })
+        .await
+    }
+
+    /// See [`hash_password`].
+    pub(super) async fn hash(&self, password: Zeroizing<String>) -> Result<String> {
+        self.run(move || hash_password(&password)).await?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Zeroizing<String> {
+        Zeroizing::new(text.to_owned())
+    }
+
+    #[tokio::test]
+    async fn a_password_is_known_again_and_no_other_is() {
+        let passwords = Passwords::default();
+        let hash = passwords.hash(text("correct horse")).await.expect("a hash");
+        assert!(hash.starts_with("$argon2id$v=19$m=32768,t=2,p=1$"), "{hash}");
+        assert!(passwords.verify(text("correct horse"), Some(hash.clone())).await.expect("checked"));
+        assert!(!passwords.verify(text("Correct horse"), Some(hash)).await.expect("checked"));
+        assert!(!passwords.verify(text("nobody has this password"), None).await.expect("checked"));
+    }
+
+    #[tokio::test]
+    async fn a_password_has_10_to_256_characters() {
+        let passwords = Passwords::default();
+        for (length, is_fine) in [(9, false), (10, true), (256, true), (257, false)] {
+            let outcome = passwords.hash(text(&"ä".repeat(length))).await;
+            assert_eq!(outcome.is_ok(), is_fine, "{length}");
+        }
+    }
+}

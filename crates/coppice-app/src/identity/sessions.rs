@@ -1,0 +1,140 @@
+//! What can be done with a token besides using it: believing it, ending its
+//! session, asking about it.
+
+use coppice_core::access::{Caller, CredentialId, Grant, Principal};
+use coppice_core::{Error, OrganizationId, Result, SessionId, UserId};
+use coppice_oauth::client::Client;
+use coppice_oauth::scope::{OPENID, Scopes};
+use coppice_oauth::token::{AccessClaims, Distrust, IdClaims, key_id, verify_access, verify_id_hint};
+use serde_json::{Value, json};
+
+use super::IdentityResult;
+use crate::App;
+use crate::access::Credential;
+
+impl App {
+    /// Believes an access token, or not, without the metastore.
+    async fn access_claims(&self, token: &str) -> Result<Result<AccessClaims, Distrust>> {
+        let Some(id) = key_id(token) else { return Ok(Err(Distrust::Invalid)) };
+        let Some(key) = self.public_key(&id).await? else { return Ok(Err(Distrust::Invalid)) };
+        Ok(verify_access(token, &key, &self.issuers().all()))
+    }
+
+    /// Who calls with an access token?
+    pub(crate) async fn authenticate_token(
+        &self,
+        token: &str,
+        organization: Option<&OrganizationId>,
+    ) -> Result<Credential> {
+        let invalid = Error::Unauthenticated { code: "invalid_token" };
+        let claims = match self.access_claims(token).await? {
+            Ok(claims) => claims,
+            Err(Distrust::Expired) => return Err(Error::Unauthenticated { code: "expired_token" }),
+            Err(Distrust::Invalid) => return Err(invalid),
+        };
+        let scopes = scopes_of(&claims.scope).of_api();
+        // An empty list would be no limit.
+        if scopes.is_empty() {
+            return Err(invalid);
+        }
+        let (session, user) = (SessionId::from_trusted(claims.sid), UserId::from_trusted(claims.sub));
+        let found = self.store.session_membership(&session, &user, organization).await?;
+        let Some(membership) = found else { return Err(invalid) };
+        let caller = Caller {
+            principal: Principal::User(user),
+            credential: CredentialId::Session(session),
+            grant: Grant { scopes, projects: vec![], branches: vec![] },
+            expiry: chrono::DateTime::from_timestamp(claims.exp, 0),
+        };
+        Ok(Credential::new(caller, membership))
+    }
+
+    /// What the user-info endpoint says to who shows an access token.
+    ///
+    /// # Errors
+    /// `invalid_token`, `expired_token`, `insufficient_scope`
+    pub async fn user_info(&self, bearer: Option<&str>) -> Result<Value> {
+        let token = bearer.ok_or(Error::Unauthenticated { code: "missing_token" })?;
+        let invalid = || Error::Unauthenticated { code: "invalid_token" };
+        let claims = match self.access_claims(token).await? {
+            Ok(claims) => claims,
+            Err(Distrust::Expired) => return Err(Error::Unauthenticated { code: "expired_token" }),
+            Err(Distrust::Invalid) => return Err(invalid()),
+        };
+        let (session, user) = (SessionId::from_trusted(claims.sid), UserId::from_trusted(claims.sub));
+        self.store.session_membership(&session, &user, None).await?.ok_or_else(invalid)?;
+        if !scopes_of(&claims.scope).has(OPENID) {
+            return Err(Error::InsufficientScope { needed: OPENID });
+        }
+        let user = self.store.user_find(&user).await?.ok_or_else(invalid)?;
+        let mut info = serde_json::to_value(super::tokens::profile(&user)).map_err(Error::internal)?;
+        info["sub"] = user.id.to_string().into();
+        Ok(info)
+    }
+
+    /// What an ID token that a client hands back says, if we made it.
+    ///
+    /// # Errors
+    /// When the metastore fails.
+    pub async fn id_hint(&self, token: &str) -> Result<Option<IdClaims>> {
+        let Some(id) = key_id(token) else { return Ok(None) };
+        let Some(key) = self.public_key(&id).await? else { return Ok(None) };
+        Ok(verify_id_hint(token, &key, &self.issuers().all()).ok())
+    }
+
+    /// Ends the session of a token, if it is this client's. A token that is not
+    /// valid has no session to end.
+    ///
+    /// # Errors
+    /// When the metastore fails.
+    pub async fn revoke(&self, client: &Client, token: &str) -> Result<()> {
+        let refresh = self.identity.refresh.verify(token, &self.issuers().all());
+        let session = match refresh {
+            Ok(claims) if claims.azp == client.id => claims.sid,
+            Ok(_) => return Ok(()),
+            Err(_) => match self.access_claims(token).await? {
+                Ok(claims) if claims.azp == client.id => claims.sid,
+                Ok(_) | Err(_) => return Ok(()),
+            },
+        };
+        Ok(self.store.session_end(&SessionId::from_trusted(session), &client.id).await?)
+    }
+
+    /// What a confidential client may know of a token: everything of an access
+    /// token, as it may have to decide about it, and of its own refresh tokens.
+    ///
+    /// # Errors
+    /// `invalid_client` for a public client.
+    pub async fn introspect(&self, client: &Client, token: &str) -> IdentityResult<Value> {
+        self.only_confidential(client)?;
+        let inactive = json!({ "active": false });
+        if let Ok(claims) = self.identity.refresh.verify(token, &self.issuers().all()) {
+            let session = SessionId::from_trusted(claims.sid.clone());
+            let user = UserId::from_trusted(claims.sub.clone());
+            let is_own = claims.azp == client.id;
+            if !is_own || self.store.session_membership(&session, &user, None).await?.is_none() {
+                return Ok(inactive);
+            }
+            let mut answer = serde_json::to_value(&claims).map_err(Error::internal)?;
+            answer["active"] = true.into();
+            answer["client_id"] = claims.azp.into();
+            return Ok(answer);
+        }
+        let Ok(claims) = self.access_claims(token).await? else { return Ok(inactive) };
+        let (session, user) =
+            (SessionId::from_trusted(claims.sid.clone()), UserId::from_trusted(claims.sub.clone()));
+        if self.store.session_membership(&session, &user, None).await?.is_none() {
+            return Ok(inactive);
+        }
+        let mut answer = serde_json::to_value(&claims).map_err(Error::internal)?;
+        answer["active"] = true.into();
+        answer["client_id"] = claims.azp.into();
+        answer["token_type"] = super::tokens::TOKEN_TYPE.into();
+        answer["username"] = claims.profile.preferred_username.into();
+        Ok(answer)
+    }
+}
+
+fn scopes_of(text: &str) -> Scopes {
+    Scopes::from_trusted(text.split_ascii_whitespace().map(str::to_owned).collect())
+}

@@ -1,0 +1,136 @@
+//! Devices that wait for somebody to connect them.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use coppice_core::UserId;
+use sqlx::FromRow;
+
+use crate::{Result, Store, Tx};
+
+/// A device that asks to be connected.
+#[derive(Clone, Debug)]
+pub struct NewDevice<'a> {
+    /// Hash of what the device polls with.
+    pub code_hash: &'a str,
+    /// Hash of what the person types.
+    pub user_code_hash: &'a str,
+    /// The program on the device.
+    pub client_id: &'a str,
+    /// What it asks for.
+    pub scopes: &'a [String],
+    /// Where it asked from.
+    pub address: &'a str,
+    /// When it is too late.
+    pub expires_at: DateTime<Utc>,
+}
+
+/// A device that waits for an answer.
+#[derive(Clone, Debug, FromRow)]
+pub struct WaitingDevice {
+    /// The program on the device.
+    pub client_id: String,
+    /// What it asks for.
+    pub scopes: Vec<String>,
+    /// Where it asked from.
+    pub address: String,
+}
+
+/// A device that polls.
+#[derive(Clone, Debug, FromRow)]
+pub struct PollingDevice {
+    /// What it may do.
+    pub scopes: Vec<String>,
+    /// `waiting`, `allowed`, `denied` or `redeemed`.
+    pub state: String,
+    /// Who allowed it.
+    pub user_id: Option<String>,
+    /// When that person showed who they are.
+    pub signed_in_at: Option<DateTime<Utc>>,
+    /// When it is too late.
+    pub expires_at: DateTime<Utc>,
+    /// Whether it polled a moment ago.
+    pub is_hasty: bool,
+}
+
+impl Store {
+    /// Keeps a device that asks. False when its user code is taken.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn device_insert(&self, new: &NewDevice<'_>) -> Result<bool> {
+        let done = sqlx::query(
+            "insert into device_codes (code_hash, user_code_hash, client_id, scopes, address, expires_at)
+             values ($1, $2, $3, $4, $5, $6) on conflict (user_code_hash) do nothing",
+        )
+        .bind(new.code_hash)
+        .bind(new.user_code_hash)
+        .bind(new.client_id)
+        .bind(new.scopes)
+        .bind(new.address)
+        .bind(new.expires_at)
+        .execute(&self.pool)
+        .await?;
+        Ok(done.rows_affected() == 1)
+    }
+
+    /// The device that shows this code and waits.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn device_waiting(&self, user_code_hash: &str) -> Result<Option<WaitingDevice>> {
+        let query = sqlx::query_as(
+            "select client_id, scopes, address from device_codes
+             where user_code_hash = $1 and state = 'waiting' and expires_at > now()",
+        );
+        Ok(query.bind(user_code_hash).fetch_optional(&self.pool).await?)
+    }
+
+    /// Answers a device that waits. False when it does not any more.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn device_answer(
+        &self,
+        user_code_hash: &str,
+        is_allowed: bool,
+        user: &UserId,
+        signed_in_at: DateTime<Utc>,
+    ) -> Result<bool> {
+        let done = sqlx::query(
+            "update device_codes set state = $2, user_id = $3, signed_in_at = $4
+             where user_code_hash = $1 and state = 'waiting' and expires_at > now()",
+        )
+        .bind(user_code_hash)
+        .bind(if is_allowed { "allowed" } else { "denied" })
+        .bind(user.as_str())
+        .bind(signed_in_at)
+        .execute(&self.pool)
+        .await?;
+        Ok(done.rows_affected() == 1)
+    }
+
+    /// What there is for a device that polls; `haste` is the time between polls
+    /// that is too short. An answer that it was allowed is given once.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn device_poll_in_tx(
+        &self,
+        tx: &mut Tx,
+        code_hash: &str,
+        client_id: &str,
+        haste: TimeDelta,
+    ) -> Result<Option<PollingDevice>> {
+        let query = sqlx::query_as(
+            "update device_codes d set polled_at = clock_timestamp(),
+                    state = case when d.state = 'allowed' and d.expires_at > now() then 'redeemed' else d.state end
+             from (select code_hash, state, polled_at from device_codes
+                   where code_hash = $1 and client_id = $2 for update) before
+             where d.code_hash = before.code_hash
+             returning d.scopes, before.state, d.user_id, d.signed_in_at, d.expires_at,
+                       coalesce(before.polled_at > clock_timestamp() - make_interval(secs => $3), false)
+                           as is_hasty",
+        );
+        let query = query.bind(code_hash).bind(client_id).bind(haste.as_seconds_f64());
+        Ok(query.fetch_optional(&mut **tx).await?)
+    }
+}

@@ -1,0 +1,163 @@
+//! Clients that registered themselves, what people allowed clients, and the
+//! keys that tokens are signed with.
+
+use chrono::{DateTime, Utc};
+use coppice_core::UserId;
+use sqlx::FromRow;
+
+use crate::{Result, Store};
+
+/// A client that registered itself.
+#[derive(Clone, Debug, FromRow)]
+pub struct RegisteredClient {
+    /// Its id.
+    pub id: String,
+    /// What people are shown.
+    pub name: String,
+    /// Where people may be sent back to.
+    pub redirect_uris: Vec<String>,
+}
+
+/// A key that tokens are signed with.
+#[derive(Clone, Debug, FromRow)]
+pub struct SigningKeyRow {
+    /// Its id.
+    pub id: String,
+    /// How it is used.
+    pub algorithm: String,
+    /// The private half, sealed for its id.
+    pub private_sealed: Vec<u8>,
+    /// The public half.
+    pub public_jwk: serde_json::Value,
+    /// From when on it signs.
+    pub signs_from: DateTime<Utc>,
+    /// Until when it is published, if that is known.
+    pub published_until: Option<DateTime<Utc>>,
+}
+
+impl Store {
+    /// Keeps a client. False when there are `max` already.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn oauth_client_insert(&self, client: &RegisteredClient, max: i64) -> Result<bool> {
+        let done = sqlx::query(
+            "insert into oauth_clients (id, name, redirect_uris)
+             select $1, $2, $3 where (select count(*) from oauth_clients) < $4",
+        )
+        .bind(&client.id)
+        .bind(&client.name)
+        .bind(&client.redirect_uris)
+        .bind(max)
+        .execute(&self.pool)
+        .await?;
+        Ok(done.rows_affected() == 1)
+    }
+
+    /// A client that registered itself.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn oauth_client_find(&self, id: &str) -> Result<Option<RegisteredClient>> {
+        let query = sqlx::query_as("select id, name, redirect_uris from oauth_clients where id = $1");
+        Ok(query.bind(id).fetch_optional(&self.pool).await?)
+    }
+
+    /// Notes that somebody signed in to a client that registered itself.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn oauth_client_note_used(&self, id: &str) -> Result<()> {
+        sqlx::query("update oauth_clients set last_used_at = now() where id = $1")
+            .bind(id)
+            .execute(&self.relaxed)
+            .await?;
+        Ok(())
+    }
+
+    /// What a person allowed a client before.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn consent_find(&self, user: &UserId, client_id: &str) -> Result<Option<Vec<String>>> {
+        let query = sqlx::query_scalar("select scopes from consents where user_id = $1 and client_id = $2");
+        Ok(query.bind(user.as_str()).bind(client_id).fetch_optional(&self.pool).await?)
+    }
+
+    /// Keeps what a person allows a client from now on.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn consent_grant(&self, user: &UserId, client_id: &str, scopes: &[String]) -> Result<()> {
+        sqlx::query(
+            "insert into consents as c (user_id, client_id, scopes) values ($1, $2, $3)
+             on conflict (user_id, client_id) do update set granted_at = now(),
+                 scopes = array(select distinct unnest(c.scopes || excluded.scopes))",
+        )
+        .bind(user.as_str())
+        .bind(client_id)
+        .bind(scopes)
+        .execute(&self.pool)
+        .await?;
+        Ok(())
+    }
+
+    /// Every key that is published, newest first.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn signing_key_list(&self) -> Result<Vec<SigningKeyRow>> {
+        let query = sqlx::query_as(
+            "select id, algorithm, private_sealed, public_jwk, signs_from, published_until from signing_keys
+             where published_until is null or published_until > now()
+             order by signs_from desc, id",
+        );
+        Ok(query.fetch_all(&self.pool).await?)
+    }
+
+    /// Adds a key unless there is one that signs from `unless_since` on or
+    /// later. Those before it are published for a day after it begins to sign,
+    /// or, if `forget_others`, not any more.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn signing_key_add(
+        &self,
+        key: &SigningKeyRow,
+        unless_since: DateTime<Utc>,
+        forget_others: bool,
+    ) -> Result<bool> {
+        let mut tx = self.begin().await?;
+        // Processes that start at the same time agree on one.
+        sqlx::query("lock table signing_keys in share row exclusive mode").execute(&mut *tx).await?;
+        let newer: i64 = sqlx::query_scalar("select count(*) from signing_keys where signs_from >= $1")
+            .bind(unless_since)
+            .fetch_one(&mut *tx)
+            .await?;
+        if newer > 0 {
+            return Ok(false);
+        }
+        if forget_others {
+            sqlx::query("delete from signing_keys").execute(&mut *tx).await?;
+        }
+        sqlx::query(
+            "update signing_keys set published_until = $1 + interval '1 day' where published_until is null",
+        )
+        .bind(key.signs_from)
+        .execute(&mut *tx)
+        .await?;
+        sqlx::query(
+            "insert into signing_keys (id, algorithm, private_sealed, public_jwk, signs_from)
+             values ($1, $2, $3, $4, $5)",
+        )
+        .bind(&key.id)
+        .bind(&key.algorithm)
+        .bind(&key.private_sealed)
+        .bind(&key.public_jwk)
+        .bind(key.signs_from)
+        .execute(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(true)
+    }
+}

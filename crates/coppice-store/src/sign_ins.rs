@@ -1,0 +1,245 @@
+//! People at their browsers: passwords, browser sessions, and how often
+//! something was tried.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use coppice_core::UserId;
+use sqlx::FromRow;
+
+use crate::{Result, Store, Tx};
+
+/// What signing in needs to know of a user.
+#[derive(Clone, FromRow)]
+pub struct SignInUser {
+    /// Their id.
+    pub id: String,
+    /// The hash of their password, if they have one.
+    pub password: Option<String>,
+    /// Whether they may not.
+    pub disabled: bool,
+}
+
+impl std::fmt::Debug for SignInUser {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SignInUser({})", self.id)
+    }
+}
+
+/// A browser in which somebody is signed in.
+#[derive(Clone, Debug)]
+pub struct BrowserSession {
+    /// Hash of what its cookie says.
+    pub id_hash: String,
+    /// Who.
+    pub user: UserId,
+    /// Their address.
+    pub email: String,
+    /// When they showed who they are.
+    pub signed_in_at: DateTime<Utc>,
+}
+
+#[derive(FromRow)]
+struct BrowserSessionRow {
+    id_hash: String,
+    user_id: String,
+    email: String,
+    signed_in_at: DateTime<Utc>,
+}
+
+/// How often something was tried within a span of time.
+#[derive(Clone, Copy, Debug, FromRow)]
+pub struct Attempts {
+    /// This time included.
+    pub count: i32,
+    /// When the span began.
+    pub began_at: DateTime<Utc>,
+}
+
+impl Store {
+    /// Who signs in with this address, without regard to case (index
+    /// `users_email`).
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn user_sign_in(&self, email: &str) -> Result<Option<SignInUser>> {
+        let query = sqlx::query_as("select id, password, disabled from users where lower(email) = lower($1)");
+        Ok(query.bind(email).fetch_optional(&self.pool).await?)
+    }
+
+    /// Keeps the hash of a new password. Every session of the user ends but
+    /// `kept`, and those of clients that came from it.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn user_set_password(&self, id: &UserId, hash: &str, kept: Option<&str>) -> Result<bool> {
+        let mut tx = self.begin().await?;
+        let is_there = self.user_set_password_in_tx(&mut tx, id, hash, kept).await?;
+        tx.commit().await?;
+        Ok(is_there)
+    }
+
+    /// As [`Store::user_set_password`].
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn user_set_password_in_tx(
+        &self,
+        tx: &mut Tx,
+        id: &UserId,
+        hash: &str,
+        kept: Option<&str>,
+    ) -> Result<bool> {
+        let done = sqlx::query("update users set password = $2 where id = $1")
+            .bind(id.as_str())
+            .bind(hash)
+            .execute(&mut **tx)
+            .await?;
+        for statement in [
+            "delete from sessions where user_id = $1 and browser_session is distinct from $2",
+            "delete from browser_sessions where user_id = $1 and id_hash is distinct from $2",
+            // What was allowed and not yet redeemed.
+            "delete from authorization_codes where user_id = $1 and browser_session is distinct from $2
+             and used_at is null",
+        ] {
+            sqlx::query(statement).bind(id.as_str()).bind(kept).execute(&mut **tx).await?;
+        }
+        sqlx::query("delete from device_codes where user_id = $1")
+            .bind(id.as_str())
+            .execute(&mut **tx)
+            .await?;
+        Ok(done.rows_affected() == 1)
+    }
+
+    /// Begins a browser session, in the place of the browser's earlier one.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn browser_session_insert(
+        &self,
+        id_hash: &str,
+        user: &UserId,
+        expires_at: DateTime<Utc>,
+        replaced: Option<&str>,
+    ) -> Result<()> {
+        let mut tx = self.begin().await?;
+        if let Some(replaced) = replaced {
+            self.browser_session_end_in_tx(&mut tx, replaced).await?;
+        }
+        sqlx::query("insert into browser_sessions (id_hash, user_id, expires_at) values ($1, $2, $3)")
+            .bind(id_hash)
+            .bind(user.as_str())
+            .bind(expires_at)
+            .execute(&mut *tx)
+            .await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// The session of a browser, unless it has ended, was not used for `idle`,
+    /// or its user is disabled. Being looked for is a use.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn browser_session_find(
+        &self,
+        id_hash: &str,
+        idle: TimeDelta,
+    ) -> Result<Option<BrowserSession>> {
+        let row: Option<BrowserSessionRow> = sqlx::query_as(
+            "update browser_sessions b set last_seen_at = now() from users u
+             where b.id_hash = $1 and b.user_id = u.id and not u.disabled
+               and b.expires_at > now() and b.last_seen_at > now() - make_interval(secs => $2)
+             returning b.id_hash, b.user_id, u.email, b.signed_in_at",
+        )
+        .bind(id_hash)
+        .bind(idle.num_seconds() as f64)
+        .fetch_optional(&self.relaxed)
+        .await?;
+        Ok(row.map(|row| BrowserSession {
+            id_hash: row.id_hash,
+            user: UserId::from_trusted(row.user_id),
+            email: row.email,
+            signed_in_at: row.signed_in_at,
+        }))
+    }
+
+    /// Ends a browser session, and those of clients that end with it.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn browser_session_end(&self, id_hash: &str) -> Result<()> {
+        let mut tx = self.begin().await?;
+        self.browser_session_end_in_tx(&mut tx, id_hash).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    async fn browser_session_end_in_tx(&self, tx: &mut Tx, id_hash: &str) -> Result<()> {
+        for statement in [
+            "delete from sessions where browser_session = $1 and not is_offline",
+            "delete from authorization_codes where browser_session = $1 and used_at is null",
+            "delete from browser_sessions where id_hash = $1",
+        ] {
+            sqlx::query(statement).bind(id_hash).execute(&mut **tx).await?;
+        }
+        Ok(())
+    }
+
+    /// Counts an attempt; what is older than `span` is forgotten.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn attempt_count(&self, kind: &str, who: &str, span: TimeDelta) -> Result<Attempts> {
+        let counted = sqlx::query_as(
+            "insert into attempts as a (kind, who, count) values ($1, $2, 1)
+             on conflict (kind, who) do update set
+                 count = case when a.began_at < now() - make_interval(secs => $3) then 1
+                              else least(a.count, 1000000) + 1 end,
+                 began_at = case when a.began_at < now() - make_interval(secs => $3) then now()
+                                 else a.began_at end
+             returning count, began_at",
+        );
+        Ok(counted.bind(kind).bind(who).bind(span.num_seconds() as f64).fetch_one(&self.relaxed).await?)
+    }
+
+    /// Takes an attempt back: it did no harm.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn attempt_take_back(&self, kind: &str, who: &str) -> Result<()> {
+        sqlx::query("update attempts set count = count - 1 where kind = $1 and who = $2 and count > 0")
+            .bind(kind)
+            .bind(who)
+            .execute(&self.relaxed)
+            .await?;
+        Ok(())
+    }
+
+    /// Removes what nobody needs any more of signing in.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn sign_in_purge(&self, idle: TimeDelta) -> Result<()> {
+        sqlx::query(
+            "delete from browser_sessions where expires_at < now()
+             or last_seen_at < now() - make_interval(secs => $1)",
+        )
+        .bind(idle.num_seconds() as f64)
+        .execute(&self.relaxed)
+        .await?;
+        for statement in [
+            "delete from sessions where least(idle_until, expires_at) < now() - interval '1 hour'",
+            // Long enough to notice that one is used again.
+            "delete from authorization_codes where expires_at < now() - interval '1 day'",
+            "delete from device_codes where expires_at < now() - interval '1 hour'",
+            // One that is ours and not there any more was replaced.
+            "delete from refresh_tokens where replaced_at < now() - interval '1 day'",
+            "delete from attempts where began_at < now() - interval '1 day'",
+            "delete from oauth_clients c where coalesce(last_used_at, created_at) < now() - interval '90 days'
+             and not exists (select from sessions s where s.client_id = c.id)",
+            "delete from signing_keys where published_until < now()",
+        ] {
+            sqlx::query(statement).execute(&self.relaxed).await?;
+        }
+        Ok(())
+    }
+}
