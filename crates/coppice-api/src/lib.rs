@@ -23,6 +23,7 @@ mod keys;
 mod logs;
 mod members;
 mod metrics;
+mod oauth;
 mod openapi;
 mod organizations;
 #[allow(dead_code, unused_imports, reason = "the pages come before what shows them")]
@@ -83,37 +84,52 @@ pub struct ApiConfig {
 /// All routes. `exposition` makes the page of `/metrics`. To be called within a Tokio runtime.
 pub fn router(app: App, config: ApiConfig, exposition: Arc<dyn Exposition>) -> Router {
     metrics::describe();
+    let trusted_proxies = Arc::new(config.trusted_proxies);
     let rates = Arc::new(Rates::new(config.requests_per_second));
     tokio::spawn(clean(rates.clone()));
     let (operations, document) = openapi::operations();
-    let note_route = from_fn_with_state(Arc::new(metrics::Routes::new(&document)), metrics::note_route);
+    let limits = Limits { rates, trusted_proxies, names: Arc::new(metrics::Routes::new(&document)) };
     let page = MetricsPage { exposition, token: config.metrics_token };
     let routes = operations
         .route_layer(from_fn_with_state(app.clone(), idempotency::idempotent))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics::metrics_page))
+        .layer(Extension(page))
         .route("/openapi.json", get(openapi::json))
         .route("/openapi.yaml", get(openapi::yaml))
-        .merge(pages::routes())
-        .fallback(unknown_route)
-        .method_not_allowed_fallback(wrong_method)
-        .layer(Extension(page))
-        .layer(Extension(rates))
-        .layer(Extension(Arc::new(config.trusted_proxies)))
-        .layer(DefaultBodyLimit::max(BODY_LIMIT_BYTES))
-        .layer(from_fn(limit_time))
-        .layer(note_route.clone())
-        .layer(CatchPanicLayer::custom(|panic| panicked(&panic)))
-        .layer(CompressionLayer::new())
-        .layer(cors())
-        .with_state(app);
+        .merge(oauth::endpoints())
+        .fallback(unknown_route);
+    let routes = limits.around(routes).layer(CompressionLayer::new()).layer(cors()).with_state(app.clone());
+    // Pages answer no other origin. Compressed, the length of one would tell
+    // something of the secrets in its forms.
+    let pages = limits.around(oauth::pages()).merge(pages::routes()).with_state(app).fallback_service(routes);
     // Routes must be matched after that.
     openapi::pages()
-        .layer(note_route)
-        .fallback_service(map_request(ignore_trailing_slash).layer(routes))
+        .layer(from_fn_with_state(limits.names, metrics::note_route))
+        .fallback_service(map_request(ignore_trailing_slash).layer(pages))
         .layer(from_fn(identify))
         .layer(from_fn(remainder::discard_remainder))
+}
+
+/// What every request of the API and of the pages meets.
+struct Limits {
+    rates: Arc<Rates>,
+    trusted_proxies: Arc<TrustedProxies>,
+    names: Arc<metrics::Routes>,
+}
+
+impl Limits {
+    fn around(&self, routes: Router<App>) -> Router<App> {
+        routes
+            .method_not_allowed_fallback(wrong_method)
+            .layer(Extension(self.rates.clone()))
+            .layer(Extension(self.trusted_proxies.clone()))
+            .layer(DefaultBodyLimit::max(BODY_LIMIT_BYTES))
+            .layer(from_fn(limit_time))
+            .layer(from_fn_with_state(self.names.clone(), metrics::note_route))
+            .layer(CatchPanicLayer::custom(|panic| panicked(&panic)))
+    }
 }
 
 async fn clean(rates: Arc<Rates>) {

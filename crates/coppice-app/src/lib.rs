@@ -47,6 +47,7 @@ pub use branches::{
     BranchChange, BranchDetails, Credentials, CustomBranch, InstanceStatus, NewBranchRequest, Origin,
 };
 pub use connections::Connectable;
+pub use coppice_store::BrowserSession;
 pub use coppice_store::InvitationFilter;
 pub use coppice_telemetry::logs::{BodyMatch, Level, LogEntry, LogFilter};
 pub use extensions::{Extension, ExtensionKind};

@@ -1,0 +1,150 @@
+//! The authorization endpoint, and the page that asks for leave.
+
+use axum::body::Bytes;
+use axum::extract::{RawQuery, State};
+use axum::response::{IntoResponse, Response};
+use coppice_app::BrowserSession;
+use coppice_app::{App, Authorization};
+use coppice_oauth::authorize::{Refusal, Step, after_sign_in};
+use coppice_oauth::params::Params;
+use coppice_oauth::{ErrorCode, OAuthError};
+
+use super::browser::Browser;
+use super::{RealmName, error, redirect, sign_in};
+use crate::pages::{self, ANSWER_FIELD, ConsentPage, Form};
+
+/// Fields with the request that is asked about, and the realm it came to.
+const REQUEST: &str = "request";
+const REALM: &str = "realm";
+const CONSENT_PATH: &str = "/oauth/consent";
+
+/// `POST /oauth/authorize`. A browser sends no cookies with a form of another
+/// site, so it is made to ask again.
+pub(super) async fn authorize_posted(realm: RealmName, browser: Browser, body: Bytes) -> Response {
+    let params = Params::parse(&body);
+    redirect(&browser.path(&format!("{}?{}", realm.authorize_path(), params.encode())))
+}
+
+/// `GET /oauth/authorize`
+pub(super) async fn authorize(
+    State(app): State<App>,
+    realm: RealmName,
+    browser: Browser,
+    RawQuery(query): RawQuery,
+) -> Response {
+    if let Err(unknown) = realm.realm(&app) {
+        return unknown.into_response();
+    }
+    let params = Params::parse(query.unwrap_or_default().as_bytes());
+    let outcome = handle(&app, &realm, &browser, &params).await;
+    outcome.unwrap_or_else(|response| response)
+}
+
+async fn understand(app: &App, realm: &RealmName, params: &Params) -> Result<Authorization, Response> {
+    match app.read_authorization(params).await {
+        Ok(Ok(authorization)) => Ok(authorization),
+        Ok(Err(Refusal::Shown(refusal))) => Err(error::wrong_request(&refusal)),
+        Ok(Err(Refusal::Sent(destination, refusal))) => {
+            let realm = realm.realm(app).map_err(IntoResponse::into_response)?;
+            Err(redirect(&destination.error_url(&app.issuers().issuer(realm), &refusal)))
+        }
+        Err(failed) => Err(error::page(&failed)),
+    }
+}
+
+async fn handle(
+    app: &App,
+    realm: &RealmName,
+    browser: &Browser,
+    params: &Params,
+) -> Result<Response, Response> {
+    let authorization = understand(app, realm, params).await?;
+    let session = browser.session.as_ref();
+    let step =
+        app.authorization_step(&authorization, session).await.map_err(|failed| error::page(&failed))?;
+    match (step, session) {
+        (Step::Refuse(refusal), _) => {
+            let realm = realm.realm(app).map_err(IntoResponse::into_response)?;
+            Ok(redirect(&app.refuse_authorization(realm, &authorization, &refusal)))
+        }
+        (Step::AskConsent, Some(session)) => Ok(ask(browser, realm, &authorization, params, session)),
+        (Step::Answer, Some(session)) => answer(app, realm, &authorization, session).await,
+        (Step::SignIn, _) | (_, None) => {
+            let next = format!("{}?{}", realm.authorize_path(), after_sign_in(params).encode());
+            Ok(sign_in::page(app, browser, &next, "", None).await)
+        }
+    }
+}
+
+async fn answer(
+    app: &App,
+    realm: &RealmName,
+    authorization: &Authorization,
+    session: &BrowserSession,
+) -> Result<Response, Response> {
+    let realm = realm.realm(app).map_err(IntoResponse::into_response)?;
+    match app.answer_authorization(realm, authorization, session).await {
+        Ok(url) => Ok(redirect(&url)),
+        Err(failed) => Err(error::page(&failed)),
+    }
+}
+
+fn purpose(realm: &str, request: &str) -> String {
+    format!("consent\n{realm}\n{request}")
+}
+
+fn ask(
+    browser: &Browser,
+    realm: &RealmName,
+    authorization: &Authorization,
+    params: &Params,
+    session: &BrowserSession,
+) -> Response {
+    let request = params.encode();
+    let realm_name = realm.0.as_deref().unwrap_or_default();
+    let other = after_sign_in(params).without(&["prompt"]).with("prompt", "login").encode();
+    let scopes: Vec<_> = authorization.request.scopes.words().iter().map(String::as_str).collect();
+    let content = ConsentPage {
+        form: Form {
+            action: &browser.path(CONSENT_PATH),
+            csrf: &browser.form_token(&purpose(realm_name, &request)),
+            hidden: &[(REQUEST, &request), (REALM, realm_name)],
+            leads_to: Some(&authorization.request.destination.redirect_uri),
+        },
+        client: &authorization.client.name,
+        account: &session.email,
+        other_account: Some(&browser.path(&format!("{}?{other}", realm.authorize_path()))),
+        scopes: &scopes,
+    };
+    browser.with_form(pages::consent(&content))
+}
+
+/// `POST /oauth/consent`
+pub(super) async fn consent(State(app): State<App>, browser: Browser, body: Bytes) -> Response {
+    let outcome = decide(&app, &browser, &Params::parse(&body)).await;
+    outcome.unwrap_or_else(|response| response)
+}
+
+async fn decide(app: &App, browser: &Browser, form: &Params) -> Result<Response, Response> {
+    let (request, realm) = (form.get(REQUEST).unwrap_or_default(), form.get(REALM));
+    if !browser.made(form, &purpose(realm.unwrap_or_default(), request)) {
+        return Err(error::stale_form());
+    }
+    let realm = RealmName(realm.map(str::to_owned));
+    let params = Params::parse(request.as_bytes());
+    let authorization = understand(app, &realm, &params).await?;
+    let step = app.authorization_step(&authorization, browser.session.as_ref()).await;
+    match (step.map_err(|failed| error::page(&failed))?, &browser.session) {
+        (Step::AskConsent | Step::Answer, Some(session)) if form.get(ANSWER_FIELD) == Some("allow") => {
+            app.note_consent(&authorization, session).await.map_err(|failed| error::page(&failed))?;
+            answer(app, &realm, &authorization, session).await
+        }
+        (Step::AskConsent | Step::Answer, Some(_)) => {
+            let denied = OAuthError::new(ErrorCode::AccessDenied, "the person said no");
+            let realm = realm.realm(app).map_err(IntoResponse::into_response)?;
+            Ok(redirect(&app.refuse_authorization(realm, &authorization, &denied)))
+        }
+        // Signed in for too long by now.
+        (_, _) => Ok(redirect(&browser.path(&format!("{}?{}", realm.authorize_path(), params.encode())))),
+    }
+}

@@ -1,0 +1,168 @@
+//! The browser that a page is made for: its cookies, who is signed in there,
+//! and the tokens that tie forms to it.
+//!
+//! Two cookies: one that every browser gets with its first form, so that also
+//! the form to sign in is its own, and one that says who is signed in. Both are
+//! sent along only when the person comes by themselves or by a link.
+
+use axum::extract::{FromRef, FromRequestParts};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::Response;
+use coppice_app::App;
+use coppice_app::BrowserSession;
+use coppice_oauth::params::Params;
+use coppice_oauth::random;
+
+use super::error;
+use crate::client_address::client_address;
+use crate::pages::CSRF_FIELD;
+
+/// A browser forgets who is signed in after this long; the platform earlier.
+const SESSION_SECONDS: u32 = 14 * 86_400;
+
+/// See the module.
+pub(crate) struct Browser {
+    app: App,
+    /// What every browser gets; made up anew where it is missing.
+    id: String,
+    is_new: bool,
+    /// Who is signed in.
+    pub(crate) session: Option<BrowserSession>,
+    /// Where it is.
+    pub(crate) address: std::net::IpAddr,
+}
+
+impl std::fmt::Debug for Browser {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Browser({})", self.address)
+    }
+}
+
+/// Names of both cookies. With TLS they have a prefix for which browsers make
+/// sure that no other host has set them.
+fn names(app: &App) -> (&'static str, &'static str) {
+    match app.issuers().is_https() {
+        true => ("__Host-coppice-browser", "__Host-coppice-session"),
+        false => ("coppice-browser", "coppice-session"),
+    }
+}
+
+fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
+    let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(found, _)| *found == name).map(|(_, value)| value)
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Browser
+where
+    App: FromRef<S>,
+{
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
+        let app = App::from_ref(state);
+        let (browser, session) = names(&app);
+        let known = cookie(&parts.headers, browser).filter(|value| value.len() == 43).map(str::to_owned);
+        let session = match cookie(&parts.headers, session) {
+            Some(secret) => app.browser_session(secret).await.map_err(|failed| error::page(&failed))?,
+            None => None,
+        };
+        let is_new = known.is_none();
+        let id = known.unwrap_or_else(random::secret);
+        Ok(Self { app, id, is_new, session, address: client_address(parts) })
+    }
+}
+
+impl Browser {
+    /// The token of a form for `purpose`.
+    pub(crate) fn form_token(&self, purpose: &str) -> String {
+        self.app.form_token(&self.id, self.session.as_ref(), purpose)
+    }
+
+    /// Whether a form for `purpose` was made for this browser, and for who is
+    /// signed in there now.
+    pub(crate) fn made(&self, form: &Params, purpose: &str) -> bool {
+        let token = form.get(CSRF_FIELD).unwrap_or_default();
+        !self.is_new && random::equal(token, &self.form_token(purpose))
+    }
+
+    /// A path of ours as the browser has to ask for it.
+    pub(crate) fn path(&self, path: &str) -> String {
+        format!("{}{path}", self.app.issuers().base_path())
+    }
+
+    /// Gives the browser the cookie that its forms need, with a page that has one.
+    pub(crate) fn with_form(&self, mut response: Response) -> Response {
+        if self.is_new {
+            let (name, _) = names(&self.app);
+            self.set(&mut response, name, &self.id, "");
+        }
+        response
+    }
+
+    /// Lets the browser keep who is signed in.
+    pub(crate) fn signed_in(&self, mut response: Response, secret: &str) -> Response {
+        let (_, name) = names(&self.app);
+        self.set(&mut response, name, secret, &format!("; Max-Age={SESSION_SECONDS}"));
+        response
+    }
+
+    /// Lets the browser forget who is signed in.
+    pub(crate) fn signed_out(&self, mut response: Response) -> Response {
+        let (_, name) = names(&self.app);
+        self.set(&mut response, name, "", "; Max-Age=0");
+        response
+    }
+
+    fn set(&self, response: &mut Response, name: &str, value: &str, more: &str) {
+        let secure = if self.app.issuers().is_https() { "; Secure" } else { "" };
+        let text = format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax{secure}{more}");
+        if let Ok(text) = HeaderValue::from_str(&text) {
+            response.headers_mut().append(header::SET_COOKIE, text);
+        }
+    }
+}
+
+/// A path that a person may be sent on to: on this site, whatever browsers make
+/// of odd characters.
+pub(crate) fn own_path(text: &str) -> Option<&str> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    (is_plain && text.starts_with('/') && !text.starts_with("//")).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_are_sent_on_to_this_site_only() {
+        for path in ["/", "/oauth/device?user_code=BCDF-GHJK", "/a//b"] {
+            assert_eq!(own_path(path), Some(path));
+        }
+        for path in [
+            "",
+            "a",
+            "//evil.com",
+            "/\\evil.com",
+            "\\/evil.com",
+            "https://evil.com",
+            "/\t/evil.com",
+            "/ /evil.com",
+            "/\n/evil.com",
+            "javascript:alert(1)",
+        ] {
+            assert_eq!(own_path(path), None, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn cookies_are_found_by_their_whole_name() {
+        let mut headers = HeaderMap::new();
+        headers.append(header::COOKIE, HeaderValue::from_static("xa=1; a=2;b=3"));
+        headers.append(header::COOKIE, HeaderValue::from_static("c=4=5"));
+        for (name, value) in [("a", Some("2")), ("b", Some("3")), ("c", Some("4=5")), ("x", None)] {
+            assert_eq!(cookie(&headers, name), value, "{name}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The page that connects a device: the code first, then the question.
+
+use axum::body::Bytes;
+use axum::extract::{RawQuery, State};
+use axum::response::{IntoResponse, Response};
+use coppice_app::{App, Device};
+use coppice_oauth::params::Params;
+
+use super::browser::Browser;
+use super::{RealmName, error, sign_in};
+use crate::pages::{self, ANSWER_FIELD, DeviceCodePage, DeviceConfirmationPage, Form};
+
+const PATH: &str = "/oauth/device";
+const USER_CODE: &str = "user_code";
+const ASK_CODE: &str = "device";
+
+fn answering(code: &str) -> String {
+    format!("device answer\n{code}")
+}
+
+/// `GET /oauth/device`. A code in the address is only filled in: nothing is
+/// looked up until the person says so.
+pub(super) async fn device(
+    State(app): State<App>,
+    realm: RealmName,
+    browser: Browser,
+    RawQuery(query): RawQuery,
+) -> Response {
+    if let Err(unknown) = realm.realm(&app) {
+        return unknown.into_response();
+    }
+    let params = Params::parse(query.unwrap_or_default().as_bytes());
+    let code = params.get(USER_CODE).unwrap_or_default();
+    if browser.session.is_none() {
+        return ask_to_sign_in(&app, &browser, code).await;
+    }
+    ask_code(&browser, code, None)
+}
+
+async fn ask_to_sign_in(app: &App, browser: &Browser, code: &str) -> Response {
+    let next = match code {
+        "" => PATH.to_owned(),
+        code => format!("{PATH}?{}", Params::default().with(USER_CODE, code).encode()),
+    };
+    sign_in::page(app, browser, &next, "", None).await
+}
+
+fn form<'a>(action: &'a str, csrf: &'a str, hidden: &'a [(&'a str, &'a str)]) -> Form<'a> {
+    Form { action, csrf, hidden, leads_to: None }
+}
+
+fn ask_code(browser: &Browser, code: &str, problem: Option<&str>) -> Response {
+    let (action, csrf) = (browser.path(PATH), browser.form_token(ASK_CODE));
+    let content = DeviceCodePage { form: form(&action, &csrf, &[]), user_code: code, problem };
+    browser.with_form(pages::device_code(&content))
+}
+
+/// `POST /oauth/device`
+pub(super) async fn device_posted(State(app): State<App>, browser: Browser, body: Bytes) -> Response {
+    let posted = Params::parse(&body);
+    let code = posted.get(USER_CODE).unwrap_or_default();
+    let Some(session) = &browser.session else { return ask_to_sign_in(&app, &browser, code).await };
+    let answer = posted.get(ANSWER_FIELD);
+    let purpose = if answer.is_some() { answering(code) } else { ASK_CODE.to_owned() };
+    if !browser.made(&posted, &purpose) {
+        return error::stale_form();
+    }
+    let device = match app.device_with_code(code, session).await {
+        Ok(Some(device)) => device,
+        Ok(None) => {
+            let problem = "No device waits with this code. Check it, or let the device show a new one.";
+            return ask_code(&browser, code, Some(problem));
+        }
+        Err(failed) => return error::page(&failed),
+    };
+    let Some(answer) = answer else { return ask(&browser, &device, &session.email) };
+    let is_allowed = answer == "allow";
+    match app.answer_device(&device, is_allowed, session).await {
+        Ok(true) => pages::device_done(&device.client, is_allowed),
+        Ok(false) => ask_code(&browser, "", Some("The device does not wait any more. Start again there.")),
+        Err(failed) => error::page(&failed),
+    }
+}
+
+fn ask(browser: &Browser, device: &Device, account: &str) -> Response {
+    let scopes: Vec<_> = device.scopes.words().iter().map(String::as_str).collect();
+    let hidden = [(USER_CODE, device.user_code.as_str())];
+    let (action, csrf) = (browser.path(PATH), browser.form_token(&answering(&device.user_code)));
+    let content = DeviceConfirmationPage {
+        form: form(&action, &csrf, &hidden),
+        client: &device.client,
+        account,
+        user_code: &device.user_code,
+        address: &device.address,
+        scopes: &scopes,
+    };
+    browser.with_form(pages::device_confirmation(&content))
+}

@@ -1,0 +1,131 @@
+//! Signing out, also when a client asks for it (OpenID Connect RP-Initiated
+//! Logout). The person is asked, unless the client shows that it knows them.
+
+use axum::body::Bytes;
+use axum::extract::{RawQuery, State};
+use axum::response::{IntoResponse, Response};
+use coppice_app::App;
+use coppice_oauth::OAuthError;
+use coppice_oauth::params::Params;
+
+use super::browser::Browser;
+use super::{RealmName, error, redirect};
+use crate::pages::{self, CSRF_FIELD, Form, Link, SignOutPage};
+
+const PATH: &str = "/oauth/logout";
+/// Field with what the client asked for.
+const REQUEST: &str = "request";
+
+fn purpose(request: &str) -> String {
+    format!("sign-out\n{request}")
+}
+
+/// What a client asks for, as far as it may be believed.
+struct Wish {
+    /// Where the person goes afterwards: a URI of the client's.
+    url: Option<String>,
+    redirect_uri: Option<String>,
+    /// Who the client says is signed in.
+    user: Option<String>,
+}
+
+/// `GET /oauth/logout`
+pub(super) async fn logout(
+    State(app): State<App>,
+    realm: RealmName,
+    browser: Browser,
+    RawQuery(query): RawQuery,
+) -> Response {
+    if let Err(unknown) = realm.realm(&app) {
+        return unknown.into_response();
+    }
+    let params = Params::parse(query.unwrap_or_default().as_bytes());
+    handle(&app, &browser, &params, false).await.unwrap_or_else(|response| response)
+}
+
+/// `POST /oauth/logout`
+pub(super) async fn logout_posted(State(app): State<App>, browser: Browser, body: Bytes) -> Response {
+    let form = Params::parse(&body);
+    let outcome = match form.get(CSRF_FIELD) {
+        Some(_) => {
+            let request = form.get(REQUEST).unwrap_or_default();
+            if !browser.made(&form, &purpose(request)) {
+                return error::stale_form();
+            }
+            handle(&app, &browser, &Params::parse(request.as_bytes()), true).await
+        }
+        None => handle(&app, &browser, &form, false).await,
+    };
+    outcome.unwrap_or_else(|response| response)
+}
+
+async fn handle(
+    app: &App,
+    browser: &Browser,
+    params: &Params,
+    has_agreed: bool,
+) -> Result<Response, Response> {
+    let wish = understand(app, params).await?;
+    let Some(session) = &browser.session else { return Ok(done(browser, &wish)) };
+    let is_known = wish.user.as_deref() == Some(session.user.as_str());
+    if !has_agreed && !is_known {
+        let request = params.encode();
+        let content = SignOutPage {
+            form: Form {
+                action: &browser.path(PATH),
+                csrf: &browser.form_token(&purpose(&request)),
+                hidden: &[(REQUEST, &request)],
+                leads_to: wish.redirect_uri.as_deref(),
+            },
+            account: &session.email,
+        };
+        return Ok(browser.with_form(pages::sign_out(&content)));
+    }
+    app.sign_out(session).await.map_err(|failed| error::page(&failed))?;
+    Ok(done(browser, &wish))
+}
+
+async fn understand(app: &App, params: &Params) -> Result<Wish, Response> {
+    let failed = |failed| error::page(&failed);
+    let wrong = |what: &str| Err(error::wrong_request(&OAuthError::invalid_request(what)));
+    if params.repeats_any() {
+        return wrong("a parameter comes more than once");
+    }
+    let hint = match params.get("id_token_hint") {
+        Some(hint) => app.id_hint(hint).await.map_err(failed)?,
+        None => None,
+    };
+    let named = params.get("client_id");
+    if hint.as_ref().zip(named).is_some_and(|(hint, named)| hint.azp != named) {
+        return wrong("client_id is another one than that of the ID token");
+    }
+    let user = hint.as_ref().map(|hint| hint.sub.clone());
+    let Some(uri) = params.get("post_logout_redirect_uri") else {
+        return Ok(Wish { url: None, redirect_uri: None, user });
+    };
+    let client = match hint.as_ref().map(|hint| hint.azp.as_str()).or(named) {
+        Some(id) => app.oauth_client(id).await.map_err(failed)?,
+        None => None,
+    };
+    if !client.is_some_and(|client| client.allows_redirect(uri)) {
+        return wrong("post_logout_redirect_uri is not one of the client's");
+    }
+    let url = match params.get("state") {
+        Some(state) => {
+            let separator = if uri.contains('?') { '&' } else { '?' };
+            format!("{uri}{separator}{}", Params::default().with("state", state).encode())
+        }
+        None => uri.to_owned(),
+    };
+    Ok(Wish { url: Some(url), redirect_uri: Some(uri.to_owned()), user })
+}
+
+fn done(browser: &Browser, wish: &Wish) -> Response {
+    browser.signed_out(match &wish.url {
+        Some(url) => redirect(url),
+        None => {
+            let href = browser.path("/oauth/sign-in");
+            pages::signed_out(Some(Link { href: &href, text: "Sign in again" }))
+        }
+    })
+}

@@ -1,0 +1,59 @@
+//! What clients can find out by themselves.
+
+use axum::Json;
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use coppice_app::App;
+use coppice_oauth::metadata;
+
+use super::{RealmName, error};
+
+/// Metadata is where OpenID Connect puts it, below the issuer, and where RFC
+/// 8414 does, between host and path of it.
+pub(super) fn routes() -> Router<App> {
+    let mut routes = Router::new()
+        .route("/.well-known/oauth-protected-resource", get(resource))
+        .route("/.well-known/oauth-protected-resource/{*path}", get(resource_at));
+    for name in ["openid-configuration", "oauth-authorization-server"] {
+        routes = routes
+            .route(&format!("/.well-known/{name}"), get(server))
+            .route(&format!("/.well-known/{name}/realms/{{realm}}"), get(server))
+            .route(&format!("/realms/{{realm}}/.well-known/{name}"), get(server));
+    }
+    routes
+}
+
+/// `GET /.well-known/openid-configuration`
+async fn server(State(app): State<App>, realm: RealmName) -> Response {
+    let realm = match realm.realm(&app) {
+        Ok(realm) => realm,
+        Err(unknown) => return unknown.into_response(),
+    };
+    let found = metadata::of_server(app.issuers(), realm, app.signing_algorithm(), app.has_registration());
+    Json(found).into_response()
+}
+
+/// `GET /.well-known/oauth-protected-resource`
+async fn resource(State(app): State<App>) -> Response {
+    Json(metadata::of_resource(app.issuers(), "")).into_response()
+}
+
+/// The same for a part of the platform.
+async fn resource_at(State(app): State<App>, Path(path): Path<String>) -> Response {
+    if !path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_/".contains(&byte)) {
+        return StatusCode::NOT_FOUND.into_response();
+    }
+    Json(metadata::of_resource(app.issuers(), &format!("/{path}"))).into_response()
+}
+
+/// `GET /oauth/jwks`. A new key is published for as long as this may be kept
+/// before it signs.
+pub(super) async fn jwks(State(app): State<App>) -> Response {
+    match app.jwks().await {
+        Ok(keys) => ([(header::CACHE_CONTROL, "public, max-age=240")], Json(keys)).into_response(),
+        Err(failed) => error::failed(failed),
+    }
+}

@@ -1,0 +1,152 @@
+//! The authorization server over HTTP.
+//!
+//! **Owns** cookies, forms, and how OAuth's errors look.
+//! Each endpoint has a path of ours and one below the issuer, where clients
+//! look that know only the issuer. Pages are for people and answer no other
+//! origin; endpoints are for programs, also in browsers.
+
+mod authorize;
+mod browser;
+mod client_auth;
+mod device;
+mod error;
+mod logout;
+mod metadata;
+mod register;
+mod sign_in;
+mod token;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Extension, FromRequestParts, Path, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use coppice_app::App;
+use coppice_core::Error;
+
+use crate::client_address::client_address;
+use crate::error::ApiError;
+use crate::rates::Rates;
+
+/// Where endpoints are below an issuer.
+const BELOW_ISSUER: &str = "/realms/{realm}/protocol/openid-connect";
+
+/// What programs call.
+pub(crate) fn endpoints() -> Router<App> {
+    let below = |path: &str| format!("{BELOW_ISSUER}/{path}");
+    Router::new()
+        .route("/oauth/token", post(token::token))
+        .route(&below("token"), post(token::token))
+        .route("/oauth/device_authorization", post(token::device_authorization))
+        .route(&below("auth/device"), post(token::device_authorization))
+        .route("/oauth/revoke", post(token::revoke))
+        .route(&below("revoke"), post(token::revoke))
+        .route("/oauth/introspect", post(token::introspect))
+        .route(&below("token/introspect"), post(token::introspect))
+        .route("/oauth/userinfo", get(token::user_info).post(token::user_info))
+        .route(&below("userinfo"), get(token::user_info).post(token::user_info))
+        .route("/oauth/jwks", get(metadata::jwks))
+        .route(&below("certs"), get(metadata::jwks))
+        .route("/oauth/register", post(register::register))
+        .merge(metadata::routes())
+        .route_layer(from_fn(limit_programs))
+}
+
+/// What people see.
+pub(crate) fn pages() -> Router<App> {
+    let below = |path: &str| format!("{BELOW_ISSUER}/{path}");
+    Router::new()
+        .route("/oauth/authorize", get(authorize::authorize).post(authorize::authorize_posted))
+        .route(&below("auth"), get(authorize::authorize).post(authorize::authorize_posted))
+        .route("/oauth/consent", post(authorize::consent))
+        .route("/oauth/sign-in", get(sign_in::sign_in).post(sign_in::sign_in_posted))
+        .route("/oauth/device", get(device::device).post(device::device_posted))
+        .route("/realms/{realm}/device", get(device::device).post(device::device_posted))
+        .route("/oauth/logout", get(logout::logout).post(logout::logout_posted))
+        .route(&below("logout"), get(logout::logout).post(logout::logout_posted))
+        .route_layer(from_fn(limit_people))
+}
+
+/// The realm whose path was called.
+#[derive(Clone, Debug)]
+pub(crate) struct RealmName(Option<String>);
+
+impl<S: Send + Sync> FromRequestParts<S> for RealmName {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
+        let path = Path::<std::collections::HashMap<String, String>>::from_request_parts(parts, state).await;
+        Ok(Self(path.ok().and_then(|mut path| path.0.remove("realm"))))
+    }
+}
+
+impl RealmName {
+    /// The realm, if it exists.
+    pub(crate) fn realm<'a>(&self, app: &'a App) -> Result<&'a coppice_oauth::issuer::Realm, ApiError> {
+        app.realm(self.0.as_deref()).ok_or_else(|| {
+            Error::NotFound { code: "route_not_found", public: "no such path".to_owned() }.into()
+        })
+    }
+
+    /// Where its authorization requests go; what follows the base of the public URL.
+    pub(crate) fn authorize_path(&self) -> String {
+        match &self.0 {
+            Some(realm) => format!("/realms/{realm}/protocol/openid-connect/auth"),
+            None => "/oauth/authorize".to_owned(),
+        }
+    }
+}
+
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Address(pub(crate) IpAddr);
+
+impl<S: Send + Sync> FromRequestParts<S> for Address {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Self::Rejection> {
+        Ok(Self(client_address(parts)))
+    }
+}
+
+async fn limit_programs(
+    Extension(rates): Extension<Arc<Rates>>,
+    address: Address,
+    request: Request,
+    next: Next,
+) -> Response {
+    match rates.admit_address(address.0) {
+        Ok(_) => next.run(request).await,
+        Err(error) => error::failed(error),
+    }
+}
+
+async fn limit_people(
+    Extension(rates): Extension<Arc<Rates>>,
+    address: Address,
+    request: Request,
+    next: Next,
+) -> Response {
+    match rates.admit_address(address.0) {
+        Ok(_) => next.run(request).await,
+        Err(error) => error::page(&error),
+    }
+}
+
+/// Sends a browser on. What it is sent to may be a secret.
+pub(crate) fn redirect(url: &str) -> Response {
+    let Ok(location) = HeaderValue::from_str(url) else {
+        return error::page(&Error::internal("a redirect has odd characters"));
+    };
+    let headers = [
+        (header::LOCATION, location),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+        (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+    ];
+    (StatusCode::SEE_OTHER, headers).into_response()
+}

@@ -1,0 +1,91 @@
+//! The page to sign in, and what it leads to.
+
+use axum::body::Bytes;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use coppice_app::{App, SignIn};
+use coppice_oauth::params::Params;
+use zeroize::Zeroizing;
+
+use super::browser::{Browser, own_path};
+use super::{error, redirect};
+use crate::pages::{self, Form, SignInPage};
+
+/// Field with the path that the person is sent on to.
+const NEXT: &str = "next";
+const PATH: &str = "/oauth/sign-in";
+
+fn purpose(next: &str) -> String {
+    format!("sign-in\n{next}")
+}
+
+/// `GET /oauth/sign-in?next=…`
+pub(super) async fn sign_in(State(app): State<App>, browser: Browser, RawQuery(query): RawQuery) -> Response {
+    let params = Params::parse(query.unwrap_or_default().as_bytes());
+    let next = params.get(NEXT).and_then(own_path).unwrap_or("/");
+    if browser.session.is_some() {
+        return redirect(&browser.path(next));
+    }
+    page(&app, &browser, next, "", None).await
+}
+
+/// The page to sign in; afterwards the person is sent on to `next`, a path of ours.
+pub(crate) async fn page(
+    app: &App,
+    browser: &Browser,
+    next: &str,
+    email: &str,
+    problem: Option<&str>,
+) -> Response {
+    // Whoever wants to know something of the person is named on the page.
+    let asks = match next.split_once('?') {
+        Some((path, query)) if path == "/oauth/authorize" || path.ends_with("/openid-connect/auth") => {
+            app.read_authorization(&Params::parse(query.as_bytes())).await
+        }
+        Some(_) | None => Ok(Err(coppice_oauth::authorize::Refusal::Shown(
+            coppice_oauth::OAuthError::invalid_request("no request"),
+        ))),
+    };
+    let asks = match asks {
+        Ok(asks) => asks.ok(),
+        Err(failed) => return error::page(&failed),
+    };
+    let client = asks.as_ref().map(|asks| asks.client.name.as_str());
+    let leads_to = asks.as_ref().map(|asks| asks.request.destination.redirect_uri.as_str());
+    let hint = asks.as_ref().and_then(|asks| asks.request.login_hint.as_deref());
+    let hidden = [(NEXT, next)];
+    let content = SignInPage {
+        form: Form {
+            action: &browser.path(PATH),
+            csrf: &browser.form_token(&purpose(next)),
+            hidden: &hidden,
+            leads_to,
+        },
+        client,
+        email: if email.is_empty() { hint.unwrap_or_default() } else { email },
+        problem,
+        with_password: true,
+        outside: None,
+    };
+    browser.with_form(pages::sign_in(&content))
+}
+
+/// `POST /oauth/sign-in`
+pub(super) async fn sign_in_posted(State(app): State<App>, browser: Browser, body: Bytes) -> Response {
+    let form = Params::parse(&body);
+    let next = form.get(NEXT).and_then(own_path).unwrap_or("/");
+    let email = form.get("email").unwrap_or_default();
+    if !browser.made(&form, &purpose(next)) {
+        let problem = "The page was out of date. Please try again; cookies have to be allowed.";
+        return page(&app, &browser, next, email, Some(problem)).await;
+    }
+    let password = Zeroizing::new(form.get("password").unwrap_or_default().to_owned());
+    match app.sign_in(email, password, browser.address, browser.session.as_ref()).await {
+        Ok(SignIn::Done(secret)) => browser.signed_in(redirect(&browser.path(next)), &secret),
+        Ok(SignIn::Wrong) => {
+            page(&app, &browser, next, email, Some("The email address or the password is not right.")).await
+        }
+        Ok(SignIn::TooOften(seconds)) => pages::too_many_attempts(u64::from(seconds)),
+        Err(failed) => error::page(&failed),
+    }
+}
