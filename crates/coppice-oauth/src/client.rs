@@ -5,6 +5,9 @@ use crate::redirect;
 
 /// Id of the built-in client of this platform's command line.
 pub const CLI: &str = "cli";
+/// The command line's secret, unless the operator chose another. Everybody has
+/// the program, so it protects nothing.
+pub const CLI_SECRET: &str = "coppice-cli";
 /// Id of the built-in client of this platform's console.
 pub const CONSOLE: &str = "console";
 

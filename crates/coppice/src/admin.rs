@@ -6,6 +6,8 @@
 //! empty metastore, with which `serve` refuses to start; the import can then be
 //! repeated, and what was moved aside stays until somebody deletes it.
 
+mod sign_in;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -40,6 +42,27 @@ enum AdminCommand {
     /// Organizations
     #[command(subcommand)]
     Org(OrganizationCommand),
+    /// Set the password of a user, read from the terminal or from standard input
+    ///
+    /// Every session of theirs ends. Whoever may read the data directory may do
+    /// this, also when nobody knows a password any more.
+    SetPassword {
+        /// Email address of the user
+        email: String,
+    },
+    /// Make a new key to sign tokens with
+    ///
+    /// It is used five minutes later, when every client knows it; the keys
+    /// before it stay valid for another day.
+    RotateSigningKey {
+        /// Distrust every earlier key, for example because it leaked: the new
+        /// one is used at once, and who is signed in signs in again or refreshes
+        #[arg(long)]
+        forget_old: bool,
+        /// RS256 or EdDSA [default: as the present one]
+        #[arg(long, value_name = "ALGORITHM")]
+        algorithm: Option<String>,
+    },
 }
 
 #[derive(Subcommand, Debug)]
@@ -111,6 +134,18 @@ pub(crate) async fn admin(args: AdminArgs) -> anyhow::Result<()> {
         }
         AdminCommand::Metastore(MetastoreCommand::Import { file }) => {
             import_into(&data_dir, metastore_url, &file).await
+        }
+        AdminCommand::SetPassword { email } => {
+            with_metastore(&data_dir, metastore_url, async |store| {
+                sign_in::set_password(&store, &email).await
+            })
+            .await
+        }
+        AdminCommand::RotateSigningKey { forget_old, algorithm } => {
+            let work = async |store| {
+                sign_in::rotate_signing_key(&store, &data_dir, forget_old, algorithm.as_deref()).await
+            };
+            with_metastore(&data_dir, metastore_url, work).await
         }
         AdminCommand::Org(command) => {
             with_metastore(&data_dir, metastore_url, async |store| organization(&store, command).await).await

@@ -15,6 +15,7 @@ use coppice_engine::LogRetention;
 use coppice_engine::local::volumes::{DriverKind, PoolMode, StorageOptions};
 use serde::Deserialize;
 
+use crate::auth_config::{AuthConfig, AuthFile, AuthFlags};
 use crate::logging::{LogConfig, LogFormat};
 
 const DEFAULT_LISTEN: &str = "127.0.0.1:7070";
@@ -159,6 +160,12 @@ struct Settings {
     /// [default: only this machine may]
     #[arg(long, env = "COPPICE_METRICS_TOKEN_FILE", value_name = "FILE")]
     metrics_token_file: Option<PathBuf>,
+    #[command(flatten)]
+    #[serde(skip)]
+    auth_flags: AuthFlags,
+    #[arg(skip)]
+    #[serde(default)]
+    auth: AuthFile,
 }
 
 /// The settings in force.
@@ -181,6 +188,7 @@ pub(crate) struct Config {
     pub(crate) drain: Duration,
     pub(crate) log_retention: LogRetention,
     pub(crate) log: LogConfig,
+    pub(crate) auth: AuthConfig,
 }
 
 /// A number within bounds: those of a file are not checked when it is read.
@@ -271,6 +279,7 @@ impl ServeArgs {
                 bytes_max: u64::from(whole(flags.logs_size_mib.or(file.logs_size_mib), 512, 32, u32::MAX))
                     << 20,
             },
+            auth: AuthConfig::new(flags.auth_flags, file.auth)?,
             drain: flags.drain.or(file.drain).map_or(DRAIN_MAX, Duration::from_secs).min(DRAIN_MAX),
             log: LogConfig {
                 // A variable that is set to nothing says nothing.

@@ -5,6 +5,7 @@
 //! **Start reading** at [`serve`].
 
 mod admin;
+mod auth_config;
 mod client;
 mod config;
 mod doctor;
@@ -26,7 +27,7 @@ struct Cli {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Run the platform
-    Serve(config::ServeArgs),
+    Serve(Box<config::ServeArgs>),
     /// Stop the platform; with --all, every branch too
     Stop(serve::StopArgs),
     /// Say what this machine offers and how to improve it
@@ -42,7 +43,7 @@ enum Command {
         shell: clap_complete::Shell,
     },
     #[command(flatten)]
-    Client(client::Noun),
+    Client(Box<client::Noun>),
 }
 
 fn main() -> ExitCode {
@@ -67,11 +68,11 @@ fn main() -> ExitCode {
 #[tokio::main]
 async fn run(command: Command) -> anyhow::Result<i32> {
     match command {
-        Command::Serve(args) => serve::serve(args).await?,
+        Command::Serve(args) => serve::serve(*args).await?,
         Command::Stop(args) => serve::stop(args).await?,
         Command::Doctor(args) => doctor::doctor(&args)?,
         Command::Admin(args) => admin::admin(args).await?,
-        Command::Client(command) => return client::run(command).await,
+        Command::Client(command) => return client::run(*command).await,
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "coppice", &mut std::io::stdout());
         }

@@ -87,9 +87,9 @@ async fn handle(
 
 async fn understand(app: &App, params: &Params) -> Result<Wish, Response> {
     let failed = |failed| error::page(&failed);
-    let wrong = |what: &str| Err(error::wrong_request(&OAuthError::invalid_request(what)));
+    let wrong = |what: &str| error::wrong_request(&OAuthError::invalid_request(what));
     if params.repeats_any() {
-        return wrong("a parameter comes more than once");
+        return Err(wrong("a parameter comes more than once"));
     }
     let hint = match params.get("id_token_hint") {
         Some(hint) => app.id_hint(hint).await.map_err(failed)?,
@@ -97,7 +97,7 @@ async fn understand(app: &App, params: &Params) -> Result<Wish, Response> {
     };
     let named = params.get("client_id");
     if hint.as_ref().zip(named).is_some_and(|(hint, named)| hint.azp != named) {
-        return wrong("client_id is another one than that of the ID token");
+        return Err(wrong("client_id is another one than that of the ID token"));
     }
     let user = hint.as_ref().map(|hint| hint.sub.clone());
     let Some(uri) = params.get("post_logout_redirect_uri") else {
@@ -108,7 +108,7 @@ async fn understand(app: &App, params: &Params) -> Result<Wish, Response> {
         None => None,
     };
     if !client.is_some_and(|client| client.allows_redirect(uri)) {
-        return wrong("post_logout_redirect_uri is not one of the client's");
+        return Err(wrong("post_logout_redirect_uri is not one of the client's"));
     }
     let url = match params.get("state") {
         Some(state) => {

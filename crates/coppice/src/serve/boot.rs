@@ -61,10 +61,12 @@ pub(super) async fn boot(
     let epoch = store.host_start(&identity.host, &region, "local", &boot_id()).await?;
     let identity = Identity { installation: identity.installation, host: identity.host, epoch };
     let reconciler = Reconciler::new(store.clone(), engine.clone(), key.clone(), identity.clone());
+    let public_url = config.public_url.clone().unwrap_or_else(|| format!("http://{api_address}"));
     let app_config = AppConfig {
+        identity: config.auth.identity(&public_url)?,
         region,
         host: identity.host,
-        public_url: config.public_url.clone().unwrap_or_else(|| format!("http://{api_address}")),
+        public_url,
         gateway_address,
         gateway_domain: config.gateway_domain.clone(),
         create_wait: config.create_wait,
@@ -143,7 +145,7 @@ async fn connect_metastore(config: &Config, host: &HostEngine) -> anyhow::Result
     Ok(store)
 }
 
-fn master_key(data_dir: &Path) -> anyhow::Result<MasterKey> {
+pub(crate) fn master_key(data_dir: &Path) -> anyhow::Result<MasterKey> {
     let path = data_dir.join("secret.key");
     if !path.exists() {
         write_durably(&path, MasterKey::generate().as_slice(), 0o600).map_err(|error| chain(&error))?;

@@ -31,7 +31,7 @@ pub(super) async fn ensure(
     let pending = config.data_dir.join("main-branch.pending");
     if !app.has_account().await? {
         app.create_first_account(&config.admin_email, |account| {
-            hand_over(&admin, account, config, (app, api))
+            hand_over(&admin, account, config, api, app)
                 .and_then(|()| write(&pending, account.project.as_str()))
                 .map_err(|error| Error::internal(format!("{error:#}")))
         })
@@ -63,16 +63,17 @@ fn hand_over(
     path: &Path,
     account: &FirstAccount,
     config: &Config,
-    (app, api): (&App, SocketAddr),
+    api: SocketAddr,
+    app: &App,
 ) -> anyhow::Result<()> {
     let FirstAccount { organization, key, password, .. } = account;
     let lines = [
         ("COPPICE_URL", format!("http://{api}")),
         ("COPPICE_API_KEY", key.expose().to_owned()),
         ("COPPICE_ORGANIZATION", organization.to_string()),
-        ("COPPICE_AUTH_URL", format!("{}/protocol/openid-connect/auth", app.config().issuer())),
+        ("COPPICE_AUTH_URL", app.issuers().auth_url()),
         ("COPPICE_EMAIL", config.admin_email.clone()),
-        ("COPPICE_PASSWORD", password.as_str().to_owned()),
+        ("COPPICE_PASSWORD", password.to_string()),
     ];
     let text: String = lines.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
     write(path, &text)

@@ -28,6 +28,8 @@ const HOUSEKEEPING: Duration = Duration::from_secs(5);
 const HOUSEKEEPING_TASK: &str = "housekeeping";
 /// How often old records are looked for.
 const TIDYING: Duration = Duration::from_secs(600);
+/// How often sessions and signing keys are looked after.
+const IDENTITY: Duration = Duration::from_secs(60);
 
 /// The tasks of a running platform.
 pub(super) struct Running {
@@ -68,6 +70,7 @@ impl Running {
                 let app = app.clone();
                 async move { app.watch_idle().await }
             }),
+            tokio::spawn(tend_identity(app.clone())),
             tokio::spawn(async move { predecessors.watch().await }),
             tokio::spawn(tidying(app.clone())),
             tokio::spawn({
@@ -140,6 +143,17 @@ async fn tidying(app: App) {
         }
         if let Err(error) = app.purge().await {
             tracing::warn!("forgetting old records: {error}");
+        }
+    }
+}
+
+/// Keys that tokens are signed with, first of all; and what is left of signing in.
+async fn tend_identity(app: App) {
+    let mut timer = tokio::time::interval(IDENTITY);
+    loop {
+        timer.tick().await;
+        if let Err(error) = app.tend_identity().await {
+            tracing::warn!("looking after sessions and signing keys: {error}");
         }
     }
 }

@@ -1,0 +1,106 @@
+//! What an operator does to passwords and signing keys.
+
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use chrono::{TimeDelta, Utc};
+use coppice_app::{hash_password, new_signing_key};
+use coppice_core::UserId;
+use coppice_oauth::signing::SigningAlgorithm;
+use coppice_store::Store;
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use zeroize::Zeroizing;
+
+use crate::serve::master_key;
+
+/// A new key is published this long before it signs.
+const AHEAD: TimeDelta = TimeDelta::minutes(5);
+
+/// Sets the password of a user.
+pub(super) async fn set_password(store: &Store, email: &str) -> anyhow::Result<()> {
+    let user = store.user_sign_in(email).await?;
+    let user = user.with_context(|| format!("nobody here has the address {email}"))?;
+    let password = read_password(email)?;
+    let hash = hash_password(&password).map_err(|error| anyhow::anyhow!("{error}"))?;
+    store.user_set_password(&UserId::from_trusted(user.id), &hash, None).await?;
+    println!("the password of {email} is set; every session of theirs has ended");
+    Ok(())
+}
+
+/// A password that is never an argument, where everybody on the machine could read it.
+fn read_password(email: &str) -> anyhow::Result<Zeroizing<String>> {
+    let stdin = std::io::stdin();
+    if !stdin.is_terminal() {
+        return read_line();
+    }
+    let ask = |what: &str| -> anyhow::Result<Zeroizing<String>> {
+        eprint!("{what}: ");
+        std::io::stderr().flush()?;
+        let _silent = Silence::begin()?;
+        let line = read_line();
+        eprintln!();
+        line
+    };
+    let first = ask(&format!("New password of {email}"))?;
+    let second = ask("The same again")?;
+    if first != second {
+        bail!("the two are not the same: nothing was changed");
+    }
+    Ok(first)
+}
+
+fn read_line() -> anyhow::Result<Zeroizing<String>> {
+    let mut line = Zeroizing::new(String::new());
+    std::io::stdin().read_line(&mut line).context("reading the password")?;
+    let length = line.trim_end_matches(['\n', '\r']).len();
+    line.truncate(length);
+    Ok(line)
+}
+
+/// The terminal shows nothing of what is typed as long as this lives.
+struct Silence(Termios);
+
+impl Silence {
+    fn begin() -> anyhow::Result<Self> {
+        let before = tcgetattr(std::io::stdin()).context("reading the terminal's settings")?;
+        let mut silent = before.clone();
+        silent.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(std::io::stdin(), OptionalActions::Flush, &silent).context("silencing the terminal")?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.0);
+    }
+}
+
+/// Makes the next signing key.
+pub(super) async fn rotate_signing_key(
+    store: &Store,
+    data_dir: &Path,
+    forget_old: bool,
+    algorithm: Option<&str>,
+) -> anyhow::Result<()> {
+    let newest = store.signing_key_list().await?.into_iter().next();
+    let present = newest.as_ref().map(|key| key.algorithm.as_str());
+    let name = algorithm.or(present).unwrap_or("RS256");
+    let algorithm = SigningAlgorithm::parse(name)
+        .with_context(|| format!("tokens are signed with RS256 or EdDSA, not with {name}"))?;
+    let now = Utc::now();
+    let signs_from = if forget_old { now } else { now + AHEAD };
+    let key = new_signing_key(&master_key(data_dir)?, algorithm, signs_from)
+        .map_err(|error| anyhow::anyhow!("{}", error.private().unwrap_or_default()))?;
+    // Whatever there is, another one is wanted.
+    store.signing_key_add(&key, now + TimeDelta::days(36_500), forget_old).await?;
+    match forget_old {
+        true => println!(
+            "key {} signs now, and no earlier one is valid any more (running processes notice within a minute)",
+            key.id
+        ),
+        false => println!("key {} signs from {} on", key.id, signs_from.format("%H:%M:%S UTC")),
+    }
+    Ok(())
+}

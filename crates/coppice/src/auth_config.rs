@@ -1,0 +1,192 @@
+//! Settings of signing in: the few that are flags, and the clients, which are
+//! only in the file.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use coppice_app::IdentityConfig;
+use coppice_oauth::client::{CLI, CLI_SECRET, CONSOLE, Client, SecretDigest, Trust};
+use coppice_oauth::issuer::Issuers;
+use coppice_oauth::redirect;
+use coppice_oauth::signing::SigningAlgorithm;
+use serde::Deserialize;
+
+const DEFAULT_KEY_DAYS: u32 = 90;
+/// Fewest characters of a secret that an operator chooses for a client.
+const SECRET_MIN: usize = 16;
+/// The command line's secret; a flag would show it to everybody on the machine.
+const CLI_SECRET_VARIABLE: &str = "COPPICE_AUTH_CLI_SECRET";
+
+/// Flags.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct AuthFlags {
+    /// Names under which tokens are issued; the first is ours [default: main]
+    #[arg(long, env = "COPPICE_AUTH_REALMS", value_name = "NAMES", value_delimiter = ',')]
+    auth_realms: Option<Vec<String>>,
+    /// Whether clients may register themselves: on or off [default: on]
+    #[arg(long, env = "COPPICE_AUTH_DYNAMIC_CLIENTS", value_name = "MODE")]
+    auth_dynamic_clients: Option<String>,
+    /// How tokens are signed: RS256 or EdDSA [default: RS256]
+    #[arg(long, env = "COPPICE_AUTH_SIGNING_ALGORITHM", value_name = "ALGORITHM")]
+    auth_signing_algorithm: Option<String>,
+    /// Days until a new key signs tokens [default: 90]
+    #[arg(long, env = "COPPICE_AUTH_SIGNING_KEY_DAYS", value_name = "DAYS",
+          value_parser = clap::value_parser!(u32).range(1..=3650))]
+    auth_signing_key_days: Option<u32>,
+}
+
+/// The table `[auth]` of the file.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct AuthFile {
+    realms: Option<Vec<String>>,
+    dynamic_clients: Option<String>,
+    signing_algorithm: Option<String>,
+    signing_key_days: Option<u32>,
+    clients: BTreeMap<String, ClientFile>,
+}
+
+/// A table `[auth.clients.ID]`.
+#[derive(Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ClientFile {
+    name: Option<String>,
+    secret: Option<String>,
+    redirect_uris: Vec<String>,
+    implicit: bool,
+    device: bool,
+}
+
+impl std::fmt::Debug for ClientFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClientFile").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// The settings in force.
+#[derive(Debug)]
+pub(crate) struct AuthConfig {
+    realms: Vec<String>,
+    dynamic_clients: bool,
+    algorithm: SigningAlgorithm,
+    signing_key_days: u32,
+    clients: BTreeMap<String, ClientFile>,
+    cli_secret: String,
+}
+
+impl AuthConfig {
+    /// Puts flags, variables and file together.
+    pub(crate) fn new(flags: AuthFlags, file: AuthFile) -> anyhow::Result<Self> {
+        let dynamic_clients = match flags.auth_dynamic_clients.or(file.dynamic_clients).as_deref() {
+            None | Some("on") => true,
+            Some("off") => false,
+            Some(other) => bail!("dynamic clients can be `on` or `off`, not `{other}`"),
+        };
+        let algorithm = flags.auth_signing_algorithm.or(file.signing_algorithm);
+        let algorithm = algorithm.as_deref().unwrap_or("RS256");
+        let in_file = file.clients.get(CLI).and_then(|client| client.secret.clone());
+        let in_environment = std::env::var(CLI_SECRET_VARIABLE).ok().filter(|secret| !secret.is_empty());
+        Ok(Self {
+            realms: flags.auth_realms.or(file.realms).unwrap_or_default(),
+            dynamic_clients,
+            algorithm: SigningAlgorithm::parse(algorithm).with_context(|| {
+                format!("tokens can be signed with RS256 or EdDSA, not with `{algorithm}`")
+            })?,
+            signing_key_days: flags
+                .auth_signing_key_days
+                .or(file.signing_key_days)
+                .unwrap_or(DEFAULT_KEY_DAYS)
+                .max(1),
+            cli_secret: in_environment.or(in_file).unwrap_or_else(|| CLI_SECRET.to_owned()),
+            clients: file.clients,
+        })
+    }
+
+    /// What the use cases need, for a platform that people reach at `public_url`.
+    pub(crate) fn identity(&self, public_url: &str) -> anyhow::Result<IdentityConfig> {
+        let mut clients = vec![Client::cli(&self.cli_secret), Client::console(public_url)];
+        for (id, settings) in &self.clients {
+            for uri in &settings.redirect_uris {
+                redirect::check(uri)
+                    .map_err(|why| anyhow::anyhow!("the redirect URI {uri} of the client {id} {why}"))?;
+            }
+            match clients.iter_mut().find(|client| client.id == *id) {
+                Some(own) if own.id == CLI || own.id == CONSOLE => {
+                    own.redirect_uris.extend(settings.redirect_uris.iter().cloned());
+                }
+                Some(_) | None => clients.push(client(id, settings)?),
+            }
+        }
+        Ok(IdentityConfig {
+            issuers: Issuers::new(public_url, &self.realms)?,
+            clients,
+            dynamic_clients: self.dynamic_clients,
+            algorithm: self.algorithm,
+            signing_key_days: self.signing_key_days,
+        })
+    }
+}
+
+fn client(id: &str, settings: &ClientFile) -> anyhow::Result<Client> {
+    let secret = settings.secret.as_deref();
+    if secret.is_some_and(|secret| secret.chars().count() < SECRET_MIN) {
+        bail!("the secret of the client {id} needs at least {SECRET_MIN} characters");
+    }
+    Ok(Client {
+        id: id.to_owned(),
+        name: settings.name.clone().unwrap_or_else(|| id.to_owned()),
+        secret: secret.map(SecretDigest::of),
+        redirect_uris: settings.redirect_uris.clone(),
+        any_loopback_port: true,
+        trust: Trust::Operator,
+        may_use_implicit: settings.implicit,
+        may_use_device: settings.device,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> anyhow::Result<IdentityConfig> {
+        AuthConfig::new(AuthFlags::default(), toml::from_str(text)?)?.identity("https://db.example.com")
+    }
+
+    #[test]
+    fn clients_are_described_in_the_file() {
+        let found = config(
+            r#"
+            realms = ["main", "other"]
+            [clients.app]
+            name = "App"
+            secret = "0123456789abcdef"
+            redirect_uris = ["https://app.example.com/cb"]
+            device = true
+            [clients.console]
+            redirect_uris = ["https://console.example.com/"]
+            "#,
+        )
+        .expect("settings");
+        let app = found.clients.iter().find(|client| client.id == "app").expect("the client");
+        assert!(app.is_confidential() && app.may_use_device && !app.may_use_implicit);
+        let console = found.clients.iter().find(|client| client.id == CONSOLE).expect("the console");
+        assert!(console.allows_redirect("https://console.example.com/"));
+        assert!(console.allows_redirect("https://db.example.com/callback"));
+        assert_eq!(found.issuers.all().len(), 2);
+    }
+
+    #[test]
+    fn settings_that_can_not_work_are_refused() {
+        for text in [
+            "realms = [\"a/b\"]",
+            "dynamic_clients = \"maybe\"",
+            "signing_algorithm = \"none\"",
+            "[clients.app]\nsecret = \"short\"",
+            "[clients.app]\nredirect_uris = [\"http://app.example.com/\"]",
+            "[clients.app]\nredirect_urls = []",
+        ] {
+            assert!(config(text).is_err(), "{text}");
+        }
+    }
+}
