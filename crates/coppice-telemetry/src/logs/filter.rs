@@ -1,5 +1,7 @@
 //! Which entries are wanted.
 
+use std::collections::BTreeSet;
+
 use regex_automata::meta::{self, Regex};
 use regex_automata::nfa::thompson::WhichCaptures;
 use regex_syntax::ParserBuilder;
@@ -12,6 +14,8 @@ use super::prefilter::{self, Required};
 
 /// Largest compiled form of all regular expressions of one filter, in bytes.
 const SIZE_MAX: usize = 1 << 20;
+/// The same of plain texts, whose length alone decides.
+const TEXTS_SIZE_MAX: usize = 16 << 20;
 /// Deepest nesting in a regular expression.
 const NESTING_MAX: u32 = 100;
 
@@ -125,9 +129,11 @@ fn one_of_each(wanted: &[Vec<String>], found: &str) -> bool {
 }
 
 fn body(how: BodyMatch, texts: &[String]) -> Result<Regex, FilterError> {
-    let parsed = texts.iter().map(|text| parse(how, text, how.is_in_any_case()));
+    let texts: BTreeSet<_> = texts.iter().collect();
+    let parsed = texts.into_iter().map(|text| parse(how, text, how.is_in_any_case()));
     let parsed = parsed.collect::<Result<Vec<_>, _>>()?;
-    regex(&parsed).ok_or_else(|| FilterError("regular expressions are too large".to_owned()))
+    let size_max = if how.is_regex() { SIZE_MAX } else { TEXTS_SIZE_MAX };
+    regex(&parsed, size_max).ok_or_else(|| FilterError("regular expressions are too large".to_owned()))
 }
 
 /// The syntax of one text.
@@ -145,9 +151,9 @@ fn parse(how: BodyMatch, text: &str, is_in_any_case: bool) -> Result<Hir, Filter
 }
 
 /// One automaton for several expressions, unless it would be too large.
-pub(super) fn regex(expressions: &[Hir]) -> Option<Regex> {
+pub(super) fn regex(expressions: &[Hir], size_max: usize) -> Option<Regex> {
     let config = meta::Config::new()
-        .nfa_size_limit(Some(SIZE_MAX))
+        .nfa_size_limit(Some(size_max))
         .onepass_size_limit(Some(SIZE_MAX))
         .which_captures(WhichCaptures::Implicit);
     meta::Builder::new().configure(config).build_many_from_hir(expressions).ok()
@@ -222,6 +228,15 @@ mod tests {
         assert!(!passes(&[LogFilter::Process(texts(&["client"]))]));
         assert!(!passes(&[LogFilter::Instance(texts(&["b-2"]))]));
         assert!(passes(&[LogFilter::Instance(vec![]), LogFilter::Level(vec![]), body(&[])]));
+    }
+
+    #[test]
+    fn as_many_and_as_long_texts_as_may_be_are_taken() {
+        let long = |letter: &str, number: usize| format!("{number:03}{}", letter.repeat(253));
+        for letter in ["x", "s", "é", "ß", "語"] {
+            let many = (0..100).map(|number| long(letter, number)).collect();
+            assert!(!passes(&[LogFilter::Body(BodyMatch::ContainsInAnyCase, many)]), "{letter}");
+        }
     }
 
     #[test]

@@ -19,6 +19,10 @@ use super::mask::MASK;
 const PIECE_MIN: usize = 2;
 /// More pieces than this are slower to search for than lines to take apart.
 const PIECES_MAX: usize = 128;
+/// More of a piece keeps back hardly any more lines.
+const PIECE_MAX: usize = 64;
+/// Largest compiled form of all pieces, in bytes.
+const SIZE_MAX: usize = 4 << 20;
 
 /// Pieces of which every matching line has at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +64,7 @@ impl Required {
             let mut parser = ParserBuilder::new().case_insensitive(self.is_in_any_case).build();
             parser.parse(&regex_syntax::escape(piece)).ok()
         });
-        regex(&pieces.collect::<Option<Vec<_>>>()?)
+        regex(&pieces.collect::<Option<Vec<_>>>()?, SIZE_MAX)
     }
 }
 
@@ -100,7 +104,8 @@ fn piece(text: &str) -> Option<String> {
     };
     let pieces = text.split(splits).map(|piece| piece.trim_start_matches(' '));
     let usable = pieces.filter(|piece| piece.len() >= PIECE_MIN && !is_ours(piece));
-    usable.max_by_key(|piece| piece.len()).map(str::to_owned)
+    let longest = usable.max_by_key(|piece| piece.len())?;
+    Some(longest[..longest.floor_char_boundary(PIECE_MAX)].to_owned())
 }
 
 /// Whether the message may have this from us alone.
