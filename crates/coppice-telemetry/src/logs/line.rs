@@ -6,14 +6,18 @@
 //! of an entry also behind one that was torn by a crash. Texts are in the
 //! encoding of their database, and the end of a line may be missing.
 
+use std::sync::LazyLock;
+
 use chrono::NaiveDate;
-use memchr::{memchr, memchr2, memmem};
+use memchr::memmem::FinderRev;
+use memchr::{memchr, memchr2};
 
 use super::entry::{Level, LogEntry, cut};
 use super::mask::Masker;
 
 /// Begins every entry.
 const BEGIN: &[u8] = b"{\"timestamp\":\"";
+static LAST_BEGIN: LazyLock<FinderRev<'_>> = LazyLock::new(|| FinderRev::new(BEGIN));
 /// Length of `2026-01-02 03:04:05.678`.
 const TIME_LENGTH: usize = 23;
 
@@ -40,8 +44,8 @@ impl<'a> RawEntry<'a> {
     pub(super) fn find(line: &'a [u8]) -> Option<Self> {
         let begin = match line.strip_prefix(BEGIN) {
             // What follows a torn entry is on its line.
-            Some(rest) => memmem::rfind(rest, BEGIN).map_or(0, |at| at + BEGIN.len()),
-            None => memmem::rfind(line, BEGIN)?,
+            Some(rest) => LAST_BEGIN.rfind(rest).map_or(0, |at| at + BEGIN.len()),
+            None => LAST_BEGIN.rfind(line)?,
         };
         let bytes = &line[begin..];
         let timestamp_ms = time(&bytes[BEGIN.len()..])?;

@@ -14,6 +14,8 @@
 
 use std::ops::Range;
 
+use memchr::{memchr_iter, memchr2_iter};
+
 use super::entry::MESSAGE_BYTES_MAX;
 
 /// Stands for what is hidden.
@@ -36,6 +38,9 @@ pub(super) struct Masker {
 impl Masker {
     /// Hides the passwords of a text and remembers them.
     pub(super) fn mask(&mut self, text: &mut String) {
+        if !may_have_secrets(text.as_bytes()) {
+            return;
+        }
         let lower = text.to_ascii_lowercase();
         let mut hidden = Hidden { text, lower: &lower, roles_from: roles_from(&lower), ranges: vec![] };
         if lower.contains(WORD) {
@@ -78,6 +83,17 @@ impl Masker {
             }
         }
     }
+}
+
+/// Tells almost every text in no time that it has none: `w` is rare, and a
+/// colon before two slashes is rarer.
+fn may_have_secrets(text: &[u8]) -> bool {
+    let is_word = |at: usize| {
+        let word = at.checked_sub(4).and_then(|begin| text.get(begin..begin + WORD.len()));
+        word.is_some_and(|word| word.eq_ignore_ascii_case(WORD.as_bytes()))
+    };
+    memchr2_iter(b'w', b'W', text).any(is_word)
+        || memchr_iter(b':', text).any(|at| text[at..].starts_with(b"://"))
 }
 
 struct Hidden<'a> {
@@ -290,116 +306,6 @@ impl Hidden<'_> {
             if let Some(colon) = authority[..host].find(':') {
                 self.hide(begin + colon + 1..begin + host);
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn masked(text: &str) -> String {
-        let mut text = text.to_owned();
-        Masker::default().mask(&mut text);
-        text
-    }
-
-    #[test]
-    fn passwords_are_hidden_however_they_are_written() {
-        for text in [
-            "ALTER ROLE app PASSWORD 's3cret'",
-            "statement: alter user app with encrypted password 's3cret' valid until '2030-01-01'",
-            "CREATE ROLE a LOGIN PASSWORD\n\t's3cret'",
-            "CREATE USER a PASSWORD/* 'x' /* nested */ */'s3cret'",
-            "CREATE USER a PASSWORD -- it's new\n 's3cret'",
-            "ALTER ROLE a PASSWORD E's3cret\\'s3cret'",
-            "ALTER ROLE a PASSWORD 's3cret''s3cret'",
-            "ALTER ROLE a PASSWORD '''s3cret'",
-            "ALTER ROLE a PASSWORD 's3cret'\n  's3cret'",
-            "ALTER ROLE a PASSWORD 's3cret\\' || 's3cret'",
-            "ALTER ROLE a PASSWORD U&'s3cret\\0021'",
-            "ALTER ROLE a PASSWORD $$s3cret$$",
-            "ALTER ROLE a PASSWORD $x$s3cret$$s3cret$x$",
-            "ALTER ROLE a PASSWORD 's3cret",
-            "ALTER ROLE a PASSWORD $$s3cret",
-            "ALTER ROLE a PASSWORD s3cret",
-            "ALTER ROLE a PASSWORD \"s3cret\"",
-            "DO $$ BEGIN ALTER ROLE a PASSWORD 's3cret'; END $$",
-            "DO $$ BEGIN EXECUTE 'ALTER ROLE a PASSWORD ''s3cret'''; END $$",
-            "DO 'BEGIN EXECUTE ''ALTER ROLE a PASSWORD ''''s3cret''''''; END'",
-            "DO $$ BEGIN EXECUTE 'ALTER ROLE a PASSWORD ' || quote_literal('s3cret'); END $$",
-            "DO $$ BEGIN EXECUTE format('ALTER ROLE %I PASSWORD %L', 'a', 's3cret'); END $$",
-            "DO $$ DECLARE p text := 's3cret'; BEGIN EXECUTE format('ALTER ROLE a PASSWORD %L', p); END $$",
-            "SQL statement \"ALTER ROLE a PASSWORD 's3cret'\"\nPL/pgSQL function f() line 1 at EXECUTE",
-            "CREATE USER MAPPING FOR a SERVER s OPTIONS (user 'b', password 's3cret')",
-            "CREATE USER MAPPING FOR a SERVER s OPTIONS (user 'b', \"password\" 's3cret')",
-            "ALTER USER MAPPING FOR a SERVER s OPTIONS (SET password 's3cret')",
-            "CREATE SUBSCRIPTION s CONNECTION 'host=a password=s3cret user=b' PUBLICATION p",
-            "CREATE SUBSCRIPTION s CONNECTION 'host=a password = ''s3cret s3cret''' PUBLICATION p",
-            "CREATE SUBSCRIPTION s CONNECTION 'postgres://user:s3cret@host/db' PUBLICATION p",
-            "SELECT dblink_connect('dbname=a password=s3cret')",
-            "SELECT dblink('postgresql://user:s3cret@s3cret@host/db?sslmode=require', 'SELECT 1')",
-            "SELECT dblink('postgresql://host/db?user=a&password=s3cret', 'SELECT 1')",
-            "invalid connection option in password=s3cret host=a",
-            "ALTER ROLE a PASSWORD ''; ALTER ROLE b PASSWORD '''s3cret'",
-            "ALTER ROLE a PASSWORD 'first'; ALTER ROLE b PASSWORD 's3cret'",
-            "-- ALTER ROLE a PASSWORD 's3cret'\nSELECT 1",
-            "/* ALTER ROLE a PASSWORD 's3cret' */ SELECT 1",
-            "SELECT * FROM users WHERE password = 's3cret'",
-            "ALTER ROLE \"it's\" PASSWORD 's3cret'",
-        ] {
-            let shown = masked(text);
-            assert!(!shown.contains("s3cret"), "{text}\n{shown}");
-            assert!(shown.contains(MASK), "{text}\n{shown}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_password_stays() {
-        for text in [
-            "password authentication failed for user \"app\"",
-            "ALTER ROLE app PASSWORD NULL",
-            "ALTER ROLE app PASSWORD ''",
-            "SELECT 'it''s', $1 FROM t -- don't",
-            "connection to https://example.org/a:b failed",
-            "column \"password_hash\" does not exist",
-            "SELECT password FROM accounts WHERE name = 'ada'",
-            "Wörter und 'Anführungszeichen' ohne Geheimnis",
-        ] {
-            assert_eq!(masked(text), text);
-        }
-        assert_eq!(
-            masked("ALTER ROLE app PASSWORD 's3cret' VALID UNTIL '2030-01-01'"),
-            "ALTER ROLE app PASSWORD '********' VALID UNTIL '2030-01-01'"
-        );
-        assert_eq!(
-            masked("to postgres://app:s3cret@host:5432/app"),
-            "to postgres://app:********@host:5432/app"
-        );
-    }
-
-    #[test]
-    fn what_another_part_repeats_is_hidden_there_too() {
-        let mut masker = Masker::default();
-        let mut message = "syntax error at or near \"s3cret\"".to_owned();
-        let mut statement = "ALTER ROLE app PASSWORD s3cret".to_owned();
-        masker.mask(&mut message);
-        masker.mask(&mut statement);
-        masker.mask_repetitions(&mut message);
-        assert_eq!(message, "syntax error at or near \"********\"");
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn any_text_can_be_masked(text in "(password|PASSWORD |role|'|''|\\$|\\$a\\$|://|@|:|=|--|/\\*|\\*/|\n|\\\\|E|é| |x){0,40}") {
-            masked(&text);
-        }
-
-        #[test]
-        fn a_literal_is_hidden_whatever_is_in_it(secret in "[a-z0-9' $@:=/*;-]{0,20}") {
-            let quoted = format!("ALTER ROLE a PASSWORD 'q7{}7q' VALID UNTIL 'infinity'", secret.replace('\'', "''"));
-            let shown = masked(&quoted);
-            proptest::prop_assert!(!shown.contains("q7") && !shown.contains("7q"), "{}", shown);
         }
     }
 }

@@ -11,6 +11,8 @@ mod entry;
 mod filter;
 mod line;
 mod mask;
+#[cfg(test)]
+mod mask_tests;
 mod prefilter;
 mod search;
 #[cfg(test)]
