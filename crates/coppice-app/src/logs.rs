@@ -141,7 +141,7 @@ fn read(
     query: &LogQuery,
     logs: &Logs,
     cursor: Option<&LogCursor>,
-    is_over: &dyn Fn() -> bool,
+    is_over: &(dyn Fn() -> bool + Sync),
 ) -> Result<LogPage> {
     search(query, &[logs], cursor, is_over).map_err(|error| match error {
         SearchError::Interrupted => Error::Timeout { private: "a log query was interrupted".to_owned() },

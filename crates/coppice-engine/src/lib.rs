@@ -180,7 +180,7 @@ pub struct LogFile {
 
 /// The log files of an instance, in PostgreSQL's `jsonlog` format. Each is told
 /// by when it was begun, in seconds since the Unix epoch. Every call blocks.
-pub trait LogFiles: Send {
+pub trait LogFiles: Send + Sync {
     /// Every file there is now, in no order.
     ///
     /// # Errors

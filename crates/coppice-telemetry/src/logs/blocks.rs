@@ -13,9 +13,9 @@ use super::search::SearchError;
 pub(super) const BLOCK: u64 = if cfg!(test) { 512 } else { 256 << 10 };
 /// Most bytes of one line that are looked at; of a longer one the middle is
 /// left out.
-const LINE_MAX: usize = if cfg!(test) { 4 << 10 } else { 1 << 20 };
+const LINE_MAX: usize = if cfg!(test) { 4 << 10 } else { 256 << 10 };
 /// How much of the end of such a line is kept.
-const LINE_TAIL: usize = LINE_MAX / 4;
+const LINE_TAIL: usize = LINE_MAX / 16;
 
 /// The lines that begin in one block, each with its newline.
 #[derive(Debug)]
@@ -106,7 +106,7 @@ fn shorten(line: &mut Vec<u8>) {
 }
 
 /// Reads as much as there is.
-fn read_at_most(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+pub(super) fn read_at_most(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut got = 0;
     while got < buffer.len() {
         match file.read_at(&mut buffer[got..], offset + got as u64) {

@@ -6,6 +6,7 @@
 //! (`filter.rs`). `search.rs` puts them in order and says where the next page
 //! begins.
 
+mod ahead;
 mod blocks;
 mod entry;
 mod filter;
@@ -38,7 +39,7 @@ pub struct OpenLog {
 
 /// The log files of one instance. Each is told by when it was begun, in
 /// seconds since the Unix epoch.
-pub trait InstanceLogs {
+pub trait InstanceLogs: Sync {
     /// The instance's id.
     fn instance(&self) -> &str;
 

@@ -20,7 +20,8 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use super::blocks::{BackwardBlocks, Block, end_of_last_line, lines_backward};
+use super::ahead::Ahead;
+use super::blocks::{BackwardBlocks, Block, end_of_last_line, lines_backward, read_at_most};
 use super::filter::LogFilters;
 use super::line::RawEntry;
 use super::{InstanceLogs, LogEntry, OpenLog};
@@ -129,7 +130,7 @@ pub fn search(
     query: &LogQuery,
     instances: &[&dyn InstanceLogs],
     cursor: Option<&LogCursor>,
-    is_over: &dyn Fn() -> bool,
+    is_over: &(dyn Fn() -> bool + Sync),
 ) -> Result<LogPage, SearchError> {
     let (mut found, mut left) = (BinaryHeap::new(), Left::default());
     let mut readings = vec![];
@@ -189,7 +190,7 @@ struct Search<'a> {
     query: &'a LogQuery,
     logs: &'a dyn InstanceLogs,
     cursor: Option<&'a LogCursor>,
-    is_over: &'a dyn Fn() -> bool,
+    is_over: &'a (dyn Fn() -> bool + Sync),
     /// The best so far, of all instances: one more than the page takes, which
     /// tells that there is another page.
     found: &'a mut BinaryHeap<Candidate>,
@@ -199,25 +200,64 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn run(&mut self) -> Result<(), SearchError> {
-        let (newest, end) = self.at.from;
+        let (newest, _) = self.at.from;
         let mut files: Vec<_> = self.logs.list()?.into_iter().filter(|began| *began <= newest).collect();
         files.sort_unstable_by_key(|began| Reverse(*began));
         files.truncate(FILES_MAX);
-        for began in files {
-            if began.saturating_mul(1000) >= self.query.end_ms.saturating_add(MARGIN_MS) {
-                continue;
-            }
+        let first_too_late = self.query.end_ms.saturating_add(MARGIN_MS);
+        files.retain(|began| began.saturating_mul(1000) < first_too_late);
+        let Some(prefilter) = self.query.filters.prefilter() else {
+            return self.run_through(&files, None).map(drop);
+        };
+        // Often the first file is enough. The page before may have ended in it,
+        // so it is read like one with hits whether or not it has any left.
+        let (first, rest) = files.split_at(files.len().min(1));
+        if self.run_through(first, None)? || rest.is_empty() {
+            return Ok(());
+        }
+        let ahead = Ahead::new(prefilter, self.logs, rest, self.too_old_ms(), self.is_over);
+        std::thread::scope(|scope| {
+            let _helpers = ahead.start(scope);
+            self.run_through(rest, Some(&ahead)).map(drop)
+        })
+    }
+
+    /// What was last written before is not looked at.
+    fn too_old_ms(&self) -> i64 {
+        self.query.start_ms.saturating_sub(MARGIN_MS)
+    }
+
+    /// Goes through files; returns whether enough was found.
+    fn run_through(&mut self, files: &[i64], ahead: Option<&Ahead<'_>>) -> Result<bool, SearchError> {
+        let (newest, end) = self.at.from;
+        for (index, &began) in files.iter().enumerate() {
             let Some(open) = self.logs.open(began)? else { continue };
-            if open.modified_ms < self.query.start_ms.saturating_sub(MARGIN_MS) {
+            if open.modified_ms < self.too_old_ms() {
                 continue;
             }
             let end = if began == newest { end.min(open.length) } else { open.length };
             self.at.from = (began, end);
-            if self.read(&open, began, end)? {
-                break;
+            let has_hits = ahead.map_or(Ok(true), |ahead| ahead.has_hits(index))?;
+            let is_enough = match has_hits {
+                true => self.read(&open, began, end)?,
+                false => self.pass_over(&open, began)?,
+            };
+            if is_enough {
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
+    }
+
+    /// A file without hits tells how far the search has come by its first line.
+    fn pass_over(&mut self, open: &OpenLog, began: i64) -> Result<bool, SearchError> {
+        let mut beginning = [0; 64];
+        let got = read_at_most(&open.file, &mut beginning, 0)?;
+        if let Some(raw) = RawEntry::find(&beginning[..got]) {
+            self.lower_ceiling(raw.timestamp_ms);
+        }
+        self.at.from = (began, 0);
+        Ok(self.is_enough())
     }
 
     /// Reads a file; returns whether enough was found.
