@@ -127,7 +127,8 @@ impl Operation {
             Some((what, _)) => format!("{what}:read"),
             None => panic!("{}: {needed} is no scope", self.id),
         };
-        let token = http.new_token("/api-keys", json!({ "scopes": [other, "logs:read"] }));
+        let unrelated = if needed == "logs:read" { "keys:read" } else { "logs:read" };
+        let token = http.new_token("/api-keys", json!({ "scopes": [other, unrelated] }));
         let answer = self.call(http, Some(&token), place);
         self.is_refused(&answer, &["insufficient_scope"]);
         let challenge = answer.header("www-authenticate");
