@@ -78,7 +78,6 @@ fn what_is_raised_is_in_the_log_of_every_release() {
 #[test]
 fn a_sleeping_branch_tells_its_log_and_sleeps_on() {
     let coppice = platform();
-    coppice.cli(&["branch", "create", "main"]);
     let path = path(&coppice, "main");
     coppice.psql("main", "SELECT * FROM nowhere");
     entry_with(&coppice, &path, "nowhere");
@@ -100,7 +99,6 @@ fn a_sleeping_branch_tells_its_log_and_sleeps_on() {
 #[test]
 fn pages_follow_each_other_while_lines_arrive_and_files_go() {
     let coppice = platform();
-    coppice.cli(&["branch", "create", "main"]);
     let path = path(&coppice, "main");
     let raise = |count: u32, word: &str| {
         let statement =
@@ -143,7 +141,6 @@ fn pages_follow_each_other_while_lines_arrive_and_files_go() {
 #[test]
 fn what_a_server_puts_among_its_logs_harms_nobody() {
     let coppice = platform();
-    coppice.cli(&["branch", "create", "main"]);
     let path = path(&coppice, "main");
     coppice.psql("main", "SELECT * FROM nowhere");
     entry_with(&coppice, &path, "nowhere");
@@ -159,9 +156,9 @@ fn what_a_server_puts_among_its_logs_harms_nobody() {
     fs::create_dir(logs.join("postgresql-20300101-000003.json")).expect("a directory");
     fs::write(logs.join("postgresql-20200101-000004.json"), [0, 159, b'\n', b'{', 255, b'\n'])
         .expect("written");
-    // A line of a gigabyte that takes no space.
+    // A line that is longer than any, and takes no space.
     let hole = fs::File::create(logs.join("postgresql-20200101-000005.json")).expect("a file");
-    hole.set_len(1 << 30).expect("a hole");
+    hole.set_len(64 << 20).expect("a hole");
     entry_with(&coppice, &path, "nowhere");
     assert_eq!(entries(&coppice, &path, &json!([{ "value": "stolen" }])), [] as [Value; 0]);
     assert!(!entries(&coppice, &path, &json!([])).is_empty());
@@ -172,7 +169,6 @@ fn what_a_server_puts_among_its_logs_harms_nobody() {
 fn logs_are_kept_as_long_and_as_many_as_the_operator_says() {
     let flags = ["--logs-retention-days", "2", "--logs-size-mib", "32"].map(str::to_owned).to_vec();
     let mut coppice = Platform::start(PROGRAM, Options { flags, ..options() });
-    coppice.cli(&["branch", "create", "main"]);
     let path = path(&coppice, "main");
     coppice.psql("main", "SELECT * FROM nowhere");
     entry_with(&coppice, &path, "nowhere");
@@ -203,7 +199,6 @@ fn logs_are_kept_as_long_and_as_many_as_the_operator_says() {
 #[test]
 fn the_command_line_shows_and_follows_a_log() {
     let coppice = platform();
-    coppice.cli(&["branch", "create", "main"]);
     let path = path(&coppice, "main");
     for name in ["one", "two", "three"] {
         coppice.psql("main", &format!("SELECT * FROM {name}"));
@@ -217,10 +212,7 @@ fn the_command_line_shows_and_follows_a_log() {
     let text = run(&["main", "--level", "error", "-n", "2", "--since", "1h"]);
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines.len(), 4, "{text}");
-    assert!(
-        lines[0].ends_with("ERROR   client backend: relation \"two\" does not exist at character 15"),
-        "{text}"
-    );
+    assert!(lines[0].ends_with("ERROR   client backend: relation \"two\" does not exist"), "{text}");
     assert_eq!(lines[3], "    STATEMENT: SELECT * FROM three");
     let found = run(&["--grep", "^relation .(one|three)", "--json"]);
     let found: Vec<Value> = found.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();

@@ -13,9 +13,9 @@ pub struct BranchLogsRequest {
     /// The first time that is too late.
     pub end: Timestamp,
     /// All of them have to match.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schema(required = false, max_items = 20)]
-    pub filters: Vec<LogFilter>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_items = 20)]
+    pub filters: Option<Vec<LogFilter>>,
     /// Most entries in the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 200, default = 100)]

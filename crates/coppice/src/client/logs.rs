@@ -162,8 +162,8 @@ impl Log<'_> {
         let mut request = BranchLogsRequest {
             start: Timestamp(since),
             // Machines' clocks differ a little.
-            end: Timestamp(Utc::now() + TimeDelta::minutes(10)),
-            filters: self.filters.clone(),
+            end: Timestamp(since.max(Utc::now() + TimeDelta::minutes(10))),
+            filters: Some(self.filters.clone()),
             limit: None,
             cursor: None,
         };
