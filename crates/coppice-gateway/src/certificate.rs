@@ -53,6 +53,8 @@ pub struct Certificate {
     /// What clients bind their authentication to; none when the kind of
     /// signature has no defined digest.
     pub(crate) digest: Option<Vec<u8>>,
+    /// When it ends, in seconds of Unix time; none when that is not understood.
+    pub(crate) expiry: Option<i64>,
 }
 
 impl Certificate {
@@ -66,7 +68,8 @@ impl Certificate {
             .collect::<Result<Vec<_>, _>>()
             .map_err(|source| pem(chain, source))?;
         let no_certificate = || pem(chain, rustls::pki_types::pem::Error::NoItemsFound);
-        let digest = server_end_point(certificates.first().ok_or_else(no_certificate)?);
+        let first = certificates.first().ok_or_else(no_certificate)?;
+        let (digest, expiry) = (server_end_point(first), expiry(first));
         let key = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|source| pem(key, source))?;
 
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -75,7 +78,7 @@ impl Certificate {
             .with_no_client_auth()
             .with_single_cert(certificates, key)?;
         tls.alpn_protocols = vec![ALPN_POSTGRESQL.to_vec()];
-        Ok(Self { tls: Arc::new(tls), digest })
+        Ok(Self { tls: Arc::new(tls), digest, expiry })
     }
 
     /// Reads the certificate in `dir`, making a self-signed one first when
@@ -116,6 +119,41 @@ fn server_end_point(certificate: &[u8]) -> Option<Vec<u8>> {
         _ => return None,
     };
     Some(digest::digest(function, certificate).as_ref().to_vec())
+}
+
+/// When a certificate ends (`notAfter` of RFC 5280), in seconds of Unix time.
+fn expiry(certificate: &[u8]) -> Option<i64> {
+    const VERSION: u8 = 0xa0;
+    const GENERALIZED_TIME: u8 = 0x18;
+    let (_, content, _) = der_value(certificate)?;
+    let (_, tbs, _) = der_value(content)?;
+    // Version (which may be left out), serial number, signature, issuer, validity.
+    let (tag, _, after_first) = der_value(tbs)?;
+    let after_serial = if tag == VERSION { der_value(after_first)?.2 } else { after_first };
+    let (_, _, after_signature) = der_value(after_serial)?;
+    let (_, _, after_issuer) = der_value(after_signature)?;
+    let (_, validity, _) = der_value(after_issuer)?;
+    let (_, _, after_not_before) = der_value(validity)?;
+    let (tag, text, _) = der_value(after_not_before)?;
+    let text = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
+    let (year, rest) = text.split_at_checked(if tag == GENERALIZED_TIME { 4 } else { 2 })?;
+    let year: i64 = year.parse().ok()?;
+    let year = match tag {
+        GENERALIZED_TIME => year,
+        _ if year < 50 => 2000 + year,
+        _ => 1900 + year,
+    };
+    let part = |at: usize| rest.get(at..at + 2)?.parse::<i64>().ok();
+    let [month, day, hour, minute, second] = [part(0)?, part(2)?, part(4)?, part(6)?, part(8)?];
+    Some(((days_since_epoch(year, month, day) * 24 + hour) * 60 + minute) * 60 + second)
+}
+
+/// Days from 1970-01-01 to a date of the Gregorian calendar.
+fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
+    // Years that begin in March have the leap day at their end.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    year * 365 + leap_days + (month * 153 + 2) / 5 + day - 719_469
 }
 
 /// Splits DER into the first value's tag and content, and what follows it.
@@ -180,6 +218,26 @@ mod tests {
         fs::write(dir.path().join("gateway.key"), "cut short").unwrap();
         Certificate::ensure(dir.path()).unwrap();
         assert_eq!(mode(&dir.path().join("gateway.key")), 0o600);
+    }
+
+    #[test]
+    fn the_end_of_a_certificate_is_read_in_both_of_its_forms() {
+        let expiry_at = |year, month, day| {
+            let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+            let mut params = rcgen::CertificateParams::new(vec![]).unwrap();
+            params.not_after = rcgen::date_time_ymd(year, month, day);
+            expiry(params.self_signed(&key).unwrap().der())
+        };
+        for (year, month, day, expected) in [
+            (1970, 1, 1, 0),
+            (2026, 11, 21, 1_795_219_200),
+            (2028, 2, 29, 1_835_395_200),
+            (2050, 3, 1, 2_529_705_600),
+            (4096, 1, 1, 67_090_118_400),
+        ] {
+            assert_eq!(expiry_at(year, month, day), Some(expected), "{year}-{month}-{day}");
+        }
+        assert_eq!(expiry(b"\x30\x84\xff\xff\xff\xff"), None);
     }
 
     #[test]

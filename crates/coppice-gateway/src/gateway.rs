@@ -97,6 +97,11 @@ impl Gateway {
         }
     }
 
+    /// When its certificate ends, in seconds of Unix time; none when that is not understood.
+    pub fn certificate_expiry(&self) -> Option<i64> {
+        self.config.certificate.expiry
+    }
+
     /// How full it is.
     pub fn occupancy(&self) -> Occupancy {
         let places = self.config.connections_max;

@@ -113,6 +113,11 @@ impl Page {
         text.sample("coppice_gateway_connections_max", &[], occupancy.places as f64);
         text.gauge("coppice_gateway_sessions_open", "Sessions of clients on servers of branches.");
         text.sample("coppice_gateway_sessions_open", &[], sessions as f64);
+        if let Some(expiry) = self.gateway.certificate_expiry() {
+            let name = "coppice_gateway_certificate_expiry_timestamp_seconds";
+            text.gauge(name, "When the gateway's certificate ends, in Unix time.");
+            text.sample(name, &[], expiry as f64);
+        }
         let name = "coppice_gateway_bytes_total";
         text.counter(name, "Bytes that sessions passed on, by direction.");
         text.sample(name, &[("direction", "from_clients")], traffic.from_clients as f64);
