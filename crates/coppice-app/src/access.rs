@@ -89,6 +89,7 @@ impl App {
     ///
     /// # Errors
     /// `missing_token`, `invalid_token`, `expired_token`
+    #[tracing::instrument(level = "debug", skip_all)]
     pub async fn authenticate(
         &self,
         bearer: Option<&str>,

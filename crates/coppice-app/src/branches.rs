@@ -132,6 +132,7 @@ impl App {
     ///
     /// # Errors
     /// Everything the error catalogue lists for createBranch.
+    #[tracing::instrument(level = "debug", skip_all)]
     pub async fn create_branch(&self, access: &Access, new: &NewBranchRequest) -> Result<Branch> {
         let (id, volume) = (BranchId::generate(), VolumeId::generate(Utc::now()));
         let password = new_password();
@@ -373,6 +374,7 @@ impl App {
     ///
     /// # Errors
     /// `project_not_found`, `branch_not_found`
+    #[tracing::instrument(level = "debug", skip_all)]
     pub async fn delete_branch(&self, access: &Access) -> Result<()> {
         let id = access.branch()?;
         let mut tx = self.store.begin().await?;

@@ -30,6 +30,7 @@ impl App {
     ///
     /// # Errors
     /// When the metastore fails.
+    #[tracing::instrument(level = "debug", skip_all)]
     pub async fn find_for_connection(&self, id: &BranchId) -> Result<Option<Connectable>> {
         let Some(found) = self.store.branch_find_for_connection(id).await? else { return Ok(None) };
         let mut branch = found.branch;
@@ -66,6 +67,7 @@ impl App {
     ///
     /// # Errors
     /// When the metastore fails.
+    #[tracing::instrument(level = "debug", skip_all)]
     pub async fn wait_until_settled(&self, id: &BranchId, patience: Duration) -> Result<Option<Connectable>> {
         let deadline = tokio::time::Instant::now() + patience;
         loop {
@@ -94,6 +96,7 @@ impl App {
     ///
     /// # Errors
     /// `unavailable` when the server does not answer.
+    #[tracing::instrument(level = "debug", skip_all)]
     pub async fn role_verifier(&self, instance: &InstanceId, role: &str) -> Result<Option<RoleVerifier>> {
         self.engine.verifier(instance, role).await.map_err(|error| Error::unavailable(error.chain()))
     }
@@ -102,6 +105,7 @@ impl App {
     ///
     /// # Errors
     /// `unavailable` when the server does not answer.
+    #[tracing::instrument(level = "debug", skip_all)]
     pub async fn open_server(&self, instance: &InstanceId) -> Result<BoxedServerStream> {
         self.engine.open(instance).await.map_err(|error| Error::unavailable(error.chain()))
     }

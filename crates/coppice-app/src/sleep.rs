@@ -42,6 +42,7 @@ impl App {
     ///
     /// # Errors
     /// When the metastore fails.
+    #[tracing::instrument(level = "debug", skip_all)]
     pub async fn wake_for_client(&self, branch: &BranchId, by: &str) -> Result<bool> {
         let is_waking = self.store.branch_wake_for_client(branch, by).await?;
         if is_waking {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{Connection, Execute, Executor, FromRow, PgConnection, Postgres};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tracing::Instrument as _;
 
 use crate::{Result, metrics};
 
@@ -59,12 +60,13 @@ impl Reads {
 
     /// The row of a statement that has at most one.
     pub(crate) async fn row<'q>(&self, query: impl Execute<'q, Postgres> + 'q) -> Result<Option<PgRow>> {
-        let began = Instant::now();
-        let mut taken = self.take().await?;
-        let row = (&mut taken.connection).fetch_optional(query).await?;
-        taken.give_back();
-        metrics::read(began);
-        Ok(row)
+        let read = async {
+            let mut taken = self.take().await?;
+            let row = (&mut taken.connection).fetch_optional(query).await?;
+            taken.give_back();
+            Ok(row)
+        };
+        observed(read).await
     }
 
     /// As [`Reads::row`], read as `O`.
@@ -80,11 +82,13 @@ impl Reads {
         &self,
         query: impl Execute<'q, Postgres> + 'q,
     ) -> Result<Vec<O>> {
-        let began = Instant::now();
-        let mut taken = self.take().await?;
-        let rows = (&mut taken.connection).fetch_all(query).await?;
-        taken.give_back();
-        metrics::read(began);
+        let read = async {
+            let mut taken = self.take().await?;
+            let rows = (&mut taken.connection).fetch_all(query).await?;
+            taken.give_back();
+            Ok(rows)
+        };
+        let rows = observed(read).await?;
         Ok(rows.iter().map(O::from_row).collect::<std::result::Result<_, _>>()?)
     }
 
@@ -103,6 +107,16 @@ impl Reads {
         let connection = PgConnection::connect_with(&self.options).await?;
         Ok(Taken { connection, idle: self.idle.clone(), _slot: slot })
     }
+}
+
+/// Counts a read that succeeds, and traces every one.
+async fn observed<T>(read: impl Future<Output = Result<T>>) -> Result<T> {
+    let began = Instant::now();
+    let done = read.instrument(tracing::debug_span!("metastore read")).await;
+    if done.is_ok() {
+        metrics::read(began);
+    }
+    done
 }
 
 fn pop(idle: &Idle) -> Option<(PgConnection, Instant)> {

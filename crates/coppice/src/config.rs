@@ -160,6 +160,10 @@ struct Settings {
     /// [default: only this machine may]
     #[arg(long, env = "COPPICE_METRICS_TOKEN_FILE", value_name = "FILE")]
     metrics_token_file: Option<PathBuf>,
+    /// Where traces are sent, by OTLP over HTTP, for example http://127.0.0.1:4318
+    /// [default: what OTEL_EXPORTER_OTLP_ENDPOINT says, else nowhere]
+    #[arg(long, env = "COPPICE_OTLP_ENDPOINT", value_name = "URL")]
+    otlp_endpoint: Option<String>,
     #[command(flatten)]
     #[serde(skip)]
     auth_flags: AuthFlags,
@@ -188,6 +192,7 @@ pub(crate) struct Config {
     pub(crate) drain: Duration,
     pub(crate) log_retention: LogRetention,
     pub(crate) log: LogConfig,
+    pub(crate) otlp_endpoint: Option<String>,
     pub(crate) auth: AuthConfig,
 }
 
@@ -286,6 +291,7 @@ impl ServeArgs {
                 filter: flags.log.or(file.log).filter(|levels| !levels.is_empty()),
                 format: flags.log_format.or(file.log_format).unwrap_or_default(),
             },
+            otlp_endpoint: flags.otlp_endpoint.or(file.otlp_endpoint).filter(|url| !url.is_empty()),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The log: its level, its format.
+//! The log: its level, its format, and the traces beside it.
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -15,6 +15,8 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _};
+
+use crate::traces::Traces;
 
 /// Parts that would write secrets at lower levels, whatever is asked for: every
 /// statement, verifiers included, and every header.
@@ -58,8 +60,8 @@ impl LogConfig {
     }
 }
 
-/// Begins to log, to standard error.
-pub(crate) fn start(config: &LogConfig) -> anyhow::Result<()> {
+/// Begins to log, to standard error, and to collect traces where they are wanted.
+pub(crate) fn start(config: &LogConfig, traces: Option<&Traces>) -> anyhow::Result<()> {
     let filter = config.filter()?;
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let lines = match config.format {
@@ -77,7 +79,11 @@ pub(crate) fn start(config: &LogConfig) -> anyhow::Result<()> {
                 .boxed()
         }
     };
-    tracing_subscriber::registry().with(lines).try_init().context("beginning to log")
+    tracing_subscriber::registry()
+        .with(traces.map(Traces::layer))
+        .with(lines)
+        .try_init()
+        .context("beginning to log")
 }
 
 /// One flat object a line: fields of the event, and of the spans around it,

@@ -11,6 +11,7 @@ mod config;
 mod doctor;
 mod logging;
 mod serve;
+mod traces;
 
 use std::process::ExitCode;
 
@@ -25,6 +26,7 @@ struct Cli {
 }
 
 #[derive(Subcommand, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one, made once")]
 enum Command {
     /// Run the platform
     Serve(Box<config::ServeArgs>),

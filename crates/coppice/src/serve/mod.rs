@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::{Config, ServeArgs};
+use crate::traces::Traces;
 use boot::boot;
 use handover::{Door, Knock, Listeners, Predecessor};
 use running::Running;
@@ -73,7 +74,8 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let takes_over = args.take_over;
     let mut signals = Signals::new()?;
     let config = args.config()?;
-    crate::logging::start(&config.log)?;
+    let traces = Traces::start(config.otlp_endpoint.as_deref())?;
+    crate::logging::start(&config.log, traces.as_ref())?;
     let counted = metrics::start()?;
     prepare_data_dir(&config.data_dir)?;
     let (lock, listeners, predecessor) = match takes_over {
@@ -86,7 +88,7 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let (api, gateway_address) = (listeners.api.local_addr()?, listeners.gateway.local_addr()?);
 
     let platform = boot(&config, api, gateway_address, lock).await?;
-    let running = Running::start(&config, &platform, listeners.try_clone()?, counted)?;
+    let running = Running::start(&config, &platform, listeners.try_clone()?, counted, traces.is_some())?;
     let door = Door::open(platform.host.layout().runtime_dir())?;
     let record =
         ServeRecord { pid: std::process::id(), api, gateway: gateway_address, door: door.path().to_owned() };
@@ -110,7 +112,11 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let _ = std::fs::remove_file(ServeRecord::path(&config.data_dir));
     // With a successor the sockets stay open until it is ready.
     let listeners = successor.is_some().then_some(listeners);
-    running.drain(platform, &config, successor.zip(listeners)).await
+    let drained = running.drain(platform, &config, successor.zip(listeners)).await;
+    if let Some(traces) = traces {
+        traces.finish().await;
+    }
+    drained
 }
 
 /// What ends a platform, or asks it to hand over.

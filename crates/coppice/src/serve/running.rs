@@ -19,6 +19,7 @@ use super::handover::{Knock, Listeners};
 use super::metrics::Page;
 use super::{gateway, is_inside, log_retention, stop};
 use crate::config::{Config, DRAIN_MAX};
+use crate::traces::trace_request;
 
 /// How often a process that only serves its last sessions writes down their use.
 const NOTE: Duration = Duration::from_secs(30);
@@ -48,6 +49,7 @@ impl Running {
         platform: &Platform,
         listeners: Listeners,
         counted: PrometheusHandle,
+        has_traces: bool,
     ) -> anyhow::Result<Self> {
         let to_tokio = |listener: TcpListener| {
             listener.set_nonblocking(true)?;
@@ -63,7 +65,10 @@ impl Running {
         });
         let gateway_task = tokio::spawn(gateway.clone().serve(gateway_listener, stop.clone()));
         let page = Page::new(counted, config, app.clone(), platform.engine.clone(), gateway.clone());
-        let router = coppice_api::router(app.clone(), config.api.clone(), page);
+        let mut router = coppice_api::router(app.clone(), config.api.clone(), page);
+        if has_traces {
+            router = router.layer(axum::middleware::from_fn(trace_request));
+        }
         let api_task = tokio::spawn(coppice_api::serve(api, router, stop.clone().cancelled_owned()));
         let watches = vec![
             tokio::spawn({
