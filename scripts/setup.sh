@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes this machine able to build, run and test Coppice: Debian packages, the PostgreSQL builds in
-# .postgres, and what the end-to-end tests use of npm and PyPI, in e2e/sdk/node_modules and
-# target/python. Safe to repeat at any time; with nothing to do it takes a blink.
+# .postgres, and what the end-to-end tests use of npm, PyPI and Debian without installing it, in
+# e2e/sdk/node_modules, target/python and target/prometheus. Safe to repeat at any time; with nothing to do it takes a blink.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # An ordinary user's PATH may lack the places of mkfs and losetup.
@@ -82,6 +82,31 @@ install_schemathesis() {
   cp "$list" target/python/installed.txt
 }
 
+# Prometheus with promtool. Unpacked, not installed: the package would start a service, and for this
+# nobody has to be root.
+install_prometheus() {
+  [[ -x target/prometheus/usr/bin/promtool ]] && return
+  have apt-get ||
+    fail "this machine has no apt-get; put prometheus and promtool into target/prometheus/usr/bin, then try again"
+  echo "setup: unpacking the Debian package prometheus"
+  local fetched=target/prometheus.partial
+  rm -rf "$fetched" target/prometheus
+  mkdir -p "$fetched"
+  # As root, apt-get fetches under an account that has to be able to write here.
+  local apt=(apt-get --quiet --quiet --option APT::Sandbox::User=root download prometheus)
+  if ! (cd "$fetched" && "${apt[@]}" 2>/dev/null); then
+    [[ $EUID -eq 0 ]] ||
+      fail "apt-get could not download prometheus; run this, then try again: sudo apt-get update"
+    apt-get --quiet --quiet --option DPkg::Lock::Timeout=300 update </dev/null ||
+      fail "apt-get update failed; its message is above"
+    (cd "$fetched" && "${apt[@]}") || fail "apt-get could not download prometheus; its message is above"
+  fi
+  dpkg-deb --extract "$fetched"/prometheus_*.deb "$fetched" ||
+    fail "dpkg-deb could not unpack prometheus; its message is above"
+  rm "$fetched"/prometheus_*.deb
+  mv "$fetched" target/prometheus
+}
+
 have cargo || fail "cargo is missing; install Rust 1.95 or newer (https://rustup.rs), then try again"
 { have node && have npm; } || fail "node or npm is missing; install Node.js 20 or newer, then try again"
 
@@ -91,3 +116,4 @@ mapfile -t packages < <(missing_packages | tr ' ' '\n')
 scripts/unpack-postgres.sh
 install_client
 install_schemathesis
+install_prometheus
