@@ -15,6 +15,7 @@ mod http;
 mod isolation;
 mod logs;
 mod metastore;
+mod observability;
 mod orphans;
 mod people;
 mod proxy;
