@@ -66,6 +66,10 @@ pub use regions::Region;
 pub use secrets::MasterKey;
 pub use sleep::Clients;
 
+/// How long the metastore may take to count as ready: whoever asks gives up
+/// after a few seconds.
+const READY_PATIENCE: Duration = Duration::from_secs(3);
+
 /// Settings of the platform that use cases need.
 #[derive(Clone, Debug)]
 pub struct AppConfig {
@@ -144,7 +148,9 @@ impl App {
     /// # Errors
     /// `unavailable`
     pub async fn check_ready(&self) -> coppice_core::Result<()> {
-        Ok(self.store.ping().await?)
+        let answered = tokio::time::timeout(READY_PATIENCE, self.store.ping()).await;
+        Ok(answered
+            .map_err(|_| coppice_core::Error::unavailable("the metastore does not answer in time"))??)
     }
 
     /// How many branches there are in each state, deleted ones left out.
