@@ -16,7 +16,7 @@ use crate::body::BodyError;
 use crate::context;
 use crate::error::{ApiError, with_status};
 use crate::rates::Rates;
-use crate::request::{Counted, bearer_of};
+use crate::request::{Counted, bearer_of, kind_of};
 
 static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 static IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -41,6 +41,7 @@ pub(crate) async fn idempotent(
     let Ok(credential) = app.authenticate(Some(&bearer), None).await else {
         return next.run(request).await;
     };
+    context::note_caller(kind_of(&credential.caller));
     if let Err(error) = rates.admit_credential(&credential.caller.credential) {
         return ApiError::from(error).into_response();
     }

@@ -140,7 +140,8 @@ impl Call {
     }
 }
 
-fn kind_of(caller: &Caller) -> &'static str {
+/// What kind of caller this is, for the log.
+pub(crate) fn kind_of(caller: &Caller) -> &'static str {
     match caller.principal {
         Principal::User(_) => "user",
         Principal::Organization(_) => "organization",
