@@ -1,6 +1,7 @@
 //! What the platform tells about itself: its page for Prometheus, its log, its
 //! traces, and the rules and the dashboard in `deploy/`.
 
+mod doctor;
 mod logs;
 mod page;
 mod prometheus;

@@ -218,11 +218,11 @@ fn a_token_that_is_none_ends_the_start_and_says_what_to_write() {
 }
 
 /// Processes that stand still until it is dropped.
-struct Stopped(Vec<Pid>);
+pub(super) struct Stopped(Vec<Pid>);
 
 impl Stopped {
     /// A process and its children.
-    fn with_children(pid: u32) -> Self {
+    pub(super) fn with_children(pid: u32) -> Self {
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("children");
         let pids = children.split_whitespace().map(|child| child.parse().expect("a pid"));
         let all: Vec<_> = pids.chain([pid as i32]).map(Pid::from_raw).collect();

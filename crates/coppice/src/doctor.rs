@@ -1,4 +1,7 @@
-//! `coppice doctor`: what this machine offers, and how to improve it.
+//! `coppice doctor`: how the platform is, what this machine offers, and how to
+//! improve it.
+
+mod platform;
 
 use std::path::Path;
 
@@ -31,10 +34,11 @@ struct Finding {
     advice: Option<String>,
 }
 
-/// Looks at the machine and says what it found; changes nothing.
-pub(crate) fn doctor(args: &DoctorArgs) -> anyhow::Result<()> {
+/// Looks at the platform and the machine and says what it found; changes nothing.
+pub(crate) async fn doctor(args: &DoctorArgs) -> anyhow::Result<()> {
     let data_dir = std::path::absolute(args.data_dir.path())?;
-    let findings = [
+    let mut findings = platform::findings(&data_dir).await;
+    findings.extend([
         data_directory(&data_dir),
         postgres(&args.postgres_dirs),
         volumes(&data_dir),
@@ -43,7 +47,7 @@ pub(crate) fn doctor(args: &DoctorArgs) -> anyhow::Result<()> {
         landlock(),
         space(&data_dir),
         quarantine(&data_dir),
-    ];
+    ]);
     if args.json {
         let list: Vec<_> = findings
             .iter()

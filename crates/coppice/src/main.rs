@@ -32,7 +32,7 @@ enum Command {
     Serve(Box<config::ServeArgs>),
     /// Stop the platform; with --all, every branch too
     Stop(serve::StopArgs),
-    /// Say what this machine offers and how to improve it
+    /// Say how the platform is, what this machine offers, and how to improve it
     Doctor(doctor::DoctorArgs),
     /// Look after the platform itself
     Admin(admin::AdminArgs),
@@ -72,7 +72,7 @@ async fn run(command: Command) -> anyhow::Result<i32> {
     match command {
         Command::Serve(args) => serve::serve(*args).await?,
         Command::Stop(args) => serve::stop(args).await?,
-        Command::Doctor(args) => doctor::doctor(&args)?,
+        Command::Doctor(args) => doctor::doctor(&args).await?,
         Command::Admin(args) => admin::admin(args).await?,
         Command::Client(command) => return client::run(*command).await,
         Command::Completions { shell } => {

@@ -1,0 +1,43 @@
+//! `coppice doctor` beside a platform that runs, and one that does not.
+
+use coppice_test_support::Platform;
+use serde_json::Value;
+
+use super::page::Stopped;
+use crate::setup::platform;
+
+/// What was seen under a name, and whether there is advice.
+fn finding(coppice: &Platform, name: &str) -> Option<(String, bool)> {
+    let findings = coppice.cli(&["doctor"]);
+    let found = findings.as_array().expect("a list").iter().find(|finding| finding["name"] == name)?.clone();
+    Some((found["seen"].as_str().expect("a text").to_owned(), found["advice"] != Value::Null))
+}
+
+#[test]
+fn the_doctor_says_how_the_platform_is() {
+    let mut coppice = platform();
+    let (seen, is_advised) = finding(&coppice, "platform").expect("a finding");
+    assert!(seen.starts_with(&format!("runs (pid {}, API on 127.0.0.1:", coppice.pid())), "{seen}");
+    assert!(!is_advised);
+    assert_eq!(finding(&coppice, "branches"), Some(("1 ready".to_owned(), false)));
+    assert_eq!(finding(&coppice, "work"), Some(("every branch is what it should be".to_owned(), false)));
+    assert_eq!(finding(&coppice, "clients"), Some(("0 sessions; 0 of 10000 connections".to_owned(), false)));
+    assert!(finding(&coppice, "room for volumes").is_some_and(|(seen, _)| seen.contains("GiB free of")));
+    assert!(
+        finding(&coppice, "certificate")
+            .is_some_and(|(seen, is_advised)| seen.starts_with("ends in") && !is_advised)
+    );
+
+    let stopped = Stopped::with_children(coppice.metastore_postmaster());
+    let (seen, is_advised) = finding(&coppice, "platform").expect("a finding");
+    assert!(seen.contains("but its metastore does not answer") && is_advised, "{seen}");
+    drop(stopped);
+
+    coppice.kill();
+    let (seen, is_advised) = finding(&coppice, "platform").expect("a finding");
+    assert!(seen.contains("should run, but does not answer") && is_advised, "{seen}");
+    coppice.restart();
+    assert_eq!(coppice.terminate(), Some(0));
+    let (seen, is_advised) = finding(&coppice, "platform").expect("a finding");
+    assert!(seen.starts_with("does not run") && is_advised, "{seen}");
+}
