@@ -49,7 +49,10 @@ pub(crate) fn describe() {
         RATE_LIMITED,
         "Requests that came too fast, of a credential or of an address without one."
     );
-    describe_counter!(AUTHENTICATION_FAILURES, "Requests without a valid credential.");
+    describe_counter!(
+        AUTHENTICATION_FAILURES,
+        "Requests without a valid credential, and wrong passwords on the page to sign in."
+    );
     for limit in ["credential", "address"] {
         counter!(RATE_LIMITED, "limit" => limit).absolute(0);
     }
@@ -62,7 +65,7 @@ pub(crate) fn rate_limited(limit: &'static str) {
     counter!(RATE_LIMITED, "limit" => limit).increment(1);
 }
 
-/// Counts a request without a valid credential.
+/// Counts a request without a valid credential, or a wrong password.
 pub(crate) fn authentication_failed() {
     counter!(AUTHENTICATION_FAILURES).increment(1);
 }

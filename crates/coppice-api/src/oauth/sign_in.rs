@@ -9,6 +9,7 @@ use zeroize::Zeroizing;
 
 use super::browser::{Browser, own_path};
 use super::{error, redirect};
+use crate::metrics;
 use crate::pages::{self, Form, SignInPage};
 
 /// Field with the path that the person is sent on to.
@@ -83,6 +84,7 @@ pub(super) async fn sign_in_posted(State(app): State<App>, browser: Browser, bod
     match app.sign_in(email, password, browser.address, browser.session.as_ref()).await {
         Ok(SignIn::Done(secret)) => browser.signed_in(redirect(&browser.path(next)), &secret),
         Ok(SignIn::Wrong) => {
+            metrics::authentication_failed();
             page(&app, &browser, next, email, Some("The email address or the password is not right.")).await
         }
         Ok(SignIn::TooOften(seconds)) => pages::too_many_attempts(u64::from(seconds)),
