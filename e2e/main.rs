@@ -14,6 +14,7 @@ mod hosting;
 mod http;
 mod isolation;
 mod logs;
+mod mail;
 mod metastore;
 mod observability;
 mod orphans;

@@ -69,17 +69,20 @@ install_client() {
   cp e2e/sdk/package-lock.json "$installed"
 }
 
-# Schemathesis with everything it needs, as requirements.txt pins it.
-install_schemathesis() {
-  local list=e2e/schemathesis/requirements.txt
-  cmp --silent "$list" target/python/installed.txt && return
-  echo "setup: installing the Python packages of $list"
+# What tests use of PyPI, as the lists pin it.
+install_python_packages() {
+  local lists=(e2e/schemathesis/requirements.txt e2e/mail/requirements.txt)
+  cat "${lists[@]}" | cmp --silent - target/python/installed.txt && return
+  echo "setup: installing the Python packages of ${lists[*]}"
   rm -rf target/python
   mkdir -p target
   python3 -m venv target/python || fail "python3 could not make target/python; its message is above"
-  target/python/bin/pip install --quiet --disable-pip-version-check --no-deps --requirement "$list" ||
-    fail "pip could not install $list; its message is above"
-  cp "$list" target/python/installed.txt
+  local list
+  for list in "${lists[@]}"; do
+    target/python/bin/pip install --quiet --disable-pip-version-check --no-deps --requirement "$list" ||
+      fail "pip could not install $list; its message is above"
+  done
+  cat "${lists[@]}" >target/python/installed.txt
 }
 
 # Prometheus with promtool. Unpacked, not installed: the package would start a service, and for this
@@ -117,3 +120,4 @@ scripts/unpack-postgres.sh
 install_client
 install_schemathesis
 install_prometheus
+install_python_packages

@@ -11,7 +11,7 @@ use chrono::Utc;
 use coppice_core::access::{Scope, check_role, check_scope};
 use coppice_core::limits::{INVITATION_DAYS, INVITATIONS_PER_HOUR_MAX};
 use coppice_core::organization::{Invitation, Role};
-use coppice_core::{Error, InvitationId, OrganizationId, Result, UserId};
+use coppice_core::{BranchId, Error, InvitationId, OrganizationId, Result, UserId};
 use coppice_store::{InvitationFilter, InvitationRecord, NewInvitation, OrganizationChange, StoreError, Tx};
 use zeroize::Zeroizing;
 
@@ -112,7 +112,9 @@ impl App {
             days: INVITATION_DAYS,
         };
         let record = self.store.invitation_insert_in_tx(&mut tx, &new).await?;
+        self.mail_invitation_in_tx(&mut tx, &id).await?;
         tx.commit().await.map_err(StoreError::from)?;
+        self.mail_nudge.notify_one();
         self.visible(access, record)
     }
 
@@ -174,7 +176,9 @@ impl App {
         let secret = new_secret();
         let (hash, sealed) = (self.link_hash(&secret), self.key.seal(id.as_str(), &secret));
         self.store.invitation_renew_in_tx(&mut tx, id, &hash, &sealed, INVITATION_DAYS).await?;
+        self.mail_invitation_in_tx(&mut tx, id).await?;
         tx.commit().await.map_err(StoreError::from)?;
+        self.mail_nudge.notify_one();
         Ok(())
     }
 
@@ -288,6 +292,14 @@ impl App {
     async fn count_invitation_in_tx(&self, tx: &mut Tx, organization: &OrganizationId) -> Result<()> {
         let change = OrganizationChange::Invitation;
         self.count_change_in_tx(tx, organization, change, INVITATIONS_PER_HOUR_MAX).await
+    }
+
+    /// Promises a letter, if letters are sent at all.
+    async fn mail_invitation_in_tx(&self, tx: &mut Tx, id: &InvitationId) -> Result<()> {
+        if self.config.mailer.is_none() {
+            return Ok(());
+        }
+        Ok(self.store.mail_insert_in_tx(tx, BranchId::generate().as_str(), id).await?)
     }
 
     fn link_hash(&self, secret: &str) -> String {

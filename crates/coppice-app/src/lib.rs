@@ -18,6 +18,7 @@ mod identity;
 mod invitations;
 mod keys;
 mod logs;
+mod mail;
 mod members;
 mod metrics;
 mod organizations;
@@ -37,7 +38,9 @@ use coppice_core::branch::BranchState;
 use coppice_core::limits::OrganizationLimits;
 use coppice_core::{HostId, RegionId};
 use coppice_engine::SharedEngine;
+use coppice_mail::Mailer;
 use coppice_store::{PoolUse, Store};
+use tokio::sync::Notify;
 
 pub use crate::metrics::task_succeeded;
 pub use access::{Access, Credential, PersonalAccess};
@@ -89,6 +92,8 @@ pub struct AppConfig {
     pub limits: OrganizationLimits,
     /// Signing in.
     pub identity: IdentityConfig,
+    /// How mail is sent, if it is.
+    pub mailer: Option<Mailer>,
 }
 
 /// The use cases with their collaborators.
@@ -102,6 +107,8 @@ pub struct App {
     log_readers: Arc<logs::Readers>,
     identity: Arc<identity::Identity>,
     clients: Arc<dyn Clients>,
+    /// Says that there is mail to be sent.
+    mail_nudge: Arc<Notify>,
     /// When this process began to know clients.
     started: Instant,
     config: Arc<AppConfig>,
@@ -128,6 +135,7 @@ impl App {
             log_readers: Arc::default(),
             identity,
             clients,
+            mail_nudge: Arc::default(),
             started,
             config: Arc::new(config),
         }

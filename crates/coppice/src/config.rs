@@ -13,10 +13,12 @@ use coppice_core::limits::OrganizationLimits;
 use coppice_core::proxies::TrustedProxies;
 use coppice_engine::LogRetention;
 use coppice_engine::local::volumes::{DriverKind, PoolMode, StorageOptions};
+use coppice_mail::Mailer;
 use serde::Deserialize;
 
 use crate::auth_config::{AuthConfig, AuthFile, AuthFlags};
 use crate::logging::{LogConfig, LogFormat};
+use crate::mail_settings::MailArgs;
 
 const DEFAULT_LISTEN: &str = "127.0.0.1:7070";
 const DEFAULT_GATEWAY_LISTEN: &str = "127.0.0.1:7432";
@@ -149,6 +151,9 @@ struct Settings {
     /// Requests a second of one credential; five times as many may come at once [default: 1000]
     #[arg(long, env = "COPPICE_REQUESTS_PER_SECOND", value_name = "N")]
     requests_per_second: Option<NonZeroU32>,
+    #[command(flatten)]
+    #[serde(default)]
+    smtp: MailArgs,
     /// What is logged: a level, or levels by part as in info,coppice_gateway=debug
     /// [default: what RUST_LOG says, else info]
     #[arg(long, env = "COPPICE_LOG", value_name = "LEVELS")]
@@ -188,6 +193,7 @@ pub(crate) struct Config {
     pub(crate) admin_email: String,
     pub(crate) limits: OrganizationLimits,
     pub(crate) api: ApiConfig,
+    pub(crate) mailer: Option<Mailer>,
     pub(crate) create_wait: Duration,
     pub(crate) drain: Duration,
     pub(crate) log_retention: LogRetention,
@@ -274,6 +280,7 @@ impl ServeArgs {
             admin_email: flags.admin_email.or(file.admin_email).unwrap_or_else(|| DEFAULT_EMAIL.to_owned()),
             limits,
             api: ApiConfig { requests_per_second, trusted_proxies, metrics_token },
+            mailer: flags.smtp.or(file.smtp).mailer()?,
             create_wait: flags.branch_create_wait.or(file.branch_create_wait).map_or(
                 DEFAULT_CREATE_WAIT,
                 // Requests themselves may take 30 seconds.

@@ -10,6 +10,7 @@ mod client;
 mod config;
 mod doctor;
 mod logging;
+mod mail_settings;
 mod serve;
 mod traces;
 
@@ -27,6 +28,7 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one, made once")]
+#[allow(clippy::large_enum_variant, reason = "there is one of it, for a moment")]
 enum Command {
     /// Run the platform
     Serve(Box<config::ServeArgs>),

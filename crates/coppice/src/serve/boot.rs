@@ -71,6 +71,7 @@ pub(super) async fn boot(
         gateway_domain: config.gateway_domain.clone(),
         create_wait: config.create_wait,
         limits: config.limits,
+        mailer: config.mailer.clone(),
     };
     let sessions = Arc::<Sessions>::default();
     let predecessors = Predecessors::new(host.layout().runtime_dir());

@@ -79,6 +79,10 @@ impl Running {
             tokio::spawn(async move { predecessors.watch().await }),
             tokio::spawn(tidying(app.clone())),
             tokio::spawn({
+                let app = app.clone();
+                async move { app.send_mails().await }
+            }),
+            tokio::spawn({
                 let (host, is_embedded) = (platform.host.clone(), config.metastore_url.is_none());
                 async move {
                     if is_embedded {
