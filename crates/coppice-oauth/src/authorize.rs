@@ -6,7 +6,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use crate::client::Client;
+use crate::client::{Client, Trust};
 use crate::error::{ErrorCode, OAuthError};
 use crate::params::{Params, encode};
 use crate::pkce::Challenge;
@@ -124,7 +124,11 @@ pub fn read(params: &Params, client: &Client) -> Result<AuthorizationRequest, Re
         Some(_) | None => None,
     };
     let destination = Destination { redirect_uri: redirect_uri.to_owned(), response_type, state };
-    let sent = |error| Refusal::Sent(Box::new(destination.clone()), error);
+    let sent = |error| match client.trust {
+        // Whoever registered it may only want to be the way to a site of theirs.
+        Trust::Nobody => Refusal::Shown(error),
+        Trust::Own | Trust::Operator => Refusal::Sent(Box::new(destination.clone()), error),
+    };
     let response_type = check_response_type(params, client, response_type).map_err(sent)?;
     check_extras(params, response_type).map_err(sent)?;
     let challenge = match response_type {
@@ -344,6 +348,13 @@ mod tests {
         );
         let other = Client { may_use_implicit: false, ..client() };
         assert_eq!(sent(read(&params, &other)), "unauthorized_client");
+    }
+
+    #[test]
+    fn a_client_that_nobody_vouches_for_redirects_nobody_by_mistakes() {
+        let stranger = Client { trust: Trust::Nobody, ..client() };
+        let params = Params::parse(b"client_id=c&redirect_uri=https://app/cb&response_type=code");
+        assert!(matches!(read(&params, &stranger), Err(Refusal::Shown(_))));
     }
 
     #[test]
