@@ -98,12 +98,13 @@ pub fn router(app: App, config: ApiConfig, exposition: Arc<dyn Exposition>) -> R
         .layer(Extension(page))
         .route("/openapi.json", get(openapi::json))
         .route("/openapi.yaml", get(openapi::yaml))
-        .merge(oauth::endpoints())
+        .merge(oauth::endpoints(&app))
         .fallback(unknown_route);
     let routes = limits.around(routes).layer(CompressionLayer::new()).layer(cors()).with_state(app.clone());
     // Pages answer no other origin. Compressed, the length of one would tell
     // something of the secrets in its forms.
-    let pages = limits.around(oauth::pages()).merge(pages::routes()).with_state(app).fallback_service(routes);
+    let pages =
+        limits.around(oauth::pages(&app)).merge(pages::routes()).with_state(app).fallback_service(routes);
     // Routes must be matched after that.
     openapi::pages()
         .layer(from_fn_with_state(limits.names, metrics::note_route))

@@ -94,11 +94,11 @@ impl Store {
             .execute(&mut **tx)
             .await?;
         for statement in [
-            "delete from sessions where user_id = $1 and browser_session is distinct from $2",
-            "delete from browser_sessions where user_id = $1 and id_hash is distinct from $2",
+            "delete from sessions where user_id = $1 and ($2 is null or browser_session is distinct from $2)",
+            "delete from browser_sessions where user_id = $1 and ($2 is null or id_hash <> $2)",
             // What was allowed and not yet redeemed.
-            "delete from authorization_codes where user_id = $1 and browser_session is distinct from $2
-             and used_at is null",
+            "delete from authorization_codes where user_id = $1 and used_at is null
+             and ($2 is null or browser_session is distinct from $2)",
         ] {
             sqlx::query(statement).bind(id.as_str()).bind(kept).execute(&mut **tx).await?;
         }

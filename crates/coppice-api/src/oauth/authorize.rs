@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use coppice_app::BrowserSession;
 use coppice_app::{App, Authorization};
 use coppice_oauth::authorize::{Refusal, Step, after_sign_in};
+use coppice_oauth::client::Trust;
 use coppice_oauth::params::Params;
 use coppice_oauth::{ErrorCode, OAuthError};
 
@@ -32,9 +33,6 @@ pub(super) async fn authorize(
     browser: Browser,
     RawQuery(query): RawQuery,
 ) -> Response {
-    if let Err(unknown) = realm.realm(&app) {
-        return unknown.into_response();
-    }
     let params = Params::parse(query.unwrap_or_default().as_bytes());
     let outcome = handle(&app, &realm, &browser, &params).await;
     outcome.unwrap_or_else(|response| response)
@@ -63,6 +61,10 @@ async fn handle(
     let step =
         app.authorization_step(&authorization, session).await.map_err(|failed| error::page(&failed))?;
     match (step, session) {
+        // Nobody was asked anything, so it leads only to sites that somebody vouches for.
+        (Step::Refuse(refusal), _) if authorization.client.trust == Trust::Nobody => {
+            Err(error::wrong_request(&refusal))
+        }
         (Step::Refuse(refusal), _) => {
             let realm = realm.realm(app).map_err(IntoResponse::into_response)?;
             Ok(redirect(&app.refuse_authorization(realm, &authorization, &refusal)))

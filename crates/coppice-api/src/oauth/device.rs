@@ -2,12 +2,12 @@
 
 use axum::body::Bytes;
 use axum::extract::{RawQuery, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use coppice_app::{App, Device};
 use coppice_oauth::params::Params;
 
 use super::browser::Browser;
-use super::{RealmName, error, sign_in};
+use super::{error, sign_in};
 use crate::pages::{self, ANSWER_FIELD, DeviceCodePage, DeviceConfirmationPage, Form};
 
 const PATH: &str = "/oauth/device";
@@ -20,15 +20,7 @@ fn answering(code: &str) -> String {
 
 /// `GET /oauth/device`. A code in the address is only filled in: nothing is
 /// looked up until the person says so.
-pub(super) async fn device(
-    State(app): State<App>,
-    realm: RealmName,
-    browser: Browser,
-    RawQuery(query): RawQuery,
-) -> Response {
-    if let Err(unknown) = realm.realm(&app) {
-        return unknown.into_response();
-    }
+pub(super) async fn device(State(app): State<App>, browser: Browser, RawQuery(query): RawQuery) -> Response {
     let params = Params::parse(query.unwrap_or_default().as_bytes());
     let code = params.get(USER_CODE).unwrap_or_default();
     if browser.session.is_none() {

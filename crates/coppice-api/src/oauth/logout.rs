@@ -3,13 +3,13 @@
 
 use axum::body::Bytes;
 use axum::extract::{RawQuery, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use coppice_app::App;
 use coppice_oauth::OAuthError;
 use coppice_oauth::params::Params;
 
 use super::browser::Browser;
-use super::{RealmName, error, redirect};
+use super::{error, redirect};
 use crate::pages::{self, CSRF_FIELD, Form, Link, SignOutPage};
 
 const PATH: &str = "/oauth/logout";
@@ -30,15 +30,7 @@ struct Wish {
 }
 
 /// `GET /oauth/logout`
-pub(super) async fn logout(
-    State(app): State<App>,
-    realm: RealmName,
-    browser: Browser,
-    RawQuery(query): RawQuery,
-) -> Response {
-    if let Err(unknown) = realm.realm(&app) {
-        return unknown.into_response();
-    }
+pub(super) async fn logout(State(app): State<App>, browser: Browser, RawQuery(query): RawQuery) -> Response {
     let params = Params::parse(query.unwrap_or_default().as_bytes());
     handle(&app, &browser, &params, false).await.unwrap_or_else(|response| response)
 }

@@ -20,10 +20,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Extension, FromRequestParts, Path, Request};
+use axum::extract::{Extension, FromRequestParts, Path, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
-use axum::middleware::{Next, from_fn};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use coppice_app::App;
@@ -37,7 +37,7 @@ use crate::rates::Rates;
 const BELOW_ISSUER: &str = "/realms/{realm}/protocol/openid-connect";
 
 /// What programs call.
-pub(crate) fn endpoints() -> Router<App> {
+pub(crate) fn endpoints(app: &App) -> Router<App> {
     let below = |path: &str| format!("{BELOW_ISSUER}/{path}");
     Router::new()
         .route("/oauth/token", post(token::token))
@@ -54,11 +54,12 @@ pub(crate) fn endpoints() -> Router<App> {
         .route(&below("certs"), get(metadata::jwks))
         .route("/oauth/register", post(register::register))
         .merge(metadata::routes())
+        .route_layer(from_fn_with_state(app.clone(), only_known_realms))
         .route_layer(from_fn(limit_programs))
 }
 
 /// What people see.
-pub(crate) fn pages() -> Router<App> {
+pub(crate) fn pages(app: &App) -> Router<App> {
     let below = |path: &str| format!("{BELOW_ISSUER}/{path}");
     Router::new()
         .route("/oauth/authorize", get(authorize::authorize).post(authorize::authorize_posted))
@@ -69,6 +70,7 @@ pub(crate) fn pages() -> Router<App> {
         .route("/realms/{realm}/device", get(device::device).post(device::device_posted))
         .route("/oauth/logout", get(logout::logout).post(logout::logout_posted))
         .route(&below("logout"), get(logout::logout).post(logout::logout_posted))
+        .route_layer(from_fn_with_state(app.clone(), only_known_realms))
         .route_layer(from_fn(limit_people))
 }
 
@@ -111,6 +113,18 @@ impl<S: Send + Sync> FromRequestParts<S> for Address {
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Self::Rejection> {
         Ok(Self(client_address(parts)))
+    }
+}
+
+async fn only_known_realms(
+    State(app): State<App>,
+    realm: RealmName,
+    request: Request,
+    next: Next,
+) -> Response {
+    match realm.realm(&app) {
+        Ok(_) => next.run(request).await,
+        Err(unknown) => unknown.into_response(),
     }
 }
 

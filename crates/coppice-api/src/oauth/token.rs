@@ -44,14 +44,10 @@ pub(super) async fn token(
 /// `POST /oauth/device_authorization`
 pub(super) async fn device_authorization(
     State(app): State<App>,
-    realm: RealmName,
     address: Address,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    if let Err(unknown) = realm.realm(&app) {
-        return unknown.into_response();
-    }
     let work = async {
         let (client, form) = understand(&app, &headers, &body).await?;
         app.start_device(&client, &form, address.0).await
