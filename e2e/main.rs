@@ -7,6 +7,7 @@ mod cli;
 mod configuration;
 mod contract;
 mod crashes;
+mod credentials;
 mod drivers;
 mod faults;
 mod handover;

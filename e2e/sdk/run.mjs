@@ -147,6 +147,7 @@ assert.equal(full.configuration.postgresConfigurationParameters.work_mem, '8MB')
 await call('updateBranch', { path: inBranch, body: { name: 'renamed' } });
 const { parameters } = await call('getBranchPostgresConfig', { path: inBranch });
 assert.equal(parameters.find((parameter) => parameter.name === 'work_mem').currentValue, '8MB');
+await call('rotateBranchCredentials', { path: inBranch, body: { username: 'app' } });
 const credentials = await call('getBranchCredentials', { path: inBranch, query: { username: 'app' } });
 assert(credentials.connectionString.startsWith('postgresql://'));
 const span = { start: '2020-01-01T00:00:00Z', end: '2100-01-01T00:00:00Z' };

@@ -9,9 +9,7 @@ use coppice_app::{
 };
 use coppice_core::branch::{Branch, BranchState};
 use coppice_core::image::image_name;
-use coppice_core::operation::{
-    CREATE_BRANCH, DELETE_BRANCH, DESCRIBE_BRANCH, GET_BRANCH_CREDENTIALS, LIST_BRANCHES, UPDATE_BRANCH,
-};
+use coppice_core::operation::{CREATE_BRANCH, DELETE_BRANCH, DESCRIBE_BRANCH, LIST_BRANCHES, UPDATE_BRANCH};
 use coppice_core::{BranchId, Error, Result};
 use coppice_wire as wire;
 
@@ -150,33 +148,6 @@ pub(crate) async fn delete_branch(State(app): State<App>, call: Call) -> Result<
     let access = call.authorize(&app, &DELETE_BRANCH).await?;
     app.delete_branch(&access).await?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// Show how to connect to a branch
-#[utoipa::path(
-    get, path = "/organizations/{organizationID}/projects/{projectID}/branches/{branchID}/credentials",
-    operation_id = "getBranchCredentials", tag = "Branches",
-    params(
-        InBranch,
-        ("username" = Option<String>, Query, description = "The managed role, in either of its forms.",
-            example = "app")
-    ),
-    responses((status = 200, description = "Role, password and place.", body = wire::BranchCredentials))
-)]
-pub(crate) async fn get_branch_credentials(
-    State(app): State<App>,
-    call: Call,
-) -> Result<Json<wire::BranchCredentials>, ApiError> {
-    let access = call.authorize(&app, &GET_BRANCH_CREDENTIALS).await?;
-    let found = app.get_branch_credentials(&access, call.query("username")).await?;
-    Ok(Json(wire::BranchCredentials {
-        username: found.username,
-        password: found.password.to_string(),
-        hostname: found.host,
-        port: found.port,
-        dbname: found.database,
-        connection_string: found.connection_string.to_string(),
-    }))
 }
 
 fn is_public(app: &App, branch: &Branch) -> bool {

@@ -16,6 +16,7 @@ mod branches;
 mod client_address;
 mod configuration;
 mod context;
+mod credentials;
 mod error;
 mod idempotency;
 mod invitations;

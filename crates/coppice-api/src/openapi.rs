@@ -21,8 +21,8 @@ use utoipa_axum::routes;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::{
-    activity, branches, configuration, invitations, keys, logs, members, organizations, projects, regions,
-    users,
+    activity, branches, configuration, credentials, invitations, keys, logs, members, organizations,
+    projects, regions, users,
 };
 
 /// Name of the security scheme.
@@ -78,7 +78,8 @@ pub(crate) fn operations() -> (Router<App>, OpenApi) {
         .routes(routes!(activity::get_branch_activity))
         .routes(routes!(logs::branch_logs))
         .routes(routes!(configuration::get_branch_postgres_config))
-        .routes(routes!(branches::get_branch_credentials))
+        .routes(routes!(credentials::get_branch_credentials))
+        .routes(routes!(credentials::rotate_branch_credentials))
         .split_for_parts()
 }
 

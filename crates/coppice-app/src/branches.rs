@@ -390,10 +390,10 @@ impl App {
     }
 
     /// How to connect to a branch. `username` may name the managed role in
-    /// either of its forms.
+    /// either of its forms, or by an alias.
     ///
     /// # Errors
-    /// `invalid_username` and those of
+    /// `invalid_username`, `credentials_not_found` and those of
     /// [`App::describe_branch`].
     pub async fn get_branch_credentials(
         &self,
@@ -401,14 +401,11 @@ impl App {
         username: Option<&str>,
     ) -> Result<Credentials> {
         let branch = self.find_branch(access).await?;
-        let with_suffix = format!("{MANAGED_ROLE}.{}", branch.id);
-        if username.is_some_and(|name| name != MANAGED_ROLE && name != with_suffix) {
-            return Err(Error::invalid(
-                "invalid_username",
-                format!("only the user {MANAGED_ROLE} is managed"),
-            ));
+        if let Some(name) = username {
+            self.check_username(&branch, name)?;
         }
-        self.credentials(&branch)
+        let password = self.password_in_force(&branch).await?;
+        Ok(self.credentials(&branch, password))
     }
 
     /// The connection string of a branch, for callers that may read
@@ -420,11 +417,11 @@ impl App {
         if !access.caller.grant.has_scope(Scope::CredentialsRead) {
             return Ok(None);
         }
-        Ok(Some(self.credentials(branch)?.connection_string))
+        let password = self.key.open(branch.id.as_str(), &branch.password_sealed)?;
+        Ok(Some(self.credentials(branch, password).connection_string))
     }
 
-    fn credentials(&self, branch: &Branch) -> Result<Credentials> {
-        let password = self.key.open(branch.id.as_str(), &branch.password_sealed)?;
+    fn credentials(&self, branch: &Branch, password: Zeroizing<String>) -> Credentials {
         let port = self.config.gateway_address.port();
         let (username, host) = match &self.config.gateway_domain {
             Some(domain) => (MANAGED_ROLE.to_owned(), format!("{}.{domain}", branch.id)),
@@ -438,7 +435,7 @@ impl App {
             password.as_str()
         ));
         let database = MANAGED_DATABASE.to_owned();
-        Ok(Credentials { username, password, host, port, database, connection_string })
+        Credentials { username, password, host, port, database, connection_string }
     }
 }
 

@@ -8,6 +8,7 @@ use coppice_core::{BranchId, Error, InstanceId, Result};
 use coppice_engine::{BoxedServerStream, RoleVerifier, SleepingRoles};
 
 use crate::App;
+use crate::rotation::open_roles;
 
 /// How often the row is looked at where nobody tells that it changed.
 const LOOK: Duration = Duration::from_millis(20);
@@ -50,16 +51,11 @@ impl App {
                     None
                 });
                 let is_true = now.as_ref() == Some(&checkpoint);
-                if is_true { Some(self.open_roles(id, &sealed)?) } else { None }
+                if is_true { Some(open_roles(&self.key, id, &sealed)?) } else { None }
             }
             None => None,
         };
         Ok(Some(Connectable { branch, ip_filtering: found.ip_filtering, sleeping_roles }))
-    }
-
-    fn open_roles(&self, branch: &BranchId, sealed: &[u8]) -> Result<SleepingRoles> {
-        let text = self.key.open(branch.as_str(), sealed)?;
-        serde_json::from_str(&text).map_err(Error::internal)
     }
 
     /// Waits until a branch comes to rest, or until `patience` is over, and

@@ -26,6 +26,7 @@ mod outside;
 mod projects;
 pub mod reconciler;
 mod regions;
+mod rotation;
 mod secrets;
 mod sleep;
 mod users;
@@ -88,6 +89,8 @@ pub struct AppConfig {
     pub gateway_domain: Option<String>,
     /// How long a creation waits for its branch to be ready.
     pub create_wait: Duration,
+    /// Other names by which clients of the API may call the managed role.
+    pub user_aliases: Vec<String>,
     /// Quotas of every organization.
     pub limits: OrganizationLimits,
     /// Signing in.

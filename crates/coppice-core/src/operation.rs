@@ -148,6 +148,8 @@ operations! {
     BRANCH_LOGS = Operation::new("branchLogs", Scope::LogsRead);
     GET_BRANCH_POSTGRES_CONFIG = Operation::new("getBranchPostgresConfig", Scope::BranchRead);
     GET_BRANCH_CREDENTIALS = Operation::new("getBranchCredentials", Scope::CredentialsRead);
+    ROTATE_BRANCH_CREDENTIALS =
+        Operation::new("rotateBranchCredentials", Scope::CredentialsWrite).while_enabled();
 }
 
 /// Path parameters as the client wrote them.

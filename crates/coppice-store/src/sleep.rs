@@ -197,8 +197,9 @@ impl Store {
     ///
     /// # Errors
     /// When the metastore can't be reached.
-    pub async fn branch_keep_verifiers(
+    pub async fn branch_keep_verifiers_in_tx(
         &self,
+        tx: &mut Tx,
         id: &BranchId,
         token: ClaimToken,
         kept: Option<(&[u8], &str)>,
@@ -211,7 +212,7 @@ impl Store {
         .bind(token.0)
         .bind(kept.map(|(sealed, _)| sealed))
         .bind(kept.map(|(_, checkpoint)| checkpoint))
-        .execute(&self.pool)
+        .execute(&mut **tx)
         .await?;
         Ok(done.rows_affected() == 1)
     }

@@ -130,7 +130,7 @@ impl Store {
     pub async fn volume_admitted(&self, id: &VolumeId, token: ClaimToken) -> Result<bool> {
         let done = sqlx::query(
             "with branch as (
-                 update branches set state = 'ready', message = ''
+                 update branches set state = case when role_pending then state else 'ready' end, message = ''
                  where volume_id = $1 and claim_token = $2 and goal = 'running' returning id)
              update volumes set state = 'admitted', claim_token = $2
              where id = $1 and claim_token <= $2 and state in ('planned', 'present', 'admitted')

@@ -7,7 +7,7 @@ use sqlx::{FromRow, Row as _};
 
 use crate::branches::{BranchRow, COLUMNS};
 use crate::volumes::VolumeRow;
-use crate::{Result, Store, StoreError};
+use crate::{Result, Store, StoreError, Tx};
 
 /// A claimed branch with everything the reconciler needs.
 #[derive(Clone, Debug)]
@@ -20,6 +20,10 @@ pub struct BranchWork {
     pub instance: InstanceId,
     /// What the managed role must have.
     pub managed_role_verifier: String,
+    /// Whether the server has to be told before it lets anybody in.
+    pub role_pending: bool,
+    /// What it is going to have, while a rotation goes on.
+    pub next_verifier: Option<String>,
 }
 
 impl Store {
@@ -35,13 +39,13 @@ impl Store {
         token: ClaimToken,
         lease_seconds: u32,
     ) -> Result<Option<BranchWork>> {
-        let verifier: Option<String> = sqlx::query_scalar(
+        let role: Option<(String, bool, Option<String>)> = sqlx::query_as(
             "update branches set claim_token = $3, claim_host = $2,
                  claim_expires = now() + make_interval(secs => $4)
              where id = $1 and claim_token < $3
                and (claim_host is null or claim_host = $2 or claim_expires < now())
                and exists (select from volumes v where v.id = branches.volume_id and v.host_id = $2)
-             returning managed_role_verifier",
+             returning managed_role_verifier, role_pending, next_verifier",
         )
         .bind(id.as_str())
         .bind(host.as_str())
@@ -49,7 +53,7 @@ impl Store {
         .bind(f64::from(lease_seconds))
         .fetch_optional(&self.relaxed)
         .await?;
-        let Some(managed_role_verifier) = verifier else { return Ok(None) };
+        let Some((managed_role_verifier, role_pending, next_verifier)) = role else { return Ok(None) };
         let sql = format!(
             "select {COLUMNS}, i.id as instance from branches b join projects p on p.id = b.project_id
              join instances i on i.branch_id = b.id and i.role = 'primary' where b.id = $1"
@@ -59,10 +63,27 @@ impl Store {
         let row = row.ok_or(sqlx::Error::RowNotFound)?;
         let instance = InstanceId::from_trusted(row.try_get::<String, _>("instance")?);
         let branch = Branch::try_from(BranchRow::from_row(&row)?)?;
-        Ok(Some(BranchWork { branch, volume, instance, managed_role_verifier }))
+        Ok(Some(BranchWork { branch, volume, instance, managed_role_verifier, role_pending, next_verifier }))
     }
 
-    /// Reports what was observed; false when a newer claim exists.
+    /// Whether this claim is still the newest on a branch whose row the
+    /// transaction holds.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn branch_holds_claim_in_tx(
+        &self,
+        tx: &mut Tx,
+        id: &BranchId,
+        token: ClaimToken,
+    ) -> Result<bool> {
+        let query = sqlx::query_scalar("select claim_token = $2 from branches where id = $1");
+        let holds: Option<bool> = query.bind(id.as_str()).bind(token.0).fetch_optional(&mut **tx).await?;
+        Ok(holds == Some(true))
+    }
+
+    /// Reports what was observed; false when a newer claim exists, or a branch is
+    /// not ready because its server has to be told a password first.
     ///
     /// # Errors
     /// When the metastore can't be reached.
@@ -76,7 +97,8 @@ impl Store {
         let done = sqlx::query(
             "update branches set state = $3, message = $4
              where id = $1 and claim_token = $2 and (state, message) is distinct from ($3, $4)
-               and ($3 = 'deleted' or goal <> 'deleted' or state <> 'deleted')",
+               and ($3 = 'deleted' or goal <> 'deleted' or state <> 'deleted')
+               and ($3 <> 'ready' or not role_pending)",
         )
         .bind(id.as_str())
         .bind(token.0)
@@ -96,7 +118,8 @@ impl Store {
         let ids: Vec<String> = sqlx::query_scalar(
             "select b.id from branches b join volumes v on v.id = b.volume_id
              where v.host_id = $1 and not (b.goal = 'deleted' and b.state = 'deleted')
-               and ($2 or (not (b.goal = 'running' and b.state = 'ready')
+               and ($2 or b.next_verifier is not null
+                    or (not (b.goal = 'running' and b.state = 'ready')
                            and not (b.goal = 'hibernated' and b.state = 'hibernated')))",
         )
         .bind(host.as_str())

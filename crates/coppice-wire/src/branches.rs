@@ -323,6 +323,14 @@ pub struct UpdateBranch {
     pub hibernate: Option<bool>,
 }
 
+/// Body of rotateBranchCredentials.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct RotateCredentials {
+    /// The managed role, in either of its forms.
+    #[schema(example = "app")]
+    pub username: String,
+}
+
 /// How to connect to a branch.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]

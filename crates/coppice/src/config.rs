@@ -84,6 +84,9 @@ struct Settings {
     /// Domain under which each branch has a name of its own
     #[arg(long, env = "COPPICE_GATEWAY_DOMAIN", value_name = "DOMAIN")]
     gateway_domain: Option<String>,
+    /// Other names by which the API's clients may call the role `app`
+    #[arg(long, env = "COPPICE_USER_ALIASES", value_name = "NAMES", value_delimiter = ',')]
+    user_aliases: Option<Vec<String>>,
     /// Addresses or CIDR blocks of proxies that may say where a client is
     #[arg(long, env = "COPPICE_TRUSTED_PROXIES", value_name = "CIDRS", value_delimiter = ',')]
     trusted_proxies: Option<Vec<String>>,
@@ -186,6 +189,7 @@ pub(crate) struct Config {
     pub(crate) public_url: Option<String>,
     pub(crate) gateway_listen: SocketAddr,
     pub(crate) gateway_domain: Option<String>,
+    pub(crate) user_aliases: Vec<String>,
     pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) postgres_dirs: Vec<PathBuf>,
     pub(crate) metastore_url: Option<String>,
@@ -273,6 +277,7 @@ impl ServeArgs {
             public_url: flags.public_url.or(file.public_url).map(|url| public_url(&url)).transpose()?,
             gateway_listen: address(flags.gateway_listen.or(file.gateway_listen), DEFAULT_GATEWAY_LISTEN)?,
             gateway_domain: flags.gateway_domain.or(file.gateway_domain),
+            user_aliases: flags.user_aliases.or(file.user_aliases).unwrap_or_default(),
             trusted_proxies: trusted_proxies.clone(),
             postgres_dirs: flags.postgres_dirs.or(file.postgres_dirs).unwrap_or_default(),
             metastore_url: flags.metastore_url.or(file.metastore_url),

@@ -11,6 +11,7 @@
 //! Locks: `Inner::work` guards the table of nudged and running branches and is
 //! never held across an await.
 
+mod passwords;
 mod steps;
 
 use std::collections::{HashMap, HashSet};
@@ -67,6 +68,9 @@ enum StepError {
     Engine(#[from] EngineError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A secret can't be opened or a record not be read.
+    #[error("{0}")]
+    Secret(String),
     /// Another claim took over, or the row changed: look again later.
     #[error("the branch is claimed by another process")]
     Lost,
@@ -78,7 +82,7 @@ enum StepError {
 impl StepError {
     fn outcome(&self) -> Outcome {
         match self {
-            Self::Engine(_) | Self::Store(_) => Outcome::Failed,
+            Self::Engine(_) | Self::Store(_) | Self::Secret(_) => Outcome::Failed,
             Self::Lost => Outcome::Lost,
             Self::NotYet(_) => Outcome::NotYet,
         }
@@ -88,7 +92,7 @@ impl StepError {
     fn reason(&self) -> String {
         match self {
             Self::Engine(error) => error.chain(),
-            Self::Store(_) | Self::Lost | Self::NotYet(_) => self.to_string(),
+            Self::Store(_) | Self::Secret(_) | Self::Lost | Self::NotYet(_) => self.to_string(),
         }
     }
 }
@@ -100,6 +104,8 @@ struct Work {
     watchers: HashMap<BranchId, watch::Sender<()>>,
     watched_servers: HashSet<BranchId>,
     failing_since: HashMap<BranchId, (Instant, u32)>,
+    /// Rotations that could not be carried out, with the number of attempts.
+    stuck_rotations: HashMap<BranchId, u32>,
     /// Since when there is something to do.
     unsettled_since: HashMap<BranchId, Instant>,
 }
@@ -270,7 +276,10 @@ impl Reconciler {
         match self.inner.store.branch_unsettled(&self.inner.identity.host, false).await {
             Ok(branches) => {
                 metrics::task_succeeded(metrics::UNSETTLED_WATCH);
-                let retrying: HashSet<_> = self.inner.lock().failing_since.keys().cloned().collect();
+                let retrying: HashSet<_> = {
+                    let work = self.inner.lock();
+                    work.failing_since.keys().chain(work.stuck_rotations.keys()).cloned().collect()
+                };
                 for branch in branches.into_iter().filter(|branch| !retrying.contains(branch)) {
                     self.nudge(branch);
                 }

@@ -92,20 +92,10 @@ impl Reconciler {
         self.remember_statistics(work).await;
         let kept = inner.engine.sleep(&work.instance, &work.volume.id).await?;
         failpoint!("reconciler.asleep");
-        let kept = match &kept {
-            Some((roles, checkpoint)) => {
-                let text = serde_json::to_string(roles).expect("texts by text");
-                Some((inner.key.seal(branch.as_str(), &text), checkpoint.as_str()))
-            }
-            None => {
-                tracing::info!(%branch, "branch {branch} changed while it was put to sleep: it will be woken to authenticate");
-                None
-            }
-        };
-        let kept = kept.as_ref().map(|(sealed, checkpoint)| (sealed.as_slice(), *checkpoint));
-        if !inner.store.branch_keep_verifiers(branch, token, kept).await? {
-            return Err(StepError::Lost);
+        if kept.is_none() {
+            tracing::info!(%branch, "branch {branch} changed while it was put to sleep: it will be woken to authenticate");
         }
+        self.keep_roles(branch, token, kept).await?;
         metrics::put_to_sleep();
         Ok(())
     }
@@ -137,12 +127,21 @@ impl Reconciler {
     async fn settle(&self, work: &BranchWork, token: ClaimToken) -> Result<(), StepError> {
         let id = &work.branch.id;
         let state = match work.branch.goal {
-            Goal::Running => BranchState::Ready,
-            Goal::Hibernated => BranchState::Hibernated,
+            Goal::Running => {
+                self.tell_pending_password(work, token).await?;
+                BranchState::Ready
+            }
+            Goal::Hibernated => {
+                self.finish_rotation_asleep(work, token).await?;
+                BranchState::Hibernated
+            }
             Goal::Deleted => BranchState::Deleted,
         };
         self.inner.store.branch_report(id, token, state, "").await?;
         self.inner.lock().unsettled_since.remove(id);
+        if state == BranchState::Ready {
+            self.rotate_password(work, token).await;
+        }
         self.inner.announce(id);
         if state == BranchState::Ready {
             self.watch_server(work);

@@ -33,7 +33,11 @@ async fn an_older_claim_can_neither_be_taken_nor_report() {
     let failed = BranchState::Failed;
     assert!(!store.branch_report(&branch(), older, failed, "late").await.unwrap());
     assert!(store.branch_report(&branch(), newer, failed, "in time").await.unwrap());
-    assert!(!store.branch_keep_verifiers(&branch(), older, None).await.unwrap());
+    let mut tx = store.begin().await.unwrap();
+    assert!(!store.branch_keep_verifiers_in_tx(&mut tx, &branch(), older, None).await.unwrap());
+    drop(tx);
+    assert!(!store.rotation_finish(&branch(), older, "SCRAM").await.unwrap());
+    assert!(!store.managed_role_told(&branch(), older, "SCRAM").await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,6 +6,7 @@ mod claims;
 mod constraints;
 mod migrations;
 mod postgres;
+mod rotation;
 mod transfer;
 
 use std::time::Duration;

@@ -15,6 +15,8 @@ use super::{BranchTarget, ClientOptions, output};
 #[derive(Debug)]
 pub(super) struct Refused {
     message: String,
+    /// Stable id of the error; empty when there is none.
+    pub(super) id: String,
     /// Exit code of the program.
     pub(super) exit_code: i32,
 }
@@ -27,7 +29,7 @@ const NOT_FOUND: i32 = 4;
 impl Refused {
     /// There is no such thing.
     pub(super) fn not_found(message: String) -> Self {
-        Self { message, exit_code: NOT_FOUND }
+        Self { message, id: String::new(), exit_code: NOT_FOUND }
     }
 }
 
@@ -163,6 +165,11 @@ impl Client {
         self.call(Method::POST, path, body).await
     }
 
+    /// Sends a POST request that is answered by nothing.
+    pub(super) async fn post_for_nothing(&self, path: &str, body: &impl Serialize) -> anyhow::Result<()> {
+        self.send(Method::POST, path, Some(body)).await.map(drop)
+    }
+
     /// Sends a POST request that changes nothing: the server need not remember
     /// its answer.
     pub(super) async fn ask<T: DeserializeOwned>(
@@ -245,7 +252,9 @@ async fn refused(response: Response) -> Refused {
         StatusCode::NOT_FOUND => NOT_FOUND,
         _ => 1,
     };
-    let Some(body) = body else { return Refused { message: status.to_string(), exit_code } };
+    let Some(body) = body else {
+        return Refused { message: status.to_string(), id: String::new(), exit_code };
+    };
     let next = match retry_after {
         Some(seconds) => Some(format!("try again in {seconds} seconds")),
         None => next_step(&body.id).map(str::to_owned),
@@ -254,7 +263,7 @@ async fn refused(response: Response) -> Refused {
         Some(next) => format!("{}: {next}", body.message),
         None => body.message,
     };
-    Refused { message, exit_code }
+    Refused { message, id: body.id, exit_code }
 }
 
 /// What to do about an error, by its id.
@@ -278,6 +287,7 @@ fn next_step(id: &str) -> Option<&'static str> {
         "invalid_instance_type" => "see `coppice instance-type list`",
         "invalid_filter" => "correct it; look-around and back references are not supported",
         "invalid_region" => "see `coppice region list`",
+        "credentials_not_found" => "`coppice credentials rotate BRANCH`",
         "invalid_preload_library" => "see `coppice extension list IMAGE`",
         _ => return None,
     })

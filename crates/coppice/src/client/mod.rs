@@ -4,6 +4,7 @@ mod activity;
 mod branch;
 mod catalogue;
 mod config;
+mod credentials;
 mod http;
 mod key;
 mod logs;
@@ -69,6 +70,8 @@ pub(crate) enum Noun {
     Branch(Call<branch::BranchCommand>),
     /// PostgreSQL parameters of a branch
     Config(Call<config::ConfigCommand>),
+    /// How to connect to a branch
+    Credentials(Call<credentials::CredentialsCommand>),
     /// API keys
     Key(Call<key::KeyCommand>),
     /// Regions
@@ -113,6 +116,7 @@ impl Noun {
             Self::Project(call) => &call.options,
             Self::Branch(call) => &call.options,
             Self::Config(call) => &call.options,
+            Self::Credentials(call) => &call.options,
             Self::Key(call) => &call.options,
             Self::Region(call) | Self::InstanceType(call) | Self::Image(call) => &call.options,
             Self::Extension(call) => &call.options,
@@ -148,6 +152,7 @@ async fn dispatch(noun: Noun, client: &Client, as_json: bool) -> anyhow::Result<
         Noun::Project(call) => project::run(call.command, client, as_json).await,
         Noun::Branch(call) => branch::run(call.command, client, as_json).await,
         Noun::Config(call) => config::run(call.command, client, as_json).await,
+        Noun::Credentials(call) => credentials::run(call.command, client, as_json).await,
         Noun::Key(call) => key::run(call.command, client, as_json).await,
         Noun::Region(_) => catalogue::regions(client, as_json).await,
         Noun::InstanceType(_) => catalogue::instance_types(client, as_json).await,

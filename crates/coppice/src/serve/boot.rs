@@ -70,6 +70,7 @@ pub(super) async fn boot(
         gateway_address,
         gateway_domain: config.gateway_domain.clone(),
         create_wait: config.create_wait,
+        user_aliases: config.user_aliases.clone(),
         limits: config.limits,
         mailer: config.mailer.clone(),
     };

@@ -1,0 +1,153 @@
+//! Telling servers the passwords of their managed roles.
+//!
+//! A rotation is noted in the row first. On a branch that is up: note what the
+//! password is going to be, tell the server, take it over. On one that is not:
+//! replace it at once, and tell the server before the branch becomes ready.
+//! Each part can be repeated, so it does not matter where it was interrupted;
+//! whoever asks for the password meanwhile is given the one that the server
+//! has (`rotation.rs` of this crate).
+
+use std::time::Duration;
+
+use coppice_core::BranchId;
+use coppice_core::branch::MANAGED_ROLE;
+use coppice_core::claim::ClaimToken;
+use coppice_engine::SleepingRoles;
+use coppice_failpoint::failpoint;
+use coppice_store::{BranchWork, StoreError};
+
+use super::{RETRY_FIRST, RETRY_LONGEST, Reconciler, StepError};
+use crate::rotation::{open_roles, seal_roles, with_managed_role};
+
+impl Reconciler {
+    /// Tells the server of a branch that nobody was let into yet the password
+    /// that was chosen while it could not be told.
+    pub(super) async fn tell_pending_password(
+        &self,
+        work: &BranchWork,
+        token: ClaimToken,
+    ) -> Result<(), StepError> {
+        if !work.role_pending {
+            return Ok(());
+        }
+        let verifier = &work.managed_role_verifier;
+        self.inner.engine.set_managed_verifier(&work.instance, verifier).await?;
+        failpoint!("rotation.pending_told");
+        // Not so when it was replaced again; then the branch does not become
+        // ready, and whoever replaced it nudged.
+        self.inner.store.managed_role_told(&work.branch.id, token, verifier).await?;
+        failpoint!("rotation.pending_done");
+        Ok(())
+    }
+
+    /// Carries out a rotation on a branch that is up. A server that can't be
+    /// told now is told later; its clients keep their password until then.
+    pub(super) async fn rotate_password(&self, work: &BranchWork, token: ClaimToken) {
+        let branch = &work.branch.id;
+        let Some(verifier) = &work.next_verifier else {
+            self.inner.lock().stuck_rotations.remove(branch);
+            return;
+        };
+        match self.tell_and_finish(work, token, verifier).await {
+            Ok(()) => {
+                self.inner.lock().stuck_rotations.remove(branch);
+                tracing::info!(%branch, "branch {branch} has a new password");
+            }
+            Err(error) => {
+                let attempts = {
+                    let mut inner = self.inner.lock();
+                    let attempts = inner.stuck_rotations.entry(branch.clone()).or_default();
+                    *attempts += 1;
+                    *attempts
+                };
+                tracing::warn!(%branch, attempts, "branch {branch} can't be given its new password: {}", error.reason());
+                self.nudge_after(branch.clone(), RETRY_FIRST.saturating_mul(1 << attempts.min(10)));
+            }
+        }
+    }
+
+    async fn tell_and_finish(
+        &self,
+        work: &BranchWork,
+        token: ClaimToken,
+        verifier: &str,
+    ) -> Result<(), StepError> {
+        self.inner.engine.set_managed_verifier(&work.instance, verifier).await?;
+        failpoint!("rotation.told");
+        if !self.inner.store.rotation_finish(&work.branch.id, token, verifier).await? {
+            return Err(StepError::Lost);
+        }
+        failpoint!("rotation.done");
+        Ok(())
+    }
+
+    fn nudge_after(&self, branch: BranchId, pause: Duration) {
+        let (again, stop) = (self.clone(), self.inner.stop.clone());
+        self.inner.tasks.spawn(async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = tokio::time::sleep(pause.min(RETRY_LONGEST)) => again.nudge(branch),
+            }
+        });
+    }
+
+    /// Keeps what authenticates the clients of a branch that was just stopped.
+    /// What its owner asked for since the roles were read counts.
+    pub(super) async fn keep_roles(
+        &self,
+        branch: &BranchId,
+        token: ClaimToken,
+        kept: Option<(SleepingRoles, String)>,
+    ) -> Result<(), StepError> {
+        let inner = &self.inner;
+        let mut tx = inner.store.begin().await?;
+        let Some(role) = inner.store.managed_role_lock_in_tx(&mut tx, branch).await? else {
+            // Deleted meanwhile: nothing has to be kept.
+            return Ok(());
+        };
+        let kept = kept.map(|(mut roles, checkpoint)| {
+            if role.is_pending {
+                roles.verifiers.insert(MANAGED_ROLE.to_owned(), role.password.verifier.clone());
+            }
+            (seal_roles(&inner.key, branch, &roles), checkpoint)
+        });
+        let kept = kept.as_ref().map(|(sealed, checkpoint)| (sealed.as_slice(), checkpoint.as_str()));
+        if !inner.store.branch_keep_verifiers_in_tx(&mut tx, branch, token, kept).await? {
+            return Err(StepError::Lost);
+        }
+        tx.commit().await.map_err(StoreError::from)?;
+        Ok(())
+    }
+
+    /// Ends a rotation on a branch that sleeps: its clients have to prove the
+    /// new password, and its server is told when it wakes.
+    pub(super) async fn finish_rotation_asleep(
+        &self,
+        work: &BranchWork,
+        token: ClaimToken,
+    ) -> Result<(), StepError> {
+        if work.next_verifier.is_none() {
+            return Ok(());
+        }
+        let (inner, branch) = (&self.inner, &work.branch.id);
+        let mut tx = inner.store.begin().await?;
+        let Some(role) = inner.store.managed_role_lock_in_tx(&mut tx, branch).await? else { return Ok(()) };
+        let Some(next) = role.next else { return Ok(()) };
+        let kept = match &role.kept_roles {
+            Some((sealed, _)) => {
+                let roles = open_roles(&inner.key, branch, sealed)
+                    .map_err(|error| StepError::Secret(error.private().unwrap_or_default().to_owned()))?;
+                Some(seal_roles(&inner.key, branch, &with_managed_role(roles, &next.verifier)))
+            }
+            None => None,
+        };
+        if !inner.store.branch_holds_claim_in_tx(&mut tx, branch, token).await? {
+            return Err(StepError::Lost);
+        }
+        inner.store.rotation_store_in_tx(&mut tx, branch, &next, kept.as_deref()).await?;
+        failpoint!("rotation.asleep");
+        tx.commit().await.map_err(StoreError::from)?;
+        self.inner.lock().stuck_rotations.remove(branch);
+        Ok(())
+    }
+}

@@ -1,0 +1,175 @@
+//! The password of a branch's managed role: what it is, and how it is replaced.
+//!
+//! What the owner of a branch is told is a password that the server accepts, so
+//! whoever asks is answered with what the server has: the one that is shown, or
+//! the next one while a rotation goes on. A password that the owner set by SQL
+//! is neither; only its owner knows it.
+
+use std::time::Duration;
+
+use coppice_core::branch::{Branch, BranchState, Goal, MANAGED_ROLE};
+use coppice_core::{BranchId, Error, InstanceId, Result};
+use coppice_engine::SleepingRoles;
+use coppice_failpoint::failpoint;
+use coppice_store::{KeptPassword, ManagedRole, StoreError};
+use zeroize::Zeroizing;
+
+use crate::secrets::{new_password, scram_verifier};
+use crate::{Access, App, MasterKey};
+
+/// How long a request waits for its rotation to be done; it goes on after that.
+const ROTATION_WAIT: Duration = Duration::from_secs(2);
+/// A server that takes longer is not asked which password it has.
+const LOOK_PATIENCE: Duration = Duration::from_secs(2);
+/// How often row and server are compared while a rotation changes both.
+const LOOKS_MAX: u32 = 3;
+
+/// What is known of the verifier that the managed role signs in with.
+enum InForce {
+    /// Nobody can be asked.
+    Unknown,
+    /// It can't sign in.
+    Nothing,
+    /// This one.
+    Verifier(String),
+}
+
+impl App {
+    /// Gives the managed role a new password. Returns when it is in force, or
+    /// after a moment while the work goes on. A rotation that is going on is
+    /// joined.
+    ///
+    /// # Errors
+    /// `invalid_username`, `project_not_found`, `branch_not_found`
+    pub async fn rotate_branch_credentials(&self, access: &Access, username: &str) -> Result<()> {
+        let branch = self.find_branch(access).await?;
+        self.check_username(&branch, username)?;
+        let id = &branch.id;
+        let password = new_password();
+        let new = KeptPassword {
+            sealed: self.key.seal(id.as_str(), &password),
+            verifier: scram_verifier(&password),
+        };
+        let mut tx = self.store.begin().await?;
+        let role = self.store.managed_role_lock_in_tx(&mut tx, id).await?;
+        let role = role.ok_or_else(|| Error::branch_not_found(id))?;
+        let is_up = role.goal == Goal::Running && role.state == BranchState::Ready;
+        match &role.next {
+            Some(_) => {}
+            None if is_up => self.store.rotation_begin_in_tx(&mut tx, id, &new).await?,
+            None => {
+                let kept = match &role.kept_roles {
+                    Some((sealed, _)) => {
+                        let roles = with_managed_role(open_roles(&self.key, id, sealed)?, &new.verifier);
+                        Some(seal_roles(&self.key, id, &roles))
+                    }
+                    None => None,
+                };
+                self.store.rotation_store_in_tx(&mut tx, id, &new, kept.as_deref()).await?;
+            }
+        }
+        let done = self.reconciler.watch(id);
+        tx.commit().await.map_err(StoreError::from)?;
+        failpoint!("rotation.noted");
+        self.reconciler.nudge(id.clone());
+        if is_up {
+            // Also over when it could not be done: the row tells.
+            let _ = tokio::time::timeout(ROTATION_WAIT, done).await;
+        }
+        Ok(())
+    }
+
+    /// The password that the server of a branch accepts.
+    ///
+    /// # Errors
+    /// `credentials_not_found` when its owner changed it by SQL.
+    pub(crate) async fn password_in_force(&self, branch: &Branch) -> Result<Zeroizing<String>> {
+        for _ in 0..LOOKS_MAX {
+            let role = self.store.managed_role(&branch.id).await?;
+            let role = role.ok_or_else(|| Error::branch_not_found(&branch.id))?;
+            let sealed = match self.verifier_in_force(branch, &role).await? {
+                InForce::Unknown => Some(&role.password.sealed),
+                InForce::Verifier(verifier) if verifier == role.password.verifier => {
+                    Some(&role.password.sealed)
+                }
+                InForce::Verifier(verifier) => {
+                    role.next.as_ref().filter(|next| next.verifier == verifier).map(|next| &next.sealed)
+                }
+                InForce::Nothing => None,
+            };
+            if let Some(sealed) = sealed {
+                return self.key.open(branch.id.as_str(), sealed);
+            }
+        }
+        Err(Error::NotFound {
+            code: "credentials_not_found",
+            public: format!(
+                "credentials not found: the role {MANAGED_ROLE} was changed by SQL, so only whoever did that \
+                 knows its password; rotate the credentials to get a new one"
+            ),
+        })
+    }
+
+    async fn verifier_in_force(&self, branch: &Branch, role: &ManagedRole) -> Result<InForce> {
+        let found = match role.state {
+            BranchState::Ready => {
+                let instance = InstanceId::new(&branch.id, 1);
+                match tokio::time::timeout(LOOK_PATIENCE, self.engine.managed_verifier(&instance)).await {
+                    Ok(Ok(found)) => found,
+                    // It sleeps by now, or hangs.
+                    Ok(Err(_)) | Err(_) => return Ok(InForce::Unknown),
+                }
+            }
+            BranchState::Hibernated | BranchState::Failed => {
+                let Some((sealed, checkpoint)) = &role.kept_roles else { return Ok(InForce::Unknown) };
+                let now = self.engine.clean_checkpoint(&branch.volume).await.unwrap_or_default();
+                if now.as_ref() != Some(checkpoint) {
+                    return Ok(InForce::Unknown);
+                }
+                open_roles(&self.key, &branch.id, sealed)?.verifiers.remove(MANAGED_ROLE)
+            }
+            BranchState::Creating
+            | BranchState::Hibernating
+            | BranchState::Waking
+            | BranchState::Unknown
+            | BranchState::Deleted => return Ok(InForce::Unknown),
+        };
+        Ok(found.map_or(InForce::Nothing, InForce::Verifier))
+    }
+
+    /// Whether a name means the managed role.
+    ///
+    /// # Errors
+    /// `invalid_username`
+    pub(crate) fn check_username(&self, branch: &Branch, name: &str) -> Result<()> {
+        let with_suffix = name.strip_prefix(MANAGED_ROLE).and_then(|rest| rest.strip_prefix('.'));
+        let is_managed = name == MANAGED_ROLE
+            || with_suffix == Some(branch.id.as_str())
+            || self.config.user_aliases.iter().any(|alias| alias == name);
+        if is_managed {
+            return Ok(());
+        }
+        Err(Error::invalid("invalid_username", format!("only the user {MANAGED_ROLE} is managed")))
+    }
+}
+
+/// Opens what was kept for a branch's sleep.
+///
+/// # Errors
+/// When it was sealed with another key.
+pub(crate) fn open_roles(key: &MasterKey, branch: &BranchId, sealed: &[u8]) -> Result<SleepingRoles> {
+    let text = key.open(branch.as_str(), sealed)?;
+    serde_json::from_str(&text).map_err(Error::internal)
+}
+
+/// Seals what is kept for a branch's sleep.
+pub(crate) fn seal_roles(key: &MasterKey, branch: &BranchId, roles: &SleepingRoles) -> Vec<u8> {
+    let text = serde_json::to_string(roles).expect("texts by text");
+    key.seal(branch.as_str(), &text)
+}
+
+/// The same roles with another verifier of the managed one.
+pub(crate) fn with_managed_role(mut roles: SleepingRoles, verifier: &str) -> SleepingRoles {
+    roles.verifiers.insert(MANAGED_ROLE.to_owned(), verifier.to_owned());
+    roles
+}

@@ -1,0 +1,106 @@
+//! `coppice credentials …`
+
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use clap::Subcommand;
+use coppice_wire::{BranchCredentials, RotateCredentials};
+
+use super::BranchTarget;
+use super::http::{Client, Refused};
+use super::output;
+
+/// A rotation takes seconds, unless the server can't be reached.
+const PATIENCE: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(200);
+/// The role whose password the platform knows.
+const MANAGED_ROLE: &str = "app";
+
+/// What to do with the credentials of a branch.
+#[derive(Subcommand, Debug)]
+pub(crate) enum CredentialsCommand {
+    /// Show role, password and place
+    Show {
+        #[command(flatten)]
+        target: BranchTarget,
+    },
+    /// Make a new password, and show it when it is in force; open sessions stay
+    Rotate {
+        #[command(flatten)]
+        target: BranchTarget,
+    },
+}
+
+/// Runs one of the commands.
+pub(super) async fn run(command: CredentialsCommand, client: &Client, as_json: bool) -> anyhow::Result<()> {
+    match command {
+        CredentialsCommand::Show { target } => {
+            show(&client.get(&path(client, &target).await?).await?, as_json)
+        }
+        CredentialsCommand::Rotate { target } => {
+            let path = path(client, &target).await?;
+            let before = read(client, &path).await?.map(|credentials| credentials.password);
+            let body = RotateCredentials { username: MANAGED_ROLE.to_owned() };
+            let waiting = output::spinner(format!("{} gets a new password", target.branch));
+            client.post_for_nothing(&format!("{path}/rotate"), &body).await?;
+            let after = wait_for_other(client, &path, before.as_deref(), &target.branch).await;
+            waiting.finish_and_clear();
+            show(&after?, as_json)
+        }
+    }
+}
+
+/// The API's path of the credentials of a branch.
+async fn path(client: &Client, target: &BranchTarget) -> anyhow::Result<String> {
+    let (project, branch) = client.branch(target).await?;
+    Ok(client.here(&format!("/projects/{}/branches/{}/credentials", project.id, branch.id)))
+}
+
+/// None when the password is one that the platform does not know.
+async fn read(client: &Client, path: &str) -> anyhow::Result<Option<BranchCredentials>> {
+    match client.get(path).await {
+        Ok(credentials) => Ok(Some(credentials)),
+        Err(error) => match error.downcast_ref::<Refused>() {
+            Some(refused) if refused.id == "credentials_not_found" => Ok(None),
+            _ => Err(error),
+        },
+    }
+}
+
+async fn wait_for_other(
+    client: &Client,
+    path: &str,
+    before: Option<&str>,
+    branch: &str,
+) -> anyhow::Result<BranchCredentials> {
+    let started = Instant::now();
+    loop {
+        if let Some(now) = read(client, path).await?
+            && Some(now.password.as_str()) != before
+        {
+            return Ok(now);
+        }
+        if started.elapsed() > PATIENCE {
+            bail!(
+                "the server of {branch} does not answer, so it still has the old password; the new one is set as \
+                 soon as it does: see `coppice credentials show {branch}`"
+            );
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+fn show(credentials: &BranchCredentials, as_json: bool) -> anyhow::Result<()> {
+    if as_json {
+        return output::json(credentials);
+    }
+    output::properties(&[
+        ("username", credentials.username.clone()),
+        ("password", credentials.password.clone()),
+        ("host", credentials.hostname.clone()),
+        ("port", credentials.port.to_string()),
+        ("database", credentials.dbname.clone()),
+        ("connection string", credentials.connection_string.clone()),
+    ]);
+    Ok(())
+}
