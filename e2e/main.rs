@@ -22,6 +22,7 @@ mod orphans;
 mod people;
 mod proxy;
 mod refusals;
+mod rekey;
 mod schemathesis;
 mod sdk;
 mod servers;

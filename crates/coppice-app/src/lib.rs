@@ -16,6 +16,7 @@ mod extensions;
 mod idempotency;
 mod identity;
 mod invitations;
+mod key_file;
 mod keys;
 mod logs;
 mod mail;
@@ -26,6 +27,7 @@ mod outside;
 mod projects;
 pub mod reconciler;
 mod regions;
+mod rekey;
 mod rotation;
 mod secrets;
 mod sleep;
@@ -61,12 +63,14 @@ pub use identity::{
     PASSWORD_MIN, PasswordChange, SignIn, TokenAnswer, hash_password, new_signing_key,
 };
 pub use invitations::{Accepted, OfferedInvitation, VisibleInvitation};
+pub use key_file::KeyFile;
 pub use keys::NewKey;
 pub use logs::{BranchLogs, LogRequest};
 pub use outside::{OutsideAnswer, OutsideAttempt, OutsideConfig, OutsideError, OutsideIssuer, OutsidePerson};
 pub use projects::{NewProject, ProjectChange};
 pub use reconciler::{Reconciler, Workload};
 pub use regions::Region;
+pub use rekey::seal_anew;
 pub use secrets::MasterKey;
 pub use sleep::Clients;
 

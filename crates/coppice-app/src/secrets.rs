@@ -13,6 +13,8 @@ use zeroize::Zeroizing;
 /// The master key of an installation.
 pub struct MasterKey {
     sealing: LessSafeKey,
+    /// Opens what was sealed before a rekey that has not ended.
+    previous_sealing: Option<LessSafeKey>,
     hashing: hmac::Key,
     fake_salts: [u8; 32],
     forms: hmac::Key,
@@ -31,6 +33,23 @@ fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
+/// What does not change with the master key.
+pub(crate) struct Lasting {
+    /// What API keys are hashed with.
+    pub(crate) api_keys: Zeroizing<[u8; MasterKey::LENGTH]>,
+    /// What salts of roles that don't exist are made from.
+    pub(crate) fake_salts: Zeroizing<[u8; MasterKey::LENGTH]>,
+}
+
+fn derive(key: &[u8], purpose: &str) -> hmac::Tag {
+    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), purpose.as_bytes())
+}
+
+fn sealing_key(key: &[u8]) -> LessSafeKey {
+    let sealing = UnboundKey::new(&AES_256_GCM, derive(key, "coppice sealing 1").as_ref());
+    LessSafeKey::new(sealing.expect("an HMAC-SHA-256 is as long as an AES-256 key"))
+}
+
 impl MasterKey {
     /// Length of the key file in bytes.
     pub const LENGTH: usize = 32;
@@ -42,16 +61,32 @@ impl MasterKey {
 
     /// Takes the content of a key file.
     pub fn new(bytes: &[u8; Self::LENGTH]) -> Self {
-        let derive =
-            |purpose: &str| hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, bytes), purpose.as_bytes());
-        let sealing = UnboundKey::new(&AES_256_GCM, derive("coppice sealing 1").as_ref());
+        let lasting = Self::lasting(bytes);
         Self {
-            sealing: LessSafeKey::new(sealing.expect("an HMAC-SHA-256 is as long as an AES-256 key")),
-            hashing: hmac::Key::new(hmac::HMAC_SHA256, derive("coppice api keys 1").as_ref()),
-            fake_salts: derive("coppice fake salts 1").as_ref().try_into().expect("32 bytes"),
-            forms: hmac::Key::new(hmac::HMAC_SHA256, derive("coppice forms 1").as_ref()),
-            refresh_tokens: derive("coppice refresh tokens 1").as_ref().try_into().expect("32 bytes"),
+            sealing: sealing_key(bytes),
+            previous_sealing: None,
+            hashing: hmac::Key::new(hmac::HMAC_SHA256, lasting.api_keys.as_slice()),
+            fake_salts: *lasting.fake_salts,
+            forms: hmac::Key::new(hmac::HMAC_SHA256, derive(bytes, "coppice forms 1").as_ref()),
+            refresh_tokens: derive(bytes, "coppice refresh tokens 1").as_ref().try_into().expect("32 bytes"),
         }
+    }
+
+    /// What a first master key means by what does not change.
+    pub(crate) fn lasting(bytes: &[u8; Self::LENGTH]) -> Lasting {
+        let secret = |purpose| Zeroizing::new(derive(bytes, purpose).as_ref().try_into().expect("32 bytes"));
+        Lasting { api_keys: secret("coppice api keys 1"), fake_salts: secret("coppice fake salts 1") }
+    }
+
+    /// Takes what does not change from an earlier key.
+    pub(crate) fn keep(&mut self, lasting: &Lasting) {
+        self.hashing = hmac::Key::new(hmac::HMAC_SHA256, lasting.api_keys.as_slice());
+        self.fake_salts = *lasting.fake_salts;
+    }
+
+    /// Opens also what was sealed with an earlier key.
+    pub(crate) fn open_also_with(&mut self, previous: &[u8; Self::LENGTH]) {
+        self.previous_sealing = Some(sealing_key(previous));
     }
 
     /// Makes up salts for roles that don't exist.
@@ -100,15 +135,25 @@ impl MasterKey {
     /// # Errors
     /// `internal_error` when the key file is not the one it was sealed with.
     pub fn open(&self, owner: &str, sealed: &[u8]) -> Result<Zeroizing<String>> {
-        let wrong = || Error::internal("a sealed secret can't be opened: is secret.key the right one?");
-        let (nonce, text) = sealed.split_at_checked(NONCE_LEN).ok_or_else(wrong)?;
-        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| wrong())?;
-        let mut text = Zeroizing::new(text.to_vec());
-        let opened =
-            self.sealing.open_in_place(nonce, Aad::from(owner.as_bytes()), &mut text).map_err(|_| wrong())?;
-        let opened = std::str::from_utf8(opened).map_err(|_| wrong())?;
-        Ok(Zeroizing::new(opened.to_owned()))
+        let keys = [Some(&self.sealing), self.previous_sealing.as_ref()];
+        // The tag at the end tells which key it was.
+        let opened = keys.into_iter().flatten().find_map(|key| open_with(key, owner, sealed));
+        opened.ok_or_else(|| Error::internal("a sealed secret can't be opened: is secret.key the right one?"))
     }
+
+    /// Whether a secret of `owner` is sealed with this key, and not with an
+    /// earlier one.
+    pub(crate) fn is_sealed_now(&self, owner: &str, sealed: &[u8]) -> bool {
+        open_with(&self.sealing, owner, sealed).is_some()
+    }
+}
+
+fn open_with(key: &LessSafeKey, owner: &str, sealed: &[u8]) -> Option<Zeroizing<String>> {
+    let (nonce, text) = sealed.split_at_checked(NONCE_LEN)?;
+    let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+    let mut text = Zeroizing::new(text.to_vec());
+    let opened = key.open_in_place(nonce, Aad::from(owner.as_bytes()), &mut text).ok()?;
+    Some(Zeroizing::new(std::str::from_utf8(opened).ok()?.to_owned()))
 }
 
 /// A new password: 32 letters and digits.

@@ -20,6 +20,7 @@ use coppice_store::{ConnectOptions, Store, check_export};
 use tokio::io::BufReader;
 
 use crate::config::DataDir;
+use crate::secret_key;
 use crate::serve::{LAUNCHER, METASTORE_PATIENCE, chain, metastore_options};
 
 /// Flags of `coppice admin`.
@@ -39,6 +40,10 @@ enum AdminCommand {
     /// The platform's own records
     #[command(subcommand)]
     Metastore(MetastoreCommand),
+    /// Make a new secret.key and seal every secret anew; the platform must not run
+    ///
+    /// API keys and passwords stay. Repeat it when it was interrupted.
+    Rekey,
     /// Organizations
     #[command(subcommand)]
     Org(OrganizationCommand),
@@ -147,6 +152,14 @@ pub(crate) async fn admin(args: AdminArgs) -> anyhow::Result<()> {
             };
             with_metastore(&data_dir, metastore_url, work).await
         }
+        AdminCommand::Rekey => {
+            let _lock = secret_key::lock_for_rekey(&data_dir)?;
+            let work = async |store| secret_key::rekey(&data_dir, &store).await;
+            match metastore_url {
+                Some(_) => with_metastore(&data_dir, metastore_url, work).await,
+                None => with_own_metastore(&data_dir, work).await,
+            }
+        }
         AdminCommand::Org(command) => {
             with_metastore(&data_dir, metastore_url, async |store| organization(&store, command).await).await
         }
@@ -234,9 +247,6 @@ async fn with_metastore(
     metastore_url: Option<String>,
     work: impl AsyncFnOnce(Store) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let connect = async |options| {
-        Store::connect(options, METASTORE_PATIENCE).await.context("connecting to the metastore")
-    };
     if let Some(url) = metastore_url {
         let options = url.parse::<ConnectOptions>().context("understanding the metastore's URL")?;
         return work(connect(options).await?).await;
@@ -246,6 +256,18 @@ async fn with_metastore(
         // A running platform has started it.
         return work(connect(metastore_options(&address)).await?).await;
     };
+    with_own_metastore(data_dir, work).await
+}
+
+async fn connect(options: ConnectOptions) -> anyhow::Result<Store> {
+    Store::connect(options, METASTORE_PATIENCE).await.context("connecting to the metastore")
+}
+
+/// As [`with_metastore`], for whoever holds the control lock.
+async fn with_own_metastore(
+    data_dir: &Path,
+    work: impl AsyncFnOnce(Store) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let host = HostEngine::open(data_dir, LAUNCHER.into(), &[]).map_err(|error| chain(&error))?;
     if !host.layout().metastore().join("data").exists() {
         bail!("{} has no metastore: has `coppice serve` ever run on it?", data_dir.display());

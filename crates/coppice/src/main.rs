@@ -11,6 +11,7 @@ mod config;
 mod doctor;
 mod logging;
 mod mail_settings;
+mod secret_key;
 mod serve;
 mod traces;
 

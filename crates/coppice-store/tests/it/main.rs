@@ -7,6 +7,7 @@ mod constraints;
 mod migrations;
 mod postgres;
 mod rotation;
+mod sealed;
 mod transfer;
 
 use std::time::Duration;

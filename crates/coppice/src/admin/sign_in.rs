@@ -12,7 +12,7 @@ use coppice_store::Store;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use zeroize::Zeroizing;
 
-use crate::serve::master_key;
+use crate::secret_key::master_key;
 
 /// A new key is published this long before it signs.
 const AHEAD: TimeDelta = TimeDelta::minutes(5);

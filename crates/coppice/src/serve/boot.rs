@@ -1,12 +1,11 @@
 //! From a data directory to a platform that is ready to take clients.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use coppice_app::reconciler::Identity;
-use coppice_app::{App, AppConfig, MasterKey, Reconciler};
+use coppice_app::{App, AppConfig, Reconciler};
 use coppice_core::RegionId;
 use coppice_engine::local::installation::{ControlLock, write_durably};
 use coppice_engine::local::process::identity::boot_id;
@@ -18,6 +17,7 @@ use coppice_store::{ConnectOptions, Store};
 use super::drain::Predecessors;
 use super::{LAUNCHER, METASTORE_PATIENCE, chain, gateway, notify};
 use crate::config::Config;
+use crate::secret_key::master_key;
 
 /// The region of a default install.
 pub(super) const REGION: &str = "local";
@@ -145,16 +145,4 @@ async fn connect_metastore(config: &Config, host: &HostEngine) -> anyhow::Result
     }
     write_durably(&bound, own.as_str().as_bytes(), 0o600).map_err(|error| chain(&error))?;
     Ok(store)
-}
-
-pub(crate) fn master_key(data_dir: &Path) -> anyhow::Result<MasterKey> {
-    let path = data_dir.join("secret.key");
-    if !path.exists() {
-        write_durably(&path, MasterKey::generate().as_slice(), 0o600).map_err(|error| chain(&error))?;
-    }
-    let bytes =
-        zeroize::Zeroizing::new(std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?);
-    let bytes: &[u8; MasterKey::LENGTH] =
-        bytes.as_slice().try_into().with_context(|| format!("{} is damaged", path.display()))?;
-    Ok(MasterKey::new(bytes))
 }

@@ -32,7 +32,7 @@ use boot::boot;
 use handover::{Door, Knock, Listeners, Predecessor};
 use running::Running;
 
-pub(crate) use boot::{master_key, metastore_options};
+pub(crate) use boot::metastore_options;
 pub(crate) use init::{is_inside, run_as_init, unblock_signals};
 pub(crate) use stop::{StopArgs, stop};
 
