@@ -351,9 +351,9 @@ fn a_rotation_brings_the_managed_role_back_whatever_happened_to_it() {
             "ALTER ROLE app NOLOGIN NOCREATEDB NOCREATEROLE CONNECTION LIMIT 0 VALID UNTIL '2001-01-01'",
             "ALTER ROLE app PASSWORD NULL",
             "REVOKE CONNECT ON DATABASE app FROM PUBLIC, app",
-            "ALTER ROLE app RENAME TO \"some body's\"",
             "CREATE ROLE heir; REASSIGN OWNED BY app TO heir; ALTER DATABASE app OWNER TO heir; \
              DROP OWNED BY app; DROP ROLE app",
+            "ALTER ROLE app RENAME TO \"some body's\"",
         ];
         coppice.sql(&name, "CREATE TABLE t AS SELECT 7 AS i");
         for deed in deeds {
