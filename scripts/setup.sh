@@ -118,6 +118,5 @@ mapfile -t packages < <(missing_packages | tr ' ' '\n')
 
 scripts/unpack-postgres.sh
 install_client
-install_schemathesis
 install_prometheus
 install_python_packages
