@@ -18,6 +18,7 @@ mod logs;
 mod mail;
 mod metastore;
 mod observability;
+mod oauth;
 mod orphans;
 mod people;
 mod proxy;

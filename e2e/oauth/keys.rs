@@ -1,0 +1,77 @@
+//! The keys that tokens are signed with: they outlive processes, and are
+//! replaced.
+
+use serde_json::Value;
+
+use super::browser::Browser;
+use super::{tokens_of_app, who_am_i, with_clients};
+use crate::http::Http;
+
+fn key_ids(http: &Http) -> Vec<Value> {
+    let jwks = Browser::new(http).get("/oauth/jwks").json(200);
+    jwks["keys"].as_array().expect("keys").iter().map(|key| key["kid"].clone()).collect()
+}
+
+fn rotate(http: &Http, more: &[&str]) {
+    let done = http.platform.run(&[&["admin", "rotate-signing-key"], more].concat());
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+#[test]
+fn keys_are_replaced_without_signing_anybody_out_unless_they_leaked() {
+    // Tokens name it; the port is another one after each start.
+    let mut platform = with_clients(&["--public-url", "http://127.0.0.1:7070"]);
+    // A process that takes another's place has the same keys and sessions.
+    platform.take_over();
+    let mut http = Http::new(platform);
+    let mut browser = Browser::signed_in(&http);
+    let tokens = tokens_of_app(&http, &mut browser, "openid offline_access");
+    http.platform.take_over();
+    let cookies = std::mem::take(&mut browser.cookies);
+    let mut browser = Browser::new(&http);
+    browser.cookies = cookies;
+    assert_eq!(browser.get("/oauth/device").title(), "Connect a device", "still signed in");
+    assert_eq!(who_am_i(&http, &tokens["access_token"]).0, 200);
+
+    let before = key_ids(&http);
+    rotate(&http, &["--algorithm", "EdDSA"]);
+    http.platform.restart();
+    let after = key_ids(&http);
+    assert_eq!((before.len(), after.len()), (1, 2), "the next one is published before it signs");
+    assert!(after.contains(&before[0]));
+    assert_eq!(who_am_i(&http, &tokens["access_token"]).0, 200);
+    // Its time has come.
+    super::metastore(&http, "update signing_keys set signs_from = now() where algorithm = 'EdDSA'");
+    http.platform.restart();
+    let refreshed = refresh(&http, &tokens);
+    assert_ne!(header(&refreshed["access_token"])["kid"], header(&tokens["access_token"])["kid"]);
+    assert_eq!(header(&refreshed["access_token"])["alg"], "EdDSA");
+    assert_eq!(who_am_i(&http, &refreshed["access_token"]).0, 200);
+    assert_eq!(who_am_i(&http, &tokens["access_token"]).0, 200, "the one before it is still believed");
+
+    rotate(&http, &["--forget-old"]);
+    http.platform.restart();
+    assert_eq!(key_ids(&http).len(), 1);
+    let invalid = (401, "invalid_token".to_owned());
+    assert_eq!(who_am_i(&http, &refreshed["access_token"]), invalid);
+    assert_eq!(who_am_i(&http, &tokens["access_token"]), invalid);
+    assert_eq!(who_am_i(&http, &refresh(&http, &tokens)["access_token"]).0, 200);
+    let done = http.platform.run(&["admin", "rotate-signing-key", "--algorithm", "HS256"]);
+    assert!(!done.status.success());
+}
+
+fn refresh(http: &Http, tokens: &Value) -> Value {
+    let token = tokens["refresh_token"].as_str().expect("a token");
+    let pairs = [
+        ("grant_type", "refresh_token"),
+        ("refresh_token", token),
+        ("client_id", super::APP.0),
+        ("client_secret", super::APP.1),
+    ];
+    Browser::new(http).post("/oauth/token", &pairs).json(200)
+}
+
+fn header(token: &Value) -> Value {
+    let text = token.as_str().expect("a token");
+    super::claims(&format!(".{text}"))
+}

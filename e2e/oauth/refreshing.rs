@@ -1,0 +1,145 @@
+//! Refresh tokens, and what clients may ask about tokens.
+
+use serde_json::Value;
+
+use super::browser::{Answer, Browser};
+use super::{APP, metastore, shared, tokens_of_app, tokens_of_spa, who_am_i};
+use crate::http::Http;
+
+fn refresh(http: &Http, tokens: &Value, client: &[(&str, &str)], more: &[(&str, &str)]) -> Answer {
+    let token = tokens["refresh_token"].as_str().expect("a refresh token");
+    let pairs = [&[("grant_type", "refresh_token"), ("refresh_token", token)], client, more].concat();
+    Browser::new(http).post("/realms/main/protocol/openid-connect/token", &pairs)
+}
+
+const AS_APP: [(&str, &str); 2] = [("client_id", APP.0), ("client_secret", APP.1)];
+const AS_SPA: [(&str, &str); 1] = [("client_id", "spa")];
+
+#[test]
+fn a_client_with_a_secret_may_use_its_refresh_token_again_and_again() {
+    let http = shared();
+    let tokens = tokens_of_app(&http, &mut Browser::new(&http), "openid offline_access");
+    assert_eq!(tokens["refresh_expires_in"], 2_592_000);
+    for _ in 0..3 {
+        let again = refresh(&http, &tokens, &AS_APP, &[]).json(200);
+        assert_eq!(again["session_state"], tokens["session_state"]);
+        assert_eq!(again["scope"], tokens["scope"]);
+        assert_ne!(again["access_token"], tokens["access_token"]);
+        assert_eq!(who_am_i(&http, &again["access_token"]).0, 200);
+    }
+    let less = refresh(&http, &tokens, &AS_APP, &[("scope", "org:read")]).json(200);
+    assert_eq!(less["scope"], "org:read");
+    refresh(&http, &tokens, &AS_APP, &[("scope", "profile")]).is_error(400, "invalid_scope");
+}
+
+#[test]
+fn a_public_client_gets_another_refresh_token_each_time() {
+    let http = shared();
+    let first = tokens_of_spa(&http, &mut Browser::new(&http), "openid");
+    let second = refresh(&http, &first, &AS_SPA, &[]).json(200);
+    assert_ne!(first["refresh_token"], second["refresh_token"]);
+    // Requests may have crossed.
+    let third = refresh(&http, &first, &AS_SPA, &[]).json(200);
+    assert_ne!(third["refresh_token"], second["refresh_token"]);
+    refresh(&http, &third, &AS_SPA, &[]).json(200);
+    let session = first["session_state"].as_str().expect("a session");
+    metastore(
+        &http,
+        &format!(
+            "update refresh_tokens set replaced_at = replaced_at - interval '61 seconds' where session_id = '{session}'"
+        ),
+    );
+    // A minute later somebody else has it: everything of it ends.
+    refresh(&http, &first, &AS_SPA, &[]).is_error(400, "invalid_grant");
+    refresh(&http, &second, &AS_SPA, &[]).is_error(400, "invalid_grant");
+    assert_eq!(who_am_i(&http, &second["access_token"]), (401, "invalid_token".to_owned()));
+}
+
+#[test]
+fn a_refresh_token_that_was_forgotten_was_replaced() {
+    let http = shared();
+    let tokens = tokens_of_spa(&http, &mut Browser::new(&http), "openid");
+    refresh(&http, &tokens, &AS_SPA, &[]).json(200);
+    let session = tokens["session_state"].as_str().expect("a session");
+    metastore(
+        &http,
+        &format!("delete from refresh_tokens where session_id = '{session}' and replaced_at is not null"),
+    );
+    refresh(&http, &tokens, &AS_SPA, &[]).is_error(400, "invalid_grant");
+    assert_eq!(who_am_i(&http, &tokens["access_token"]), (401, "invalid_token".to_owned()));
+}
+
+#[test]
+fn a_refresh_token_is_its_clients_alone() {
+    let http = shared();
+    let tokens = tokens_of_app(&http, &mut Browser::new(&http), "openid");
+    refresh(&http, &tokens, &AS_SPA, &[]).is_error(400, "invalid_grant");
+    let second = [("client_id", "second"), ("client_secret", "the secret of the second")];
+    refresh(&http, &tokens, &second, &[]).is_error(400, "invalid_grant");
+    refresh(&http, &tokens, &[("client_id", "app")], &[]).is_error(401, "invalid_client");
+    // An access token is none, nor is one that was changed.
+    let mut other = tokens.clone();
+    other["refresh_token"] = tokens["access_token"].clone();
+    refresh(&http, &other, &AS_APP, &[]).is_error(400, "invalid_grant");
+    let text = tokens["refresh_token"].as_str().expect("a token");
+    other["refresh_token"] = text[..text.len() - 2].into();
+    refresh(&http, &other, &AS_APP, &[]).is_error(400, "invalid_grant");
+    refresh(&http, &tokens, &AS_APP, &[]).json(200);
+}
+
+#[test]
+fn sessions_end_when_they_are_not_used() {
+    let http = shared();
+    let tokens = tokens_of_app(&http, &mut Browser::new(&http), "openid");
+    let session = tokens["session_state"].as_str().expect("a session");
+    let set = |column: &str| {
+        metastore(&http, &format!("update sessions set {column} = now() where id = '{session}'"))
+    };
+    set("idle_until");
+    refresh(&http, &tokens, &AS_APP, &[]).is_error(400, "invalid_grant");
+    set("expires_at");
+    assert_eq!(who_am_i(&http, &tokens["access_token"]), (401, "invalid_token".to_owned()));
+}
+
+#[test]
+fn a_client_ends_its_session_by_revoking_a_token() {
+    let http = shared();
+    for kind in ["refresh_token", "access_token"] {
+        let tokens = tokens_of_app(&http, &mut Browser::new(&http), "openid");
+        let token = tokens[kind].as_str().expect("a token");
+        let revoke = |client: &[(&str, &str)], token: &str| {
+            Browser::new(&http).post("/oauth/revoke", &[&[("token", token)], client].concat())
+        };
+        // Another client's token is left alone, without a word about it.
+        revoke(&AS_SPA, token).json(200);
+        assert_eq!(who_am_i(&http, &tokens["access_token"]).0, 200);
+        revoke(&[("client_id", "app")], token).is_error(401, "invalid_client");
+        revoke(&AS_APP, "nonsense").json(200);
+        revoke(&AS_APP, token).json(200);
+        assert_eq!(who_am_i(&http, &tokens["access_token"]), (401, "invalid_token".to_owned()), "{kind}");
+        refresh(&http, &tokens, &AS_APP, &[]).is_error(400, "invalid_grant");
+        revoke(&AS_APP, token).json(200);
+    }
+}
+
+#[test]
+fn a_client_with_a_secret_may_ask_about_a_token() {
+    let http = shared();
+    let tokens = tokens_of_app(&http, &mut Browser::new(&http), "openid org:read");
+    let ask = |client: &[(&str, &str)], token: &Value| {
+        let token = token.as_str().expect("a token");
+        Browser::new(&http).post("/oauth/introspect", &[&[("token", token)], client].concat())
+    };
+    let said = ask(&AS_APP, &tokens["access_token"]).json(200);
+    assert_eq!((&said["active"], &said["scope"]), (&true.into(), &"openid org:read".into()));
+    assert_eq!((&said["client_id"], &said["token_type"]), (&"app".into(), &"Bearer".into()));
+    assert_eq!(ask(&AS_APP, &tokens["refresh_token"]).json(200)["active"], true);
+    let second = [("client_id", "second"), ("client_secret", "the secret of the second")];
+    assert_eq!(ask(&second, &tokens["access_token"]).json(200)["active"], true);
+    assert_eq!(ask(&second, &tokens["refresh_token"]).json(200), serde_json::json!({ "active": false }));
+    assert_eq!(ask(&AS_APP, &"nonsense".into()).json(200), serde_json::json!({ "active": false }));
+    ask(&AS_SPA, &tokens["access_token"]).is_error(401, "invalid_client");
+    let session = tokens["session_state"].as_str().expect("a session");
+    metastore(&http, &format!("delete from sessions where id = '{session}'"));
+    assert_eq!(ask(&AS_APP, &tokens["access_token"]).json(200), serde_json::json!({ "active": false }));
+}

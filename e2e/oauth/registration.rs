@@ -1,0 +1,94 @@
+//! Clients that register themselves.
+
+use coppice_test_support::Platform;
+use serde_json::{Value, json};
+
+use super::browser::{Answer, Browser};
+use super::{code_request, redeem, shared, who_am_i};
+use crate::http::Http;
+use crate::setup::{PROGRAM, options};
+
+fn register(http: &Http, metadata: &Value) -> Answer {
+    let mut client = Browser::new(http);
+    let request = client.request("POST", "/oauth/register").json(metadata);
+    client.send(request)
+}
+
+#[test]
+fn a_client_registers_and_people_let_it_act_for_them() {
+    let http = shared();
+    let uri = "http://127.0.0.1:33418/callback";
+    let metadata = json!({
+        "client_name": "An <b>agent</b>",
+        "redirect_uris": [uri],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none"
+    });
+    let registered = register(&http, &metadata).json(201);
+    assert_eq!(registered["token_endpoint_auth_method"], "none");
+    assert!(registered.get("client_secret").is_none());
+    let id = registered["client_id"].as_str().expect("an id");
+    let mut browser = Browser::signed_in(&http);
+    // Its port may be another one the next time.
+    let uri = "http://127.0.0.1:33999/callback";
+    let page = browser.get(&code_request(id, uri, &[("scope", "project:read")]));
+    assert!(page.title().contains("agent") && !page.text.contains("<b>agent"), "{}", page.text);
+    let code = browser.submit(&page, &[("answer", "allow")]).parameter('?', "code");
+    let tokens = redeem(&http, &code, uri, &[("client_id", id)]).json(200);
+    assert_eq!(tokens["scope"], "project:read");
+    assert_eq!(who_am_i(&http, &tokens["access_token"]).0, 200);
+    // It gets none without a code, and none without a proof. Nor does it lead
+    // anybody anywhere who was not asked.
+    let proofless = [("code_challenge", ""), ("code_challenge_method", "")];
+    for more in [
+        &[("response_type", "token")][..],
+        &proofless,
+        &[("prompt", "none")],
+        &[("scope", "x"), ("max_age", "y")],
+    ] {
+        let answer = browser.get(&code_request(id, uri, more));
+        assert_eq!((answer.status, answer.header("location")), (400, ""), "{more:?}");
+    }
+}
+
+#[test]
+fn a_registration_that_makes_no_sense_is_refused() {
+    let http = shared();
+    let uris = |uri: &str| json!({ "redirect_uris": [uri] });
+    for uri in
+        ["http://evil.example.com/cb", "javascript:alert(1)", "https://a.example.com/#x", "/cb", "app:cb"]
+    {
+        register(&http, &uris(uri)).is_error(400, "invalid_redirect_uri");
+    }
+    register(&http, &json!({})).is_error(400, "invalid_redirect_uri");
+    register(&http, &json!([])).is_error(400, "invalid_client_metadata");
+    let mut implicit = uris("https://a.example.com/cb");
+    implicit["response_types"] = json!(["token"]);
+    register(&http, &implicit).is_error(400, "invalid_client_metadata");
+}
+
+#[test]
+fn an_operator_may_register_clients_alone() {
+    let mut options = options();
+    options
+        .flags
+        .extend(["--auth-dynamic-clients", "off", "--auth-signing-algorithm", "EdDSA"].map(str::to_owned));
+    let http = Http::new(Platform::start(PROGRAM, options));
+    let refused = register(&http, &json!({ "redirect_uris": ["https://a.example.com/cb"] }));
+    refused.is_error(400, "invalid_client_metadata");
+    let metadata = Browser::new(&http).get("/.well-known/openid-configuration").json(200);
+    assert!(metadata.get("registration_endpoint").is_none());
+    assert_eq!(metadata["id_token_signing_alg_values_supported"], json!(["EdDSA"]));
+    let mut browser = Browser::new(&http);
+    let uri = format!("{}/callback", http.platform.api());
+    let more = [("response_type", "token"), ("code_challenge", ""), ("code_challenge_method", "")];
+    let token = browser.authorize(&code_request("console", &uri, &more)).parameter('#', "access_token");
+    assert_eq!(who_am_i(&http, &token.into()).0, 200);
+    // Too many from one address are refused.
+    drop(http);
+    let http = shared();
+    let metadata = json!({ "redirect_uris": ["https://a.example.com/cb"] });
+    let refused = (0..25).map(|_| register(&http, &metadata)).find(|answer| answer.status == 429);
+    refused.expect("a bound").is_error(429, "temporarily_unavailable");
+}
