@@ -33,6 +33,20 @@ fn a_client_with_a_secret_may_use_its_refresh_token_again_and_again() {
 }
 
 #[test]
+fn a_repetition_is_known_also_with_a_renewed_token() {
+    let http = shared();
+    let tokens = tokens_of_app(&http, &mut Browser::new(&http), "openid");
+    let renewed = refresh(&http, &tokens, &AS_APP, &[]).json(200);
+    let create = |tokens: &Value| {
+        let request = http.anonymous("POST", "/organizations/{org}/projects");
+        let request = request.bearer_auth(tokens["access_token"].as_str().expect("a token"));
+        let body = serde_json::json!({ "name": "made once" });
+        http.send(request.header("idempotency-key", "the same").json(&body)).expect(201)["id"].clone()
+    };
+    assert_eq!(create(&tokens), create(&renewed));
+}
+
+#[test]
 fn a_public_client_gets_another_refresh_token_each_time() {
     let http = shared();
     let first = tokens_of_spa(&http, &mut Browser::new(&http), "openid");

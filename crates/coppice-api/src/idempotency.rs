@@ -9,6 +9,7 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use coppice_app::{App, Begun};
+use coppice_core::access::CredentialId;
 use coppice_core::{Error, Result};
 
 use crate::BODY_LIMIT_BYTES;
@@ -53,7 +54,12 @@ pub(crate) async fn idempotent(
     let path = request.uri().path().to_owned();
     let (parts, body) = request.into_parts();
     let Ok(body) = to_bytes(body, BODY_LIMIT_BYTES).await else { return BodyError::TooLarge.into_response() };
-    let call = match app.begin_call(&bearer, &path, &key, &body).await {
+    // A token is renewed every few minutes, its session goes on.
+    let caller = match &credential.caller.credential {
+        CredentialId::Key(_) => bearer.as_str(),
+        CredentialId::Session(session) => session.as_str(),
+    };
+    let call = match app.begin_call(caller, &path, &key, &body).await {
         Ok(Begun::First(call)) => call,
         Ok(Begun::Running) => return running(),
         Ok(Begun::Mismatch) => {
