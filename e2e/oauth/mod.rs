@@ -9,6 +9,7 @@ mod forgeries;
 mod forms;
 mod keys;
 mod pages;
+mod published_client;
 mod refreshing;
 mod registration;
 mod sign_out;
