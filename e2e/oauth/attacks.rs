@@ -1,7 +1,11 @@
 //! What is known to go wrong with OAuth (RFC 9700), tried.
 
+use coppice_test_support::Platform;
+
 use super::browser::{Browser, encode};
 use super::{APP_URI, SPA_URI, code_request, new_user, set_password, shared, tokens_of_spa, who_am_i};
+use crate::http::Http;
+use crate::setup::PROGRAM;
 
 #[test]
 fn nobody_is_sent_to_a_place_that_was_not_registered() {
@@ -206,6 +210,23 @@ fn cookies_are_kept_from_scripts_and_other_sites() {
         }
         assert!(!cookie.contains("Domain"), "{cookie}");
     }
+}
+
+#[test]
+fn with_tls_no_other_site_can_set_a_cookie() {
+    let mut options = crate::setup::options();
+    options.flags.extend(["--public-url", "https://db.example.com"].map(str::to_owned));
+    let http = Http::new(Platform::start(PROGRAM, options));
+    assert!(http.platform.setting("COPPICE_AUTH_URL").starts_with("https://db.example.com/realms/main/"));
+    let mut browser = Browser::new(&http);
+    let page = browser.get("/oauth/sign-in");
+    let answer = browser.fill_in(&page);
+    assert_eq!(answer.location(), "/");
+    for cookie in [page.header("set-cookie"), answer.header("set-cookie")] {
+        // Browsers take a cookie with this name only from this host, and only by TLS.
+        assert!(cookie.starts_with("__Host-coppice-") && cookie.contains("; Secure"), "{cookie}");
+    }
+    assert_eq!(browser.get("/oauth/device").title(), "Connect a device");
 }
 
 #[test]
