@@ -2,6 +2,7 @@
 
 mod access;
 mod api;
+mod audit;
 mod branches;
 mod cli;
 mod configuration;

@@ -9,6 +9,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use tracing::Instrument;
 
+use crate::audit::Notes;
 use crate::metrics::{Observed, Route};
 use crate::rates::RateState;
 
@@ -25,6 +26,7 @@ pub(crate) struct Context {
     rate: OnceLock<RateState>,
     route: OnceLock<Arc<Route>>,
     caller: OnceLock<&'static str>,
+    audit: Notes,
 }
 
 /// The id of the request being answered.
@@ -45,6 +47,16 @@ pub(crate) fn note_route(route: Arc<Route>) {
 /// Notes what kind of caller sent the request, for the log.
 pub(crate) fn note_caller(kind: &'static str) {
     let _ = CURRENT.try_with(|current| current.caller.set(kind));
+}
+
+/// Where the request went.
+pub(crate) fn route() -> Arc<Route> {
+    CURRENT.try_with(|current| current.route()).unwrap_or_else(|_| Arc::new(Route::unknown()))
+}
+
+/// Reads or writes what is known for the audit log; none outside of a request.
+pub(crate) fn audit_notes<T>(work: impl FnOnce(&Notes) -> T) -> Option<T> {
+    CURRENT.try_with(|current| work(&current.audit)).ok()
 }
 
 /// Goes on with the request in a task of its own, so that a client that goes
@@ -71,7 +83,7 @@ pub(crate) async fn identify(request: Request, next: Next) -> Response {
     let is_options = request.method() == Method::OPTIONS;
     let span = tracing::info_span!("request", request_id = id);
     let (rate, route, caller) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-    let context = Arc::new(Context { id, rate, route, caller });
+    let context = Arc::new(Context { id, rate, route, caller, audit: Notes::default() });
     let observed = Observed::begin(request.method(), context.clone());
     CURRENT.scope(context, answer(request, next, is_options, observed)).instrument(span).await
 }

@@ -29,10 +29,16 @@ pub(crate) fn as_invalid_key(error: Error) -> ApiError {
     ApiError { error, text: is_refusal.then_some("invalid API key") }
 }
 
+/// The id of the error that an answer is.
+#[derive(Clone, Debug)]
+pub(crate) struct ErrorId(pub(crate) String);
+
 /// An error that only HTTP knows.
 pub(crate) fn with_status(status: StatusCode, id: &str, message: &str) -> Response {
     let body = ErrorBody { message: message.to_owned(), id: id.to_owned() };
-    (status, Json(body)).into_response()
+    let mut response = (status, Json(body)).into_response();
+    response.extensions_mut().insert(ErrorId(id.to_owned()));
+    response
 }
 
 fn status(error: &Error) -> StatusCode {

@@ -16,6 +16,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::body::{BodyError, Fields, RawBody};
+use crate::context;
 use crate::error::{ApiError, as_invalid_key};
 use crate::members::{assignable, role_of, role_to_wire};
 use crate::request::{Call, InOrganization, OnInvitation};
@@ -160,6 +161,7 @@ pub(crate) async fn accept_invitation(
     let access = call.authorize_person(&app, &ACCEPT_INVITATION).await?;
     let fields = body.object()?;
     let accepted = app.accept_invitation(&access, fields.required_text("token")?).await?;
+    context::audit_notes(|notes| notes.organization(accepted.organization.to_string()));
     Ok(Json(wire::AcceptedInvitation {
         organization_id: accepted.organization.to_string(),
         role: role_to_wire(accepted.role),

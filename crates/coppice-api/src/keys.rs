@@ -16,6 +16,7 @@ use coppice_core::{Error, Result};
 use coppice_wire as wire;
 
 use crate::body::{BodyError, Fields, RawBody};
+use crate::context;
 use crate::error::{ApiError, as_invalid_key};
 use crate::request::{Call, InOrganization};
 
@@ -68,7 +69,9 @@ pub(crate) async fn delete_organization_api_keys(
     body: RawBody,
 ) -> Result<StatusCode, BodyError> {
     let access = call.authorize(&app, &DELETE_ORGANIZATION_API_KEYS).await?;
-    app.delete_organization_keys(&access, &ids(&body.object()?)?).await?;
+    let ids = ids(&body.object()?)?;
+    context::audit_notes(|notes| notes.targets(ids.clone()));
+    app.delete_organization_keys(&access, &ids).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -117,7 +120,9 @@ pub(crate) async fn delete_user_api_keys(
     body: RawBody,
 ) -> Result<StatusCode, BodyError> {
     let access = call.authorize_person(&app, &DELETE_USER_API_KEYS).await?;
-    app.delete_user_keys(&access, &ids(&body.object()?)?).await?;
+    let ids = ids(&body.object()?)?;
+    context::audit_notes(|notes| notes.targets(ids.clone()));
+    app.delete_user_keys(&access, &ids).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

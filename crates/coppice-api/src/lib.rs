@@ -7,10 +7,11 @@
 //! operation.
 //!
 //! A request passes, in this order: the rest of its body, request id, CORS, compression, time limit,
-//! `Idempotency-Key`, then the handler, which authenticates, authorizes, reads
+//! `Idempotency-Key`, the audit log, then the handler, which authenticates, authorizes, reads
 //! its body, calls the app once and answers.
 
 mod activity;
+mod audit;
 mod body;
 mod branches;
 mod client_address;
@@ -92,6 +93,7 @@ pub fn router(app: App, config: ApiConfig, exposition: Arc<dyn Exposition>) -> R
     let limits = Limits { rates, trusted_proxies, names: Arc::new(metrics::Routes::new(&document)) };
     let page = MetricsPage { exposition, token: config.metrics_token };
     let routes = operations
+        .route_layer(from_fn_with_state(app.clone(), audit::recorded))
         .route_layer(from_fn_with_state(app.clone(), idempotency::idempotent))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))

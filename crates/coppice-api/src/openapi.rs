@@ -21,7 +21,7 @@ use utoipa_axum::routes;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::{
-    activity, branches, configuration, credentials, invitations, keys, logs, members, organizations,
+    activity, audit, branches, configuration, credentials, invitations, keys, logs, members, organizations,
     projects, regions, users,
 };
 
@@ -41,6 +41,7 @@ pub(crate) fn operations() -> (Router<App>, OpenApi) {
             organizations::update_organization,
             organizations::delete_organization
         ))
+        .routes(routes!(audit::list_audit_log))
         .routes(routes!(organizations::request_organization_deletion))
         .routes(routes!(organizations::get_organization_limits))
         .routes(routes!(organizations::get_organization_membership_limits))

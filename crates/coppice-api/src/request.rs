@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use axum::extract::{Extension, FromRequestParts, Path, Query};
 use axum::http::HeaderMap;
-use axum::http::header::AUTHORIZATION;
+use axum::http::header::{AUTHORIZATION, USER_AGENT};
 use axum::http::request::Parts;
 use coppice_app::{Access, App, Credential, PersonalAccess};
 use coppice_core::access::{Caller, Principal};
+use coppice_core::audit::RequestOrigin;
 use coppice_core::operation::{Operation, RawTarget};
 use coppice_core::{Error, Result};
 use serde::Deserialize;
@@ -32,6 +33,7 @@ pub(crate) struct Call {
     path: HashMap<String, String>,
     query: HashMap<String, String>,
     address: IpAddr,
+    user_agent: Option<String>,
     rates: Arc<Rates>,
     is_counted: bool,
 }
@@ -50,6 +52,11 @@ impl<S: Send + Sync> FromRequestParts<S> for Call {
             path: path.map(|path| path.0).unwrap_or_default(),
             query: query.map(|query| query.0).unwrap_or_default(),
             address: client_address(parts),
+            user_agent: parts
+                .headers
+                .get(USER_AGENT)
+                .and_then(|value| value.to_str().ok())
+                .map(str::to_owned),
             is_counted: parts.extensions.get::<Counted>().is_some(),
             rates: rates.map_err(|_| Error::internal("the router has no rate limits"))?.0,
         })
@@ -102,18 +109,42 @@ impl Call {
     pub(crate) async fn authorize(&self, app: &App, operation: &Operation) -> Result<Access> {
         let target = self.target();
         let credential = self.authenticate(app, Some(&target)).await?;
+        self.begin_audit(app, &credential, operation, Some(&target)).await?;
         app.authorize(credential, operation, &target)
     }
 
     /// As [`Call::authorize`], where the path names no organization.
     pub(crate) async fn authorize_anywhere(&self, app: &App, operation: &Operation) -> Result<Caller> {
         let credential = self.authenticate(app, None).await?;
+        self.begin_audit(app, &credential, operation, None).await?;
         app.authorize_anywhere(credential, operation)
+    }
+
+    /// Begins a line of the audit log before anything is changed, or refused.
+    async fn begin_audit(
+        &self,
+        app: &App,
+        credential: &Credential,
+        operation: &Operation,
+        target: Option<&RawTarget<'_>>,
+    ) -> Result<()> {
+        if !operation.is_write {
+            return Ok(());
+        }
+        let origin = RequestOrigin {
+            address: Some(self.address),
+            user_agent: self.user_agent.clone(),
+            request_id: Some(context::request_id()),
+        };
+        let line = app.begin_audit(credential, operation, target, &origin).await?;
+        context::audit_notes(|notes| notes.begin(line));
+        Ok(())
     }
 
     /// As [`Call::authorize_anywhere`], for what belongs to a person.
     pub(crate) async fn authorize_person(&self, app: &App, operation: &Operation) -> Result<PersonalAccess> {
         let credential = self.authenticate(app, None).await?;
+        self.begin_audit(app, &credential, operation, None).await?;
         app.authorize_person(credential, operation)
     }
 

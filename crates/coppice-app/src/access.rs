@@ -25,6 +25,11 @@ impl Credential {
     pub(crate) fn new(caller: Caller, membership: Option<Membership>) -> Self {
         Self { caller, membership }
     }
+
+    /// Whether the caller belongs to the organization that the path names.
+    pub(crate) fn is_member(&self) -> bool {
+        self.membership.is_some()
+    }
 }
 
 /// A caller that may carry out the operation it asked for on an organization.

@@ -8,6 +8,7 @@
 
 mod access;
 mod activity;
+mod audit;
 mod bootstrap;
 mod branches;
 mod configuration;
@@ -48,13 +49,14 @@ use tokio::sync::Notify;
 pub use crate::metrics::task_succeeded;
 pub use access::{Access, Credential, PersonalAccess};
 pub use activity::Activity;
+pub use audit::{AccountEvent, AccountEventKind, AuditPage, AuditQuery};
 pub use bootstrap::FirstAccount;
 pub use branches::{
     BranchChange, BranchDetails, Credentials, CustomBranch, InstanceStatus, NewBranchRequest, Origin,
 };
 pub use connections::Connectable;
 pub use coppice_store::BrowserSession;
-pub use coppice_store::InvitationFilter;
+pub use coppice_store::{AuditEnd, InvitationFilter};
 pub use coppice_telemetry::logs::{BodyMatch, Level, LogEntry, LogFilter};
 pub use extensions::{Extension, ExtensionKind};
 pub use idempotency::{Begun, RepeatableCall};
@@ -99,6 +101,8 @@ pub struct AppConfig {
     pub limits: OrganizationLimits,
     /// Signing in.
     pub identity: IdentityConfig,
+    /// Days that lines of the audit log are kept.
+    pub audit_days: u32,
     /// How mail is sent, if it is.
     pub mailer: Option<Mailer>,
 }

@@ -133,6 +133,7 @@ impl App {
     pub async fn purge(&self) -> Result<()> {
         self.store.idempotency_purge().await?;
         self.store.organization_purge().await?;
+        self.purge_audit_log().await?;
         Ok(())
     }
 

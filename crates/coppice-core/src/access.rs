@@ -46,6 +46,27 @@ impl Scope {
         Self::MarketplaceWrite,
     ];
 
+    /// Whether it is needed to change something, not only to look.
+    pub const fn allows_changes(self) -> bool {
+        match self {
+            Self::OrgRead
+            | Self::KeysRead
+            | Self::ProjectRead
+            | Self::BranchRead
+            | Self::MetricsRead
+            | Self::LogsRead
+            | Self::CredentialsRead
+            | Self::InviteRead => false,
+            Self::OrgWrite
+            | Self::KeysWrite
+            | Self::ProjectWrite
+            | Self::BranchWrite
+            | Self::CredentialsWrite
+            | Self::InviteWrite
+            | Self::MarketplaceWrite => true,
+        }
+    }
+
     /// The name in tokens and keys.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -129,6 +129,17 @@ impl BranchId {
     }
 }
 
+impl AuditId {
+    /// The first id that a line can have that begins at `time`, to the
+    /// millisecond.
+    pub fn first_at(time: chrono::DateTime<chrono::Utc>) -> Self {
+        let mut bytes = [0; 16];
+        let millis = time.timestamp_millis().max(0) as u64;
+        bytes[..6].copy_from_slice(&millis.to_be_bytes()[2..]);
+        Self(format!("aud_{}", base32hex(bytes)))
+    }
+}
+
 impl InstanceId {
     /// The instance of `branch` with this ordinal, counted from 1.
     pub fn new(branch: &BranchId, ordinal: u32) -> Self {

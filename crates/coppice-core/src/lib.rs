@@ -24,6 +24,7 @@ macro_rules! names {
 
 pub mod access;
 pub mod api_key;
+pub mod audit;
 pub mod awake;
 pub mod branch;
 pub mod claim;

@@ -28,6 +28,8 @@ pub struct Operation {
     pub caller: CallerRule,
     /// Whether it is refused while the organization is disabled.
     pub needs_enabled_organization: bool,
+    /// Whether it changes something, and so leaves a line in the audit log.
+    pub is_write: bool,
     /// How it treats keys that are limited to projects or branches.
     pub limited_keys: LimitedKeys,
 }
@@ -39,6 +41,7 @@ impl Operation {
             scope: Some(scope),
             caller: CallerRule::Anybody,
             needs_enabled_organization: false,
+            is_write: scope.allows_changes(),
             limited_keys: LimitedKeys::Allowed,
         }
     }
@@ -68,7 +71,7 @@ macro_rules! operations {
     };
 }
 
-use CallerRule::{Owner, User};
+use CallerRule::{Admin, Owner, User};
 use LimitedKeys::{Refused, RefusedWithBranchLimit};
 
 operations! {
@@ -83,6 +86,7 @@ operations! {
     GET_ORGANIZATION_MEMBERSHIP_LIMITS =
         Operation::new("getOrganizationMembershipLimits", Scope::OrgRead);
 
+    LIST_AUDIT_LOG = Operation::new("listAuditLog", Scope::OrgRead).by(Admin).limited_keys(Refused);
     REQUEST_ORGANIZATION_DELETION =
         Operation::new("requestOrganizationDeletion", Scope::OrgWrite).by(Owner).limited_keys(Refused);
 
@@ -107,7 +111,7 @@ operations! {
         Operation::new("acceptInvitation", Scope::OrgWrite).by(User).without_scope().limited_keys(Refused);
 
     GET_USER = Operation::new("getUser", Scope::OrgRead).by(User).without_scope();
-    UPDATE_USER = Operation::new("updateUser", Scope::OrgRead).by(User).without_scope();
+    UPDATE_USER = Operation::new("updateUser", Scope::OrgWrite).by(User).without_scope();
 
     LIST_ORGANIZATION_API_KEYS =
         Operation::new("listOrganizationAPIKeys", Scope::KeysRead).limited_keys(Refused);

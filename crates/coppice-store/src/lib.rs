@@ -9,6 +9,7 @@
 //! caller's transaction end in `_in_tx`. Writes that race are conditional and
 //! report losing as a value.
 
+mod audit;
 mod awake;
 mod branches;
 mod credentials;
@@ -43,6 +44,7 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use sqlx::{PgPool, Postgres, Transaction};
 
+pub use audit::{AuditEnd, AuditFilter, NewAuditLine};
 pub use branches::{BranchQuotas, NewBranch};
 pub use credentials::{CredentialMatch, Membership};
 pub use devices::{NewDevice, PollingDevice, WaitingDevice};

@@ -10,6 +10,7 @@
 //! send and what the OpenAPI document says.
 
 mod activity;
+mod audit;
 mod branches;
 mod configuration;
 mod error;
@@ -22,6 +23,7 @@ mod regions;
 mod time;
 
 pub use activity::*;
+pub use audit::*;
 pub use branches::*;
 pub use configuration::*;
 pub use error::*;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use coppice_api::{ApiConfig, MetricsToken};
+use coppice_core::audit::AUDIT_DAYS;
 use coppice_core::limits::OrganizationLimits;
 use coppice_core::proxies::TrustedProxies;
 use coppice_engine::LogRetention;
@@ -154,6 +155,9 @@ struct Settings {
     /// Requests a second of one credential; five times as many may come at once [default: 1000]
     #[arg(long, env = "COPPICE_REQUESTS_PER_SECOND", value_name = "N")]
     requests_per_second: Option<NonZeroU32>,
+    /// Days that lines of the audit log are kept [default: 400]
+    #[arg(long, env = "COPPICE_AUDIT_DAYS", value_name = "DAYS")]
+    audit_days: Option<u32>,
     #[command(flatten)]
     #[serde(default)]
     smtp: MailArgs,
@@ -197,6 +201,7 @@ pub(crate) struct Config {
     pub(crate) admin_email: String,
     pub(crate) limits: OrganizationLimits,
     pub(crate) api: ApiConfig,
+    pub(crate) audit_days: u32,
     pub(crate) mailer: Option<Mailer>,
     pub(crate) create_wait: Duration,
     pub(crate) drain: Duration,
@@ -285,6 +290,7 @@ impl ServeArgs {
             admin_email: flags.admin_email.or(file.admin_email).unwrap_or_else(|| DEFAULT_EMAIL.to_owned()),
             limits,
             api: ApiConfig { requests_per_second, trusted_proxies, metrics_token },
+            audit_days: flags.audit_days.or(file.audit_days).unwrap_or(AUDIT_DAYS),
             mailer: flags.smtp.or(file.smtp).mailer()?,
             create_wait: flags.branch_create_wait.or(file.branch_create_wait).map_or(
                 DEFAULT_CREATE_WAIT,

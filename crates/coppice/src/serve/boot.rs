@@ -72,6 +72,7 @@ pub(super) async fn boot(
         create_wait: config.create_wait,
         user_aliases: config.user_aliases.clone(),
         limits: config.limits,
+        audit_days: config.audit_days,
         mailer: config.mailer.clone(),
     };
     let sessions = Arc::<Sessions>::default();

@@ -1,0 +1,263 @@
+//! Writing down who changed what, and showing it.
+//!
+//! A line is begun before the change and completed after it. What is not
+//! written down is not done; a crash in between leaves a line whose result
+//! nobody knows.
+
+use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
+use coppice_core::access::CredentialId;
+use coppice_core::audit::{AuditActor, AuditEntry, RequestOrigin};
+use coppice_core::operation::{Operation, RawTarget};
+use coppice_core::{AuditId, Error, OrganizationId, Result, UserId};
+use coppice_failpoint::failpoint;
+use coppice_store::{AuditEnd, AuditFilter, NewAuditLine};
+
+use crate::{Access, App, Credential};
+
+/// Characters of the hash in a cursor.
+const CURSOR_HASH_LENGTH: usize = 16;
+
+/// What happened to an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccountEventKind {
+    /// Somebody signed in.
+    SignedIn,
+    /// Somebody tried to sign in with a wrong password.
+    SignInFailed,
+    /// Somebody signed out, or a session was ended.
+    SignedOut,
+    /// The password was changed.
+    PasswordChanged,
+    /// A client was allowed to act for the user.
+    ClientAllowed,
+    /// A token was revoked.
+    TokenRevoked,
+    /// The account was made, by an invitation or by signing up.
+    AccountMade,
+}
+
+impl AccountEventKind {
+    fn action(self) -> &'static str {
+        match self {
+            Self::SignedIn | Self::SignInFailed => "account.signIn",
+            Self::SignedOut => "account.signOut",
+            Self::PasswordChanged => "account.changePassword",
+            Self::ClientAllowed => "account.allowClient",
+            Self::TokenRevoked => "account.revokeToken",
+            Self::AccountMade => "account.make",
+        }
+    }
+
+    fn end(self) -> AuditEnd {
+        let failed = self == Self::SignInFailed;
+        AuditEnd {
+            status: if failed { 401 } else { 200 },
+            error: failed.then(|| "wrong_password".to_owned()),
+            ..AuditEnd::default()
+        }
+    }
+}
+
+/// Something that happened to an account.
+#[derive(Clone, Debug)]
+pub struct AccountEvent<'a> {
+    /// What.
+    pub kind: AccountEventKind,
+    /// Whose account it is.
+    pub user: &'a UserId,
+    /// The session or key it came with, if there is one.
+    pub credential: Option<CredentialId>,
+    /// The client, token or session it is about: an id, never a secret.
+    pub target: Option<String>,
+    /// From where.
+    pub origin: RequestOrigin,
+}
+
+/// Which lines of an organization to show.
+#[derive(Clone, Debug, Default)]
+pub struct AuditQuery {
+    /// See [`AuditFilter::actor`].
+    pub actor: Option<String>,
+    /// An operation.
+    pub action: Option<String>,
+    /// From then on.
+    pub start: Option<DateTime<Utc>>,
+    /// Before then.
+    pub end: Option<DateTime<Utc>>,
+    /// Goes on after the answer that it came with.
+    pub cursor: Option<String>,
+    /// Most lines of this answer.
+    pub count_max: u32,
+}
+
+/// Lines, and where the next ones are.
+#[derive(Clone, Debug)]
+pub struct AuditPage {
+    /// The newest first.
+    pub entries: Vec<AuditEntry>,
+    /// For the next answer; none when these are the last lines.
+    pub next_cursor: Option<String>,
+}
+
+fn text_of(credential: &CredentialId) -> String {
+    match credential {
+        CredentialId::Key(key) => key.to_string(),
+        CredentialId::Session(session) => session.to_string(),
+    }
+}
+
+/// The first line that can have begun at this time or later.
+fn first_since(time: DateTime<Utc>) -> AuditId {
+    let floor = time.trunc_subsecs(3);
+    AuditId::first_at(if floor < time { floor + TimeDelta::milliseconds(1) } else { floor })
+}
+
+impl App {
+    /// Begins a line about a request. Whoever does not belong to the
+    /// organization leaves none in its log, but in the operator's.
+    ///
+    /// # Errors
+    /// When the metastore fails; then the change must not be made.
+    pub async fn begin_audit(
+        &self,
+        credential: &Credential,
+        operation: &Operation,
+        target: Option<&RawTarget<'_>>,
+        origin: &RequestOrigin,
+    ) -> Result<AuditId> {
+        let target = target.and_then(|target| target.check().ok());
+        let mut targets = vec![];
+        let mut organization = None;
+        if let Some(target) = &target {
+            match credential.is_member() {
+                true => organization = Some(target.organization.as_str()),
+                false => targets.push(target.organization.to_string()),
+            }
+            targets.extend(target.user.iter().map(ToString::to_string));
+            targets.extend(target.invitation.iter().map(ToString::to_string));
+        }
+        let (project, branch) = match &target {
+            Some(target) => (target.project.as_ref(), target.branch.as_ref()),
+            None => (None, None),
+        };
+        let now = Utc::now().trunc_subsecs(3);
+        let id = AuditId::generate(now);
+        let line = NewAuditLine {
+            id: &id,
+            began_at: now,
+            organization,
+            actor: &AuditActor::of(&credential.caller),
+            credential: Some(&text_of(&credential.caller.credential)),
+            action: operation.id,
+            project: project.map(AsRef::as_ref),
+            branch: branch.map(AsRef::as_ref),
+            targets: &targets,
+            origin,
+        };
+        self.store.audit_begin(&line).await?;
+        failpoint!("audit.begun");
+        Ok(id)
+    }
+
+    /// Completes a line. When that fails the line says that nobody knows.
+    pub async fn end_audit(&self, id: &AuditId, end: &AuditEnd) {
+        failpoint!("audit.ending");
+        if let Err(error) = self.store.audit_end(id, end).await {
+            tracing::error!("the result of {id} is missing in the audit log: {error}");
+        }
+    }
+
+    /// Writes down what happened to an account. To be called when it has
+    /// happened; what can't be written down is in the log.
+    pub async fn note_account_event(&self, event: &AccountEvent<'_>) {
+        let credential = event.credential.as_ref().map(text_of);
+        let targets: Vec<_> = event.target.iter().cloned().collect();
+        let noted = self.note(event, credential.as_deref(), &targets);
+        if let Err(error) = noted.await {
+            tracing::error!("{} of {} is missing in the audit log: {error}", event.kind.action(), event.user);
+        }
+    }
+
+    async fn note(
+        &self,
+        event: &AccountEvent<'_>,
+        credential: Option<&str>,
+        targets: &[String],
+    ) -> Result<()> {
+        let now = Utc::now().trunc_subsecs(3);
+        let id = AuditId::generate(now);
+        let line = NewAuditLine {
+            id: &id,
+            began_at: now,
+            organization: None,
+            actor: &AuditActor::User(event.user.clone()),
+            credential,
+            action: event.kind.action(),
+            project: None,
+            branch: None,
+            targets,
+            origin: &event.origin,
+        };
+        self.store.audit_begin(&line).await?;
+        Ok(self.store.audit_end(&id, &event.kind.end()).await?)
+    }
+
+    /// Lines of the organization.
+    ///
+    /// # Errors
+    /// `invalid_cursor`
+    pub async fn list_audit_log(&self, access: &Access, query: &AuditQuery) -> Result<AuditPage> {
+        let organization = &access.organization.id;
+        let older_than_cursor = match &query.cursor {
+            Some(cursor) => Some(self.read_cursor(organization, query, cursor)?),
+            None => None,
+        };
+        let before = older_than_cursor.into_iter().chain(query.end.map(first_since)).min();
+        let filter = AuditFilter {
+            organization: Some(organization.to_string()),
+            actor: query.actor.clone(),
+            action: query.action.clone(),
+            from: query.start.map(first_since),
+            before,
+        };
+        // One more tells whether there are more.
+        let mut entries = self.store.audit_list(&filter, query.count_max.saturating_add(1)).await?;
+        let count = usize::try_from(query.count_max).unwrap_or(usize::MAX);
+        let has_more = entries.len() > count;
+        entries.truncate(count);
+        let last = entries.last().filter(|_| has_more);
+        let next_cursor = last.map(|last| self.cursor_at(organization, query, last.id.as_str()));
+        Ok(AuditPage { entries, next_cursor })
+    }
+
+    /// A cursor is good for the query that it came with, whatever its length.
+    fn cursor_at(&self, organization: &OrganizationId, query: &AuditQuery, id: &str) -> String {
+        let times = [query.start, query.end].map(|time| time.map(|time| time.to_rfc3339()));
+        let belongs_to =
+            format!("audit cursor {organization} {:?} {:?} {times:?} {id}", query.actor, query.action);
+        format!("{id}.{}", &self.key.hash(&belongs_to)[..CURSOR_HASH_LENGTH])
+    }
+
+    fn read_cursor(
+        &self,
+        organization: &OrganizationId,
+        query: &AuditQuery,
+        cursor: &str,
+    ) -> Result<AuditId> {
+        let (id, _) = cursor.split_once('.').unwrap_or_default();
+        match self.cursor_at(organization, query, id) == cursor {
+            true => Ok(AuditId::from_trusted(id)),
+            false => Err(Error::invalid("invalid_cursor", "invalid cursor")),
+        }
+    }
+
+    /// Forgets lines that are older than they are kept.
+    pub(crate) async fn purge_audit_log(&self) -> Result<()> {
+        let age = TimeDelta::days(i64::from(self.config.audit_days));
+        let removed = self.store.audit_purge(&AuditId::first_at(Utc::now() - age)).await?;
+        if removed > 0 {
+            tracing::info!("removed {removed} lines of the audit log, which were older than {age}");
+        }
+        Ok(())
+    }
+}

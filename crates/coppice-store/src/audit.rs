@@ -1,0 +1,246 @@
+//! The audit log.
+//!
+//! Lines are written without waiting for the disk. That is as safe as waiting:
+//! the write-ahead log is one sequence, so whatever the change itself makes
+//! durable makes its line, which came before, durable as well.
+
+use chrono::{DateTime, Utc};
+use coppice_core::audit::{AuditActor, AuditEntry, RequestOrigin};
+use coppice_core::{AuditId, OrganizationId, UserId};
+use sqlx::{FromRow, Postgres, QueryBuilder};
+
+use crate::{Result, Store, StoreError};
+
+/// Lines that are removed at once.
+const PURGE_BATCH: i64 = 10_000;
+
+/// A line to begin with.
+#[derive(Clone, Copy, Debug)]
+pub struct NewAuditLine<'a> {
+    /// Its id, which has the time in it.
+    pub id: &'a AuditId,
+    /// The time.
+    pub began_at: DateTime<Utc>,
+    /// The organization it is about.
+    pub organization: Option<&'a str>,
+    /// Who.
+    pub actor: &'a AuditActor,
+    /// The key or session it came with.
+    pub credential: Option<&'a str>,
+    /// What is done.
+    pub action: &'a str,
+    /// The project it is about.
+    pub project: Option<&'a str>,
+    /// The branch it is about.
+    pub branch: Option<&'a str>,
+    /// Ids of what else it is about.
+    pub targets: &'a [String],
+    /// From where.
+    pub origin: &'a RequestOrigin,
+}
+
+/// How what a line is about has ended.
+#[derive(Clone, Debug, Default)]
+pub struct AuditEnd {
+    /// Status of the answer.
+    pub status: u16,
+    /// Id of the error, if it was one.
+    pub error: Option<String>,
+    /// The id of what was made.
+    pub created: Option<String>,
+    /// The organization it was about, where that was not known before.
+    pub organization: Option<String>,
+    /// Further ids of what it was about.
+    pub targets: Vec<String>,
+}
+
+/// Which lines to list; what is absent does not matter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuditFilter {
+    /// About this organization.
+    pub organization: Option<String>,
+    /// The id of a user or an organization, the address of a user, the id of a
+    /// key or session, or `operator`.
+    pub actor: Option<String>,
+    /// This operation.
+    pub action: Option<String>,
+    /// From this one on.
+    pub from: Option<AuditId>,
+    /// Older than this one.
+    pub before: Option<AuditId>,
+}
+
+#[derive(FromRow)]
+struct AuditRow {
+    id: String,
+    began_at: DateTime<Utc>,
+    ended_at: Option<DateTime<Utc>>,
+    organization_id: Option<String>,
+    actor_kind: String,
+    actor_id: Option<String>,
+    actor_email: Option<String>,
+    credential_id: Option<String>,
+    action: String,
+    project_id: Option<String>,
+    branch_id: Option<String>,
+    target_ids: Vec<String>,
+    created_id: Option<String>,
+    client_address: Option<String>,
+    user_agent: Option<String>,
+    request_id: Option<String>,
+    status: Option<i32>,
+    error_id: Option<String>,
+}
+
+impl TryFrom<AuditRow> for AuditEntry {
+    type Error = StoreError;
+
+    fn try_from(row: AuditRow) -> Result<Self> {
+        let actor = match (row.actor_kind.as_str(), row.actor_id) {
+            ("user", Some(id)) => AuditActor::User(UserId::from_trusted(id)),
+            ("organization", Some(id)) => AuditActor::Organization(OrganizationId::from_trusted(id)),
+            ("operator", _) => AuditActor::Operator,
+            _ => return Err(StoreError::UnknownValue { what: "actor", value: row.actor_kind }),
+        };
+        Ok(Self {
+            id: AuditId::from_trusted(row.id),
+            began_at: row.began_at,
+            ended_at: row.ended_at,
+            organization: row.organization_id,
+            actor,
+            actor_email: row.actor_email,
+            credential: row.credential_id,
+            action: row.action,
+            project: row.project_id,
+            branch: row.branch_id,
+            targets: row.target_ids,
+            created: row.created_id,
+            client_address: row.client_address,
+            user_agent: row.user_agent,
+            request_id: row.request_id,
+            status: row.status.map(|status| u16::try_from(status).unwrap_or(u16::MAX)),
+            error: row.error_id,
+        })
+    }
+}
+
+impl Store {
+    /// Begins a line.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn audit_begin(&self, line: &NewAuditLine<'_>) -> Result<()> {
+        sqlx::query(
+            "insert into audit_log (id, began_at, organization_id, actor_kind, actor_id, credential_id, action,
+                                    project_id, branch_id, target_ids, client_address, user_agent, request_id)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+        )
+        .bind(line.id.as_str())
+        .bind(line.began_at)
+        .bind(line.organization)
+        .bind(line.actor.kind())
+        .bind(line.actor.id())
+        .bind(line.credential)
+        .bind(line.action)
+        .bind(line.project)
+        .bind(line.branch)
+        .bind(line.targets)
+        .bind(line.origin.address.map(|address| address.to_string()))
+        .bind(line.origin.user_agent_kept())
+        .bind(&line.origin.request_id)
+        .execute(&self.relaxed)
+        .await?;
+        Ok(())
+    }
+
+    /// Completes a line.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn audit_end(&self, id: &AuditId, end: &AuditEnd) -> Result<()> {
+        sqlx::query(
+            "update audit_log set ended_at = now(), status = $2, error_id = $3, created_id = $4,
+                    organization_id = coalesce(organization_id, $5), target_ids = target_ids || $6
+             where id = $1",
+        )
+        .bind(id.as_str())
+        .bind(i32::from(end.status))
+        .bind(&end.error)
+        .bind(&end.created)
+        .bind(&end.organization)
+        .bind(&end.targets)
+        .execute(&self.relaxed)
+        .await?;
+        Ok(())
+    }
+
+    /// Lines, the newest first. Served by the primary key and the indexes
+    /// `audit_log_organization`, `audit_log_actor`, `audit_log_credential` and
+    /// `audit_log_action`.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn audit_list(&self, filter: &AuditFilter, count_max: u32) -> Result<Vec<AuditEntry>> {
+        let mut query = QueryBuilder::<Postgres>::new(
+            "select a.id, a.began_at, a.ended_at, a.organization_id, a.actor_kind, a.actor_id,
+                    u.email as actor_email, a.credential_id, a.action, a.project_id, a.branch_id,
+                    a.target_ids, a.created_id, a.client_address, a.user_agent, a.request_id, a.status,
+                    a.error_id
+             from audit_log a left join users u on u.id = a.actor_id where true",
+        );
+        if let Some(organization) = &filter.organization {
+            query.push(" and a.organization_id = ").push_bind(organization);
+        }
+        match filter.actor.as_deref() {
+            None => {}
+            Some("operator") => {
+                query.push(" and a.actor_kind = 'operator'");
+            }
+            Some(email) if email.contains('@') => {
+                query.push(" and a.actor_id = (select id from users where lower(email) = lower(");
+                query.push_bind(email).push("))");
+            }
+            Some(id) if id.starts_with("key_") || id.starts_with("ses_") => {
+                query.push(" and a.credential_id = ").push_bind(id);
+            }
+            Some(id) => {
+                query.push(" and a.actor_id = ").push_bind(id);
+            }
+        }
+        if let Some(action) = &filter.action {
+            query.push(" and a.action = ").push_bind(action);
+        }
+        if let Some(from) = &filter.from {
+            query.push(" and a.id >= ").push_bind(from.as_str());
+        }
+        if let Some(before) = &filter.before {
+            query.push(" and a.id < ").push_bind(before.as_str());
+        }
+        query.push(" order by a.id desc limit ").push_bind(i64::from(count_max));
+        let rows: Vec<AuditRow> = query.build_query_as().fetch_all(&self.pool).await?;
+        rows.into_iter().map(AuditEntry::try_from).collect()
+    }
+
+    /// Removes lines that are older than `first_kept`, a few at a time. Served
+    /// by the primary key.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn audit_purge(&self, first_kept: &AuditId) -> Result<u64> {
+        let mut removed = 0;
+        loop {
+            let done = sqlx::query(
+                "delete from audit_log where id in
+                     (select id from audit_log where id < $1 order by id limit $2)",
+            )
+            .bind(first_kept.as_str())
+            .bind(PURGE_BATCH)
+            .execute(&self.relaxed)
+            .await?;
+            removed += done.rows_affected();
+            if done.rows_affected() < PURGE_BATCH as u64 {
+                return Ok(removed);
+            }
+        }
+    }
+}
