@@ -6,6 +6,7 @@
 //! empty metastore, with which `serve` refuses to start; the import can then be
 //! repeated, and what was moved aside stays until somebody deletes it.
 
+mod audit;
 mod sign_in;
 
 use std::path::{Path, PathBuf};
@@ -18,6 +19,8 @@ use coppice_engine::local::HostEngine;
 use coppice_engine::local::installation::ControlLock;
 use coppice_store::{ConnectOptions, Store, check_export};
 use tokio::io::BufReader;
+
+use audit::{Change, recorded};
 
 use crate::config::DataDir;
 use crate::secret_key;
@@ -47,6 +50,8 @@ enum AdminCommand {
     /// Organizations
     #[command(subcommand)]
     Org(OrganizationCommand),
+    /// Show who changed what, in every organization and in the platform itself
+    Audit(audit::AuditArgs),
     /// Set the password of a user, read from the terminal or from standard input
     ///
     /// Every session of theirs ends. Whoever may read the data directory may do
@@ -142,13 +147,16 @@ pub(crate) async fn admin(args: AdminArgs) -> anyhow::Result<()> {
         }
         AdminCommand::SetPassword { email } => {
             with_metastore(&data_dir, metastore_url, async |store| {
-                sign_in::set_password(&store, &email).await
+                let change = Change { action: "admin.setPassword", organization: None, target: Some(&email) };
+                recorded(&store, change, sign_in::set_password(&store, &email)).await
             })
             .await
         }
         AdminCommand::RotateSigningKey { forget_old, algorithm } => {
             let work = async |store| {
-                sign_in::rotate_signing_key(&store, &data_dir, forget_old, algorithm.as_deref()).await
+                let change = Change { action: "admin.rotateSigningKey", organization: None, target: None };
+                let work = sign_in::rotate_signing_key(&store, &data_dir, forget_old, algorithm.as_deref());
+                recorded(&store, change, work).await
             };
             with_metastore(&data_dir, metastore_url, work).await
         }
@@ -163,10 +171,38 @@ pub(crate) async fn admin(args: AdminArgs) -> anyhow::Result<()> {
         AdminCommand::Org(command) => {
             with_metastore(&data_dir, metastore_url, async |store| organization(&store, command).await).await
         }
+        AdminCommand::Audit(arguments) => {
+            let work = async |store| audit::show(&store, arguments).await;
+            with_metastore(&data_dir, metastore_url, work).await
+        }
+    }
+}
+
+impl OrganizationCommand {
+    /// What it changes, and of which organization.
+    fn change(&self) -> Option<(&'static str, String)> {
+        let (action, organization) = match self {
+            Self::List => return None,
+            Self::Disable { organization, .. } => ("admin.org.disable", organization),
+            Self::Enable { organization } => ("admin.org.enable", organization),
+            Self::Tier { organization, .. } => ("admin.org.tier", organization),
+            Self::CancelDeletion { organization } => ("admin.org.cancelDeletion", organization),
+        };
+        Some((action, organization.clone()))
     }
 }
 
 async fn organization(store: &Store, command: OrganizationCommand) -> anyhow::Result<()> {
+    match command.change() {
+        None => carry_out(store, command).await,
+        Some((action, organization)) => {
+            let change = Change { action, organization: Some(&organization), target: None };
+            recorded(store, change, carry_out(store, command)).await
+        }
+    }
+}
+
+async fn carry_out(store: &Store, command: OrganizationCommand) -> anyhow::Result<()> {
     match command {
         OrganizationCommand::List => {
             for found in store.organization_list_all().await? {
@@ -336,6 +372,8 @@ async fn import_into(data_dir: &Path, metastore_url: Option<String>, file: &Path
 async fn import(options: ConnectOptions, input: BufReader<tokio::fs::File>) -> anyhow::Result<()> {
     let store = Store::connect(options, METASTORE_PATIENCE).await.context("connecting to the metastore")?;
     let transferred = store.import(input).await.context("importing (nothing was imported)")?;
+    let change = Change { action: "admin.importMetastore", organization: None, target: None };
+    recorded(&store, change, async { Ok(()) }).await?;
     println!("imported {} rows; start the platform with `coppice serve`", transferred.rows_total());
     Ok(())
 }

@@ -69,7 +69,8 @@ impl LevelName {
     }
 }
 
-fn since(text: &str) -> Result<DateTime<Utc>, String> {
+/// A time, or how long ago it was.
+pub(crate) fn since(text: &str) -> Result<DateTime<Utc>, String> {
     if let Ok(time) = text.parse::<DateTime<Utc>>() {
         return Ok(time);
     }

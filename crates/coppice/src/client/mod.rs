@@ -1,6 +1,7 @@
 //! The client commands: a client of the public API and nothing else.
 
 mod activity;
+mod audit;
 mod branch;
 mod catalogue;
 mod config;
@@ -18,6 +19,7 @@ use clap::{Args, Subcommand};
 
 use crate::config::DataDir;
 use http::Client;
+pub(crate) use logs::since;
 
 /// Where the server is, and who asks.
 #[derive(Args, Clone, Debug)]
@@ -89,6 +91,13 @@ pub(crate) enum Noun {
         #[command(flatten)]
         options: ClientOptions,
     },
+    /// Show who changed what in the organization
+    Audit {
+        #[command(flatten)]
+        arguments: audit::AuditArgs,
+        #[command(flatten)]
+        options: ClientOptions,
+    },
     /// Run psql on a branch
     Psql {
         #[command(flatten)]
@@ -121,6 +130,7 @@ impl Noun {
             Self::Region(call) | Self::InstanceType(call) | Self::Image(call) => &call.options,
             Self::Extension(call) => &call.options,
             Self::Logs { options, .. } => options,
+            Self::Audit { options, .. } => options,
             Self::Psql { options, .. } | Self::ConnectionString { options, .. } => options,
         }
     }
@@ -159,6 +169,7 @@ async fn dispatch(noun: Noun, client: &Client, as_json: bool) -> anyhow::Result<
         Noun::Image(_) => catalogue::images(client, as_json).await,
         Noun::Extension(call) => catalogue::extensions(call.command, client, as_json).await,
         Noun::Logs { arguments, .. } => logs::run(arguments, client, as_json).await,
+        Noun::Audit { arguments, .. } => audit::run(arguments, client, as_json).await,
         Noun::Psql { target, arguments, .. } => psql::run(&target, client, &arguments).await,
         Noun::ConnectionString { target, .. } => psql::connection_string(&target, client, as_json).await,
     }
