@@ -7,9 +7,8 @@ use coppice_app::task_succeeded;
 use coppice_engine::LogRetention;
 use coppice_engine::local::HostEngine;
 
-/// A server fills a file of 10 MiB at most in about a second, so this is what
-/// logs may exceed their bound by.
-const INTERVAL: Duration = Duration::from_secs(30);
+/// What a server writes meanwhile comes on top of the bound.
+const INTERVAL: Duration = Duration::from_secs(10);
 /// Names the task to whoever watches over it.
 const TASK: &str = "log_retention";
 
