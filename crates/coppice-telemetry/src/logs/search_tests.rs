@@ -159,18 +159,23 @@ proptest! {
         plan in planned(DISORDER_MS),
         limit in 1..30usize,
         wants_needles in any::<bool>(),
+        span in prop::option::of((-1000..20_000i64, 0..90_000i64)),
         events in prop::collection::vec(between(), 0..6),
     ) {
         let logs = [Directory::new("b-1"), Directory::new("b-2")];
         let sorted = write(&plan, &logs);
         let filter = LogFilter::Body(BodyMatch::Contains, vec!["needle".to_owned()]);
-        let query = query(if wants_needles { std::slice::from_ref(&filter) } else { &[] }, limit);
+        let mut query = query(if wants_needles { std::slice::from_ref(&filter) } else { &[] }, limit);
+        if let Some((start, length)) = span {
+            (query.start_ms, query.end_ms) = (EPOCH_MS + start, EPOCH_MS + start + length);
+        }
         let sources: Vec<&dyn InstanceLogs> = logs.iter().map(|logs| logs as &dyn InstanceLogs).collect();
         let (mut seen, mut cursor, mut events, mut gone) = (vec![], None, events.into_iter(), vec![]);
         // What was there when its page was read has to be on it, what came later never.
         let mut expected = vec![];
         let mut rest: Vec<_> =
             sorted.into_iter().filter(|(_, _, message)| !wants_needles || message.starts_with("needle")).collect();
+        rest.retain(|((time, _, _), _, _)| (query.start_ms..query.end_ms).contains(&-time));
         loop {
             let page = page(&query, &sources, cursor.as_ref());
             rest.retain(|(_, file, _)| !gone.contains(file));
