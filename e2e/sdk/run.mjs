@@ -144,7 +144,7 @@ await call('createBranch', { path: inProject, body: child });
 assert.equal((await call('listBranches', { path: inProject })).branches.length, 2);
 const full = await call('describeBranch', { path: inBranch });
 assert.equal(full.configuration.postgresConfigurationParameters.work_mem, '8MB');
-await call('updateBranch', { path: inBranch, body: { name: 'renamed' } });
+await call('updateBranch', { path: inBranch, body: { name: 'renamed', postgresConfigurationParameters: { seq_page_cost: '2' } } });
 const { parameters } = await call('getBranchPostgresConfig', { path: inBranch });
 assert.equal(parameters.find((parameter) => parameter.name === 'work_mem').currentValue, '8MB');
 await call('rotateBranchCredentials', { path: inBranch, body: { username: 'app' } });

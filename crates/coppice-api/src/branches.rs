@@ -24,15 +24,8 @@ use crate::request::{Call, InBranch, InProject};
 const PARAMETERS_MAX: usize = 200;
 
 /// Fields of updateBranch that touch a server; refused rather than ignored.
-const NOT_CHANGEABLE: [&str; 7] = [
-    "replicas",
-    "storage",
-    "instanceType",
-    "image",
-    "postgresConfigurationParameters",
-    "preloadLibraries",
-    "backupConfiguration",
-];
+const NOT_CHANGEABLE: [&str; 6] =
+    ["replicas", "storage", "instanceType", "image", "preloadLibraries", "backupConfiguration"];
 
 /// List the branches of a project
 ///
@@ -108,8 +101,10 @@ pub(crate) async fn describe_branch(
 
 /// Change a branch
 ///
-/// Its name, description and when it may sleep, in any state; and whether it sleeps. Falling asleep and waking
-/// go on in the background. What else touches a server can't be changed yet.
+/// Its name, description and when it may sleep, in any state; whether it sleeps; and PostgreSQL parameters, over those
+/// it has: a default takes its place back. Some of them restart the server (`restartRequired` of
+/// getBranchPostgresConfig); a sleeping branch has them when it wakes. Falling asleep, waking and restarting go on in
+/// the background. What else touches a server can't be changed yet.
 #[utoipa::path(
     patch, path = "/organizations/{organizationID}/projects/{projectID}/branches/{branchID}",
     operation_id = "updateBranch", tag = "Branches", params(InBranch), request_body = wire::UpdateBranch,
@@ -131,6 +126,7 @@ pub(crate) async fn update_branch(
         description: fields.description("description")?,
         scale_to_zero: fields.scale_to_zero("scaleToZero")?,
         hibernate: fields.flag("hibernate")?,
+        parameters: fields.text_map("postgresConfigurationParameters", PARAMETERS_MAX)?,
     };
     let branch = app.update_branch(&access, change).await?;
     Ok(Json(short(&app, &access, &branch)?))
@@ -211,7 +207,7 @@ fn public_state(state: BranchState) -> (wire::BranchStatusType, wire::LifecycleS
     match state {
         BranchState::Ready => (Type::Healthy, Lifecycle::Ready),
         BranchState::Creating | BranchState::Waking => (Type::Transient, Lifecycle::Creating),
-        BranchState::Hibernating => (Type::Transient, Lifecycle::Updating),
+        BranchState::Hibernating | BranchState::Updating => (Type::Transient, Lifecycle::Updating),
         BranchState::Hibernated => (Type::Hibernated, Lifecycle::Ready),
         BranchState::Failed => (Type::Fault, Lifecycle::Unknown),
         BranchState::Unknown | BranchState::Deleted => (Type::Unspecified, Lifecycle::Unknown),

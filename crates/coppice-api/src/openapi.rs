@@ -166,7 +166,9 @@ fn errors(path: &str, has_body: bool, operation: &Operation) -> Vec<(&'static st
         "resendOrganizationInvitation" | "acceptInvitation" => {
             errors.push(("409", "The idempotency key was used differently, or is in use.".to_owned()));
         }
-        "updateBranch" => errors.push(("409", "The name is taken.".to_owned())),
+        "updateBranch" => {
+            errors.push(("409", "The name is taken, or the server is being changed.".to_owned()));
+        }
         id if id.starts_with("create") => {
             errors.push(("409", "The idempotency key was used differently, or is in use.".to_owned()));
         }

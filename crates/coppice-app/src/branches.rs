@@ -1,10 +1,11 @@
 //! Branches.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use chrono::Utc;
 use coppice_core::access::Scope;
-use coppice_core::branch::{Branch, BranchSpec, BranchState, MANAGED_DATABASE, MANAGED_ROLE};
+use coppice_core::branch::{Branch, BranchSpec, BranchState, MANAGED_DATABASE, MANAGED_ROLE, Reconfigure};
 use coppice_core::limits::{BRANCH_CHILDREN_MAX, BRANCH_DEPTH_MAX};
 use coppice_core::parameter::check_parameters;
 use coppice_core::project::{Project, ScaleToZero, ScaleToZeroChange};
@@ -17,6 +18,8 @@ use crate::organizations::organization_gone;
 use crate::secrets::{new_password, scram_verifier};
 use crate::{Access, Activity, App};
 
+/// How long a request waits for a server to take its parameters.
+const RELOAD_WAIT: Duration = Duration::from_secs(1);
 /// What woke a branch whose owner asked for it.
 const WOKEN_BY_REQUEST: &str = "a request to the API";
 
@@ -75,6 +78,8 @@ pub struct BranchChange {
     pub scale_to_zero: ScaleToZeroChange,
     /// Whether it shall sleep now, or wake.
     pub hibernate: Option<bool>,
+    /// PostgreSQL parameters, over those it has.
+    pub parameters: BTreeMap<String, String>,
 }
 
 /// A branch with what its instances are doing.
@@ -309,7 +314,8 @@ impl App {
     /// leaves it as it is.
     ///
     /// # Errors
-    /// `project_not_found`, `branch_not_found`, `branch_name_taken`
+    /// `project_not_found`, `branch_not_found`, `branch_name_taken`, `branch_busy`,
+    /// `invalid_postgres_parameter`
     pub async fn update_branch(&self, access: &Access, change: BranchChange) -> Result<Branch> {
         let id = access.branch()?;
         if change.hibernate == Some(true) {
@@ -324,6 +330,7 @@ impl App {
         let name = change.name.as_deref().unwrap_or(&current.name);
         let description = change.description.as_deref().unwrap_or(&current.description);
         let scale_to_zero = current.scale_to_zero.with(change.scale_to_zero);
+        let new_parameters = self.changed_parameters(&current, &change.parameters).await?;
         let is_same = (name, description, scale_to_zero)
             == (current.name.as_str(), current.description.as_str(), current.scale_to_zero);
         if !is_same {
@@ -332,17 +339,30 @@ impl App {
                 .await
                 .map_err(|error| name_taken(error, name))?;
         }
+        if let Some(new) = &new_parameters
+            && !self.store.branch_set_parameters_in_tx(&mut tx, id, &new.parameters, new.how).await?
+        {
+            return Err(Error::Conflict {
+                code: "branch_busy",
+                public: format!("branch {id} is being changed, retry"),
+            });
+        }
         let has_new_goal = match change.hibernate {
             None => false,
             Some(true) => self.store.branch_hibernate_in_tx(&mut tx, id).await?,
             Some(false) => self.store.branch_wake_in_tx(&mut tx, id, WOKEN_BY_REQUEST).await?,
         };
-        if is_same && !has_new_goal {
+        if is_same && !has_new_goal && new_parameters.is_none() {
             return Ok(current);
         }
+        let done = self.reconciler.watch(id);
         tx.commit().await.map_err(|error| name_taken(error.into(), name))?;
-        if has_new_goal {
+        if has_new_goal || new_parameters.is_some() {
             self.reconciler.nudge(id.clone());
+        }
+        if new_parameters.is_some_and(|new| new.how == Reconfigure::Reload) && !has_new_goal {
+            // Also over when the server does not answer; it is told later.
+            let _ = tokio::time::timeout(RELOAD_WAIT, done).await;
         }
         self.find_in_project(access, id).await
     }
@@ -355,7 +375,9 @@ impl App {
         let branch = self.find_branch(access).await?;
         let status = match branch.state {
             BranchState::Ready => InstanceStatus::Healthy,
-            BranchState::Creating | BranchState::Waking | BranchState::Unknown => InstanceStatus::Starting,
+            BranchState::Creating | BranchState::Waking | BranchState::Updating | BranchState::Unknown => {
+                InstanceStatus::Starting
+            }
             BranchState::Hibernating | BranchState::Hibernated | BranchState::Deleted => {
                 InstanceStatus::Stopped
             }

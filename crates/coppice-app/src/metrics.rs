@@ -91,6 +91,7 @@ pub(crate) fn started(volume: VolumeState, before: BranchState) {
     let cause = match (volume, before) {
         (VolumeState::Planned | VolumeState::Present | VolumeState::Removed, _) => "creation",
         (VolumeState::Admitted, BranchState::Hibernated | BranchState::Waking) => "wake",
+        (VolumeState::Admitted, BranchState::Updating) => "update",
         (VolumeState::Admitted, _) => "recovery",
     };
     counter!(STARTS, "cause" => cause).increment(1);

@@ -131,6 +131,7 @@ impl App {
             BranchState::Creating
             | BranchState::Hibernating
             | BranchState::Waking
+            | BranchState::Updating
             | BranchState::Unknown
             | BranchState::Deleted => return Ok(InForce::Unknown),
         };

@@ -54,6 +54,8 @@ pub enum BranchState {
     Hibernated,
     /// On the way from stopped to [`BranchState::Ready`].
     Waking,
+    /// Restarted with another configuration.
+    Updating,
     /// Can't be brought up; the message says why. Still retried.
     Failed,
     /// Not observed yet after a start of the control plane.
@@ -69,10 +71,22 @@ names!(BranchState {
     Hibernating = "hibernating",
     Hibernated = "hibernated",
     Waking = "waking",
+    Updating = "updating",
     Failed = "failed",
     Unknown = "unknown",
     Deleted = "deleted",
 });
+
+/// What a server needs to take another configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reconfigure {
+    /// To read its files again.
+    Reload,
+    /// To be started again.
+    Restart,
+}
+
+names!(Reconfigure { Reload = "reload", Restart = "restart" });
 
 impl BranchState {
     /// The text for people, as the API shows it.
@@ -83,6 +97,7 @@ impl BranchState {
             Self::Hibernating => "Hibernating",
             Self::Hibernated => "Hibernated",
             Self::Waking => "Waking up",
+            Self::Updating => "Updating",
             Self::Failed => "Failed",
             Self::Unknown => "Unknown",
             Self::Deleted => "Deleted",

@@ -235,6 +235,10 @@ pub trait Engine: Send + Sync + 'static {
     /// running one is left alone.
     async fn start(&self, spec: &InstanceSpec) -> Result<()>;
 
+    /// Gives a running instance its settings anew; those that need a restart
+    /// wait for one.
+    async fn configure(&self, spec: &InstanceSpec) -> Result<()>;
+
     /// Makes a started copy safe to use: no subscription, replication slot,
     /// prepared transaction or statistic of its source remains, and the
     /// managed role has its own password.

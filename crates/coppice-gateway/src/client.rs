@@ -210,6 +210,7 @@ impl Gateway {
                 BranchState::Creating
                 | BranchState::Hibernating
                 | BranchState::Waking
+                | BranchState::Updating
                 | BranchState::Unknown => {}
             }
             found = self.wait(client, &branch, visit).await?;
@@ -322,6 +323,7 @@ impl Gateway {
                 BranchState::Creating
                 | BranchState::Hibernating
                 | BranchState::Waking
+                | BranchState::Updating
                 | BranchState::Unknown => {}
             }
             let waited = self.wait(client, branch, visit).await?;

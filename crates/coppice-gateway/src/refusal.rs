@@ -121,6 +121,7 @@ impl Refusal {
             | BranchState::Ready
             | BranchState::Hibernating
             | BranchState::Waking
+            | BranchState::Updating
             | BranchState::Failed
             | BranchState::Unknown
             | BranchState::Deleted => ("57P03", "Try again later."),

@@ -74,6 +74,7 @@ pub(crate) fn takes_connections(state: BranchState) -> bool {
         | BranchState::Hibernating
         | BranchState::Hibernated
         | BranchState::Waking
+        | BranchState::Updating
         | BranchState::Failed
         | BranchState::Unknown
         | BranchState::Deleted => false,

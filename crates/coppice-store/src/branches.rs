@@ -1,8 +1,10 @@
 //! Branches: what their owners say of them. Sleeping and waking is in
 //! `sleep.rs`, the reconciler's work in `work.rs`.
 
+use std::collections::BTreeMap;
+
 use chrono::{DateTime, Utc};
-use coppice_core::branch::{Branch, BranchSpec, BranchState, Goal};
+use coppice_core::branch::{Branch, BranchSpec, BranchState, Goal, Reconfigure};
 use coppice_core::image::PostgresVersion;
 use coppice_core::project::ScaleToZero;
 use coppice_core::{BranchId, HostId, InstanceId, OrganizationId, ProjectId, RegionId, VolumeId};
@@ -33,7 +35,7 @@ pub(crate) struct BranchRow {
     instance_type: String,
     replicas: i32,
     storage_gib: i32,
-    parameters: Json<std::collections::BTreeMap<String, String>>,
+    parameters: Json<BTreeMap<String, String>>,
     preload_libraries: Vec<String>,
     scale_to_zero: bool,
     inactivity_minutes: i32,
@@ -307,6 +309,35 @@ impl Store {
         .execute(&mut **tx)
         .await?;
         Ok(())
+    }
+
+    /// Changes the PostgreSQL parameters of a branch that is at rest; false when
+    /// it is not. `how` says what a server that is up needs to take them.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn branch_set_parameters_in_tx(
+        &self,
+        tx: &mut Tx,
+        id: &BranchId,
+        parameters: &BTreeMap<String, String>,
+        how: Reconfigure,
+    ) -> Result<bool> {
+        let done = sqlx::query(
+            "update branches set parameters = $2, generation = generation + 1, updated_at = now(),
+                 reconfigure = case when state = 'hibernated' then null
+                                    when reconfigure = 'restart' or state = 'failed' then 'restart'
+                                    else $3 end,
+                 state = case when state = 'ready' and $3 = 'restart' then 'updating' else state end
+             where id = $1 and deleted_at is null
+               and ((goal, state) in (('running', 'ready'), ('hibernated', 'hibernated')) or state = 'failed')",
+        )
+        .bind(id.as_str())
+        .bind(Json(parameters))
+        .bind(how.as_str())
+        .execute(&mut **tx)
+        .await?;
+        Ok(done.rows_affected() == 1)
     }
 
     /// Marks branches deleted and writes their tombstones; returns those that

@@ -1,6 +1,6 @@
 //! Branches as the reconciler sees them: claims, reports, what is left to do.
 
-use coppice_core::branch::{Branch, BranchState};
+use coppice_core::branch::{Branch, BranchState, Reconfigure};
 use coppice_core::claim::ClaimToken;
 use coppice_core::{BranchId, HostId, InstanceId};
 use sqlx::{FromRow, Row as _};
@@ -24,6 +24,8 @@ pub struct BranchWork {
     pub role_pending: bool,
     /// What it is going to have, while a rotation goes on.
     pub next_verifier: Option<String>,
+    /// What its server needs to take the parameters it has now.
+    pub reconfigure: Option<Reconfigure>,
 }
 
 impl Store {
@@ -39,13 +41,13 @@ impl Store {
         token: ClaimToken,
         lease_seconds: u32,
     ) -> Result<Option<BranchWork>> {
-        let role: Option<(String, bool, Option<String>)> = sqlx::query_as(
+        let role: Option<(String, bool, Option<String>, Option<String>)> = sqlx::query_as(
             "update branches set claim_token = $3, claim_host = $2,
                  claim_expires = now() + make_interval(secs => $4)
              where id = $1 and claim_token < $3
                and (claim_host is null or claim_host = $2 or claim_expires < now())
                and exists (select from volumes v where v.id = branches.volume_id and v.host_id = $2)
-             returning managed_role_verifier, role_pending, next_verifier",
+             returning managed_role_verifier, role_pending, next_verifier, reconfigure",
         )
         .bind(id.as_str())
         .bind(host.as_str())
@@ -53,7 +55,9 @@ impl Store {
         .bind(f64::from(lease_seconds))
         .fetch_optional(&self.relaxed)
         .await?;
-        let Some((managed_role_verifier, role_pending, next_verifier)) = role else { return Ok(None) };
+        let Some((managed_role_verifier, role_pending, next_verifier, reconfigure)) = role else {
+            return Ok(None);
+        };
         let sql = format!(
             "select {COLUMNS}, i.id as instance from branches b join projects p on p.id = b.project_id
              join instances i on i.branch_id = b.id and i.role = 'primary' where b.id = $1"
@@ -63,7 +67,16 @@ impl Store {
         let row = row.ok_or(sqlx::Error::RowNotFound)?;
         let instance = InstanceId::from_trusted(row.try_get::<String, _>("instance")?);
         let branch = Branch::try_from(BranchRow::from_row(&row)?)?;
-        Ok(Some(BranchWork { branch, volume, instance, managed_role_verifier, role_pending, next_verifier }))
+        let reconfigure = reconfigure.as_deref().and_then(Reconfigure::parse);
+        Ok(Some(BranchWork {
+            branch,
+            volume,
+            instance,
+            managed_role_verifier,
+            role_pending,
+            next_verifier,
+            reconfigure,
+        }))
     }
 
     /// Whether this claim is still the newest on a branch whose row the
@@ -80,6 +93,25 @@ impl Store {
         let query = sqlx::query_scalar("select claim_token = $2 from branches where id = $1");
         let holds: Option<bool> = query.bind(id.as_str()).bind(token.0).fetch_optional(&mut **tx).await?;
         Ok(holds == Some(true))
+    }
+
+    /// Records that the server of a branch has the parameters of this
+    /// generation, or will have them when it is started. May be lost in a
+    /// crash: then it is configured again.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn branch_configured(&self, id: &BranchId, token: ClaimToken, generation: i64) -> Result<()> {
+        sqlx::query(
+            "update branches set reconfigure = null
+             where id = $1 and claim_token = $2 and generation = $3 and reconfigure is not null",
+        )
+        .bind(id.as_str())
+        .bind(token.0)
+        .bind(generation)
+        .execute(&self.relaxed)
+        .await?;
+        Ok(())
     }
 
     /// Reports what was observed; false when a newer claim exists, or a branch is
@@ -118,7 +150,7 @@ impl Store {
         let ids: Vec<String> = sqlx::query_scalar(
             "select b.id from branches b join volumes v on v.id = b.volume_id
              where v.host_id = $1 and not (b.goal = 'deleted' and b.state = 'deleted')
-               and ($2 or b.next_verifier is not null
+               and ($2 or b.next_verifier is not null or b.reconfigure is not null
                     or (not (b.goal = 'running' and b.state = 'ready')
                            and not (b.goal = 'hibernated' and b.state = 'hibernated')))",
         )

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use coppice_core::branch::{BranchState, Goal};
+use coppice_core::branch::{BranchState, Goal, Reconfigure};
 use coppice_core::claim::ClaimToken;
 use coppice_core::plan::Step;
 use coppice_core::volume::{VolumeLabel, VolumeSource, VolumeState};
@@ -128,6 +128,7 @@ impl Reconciler {
         let id = &work.branch.id;
         let state = match work.branch.goal {
             Goal::Running => {
+                self.reconfigure(work, token).await?;
                 self.tell_pending_password(work, token).await?;
                 BranchState::Ready
             }
@@ -146,6 +147,33 @@ impl Reconciler {
         if state == BranchState::Ready {
             self.watch_server(work);
         }
+        Ok(())
+    }
+
+    /// Gives a server the parameters that its branch has by now. Over again
+    /// after a crash; another restart is all that costs.
+    async fn reconfigure(&self, work: &BranchWork, token: ClaimToken) -> Result<(), StepError> {
+        let inner = &self.inner;
+        let spec = instance_spec(work, token);
+        match work.reconfigure {
+            None => return Ok(()),
+            Some(Reconfigure::Reload) => {
+                // A server that hangs is no failure of its branch; the timer tries again.
+                if let Err(error) = inner.engine.configure(&spec).await {
+                    let branch = &work.branch.id;
+                    tracing::warn!(%branch, "branch {branch} can't be given its parameters: {}", error.chain());
+                    return Ok(());
+                }
+            }
+            Some(Reconfigure::Restart) => {
+                inner.engine.stop(&work.instance, Some(&work.volume.id), StopMode::Fast).await?;
+                failpoint!("configuration.stopped");
+                inner.engine.start(&spec).await?;
+                metrics::started(work.volume.state, BranchState::Updating);
+            }
+        }
+        failpoint!("configuration.taken");
+        inner.store.branch_configured(&work.branch.id, token, work.branch.generation).await?;
         Ok(())
     }
 

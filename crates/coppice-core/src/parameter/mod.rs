@@ -246,6 +246,28 @@ pub fn check_parameters(asked: &BTreeMap<String, String>, server: &Server<'_>) -
     Err(Error::invalid("invalid_postgres_parameter", complaints.join("; ")))
 }
 
+/// What an owner's choices become by a change that was checked, and whether it
+/// needs a restart. A value that is the default takes the choice away.
+pub fn merge(
+    chosen: &BTreeMap<String, String>,
+    asked: &BTreeMap<String, String>,
+    server: &Server<'_>,
+) -> (BTreeMap<String, String>, bool) {
+    let (mut merged, mut needs_restart) = (chosen.clone(), false);
+    for (name, value) in asked {
+        let Some(parameter) = parameter(name) else { continue };
+        let default = server.default_of(parameter).0;
+        let before = chosen.get(name).unwrap_or(&default);
+        needs_restart |= parameter.needs_restart && !parameter.is_same(before, value);
+        if parameter.is_same(&default, value) {
+            merged.remove(name);
+        } else {
+            merged.insert(name.clone(), value.clone());
+        }
+    }
+    (merged, needs_restart)
+}
+
 /// Everything that can be set on a server, by section and name. `chosen` is
 /// what its owner set, `observed` what its statistics said last.
 pub fn describe(

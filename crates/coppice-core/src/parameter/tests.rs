@@ -275,3 +275,20 @@ fn the_most_sessions_seen_are_remembered() {
     assert_eq!(seen(3).after(Some(&seen(8))).connections_peak, 8);
     assert_eq!(seen(3).after(None).connections_peak, 3);
 }
+
+#[test]
+fn a_change_is_laid_over_what_was_chosen_and_defaults_take_their_place_back() {
+    with_server(17, "micro", DEFAULT_PRELOAD_LIBRARIES, |server| {
+        let chosen = asked(&[("work_mem", "8MB"), ("shared_buffers", "128MB")]);
+        let change = |pairs: &[(&str, &str)]| merge(&chosen, &asked(pairs), server);
+        assert_eq!(
+            change(&[("work_mem", "8192kB")]),
+            (asked(&[("work_mem", "8192kB"), ("shared_buffers", "128MB")]), false)
+        );
+        assert_eq!(change(&[("work_mem", "4MB")]), (asked(&[("shared_buffers", "128MB")]), false));
+        assert_eq!(change(&[("shared_buffers", "256MB")]), (asked(&[("work_mem", "8MB")]), true));
+        assert_eq!(change(&[("shared_buffers", "131072kB")]).1, false, "the same needs no restart");
+        assert_eq!(change(&[("max_connections", "100")]), (chosen.clone(), false));
+        assert!(change(&[("max_connections", "50"), ("work_mem", "1MB")]).1);
+    });
+}

@@ -396,6 +396,17 @@ impl Engine for LocalEngine {
         self.start_server(spec, is_first_start).await
     }
 
+    async fn configure(&self, spec: &InstanceSpec) -> Result<()> {
+        self.volumes.check_claim(&spec.volume, spec.claim)?;
+        let (image, data) = (self.host.image(spec.version)?, self.volumes.data_dir(&spec.volume));
+        self.host.servers.configure(&server_plan(spec, &image, &data, false))?;
+        let reload = async |session: Arc<Client>| {
+            let done = session.batch_execute("SELECT pg_reload_conf()").await;
+            done.map_err(EngineError::sql("reloading the configuration"))
+        };
+        self.ask(&spec.instance, reload).await
+    }
+
     async fn first_start(&self, plan: &FirstStart) -> Result<()> {
         let spec = &plan.spec;
         let servers = &self.host.servers;

@@ -170,7 +170,8 @@ pub(super) async fn run(command: BranchCommand, client: &Client, as_json: bool) 
             delete(client, &branches, project.as_deref(), yes, as_json).await
         }
         BranchCommand::Update { target, name, description, sleep } => {
-            let change = UpdateBranch { name, description, scale_to_zero: sleep.change(), hibernate: None };
+            let scale_to_zero = sleep.change();
+            let change = UpdateBranch { name, description, scale_to_zero, ..UpdateBranch::default() };
             update(client, &target, &change, None, as_json).await
         }
         BranchCommand::Hibernate { target } => {

@@ -34,12 +34,13 @@ const UPKEEP: Duration = Duration::from_secs(5);
 /// seconds for the whole.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// States of branches that there can be.
-const STATES: [BranchState; 7] = [
+const STATES: [BranchState; 8] = [
     BranchState::Creating,
     BranchState::Ready,
     BranchState::Hibernating,
     BranchState::Hibernated,
     BranchState::Waking,
+    BranchState::Updating,
     BranchState::Failed,
     BranchState::Unknown,
 ];
