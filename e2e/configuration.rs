@@ -5,9 +5,11 @@ use std::time::Duration;
 use coppice_test_support::{Platform, wait_for};
 use serde_json::{Value, json};
 
-use crate::branches::{change, path, status};
+use crate::branches::{change, describe, path, status};
 use crate::http::{fields, text_of};
-use crate::setup::{every_release, platform};
+use crate::setup::{environment_with, every_release, platform, postgres_dir};
+
+const PATIENCE: Duration = Duration::from_secs(60);
 
 const LIBRARIES: [&str; 4] = ["pg_stat_statements", "auto_explain", "auth_delay", "pg_prewarm"];
 
@@ -200,4 +202,161 @@ fn the_command_line_shows_parameters() {
     let unknown = coppice.run(&["config", "get", "b", "fsync"]);
     assert!(!unknown.status.success());
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("coppice config list"), "{unknown:?}");
+}
+
+fn set(coppice: &Platform, branch_path: &str, parameters: Value) -> (u16, Value) {
+    coppice.call("PATCH", branch_path, Some(&json!({ "postgresConfigurationParameters": parameters })))
+}
+
+fn chosen(coppice: &Platform, branch_path: &str) -> Value {
+    describe(coppice, branch_path)["configuration"]["postgresConfigurationParameters"].clone()
+}
+
+fn show(coppice: &Platform, name: &str) -> String {
+    coppice.sql("main", &format!("SHOW {name}"))
+}
+
+#[test]
+fn parameters_are_changed_with_a_restart_only_where_one_is_needed() {
+    let coppice = platform();
+    let (main, id) = (path(&coppice, "main"), coppice.branch_id("main"));
+    let first = coppice.postmaster(&id);
+    assert_eq!(set(&coppice, &main, json!({ "work_mem": "9MB", "statement_timeout": "1h" })).0, 200);
+    wait_for("it takes them", PATIENCE, || (show(&coppice, "work_mem") == "9MB").then_some(()));
+    assert_eq!((show(&coppice, "statement_timeout").as_str(), coppice.postmaster(&id)), ("1h", first));
+
+    // The defaults take their place back; everything else stays.
+    let defaults = json!({ "work_mem": "4096kB", "shared_buffers": "256MB", "random_page_cost": "1.1" });
+    assert_eq!(set(&coppice, &main, defaults).0, 200);
+    assert_eq!(chosen(&coppice, &main), json!({ "statement_timeout": "1h", "random_page_cost": "1.1" }));
+    wait_for("it takes them", PATIENCE, || (show(&coppice, "work_mem") == "4MB").then_some(()));
+    assert_eq!(coppice.postmaster(&id), first, "256MB is what it has");
+
+    coppice.sql("main", "CREATE TABLE t AS SELECT 7 AS i");
+    let before = describe(&coppice, &main)["updatedAt"].clone();
+    assert_eq!(set(&coppice, &main, json!({ "shared_buffers": "64MB", "max_connections": "20" })).0, 200);
+    wait_for("it is up again", PATIENCE, || (status(&coppice, &main) == "STATUS_TYPE_HEALTHY").then_some(()));
+    assert_ne!(describe(&coppice, &main)["updatedAt"], before);
+    assert_eq!(
+        (show(&coppice, "shared_buffers").as_str(), show(&coppice, "max_connections").as_str()),
+        ("64MB", "25")
+    );
+    assert_ne!(coppice.postmaster(&id), first);
+    assert_eq!(coppice.sql("main", "SELECT i FROM t"), "7");
+
+    let (status_code, answer) =
+        set(&coppice, &main, json!({ "work_mem": "1MB", "fsync": "off", "seq_page_cost": "x" }));
+    assert_eq!((status_code, &answer["id"]), (400, &json!("invalid_postgres_parameter")));
+    let message = text_of(&answer["message"]);
+    assert!(message.starts_with("fsync: ") && message.contains("; seq_page_cost: "), "{message}");
+    assert_eq!(chosen(&coppice, &main)["work_mem"], Value::Null, "all or nothing");
+    assert_eq!(set(&coppice, &main, json!({ "shared_buffers": "65536kB" })).0, 200);
+    assert_eq!(set(&coppice, &main, json!({})).0, 200);
+    wait_for("it is healthy", PATIENCE, || (status(&coppice, &main) == "STATUS_TYPE_HEALTHY").then_some(()));
+    assert_eq!(show(&coppice, "shared_buffers"), "64MB");
+}
+
+#[test]
+fn a_sleeping_branch_has_its_parameters_when_it_wakes_and_a_child_inherits_them() {
+    let coppice = platform();
+    let main = path(&coppice, "main");
+    change(&coppice, &main, &json!({ "hibernate": true }));
+    wait_for("it sleeps", PATIENCE, || (status(&coppice, &main) == "STATUS_TYPE_HIBERNATED").then_some(()));
+    assert_eq!(set(&coppice, &main, json!({ "shared_buffers": "64MB" })).0, 200);
+    assert_eq!(status(&coppice, &main), "STATUS_TYPE_HIBERNATED", "it is not woken");
+    assert_eq!(find(&parameters(&coppice, &main), "shared_buffers")["currentValue"], "64MB");
+    coppice.cli(&["branch", "create", "kid", "--parent", "main"]);
+    assert_eq!(coppice.sql("kid", "SHOW shared_buffers"), "64MB");
+    coppice.cli(&["branch", "wake", "main"]);
+    assert_eq!(show(&coppice, "shared_buffers"), "64MB");
+}
+
+#[test]
+fn a_value_that_keeps_the_server_from_starting_can_be_taken_back() {
+    let coppice = platform();
+    let main = path(&coppice, "main");
+    coppice.sql("main", "CREATE TABLE t AS SELECT 7 AS i");
+    // There are none on this machine, or not that many.
+    assert_eq!(set(&coppice, &main, json!({ "huge_pages": "on", "shared_buffers": "512MB" })).0, 200);
+    let busy = set(&coppice, &main, json!({ "huge_pages": "off" }));
+    assert_eq!((busy.0, &busy.1["id"]), (409, &json!("branch_busy")), "it is being restarted");
+    wait_for("it has failed", PATIENCE, || (status(&coppice, &main) == "STATUS_TYPE_FAULT").then_some(()));
+    let message = text_of(&describe(&coppice, &main)["status"]["message"]);
+    assert!(message.contains("huge") || message.contains("shared memory"), "{message}");
+    assert_eq!(set(&coppice, &main, json!({ "huge_pages": "off" })).0, 200);
+    wait_for("it is up again", PATIENCE, || (status(&coppice, &main) == "STATUS_TYPE_HEALTHY").then_some(()));
+    assert_eq!(
+        (show(&coppice, "shared_buffers").as_str(), coppice.sql("main", "SELECT i FROM t").as_str()),
+        ("512MB", "7")
+    );
+}
+
+#[test]
+fn a_server_that_hangs_takes_its_parameters_later_and_is_no_failed_branch() {
+    let coppice = platform();
+    let main = path(&coppice, "main");
+    let pid = nix::unistd::Pid::from_raw(coppice.postmaster(&coppice.branch_id("main")) as i32);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).expect("a signal");
+    assert_eq!(set(&coppice, &main, json!({ "work_mem": "9MB" })).0, 200);
+    assert_eq!(find(&parameters(&coppice, &main), "work_mem")["currentValue"], "9MB", "it waits");
+    let tries = "can't be given its parameters";
+    wait_for("it is tried more than once", PATIENCE, || {
+        (coppice.log().matches(tries).count() > 1).then_some(())
+    });
+    assert_eq!(status(&coppice, &main), "STATUS_TYPE_HEALTHY");
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGCONT).expect("a signal");
+    wait_for("it takes them", PATIENCE, || {
+        (coppice.psql("main", "SHOW work_mem").out == "9MB").then_some(())
+    });
+}
+
+#[test]
+fn an_abort_while_parameters_are_taken_is_made_up_for() {
+    let postgres = postgres_dir().join("17.10").display().to_string();
+    let mut coppice = platform();
+    let main = path(&coppice, "main");
+    for (step, parameters, expected) in [
+        ("configuration.taken", json!({ "work_mem": "9MB" }), ("work_mem", "9MB")),
+        ("configuration.stopped", json!({ "shared_buffers": "64MB" }), ("shared_buffers", "64MB")),
+        ("configuration.taken", json!({ "shared_buffers": "32MB" }), ("shared_buffers", "32MB")),
+    ] {
+        let rule = format!("{step}=abort");
+        coppice.set_environment(&environment_with(&postgres, &[("COPPICE_FAILPOINTS", &rule)]));
+        coppice.restart();
+        wait_for("it is up", PATIENCE, || (status(&coppice, &main) == "STATUS_TYPE_HEALTHY").then_some(()));
+        // The process may end before it answers.
+        let body = json!({ "postgresConfigurationParameters": parameters });
+        let _ = coppice.client().call("PATCH", &main, Some(&body));
+        wait_for(step, PATIENCE, || coppice.has_ended().then_some(()));
+        coppice.set_environment(&environment_with(&postgres, &[]));
+        coppice.restart();
+        wait_for("it has them", PATIENCE, || {
+            let said = coppice.psql("main", &format!("SHOW {}", expected.0));
+            (said.out == expected.1 && status(&coppice, &main) == "STATUS_TYPE_HEALTHY").then_some(())
+        });
+    }
+}
+
+#[test]
+fn the_command_line_changes_parameters_and_says_what_that_took() {
+    let coppice = platform();
+    let said = |arguments: &[&str]| {
+        let output = coppice.run(arguments);
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+    };
+    let (is_ok, text) = said(&["config", "set", "main", "work_mem=9MB", "seq_page_cost=2"]);
+    assert!(is_ok && text.contains("9MB") && text.contains("no restart was needed"), "{text}");
+    let (is_ok, text) = said(&["config", "set", "main", "shared_buffers=64MB"]);
+    assert!(!is_ok && text.contains("ends its sessions") && text.contains("--yes"), "{text}");
+    let (is_ok, text) = said(&["config", "set", "main", "shared_buffers=64MB", "--yes"]);
+    assert!(is_ok && text.contains("main was restarted"), "{text}");
+    assert_eq!(show(&coppice, "shared_buffers"), "64MB");
+    let (is_ok, text) = said(&["config", "set", "main", "fsync=off"]);
+    assert!(!is_ok && text.contains("fsync") && text.contains("coppice config list"), "{text}");
+    let reset = coppice.cli(&["config", "reset", "main", "--all", "--yes"]);
+    assert_eq!(reset["parameters"].as_array().map(Vec::len), Some(3));
+    assert_eq!(chosen(&coppice, &path(&coppice, "main")), json!({}));
+    let (is_ok, text) = said(&["config", "reset", "main", "work_mem"]);
+    assert!(is_ok && text.contains("nothing changed"), "{text}");
 }

@@ -143,7 +143,7 @@ impl Sleep {
     }
 }
 
-fn parameter(text: &str) -> Result<(String, String), String> {
+pub(super) fn parameter(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("write NAME=VALUE, like work_mem=16MB")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
@@ -315,7 +315,7 @@ async fn update(
 }
 
 /// Waits until a branch is what it shall be, or can't become so.
-async fn wait_for(
+pub(super) async fn wait_for(
     client: &Client,
     project: &str,
     id: &str,

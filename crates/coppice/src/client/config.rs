@@ -1,10 +1,15 @@
 //! `coppice config …`
 
+use std::collections::BTreeMap;
+
 use anyhow::bail;
 use clap::Subcommand;
-use coppice_wire::{PostgresConfig, PostgresParameter};
+use coppice_wire::{
+    Branch, BranchDetails, BranchStatusType, PostgresConfig, PostgresParameter, UpdateBranch,
+};
 
 use super::BranchTarget;
+use super::branch::{parameter, wait_for};
 use super::http::Client;
 use super::output;
 
@@ -26,6 +31,31 @@ pub(crate) enum ConfigCommand {
         /// Its name
         name: String,
     },
+    /// Set parameters; those that need it restart the server
+    Set {
+        #[command(flatten)]
+        target: BranchTarget,
+        /// Values, like work_mem=16MB
+        #[arg(required = true, value_name = "NAME=VALUE", value_parser = parameter)]
+        values: Vec<(String, String)>,
+        /// Don't ask before a restart
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Take defaults again; those that need it restart the server
+    Reset {
+        #[command(flatten)]
+        target: BranchTarget,
+        /// Names
+        #[arg(required_unless_present = "all")]
+        names: Vec<String>,
+        /// Every parameter that was set
+        #[arg(long, conflicts_with = "names")]
+        all: bool,
+        /// Don't ask before a restart
+        #[arg(long)]
+        yes: bool,
+    },
 }
 
 /// Runs one of the commands.
@@ -41,7 +71,78 @@ pub(super) async fn run(command: ConfigCommand, client: &Client, as_json: bool) 
             let parameter = find(&config, &name)?;
             if as_json { output::json(parameter) } else { show(parameter) }
         }
+        ConfigCommand::Set { target, values, yes } => {
+            change(client, &target, |_| Ok(values.into_iter().collect()), yes, as_json).await
+        }
+        ConfigCommand::Reset { target, names, all, yes } => {
+            let defaults = |config: &PostgresConfig| {
+                let is_meant = |one: &&PostgresParameter| all && is_changed(one);
+                let found: anyhow::Result<Vec<_>> = names.iter().map(|name| find(config, name)).collect();
+                let found = found?.into_iter().chain(config.parameters.iter().filter(is_meant));
+                Ok(found.map(|one| (one.name.clone(), one.default_value.clone())).collect())
+            };
+            change(client, &target, defaults, yes, as_json).await
+        }
     }
+}
+
+/// Changes parameters, and waits for what that brings about.
+async fn change(
+    client: &Client,
+    target: &BranchTarget,
+    asked: impl FnOnce(&PostgresConfig) -> anyhow::Result<BTreeMap<String, String>>,
+    is_confirmed: bool,
+    as_json: bool,
+) -> anyhow::Result<()> {
+    let (project, branch) = client.branch(target).await?;
+    let path = client.here(&format!("/projects/{}/branches/{}", project.id, branch.id));
+    let before = read(client, &path).await?;
+    let asked = asked(&before)?;
+    let details: BranchDetails = client.get(&path).await?;
+    let is_asleep = details.status.status_type == BranchStatusType::Hibernated;
+    let needs_restart = |one: &&PostgresParameter| {
+        one.restart_required && asked.get(&one.name).is_some_and(|value| *value != one.current_value)
+    };
+    let restarting: Vec<_> =
+        before.parameters.iter().filter(needs_restart).map(|one| one.name.as_str()).collect();
+    let restarts = !is_asleep && !restarting.is_empty();
+    if restarts {
+        let what = restarting.join(", ");
+        let question = format!("Changing {what} restarts {} and ends its sessions. Go on?", branch.name);
+        output::confirm(&question, is_confirmed)?;
+    }
+    let body = UpdateBranch { postgres_configuration_parameters: asked, ..UpdateBranch::default() };
+    let waiting = output::spinner(format!("{} takes its parameters", branch.name));
+    let _: Branch = client.patch(&path, &body).await?;
+    if restarts {
+        wait_for(client, &project.id, &branch.id, BranchStatusType::Healthy).await?;
+    }
+    let mut after = read(client, &path).await?;
+    waiting.finish_and_clear();
+    let was =
+        |name: &str| before.parameters.iter().find(|one| one.name == name).map(|one| &one.current_value);
+    after.parameters.retain(|one| was(&one.name) != Some(&one.current_value));
+    if as_json {
+        return output::json(&after);
+    }
+    if after.parameters.is_empty() {
+        println!("nothing changed");
+        return Ok(());
+    }
+    let rows = after.parameters.iter().map(|one| {
+        let before = was(&one.name).cloned().unwrap_or_default();
+        vec![one.name.clone(), before, one.current_value.clone()]
+    });
+    output::table(&["NAME", "BEFORE", "NOW"], rows.collect());
+    println!(
+        "{}",
+        match (is_asleep, restarts) {
+            (true, _) => format!("{} has them when it wakes", branch.name),
+            (false, true) => format!("{} was restarted", branch.name),
+            (false, false) => "no restart was needed".to_owned(),
+        }
+    );
+    Ok(())
 }
 
 /// The API's path of a branch.

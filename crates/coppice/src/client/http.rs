@@ -287,6 +287,8 @@ fn next_step(id: &str) -> Option<&'static str> {
         "invalid_instance_type" => "see `coppice instance-type list`",
         "invalid_filter" => "correct it; look-around and back references are not supported",
         "invalid_region" => "see `coppice region list`",
+        "invalid_postgres_parameter" => "see `coppice config list BRANCH`",
+        "branch_busy" => "wait for it; `coppice branch show` tells what it is doing",
         "credentials_not_found" => "`coppice credentials rotate BRANCH`",
         "invalid_preload_library" => "see `coppice extension list IMAGE`",
         _ => return None,

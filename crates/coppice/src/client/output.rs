@@ -94,7 +94,7 @@ pub(super) fn confirm(question: &str, is_confirmed: bool) -> anyhow::Result<()> 
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
     if !answer.trim().eq_ignore_ascii_case("y") {
-        bail!("nothing was deleted");
+        bail!("nothing was done");
     }
     Ok(())
 }
