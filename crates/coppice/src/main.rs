@@ -28,7 +28,6 @@ struct Cli {
 }
 
 #[derive(Subcommand, Debug)]
-#[allow(clippy::large_enum_variant, reason = "there is one of it, for a moment")]
 enum Command {
     /// Run the platform
     Serve(Box<config::ServeArgs>),
