@@ -1,1 +1,0 @@
-//! Metrics of instances: from counters to series.
