@@ -21,6 +21,9 @@ use crate::{MIGRATIONS, Result, Store, StoreError};
 
 const FORMAT: &str = "coppice-metastore";
 const VERSION: u32 = 1;
+/// Begins the names of tables that stay out: what was measured is large, made
+/// anew all the time, and no branch depends on it.
+const NOT_EXPORTED: &str = "metric_";
 /// Rows are sent in pieces of about this size.
 const PIECE_BYTES: usize = 64 << 10;
 /// Makes the text of a value the same whatever the server's settings are.
@@ -250,17 +253,20 @@ async fn tables(connection: &mut PgConnection) -> Result<Vec<(String, Vec<String
          from pg_class c join pg_attribute a on a.attrelid = c.oid \
          where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') \
            and not c.relispartition and c.relname <> '_sqlx_migrations' \
-           and a.attnum > 0 and not a.attisdropped and a.attgenerated = '' \
+           and not starts_with(c.relname, $1) and a.attnum > 0 and not a.attisdropped and a.attgenerated = '' \
          group by c.relname order by c.relname",
-    );
+    )
+    .bind(NOT_EXPORTED);
     Ok(query.fetch_all(connection).await?)
 }
 
 async fn sequences(connection: &mut PgConnection) -> Result<Vec<Sequence>> {
     let names = sqlx::query_scalar(
         "select relname::text from pg_class \
-         where relnamespace = 'public'::regnamespace and relkind = 'S' order by relname",
-    );
+         where relnamespace = 'public'::regnamespace and relkind = 'S' \
+           and not starts_with(relname, $1) order by relname",
+    )
+    .bind(NOT_EXPORTED);
     let names: Vec<String> = names.fetch_all(&mut *connection).await?;
     let mut found = Vec::new();
     for name in names {

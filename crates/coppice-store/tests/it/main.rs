@@ -4,6 +4,7 @@
 
 mod claims;
 mod constraints;
+mod metrics;
 mod migrations;
 mod postgres;
 mod rotation;

@@ -12,7 +12,7 @@ async fn text(sql: &mut PgConnection, query: String) -> String {
 /// All rows of all tables and the sequence, as one text.
 async fn everything(sql: &mut PgConnection) -> String {
     let names = "select string_agg(relname, ',' order by relname) from pg_class \
-                 where relnamespace = 'public'::regnamespace and relkind = 'r' and relname !~ '^_sqlx'";
+                 where relnamespace = 'public'::regnamespace and relkind = 'r' and relname !~ '^(_sqlx|metric_)'";
     let names = text(sql, names.to_owned()).await;
     let mut all =
         text(sql, "select last_value::text || is_called::text from volume_accounts".to_owned()).await;

@@ -1,0 +1,210 @@
+//! What was measured of instances: writing samples and reading history. Merging
+//! and forgetting is in `metric_upkeep.rs`.
+
+use chrono::{DateTime, Utc};
+use coppice_core::{BranchId, HostId, InstanceId, VolumeId};
+use coppice_telemetry::metrics::{Bucket, Level, METRICS, Merged, Piece, Progress, Sample};
+use sqlx::postgres::PgRow;
+use sqlx::{FromRow, Row};
+
+use crate::{Result, Store};
+
+/// An instance that runs, as far as the metastore knows.
+#[derive(Clone, Debug)]
+pub struct MeasuredInstance {
+    /// The instance.
+    pub id: InstanceId,
+    /// Its branch.
+    pub branch: BranchId,
+    /// The volume with its data.
+    pub volume: VolumeId,
+    /// Its size, by name.
+    pub instance_type: String,
+}
+
+/// A sample to be kept.
+#[derive(Clone, Debug)]
+pub struct TakenSample {
+    /// Of which instance.
+    pub instance: InstanceId,
+    /// When.
+    pub at: DateTime<Utc>,
+    /// Its values.
+    pub sample: Sample,
+}
+
+/// What there is to read of a branch.
+#[derive(Clone, Debug)]
+pub struct MetricHistory {
+    /// How far the levels are.
+    pub progress: Progress,
+    /// Instances that the branch has.
+    pub instances: Vec<InstanceId>,
+    /// Instances with a series, those included that the branch no longer has.
+    pub series: Vec<(i32, InstanceId)>,
+}
+
+#[derive(FromRow)]
+struct HistoryRow {
+    quarters: DateTime<Utc>,
+    hours: DateTime<Utc>,
+    instances: Vec<String>,
+    series: Vec<i32>,
+    series_instances: Vec<String>,
+}
+
+struct SeriesRow(i32, Bucket);
+
+/// A level's table.
+pub(crate) fn table(level: Level) -> &'static str {
+    match level {
+        Level::Sample => "metric_samples",
+        Level::Quarter => "metric_quarters",
+        Level::Hour => "metric_hours",
+    }
+}
+
+impl FromRow<'_, PgRow> for SeriesRow {
+    fn from_row(row: &PgRow) -> Result<Self, sqlx::Error> {
+        let (series, at) = (row.try_get(0)?, row.try_get(1)?);
+        let mut bucket = Bucket { at, values: [None; METRICS] };
+        if row.len() == 3 {
+            let readings: Vec<Option<f32>> = row.try_get(2)?;
+            let one = |value: f32| Merged { count: 1, sum: value.into(), min: value, max: value };
+            for (value, reading) in bucket.values.iter_mut().zip(readings) {
+                *value = reading.map(one);
+            }
+            return Ok(Self(series, bucket));
+        }
+        let counts: Vec<i32> = row.try_get(2)?;
+        let [sums, mins, maxs]: [Vec<Option<f32>>; 3] = [row.try_get(3)?, row.try_get(4)?, row.try_get(5)?];
+        for (index, value) in bucket.values.iter_mut().enumerate() {
+            let number = |list: &[Option<f32>]| list.get(index).copied().flatten();
+            let count = counts.get(index).copied().unwrap_or_default();
+            if let (1.., Some(sum), Some(min), Some(max)) =
+                (count, number(&sums), number(&mins), number(&maxs))
+            {
+                *value = Some(Merged { count: count.unsigned_abs(), sum: sum.into(), min, max });
+            }
+        }
+        Ok(Self(series, bucket))
+    }
+}
+
+/// The values as PostgreSQL writes an array.
+fn array(sample: &Sample) -> String {
+    let values = sample.0.iter().map(|value| value.map_or("NULL".to_owned(), |value| value.to_string()));
+    format!("{{{}}}", values.collect::<Vec<_>>().join(","))
+}
+
+impl Store {
+    /// Instances of a host that should run and were seen ready.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn metric_instances(&self, host: &HostId) -> Result<Vec<MeasuredInstance>> {
+        let rows: Vec<(String, String, String, String)> = self
+            .reads
+            .all(
+                sqlx::query(
+                    "select i.id, i.branch_id, i.volume_id, b.instance_type
+                     from instances i join branches b on b.id = i.branch_id
+                     where i.host_id = $1 and b.goal = 'running' and b.state = 'ready'",
+                )
+                .bind(host.as_str()),
+            )
+            .await?;
+        let instance =
+            |(id, branch, volume, instance_type): (String, String, String, String)| MeasuredInstance {
+                id: InstanceId::from_trusted(id),
+                branch: BranchId::from_trusted(branch),
+                volume: VolumeId::from_trusted(volume),
+                instance_type,
+            };
+        Ok(rows.into_iter().map(instance).collect())
+    }
+
+    /// Keeps samples. Those of deleted branches, and those that come after
+    /// their time was merged, are left out.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached, or no partition holds their time.
+    pub async fn metric_add(&self, samples: &[TakenSample]) -> Result<()> {
+        let instances: Vec<_> = samples.iter().map(|taken| taken.instance.as_str()).collect();
+        let times: Vec<_> = samples.iter().map(|taken| taken.at).collect();
+        let values: Vec<_> = samples.iter().map(|taken| array(&taken.sample)).collect();
+        let insert = || {
+            sqlx::query(
+                "insert into metric_samples (series_id, at, readings)
+                 select s.id, taken.at, taken.readings::real[]
+                 from unnest($1::text[], $2::timestamptz[], $3::text[]) as taken (instance_id, at, readings)
+                 join metric_series s on s.instance_id = taken.instance_id
+                 where taken.at >= (select quarters from metric_progress)
+                 on conflict do nothing",
+            )
+            .bind(&instances)
+            .bind(&times)
+            .bind(&values)
+        };
+        let added = insert().execute(&self.relaxed).await?.rows_affected();
+        if added == samples.len() as u64 {
+            return Ok(());
+        }
+        let begun = sqlx::query(
+            "insert into metric_series (instance_id, branch_id)
+             select i.id, i.branch_id from instances i join branches b on b.id = i.branch_id
+             where i.id = any($1) and b.deleted_at is null
+               and not exists (select from metric_series s where s.instance_id = i.id)
+             on conflict do nothing",
+        )
+        .bind(&instances)
+        .execute(&self.relaxed)
+        .await?;
+        if begun.rows_affected() > 0 {
+            insert().execute(&self.relaxed).await?;
+        }
+        Ok(())
+    }
+
+    /// What there is to read of a branch.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn metric_history(&self, branch: &BranchId) -> Result<MetricHistory> {
+        let query = sqlx::query(
+            "select p.quarters, p.hours, array(select id from instances where branch_id = $1) as instances,
+                    array(select id from metric_series where branch_id = $1 order by id) as series,
+                    array(select instance_id from metric_series where branch_id = $1 order by id)
+                        as series_instances
+             from metric_progress p",
+        )
+        .bind(branch.as_str());
+        let row: HistoryRow = self.reads.optional(query).await?.ok_or(sqlx::Error::RowNotFound)?;
+        let ids = row.series_instances.into_iter().map(InstanceId::from_trusted);
+        Ok(MetricHistory {
+            progress: Progress { quarters: row.quarters, hours: row.hours },
+            instances: row.instances.into_iter().map(InstanceId::from_trusted).collect(),
+            series: row.series.into_iter().zip(ids).collect(),
+        })
+    }
+
+    /// What was recorded of some series, oldest first. Served by the primary
+    /// keys of the partitions that the piece touches.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn metric_read(&self, series: &[i32], piece: &Piece) -> Result<Vec<(i32, Bucket)>> {
+        let columns = match piece.level {
+            Level::Sample => "series_id, at, readings",
+            Level::Quarter | Level::Hour => "series_id, at, counts, sums, mins, maxs",
+        };
+        let sql = format!(
+            "select {columns} from {} where series_id = any($1) and at >= $2 and at < $3 order by at",
+            table(piece.level)
+        );
+        let query =
+            sqlx::query(sqlx::AssertSqlSafe(sql)).bind(series.to_vec()).bind(piece.from).bind(piece.until);
+        let rows: Vec<SeriesRow> = self.reads.all(query).await?;
+        Ok(rows.into_iter().map(|SeriesRow(series, bucket)| (series, bucket)).collect())
+    }
+}
