@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use coppice_core::awake::{ClientSession, NewUse};
+use coppice_core::statistics::ClientTraffic;
 use coppice_core::{BranchId, Error, InstanceId, Result};
 use coppice_store::IdleCandidate;
 
@@ -33,6 +34,10 @@ pub trait Clients: Send + Sync + 'static {
 
     /// How branches were used since this was last asked.
     fn take_uses(&self) -> Vec<NewUse>;
+
+    /// Bytes that clients of a branch moved since this process began, also
+    /// through an earlier process that still serves them. Grows only.
+    fn traffic(&self, branch: &BranchId) -> ClientTraffic;
 }
 
 impl App {

@@ -11,6 +11,7 @@ use std::time::{Instant, SystemTime};
 use aws_lc_rs::{constant_time, rand};
 use coppice_core::BranchId;
 use coppice_core::awake::NewUse;
+use coppice_core::statistics::ClientTraffic;
 use coppice_pgwire::startup::CancelKey;
 use tokio::sync::watch;
 
@@ -42,6 +43,8 @@ struct State {
     /// How often each branch was held, and let go, so far.
     holds: HashMap<BranchId, u64>,
     usage: Usage,
+    /// Bytes by branch, of past sessions too.
+    traffic: HashMap<BranchId, Arc<Counters>>,
     /// Clients that have no session yet.
     starting: usize,
 }
@@ -116,7 +119,17 @@ pub(crate) struct Session {
     branch: BranchId,
     /// Under which it is counted.
     application: String,
+    traffic: Arc<Counters>,
     pub(crate) key: CancelKey,
+}
+
+impl Counters {
+    fn read(&self) -> ClientTraffic {
+        ClientTraffic {
+            from_clients: self.from_clients.load(Ordering::Relaxed),
+            to_clients: self.to_clients.load(Ordering::Relaxed),
+        }
+    }
 }
 
 impl Sessions {
@@ -163,6 +176,16 @@ impl Sessions {
     /// Takes away what was noted of the use of branches since the last time.
     pub fn take_uses(&self) -> Vec<NewUse> {
         self.lock().usage.take(Instant::now())
+    }
+
+    /// Bytes that passed through the sessions of each branch that had one.
+    pub fn traffic(&self) -> HashMap<BranchId, ClientTraffic> {
+        self.lock().traffic.iter().map(|(branch, counters)| (branch.clone(), counters.read())).collect()
+    }
+
+    /// The same of one branch.
+    pub fn traffic_of(&self, branch: &BranchId) -> ClientTraffic {
+        self.lock().traffic.get(branch).map(|counters| counters.read()).unwrap_or_default()
     }
 
     /// When the last client of a branch left; none while it has clients, or
@@ -215,6 +238,7 @@ impl Sessions {
         rand::fill(&mut secret).expect("the system random source works");
         let key = CancelKey { process_id, secret: secret.into() };
         let application = state.usage.begin(branch, &client.application, Instant::now());
+        let traffic = state.traffic.entry(branch.clone()).or_default().clone();
         let target = Target {
             key: key.clone(),
             route: route.clone(),
@@ -224,7 +248,7 @@ impl Sessions {
         };
         state.by_process_id.insert(process_id, target);
         *state.per_branch.entry(branch.clone()).or_default() += 1;
-        Ok(Session { sessions: self.clone(), branch: branch.clone(), application, key })
+        Ok(Session { sessions: self.clone(), branch: branch.clone(), application, traffic, key })
     }
 
     /// Where a cancel request with this key has to go, and the key to use there.
@@ -252,11 +276,15 @@ impl Session {
     }
 
     pub(crate) fn count_from_client(&self, bytes: usize) {
-        self.sessions.counters.from_clients.fetch_add(bytes as u64, Ordering::Relaxed);
+        for counters in [&self.sessions.counters, &*self.traffic] {
+            counters.from_clients.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn count_to_client(&self, bytes: usize) {
-        self.sessions.counters.to_clients.fetch_add(bytes as u64, Ordering::Relaxed);
+        for counters in [&self.sessions.counters, &*self.traffic] {
+            counters.to_clients.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
     }
 }
 
@@ -337,6 +365,21 @@ mod tests {
         drop(two);
         assert_eq!(sessions.count(&branch), 0);
         assert!(sessions.lock().per_branch.is_empty() && sessions.lock().by_process_id.is_empty());
+    }
+
+    #[test]
+    fn bytes_count_to_the_branch_they_were_moved_for() {
+        let sessions = Arc::<Sessions>::default();
+        let (busy, other) = (BranchId::generate(), BranchId::generate());
+        let (one, two, idle) = (begin(&sessions, &busy), begin(&sessions, &busy), begin(&sessions, &other));
+        one.count_from_client(3);
+        two.count_from_client(4);
+        two.count_to_client(10);
+        drop((one, two, idle));
+        let traffic = sessions.traffic();
+        assert_eq!(traffic[&busy], ClientTraffic { from_clients: 7, to_clients: 10 });
+        assert_eq!(traffic[&other], ClientTraffic::default());
+        assert_eq!(sessions.counters.read(), traffic[&busy]);
     }
 
     #[test]

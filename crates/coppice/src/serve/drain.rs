@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use coppice_core::BranchId;
 use coppice_core::awake::ClientSession;
+use coppice_core::statistics::ClientTraffic;
 use coppice_gateway::{CancelKey, Gateway, OpenSession};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -40,6 +41,39 @@ struct Remaining {
     /// Clients without a session yet; which branches they will use is unknown.
     starting: usize,
     sessions: HashMap<String, Vec<ClientSession>>,
+    /// Bytes moved by clients of each branch since the process began, from and
+    /// to them.
+    #[serde(default)]
+    traffic: HashMap<String, (u64, u64)>,
+}
+
+/// What the processes before this one moved while this one looked.
+#[derive(Default)]
+struct Moved {
+    /// What each process told last.
+    told: HashMap<PathBuf, HashMap<String, (u64, u64)>>,
+    since: HashMap<String, ClientTraffic>,
+}
+
+impl Moved {
+    /// Adds what a process moved since it was last asked. What it moved before
+    /// was measured while it worked itself.
+    fn add(&mut self, socket: &Path, traffic: &HashMap<String, (u64, u64)>) {
+        let is_new = !self.told.contains_key(socket);
+        let told = self.told.entry(socket.to_owned()).or_default();
+        for (branch, (from_clients, to_clients)) in traffic {
+            let last = told.entry(branch.clone()).or_insert(if is_new {
+                (*from_clients, *to_clients)
+            } else {
+                (0, 0)
+            });
+            let moved = self.since.entry(branch.clone()).or_default();
+            // Answers may overtake each other.
+            moved.from_clients += from_clients.saturating_sub(last.0);
+            moved.to_clients += to_clients.saturating_sub(last.1);
+            *last = (last.0.max(*from_clients), last.1.max(*to_clients));
+        }
+    }
 }
 
 fn directory(runtime_dir: &Path) -> PathBuf {
@@ -100,7 +134,15 @@ async fn answer(stream: UnixStream, gateway: &Gateway) -> anyhow::Result<()> {
             let told = census.sessions.into_iter().map(|(branch, sessions)| {
                 (branch.to_string(), sessions.into_iter().map(client_session).collect())
             });
-            serde_json::to_string(&Remaining { starting: census.starting, sessions: told.collect() })?
+            let traffic =
+                gateway.sessions().traffic().into_iter().map(|(branch, traffic)| {
+                    (branch.to_string(), (traffic.from_clients, traffic.to_clients))
+                });
+            serde_json::to_string(&Remaining {
+                starting: census.starting,
+                sessions: told.collect(),
+                traffic: traffic.collect(),
+            })?
         }
         Question::Cancel { process_id, secret } => {
             let is_known = gateway.cancel(&CancelKey { process_id, secret: secret.into() }).await;
@@ -116,11 +158,13 @@ pub(super) struct Predecessors {
     directory: PathBuf,
     /// When a session of a branch was last seen with one of them.
     last_seen: Mutex<HashMap<BranchId, Instant>>,
+    moved: Mutex<Moved>,
 }
 
 impl Predecessors {
     pub(super) fn new(runtime_dir: &Path) -> Arc<Self> {
-        Arc::new(Self { directory: directory(runtime_dir), last_seen: Mutex::default() })
+        let (last_seen, moved) = Default::default();
+        Arc::new(Self { directory: directory(runtime_dir), last_seen, moved })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<BranchId, Instant>> {
@@ -140,6 +184,13 @@ impl Predecessors {
     /// When they last had a session of a branch.
     pub(super) fn last_seen(&self, branch: &BranchId) -> Option<Instant> {
         self.lock().get(branch).copied()
+    }
+
+    /// Bytes that clients of a branch moved through them while this process
+    /// looked.
+    pub(super) fn traffic(&self, branch: &BranchId) -> ClientTraffic {
+        let moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+        moved.since.get(branch.as_str()).copied().unwrap_or_default()
     }
 
     /// Their sessions of a branch.
@@ -177,6 +228,8 @@ impl Predecessors {
             for branch in remaining.sessions.keys() {
                 last_seen.insert(BranchId::from_trusted(branch.as_str()), now);
             }
+            drop(last_seen);
+            self.moved.lock().unwrap_or_else(PoisonError::into_inner).add(&socket, &remaining.traffic);
             all.push(remaining);
         }
         Ok(all)
@@ -209,4 +262,35 @@ async fn ask<T: DeserializeOwned>(socket: &Path, question: &Question) -> anyhow:
         Ok(Some(serde_json::from_str(&line)?))
     };
     tokio::time::timeout(PATIENCE, asked).await.context("no answer in time")?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(from_clients: u64, to_clients: u64) -> HashMap<String, (u64, u64)> {
+        HashMap::from([("a".to_owned(), (from_clients, to_clients))])
+    }
+
+    #[test]
+    fn what_an_earlier_process_moved_before_it_was_asked_is_not_counted_again() {
+        let mut moved = Moved::default();
+        let [first, second] = ["1.sock", "2.sock"].map(Path::new);
+        moved.add(first, &told(1000, 5000));
+        assert_eq!(moved.since["a"], ClientTraffic::default());
+        moved.add(first, &told(1010, 5100));
+        moved.add(second, &told(7, 7));
+        // An answer that was overtaken.
+        moved.add(first, &told(1005, 5050));
+        moved.add(second, &told(8, 9));
+        assert_eq!(moved.since["a"], ClientTraffic { from_clients: 11, to_clients: 102 });
+    }
+
+    #[test]
+    fn a_branch_that_an_earlier_process_tells_of_later_counts_from_its_first_byte() {
+        let mut moved = Moved::default();
+        moved.add(Path::new("1.sock"), &HashMap::new());
+        moved.add(Path::new("1.sock"), &told(3, 4));
+        assert_eq!(moved.since["a"], ClientTraffic { from_clients: 3, to_clients: 4 });
+    }
 }

@@ -8,6 +8,7 @@ use anyhow::Context;
 use async_trait::async_trait;
 use coppice_app::{App, Clients, Connectable};
 use coppice_core::awake::{ClientSession, NewUse};
+use coppice_core::statistics::ClientTraffic;
 use coppice_core::{BranchId, InstanceId, Result};
 use coppice_engine::{BoxedServerStream, RoleVerifier};
 use coppice_gateway::{
@@ -103,6 +104,14 @@ impl Clients for GatewayClients {
 
     fn take_uses(&self) -> Vec<NewUse> {
         self.sessions.take_uses()
+    }
+
+    fn traffic(&self, branch: &BranchId) -> ClientTraffic {
+        let (own, earlier) = (self.sessions.traffic_of(branch), self.predecessors.traffic(branch));
+        ClientTraffic {
+            from_clients: own.from_clients + earlier.from_clients,
+            to_clients: own.to_clients + earlier.to_clients,
+        }
     }
 }
 
