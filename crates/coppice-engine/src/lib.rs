@@ -15,6 +15,7 @@ use coppice_core::claim::ClaimToken;
 use coppice_core::image::PostgresVersion;
 use coppice_core::parameter::Observed;
 use coppice_core::plan::InstanceSeen;
+use coppice_core::statistics::InstanceStatistics;
 use coppice_core::volume::{VolumeLabel, VolumeSource};
 use coppice_core::{BranchId, InstanceId, VolumeId};
 use serde::{Deserialize, Serialize};
@@ -298,6 +299,10 @@ pub trait Engine: Send + Sync + 'static {
     /// # Errors
     /// When its logs can't be reached. One that never ran has none.
     fn logs(&self, instance: &InstanceId) -> Result<Box<dyn LogFiles>>;
+
+    /// What an instance has done so far, as far as it can be told within a few
+    /// seconds. Wakes nothing.
+    async fn measure(&self, instance: &InstanceId, volume: &VolumeId) -> InstanceStatistics;
 
     /// Labels of all volumes found on disk, for comparison with the metastore.
     async fn volumes(&self) -> Result<Vec<VolumeLabel>>;

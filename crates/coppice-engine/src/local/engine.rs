@@ -11,6 +11,7 @@ use coppice_core::claim::ClaimToken;
 use coppice_core::image::PostgresVersion;
 use coppice_core::parameter::Observed;
 use coppice_core::plan::InstanceSeen;
+use coppice_core::statistics::InstanceStatistics;
 use coppice_core::volume::{VolumeLabel, VolumeSource};
 use coppice_core::{InstanceId, VolumeId};
 use coppice_failpoint::failpoint;
@@ -25,7 +26,9 @@ use super::process::cgroup::Limits;
 use super::server::ServerPlan;
 use super::template::{Contents, make_cluster};
 use super::volumes::{LiveSource, SourceState, Volumes};
-use super::{HostEngine, contents, control_file, first_start, managed_role, session, sleep, statistics};
+use super::{
+    HostEngine, contents, control_file, first_start, managed_role, measure, session, sleep, statistics,
+};
 use crate::{
     BoxedServerStream, Capacity, Engine, EngineError, FirstStart, Image, ImageContents, InstanceSpec,
     LogFiles, Result, RoleVerifier, SleepingRoles, StopMode, VolumeFacts, VolumePlan,
@@ -34,8 +37,11 @@ use crate::{
 /// More WAL than this since the source's last checkpoint makes a copy slow to
 /// recover, so a checkpoint comes first.
 const CHECKPOINT_ABOVE_BYTES: i64 = 16 << 20;
-/// A cached platform session is closed after this long without use.
-const SESSION_IDLE: Duration = Duration::from_secs(10);
+/// A cached platform session is closed after this long without use; longer than
+/// the pauses between looks at its statistics.
+const SESSION_IDLE: Duration = Duration::from_secs(60);
+/// A server takes its new settings within this time.
+const RELOAD_PATIENCE: Duration = Duration::from_secs(10);
 /// A server that has not told within this time who its roles are goes to sleep
 /// without that.
 const SLEEP_PATIENCE: Duration = Duration::from_secs(20);
@@ -59,6 +65,7 @@ pub struct LocalEngine {
     sessions: Mutex<HashMap<InstanceId, (Arc<Client>, Instant)>>,
     /// Images never change, so looking once is enough.
     contents: Mutex<HashMap<PostgresVersion, Arc<ImageContents>>>,
+    measuring: measure::Measuring,
 }
 
 impl LocalEngine {
@@ -71,6 +78,7 @@ impl LocalEngine {
             template_lock: tokio::sync::Mutex::default(),
             sessions: Mutex::default(),
             contents: Mutex::default(),
+            measuring: measure::Measuring::default(),
         }
     }
 
@@ -374,6 +382,7 @@ impl Engine for LocalEngine {
         let (volumes, id) = (self.volumes.clone(), volume.clone());
         blocking(move || volumes.remove(&id)).await?;
         lock(&self.locks).remove(volume);
+        self.measuring.forget(volume);
         Ok(())
     }
 
@@ -425,7 +434,7 @@ impl Engine for LocalEngine {
         let action = || EngineError::sql("ending the first start");
         client.batch_execute("SELECT pg_reload_conf()").await.map_err(action())?;
         // The reload reaches this session as soon as the postmaster passed it on.
-        let deadline = Instant::now() + SESSION_IDLE;
+        let deadline = Instant::now() + RELOAD_PATIENCE;
         while Instant::now() < deadline {
             let row = client.query_one("SHOW dynamic_library_path", &[]).await.map_err(action())?;
             if row.get::<_, &str>(0) == "$libdir" {
@@ -530,6 +539,18 @@ impl Engine for LocalEngine {
 
     fn logs(&self, instance: &InstanceId) -> Result<Box<dyn LogFiles>> {
         Ok(Box::new(self.host.log_files(instance)?))
+    }
+
+    async fn measure(&self, instance: &InstanceId, volume: &VolumeId) -> InstanceStatistics {
+        let asking = async { self.measuring.ask(instance, &self.session(instance).await?).await };
+        let asked = tokio::time::timeout(measure::PATIENCE, asking).await;
+        let server = asked.unwrap_or_else(|_| Err(no_answer())).map_err(|error| {
+            tracing::debug!(%instance, "instance {instance} does not tell its statistics: {}", error.chain());
+            // What is left of a session that does not answer would be in the way.
+            lock(&self.sessions).remove(instance);
+        });
+        let data = self.volumes.data_dir(volume);
+        self.measuring.look(&self.host.servers, instance, (volume, data), server.ok()).await
     }
 
     async fn volumes(&self) -> Result<Vec<VolumeLabel>> {

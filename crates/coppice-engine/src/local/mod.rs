@@ -16,6 +16,7 @@ pub mod layout;
 mod log_files;
 mod logs;
 mod managed_role;
+mod measure;
 mod metastore;
 mod pool;
 pub mod process;

@@ -32,7 +32,7 @@ use super::logs::{self, LogEnd};
 use super::process::cgroup::{Cgroups, Leaf, Limits};
 use super::process::identity::{ProcessIdentity, processes_in};
 use super::process::launch::{BindMount, FileAccess, Isolation, LaunchSpec, spawn};
-use super::process::watch_exit;
+use super::process::{usage, watch_exit};
 use crate::{EngineError, Result, StopMode};
 
 /// A start that replays much WAL takes minutes; longer than this it is stuck.
@@ -101,6 +101,20 @@ impl Servers {
     /// The server's identity, while it lives.
     pub(super) fn living(&self, instance: &InstanceId) -> Option<ProcessIdentity> {
         self.record(instance).filter(ProcessIdentity::is_alive)
+    }
+
+    /// CPU time used and memory held by a server that lives.
+    pub(super) fn usage(&self, instance: &InstanceId, postmaster: u32) -> (Option<Duration>, Option<u64>) {
+        let leaf = self.leaf(instance);
+        let used = leaf.as_ref().and_then(Leaf::cpu_used).or_else(|| usage::cpu_used(postmaster));
+        let held = leaf.as_ref().and_then(Leaf::memory_bytes).or_else(|| {
+            let mut processes = leaf.as_ref().map_or_else(|| usage::children(postmaster), Leaf::processes);
+            processes.push(postmaster);
+            processes.sort_unstable();
+            processes.dedup();
+            usage::memory(&processes)
+        });
+        (used, held)
     }
 
     /// Looks at a server without changing anything.

@@ -210,6 +210,30 @@ impl Leaf {
         Ok(())
     }
 
+    /// CPU time that everything in the leaf has used since it was made. The
+    /// kernel counts it with and without the controller.
+    pub fn cpu_used(&self) -> Option<Duration> {
+        let text = fs::read_to_string(self.unified().join("cpu.stat")).ok()?;
+        let usage = text.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
+        usage.trim().parse().ok().map(Duration::from_micros)
+    }
+
+    /// Memory that can't be taken from it without swapping; none where memory
+    /// is not counted from the first process on.
+    pub fn memory_bytes(&self) -> Option<u64> {
+        let read = |file: &str| fs::read_to_string(self.unified().join(file)).ok();
+        let all: u64 = read("memory.current")?.trim().parse().ok()?;
+        let statistics = read("memory.stat")?;
+        let inactive = statistics.lines().find_map(|line| line.strip_prefix("inactive_file "))?;
+        Some(all.saturating_sub(inactive.trim().parse().ok()?))
+    }
+
+    /// Processes in it.
+    pub fn processes(&self) -> Vec<u32> {
+        let text = fs::read_to_string(self.unified().join("cgroup.procs")).unwrap_or_default();
+        text.lines().filter_map(|line| line.parse().ok()).collect()
+    }
+
     /// Removes the empty leaf. A directory that is still busy is left for the
     /// next time.
     pub fn remove(&self) {

@@ -10,6 +10,7 @@ pub mod identity;
 pub mod launch;
 mod sandbox;
 mod syscalls;
+pub(in crate::local) mod usage;
 
 pub use sandbox::{landlock_version, launcher_main};
 pub(super) use syscalls::watch_exit;

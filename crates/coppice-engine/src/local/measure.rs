@@ -1,0 +1,256 @@
+//! What a server has done so far: one statement on a platform session, and a
+//! look at its processes and its directory from outside.
+//!
+//! Releases count in different places; each has a statement of its own. What
+//! the numbers mean is in `docs/metrics.md`.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use coppice_core::statistics::{InstanceStatistics, Operations, ServerStatistics};
+use coppice_core::{InstanceId, VolumeId};
+use tokio_postgres::{Client, Row, Statement};
+
+use super::server::Servers;
+use crate::{EngineError, Result};
+
+/// How long a server, or a disk, may take to answer.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// A directory is measured for at most one part in so many of the time.
+const DISK_SHARE: u32 = 100;
+
+/// Sessions of clients: all but the platform's own. `%epoch%`, `%io%` and
+/// `%wal%` are what differs between releases.
+const STATEMENT: &str = "
+    SELECT sessions.*, io.*, wal.*, (SELECT %epoch%) AS epoch,
+           CASE WHEN pg_is_in_recovery() THEN 0 ELSE (pg_current_wal_insert_lsn() - '0/0')::float8 END
+               AS wal_position,
+           CASE WHEN NOT pg_is_in_recovery() THEN NULL
+                WHEN pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn() THEN 0
+                ELSE extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp())::float8 END
+               AS replication_lag
+    FROM (SELECT count(*) FILTER (WHERE state IN ('active', 'fastpath function call')) AS active,
+                 count(*) FILTER (WHERE state LIKE 'idle%') AS idle
+          FROM pg_stat_get_activity(NULL)
+          WHERE backend_type = 'client backend'
+            AND usesysid <> (SELECT oid FROM pg_authid WHERE rolname = current_user)) sessions,
+         (SELECT %io%) io, (SELECT %wal%) wal";
+
+/// Before there is `pg_stat_io`: databases count reads, and the background
+/// writer counts writes, of which only those of sessions are timed.
+const IO_15: &str = "sum(blks_read)::float8 AS reads, sum(blks_read)::float8 * 8192 AS read_bytes,
+    sum(blk_read_time) AS read_time, max(written) AS writes, max(written) * 8192 AS write_bytes,
+    sum(blk_write_time) AS write_time, max(by_sessions) AS timed_writes
+    FROM pg_stat_database, (SELECT (buffers_checkpoint + buffers_clean + buffers_backend)::float8 AS written,
+                                   buffers_backend::float8 AS by_sessions FROM pg_stat_bgwriter) written";
+/// Every operation is of one block.
+const IO_16: &str = "sum(reads)::float8 AS reads, sum(reads * op_bytes)::float8 AS read_bytes,
+    sum(read_time) AS read_time, sum(coalesce(writes, 0) + coalesce(extends, 0))::float8 AS writes,
+    sum((coalesce(writes, 0) + coalesce(extends, 0)) * op_bytes)::float8 AS write_bytes,
+    sum(coalesce(write_time, 0) + coalesce(extend_time, 0)) AS write_time,
+    sum(coalesce(writes, 0) + coalesce(extends, 0))::float8 AS timed_writes FROM pg_stat_io";
+/// Operations have any size, and the WAL is among them.
+const IO_18: &str = "sum(reads)::float8 AS reads, sum(read_bytes)::float8 AS read_bytes,
+    sum(read_time) AS read_time, sum(coalesce(writes, 0) + coalesce(extends, 0))::float8 AS writes,
+    sum(coalesce(write_bytes, 0) + coalesce(extend_bytes, 0))::float8 AS write_bytes,
+    sum(coalesce(write_time, 0) + coalesce(extend_time, 0)) AS write_time,
+    sum(coalesce(writes, 0) + coalesce(extends, 0))::float8 AS timed_writes FROM pg_stat_io";
+const WAL_15: &str = "wal_write::float8 AS wal_writes, wal_bytes::float8 AS wal_bytes,
+    wal_write_time AS wal_write_time, wal_sync::float8 AS wal_syncs, wal_sync_time AS wal_sync_time
+    FROM pg_stat_wal";
+const WAL_18: &str = "0::float8 AS wal_writes, 0::float8 AS wal_bytes, 0::float8 AS wal_write_time,
+    sum(fsyncs)::float8 AS wal_syncs, sum(fsync_time) AS wal_sync_time
+    FROM pg_stat_io WHERE object = 'wal' AND context = 'normal'";
+const EPOCH_15: &str =
+    "concat_ws(' ', (SELECT stats_reset FROM pg_stat_wal), (SELECT stats_reset FROM pg_stat_bgwriter))";
+const EPOCH_16: &str =
+    "concat_ws(' ', (SELECT stats_reset FROM pg_stat_wal), (SELECT max(stats_reset) FROM pg_stat_io))";
+
+fn statement(major: i32) -> String {
+    let (io, wal, epoch) = match major {
+        ..16 => (IO_15, WAL_15, EPOCH_15),
+        16 | 17 => (IO_16, WAL_15, EPOCH_16),
+        18.. => (IO_18, WAL_18, EPOCH_16),
+    };
+    STATEMENT.replace("%io%", io).replace("%wal%", wal).replace("%epoch%", epoch)
+}
+
+/// The size of a directory as it was measured last.
+struct DiskSize {
+    bytes: u64,
+    /// What its server had written by then: a server that wrote nothing has
+    /// changed nothing.
+    written: Option<(f64, f64)>,
+    measured: Instant,
+    took: Duration,
+}
+
+/// Remembers what makes the next look cheap.
+#[derive(Default)]
+pub(super) struct Measuring {
+    statements: Mutex<HashMap<InstanceId, (Weak<Client>, Statement)>>,
+    disks: Mutex<HashMap<VolumeId, DiskSize>>,
+    /// Volumes that are being measured, some of them perhaps for ever.
+    measuring: Arc<Mutex<HashSet<VolumeId>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // Every change under these locks is a single insertion or removal.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Measuring {
+    /// Forgets a volume that is gone.
+    pub(super) fn forget(&self, volume: &VolumeId) {
+        lock(&self.disks).remove(volume);
+    }
+
+    /// Asks a server; one round trip, two more on a new session.
+    pub(super) async fn ask(&self, instance: &InstanceId, session: &Arc<Client>) -> Result<ServerStatistics> {
+        let action = || EngineError::sql("reading statistics");
+        let known = lock(&self.statements).get(instance).cloned();
+        let known = known.filter(|(client, _)| client.as_ptr() == Arc::as_ptr(session));
+        let prepared = match known {
+            Some((_, prepared)) => prepared,
+            None => {
+                let version =
+                    session.query_one("SELECT current_setting('server_version_num')::int / 10000", &[]);
+                let major: i32 = version.await.map_err(action())?.get(0);
+                let prepared = session.prepare(&statement(major)).await.map_err(action())?;
+                let entry = (Arc::downgrade(session), prepared.clone());
+                let mut statements = lock(&self.statements);
+                statements.retain(|_, (client, _)| client.strong_count() > 0);
+                statements.insert(instance.clone(), entry);
+                prepared
+            }
+        };
+        let row = session.query_one(&prepared, &[]).await.map_err(action())?;
+        read(&row).map_err(action())
+    }
+
+    /// Looks at a server from outside. `server` is what it said itself.
+    pub(super) async fn look(
+        &self,
+        servers: &Servers,
+        instance: &InstanceId,
+        (volume, data): (&VolumeId, PathBuf),
+        server: Option<ServerStatistics>,
+    ) -> InstanceStatistics {
+        let Some(process) = servers.living(instance) else { return InstanceStatistics::default() };
+        let (cpu_used, memory_bytes) = servers.usage(instance, process.pid);
+        let written = server.as_ref().map(|server| (server.wal_position, server.writes.count));
+        InstanceStatistics {
+            process: format!("{}-{}", process.pid, process.start_time),
+            cpu_used,
+            memory_bytes,
+            disk_bytes: self.disk_size(volume, data, written).await,
+            server,
+        }
+    }
+
+    async fn disk_size(&self, volume: &VolumeId, data: PathBuf, written: Option<(f64, f64)>) -> Option<u64> {
+        if let Some(known) = lock(&self.disks).get(volume) {
+            let is_same = written.is_some() && known.written == written;
+            if is_same || known.measured.elapsed() < known.took * DISK_SHARE {
+                return Some(known.bytes);
+            }
+        }
+        if !lock(&self.measuring).insert(volume.clone()) {
+            return None;
+        }
+        let (measuring, id) = (self.measuring.clone(), volume.clone());
+        let measure = tokio::task::spawn_blocking(move || {
+            let started = Instant::now();
+            let bytes = size_of(&data);
+            lock(&measuring).remove(&id);
+            (bytes, started.elapsed())
+        });
+        let (bytes, took) = tokio::time::timeout(PATIENCE, measure).await.ok()?.ok()?;
+        let size = DiskSize { bytes, written, measured: Instant::now(), took };
+        lock(&self.disks).insert(volume.clone(), size);
+        Some(bytes)
+    }
+}
+
+fn read(row: &Row) -> std::result::Result<ServerStatistics, tokio_postgres::Error> {
+    let number = |name: &str| Ok(row.try_get::<_, Option<f64>>(name)?.unwrap_or_default());
+    let sessions = |name: &str| Ok(u32::try_from(row.try_get::<_, i64>(name)?).unwrap_or(u32::MAX));
+    let [reads, wal_writes, wal_syncs] = [number("reads")?, number("wal_writes")?, number("wal_syncs")?];
+    let lag: Option<f64> = row.try_get("replication_lag")?;
+    Ok(ServerStatistics {
+        epoch: row.try_get("epoch")?,
+        sessions_active: sessions("active")?,
+        sessions_idle: sessions("idle")?,
+        reads: Operations {
+            count: reads,
+            bytes: number("read_bytes")?,
+            timed: reads,
+            milliseconds: number("read_time")?,
+        },
+        writes: Operations {
+            count: number("writes")? + wal_writes,
+            bytes: number("write_bytes")? + number("wal_bytes")?,
+            timed: number("timed_writes")? + wal_writes,
+            milliseconds: number("write_time")? + number("wal_write_time")?,
+        },
+        wal_syncs: Operations {
+            count: wal_syncs,
+            bytes: 0.0,
+            timed: wal_syncs,
+            milliseconds: number("wal_sync_time")?,
+        },
+        replication_lag: lag.and_then(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).ok()),
+        wal_position: number("wal_position")?,
+    })
+}
+
+/// Bytes in the files of a directory and all below it. Files come and go
+/// meanwhile.
+fn size_of(directory: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(directory) else { return 0 };
+    let size = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(found) if found.is_dir() => size_of(&entry.path()),
+        Ok(found) if found.is_file() => found.len(),
+        Ok(_) | Err(_) => 0,
+    };
+    entries.filter_map(std::io::Result::ok).map(size).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_as_large_as_the_files_in_it() {
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::create_dir(directory.path().join("base")).expect("a directory");
+        fs::write(directory.path().join("base/1"), [0; 8192]).expect("a file");
+        fs::write(directory.path().join("PG_VERSION"), "18\n").expect("a file");
+        std::os::unix::fs::symlink("/etc/passwd", directory.path().join("link")).expect("a link");
+        assert_eq!(size_of(directory.path()), 8195);
+    }
+
+    #[tokio::test]
+    async fn a_directory_whose_server_wrote_nothing_is_not_measured_again() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (measuring, volume) = (Measuring::default(), VolumeId::from_trusted("vol_1"));
+        let size = async |written| measuring.disk_size(&volume, directory.path().to_owned(), written).await;
+        assert_eq!(size(Some((1.0, 1.0))).await, Some(0));
+        fs::write(directory.path().join("file"), "x").expect("a file");
+        assert_eq!(size(Some((1.0, 1.0))).await, Some(0));
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while size(Some((2.0, 1.0))).await != Some(1) {
+            assert!(Instant::now() < deadline, "it is measured again after a while");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_directory_whose_measuring_does_not_end_is_left_alone() {
+        let (measuring, volume) = (Measuring::default(), VolumeId::from_trusted("vol_1"));
+        lock(&measuring.measuring).insert(volume.clone());
+        assert_eq!(measuring.disk_size(&volume, "/".into(), None).await, None);
+    }
+}

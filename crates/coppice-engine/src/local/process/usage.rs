@@ -1,0 +1,100 @@
+//! What processes use, as `/proc` tells it: for servers that no cgroup counts.
+
+use std::fs;
+use std::time::Duration;
+
+/// Linux shows times to programs in this unit, whatever its own is (proc(5)).
+const TICK: Duration = Duration::from_millis(10);
+/// How often processes are counted again because one ended meanwhile.
+const ATTEMPTS: usize = 5;
+
+/// CPU times of a process, in ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Times {
+    own: u64,
+    /// Of its children that have ended.
+    children: u64,
+}
+
+fn times(pid: u32) -> Option<Times> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The command name is in parentheses and may hold anything.
+    let (_, rest) = text.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace().skip(11).map(|field| field.parse::<u64>().ok());
+    let mut next = || fields.next().flatten();
+    Some(Times { own: next()? + next()?, children: next()? + next()? })
+}
+
+/// Processes that a process has started itself and that live.
+pub(in crate::local) fn children(pid: u32) -> Vec<u32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+/// CPU time used so far by a process and its children, those that ended
+/// included. All processes of a server are children of the first one.
+pub(in crate::local) fn cpu_used(pid: u32) -> Option<Duration> {
+    let mut before = times(pid)?;
+    for _ in 0..ATTEMPTS {
+        let living: u64 = children(pid).into_iter().filter_map(times).map(|child| child.own).sum();
+        let after = times(pid)?;
+        // Who ended in between was counted twice, or not at all.
+        if after.children == before.children {
+            let ticks = after.own + after.children + living;
+            return Some(TICK * u32::try_from(ticks).unwrap_or(u32::MAX));
+        }
+        before = after;
+    }
+    None
+}
+
+/// Memory that processes of one server hold: what each has for itself, and what
+/// they share once.
+pub(in crate::local) fn memory(pids: &[u32]) -> Option<u64> {
+    let (mut own_kib, mut shared_kib, mut files_kib) = (0_u64, 0_u64, 0_u64);
+    for pid in pids {
+        // One that has just ended holds nothing.
+        let Ok(text) = fs::read_to_string(format!("/proc/{pid}/status")) else { continue };
+        let number = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+            line.trim_start_matches(':').split_whitespace().next()?.parse::<u64>().ok()
+        };
+        own_kib += number("RssAnon").unwrap_or_default();
+        // Shared buffers are in whoever touched them; the one that touched most
+        // comes closest to all of them.
+        shared_kib = shared_kib.max(number("RssShmem").unwrap_or_default());
+        files_kib = files_kib.max(number("RssFile").unwrap_or_default());
+    }
+    (own_kib > 0).then_some((own_kib + shared_kib + files_kib) * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_child_counts_while_it_lives_and_afterwards() {
+        let own = std::process::id();
+        let before = cpu_used(own).expect("this process lives");
+        let mut child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("sh runs");
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        let burnt = loop {
+            let burnt = cpu_used(own).expect("this process lives").saturating_sub(before);
+            if burnt >= Duration::from_millis(200) || std::time::Instant::now() > deadline {
+                break burnt;
+            }
+        };
+        child.kill().expect("it lives");
+        child.wait().expect("it ends");
+        let afterwards = cpu_used(own).expect("this process lives").saturating_sub(before);
+        assert!(burnt >= Duration::from_millis(200) && afterwards >= burnt, "{burnt:?} {afterwards:?}");
+    }
+
+    #[test]
+    fn a_process_holds_memory() {
+        assert!(memory(&[std::process::id()]).is_some_and(|bytes| bytes > 100_000));
+        assert_eq!(memory(&[]), None);
+    }
+}
