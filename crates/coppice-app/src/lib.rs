@@ -10,6 +10,7 @@ mod access;
 mod activity;
 mod audit;
 mod bootstrap;
+mod branch_metrics;
 mod branches;
 mod configuration;
 mod connections;
@@ -30,6 +31,7 @@ pub mod reconciler;
 mod regions;
 mod rekey;
 mod rotation;
+mod sampler;
 mod secrets;
 mod sleep;
 mod users;
@@ -51,6 +53,7 @@ pub use access::{Access, Credential, PersonalAccess};
 pub use activity::Activity;
 pub use audit::{AccountEvent, AccountEventKind, AuditPage, AuditQuery};
 pub use bootstrap::FirstAccount;
+pub use branch_metrics::{InstanceSeries, MetricsRequest};
 pub use branches::{
     BranchChange, BranchDetails, Credentials, CustomBranch, InstanceStatus, NewBranchRequest, Origin,
 };
@@ -105,6 +108,8 @@ pub struct AppConfig {
     pub audit_days: u32,
     /// How mail is sent, if it is.
     pub mailer: Option<Mailer>,
+    /// How often instances are measured.
+    pub metrics_interval: Duration,
 }
 
 /// The use cases with their collaborators.

@@ -182,6 +182,10 @@ struct Settings {
     #[arg(skip)]
     #[serde(default)]
     auth: AuthFile,
+    /// Seconds between two looks at what each instance does, 1 to 60 [default: 15]
+    #[arg(long, env = "COPPICE_METRICS_INTERVAL", value_name = "SECONDS",
+          value_parser = clap::value_parser!(u64).range(1..=60))]
+    metrics_interval: Option<u64>,
 }
 
 /// The settings in force.
@@ -209,6 +213,7 @@ pub(crate) struct Config {
     pub(crate) log: LogConfig,
     pub(crate) otlp_endpoint: Option<String>,
     pub(crate) auth: AuthConfig,
+    pub(crate) metrics_interval: Duration,
 }
 
 /// A number within bounds: those of a file are not checked when it is read.
@@ -303,6 +308,9 @@ impl ServeArgs {
                     << 20,
             },
             auth: AuthConfig::new(flags.auth_flags, file.auth)?,
+            metrics_interval: Duration::from_secs(
+                whole(flags.metrics_interval.or(file.metrics_interval), 15, 1, 60).into(),
+            ),
             drain: flags.drain.or(file.drain).map_or(DRAIN_MAX, Duration::from_secs).min(DRAIN_MAX),
             log: LogConfig {
                 // A variable that is set to nothing says nothing.

@@ -74,6 +74,7 @@ pub(super) async fn boot(
         limits: config.limits,
         audit_days: config.audit_days,
         mailer: config.mailer.clone(),
+        metrics_interval: config.metrics_interval,
     };
     let sessions = Arc::<Sessions>::default();
     let predecessors = Predecessors::new(host.layout().runtime_dir());

@@ -76,6 +76,14 @@ impl Running {
                 async move { app.watch_idle().await }
             }),
             tokio::spawn(tend_identity(app.clone())),
+            tokio::spawn({
+                let app = app.clone();
+                async move { app.sample_instances().await }
+            }),
+            tokio::spawn({
+                let app = app.clone();
+                async move { app.keep_history().await }
+            }),
             tokio::spawn(async move { predecessors.watch().await }),
             tokio::spawn(tidying(app.clone())),
             tokio::spawn({

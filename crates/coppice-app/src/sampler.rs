@@ -1,0 +1,217 @@
+//! The loop that looks at every running instance, and the one that looks after
+//! what it wrote.
+//!
+//! A look wakes nobody and counts as no use. One that takes long delays no
+//! other: each has its deadline, only so many run at once, and instances that
+//! did not answer last time wait in a queue of their own.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use chrono::Utc;
+use coppice_core::InstanceId;
+use coppice_core::instance_type::catalogue;
+use coppice_store::{MeasuredInstance, TakenSample};
+use coppice_telemetry::metrics::{Look, Sample};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::MissedTickBehavior;
+
+use crate::{App, metrics};
+
+/// The task that measures instances.
+const SAMPLER: &str = "metrics_sampler";
+/// The task that looks after what was measured.
+const HISTORY: &str = "metrics_history";
+
+/// Longest time one look may take.
+const LOOK_PATIENCE: Duration = Duration::from_secs(5);
+/// Looks at a time.
+const LOOKS_MAX: usize = 16;
+/// Of them, at instances that did not answer the last time.
+const LOOKS_AT_SILENT_MAX: usize = 4;
+/// A silent instance is looked at again after at most so many rounds.
+const ROUNDS_SKIPPED_MAX: u32 = 4;
+/// Samples are written together that come within this time.
+const GATHER: Duration = Duration::from_millis(200);
+/// Samples of one statement.
+const WRITTEN_AT_ONCE: usize = 256;
+/// Samples that wait to be written; what comes on top is lost.
+const WAITING_MAX: usize = 10_000;
+/// How often what was written is merged.
+const UPKEEP: Duration = Duration::from_secs(60);
+/// How many upkeeps there are between two looks at partitions.
+const UPKEEPS_PER_PARTITIONING: u32 = 60;
+
+/// What is known of an instance between two looks.
+#[derive(Default)]
+struct Known {
+    before: Option<Look>,
+    is_busy: bool,
+    /// How often it did not answer in a row.
+    silences: u32,
+    rounds_to_skip: u32,
+}
+
+struct Sampler {
+    app: App,
+    began: Instant,
+    known: Mutex<HashMap<InstanceId, Known>>,
+    looks: Semaphore,
+    looks_at_silent: Semaphore,
+    samples: mpsc::Sender<TakenSample>,
+}
+
+impl App {
+    /// Measures every running instance of this host again and again, for ever.
+    pub async fn sample_instances(&self) {
+        let (samples, taken) = mpsc::channel(WAITING_MAX);
+        let sampler = Arc::new(Sampler {
+            app: self.clone(),
+            began: Instant::now(),
+            known: Mutex::default(),
+            looks: Semaphore::new(LOOKS_MAX),
+            looks_at_silent: Semaphore::new(LOOKS_AT_SILENT_MAX),
+            samples,
+        });
+        tokio::join!(sampler.run(self.config.metrics_interval), self.write_samples(taken));
+    }
+
+    /// Merges what was measured, drops what is too old and forgets what belongs
+    /// to deleted branches, for ever.
+    pub async fn keep_history(&self) {
+        let mut timer = tokio::time::interval(UPKEEP);
+        timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        for round in 0_u32.. {
+            timer.tick().await;
+            if let Err(error) = self.look_after_history(round.is_multiple_of(UPKEEPS_PER_PARTITIONING)).await
+            {
+                tracing::warn!("looking after metrics: {error}");
+            }
+        }
+    }
+
+    async fn look_after_history(&self, with_partitions: bool) -> Result<(), coppice_store::StoreError> {
+        if with_partitions {
+            self.store.metric_make_room(Utc::now()).await?;
+        }
+        while !self.store.metric_merge(Utc::now()).await? {}
+        while !self.store.metric_forget().await? {}
+        if with_partitions {
+            self.store.metric_drop_old(Utc::now()).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes samples as they come, those of one round together.
+    async fn write_samples(&self, mut taken: mpsc::Receiver<TakenSample>) {
+        let mut samples = vec![];
+        let mut is_failing = false;
+        while taken.recv_many(&mut samples, WRITTEN_AT_ONCE).await > 0 {
+            tokio::time::sleep(GATHER).await;
+            while samples.len() < WRITTEN_AT_ONCE
+                && let Ok(sample) = taken.try_recv()
+            {
+                samples.push(sample);
+            }
+            let mut written = self.store.metric_add(&samples).await;
+            if written.is_err() && self.store.metric_make_room(Utc::now()).await.is_ok() {
+                // The clock may have leapt to where there are no partitions.
+                written = self.store.metric_add(&samples).await;
+            }
+            // Said once, not four times a minute.
+            if let Err(error) = &written
+                && !is_failing
+            {
+                tracing::warn!("metrics are lost: {error}");
+            }
+            is_failing = written.is_err();
+            samples.clear();
+        }
+    }
+}
+
+impl Sampler {
+    async fn run(self: Arc<Self>, interval: Duration) {
+        let mut timer = tokio::time::interval(interval);
+        timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut is_failing = false;
+        loop {
+            timer.tick().await;
+            match self.app.store.metric_instances(&self.app.config.host).await {
+                Ok(instances) => {
+                    is_failing = false;
+                    self.begin_looks(instances);
+                    metrics::task_succeeded(SAMPLER);
+                }
+                Err(error) if !is_failing => {
+                    is_failing = true;
+                    tracing::warn!("nothing is measured: {error}");
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<InstanceId, Known>> {
+        // Every change is complete in itself.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin_looks(self: &Arc<Self>, instances: Vec<MeasuredInstance>) {
+        let mut known = self.lock();
+        let running: HashSet<_> = instances.iter().map(|instance| &instance.id).collect();
+        known.retain(|id, known| known.is_busy || running.contains(id));
+        for instance in instances {
+            let entry = known.entry(instance.id.clone()).or_default();
+            if entry.is_busy {
+                continue;
+            }
+            if entry.rounds_to_skip > 0 {
+                entry.rounds_to_skip -= 1;
+                continue;
+            }
+            entry.is_busy = true;
+            let (sampler, is_silent) = (self.clone(), entry.silences > 0);
+            tokio::spawn(async move { sampler.look(instance, is_silent).await });
+        }
+    }
+
+    async fn look(&self, instance: MeasuredInstance, is_silent: bool) {
+        let queue = if is_silent { &self.looks_at_silent } else { &self.looks };
+        let place = queue.acquire().await;
+        let engine = &self.app.engine;
+        let found = tokio::time::timeout(LOOK_PATIENCE, engine.measure(&instance.id, &instance.volume)).await;
+        drop(place);
+        let look = found.ok().map(|found| Look {
+            at: self.began.elapsed(),
+            instance: found,
+            traffic: self.app.clients.traffic(&instance.branch),
+        });
+        let mut known = self.lock();
+        let entry = known.entry(instance.id.clone()).or_default();
+        entry.is_busy = false;
+        let has_answered = look.as_ref().is_some_and(|look| look.instance.server.is_some());
+        entry.silences = if has_answered { 0 } else { entry.silences.saturating_add(1) };
+        entry.rounds_to_skip = entry.silences.saturating_sub(1).min(ROUNDS_SKIPPED_MAX);
+        let Some(look) = look else { return };
+        // Nothing is told of an instance that has no process: it sleeps, or is
+        // started anew.
+        if look.instance.process.is_empty() {
+            entry.before = None;
+            return;
+        }
+        let sample = Sample::between(entry.before.as_ref(), &look, cpu_millis(&instance.instance_type));
+        entry.before = Some(look);
+        drop(known);
+        let taken = TakenSample { instance: instance.id, at: Utc::now(), sample };
+        // Full when the metastore does not take them: what is lost is said there.
+        let _ = self.samples.try_send(taken);
+    }
+}
+
+fn cpu_millis(instance_type: &str) -> u32 {
+    let catalogue = catalogue();
+    let named = catalogue.iter().find(|kind| kind.name == instance_type);
+    named.unwrap_or(&catalogue[0]).vcpus * 1000
+}
