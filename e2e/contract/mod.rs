@@ -6,6 +6,7 @@ mod invitations;
 mod keys;
 mod logs;
 mod members;
+mod metrics;
 mod order;
 mod organizations;
 mod outage;

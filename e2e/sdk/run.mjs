@@ -154,6 +154,10 @@ const span = { start: '2020-01-01T00:00:00Z', end: '2100-01-01T00:00:00Z' };
 const filters = [{ field: 'body', op: 'icontains', value: 'READY TO ACCEPT' }];
 const { logs } = await call('branchLogs', { path: inBranch, body: { ...span, filters } });
 assert.equal(logs[0].process, 'postmaster');
+const minutes = (count) => new Date(Date.now() - count * 60_000).toISOString();
+const history = { start: minutes(60), end: minutes(0), metrics: ['cpu', 'disk'], aggregations: ['avg', 'max'] };
+const { results } = await call('branchMetrics', { path: inBranch, body: history });
+assert.deepEqual(results.map((result) => result.metric), ['cpu', 'disk']);
 
 for (const id of ['describeBranch', 'deleteBranch']) {
   await refused(id, { path: { ...inProject, branchID: 'unknown' } }, api, 404);

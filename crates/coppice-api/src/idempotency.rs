@@ -24,6 +24,9 @@ static IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-r
 
 /// Largest answer that is kept: a refusal may say again what it was sent.
 const ANSWER_LIMIT_BYTES: usize = 4 * BODY_LIMIT_BYTES;
+/// Ends of paths whose POST only reads. Nothing can happen twice there, and
+/// answers are large; a repetition is answered with what is true then.
+const READING: [&str; 1] = ["/metrics"];
 
 /// Lets a POST with a key through once.
 pub(crate) async fn idempotent(
@@ -32,7 +35,8 @@ pub(crate) async fn idempotent(
     mut request: Request,
     next: Next,
 ) -> Response {
-    if request.method() != Method::POST || !request.headers().contains_key(&IDEMPOTENCY_KEY) {
+    let only_reads = READING.iter().any(|end| request.uri().path().ends_with(end));
+    if request.method() != Method::POST || only_reads || !request.headers().contains_key(&IDEMPOTENCY_KEY) {
         return next.run(request).await;
     }
     // A bad credential has nothing to repeat; the handler says what is wrong.

@@ -13,6 +13,7 @@
 mod activity;
 mod audit;
 mod body;
+mod branch_metrics;
 mod branches;
 mod client_address;
 mod configuration;

@@ -21,8 +21,8 @@ use utoipa_axum::routes;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::{
-    activity, audit, branches, configuration, credentials, invitations, keys, logs, members, organizations,
-    projects, regions, users,
+    activity, audit, branch_metrics, branches, configuration, credentials, invitations, keys, logs, members,
+    organizations, projects, regions, users,
 };
 
 /// Name of the security scheme.
@@ -81,6 +81,7 @@ pub(crate) fn operations() -> (Router<App>, OpenApi) {
         .routes(routes!(configuration::get_branch_postgres_config))
         .routes(routes!(credentials::get_branch_credentials))
         .routes(routes!(credentials::rotate_branch_credentials))
+        .routes(routes!(branch_metrics::branch_metrics))
         .split_for_parts()
 }
 

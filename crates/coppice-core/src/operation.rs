@@ -151,6 +151,7 @@ operations! {
     GET_BRANCH_ACTIVITY = Operation::new("getBranchActivity", Scope::BranchRead);
     BRANCH_LOGS = Operation::new("branchLogs", Scope::LogsRead);
     GET_BRANCH_POSTGRES_CONFIG = Operation::new("getBranchPostgresConfig", Scope::BranchRead);
+    BRANCH_METRICS = Operation::new("branchMetrics", Scope::MetricsRead);
     GET_BRANCH_CREDENTIALS = Operation::new("getBranchCredentials", Scope::CredentialsRead);
     ROTATE_BRANCH_CREDENTIALS =
         Operation::new("rotateBranchCredentials", Scope::CredentialsWrite).while_enabled();

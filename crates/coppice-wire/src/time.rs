@@ -1,6 +1,6 @@
 //! Times on the wire.
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, Datelike, SecondsFormat, Timelike, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
 use utoipa::openapi::{RefOr, Schema};
@@ -12,8 +12,33 @@ pub struct Timestamp(pub DateTime<Utc>);
 
 impl Serialize for Timestamp {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0.to_rfc3339_opts(SecondsFormat::Millis, true))
+        match digits(&self.0) {
+            Some(text) => serializer.serialize_str(std::str::from_utf8(&text).unwrap_or_default()),
+            None => serializer.serialize_str(&self.0.to_rfc3339_opts(SecondsFormat::Millis, true)),
+        }
     }
+}
+
+/// The same as `to_rfc3339_opts`, many times faster: an answer may hold 100,000
+/// times. None beyond years of four digits.
+fn digits(time: &DateTime<Utc>) -> Option<[u8; 24]> {
+    let year = u32::try_from(time.year()).ok().filter(|year| *year <= 9999)?;
+    let mut text = *b"0000-00-00T00:00:00.000Z";
+    let mut write = |mut number: u32, places: std::ops::Range<usize>| {
+        for place in places.rev() {
+            text[place] = b'0' + (number % 10) as u8;
+            number /= 10;
+        }
+    };
+    write(year, 0..4);
+    write(time.month(), 5..7);
+    write(time.day(), 8..10);
+    write(time.hour(), 11..13);
+    write(time.minute(), 14..16);
+    // A leap second counts as part of the one before it.
+    write(time.second(), 17..19);
+    write(time.timestamp_subsec_millis().min(999), 20..23);
+    Some(text)
 }
 
 impl<'de> Deserialize<'de> for Timestamp {
@@ -68,3 +93,22 @@ impl PartialSchema for Expiry {
 }
 
 impl ToSchema for Expiry {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_rfc_3339_says() {
+        let first = DateTime::<Utc>::UNIX_EPOCH;
+        for number in 0..20_000_i64 {
+            // Odd steps over many years, back and forth.
+            let time = first + chrono::Duration::milliseconds(number * 7_919_333_771 % 200_000_000_000_000);
+            let expected = time.to_rfc3339_opts(SecondsFormat::Millis, true);
+            assert_eq!(serde_json::to_value(Timestamp(time)).expect("JSON"), expected);
+        }
+        let far = DateTime::<Utc>::MAX_UTC;
+        let expected = far.to_rfc3339_opts(SecondsFormat::Millis, true);
+        assert_eq!(serde_json::to_value(Timestamp(far)).expect("JSON"), expected);
+    }
+}
