@@ -9,6 +9,7 @@ mod credentials;
 mod http;
 mod key;
 mod logs;
+mod metrics;
 mod org;
 mod output;
 mod people;
@@ -98,6 +99,13 @@ pub(crate) enum Noun {
         #[command(flatten)]
         options: ClientOptions,
     },
+    /// Show what a branch does: CPU, memory, disk, sessions, network, I/O
+    Metrics {
+        #[command(flatten)]
+        arguments: metrics::MetricsArgs,
+        #[command(flatten)]
+        options: ClientOptions,
+    },
     /// Run psql on a branch
     Psql {
         #[command(flatten)]
@@ -131,6 +139,7 @@ impl Noun {
             Self::Extension(call) => &call.options,
             Self::Logs { options, .. } => options,
             Self::Audit { options, .. } => options,
+            Self::Metrics { options, .. } => options,
             Self::Psql { options, .. } | Self::ConnectionString { options, .. } => options,
         }
     }
@@ -170,6 +179,7 @@ async fn dispatch(noun: Noun, client: &Client, as_json: bool) -> anyhow::Result<
         Noun::Extension(call) => catalogue::extensions(call.command, client, as_json).await,
         Noun::Logs { arguments, .. } => logs::run(arguments, client, as_json).await,
         Noun::Audit { arguments, .. } => audit::run(arguments, client, as_json).await,
+        Noun::Metrics { arguments, .. } => metrics::run(&arguments, client, as_json).await,
         Noun::Psql { target, arguments, .. } => psql::run(&target, client, &arguments).await,
         Noun::ConnectionString { target, .. } => psql::connection_string(&target, client, as_json).await,
     }
