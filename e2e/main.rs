@@ -18,6 +18,7 @@ mod isolation;
 mod logs;
 mod mail;
 mod metastore;
+mod metrics;
 mod oauth;
 mod observability;
 mod orphans;

@@ -64,7 +64,7 @@ fn an_ordinary_account_gets_a_platform_too() {
     let log = std::fs::File::create(directory.path().join("log")).expect("a log");
     let stopper = Stopper { data_dir: data_dir.clone() };
     let mut child = nobody(&["serve", "--data-dir", &data_dir, "--listen", "127.0.0.1:0"])
-        .args(["--gateway-listen", "127.0.0.1:0"])
+        .args(["--gateway-listen", "127.0.0.1:0", "--metrics-interval", "1"])
         .stdout(log.try_clone().expect("a descriptor"))
         .stderr(log)
         .spawn()
@@ -93,6 +93,19 @@ fn an_ordinary_account_gets_a_platform_too() {
     api(&["branch", "create", "kid", "--parent", "main"]);
     let kid = api(&["connection-string", "kid"]);
     assert_eq!(coppice_test_support::psql(&kid, "SELECT i FROM t").out, "7");
+    // There is no cgroup to count in.
+    for metric in ["cpu", "memory", "disk"] {
+        let burn = "DO $$ BEGIN FOR i IN 1..3000000 LOOP END LOOP; END $$";
+        let largest = wait_for(metric, Duration::from_secs(120), || {
+            assert!(coppice_test_support::psql(&kid, burn).is_ok);
+            let told = api(&["metrics", "kid", "--metric", metric, "--json"]);
+            let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+            let values = told["results"][0]["series"][1]["values"].as_array().expect("values");
+            let values = values.iter().filter_map(|value| value["value"].as_f64());
+            values.reduce(f64::max).filter(|value| *value > 0.0)
+        });
+        assert!(metric == "cpu" || largest > 4e6, "{metric}: {largest}");
+    }
     let attack = coppice_test_support::psql(&kid, "COPY (SELECT 1) TO PROGRAM 'id'");
     assert!(!attack.is_ok);
 

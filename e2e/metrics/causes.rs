@@ -1,0 +1,219 @@
+//! Causes and effects.
+
+use std::collections::BTreeMap;
+
+use chrono::Utc;
+use coppice_test_support::{Platform, wait_for};
+use serde_json::{Value, json};
+
+use super::{Client, History, PATIENCE, bytes_moved, measuring, measuring_every_release, time};
+use crate::branches::{change, path, status};
+
+const MAJORS: [&str; 4] = ["15", "16", "17", "18"];
+const METRICS: [&str; 15] = [
+    "cpu",
+    "memory",
+    "disk",
+    "connections_active",
+    "connections_idle",
+    "network_ingress",
+    "network_egress",
+    "iops_read",
+    "iops_write",
+    "latency_read",
+    "latency_write",
+    "throughput_read",
+    "throughput_write",
+    "wal_sync_time",
+    "replication_lag_time",
+];
+const BURN: &str = "DO $$ BEGIN LOOP END LOOP; END $$";
+const MIB: f64 = 1024.0 * 1024.0;
+
+/// What a branch writes is in each metric that it should be in.
+fn shows_what_it_writes(coppice: &Platform, branch: &str) {
+    let history = History::of(coppice, branch);
+    history.wait_measured();
+    let before = history.max("disk").expect("a size");
+    coppice.sql(branch, "CREATE TABLE t AS SELECT i, repeat('x', 1000) FROM generate_series(1, 40000) i");
+    let grown = history.wait_max("disk", |bytes| bytes > before + 40.0 * MIB);
+    assert!(grown < before + 400.0 * MIB, "{branch}: {before} became {grown}");
+    let written = history.wait_max("throughput_write", |rate| rate > 5.0 * MIB);
+    assert!(written < 4000.0 * MIB, "{branch}: {written} bytes/s");
+    history.wait_max("iops_write", |rate| rate > 100.0);
+    for latency in ["latency_write", "wal_sync_time"] {
+        let took = history.wait_max(latency, |took| took > 0.0);
+        assert!(took < 60_000.0, "{branch}: {latency} {took}");
+    }
+    // More than shared buffers hold, so that some of it is read again.
+    coppice.sql(branch, "CREATE TABLE u AS SELECT i, repeat('y', 1000) FROM generate_series(1, 300000) i");
+    coppice.sql(branch, "SELECT count(*) FROM t; SELECT count(*) FROM u");
+    history.wait_max("iops_read", |rate| rate > 10.0);
+    history.wait_max("throughput_read", |rate| rate > 8192.0);
+    history.wait_max("latency_read", |took| took > 0.0);
+}
+
+/// Sessions count by what they do.
+fn shows_its_sessions(coppice: &Platform, branch: &str) {
+    let history = History::of(coppice, branch);
+    let url = coppice.connection_string(branch);
+    let working: Vec<_> = (0..2).map(|_| Client::start(&url, "SELECT pg_sleep(600)")).collect();
+    let idle: Vec<_> = (0..3).map(|_| Client::start(&url, "")).collect();
+    history.wait_max("connections_active", |count| count == 2.0);
+    history.wait_max("connections_idle", |count| count == 3.0);
+    // PostgreSQL does not look after its client while it executes something.
+    coppice.sql(
+        branch,
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(600)'",
+    );
+    drop((working, idle));
+    let afterwards = History::of(coppice, branch);
+    for metric in ["connections_active", "connections_idle"] {
+        wait_for("they are gone", PATIENCE, || afterwards.min(metric).filter(|count| *count == 0.0));
+    }
+}
+
+#[test]
+fn every_release_shows_what_its_branch_does() {
+    let coppice = measuring_every_release();
+    let quiet = History::of(&coppice, "main");
+    for major in MAJORS {
+        let name = format!("v{major}");
+        coppice.cli(&["branch", "create", &name, "--image", &format!("postgres:{major}")]);
+        let history = History::of(&coppice, &name);
+        shows_what_it_writes(&coppice, &name);
+        shows_its_sessions(&coppice, &name);
+        assert!(history.max("memory").is_some_and(|bytes| (4.0 * MIB..2048.0 * MIB).contains(&bytes)));
+        for metric in METRICS {
+            let values = history.values(metric, "min");
+            assert!(values.iter().all(|value| *value >= 0.0), "{major}: {metric} {values:?}");
+            // There are no replicas.
+            assert_eq!(values.is_empty(), metric == "replication_lag_time", "{major}: {metric}");
+        }
+    }
+    // All that was elsewhere.
+    assert!(quiet.max("throughput_write").is_some_and(|rate| rate < 5.0 * MIB));
+    assert_eq!(quiet.max("connections_active"), Some(0.0));
+    assert_eq!((quiet.max("network_ingress"), quiet.max("network_egress")), (Some(0.0), Some(0.0)));
+}
+
+#[test]
+fn a_branch_that_computes_shows_in_its_own_cpu_and_in_no_other() {
+    let coppice = measuring();
+    coppice.cli(&["branch", "create", "other", "--parent", "main"]);
+    let (busy, quiet) = (History::of(&coppice, "main"), History::of(&coppice, "other"));
+    quiet.wait_measured();
+    let (busy, quiet) = (History { since: Utc::now(), ..busy }, History { since: Utc::now(), ..quiet });
+    let _burner = Client::start(&coppice.connection_string("main"), BURN);
+    // What the machine has left for it, at most all of its share.
+    let used = busy.wait_max("cpu", |percent| percent > 20.0);
+    assert!(used <= 100.0, "{used}");
+    quiet.wait_measured();
+    let by_other = quiet.max("cpu").expect("a measurement");
+    assert!(by_other < used / 2.0, "{by_other} beside {used}");
+}
+
+#[test]
+fn bytes_of_clients_are_counted_for_their_branch() {
+    let mut coppice = measuring();
+    let history = History::of(&coppice, "main");
+    history.wait_measured();
+    let since = Utc::now();
+    let sent = 3_000_000;
+    coppice.sql("main", "CREATE TABLE t (x text)");
+    // From the client by its statements, to it by their results.
+    for _ in 0..30 {
+        let text = "x".repeat(sent / 30);
+        coppice.sql("main", &format!("INSERT INTO t VALUES ('{text}')"));
+    }
+    let received = 20_000_000;
+    let copy = format!("SELECT repeat('y', 1000) FROM generate_series(1, {})", received / 1000);
+    assert_eq!(coppice.sql("main", &copy).len(), received + received / 1000 - 1);
+    let is_close = |moved: f64, known: usize| (0.95..1.05).contains(&(moved / known as f64));
+    let mut last = (0.0, 0.0);
+    wait_for("the bytes", PATIENCE, || {
+        last = bytes_moved(&coppice, "main", since);
+        (last.0 > 0.9 * sent as f64 && last.1 > 0.9 * received as f64).then_some(())
+    });
+    history.wait_measured();
+    last = bytes_moved(&coppice, "main", since);
+    // Each row of a result has eleven bytes around it.
+    assert!(is_close(last.0, sent) && is_close(last.1, received), "{last:?}");
+    assert!(history.max("network_egress").is_some_and(|rate| rate > received as f64 / 60.0));
+
+    // A process that only serves its last sessions tells what they move.
+    let mut session = Client::start(&coppice.connection_string("main"), "");
+    history.wait_max("connections_idle", |count| count > 0.0);
+    coppice.take_over();
+    // Not before the new process has asked the old one, which it does every second.
+    let asked = Utc::now();
+    for _ in 0..3 {
+        History::of(&coppice, "main").wait_measured();
+    }
+    let input = session.0.stdin.as_mut().expect("its input");
+    for _ in 0..10 {
+        std::io::Write::write_all(input, b"SELECT repeat('z', 1000000);\n").expect("it listens");
+    }
+    std::io::Write::flush(input).expect("it listens");
+    wait_for("bytes of an earlier process", PATIENCE, || {
+        let (_, moved) = bytes_moved(&coppice, "main", asked);
+        is_close(moved, 10_000_000).then_some(())
+    });
+}
+
+#[test]
+fn a_sleeping_branch_tells_what_it_did_and_goes_on_sleeping() {
+    let coppice = measuring();
+    let main = path(&coppice, "main");
+    let history = History::of(&coppice, "main");
+    history.wait_measured();
+    change(&coppice, &main, &json!({ "hibernate": true }));
+    let wait_status = |wanted: &str| {
+        wait_for(wanted, PATIENCE, || (status(&coppice, &main) == wanted).then_some(()));
+    };
+    wait_status("STATUS_TYPE_HIBERNATED");
+    coppice.cli(&["branch", "create", "witness"]);
+    let asleep = Utc::now();
+    History::of(&coppice, "witness").wait_measured();
+    History::of(&coppice, "witness").wait_measured();
+    assert!(history.max("memory").is_some(), "what was measured is still told");
+    let sleeping = History { since: asleep, ..history };
+    assert_eq!(sleeping.max("memory"), None, "nothing is measured while it sleeps");
+    assert_eq!(status(&coppice, &main), "STATUS_TYPE_HIBERNATED");
+    let shown = coppice.run(&["metrics", "main", "--since", "5m"]);
+    let shown = String::from_utf8_lossy(&shown.stdout);
+    assert!(shown.contains("memory") && shown.contains("MiB"), "{shown}");
+    assert_eq!(status(&coppice, &main), "STATUS_TYPE_HIBERNATED");
+}
+
+#[test]
+fn the_command_line_draws_and_tells_programs() {
+    let coppice = measuring();
+    History::of(&coppice, "main").wait_measured();
+    let output = coppice.run(&["metrics"]);
+    let drawn = String::from_utf8_lossy(&output.stdout);
+    for word in ["cpu", "memory", "disk", "NOW", "MAX", "%", "MiB"] {
+        assert!(drawn.contains(word), "{word}: {drawn}");
+    }
+    let told = coppice.cli(&["metrics", "main", "--metric", "disk,cpu", "--since", "2m"]);
+    let names: Vec<_> =
+        told["results"].as_array().expect("results").iter().map(|one| &one["metric"]).collect();
+    assert_eq!(names, ["disk", "cpu"]);
+    let series: BTreeMap<&str, &Value> = told["results"][0]["series"]
+        .as_array()
+        .expect("series")
+        .iter()
+        .map(|series| (series["aggregation"].as_str().expect("a name"), series))
+        .collect();
+    assert_eq!(series.keys().copied().collect::<Vec<_>>(), ["avg", "max"]);
+    for wrong in
+        [&["metrics", "--since", "soon"][..], &["metrics", "--metric", "load"], &["metrics", "nowhere"]]
+    {
+        assert!(!coppice.run(wrong).status.success(), "{wrong:?}");
+    }
+    // What is asked for comes back as it was written.
+    let history = History::of(&coppice, "main");
+    let (start, end) = (time(history.since), time(Utc::now()));
+    let answer = history.ask(&json!({ "start": start, "end": end, "metrics": ["cpu"] }));
+    assert_eq!((&answer["start"], &answer["end"]), (&json!(start), &json!(end)));
+}
