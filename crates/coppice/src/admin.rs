@@ -69,9 +69,6 @@ enum AdminCommand {
         /// one is used at once, and who is signed in signs in again or refreshes
         #[arg(long)]
         forget_old: bool,
-        /// RS256 or EdDSA [default: as the present one]
-        #[arg(long, value_name = "ALGORITHM")]
-        algorithm: Option<String>,
     },
 }
 
@@ -152,10 +149,10 @@ pub(crate) async fn admin(args: AdminArgs) -> anyhow::Result<()> {
             })
             .await
         }
-        AdminCommand::RotateSigningKey { forget_old, algorithm } => {
+        AdminCommand::RotateSigningKey { forget_old } => {
             let work = async |store| {
                 let change = Change { action: "admin.rotateSigningKey", organization: None, target: None };
-                let work = sign_in::rotate_signing_key(&store, &data_dir, forget_old, algorithm.as_deref());
+                let work = sign_in::rotate_signing_key(&store, &data_dir, forget_old);
                 recorded(&store, change, work).await
             };
             with_metastore(&data_dir, metastore_url, work).await

@@ -77,18 +77,17 @@ impl Drop for Silence {
     }
 }
 
-/// Makes the next signing key.
+/// Makes the next signing key, of the same kind as the newest: the kind is a
+/// setting of the platform, which changes it by itself.
 pub(super) async fn rotate_signing_key(
     store: &Store,
     data_dir: &Path,
     forget_old: bool,
-    algorithm: Option<&str>,
 ) -> anyhow::Result<()> {
     let newest = store.signing_key_list().await?.into_iter().next();
-    let present = newest.as_ref().map(|key| key.algorithm.as_str());
-    let name = algorithm.or(present).unwrap_or("RS256");
-    let algorithm = SigningAlgorithm::parse(name)
-        .with_context(|| format!("tokens are signed with RS256 or EdDSA, not with {name}"))?;
+    let newest = newest.context("there is no signing key yet: start the platform, which makes one")?;
+    let algorithm = SigningAlgorithm::parse(&newest.algorithm)
+        .with_context(|| format!("keys of the kind {} need a newer coppice", newest.algorithm))?;
     let now = Utc::now();
     let signs_from = if forget_old { now } else { now + AHEAD };
     let key = new_signing_key(&master_key(data_dir)?, algorithm, signs_from)
