@@ -94,8 +94,8 @@ pub fn document() -> OpenApi {
         .description(Some(
             "A PostgreSQL cloud on your own machines: organizations hold projects, projects hold branches, \
              a branch is a real PostgreSQL server, and a copy of one is there in a blink.\n\n\
-             Send an API key as `Authorization: Bearer <key>`. Every answer carries `x-request-id`. \
-             POST accepts `Idempotency-Key`.",
+             Send an API key or an OAuth access token as `Authorization: Bearer <it>`. \
+             Every answer carries `x-request-id`. POST accepts `Idempotency-Key`.",
         ))
         .build();
     document.servers = Some(vec![utoipa::openapi::Server::new("/")]);
@@ -103,7 +103,10 @@ pub fn document() -> OpenApi {
     components.schemas.insert(ErrorBody::name().into_owned(), ErrorBody::schema());
     let scheme = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
-        .description(Some("An API key, `pku_…` of a user or `pko_…` of an organization."))
+        .description(Some(
+            "An API key, `pku_…` of a user or `pko_…` of an organization, or an access token of the platform's \
+             OAuth 2.0 server, which `/.well-known/oauth-authorization-server` describes.",
+        ))
         .build();
     components.security_schemes.insert(BEARER.to_owned(), SecurityScheme::Http(scheme).into());
     for (path, item) in &mut document.paths.paths {
