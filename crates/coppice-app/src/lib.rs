@@ -42,6 +42,7 @@ use std::time::{Duration, Instant};
 
 use coppice_core::branch::BranchState;
 use coppice_core::limits::OrganizationLimits;
+use coppice_core::sign_up::SignUp;
 use coppice_core::{HostId, RegionId};
 use coppice_engine::SharedEngine;
 use coppice_mail::Mailer;
@@ -71,7 +72,9 @@ pub use invitations::{Accepted, OfferedInvitation, VisibleInvitation};
 pub use key_file::KeyFile;
 pub use keys::NewKey;
 pub use logs::{BranchLogs, LogRequest};
-pub use outside::{OutsideAnswer, OutsideAttempt, OutsideConfig, OutsideError, OutsideIssuer, OutsidePerson};
+pub use outside::{
+    OutsideAnswer, OutsideAttempt, OutsideBeginning, OutsideConfig, OutsideError, OutsideRefusal,
+};
 pub use projects::{NewProject, ProjectChange};
 pub use reconciler::{Reconciler, Workload};
 pub use regions::Region;
@@ -100,6 +103,12 @@ pub struct AppConfig {
     pub create_wait: Duration,
     /// Other names by which clients of the API may call the managed role.
     pub user_aliases: Vec<String>,
+    /// Who may get an account by signing in.
+    pub sign_up: SignUp,
+    /// Where people may sign in besides here, if anywhere.
+    pub outside: Option<OutsideConfig>,
+    /// Whether people may sign in with passwords.
+    pub has_passwords: bool,
     /// Quotas of every organization.
     pub limits: OrganizationLimits,
     /// Signing in.
@@ -127,6 +136,7 @@ pub struct App {
     mail_nudge: Arc<Notify>,
     /// When this process began to know clients.
     started: Instant,
+    outside: Option<Arc<outside::OutsideIssuer>>,
     config: Arc<AppConfig>,
 }
 
@@ -142,6 +152,10 @@ impl App {
     ) -> Self {
         let (key_uses, started) = (Arc::default(), Instant::now());
         let identity = Arc::new(identity::Identity::new(config.identity.clone(), &key));
+        let outside = config.outside.clone().map(|outside| {
+            let redirect_uri = format!("{}/oauth/outside/callback", config.public_url);
+            Arc::new(outside::OutsideIssuer::new(outside, redirect_uri))
+        });
         Self {
             store,
             engine,
@@ -153,6 +167,7 @@ impl App {
             clients,
             mail_nudge: Arc::default(),
             started,
+            outside,
             config: Arc::new(config),
         }
     }

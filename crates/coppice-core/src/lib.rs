@@ -40,6 +40,7 @@ pub mod parameter;
 pub mod plan;
 pub mod project;
 pub mod proxies;
+pub mod sign_up;
 pub mod statistics;
 pub mod volume;
 

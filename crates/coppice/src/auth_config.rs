@@ -12,6 +12,8 @@ use coppice_oauth::redirect;
 use coppice_oauth::signing::SigningAlgorithm;
 use serde::Deserialize;
 
+use crate::sign_in_config::{IssuerFile, SignInConfig, SignInFile, SignInFlags};
+
 const DEFAULT_KEY_DAYS: u32 = 90;
 /// Fewest characters of a secret that an operator chooses for a client.
 const SECRET_MIN: usize = 16;
@@ -34,6 +36,8 @@ pub(crate) struct AuthFlags {
     #[arg(long, env = "COPPICE_AUTH_SIGNING_KEY_DAYS", value_name = "DAYS",
           value_parser = clap::value_parser!(u32).range(1..=3650))]
     auth_signing_key_days: Option<u32>,
+    #[command(flatten)]
+    sign_in: SignInFlags,
 }
 
 /// The table `[auth]` of the file.
@@ -44,6 +48,9 @@ pub(crate) struct AuthFile {
     dynamic_clients: Option<String>,
     signing_algorithm: Option<String>,
     signing_key_days: Option<u32>,
+    signup: Option<String>,
+    passwords: Option<String>,
+    issuer: IssuerFile,
     clients: BTreeMap<String, ClientFile>,
 }
 
@@ -73,6 +80,8 @@ pub(crate) struct AuthConfig {
     signing_key_days: u32,
     clients: BTreeMap<String, ClientFile>,
     cli_secret: String,
+    /// Who may sign in, and where else than here.
+    pub(crate) sign_in: SignInConfig,
 }
 
 impl AuthConfig {
@@ -87,7 +96,9 @@ impl AuthConfig {
         let algorithm = algorithm.as_deref().unwrap_or("RS256");
         let in_file = file.clients.get(CLI).and_then(|client| client.secret.clone());
         let in_environment = std::env::var(CLI_SECRET_VARIABLE).ok().filter(|secret| !secret.is_empty());
+        let sign_in = SignInFile { signup: file.signup, passwords: file.passwords, issuer: file.issuer };
         Ok(Self {
+            sign_in: SignInConfig::new(flags.sign_in, sign_in)?,
             realms: flags.auth_realms.or(file.realms).unwrap_or_default(),
             dynamic_clients,
             algorithm: SigningAlgorithm::parse(algorithm).with_context(|| {

@@ -13,6 +13,7 @@ mod logging;
 mod mail_settings;
 mod secret_key;
 mod serve;
+mod sign_in_config;
 mod traces;
 
 use std::process::ExitCode;

@@ -170,7 +170,7 @@ impl App {
     ///
     /// # Errors
     /// `invalid_field` when it can't be one.
-    pub(crate) async fn hash_off_thread(&self, password: Zeroizing<String>) -> Result<String> {
+    pub async fn hash_off_thread(&self, password: Zeroizing<String>) -> Result<String> {
         self.identity.passwords.hash(password).await
     }
 

@@ -8,9 +8,9 @@ use serde::de::DeserializeOwned;
 
 use super::error::{OutsideError, Result, broken};
 
-/// How long it may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
-const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+/// How long it may take to answer; it is asked up to four times while one person waits.
+const PATIENCE: Duration = Duration::from_secs(6);
+const CONNECT_PATIENCE: Duration = Duration::from_secs(4);
 /// Longest answer that is read.
 const ANSWER_LIMIT_BYTES: usize = 1 << 20;
 

@@ -22,7 +22,7 @@ const SCOPES: &str = "openid email profile";
 
 /// A provider that people may sign in at.
 #[derive(Debug)]
-pub struct OutsideIssuer {
+pub(crate) struct OutsideIssuer {
     config: OutsideConfig,
     /// Where the provider sends people back to.
     redirect_uri: String,
@@ -46,11 +46,11 @@ pub struct OutsideAnswer {
 
 /// A person that the provider vouches for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OutsidePerson {
+pub(crate) struct OutsidePerson {
     /// The address that it verified.
-    pub email: String,
+    pub(crate) email: String,
     /// Their name, or nothing.
-    pub name: String,
+    pub(crate) name: String,
 }
 
 #[derive(Deserialize)]
@@ -67,7 +67,7 @@ struct TokenError {
 impl OutsideIssuer {
     /// A provider, which sends people back to `redirect_uri`. It is not asked
     /// before somebody signs in.
-    pub fn new(config: OutsideConfig, redirect_uri: String) -> Self {
+    pub(crate) fn new(config: OutsideConfig, redirect_uri: String) -> Self {
         Self {
             config,
             redirect_uri,
@@ -78,7 +78,7 @@ impl OutsideIssuer {
     }
 
     /// What people know it as.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.config.name
     }
 
@@ -92,11 +92,12 @@ impl OutsideIssuer {
     }
 
     /// Begins an attempt after which the person goes on at `then`, a path of
-    /// ours: where to send the browser, and what it has to bring back.
+    /// ours: where to send the browser, and what it has to bring back. With
+    /// `anew` the provider is to ask who they are even if it knows.
     ///
     /// # Errors
     /// When the provider does not describe itself.
-    pub async fn begin(&self, then: &str) -> Result<(String, OutsideAttempt)> {
+    pub(crate) async fn begin(&self, then: &str, anew: bool) -> Result<(String, OutsideAttempt)> {
         let metadata = self.metadata().await?;
         let attempt = OutsideAttempt::begin(then);
         let mut address = metadata.authorization.clone();
@@ -110,6 +111,9 @@ impl OutsideIssuer {
             .append_pair("nonce", &attempt.nonce)
             .append_pair("code_challenge", &attempt.challenge())
             .append_pair("code_challenge_method", "S256");
+        if anew {
+            address.query_pairs_mut().append_pair("prompt", "login");
+        }
         Ok((address.into(), attempt))
     }
 
@@ -117,12 +121,16 @@ impl OutsideIssuer {
     ///
     /// # Errors
     /// When that is not certain.
-    pub async fn complete(&self, attempt: &OutsideAttempt, answer: &OutsideAnswer) -> Result<OutsidePerson> {
+    pub(crate) async fn complete(
+        &self,
+        attempt: &OutsideAttempt,
+        answer: &OutsideAnswer,
+    ) -> Result<OutsidePerson> {
         attempt.check(&answer.state, Utc::now())?;
         let metadata = self.metadata().await?;
         match &answer.issuer {
             Some(issuer) if *issuer != self.config.issuer => {
-                return Err(OutsideError::Foreign(format!("`{issuer}` answers")));
+                return Err(OutsideError::Foreign(format!("{:?} answers", shortened(issuer))));
             }
             None if metadata.names_itself => {
                 return Err(OutsideError::Foreign("the answer does not name its issuer".to_owned()));
@@ -130,7 +138,7 @@ impl OutsideIssuer {
             _ => {}
         }
         if let Some(code) = &answer.error {
-            return Err(OutsideError::Refused(code.clone()));
+            return Err(OutsideError::Refused(shortened(code)));
         }
         let code = answer.code.as_deref().ok_or_else(|| broken("an answer without a code"))?;
         let tokens = self.redeem(&metadata, attempt, code).await?;
@@ -145,11 +153,12 @@ impl OutsideIssuer {
     }
 
     async fn redeem(&self, metadata: &Metadata, attempt: &OutsideAttempt, code: &str) -> Result<Tokens> {
-        let mut form = Serializer::new(String::new());
-        form.append_pair("grant_type", "authorization_code")
-            .append_pair("code", code)
-            .append_pair("redirect_uri", &self.redirect_uri)
-            .append_pair("code_verifier", &attempt.verifier);
+        let mut fields = vec![
+            ("grant_type", "authorization_code"),
+            ("code", code),
+            ("redirect_uri", &self.redirect_uri),
+            ("code_verifier", &attempt.verifier),
+        ];
         let mut request = self.client().await?.post(metadata.token.clone());
         let id = self.config.client_id.as_str();
         match (&self.config.client_secret, metadata.secret_place) {
@@ -159,14 +168,13 @@ impl OutsideIssuer {
                 request = request.header(AUTHORIZATION, format!("Basic {pair}"));
             }
             (Some(secret), SecretPlace::Form) => {
-                form.append_pair("client_id", id).append_pair("client_secret", secret);
+                fields.extend([("client_id", id), ("client_secret", secret.as_str())]);
             }
-            (None, _) => {
-                form.append_pair("client_id", id);
-            }
+            (None, _) => fields.push(("client_id", id)),
         }
+        let form = Serializer::new(String::new()).extend_pairs(fields).finish();
         let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded");
-        let answer = http::send(request.header(ACCEPT, "application/json").body(form.finish())).await?;
+        let answer = http::send(request.header(ACCEPT, "application/json").body(form)).await?;
         if matches!(answer.status, StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED)
             && let Ok(TokenError { error }) = serde_json::from_slice(&answer.body)
         {
@@ -204,4 +212,9 @@ impl OutsideIssuer {
         }
         Ok(profile)
     }
+}
+
+/// As much of a text that anybody may have written as the log needs.
+fn shortened(text: &str) -> String {
+    text.chars().take(100).collect()
 }

@@ -10,6 +10,7 @@
 //! What belongs to one attempt stays with the browser that made it, sealed;
 //! nothing of it is kept here, so that any process can complete it.
 
+mod account;
 mod attempt;
 mod cached;
 mod claims;
@@ -21,9 +22,11 @@ mod metadata;
 
 use zeroize::Zeroizing;
 
+pub use account::{OutsideBeginning, OutsideRefusal};
 pub use attempt::OutsideAttempt;
 pub use error::OutsideError;
-pub use issuer::{OutsideAnswer, OutsideIssuer, OutsidePerson};
+pub use issuer::OutsideAnswer;
+pub(crate) use issuer::{OutsideIssuer, OutsidePerson};
 
 /// A provider that people may sign in at.
 #[derive(Clone)]

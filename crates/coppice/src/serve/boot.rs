@@ -63,6 +63,9 @@ pub(super) async fn boot(
     let reconciler = Reconciler::new(store.clone(), engine.clone(), key.clone(), identity.clone());
     let public_url = config.public_url.clone().unwrap_or_else(|| format!("http://{api_address}"));
     let app_config = AppConfig {
+        sign_up: config.auth.sign_in.sign_up,
+        outside: config.auth.sign_in.outside.clone(),
+        has_passwords: config.auth.sign_in.has_passwords,
         identity: config.auth.identity(&public_url)?,
         region,
         host: identity.host,

@@ -1,0 +1,136 @@
+//! From a person that the provider vouches for to an account.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use chrono::Utc;
+use coppice_core::{Error, Result, UserId};
+use coppice_store::VerifiedUser;
+
+use super::{OutsideAnswer, OutsideAttempt, OutsideError, OutsidePerson};
+use crate::App;
+
+/// Whom attempts are sealed for.
+const OWNER: &str = "outside sign-in";
+/// Longest name that is taken over.
+const NAME_LENGTH_MAX: usize = 128;
+
+/// The way to the provider.
+#[derive(Debug)]
+pub struct OutsideBeginning {
+    /// Where to send the browser.
+    pub address: String,
+    /// Names the attempt among others of the same browser.
+    pub label: String,
+    /// What the browser has to bring back with that label, and nobody else
+    /// may see; letters, digits, `-` and `_`.
+    pub sealed: String,
+}
+
+/// Why somebody who came back is not let in.
+#[derive(Debug, thiserror::Error)]
+pub enum OutsideRefusal {
+    /// It is not certain who they are.
+    #[error(transparent)]
+    Provider(#[from] OutsideError),
+    /// They have no account and may not get one.
+    #[error("there is no account with this address, and none may be made")]
+    NoAccount {
+        /// The address that the provider vouches for.
+        email: String,
+    },
+    /// Their account must not be used.
+    #[error("the account is disabled")]
+    Disabled,
+    /// A fault of ours.
+    #[error(transparent)]
+    Fault(#[from] Error),
+}
+
+impl App {
+    /// What people know the outside provider as, if there is one.
+    pub fn outside_name(&self) -> Option<&str> {
+        self.outside.as_deref().map(super::OutsideIssuer::name)
+    }
+
+    /// Begins to sign somebody in at the outside provider, after which they go
+    /// on at `then`, a path of ours. With `anew` it is to ask who they are even
+    /// if it knows. None when there is no provider.
+    ///
+    /// # Errors
+    /// When it does not describe itself.
+    pub async fn begin_outside(
+        &self,
+        then: &str,
+        anew: bool,
+    ) -> Result<Option<OutsideBeginning>, OutsideError> {
+        let Some(issuer) = &self.outside else { return Ok(None) };
+        let (address, attempt) = issuer.begin(then, anew).await?;
+        let label = attempt.own_label().to_owned();
+        let text = serde_json::to_string(&attempt).map_err(super::error::broken)?;
+        Ok(Some(OutsideBeginning { address, label, sealed: BASE64.encode(self.key.seal(OWNER, &text)) }))
+    }
+
+    /// The attempt that a browser brings back; none when it is not of this
+    /// installation.
+    pub fn outside_attempt(&self, sealed: &str) -> Option<OutsideAttempt> {
+        let bytes = BASE64.decode(sealed).ok()?;
+        let text = self.key.open(OWNER, &bytes).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    /// Who came back from an attempt. None when there is no provider.
+    ///
+    /// # Errors
+    /// Why they are not let in.
+    pub async fn finish_outside(
+        &self,
+        attempt: &OutsideAttempt,
+        answer: &OutsideAnswer,
+    ) -> Result<Option<UserId>, OutsideRefusal> {
+        let Some(issuer) = &self.outside else { return Ok(None) };
+        let person = issuer.complete(attempt, answer).await?;
+        Ok(Some(self.account_of(&person).await?))
+    }
+
+    /// Whether a user has a password. Who came from the outside provider has
+    /// none at first.
+    ///
+    /// # Errors
+    /// When the metastore fails.
+    pub async fn has_password(&self, user: &UserId) -> Result<bool> {
+        Ok(self.store.user_has_password(user).await?)
+    }
+
+    async fn account_of(&self, person: &OutsidePerson) -> Result<UserId, OutsideRefusal> {
+        let new = UserId::generate(Utc::now());
+        let name = display_name(&person.name);
+        let sign_up = self.config.sign_up;
+        let found = self.store.user_by_verified_email(&new, &person.email, &name, sign_up).await;
+        match found.map_err(Error::from)? {
+            VerifiedUser::Account(user) => {
+                if user == new {
+                    tracing::info!(%user, "a person whom the outside provider vouches for has an account now");
+                }
+                Ok(user)
+            }
+            VerifiedUser::Disabled => Err(OutsideRefusal::Disabled),
+            VerifiedUser::Absent => Err(OutsideRefusal::NoAccount { email: person.email.clone() }),
+        }
+    }
+}
+
+/// A name as accounts may have one.
+fn display_name(text: &str) -> String {
+    text.trim().chars().filter(|c| !c.is_control()).take(NAME_LENGTH_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_others_are_made_to_fit() {
+        assert_eq!(display_name(" Ada\n\u{7}Lovelace "), "AdaLovelace");
+        assert_eq!(display_name(&"é".repeat(200)).chars().count(), 128);
+    }
+}
