@@ -29,7 +29,6 @@ mod metrics;
 mod oauth;
 mod openapi;
 mod organizations;
-#[allow(dead_code, unused_imports, reason = "the pages come before what shows them")]
 mod pages;
 mod projects;
 mod rates;
@@ -107,8 +106,13 @@ pub fn router(app: App, config: ApiConfig, exposition: Arc<dyn Exposition>) -> R
     let routes = limits.around(routes).layer(CompressionLayer::new()).layer(cors()).with_state(app.clone());
     // Pages answer no other origin. Compressed, the length of one would tell
     // something of the secrets in its forms.
-    let pages =
-        limits.around(oauth::pages(&app)).merge(pages::routes()).with_state(app).fallback_service(routes);
+    let base_path = app.issuers().base_path().to_owned();
+    let pages = limits
+        .around(oauth::pages(&app))
+        .layer(from_fn(move |request, next| pages::below(base_path.clone(), request, next)))
+        .merge(pages::routes())
+        .with_state(app)
+        .fallback_service(routes);
     // Routes must be matched after that.
     openapi::pages()
         .layer(from_fn_with_state(limits.names, metrics::note_route))

@@ -52,7 +52,7 @@ impl Store {
         };
         if may_sign_up {
             sqlx::query(
-                "insert into users (id, email, name) values ($1, $2, $3) on conflict (lower(email)) do nothing",
+                "insert into users (id, email, name) values ($1, lower($2), $3) on conflict (lower(email)) do nothing",
             )
             .bind(new.as_str())
             .bind(email)

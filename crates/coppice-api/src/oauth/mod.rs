@@ -5,6 +5,7 @@
 //! look that know only the issuer. Pages are for people and answer no other
 //! origin; endpoints are for programs, also in browsers.
 
+mod account;
 mod authorize;
 mod browser;
 mod client_auth;
@@ -12,6 +13,7 @@ mod device;
 mod error;
 mod logout;
 mod metadata;
+mod outside;
 mod register;
 mod sign_in;
 mod token;
@@ -70,6 +72,8 @@ pub(crate) fn pages(app: &App) -> Router<App> {
         .route("/realms/{realm}/device", get(device::device).post(device::device_posted))
         .route("/oauth/logout", get(logout::logout).post(logout::logout_posted))
         .route(&below("logout"), get(logout::logout).post(logout::logout_posted))
+        .merge(account::routes())
+        .merge(outside::routes())
         .route_layer(from_fn_with_state(app.clone(), only_known_realms))
         .route_layer(from_fn(limit_people))
 }

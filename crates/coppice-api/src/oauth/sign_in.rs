@@ -8,23 +8,34 @@ use coppice_oauth::params::Params;
 use zeroize::Zeroizing;
 
 use super::browser::{Browser, own_path};
-use super::{error, redirect};
+use super::{error, outside, redirect};
 use crate::metrics;
 use crate::pages::{self, Form, SignInPage};
 
 /// Field with the path that the person is sent on to.
 const NEXT: &str = "next";
+/// Parameter with which also who is signed in is asked.
+const ANEW: &str = "anew";
 const PATH: &str = "/oauth/sign-in";
 
 fn purpose(next: &str) -> String {
     format!("sign-in\n{next}")
 }
 
+/// Where somebody signs in, also if they are signed in, and is sent on to `next`.
+pub(super) fn address(browser: &Browser, next: &str) -> String {
+    let mut params = Params::default().with(NEXT, next);
+    if browser.session.is_some() {
+        params = params.with(ANEW, "yes");
+    }
+    browser.path(&format!("{PATH}?{}", params.encode()))
+}
+
 /// `GET /oauth/sign-in?next=…`
 pub(super) async fn sign_in(State(app): State<App>, browser: Browser, RawQuery(query): RawQuery) -> Response {
     let params = Params::parse(query.unwrap_or_default().as_bytes());
     let next = params.get(NEXT).and_then(own_path).unwrap_or("/");
-    if browser.session.is_some() {
+    if browser.session.is_some() && params.get(ANEW).is_none() {
         return redirect(&browser.path(next));
     }
     page(&app, &browser, next, "", None).await
@@ -55,6 +66,7 @@ pub(crate) async fn page(
     let leads_to = asks.as_ref().map(|asks| asks.request.destination.redirect_uri.as_str());
     let hint = asks.as_ref().and_then(|asks| asks.request.login_hint.as_deref());
     let hidden = [(NEXT, next)];
+    let outside_address = outside::address(browser, next);
     let content = SignInPage {
         form: Form {
             action: &browser.path(PATH),
@@ -65,8 +77,8 @@ pub(crate) async fn page(
         client,
         email: if email.is_empty() { hint.unwrap_or_default() } else { email },
         problem,
-        with_password: true,
-        outside: None,
+        with_password: app.config().has_passwords,
+        outside: outside::link(app, &outside_address),
     };
     browser.with_form(pages::sign_in(&content))
 }
@@ -79,6 +91,9 @@ pub(super) async fn sign_in_posted(State(app): State<App>, browser: Browser, bod
     if !browser.made(&form, &purpose(next)) {
         let problem = "The page was out of date. Please try again; cookies have to be allowed.";
         return page(&app, &browser, next, email, Some(problem)).await;
+    }
+    if !app.config().has_passwords {
+        return page(&app, &browser, next, email, Some("Passwords are not accepted here.")).await;
     }
     let password = Zeroizing::new(form.get("password").unwrap_or_default().to_owned());
     match app.sign_in(email, password, browser.address, browser.session.as_ref()).await {

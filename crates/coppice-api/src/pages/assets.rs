@@ -3,8 +3,10 @@
 use std::sync::LazyLock;
 
 use axum::Router;
+use axum::extract::Request;
 use axum::http::header;
-use axum::response::IntoResponse;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 const STYLE: &str = include_str!("../../templates/style.css");
@@ -13,14 +15,29 @@ const ICON: &str = include_str!("../../templates/icon.svg");
 static STYLE_PATH: LazyLock<String> = LazyLock::new(|| format!("/assets/pages-{:016x}.css", digest(STYLE)));
 static ICON_PATH: LazyLock<String> = LazyLock::new(|| format!("/assets/icon-{:016x}.svg", digest(ICON)));
 
-/// Path of the stylesheet.
-pub(crate) fn style_path() -> &'static str {
-    &STYLE_PATH
+tokio::task_local! {
+    /// What the public URL has after its host: others take it away before a
+    /// request reaches us.
+    static BASE_PATH: String;
 }
 
-/// Path of the icon.
-pub(crate) fn icon_path() -> &'static str {
-    &ICON_PATH
+/// Answers a request whose pages refer to paths below `base_path`.
+pub(crate) async fn below(base_path: String, request: Request, next: Next) -> Response {
+    BASE_PATH.scope(base_path, next.run(request)).await
+}
+
+fn public(path: &str) -> String {
+    BASE_PATH.try_with(|base| format!("{base}{path}")).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Where browsers find the stylesheet.
+pub(crate) fn style_path() -> String {
+    public(&STYLE_PATH)
+}
+
+/// Where browsers find the icon.
+pub(crate) fn icon_path() -> String {
+    public(&ICON_PATH)
 }
 
 /// FNV-1a: tells one version of a file from the next, and protects nothing.
@@ -38,8 +55,8 @@ const fn digest(text: &str) -> u64 {
 /// The routes of both files. Another version has another path, so browsers may keep them.
 pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     Router::new()
-        .route(style_path(), get(async || file("text/css; charset=utf-8", STYLE)))
-        .route(icon_path(), get(async || file("image/svg+xml", ICON)))
+        .route(&STYLE_PATH, get(async || file("text/css; charset=utf-8", STYLE)))
+        .route(&ICON_PATH, get(async || file("image/svg+xml", ICON)))
 }
 
 fn file(kind: &'static str, text: &'static str) -> impl IntoResponse {

@@ -30,6 +30,8 @@ pub(crate) enum Visitor<'a> {
         name: &'a str,
         /// Which field of the last attempt was wrong, and why.
         problem: Option<(Field, &'a str)>,
+        /// Whether accounts have passwords.
+        has_password: bool,
         /// The other way to get an account, if there is one.
         outside: Option<OutsideLink<'a>>,
     },

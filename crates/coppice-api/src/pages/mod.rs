@@ -24,7 +24,7 @@ use askama::Template;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-pub(crate) use assets::{icon_path, routes, style_path};
+pub(crate) use assets::{below, icon_path, routes, style_path};
 pub(crate) use consent::{ConsentPage, consent};
 pub(crate) use device::{
     DeviceCodePage, DeviceConfirmationPage, device_code, device_confirmation, device_done,

@@ -4,7 +4,7 @@ use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use super::{Form, Link, Message, message, page};
+use super::{Form, Message, message, page};
 
 /// A field of the pages that set a password, with what was wrong there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,11 +28,17 @@ pub(crate) struct PasswordPage<'a> {
     pub(crate) form: Form<'a>,
     /// Email of the person who is signed in.
     pub(crate) account: &'a str,
+    /// Whether they have no password yet; then the current one is not asked.
+    pub(crate) is_first: bool,
     /// Which field of the last attempt was wrong, and why.
     pub(crate) problem: Option<(Field, &'a str)>,
 }
 
 impl PasswordPage<'_> {
+    fn title(&self) -> &'static str {
+        if self.is_first { "Set a password" } else { "Change your password" }
+    }
+
     fn at(&self, field: Field) -> Option<&str> {
         self.problem.filter(|(at, _)| *at == field).map(|(_, text)| text)
     }
@@ -49,7 +55,6 @@ pub(crate) fn password_changed() -> Response {
     message(&Message {
         title: "Password changed",
         what: "The new password counts from now on. Everywhere else you have been signed out.",
-        link: Some(Link { href: "/", text: "Go on" }),
         ..Message::default()
     })
 }

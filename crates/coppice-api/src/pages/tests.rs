@@ -22,7 +22,7 @@ fn every_page() -> Vec<(&'static str, Response)> {
         Visitor::Invited,
         Visitor::SomebodyElse { account: HOSTILE, sign_in: "/in" },
         Visitor::Known { sign_in: "/in" },
-        Visitor::New { name: HOSTILE, problem, outside },
+        Visitor::New { name: HOSTILE, problem, has_password: true, outside },
     ];
     let mut pages: Vec<(&str, Response)> = visitors
         .into_iter()
@@ -58,7 +58,7 @@ fn every_page() -> Vec<(&'static str, Response)> {
         ("device", device_confirmation(&confirming)),
         ("device done", device_done(HOSTILE, true)),
         ("device refused", device_done(HOSTILE, false)),
-        ("password", password(&PasswordPage { form: FORM, account: HOSTILE, problem })),
+        ("password", password(&PasswordPage { form: FORM, account: HOSTILE, is_first: false, problem })),
         ("password changed", password_changed()),
         ("sign out", sign_out(&SignOutPage { form: FORM, account: HOSTILE })),
         ("signed out", signed_out(Some(Link { href: "/in", text: HOSTILE }))),
@@ -138,4 +138,17 @@ async fn a_page_after_too_many_attempts_says_when_to_come_back() {
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(header(response.headers(), "retry-after"), "61");
     assert!(text_of(response).await.contains("Wait 2 minutes"));
+}
+
+#[tokio::test]
+async fn pages_find_what_they_need_below_the_path_of_the_public_url() {
+    let page = async |_: axum::extract::Request| device_done("x", true);
+    let router = axum::Router::new()
+        .route("/", axum::routing::get(page))
+        .layer(axum::middleware::from_fn(|request, next| below("/coppice".to_owned(), request, next)));
+    let request = axum::extract::Request::get("/").body(axum::body::Body::empty()).expect("a request");
+    let response = tower::ServiceExt::oneshot(router, request).await.expect("an answer");
+    let text = text_of(response).await;
+    assert!(text.contains("href=\"/coppice/assets/pages-"), "{text}");
+    assert!(text.contains("href=\"/coppice/assets/icon-"), "{text}");
 }

@@ -1,0 +1,320 @@
+//! Pages about one's account: the one behind an invitation's link, and the one
+//! to change one's password.
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::get;
+use chrono::{TimeDelta, Utc};
+use coppice_app::{App, BrowserSession, OfferedInvitation, PasswordChange};
+use coppice_core::Error;
+use coppice_core::sign_up::SignUp;
+use coppice_oauth::params::Params;
+use zeroize::Zeroizing;
+
+use super::browser::Browser;
+use super::{error, outside, redirect, sign_in};
+use crate::pages::{self, Field, Form, InvitationPage, Message, PasswordPage, Visitor};
+
+const INVITATION: &str = "/invitation";
+const PASSWORD: &str = "/account/password";
+/// Parameter and field with what an invitation is found by.
+const TOKEN: &str = "token";
+/// Who sets a first password has shown within this time who they are.
+const RECENT: TimeDelta = TimeDelta::minutes(15);
+/// Longest name of a person.
+const NAME_CHARACTERS_MAX: usize = 128;
+
+pub(super) fn routes() -> Router<App> {
+    Router::new()
+        .route(INVITATION, get(show_invitation).post(accept_invitation))
+        .route(PASSWORD, get(show_password).post(change_password))
+}
+
+/// What somebody types who has no account yet.
+struct NewPerson<'a> {
+    name: &'a str,
+    password: Zeroizing<String>,
+    repeated: Zeroizing<String>,
+}
+
+fn secret(form: &Params, name: &str) -> Zeroizing<String> {
+    Zeroizing::new(form.get(name).unwrap_or_default().to_owned())
+}
+
+/// `GET /invitation?token=…`
+async fn show_invitation(State(app): State<App>, browser: Browser, RawQuery(query): RawQuery) -> Response {
+    let params = Params::parse(query.unwrap_or_default().as_bytes());
+    offer(&app, &browser, params.get(TOKEN).unwrap_or_default(), "", None).await
+}
+
+/// The page of an invitation, for whoever looks at it.
+async fn offer(
+    app: &App,
+    browser: &Browser,
+    token: &str,
+    name: &str,
+    problem: Option<(Field, &str)>,
+) -> Response {
+    let offered = match app.find_invitation(token).await {
+        Ok(offered) => offered,
+        Err(error) => return refusal(&error),
+    };
+    if !offered.invitation.is_pending {
+        return expired();
+    }
+    let OfferedInvitation { invitation, organization_name, has_account } = &offered;
+    let back = format!("{INVITATION}?{}", Params::default().with(TOKEN, token).encode());
+    let sign_in = sign_in::address(browser, &back);
+    let outside_address = outside::address(browser, &back);
+    let visitor = match &browser.session {
+        Some(session) if session.email.eq_ignore_ascii_case(&invitation.email) => Visitor::Invited,
+        Some(session) => Visitor::SomebodyElse { account: &session.email, sign_in: &sign_in },
+        None if *has_account => Visitor::Known { sign_in: &sign_in },
+        None if app.config().sign_up == SignUp::Off => return no_accounts(),
+        None => {
+            let has_password = app.config().has_passwords;
+            Visitor::New { name, problem, has_password, outside: outside::link(app, &outside_address) }
+        }
+    };
+    let (action, csrf) = (browser.path(INVITATION), browser.form_token(INVITATION));
+    browser.with_form(pages::invitation(&InvitationPage {
+        form: Form { action: &action, csrf: &csrf, hidden: &[(TOKEN, token)], leads_to: None },
+        organization: organization_name,
+        role: invitation.role.as_str(),
+        email: &invitation.email,
+        visitor,
+    }))
+}
+
+/// `POST /invitation`
+async fn accept_invitation(State(app): State<App>, browser: Browser, body: Bytes) -> Response {
+    let form = Params::parse(&body);
+    if !browser.made(&form, INVITATION) {
+        return error::stale_form();
+    }
+    let token = form.get(TOKEN).unwrap_or_default();
+    let outcome = match &browser.session {
+        Some(session) => accept_as(&app, session, token).await,
+        None => {
+            let person = NewPerson {
+                name: form.get("name").unwrap_or_default().trim(),
+                password: secret(&form, "new_password"),
+                repeated: secret(&form, "repeated_password"),
+            };
+            accept_as_new(&app, &browser, token, &person).await
+        }
+    };
+    outcome.unwrap_or_else(|error| refusal(&error))
+}
+
+async fn accept_as(app: &App, session: &BrowserSession, token: &str) -> Result<Response, Error> {
+    let offered = app.find_invitation(token).await?;
+    app.accept_invitation_as(&session.user, token).await?;
+    Ok(welcome(&offered))
+}
+
+/// Makes an account and a member of whoever has the link, and signs them in.
+async fn accept_as_new(
+    app: &App,
+    browser: &Browser,
+    token: &str,
+    person: &NewPerson<'_>,
+) -> Result<Response, Error> {
+    let offered = app.find_invitation(token).await?;
+    let may = app.config().sign_up != SignUp::Off && app.config().has_passwords;
+    if offered.has_account || !may {
+        return Ok(offer(app, browser, token, "", None).await);
+    }
+    let problem = name_problem(person.name)
+        .map(|text| (Field::Name, text))
+        .or_else(|| repetition_problem(&person.password, &person.repeated));
+    if let Some(problem) = problem {
+        return Ok(offer(app, browser, token, person.name, Some(problem)).await);
+    }
+    let hash = match app.hash_off_thread(person.password.clone()).await {
+        Ok(hash) => hash,
+        Err(Error::Invalid { .. }) => {
+            return Ok(offer(app, browser, token, person.name, Some(BAD_LENGTH)).await);
+        }
+        Err(error) => return Err(error),
+    };
+    let (user, _) = app.accept_invitation_as_new(token, person.name, &hash).await?;
+    let secret = app.begin_browser_session(&user, None).await?;
+    Ok(browser.signed_in(welcome(&offered), &secret))
+}
+
+fn name_problem(name: &str) -> Option<&'static str> {
+    if name.is_empty() {
+        return Some("Write your name, as others should see it.");
+    }
+    if name.chars().count() > NAME_CHARACTERS_MAX {
+        return Some("The name is too long: at most 128 characters.");
+    }
+    name.chars().any(char::is_control).then_some("The name has characters that can't be shown.")
+}
+
+const BAD_LENGTH: (Field, &str) = (Field::New, "A password has 10 to 256 characters.");
+
+fn repetition_problem(new: &str, repeated: &str) -> Option<(Field, &'static str)> {
+    (new != repeated).then_some((Field::Repeated, "This is not the same as above. Type both again."))
+}
+
+fn welcome(offered: &OfferedInvitation) -> Response {
+    let organization = &offered.organization_name;
+    let title = format!("You are a member of {organization}");
+    let role = offered.invitation.role.as_str();
+    let what = format!("Your role there is {role}.");
+    pages::message(&Message {
+        title: &title,
+        what: &what,
+        next: "You can go on in the program of your choice, and sign in there.",
+        ..Message::default()
+    })
+}
+
+fn expired() -> Response {
+    pages::error(
+        StatusCode::GONE,
+        &Message {
+            title: "This invitation has expired",
+            what: "Invitations hold for seven days.",
+            next: "Ask whoever invited you for a new one.",
+            ..Message::default()
+        },
+    )
+}
+
+fn no_accounts() -> Response {
+    pages::error(
+        StatusCode::FORBIDDEN,
+        &Message {
+            title: "You need an account first",
+            what: "Here, accounts are not made by invitations.",
+            next: "Ask the operator of this installation for an account, then open the link again.",
+            ..Message::default()
+        },
+    )
+}
+
+/// The page of why an invitation is not accepted.
+fn refusal(failed: &Error) -> Response {
+    match failed.code() {
+        "invitation_not_pending" => expired(),
+        "invitation_not_found" => pages::error(
+            StatusCode::NOT_FOUND,
+            &Message {
+                title: "This invitation is not there any more",
+                what: "It was accepted, withdrawn, or sent again with another link.",
+                next: "Use the newest link that you got, or ask whoever invited you.",
+                ..Message::default()
+            },
+        ),
+        "member_limit_reached" => pages::error(
+            StatusCode::CONFLICT,
+            &Message {
+                title: "The organization is full",
+                what: "It has as many members as it may have.",
+                next: "Ask whoever invited you; the invitation stays as it is.",
+                ..Message::default()
+            },
+        ),
+        "account_exists" => pages::error(
+            StatusCode::CONFLICT,
+            &Message {
+                title: "There is an account with this address by now",
+                what: "It was made while you were on this page.",
+                next: "Open the link again and sign in.",
+                ..Message::default()
+            },
+        ),
+        _ => error::page(failed),
+    }
+}
+
+/// `GET /account/password`
+async fn show_password(State(app): State<App>, browser: Browser) -> Response {
+    match &browser.session {
+        Some(session) => password_page(&app, &browser, session, None).await,
+        None => redirect(&sign_in::address(&browser, PASSWORD)),
+    }
+}
+
+async fn password_page(
+    app: &App,
+    browser: &Browser,
+    session: &BrowserSession,
+    problem: Option<(Field, &str)>,
+) -> Response {
+    if !app.config().has_passwords {
+        return without_passwords(app);
+    }
+    let is_first = match app.has_password(&session.user).await {
+        Ok(true) => false,
+        Ok(false) if is_recent(session) => true,
+        // Whoever finds a browser signed in must not be able to keep the account.
+        Ok(false) => return redirect(&sign_in::address(browser, PASSWORD)),
+        Err(failed) => return error::page(&failed),
+    };
+    let (action, csrf) = (browser.path(PASSWORD), browser.form_token(PASSWORD));
+    let form = Form { action: &action, csrf: &csrf, hidden: &[], leads_to: None };
+    browser.with_form(pages::password(&PasswordPage { form, account: &session.email, is_first, problem }))
+}
+
+fn is_recent(session: &BrowserSession) -> bool {
+    Utc::now() - session.signed_in_at < RECENT
+}
+
+fn without_passwords(app: &App) -> Response {
+    let what = format!("People sign in at {} only.", app.outside_name().unwrap_or("another provider"));
+    let next = "Your password there is changed there.";
+    let content = Message { title: "There are no passwords here", what: &what, next, ..Message::default() };
+    pages::error(StatusCode::NOT_FOUND, &content)
+}
+
+/// `POST /account/password`
+async fn change_password(State(app): State<App>, browser: Browser, body: Bytes) -> Response {
+    let Some(session) = &browser.session else { return redirect(&sign_in::address(&browser, PASSWORD)) };
+    let form = Params::parse(&body);
+    if !browser.made(&form, PASSWORD) {
+        return error::stale_form();
+    }
+    if !app.config().has_passwords {
+        return without_passwords(&app);
+    }
+    let (current, new) = (secret(&form, "password"), secret(&form, "new_password"));
+    if let Some(problem) = repetition_problem(&new, &secret(&form, "repeated_password")) {
+        return password_page(&app, &browser, session, Some(problem)).await;
+    }
+    let problem = match changed(&app, &browser, session, current, new).await {
+        Ok(PasswordChange::Done) => return pages::password_changed(),
+        Ok(PasswordChange::Wrong) => (Field::Current, "This is not your password until now."),
+        Ok(PasswordChange::Unusable(_)) => BAD_LENGTH,
+        Ok(PasswordChange::TooOften(seconds)) => return pages::too_many_attempts(seconds.into()),
+        Err(failed) => return error::page(&failed),
+    };
+    password_page(&app, &browser, session, Some(problem)).await
+}
+
+async fn changed(
+    app: &App,
+    browser: &Browser,
+    session: &BrowserSession,
+    current: Zeroizing<String>,
+    new: Zeroizing<String>,
+) -> Result<PasswordChange, Error> {
+    if app.has_password(&session.user).await? {
+        return app.change_password(session, current, new, browser.address).await;
+    }
+    // Who came from the outside provider has none yet.
+    if !is_recent(session) {
+        return Ok(PasswordChange::Wrong);
+    }
+    match app.set_password(&session.user, new, Some(session)).await {
+        Ok(()) => Ok(PasswordChange::Done),
+        Err(Error::Invalid { public, .. }) => Ok(PasswordChange::Unusable(public)),
+        Err(failed) => Err(failed),
+    }
+}

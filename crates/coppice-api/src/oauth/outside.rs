@@ -1,0 +1,237 @@
+//! To an outside provider and back, as the browser goes.
+
+use axum::Router;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use axum::routing::get;
+use coppice_app::{App, OutsideAnswer, OutsideAttempt, OutsideError, OutsideRefusal};
+use coppice_core::UserId;
+use coppice_oauth::params::Params;
+
+use super::browser::{Browser, own_path};
+use super::{error, redirect};
+use crate::metrics;
+use crate::pages::{self, Link, Message, OutsideLink};
+
+const BEGIN: &str = "/oauth/outside";
+const CALLBACK: &str = "/oauth/outside/callback";
+/// Longest value that browsers keep, with room for the rest of the cookie.
+const COOKIE_LENGTH_MAX: usize = 3800;
+/// Attempts of one browser at the same time.
+const ATTEMPTS_MAX: usize = 4;
+
+/// Parameter with the path that the person is sent on to.
+const NEXT: &str = "next";
+/// Parameter that asks the provider not to rely on what it knows.
+const ANEW: &str = "anew";
+
+pub(super) fn routes() -> Router<App> {
+    Router::new().route(BEGIN, get(begin)).route(CALLBACK, get(finish))
+}
+
+/// Where the button that signs in outside leads, after which the person is sent
+/// on to `next`. Who is signed in already is to say anew who they are.
+pub(crate) fn address(browser: &Browser, next: &str) -> String {
+    let mut params = Params::default().with(NEXT, next);
+    if browser.session.is_some() {
+        params = params.with(ANEW, "yes");
+    }
+    browser.path(&format!("{BEGIN}?{}", params.encode()))
+}
+
+/// The button, if there is a provider, with its [`address`].
+pub(crate) fn link<'a>(app: &'a App, address: &'a str) -> Option<OutsideLink<'a>> {
+    app.outside_name().map(|name| OutsideLink { href: address, name })
+}
+
+/// `GET /oauth/outside?next=…`
+async fn begin(
+    State(app): State<App>,
+    browser: Browser,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let params = Params::parse(query.unwrap_or_default().as_bytes());
+    let next = params.get(NEXT).and_then(own_path).unwrap_or("/");
+    let Some(name) = app.outside_name() else { return no_provider() };
+    let beginning = match app.begin_outside(next, params.get(ANEW).is_some()).await {
+        Ok(Some(beginning)) => beginning,
+        Ok(None) => return no_provider(),
+        Err(error) => return refusal(name, Some(&browser.path(next)), OutsideRefusal::Provider(error)),
+    };
+    if beginning.sealed.len() > COOKIE_LENGTH_MAX {
+        return pages::error(
+            StatusCode::BAD_REQUEST,
+            &Message {
+                title: "This request is too long",
+                what: "What is to go on after signing in is too long to be carried to another site and back.",
+                next: "Tell the people who make the program that sent you here to use a shorter state.",
+                ..Message::default()
+            },
+        );
+    }
+    let cookie = Cookie { app: &app, label: &beginning.label };
+    let mut response = redirect(&beginning.address);
+    let value = cookie.with(&beginning.sealed, OutsideAttempt::lifetime_seconds());
+    response.headers_mut().append(header::SET_COOKIE, value);
+    for label in forgotten(&app, &headers) {
+        let cookie = Cookie { app: &app, label };
+        response.headers_mut().append(header::SET_COOKIE, cookie.with("", 0));
+    }
+    response
+}
+
+/// Labels of attempts that were begun in this browser and probably given up:
+/// their cookies would in time be more than a request may carry.
+fn forgotten<'h>(app: &App, headers: &'h HeaderMap) -> Vec<&'h str> {
+    let prefix = Cookie { app, label: "" }.name();
+    let mut labels: Vec<_> =
+        cookies(headers).filter_map(|(name, _)| OutsideAttempt::label(name.strip_prefix(&prefix)?)).collect();
+    // Browsers send what they got first, first.
+    labels.truncate(labels.len().saturating_sub(ATTEMPTS_MAX - 1));
+    labels
+}
+
+fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
+    let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='))
+}
+
+/// `GET /oauth/outside/callback`
+async fn finish(
+    State(app): State<App>,
+    browser: Browser,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let params = Params::parse(query.unwrap_or_default().as_bytes());
+    let Some(name) = app.outside_name() else { return no_provider() };
+    let text = |name: &str| params.get(name).map(str::to_owned);
+    let state = text("state").unwrap_or_default();
+    let cookie = OutsideAttempt::label(&state).map(|label| Cookie { app: &app, label });
+    let sealed = cookie.as_ref().and_then(|cookie| cookie.find(&headers));
+    let attempt = sealed.and_then(|sealed| app.outside_attempt(sealed));
+    let (Some(cookie), Some(attempt)) = (cookie, attempt) else {
+        let foreign = OutsideError::Foreign("it brings no attempt with this state".to_owned());
+        return refusal(name, None, OutsideRefusal::Provider(foreign));
+    };
+    let answer =
+        OutsideAnswer { code: text("code"), state: state.clone(), issuer: text("iss"), error: text("error") };
+    let then = browser.path(&attempt.then);
+    let mut response = match app.finish_outside(&attempt, &answer).await {
+        Ok(Some(user)) => signed_in(&app, &browser, &user, &then).await,
+        Ok(None) => no_provider(),
+        Err(error) => {
+            if !matches!(
+                error,
+                OutsideRefusal::Provider(OutsideError::Unreachable(_)) | OutsideRefusal::Fault(_)
+            ) {
+                metrics::authentication_failed();
+            }
+            refusal(name, Some(&then), error)
+        }
+    };
+    // Whatever came of it, the attempt is over.
+    response.headers_mut().append(header::SET_COOKIE, cookie.with("", 0));
+    response
+}
+
+async fn signed_in(app: &App, browser: &Browser, user: &UserId, then: &str) -> Response {
+    match app.begin_browser_session(user, browser.session.as_ref()).await {
+        Ok(secret) => browser.signed_in(redirect(then), &secret),
+        Err(failed) => error::page(&failed),
+    }
+}
+
+/// The cookie with an attempt. Each attempt has its own, so that a person may
+/// sign in from two windows at once.
+struct Cookie<'a> {
+    app: &'a App,
+    label: &'a str,
+}
+
+impl Cookie<'_> {
+    fn name(&self) -> String {
+        let prefix = if self.app.issuers().is_https() { "__Host-" } else { "" };
+        format!("{prefix}coppice-outside-{}", self.label)
+    }
+
+    fn with(&self, value: &str, lifetime_seconds: i64) -> HeaderValue {
+        let secure = if self.app.issuers().is_https() { "; Secure" } else { "" };
+        let name = self.name();
+        // Lax, as it has to come along when the provider sends the person back.
+        let text =
+            format!("{name}={value}; Path=/; Max-Age={lifetime_seconds}; HttpOnly; SameSite=Lax{secure}");
+        HeaderValue::from_str(&text).expect("labels and sealed texts are letters, digits, - and _")
+    }
+
+    fn find<'h>(&self, headers: &'h HeaderMap) -> Option<&'h str> {
+        let name = self.name();
+        cookies(headers).find(|(found, _)| *found == name).map(|(_, value)| value)
+    }
+}
+
+fn no_provider() -> Response {
+    pages::error(
+        StatusCode::NOT_FOUND,
+        &Message {
+            title: "There is no such way to sign in",
+            what: "Nobody else's accounts are accepted here.",
+            next: "Sign in with your email address and password.",
+            ..Message::default()
+        },
+    )
+}
+
+/// The page of a refusal, from which the person may begin again at `then`.
+fn refusal(name: &str, then: Option<&str>, refusal: OutsideRefusal) -> Response {
+    let (title, what);
+    let (status, title, what, next) = match refusal {
+        OutsideRefusal::Provider(OutsideError::Unreachable(cause)) => {
+            tracing::warn!("signing in at {name}: {cause}");
+            title = format!("{name} does not answer");
+            let what = "So nobody can be signed in there at the moment.";
+            (StatusCode::BAD_GATEWAY, title.as_str(), what, "Try again in a minute.")
+        }
+        OutsideRefusal::Provider(OutsideError::Broken(cause)) => {
+            tracing::warn!("signing in at {name}: {cause}");
+            what = format!(
+                "{name} gave an answer that can't be accepted. The log of this installation says why."
+            );
+            let next = "Try again; if that does not help, tell the operator of this installation.";
+            (StatusCode::BAD_GATEWAY, "Signing in did not work", what.as_str(), next)
+        }
+        OutsideRefusal::Provider(OutsideError::Refused(code)) => {
+            tracing::info!("signing in at {name} was refused there: {code:?}");
+            what = format!("{name} refused, or you went back from there.");
+            (StatusCode::FORBIDDEN, "You are not signed in", what.as_str(), "You can try again.")
+        }
+        OutsideRefusal::Provider(OutsideError::Foreign(cause)) => {
+            tracing::info!("signing in at {name}: {cause}");
+            let what = "It was begun in another browser, or too long ago, or it is completed already.";
+            let next = match then {
+                Some(_) => "Begin again.",
+                None => "Go back to where you wanted to sign in, and begin again there.",
+            };
+            (StatusCode::BAD_REQUEST, "This sign-in can't be completed", what, next)
+        }
+        OutsideRefusal::Provider(OutsideError::Unverified) => {
+            what = format!("{name} does not vouch for your email address, so you can't be recognised by it.");
+            let next = "Have the address verified there, then sign in again.";
+            (StatusCode::FORBIDDEN, "Your email address is not verified", what.as_str(), next)
+        }
+        OutsideRefusal::NoAccount { email } => {
+            what = format!("You are signed in at {name} as {email}. No account here has this address.");
+            let next = "Ask somebody in your organization to invite this address.";
+            (StatusCode::FORBIDDEN, "You have no account here", what.as_str(), next)
+        }
+        OutsideRefusal::Disabled => {
+            let next = "Ask the operator of this installation.";
+            (StatusCode::FORBIDDEN, "Your account is disabled", "It can't be used to sign in.", next)
+        }
+        OutsideRefusal::Fault(error) => return error::page(&error),
+    };
+    let link = then.map(|href| Link { href, text: "Begin again" });
+    pages::error(status, &Message { title, what, next, link, ..Message::default() })
+}
