@@ -4,6 +4,7 @@ mod access;
 mod api;
 mod audit;
 mod branches;
+mod browser;
 mod cli;
 mod configuration;
 mod contract;

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes this machine able to build, run and test Coppice: Debian packages, the PostgreSQL builds in
 # .postgres, and what the end-to-end tests use of npm, PyPI and Debian without installing it, in
-# e2e/sdk/node_modules, target/python and target/prometheus. Safe to repeat at any time; with nothing to do it takes a blink.
+# e2e/sdk/node_modules, e2e/browser/node_modules, target/python and target/prometheus. Safe to repeat
+# at any time; with nothing to do it takes a blink.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # An ordinary user's PATH may lack the places of mkfs and losetup.
@@ -35,6 +36,7 @@ missing_packages() {
   have_file '/usr/lib/postgresql/*/bin/postgres' || echo postgresql
   { have psql && have pgbench; } || echo postgresql-client
   have_file '/usr/share/postgresql/*/extension/pg_stat_statements.control' || echo postgresql-contrib
+  have chromium || echo chromium
   { have python3 && have_file '/usr/lib/python3*/ensurepip/__init__.py'; } || echo python3 python3-venv
 }
 
@@ -58,15 +60,15 @@ install_packages() { # packages
     fail "apt-get could not install $*; its message is above"
 }
 
-# The published client of the API, as package-lock.json pins it.
-install_client() {
-  local installed=e2e/sdk/node_modules/.installed-lock.json
-  cmp --silent e2e/sdk/package-lock.json "$installed" && return
-  echo "setup: installing the npm packages of e2e/sdk"
+# What a directory's package-lock.json pins.
+install_npm() { # directory
+  local installed=$1/node_modules/.installed-lock.json
+  cmp --silent "$1/package-lock.json" "$installed" && return
+  echo "setup: installing the npm packages of $1"
   # No package runs anything of its own here.
-  npm ci --prefix e2e/sdk --ignore-scripts --no-audit --no-fund --loglevel=error ||
-    fail "npm could not install e2e/sdk/package-lock.json; its message is above"
-  cp e2e/sdk/package-lock.json "$installed"
+  npm ci --prefix "$1" --ignore-scripts --no-audit --no-fund --loglevel=error ||
+    fail "npm could not install $1/package-lock.json; its message is above"
+  cp "$1/package-lock.json" "$installed"
 }
 
 # What tests use of PyPI, as the lists pin it.
@@ -117,6 +119,8 @@ mapfile -t packages < <(missing_packages | tr ' ' '\n')
 [[ ${#packages[@]} -eq 0 ]] || install_packages "${packages[@]}"
 
 scripts/unpack-postgres.sh
-install_client
+# The published client of the API; what drives a browser, and a provider to sign in at.
+install_npm e2e/sdk
+install_npm e2e/browser
 install_prometheus
 install_python_packages

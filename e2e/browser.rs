@@ -1,0 +1,259 @@
+//! What people do with the pages, in a real browser: Chromium, and axe to judge
+//! the pages. The stories themselves are in `browser/stories`; pictures of every
+//! page they see are in `target/pictures`.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use coppice_test_support::{Options, Platform};
+use serde_json::{Value, json};
+
+use crate::setup::{PROGRAM, options};
+
+/// A client that asks people for leave.
+const CLIENT: &str = "studio";
+const CONFIGURATION: &str = r#"
+[auth.clients.studio]
+name = "Acme Studio"
+redirect_uris = ["http://127.0.0.1/back"]
+implicit = true
+"#;
+
+fn directory() -> PathBuf {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e/browser");
+    assert!(directory.join("node_modules").exists(), "what drives the browser is missing: run `make setup`");
+    directory
+}
+
+/// Tells stories in a browser of their own.
+fn tell(coppice: &Platform, stories: &[&str]) {
+    tell_with(coppice, stories, "");
+}
+
+/// Tells stories in which this provider has a part.
+fn tell_with(coppice: &Platform, stories: &[&str], issuer: &str) {
+    let told = json!({
+        "url": coppice.api(),
+        "authUrl": coppice.setting("COPPICE_AUTH_URL"),
+        "key": coppice.setting("COPPICE_API_KEY"),
+        "organization": coppice.setting("COPPICE_ORGANIZATION"),
+        "email": coppice.setting("COPPICE_EMAIL"),
+        "password": coppice.setting("COPPICE_PASSWORD"),
+        "client": CLIENT,
+        "issuer": issuer,
+        "cli": { "id": "cli", "secret": "coppice-cli" },
+        "pictures": Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/pictures"),
+    });
+    let output = Command::new("node")
+        .arg("run.mjs")
+        .args(stories)
+        .current_dir(directory())
+        .env("COPPICE_BROWSER", told.to_string())
+        .stdin(Stdio::null())
+        .output()
+        .expect("node runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}{complaints}\n{}", coppice.log());
+    for story in stories {
+        assert!(said.contains(&format!("told {story}")), "{story} is missing in {said}");
+    }
+}
+
+/// A platform with a client that asks people for leave.
+fn platform() -> Platform {
+    platform_with(vec![], &[])
+}
+
+fn platform_with(flags: Vec<String>, environment: &[(&str, &str)]) -> Platform {
+    let mut options = Options { flags, ..options() };
+    let more = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    options.environment.extend(more);
+    let mut coppice = Platform::prepare(PROGRAM, options);
+    // Beside its data, so that it goes away with it.
+    let file = coppice.data_dir().with_extension("toml");
+    std::fs::write(&file, CONFIGURATION).expect("it can be written");
+    coppice.add_flags(&["--config", &file.display().to_string()]);
+    coppice.spawn();
+    coppice.wait_ready();
+    coppice
+}
+
+#[test]
+fn people_sign_in_to_clients() {
+    let coppice = platform();
+    tell(
+        &coppice,
+        &[
+            "sign_in/a_client_gets_a_token_that_the_api_takes",
+            "sign_in/the_keyboard_is_enough",
+            "sign_in/no_script_is_needed",
+            "sign_in/a_stranger_is_sent_nowhere",
+            "sign_in/too_many_wrong_passwords_are_paused",
+        ],
+    );
+}
+
+#[test]
+fn people_connect_devices() {
+    let coppice = platform();
+    tell(&coppice, &["device/a_device_is_connected", "device/a_device_is_refused"]);
+}
+
+#[test]
+fn people_get_accounts_and_keep_them() {
+    let coppice = platform();
+    tell(
+        &coppice,
+        &[
+            "account/a_new_person_accepts_an_invitation",
+            "account/somebody_with_an_account_signs_in_to_accept",
+            "account/a_password_is_changed",
+            "account/signing_out_is_asked_and_done",
+        ],
+    );
+}
+
+/// A real provider, which ends with its standard input.
+struct Provider {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    issuer: String,
+    client_id: String,
+    client_secret: String,
+}
+
+impl Provider {
+    /// Starts one on this port, or on any if it is 0.
+    fn start(port: u16) -> Self {
+        let mut child = Command::new("node")
+            .args(["--no-warnings", "provider.mjs", &port.to_string()])
+            .current_dir(directory())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("node runs");
+        let input = child.stdin.take();
+        let output = BufReader::new(child.stdout.take().expect("its output"));
+        let [issuer, client_id, client_secret] = [String::new(), String::new(), String::new()];
+        let mut provider = Self { child, input, output, issuer, client_id, client_secret };
+        let told = provider.answer();
+        let text = |name: &str| told[name].as_str().expect("a text").to_owned();
+        (provider.issuer, provider.client_id) = (text("issuer"), text("clientId"));
+        provider.client_secret = text("clientSecret");
+        provider
+    }
+
+    /// Its next line that is not a warning.
+    fn answer(&mut self) -> Value {
+        loop {
+            let mut line = String::new();
+            assert!(self.output.read_line(&mut line).expect("a line") > 0, "the provider ended");
+            if let Ok(value @ Value::Object(_)) = serde_json::from_str(&line) {
+                return value;
+            }
+        }
+    }
+
+    /// Changes how it behaves.
+    fn command(&mut self, command: &Value) {
+        let input = self.input.as_mut().expect("it runs");
+        writeln!(input, "{command}").expect("it listens");
+        self.answer();
+    }
+
+    /// Registers the platform, which may start after the provider.
+    fn register(&mut self, coppice: &Platform) {
+        let place = format!("{}/oauth/outside/callback", coppice.api());
+        self.command(&json!({ "redirectUris": [place] }));
+    }
+
+    fn port(&self) -> u16 {
+        self.issuer.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port")
+    }
+
+    fn end(&mut self) {
+        self.input = None;
+        let _ = self.child.wait();
+    }
+
+    /// A platform where people sign in at this provider.
+    fn platform(&mut self, flags: &[&str]) -> Platform {
+        let mut all = vec!["--auth-issuer-url", &self.issuer, "--auth-issuer-client-id", &self.client_id];
+        all.extend(["--auth-issuer-name", "Example ID"]);
+        all.extend(flags);
+        let flags = all.into_iter().map(str::to_owned).collect();
+        let coppice = platform_with(flags, &[("COPPICE_AUTH_ISSUER_SECRET", &self.client_secret)]);
+        self.register(&coppice);
+        coppice
+    }
+}
+
+impl Drop for Provider {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn people_sign_in_at_an_outside_provider() {
+    let mut provider = Provider::start(0);
+    let coppice = provider.platform(&[]);
+    tell_with(
+        &coppice,
+        &[
+            "outside/a_person_is_recognised_by_the_verified_address",
+            "outside/no_script_is_needed",
+            "outside/an_answer_to_another_attempt_is_refused",
+            "outside/an_address_that_nobody_verified_is_refused",
+            "outside/a_stranger_gets_no_account",
+            "outside/an_invited_person_gets_an_account",
+            "outside/a_person_may_go_back_from_there",
+            "outside/giving_up_leaves_little_behind",
+        ],
+        &provider.issuer,
+    );
+    provider.command(&json!({ "nonce": "of somebody else" }));
+    tell(&coppice, &["outside/a_token_for_another_attempt_is_refused"]);
+}
+
+#[test]
+fn an_outside_provider_may_change_its_keys_and_be_down() {
+    let mut provider = Provider::start(0);
+    let coppice = provider.platform(&[]);
+    let again = ["outside/a_person_signs_in_at_last"];
+    tell(&coppice, &again);
+    provider.command(&json!({ "rotate": true }));
+    tell(&coppice, &again);
+
+    // A platform that knows nothing of a provider yet starts and works without it.
+    let port = provider.port();
+    provider.end();
+    let mut coppice = coppice;
+    coppice.restart();
+    tell(&coppice, &["outside/a_provider_that_is_down_is_named_and_passwords_work"]);
+    let mut provider = Provider::start(port);
+    provider.register(&coppice);
+    tell(&coppice, &again);
+}
+
+#[test]
+fn where_sign_up_is_open_a_verified_address_gets_an_account() {
+    let mut provider = Provider::start(0);
+    // As many providers do, with the address in the token itself.
+    provider.command(&json!({ "inToken": true, "secretIn": "client_secret_post" }));
+    let coppice = provider.platform(&["--auth-signup", "open"]);
+    let stories = ["outside/everybody_gets_an_account", "outside/an_address_that_nobody_verified_is_refused"];
+    tell(&coppice, &stories);
+}
+
+#[test]
+fn where_passwords_are_off_the_outside_provider_is_the_only_way_in() {
+    let mut provider = Provider::start(0);
+    let coppice = provider.platform(&["--auth-passwords", "off"]);
+    tell(&coppice, &["outside/passwords_are_not_accepted"]);
+}

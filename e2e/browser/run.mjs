@@ -1,0 +1,27 @@
+// Tells the stories that are named as arguments, one after the other, in one browser.
+import { launch } from "./browser.mjs";
+
+const browser = await launch();
+let failed = 0;
+try {
+  for (const name of process.argv.slice(2)) {
+    const [file, story] = name.split("/");
+    try {
+      const stories = await import(`./stories/${file}.mjs`);
+      await stories[story](browser);
+      console.log(`told ${name}`);
+    } catch (error) {
+      failed += 1;
+      console.error(`${name}:`, error);
+      for (const context of browser.contexts()) {
+        for (const page of context.pages()) {
+          console.error(page.url(), await page.locator("body").innerText().catch(() => ""));
+        }
+        await context.close();
+      }
+    }
+  }
+} finally {
+  await browser.close();
+}
+process.exit(failed === 0 ? 0 : 1);

@@ -1,0 +1,189 @@
+// Signing in at somebody else's provider.
+import assert from "node:assert/strict";
+import { api, heading, leave, look, person, signIn, told } from "../browser.mjs";
+
+const BUTTON = "Continue with Example ID";
+
+// From the page to sign in on to the provider, and there as `email`.
+async function continueAt(page, email) {
+  await page.getByRole("link", { name: BUTTON }).click();
+  await page.locator("input[name=login]").fill(email);
+  await page.locator("input[name=password]").fill("any");
+  await page.locator("button[type=submit]").click();
+  await page.getByRole("button", { name: "Continue" }).click();
+}
+
+async function begin(browser, options) {
+  const page = await person(browser, options);
+  await page.goto(`${told.url}/account/password`);
+  await heading(page, "Sign in");
+  return page;
+}
+
+// Changes what the provider's answer says on its way through the browser; null takes it away.
+async function tamper(changes) {
+  await fetch(`${told.issuer}/tamper`, { method: "POST", body: JSON.stringify(changes) });
+}
+
+export async function a_person_is_recognised_by_the_verified_address(browser) {
+  const page = await begin(browser);
+  await look(page, "outside-sign-in");
+  let answer;
+  page.on("request", (request) => {
+    if (request.url().includes("/oauth/outside/callback?")) answer = request.url();
+  });
+  // However it is written.
+  await continueAt(page, told.email.toUpperCase());
+  await heading(page, "Change your password");
+  assert.equal(await page.getByLabel("Email").inputValue(), told.email);
+  const cookies = await page.context().cookies(told.url);
+  assert.ok(cookies.every((cookie) => cookie.httpOnly && cookie.sameSite === "Lax"), JSON.stringify(cookies));
+  assert.ok(!cookies.some((cookie) => cookie.name.includes("outside")), "the attempt is over");
+
+  // What came back counts once, and in this browser only.
+  for (const there of [page, await person(browser)]) {
+    await there.goto(answer);
+    await heading(there, "This sign-in can't be completed");
+    await look(there, "outside-foreign");
+    await leave(there);
+  }
+}
+
+export async function no_script_is_needed(browser) {
+  const page = await begin(browser, { javaScriptEnabled: false });
+  await continueAt(page, told.email);
+  await heading(page, "Change your password");
+  await leave(page);
+}
+
+export async function an_answer_to_another_attempt_is_refused(browser) {
+  const changes = [
+    { state: "x".repeat(43) },
+    { state: null },
+    // Another provider's answer, mixed up with this one's.
+    { iss: "https://evil.example" },
+    { iss: null },
+    { code: "made-up" },
+  ];
+  for (const change of changes) {
+    await tamper(change);
+    const page = await begin(browser);
+    await continueAt(page, told.email);
+    await heading(page, "This sign-in can't be completed");
+    await page.goto(`${told.url}/account/password`);
+    await heading(page, "Sign in");
+    await leave(page);
+  }
+  await tamper({});
+}
+
+export async function a_token_for_another_attempt_is_refused(browser) {
+  const page = await begin(browser);
+  await continueAt(page, told.email);
+  await heading(page, "This sign-in can't be completed");
+  await leave(page);
+}
+
+export async function an_address_that_nobody_verified_is_refused(browser) {
+  const page = await begin(browser);
+  await continueAt(page, "unverified@example.com");
+  await heading(page, "Your email address is not verified");
+  await look(page, "outside-unverified");
+  await leave(page);
+}
+
+export async function a_stranger_gets_no_account(browser) {
+  const page = await begin(browser);
+  await continueAt(page, "stranger@example.com");
+  await heading(page, "You have no account here");
+  await look(page, "outside-no-account");
+  await leave(page);
+}
+
+export async function giving_up_leaves_little_behind(browser) {
+  const page = await begin(browser);
+  for (let attempts = 0; attempts < 12; attempts += 1) {
+    await page.getByRole("link", { name: BUTTON }).click();
+    await page.locator("input[name=login]").waitFor();
+    await page.goBack();
+    await heading(page, "Sign in");
+  }
+  const cookies = await page.context().cookies(told.url);
+  const attempts = cookies.filter((cookie) => cookie.name.includes("outside"));
+  assert.ok(attempts.length <= 4, `${attempts.length} attempts are kept`);
+  await continueAt(page, told.email);
+  await heading(page, "Change your password");
+  await leave(page);
+}
+
+export async function passwords_are_not_accepted(browser) {
+  const page = await begin(browser);
+  assert.equal(await page.locator("input[type=password]").count(), 0);
+  await look(page, "outside-only");
+  await continueAt(page, told.email);
+  await heading(page, "There are no passwords here");
+  await look(page, "outside-no-passwords");
+  await leave(page);
+}
+
+export async function everybody_gets_an_account(browser) {
+  const page = await begin(browser);
+  await continueAt(page, "Welcome@example.com");
+  await heading(page, /password$/);
+  await look(page, "outside-first-password");
+  await leave(page);
+}
+
+export async function an_invited_person_gets_an_account(browser) {
+  const email = "alan@example.com";
+  const path = `/organizations/${told.organization}/invitations`;
+  const { invite_link } = await api(path, { method: "POST", body: { email, role: "viewer" } });
+  const page = await person(browser);
+  await page.goto(invite_link);
+  await look(page, "outside-invitation");
+  await continueAt(page, email);
+  await heading(page, /^Join /);
+  await page.getByRole("button", { name: "Accept the invitation" }).click();
+  await heading(page, /^You are a member of /);
+  await leave(page);
+}
+
+export async function a_person_may_go_back_from_there(browser) {
+  const page = await begin(browser);
+  await page.getByRole("link", { name: BUTTON }).click();
+  await page.getByRole("link", { name: "[ Cancel ]" }).click();
+  await heading(page, "You are not signed in");
+  await look(page, "outside-cancelled");
+  await page.getByRole("link", { name: "Begin again" }).click();
+  await heading(page, "Sign in");
+  await leave(page);
+}
+
+export async function a_provider_that_is_down_is_named_and_passwords_work(browser) {
+  const page = await begin(browser);
+  await page.getByRole("link", { name: BUTTON }).click();
+  await heading(page, "Example ID does not answer");
+  await look(page, "outside-down");
+  await page.getByRole("link", { name: "Begin again" }).click();
+  await signIn(page, told.email, told.password);
+  await heading(page, "Change your password");
+  await leave(page);
+}
+
+// Soon after what was wrong is over, but perhaps not at once.
+export async function a_person_signs_in_at_last(browser) {
+  const deadline = Date.now() + 120_000;
+  for (;;) {
+    const page = await begin(browser);
+    await page.getByRole("link", { name: BUTTON }).click();
+    await page.waitForLoadState();
+    if (!page.url().startsWith(told.url)) {
+      await page.goBack();
+      await continueAt(page, told.email);
+      const title = await page.getByRole("heading", { level: 1 }).textContent();
+      if (title === "Change your password") return leave(page);
+    }
+    assert.ok(Date.now() < deadline, `still: ${await page.title()}`);
+    await page.context().close();
+  }
+}
