@@ -47,6 +47,11 @@ pub(crate) struct DataDir {
 }
 
 impl DataDir {
+    /// Whether somebody named it.
+    pub(crate) fn is_given(&self) -> bool {
+        self.data_dir.is_some()
+    }
+
     /// The directory, whether or not it exists.
     pub(crate) fn path(&self) -> PathBuf {
         self.data_dir.clone().unwrap_or_else(default_data_dir)

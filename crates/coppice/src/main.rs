@@ -47,6 +47,8 @@ enum Command {
         shell: clap_complete::Shell,
     },
     #[command(flatten)]
+    SignIn(client::SignIn),
+    #[command(flatten)]
     Client(Box<client::Noun>),
 }
 
@@ -76,6 +78,7 @@ async fn run(command: Command) -> anyhow::Result<i32> {
         Command::Stop(args) => serve::stop(args).await?,
         Command::Doctor(args) => doctor::doctor(&args).await?,
         Command::Admin(args) => admin::admin(args).await?,
+        Command::SignIn(command) => return client::run_sign_in(command).await,
         Command::Client(command) => return client::run(*command).await,
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "coppice", &mut std::io::stdout());

@@ -9,7 +9,8 @@ use reqwest::{Method, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{BranchTarget, ClientOptions, output};
+use super::profiles::{Profile, ProfileFile};
+use super::{BranchTarget, ClientOptions, output, tokens};
 
 /// Why the API, or a look-up by name, said no.
 #[derive(Debug)]
@@ -41,13 +42,21 @@ impl std::fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
+/// What requests are sent with.
+enum Credential {
+    /// An API key, or a token that is good for now.
+    Bearer(String),
+    /// The person who signed in, by the name of the profile.
+    Profile(String, Box<Profile>),
+}
+
 /// A connection to the API.
 pub(super) struct Client {
     http: reqwest::Client,
     url: String,
-    key: String,
+    credential: Credential,
     /// By id or name, as it was chosen.
-    organization: String,
+    organization: Option<String>,
 }
 
 /// The settings a server leaves for commands on its machine.
@@ -63,32 +72,99 @@ impl Client {
     /// Finds out where to connect, and the id of an organization that was
     /// chosen by name.
     pub(super) async fn connect(options: &ClientOptions) -> anyhow::Result<Self> {
+        let mut client = match Self::signed_in(options)? {
+            Some(client) => client,
+            None => Self::with_key(options)?,
+        };
+        if let Some(named) = client.organization.clone().filter(|named| !named.starts_with("org_")) {
+            client.organization = Some(client.organization_named(&named).await?.id);
+        }
+        Ok(client)
+    }
+
+    /// Whoever names a key or a data directory means that; whoever signed in
+    /// means to use it; else there is the file of this machine's server.
+    fn signed_in(options: &ClientOptions) -> anyhow::Result<Option<Self>> {
+        let is_named = options.profile.is_some();
+        if !is_named && (options.api_key.is_some() || options.url.is_some() || options.data_dir.is_given()) {
+            return Ok(None);
+        }
+        let profiles = ProfileFile::locate().and_then(|file| file.read());
+        // Whoever has no home directory has no profiles.
+        let profiles = if is_named { profiles? } else { profiles.unwrap_or_default() };
+        let Some((name, profile)) = profiles.find(options.profile.as_deref())? else { return Ok(None) };
+        Ok(Some(Self {
+            http: reqwest::Client::new(),
+            url: profile.url.clone(),
+            organization: options.organization.clone().or_else(|| profile.organization.clone()),
+            credential: Credential::Profile(name.to_owned(), Box::new(profile.clone())),
+        }))
+    }
+
+    fn with_key(options: &ClientOptions) -> anyhow::Result<Self> {
         let data_dir = options.data_dir.path();
         let mut file = admin_file(&data_dir);
         let mut setting = |given: &Option<String>, name: &str| {
             given.clone().or_else(|| file.remove(name)).with_context(|| {
                 format!(
-                    "no {name}: start the platform with `coppice serve`, name its --data-dir (looked in {}), \
-                     or set {name}",
+                    "no {name}: sign in with `coppice login URL`, or start the platform with `coppice serve`, \
+                     name its --data-dir (looked in {}), or set {name}",
                     data_dir.display()
                 )
             })
         };
-        let mut client = Self {
+        Ok(Self {
             url: setting(&options.url, "COPPICE_URL")?.trim_end_matches('/').to_owned(),
-            key: setting(&options.api_key, "COPPICE_API_KEY")?,
-            organization: setting(&options.organization, "COPPICE_ORGANIZATION")?,
+            credential: Credential::Bearer(setting(&options.api_key, "COPPICE_API_KEY")?),
+            organization: Some(setting(&options.organization, "COPPICE_ORGANIZATION")?),
             http: reqwest::Client::new(),
-        };
-        if !client.organization.starts_with("org_") {
-            client.organization = client.organization_named(&client.organization).await?.id;
+        })
+    }
+
+    /// Acts by a token, in no organization.
+    pub(super) fn with_token(url: &str, token: &str) -> Self {
+        let (http, credential) = (reqwest::Client::new(), Credential::Bearer(token.to_owned()));
+        Self { http, url: url.to_owned(), credential, organization: None }
+    }
+
+    /// Base URL of the API.
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// By what requests are allowed, in words.
+    pub(super) fn credential(&self) -> String {
+        match &self.credential {
+            Credential::Bearer(_) => "an API key".to_owned(),
+            Credential::Profile(name, _) => format!("the sign-in of the profile {name}"),
         }
-        Ok(client)
+    }
+
+    /// Whether nobody stands behind the credential.
+    pub(super) fn has_key_of_organization(&self) -> bool {
+        matches!(&self.credential, Credential::Bearer(key) if key.starts_with("pko_"))
+    }
+
+    /// Whether commands are about this organization.
+    pub(super) fn is_about(&self, organization: &str) -> bool {
+        self.organization.as_deref() == Some(organization)
+    }
+
+    /// Whether commands are about an organization at all.
+    pub(super) fn has_organization(&self) -> bool {
+        self.organization.is_some()
+    }
+
+    async fn bearer(&self) -> anyhow::Result<String> {
+        match &self.credential {
+            Credential::Bearer(text) => Ok(text.clone()),
+            Credential::Profile(name, profile) => tokens::access_token(&self.http, name, profile).await,
+        }
     }
 
     /// A path below the organization.
     pub(super) fn here(&self, path: &str) -> String {
-        format!("/organizations/{}{path}", self.organization)
+        format!("/organizations/{}{path}", self.organization.as_deref().unwrap_or_default())
     }
 
     /// Sends a request. A POST carries a key by which the server knows a
@@ -110,9 +186,10 @@ impl Client {
         body: Option<&impl Serialize>,
         idempotency_key: Option<&str>,
     ) -> anyhow::Result<Response> {
+        let bearer = self.bearer().await?;
         let attempt = async || {
             let mut request = self.http.request(method.clone(), format!("{}{path}", self.url));
-            request = request.bearer_auth(&self.key);
+            request = request.bearer_auth(&bearer);
             if let Some(key) = idempotency_key {
                 request = request.header("idempotency-key", key);
             }
@@ -136,7 +213,7 @@ impl Client {
         if response.status().is_success() {
             return Ok(response);
         }
-        Err(refused(response).await.into())
+        Err(refused(response, &self.credential).await.into())
     }
 
     /// Sends a GET request.
@@ -242,7 +319,7 @@ impl Client {
 }
 
 /// What the API said, and what to do next.
-async fn refused(response: Response) -> Refused {
+async fn refused(response: Response, credential: &Credential) -> Refused {
     let status = response.status();
     let retry_after = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
     let retry_after = retry_after.map(str::to_owned);
@@ -257,7 +334,7 @@ async fn refused(response: Response) -> Refused {
     };
     let next = match retry_after {
         Some(seconds) => Some(format!("try again in {seconds} seconds")),
-        None => next_step(&body.id).map(str::to_owned),
+        None => next_step(&body.id, credential).map(str::to_owned),
     };
     let message = match next {
         Some(next) => format!("{}: {next}", body.message),
@@ -267,8 +344,10 @@ async fn refused(response: Response) -> Refused {
 }
 
 /// What to do about an error, by its id.
-fn next_step(id: &str) -> Option<&'static str> {
+fn next_step(id: &str, credential: &Credential) -> Option<&'static str> {
+    let is_signed_in = matches!(credential, Credential::Profile(..));
     Some(match id {
+        "invalid_token" | "expired_token" if is_signed_in => "sign in again with `coppice login`",
         "missing_token" | "invalid_token" => "check COPPICE_API_KEY",
         "expired_token" => "the key has ended; make another with `coppice key create`",
         "insufficient_scope" => "make a key that has it: `coppice key create NAME --scope SCOPE`",

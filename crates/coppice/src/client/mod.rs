@@ -8,14 +8,18 @@ mod config;
 mod credentials;
 mod http;
 mod key;
+mod login;
 mod logs;
 mod metrics;
 mod org;
 mod output;
 mod people;
+mod profiles;
 mod project;
 mod psql;
+mod tokens;
 
+use anyhow::bail;
 use clap::{Args, Subcommand};
 
 use crate::config::DataDir;
@@ -34,6 +38,9 @@ pub(crate) struct ClientOptions {
     /// The organization, by name or id [default: from DIR/admin.env]
     #[arg(long, env = "COPPICE_ORGANIZATION", global = true)]
     organization: Option<String>,
+    /// A sign-in by its name [default: the current one; see `coppice profile list`]
+    #[arg(long, env = "COPPICE_PROFILE", global = true)]
+    profile: Option<String>,
     #[command(flatten)]
     data_dir: DataDir,
     /// Print JSON instead of tables
@@ -60,9 +67,26 @@ pub(crate) struct Call<C: Subcommand> {
     options: ClientOptions,
 }
 
+/// Who commands act as.
+#[derive(Subcommand, Debug)]
+pub(crate) enum SignIn {
+    /// Sign in with a browser
+    Login(login::LoginArgs),
+    /// Sign out
+    Logout(login::LogoutArgs),
+    /// Sign-ins to several servers
+    #[command(subcommand)]
+    Profile(login::ProfileCommand),
+}
+
 /// What a command that calls the API is about.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Noun {
+    /// Say who commands act as
+    Whoami {
+        #[command(flatten)]
+        options: ClientOptions,
+    },
     /// Organizations
     Org(Call<org::OrgCommand>),
     /// Your account
@@ -128,6 +152,7 @@ pub(crate) enum Noun {
 impl Noun {
     fn options(&self) -> &ClientOptions {
         match self {
+            Self::Whoami { options } => options,
             Self::Org(call) => &call.options,
             Self::User(call) => &call.options,
             Self::Project(call) => &call.options,
@@ -143,15 +168,28 @@ impl Noun {
             Self::Psql { options, .. } | Self::ConnectionString { options, .. } => options,
         }
     }
+
+    /// Whether it is about what an organization has.
+    fn needs_organization(&self) -> bool {
+        !matches!(self, Self::Whoami { .. } | Self::Org(_) | Self::User(_))
+    }
+}
+
+/// Runs a command that signs in or out, and returns its exit code.
+pub(crate) async fn run_sign_in(command: SignIn) -> anyhow::Result<i32> {
+    exit_code(match command {
+        SignIn::Login(args) => login::login(args).await,
+        SignIn::Logout(args) => login::logout(args).await,
+        SignIn::Profile(command) => login::run_profile(command).await,
+    })
 }
 
 /// Runs a command and returns its exit code.
 pub(crate) async fn run(noun: Noun) -> anyhow::Result<i32> {
-    let as_json = noun.options().json;
-    let outcome = match Client::connect(noun.options()).await {
-        Ok(client) => dispatch(noun, &client, as_json).await,
-        Err(error) => Err(error),
-    };
+    exit_code(call(noun).await)
+}
+
+fn exit_code(outcome: anyhow::Result<()>) -> anyhow::Result<i32> {
     match outcome {
         Ok(()) => Ok(0),
         Err(error) => match error.downcast_ref::<http::Refused>() {
@@ -164,8 +202,21 @@ pub(crate) async fn run(noun: Noun) -> anyhow::Result<i32> {
     }
 }
 
+async fn call(noun: Noun) -> anyhow::Result<()> {
+    let as_json = noun.options().json;
+    let client = Client::connect(noun.options()).await?;
+    if noun.needs_organization() && !client.has_organization() {
+        bail!(
+            "no organization is chosen: name one with --organization, or make one with \
+             `coppice org create NAME`"
+        );
+    }
+    dispatch(noun, &client, as_json).await
+}
+
 async fn dispatch(noun: Noun, client: &Client, as_json: bool) -> anyhow::Result<()> {
     match noun {
+        Noun::Whoami { .. } => login::whoami(client, as_json).await,
         Noun::Org(call) => org::run(call.command, client, as_json).await,
         Noun::User(call) => org::run_user(call.command, client, as_json).await,
         Noun::Project(call) => project::run(call.command, client, as_json).await,
