@@ -159,7 +159,8 @@ pub(crate) async fn admin(args: AdminArgs) -> anyhow::Result<()> {
         }
         AdminCommand::Rekey => {
             let _lock = secret_key::lock_for_rekey(&data_dir)?;
-            let work = async |store| secret_key::rekey(&data_dir, &store).await;
+            let change = Change { action: "admin.rekey", organization: None, target: None };
+            let work = async |store| recorded(&store, change, secret_key::rekey(&data_dir, &store)).await;
             match metastore_url {
                 Some(_) => with_metastore(&data_dir, metastore_url, work).await,
                 None => with_own_metastore(&data_dir, work).await,
