@@ -136,11 +136,11 @@ pub(crate) struct ListAuditLog {
     /// Only this operation, by its operationId.
     #[param(max_length = 254, example = "createBranch")]
     action: Option<String>,
-    /// Only from then on.
-    #[param(format = "date-time")]
+    /// Only from then on: an RFC 3339 date-time.
+    #[param(example = "2026-01-02T03:04:05Z")]
     start: Option<String>,
-    /// Only before then.
-    #[param(format = "date-time")]
+    /// Only before then: an RFC 3339 date-time.
+    #[param(example = "2027-01-02T03:04:05Z")]
     end: Option<String>,
     /// Goes on after the answer whose `next_cursor` it was.
     cursor: Option<String>,
