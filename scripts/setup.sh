@@ -73,7 +73,7 @@ install_npm() { # directory
 
 # What tests use of PyPI, as the lists pin it.
 install_python_packages() {
-  local lists=(e2e/schemathesis/requirements.txt e2e/mail/requirements.txt)
+  local lists=(e2e/schemathesis/requirements.txt e2e/mail/requirements.txt e2e/oauth_clients/requirements.txt)
   cat "${lists[@]}" | cmp --silent - target/python/installed.txt && return
   echo "setup: installing the Python packages of ${lists[*]}"
   rm -rf target/python
@@ -119,8 +119,9 @@ mapfile -t packages < <(missing_packages | tr ' ' '\n')
 [[ ${#packages[@]} -eq 0 ]] || install_packages "${packages[@]}"
 
 scripts/unpack-postgres.sh
-# The published client of the API; what drives a browser, and a provider to sign in at.
+# The published client of the API; what drives a browser, and a provider to sign in at; a standard client.
 install_npm e2e/sdk
 install_npm e2e/browser
+install_npm e2e/oauth_clients
 install_prometheus
 install_python_packages

@@ -8,6 +8,7 @@ mod devices;
 mod forgeries;
 mod forms;
 mod keys;
+mod other_clients;
 mod pages;
 mod published_client;
 mod refreshing;

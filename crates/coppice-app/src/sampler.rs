@@ -84,9 +84,9 @@ impl App {
         timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         for round in 0_u32.. {
             timer.tick().await;
-            if let Err(error) = self.look_after_history(round.is_multiple_of(UPKEEPS_PER_PARTITIONING)).await
-            {
-                tracing::warn!("looking after metrics: {error}");
+            match self.look_after_history(round.is_multiple_of(UPKEEPS_PER_PARTITIONING)).await {
+                Ok(()) => metrics::task_succeeded(HISTORY),
+                Err(error) => tracing::warn!("looking after metrics: {error}"),
             }
         }
     }

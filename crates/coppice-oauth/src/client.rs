@@ -3,11 +3,14 @@
 use crate::random::{equal, sha256};
 use crate::redirect;
 
-/// Id of the built-in client of this platform's command line.
+/// Id of the built-in client of command lines that are made to send a secret.
 pub const CLI: &str = "cli";
 /// The command line's secret, unless the operator chose another. Everybody has
 /// the program, so it protects nothing.
 pub const CLI_SECRET: &str = "coppice-cli";
+/// Id of the built-in client of this platform's own command line, which sends
+/// no secret and so gets another refresh token at each use.
+pub const COMMAND_LINE: &str = "coppice-cli";
 /// Id of the built-in client of this platform's console.
 pub const CONSOLE: &str = "console";
 
@@ -81,6 +84,20 @@ impl Client {
             .map(str::to_owned)
             .into(),
             any_loopback_port: true,
+            trust: Trust::Own,
+            may_use_implicit: false,
+            may_use_device: true,
+        }
+    }
+
+    /// This platform's own command line.
+    pub fn command_line() -> Self {
+        Self {
+            id: COMMAND_LINE.to_owned(),
+            name: "Coppice command line".to_owned(),
+            secret: None,
+            redirect_uris: vec![],
+            any_loopback_port: false,
             trust: Trust::Own,
             may_use_implicit: false,
             may_use_device: true,

@@ -116,7 +116,8 @@ impl AuthConfig {
 
     /// What the use cases need, for a platform that people reach at `public_url`.
     pub(crate) fn identity(&self, public_url: &str) -> anyhow::Result<IdentityConfig> {
-        let mut clients = vec![Client::cli(&self.cli_secret), Client::console(public_url)];
+        let mut clients =
+            vec![Client::cli(&self.cli_secret), Client::command_line(), Client::console(public_url)];
         for (id, settings) in &self.clients {
             for uri in &settings.redirect_uris {
                 redirect::check(uri)

@@ -287,7 +287,7 @@ fn a_change_is_laid_over_what_was_chosen_and_defaults_take_their_place_back() {
         );
         assert_eq!(change(&[("work_mem", "4MB")]), (asked(&[("shared_buffers", "128MB")]), false));
         assert_eq!(change(&[("shared_buffers", "256MB")]), (asked(&[("work_mem", "8MB")]), true));
-        assert_eq!(change(&[("shared_buffers", "131072kB")]).1, false, "the same needs no restart");
+        assert!(!change(&[("shared_buffers", "131072kB")]).1, "the same needs no restart");
         assert_eq!(change(&[("max_connections", "100")]), (chosen.clone(), false));
         assert!(change(&[("max_connections", "50"), ("work_mem", "1MB")]).1);
     });
