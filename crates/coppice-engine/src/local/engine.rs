@@ -1,13 +1,12 @@
 //! [`Engine`] for one Linux machine.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use coppice_core::claim::ClaimToken;
 use coppice_core::image::PostgresVersion;
 use coppice_core::parameter::Observed;
 use coppice_core::plan::InstanceSeen;
@@ -15,7 +14,6 @@ use coppice_core::statistics::InstanceStatistics;
 use coppice_core::volume::{VolumeLabel, VolumeSource};
 use coppice_core::{InstanceId, VolumeId};
 use coppice_failpoint::failpoint;
-use tokio::runtime::Handle;
 use tokio::sync::OwnedMutexGuard;
 use tokio_postgres::Client;
 
@@ -24,8 +22,8 @@ use super::installation::write_durably;
 use super::metastore::METASTORE;
 use super::process::cgroup::Limits;
 use super::server::ServerPlan;
-use super::template::{Contents, make_cluster};
-use super::volumes::{LiveSource, SourceState, Volumes};
+use super::templates::TEMPLATE_PREFIX;
+use super::volumes::{SourceState, Volumes};
 use super::{
     HostEngine, contents, control_file, first_start, managed_role, measure, session, sleep, statistics,
 };
@@ -34,9 +32,6 @@ use crate::{
     LogFiles, Result, RoleVerifier, SleepingRoles, StopMode, VolumeFacts, VolumePlan,
 };
 
-/// More WAL than this since the source's last checkpoint makes a copy slow to
-/// recover, so a checkpoint comes first.
-const CHECKPOINT_ABOVE_BYTES: i64 = 16 << 20;
 /// A cached platform session is closed after this long without use; longer than
 /// the pauses between looks at its statistics.
 const SESSION_IDLE: Duration = Duration::from_secs(60);
@@ -45,23 +40,16 @@ const RELOAD_PATIENCE: Duration = Duration::from_secs(10);
 /// A server that has not told within this time who its roles are goes to sleep
 /// without that.
 const SLEEP_PATIENCE: Duration = Duration::from_secs(20);
-/// A source that is stuck must not hold up the work on its copies.
-const LOOK_PATIENCE: Duration = Duration::from_secs(10);
 /// A server that takes longer to answer a short question hangs.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(3);
-/// Begins the names of instances that make templates.
-const TEMPLATE_PREFIX: &str = "template-";
-/// Accounts that make templates stay clear of those of volumes.
-const TEMPLATE_ACCOUNT: u32 = 65_300;
-
 /// Branches on this machine: [`HostEngine`] with its volumes attached.
 pub struct LocalEngine {
-    host: Arc<HostEngine>,
-    volumes: Arc<Volumes>,
+    pub(super) host: Arc<HostEngine>,
+    pub(super) volumes: Arc<Volumes>,
     /// Held while a volume is copied without a server, or its server starts.
     locks: Mutex<HashMap<VolumeId, Arc<tokio::sync::Mutex<()>>>>,
     /// One template at a time is made.
-    template_lock: tokio::sync::Mutex<()>,
+    pub(super) template_lock: tokio::sync::Mutex<()>,
     sessions: Mutex<HashMap<InstanceId, (Arc<Client>, Instant)>>,
     /// Images never change, so looking once is enough.
     contents: Mutex<HashMap<PostgresVersion, Arc<ImageContents>>>,
@@ -87,148 +75,15 @@ impl LocalEngine {
         &self.volumes
     }
 
-    /// Makes the template of every image, newest first, so that the first
-    /// branch of each is made as fast as the next ones.
-    pub async fn prepare_templates(&self) {
-        for image in self.host.installed_images().into_iter().rev() {
-            if let Err(error) = self.template(image.version).await {
-                tracing::warn!("preparing PostgreSQL {}: {}", image.version, error.chain());
-            }
-        }
-    }
-
     /// Closes platform sessions that were not used for a while; to be called
     /// every few seconds.
     pub fn close_idle_sessions(&self) {
         lock(&self.sessions).retain(|_, (_, used)| used.elapsed() < SESSION_IDLE);
     }
 
-    /// Ends what makes templates at this moment; the next start makes them anew.
-    ///
-    /// # Errors
-    /// When a process does not end.
-    pub async fn stop_templates(&self) -> Result<()> {
-        let servers = &self.host.servers;
-        let making = servers.running().into_iter().filter(|id| id.as_str().starts_with(TEMPLATE_PREFIX));
-        for instance in making {
-            servers.stop(&instance, None, StopMode::Immediate).await?;
-        }
-        Ok(())
-    }
-
-    async fn lock_volume(&self, volume: &VolumeId) -> OwnedMutexGuard<()> {
+    pub(super) async fn lock_volume(&self, volume: &VolumeId) -> OwnedMutexGuard<()> {
         let mutex = lock(&self.locks).entry(volume.clone()).or_default().clone();
         mutex.lock_owned().await
-    }
-
-    /// The template of a release; made when it is missing.
-    async fn template(&self, version: PostgresVersion) -> Result<VolumeId> {
-        let _one = self.template_lock.lock().await;
-        let path = self.host.layout().data_dir().join("templates.json");
-        let mut known: BTreeMap<String, VolumeId> =
-            fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
-        let id = match known.get(&version.to_string()) {
-            Some(id) => id.clone(),
-            None => {
-                let id = VolumeId::generate(chrono::Utc::now());
-                known.insert(version.to_string(), id.clone());
-                let text =
-                    serde_json::to_vec_pretty(&known).map_err(|e| EngineError::Other(e.to_string()))?;
-                write_durably(&path, &text, 0o600)?;
-                id
-            }
-        };
-        failpoint!("template.named");
-        if !self.volumes.exists(&id) {
-            self.make_template(version, &id).await?;
-        }
-        Ok(id)
-    }
-
-    async fn make_template(&self, version: PostgresVersion, id: &VolumeId) -> Result<()> {
-        let image = self.host.image(version)?;
-        tracing::info!("preparing PostgreSQL {version}");
-        let label = VolumeLabel {
-            installation: self.host.installation().installation.clone(),
-            host: self.host.installation().host.clone(),
-            volume: id.clone(),
-            branch: None,
-            claim: ClaimToken::new(0, 0),
-            version,
-        };
-        let (host, volumes, runtime) = (self.host.clone(), self.volumes.clone(), Handle::current());
-        let instance = InstanceId::from_trusted(format!("{TEMPLATE_PREFIX}{}", version.major));
-        let account = TEMPLATE_ACCOUNT + version.major % 100;
-        let made = blocking({
-            let instance = instance.clone();
-            move || {
-                let verifier = host.platform_password();
-                volumes.create(&label, &mut |data| {
-                    runtime.block_on(make_cluster(
-                        &host.servers,
-                        &image,
-                        &instance,
-                        account,
-                        data,
-                        Contents::Template,
-                        verifier.as_deref(),
-                    ))
-                })
-            }
-        })
-        .await;
-        self.host.servers.remove(&instance)?;
-        made
-    }
-
-    /// One shared checkpoint when much WAL would have to be replayed.
-    async fn checkpoint_if_needed(&self, source: &InstanceId) -> Result<()> {
-        let action = || EngineError::sql("looking at the source's WAL");
-        let session = self.session(source).await?;
-        let looking = session.query_one(
-            "SELECT (pg_current_wal_insert_lsn() - redo_lsn)::bigint FROM pg_control_checkpoint()",
-            &[],
-        );
-        let row = tokio::time::timeout(LOOK_PATIENCE, looking).await;
-        let row = row.map_err(|_| no_answer())?.map_err(action())?;
-        if row.get::<_, i64>(0) > CHECKPOINT_ABOVE_BYTES {
-            session
-                .batch_execute("CHECKPOINT")
-                .await
-                .map_err(EngineError::sql("checkpointing the source"))?;
-        }
-        Ok(())
-    }
-
-    async fn copy_volume(&self, plan: &VolumePlan, source: &VolumeId) -> Result<()> {
-        // A start of the source waits until a copy without its server is made.
-        let guard = self.lock_volume(source).await;
-        let data = self.volumes.data_dir(source);
-        let seen = plan
-            .source_instance
-            .as_ref()
-            .map_or(InstanceSeen::Stopped, |instance| self.host.servers.observe(instance, &data));
-        let is_atomic = self.volumes.is_snapshot_atomic(source);
-        if seen == InstanceSeen::Broken && !is_atomic {
-            return Err(EngineError::SourceUnsettled(source.clone()));
-        }
-        let running = plan.source_instance.clone().filter(|_| seen == InstanceSeen::Running);
-        if running.is_some() {
-            drop(guard);
-        }
-        if let Some(instance) = running.as_ref().filter(|_| is_atomic) {
-            self.checkpoint_if_needed(instance).await?;
-        }
-        let (host, volumes, runtime) = (self.host.clone(), self.volumes.clone(), Handle::current());
-        let (source, label) = (source.clone(), plan.label.clone());
-        blocking(move || match running {
-            None => volumes.copy(&source, &label, SourceState::Stopped),
-            Some(instance) => {
-                let mut live = RunningSource { host, runtime, instance, session: None };
-                volumes.copy(&source, &label, SourceState::Live(&mut live))
-            }
-        })
-        .await
     }
 
     /// A file beside the data that says for which volume the first start is
@@ -243,7 +98,7 @@ impl LocalEngine {
             .eq(&false)
     }
 
-    async fn session(&self, instance: &InstanceId) -> Result<Arc<Client>> {
+    pub(super) async fn session(&self, instance: &InstanceId) -> Result<Arc<Client>> {
         if let Some((client, used)) = lock(&self.sessions).get_mut(instance)
             && !client.is_closed()
         {
@@ -300,7 +155,7 @@ fn server_plan<'a>(
     }
 }
 
-fn no_answer() -> EngineError {
+pub(super) fn no_answer() -> EngineError {
     EngineError::Other("the server does not answer in time".to_owned())
 }
 
@@ -309,39 +164,10 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(|error| EngineError::Other(error.to_string()))?
-}
-
-/// A running server that is copied file by file.
-struct RunningSource {
-    host: Arc<HostEngine>,
-    runtime: Handle,
-    instance: InstanceId,
-    /// The backup lasts as long as this session.
-    session: Option<Client>,
-}
-
-impl LiveSource for RunningSource {
-    fn backup_start(&mut self) -> Result<()> {
-        let action = || EngineError::sql("starting a backup of the source");
-        let socket = self.host.servers.socket_directory(&self.instance);
-        let client = self.runtime.block_on(session::open(&socket, "postgres", self.host.secret()))?;
-        let statements = "SELECT pg_create_physical_replication_slot('coppice_copy_' || pg_backend_pid(), true, true); \
-             SELECT pg_backup_start('coppice', true)";
-        self.runtime.block_on(client.batch_execute(statements)).map_err(action())?;
-        self.session = Some(client);
-        Ok(())
-    }
-
-    fn backup_stop(&mut self) -> Result<String> {
-        let action = || EngineError::sql("ending a backup of the source");
-        let client =
-            self.session.as_ref().ok_or_else(|| EngineError::Other("no backup was started".to_owned()))?;
-        let stop = client.query_one("SELECT labelfile FROM pg_backup_stop(false)", &[]);
-        let row = self.runtime.block_on(stop).map_err(action())?;
-        Ok(row.get(0))
-    }
 }
 
 #[async_trait]

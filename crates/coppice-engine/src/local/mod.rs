@@ -8,6 +8,7 @@
 mod config;
 mod contents;
 mod control_file;
+mod copying;
 mod engine;
 mod first_start;
 pub mod images;
@@ -25,6 +26,7 @@ mod session;
 mod sleep;
 mod statistics;
 mod template;
+mod templates;
 pub mod volumes;
 
 use std::collections::BTreeMap;
