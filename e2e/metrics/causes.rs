@@ -197,7 +197,8 @@ fn a_sleeping_branch_tells_what_it_did_and_goes_on_sleeping() {
 #[test]
 fn the_command_line_draws_and_tells_programs() {
     let coppice = measuring();
-    History::of(&coppice, "main").wait_measured();
+    // Rates need two looks.
+    History::of(&coppice, "main").wait_max("cpu", |_| true);
     let output = coppice.run(&["metrics"]);
     let drawn = String::from_utf8_lossy(&output.stdout);
     for word in ["cpu", "memory", "disk", "NOW", "MAX", "%", "MiB"] {
