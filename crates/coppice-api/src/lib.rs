@@ -77,6 +77,8 @@ const RATES_CLEANING: Duration = Duration::from_secs(60);
 pub struct ApiConfig {
     /// Requests a second of one credential; five times as many may come at once.
     pub requests_per_second: NonZeroU32,
+    /// Requests a second of one address without a credential; five times as many may come at once.
+    pub address_requests_per_second: NonZeroU32,
     /// Who may say by `X-Forwarded-For` where a client is.
     pub trusted_proxies: TrustedProxies,
     /// Whoever has it may read `/metrics`; without one only this machine may.
@@ -87,7 +89,7 @@ pub struct ApiConfig {
 pub fn router(app: App, config: ApiConfig, exposition: Arc<dyn Exposition>) -> Router {
     metrics::describe();
     let trusted_proxies = Arc::new(config.trusted_proxies);
-    let rates = Arc::new(Rates::new(config.requests_per_second));
+    let rates = Arc::new(Rates::new(config.requests_per_second, config.address_requests_per_second));
     tokio::spawn(clean(rates.clone()));
     let (operations, document) = openapi::operations();
     let limits = Limits { rates, trusted_proxies, names: Arc::new(metrics::Routes::new(&document)) };

@@ -13,8 +13,6 @@ use governor::{Quota, RateLimiter};
 
 use crate::{context, metrics};
 
-/// Requests a second of an address without a credential.
-const ADDRESS_PER_SECOND: NonZeroU32 = NonZeroU32::new(20).expect("not zero");
 /// How many seconds' worth of requests may come at once.
 const BURST_SECONDS: NonZeroU32 = NonZeroU32::new(5).expect("not zero");
 
@@ -59,11 +57,11 @@ fn limiter<K: Hash + Eq + Clone>(per_second: NonZeroU32) -> Limiter<K> {
 }
 
 impl Rates {
-    /// With the requests a second of a credential.
-    pub(crate) fn new(credential_per_second: NonZeroU32) -> Self {
+    /// With the requests a second of a credential, and of an address without one.
+    pub(crate) fn new(credential_per_second: NonZeroU32, address_per_second: NonZeroU32) -> Self {
         Self {
             credentials: limiter(credential_per_second),
-            addresses: limiter(ADDRESS_PER_SECOND),
+            addresses: limiter(address_per_second),
             clock: DefaultClock::default(),
         }
     }
@@ -111,7 +109,8 @@ mod tests {
 
     #[test]
     fn an_address_gets_its_burst_and_then_waits() {
-        let rates = Rates::new(ADDRESS_PER_SECOND);
+        let twenty = NonZeroU32::new(20).expect("not zero");
+        let rates = Rates::new(twenty, twenty);
         let address = IpAddr::from([192, 0, 2, 1]);
         let first = rates.admit_address(address).expect("within the rate");
         assert_eq!((first.limit, first.remaining), (100, 99));

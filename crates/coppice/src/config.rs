@@ -24,6 +24,7 @@ use crate::mail_settings::MailArgs;
 const DEFAULT_LISTEN: &str = "127.0.0.1:7070";
 const DEFAULT_GATEWAY_LISTEN: &str = "127.0.0.1:7432";
 const DEFAULT_REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(1000).expect("not zero");
+const DEFAULT_ADDRESS_REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(20).expect("not zero");
 const DEFAULT_CREATE_WAIT: Duration = Duration::from_secs(5);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Longest time that sessions of a process may go on after its end was asked for.
@@ -160,6 +161,9 @@ struct Settings {
     /// Requests a second of one credential; five times as many may come at once [default: 1000]
     #[arg(long, env = "COPPICE_REQUESTS_PER_SECOND", value_name = "N")]
     requests_per_second: Option<NonZeroU32>,
+    /// The same of one address, for requests without a credential [default: 20]
+    #[arg(long, env = "COPPICE_ADDRESS_REQUESTS_PER_SECOND", value_name = "N")]
+    address_requests_per_second: Option<NonZeroU32>,
     /// Days that lines of the audit log are kept [default: 400]
     #[arg(long, env = "COPPICE_AUDIT_DAYS", value_name = "DAYS")]
     audit_days: Option<u32>,
@@ -280,6 +284,10 @@ impl ServeArgs {
             ),
             ..defaults
         };
+        let address_requests_per_second = flags
+            .address_requests_per_second
+            .or(file.address_requests_per_second)
+            .unwrap_or(DEFAULT_ADDRESS_REQUESTS_PER_SECOND);
         let requests_per_second =
             flags.requests_per_second.or(file.requests_per_second).unwrap_or(DEFAULT_REQUESTS_PER_SECOND);
         let trusted_proxies = trusted_proxies(flags.trusted_proxies.or(file.trusted_proxies))?;
@@ -299,7 +307,12 @@ impl ServeArgs {
             storage,
             admin_email: flags.admin_email.or(file.admin_email).unwrap_or_else(|| DEFAULT_EMAIL.to_owned()),
             limits,
-            api: ApiConfig { requests_per_second, trusted_proxies, metrics_token },
+            api: ApiConfig {
+                requests_per_second,
+                address_requests_per_second,
+                trusted_proxies,
+                metrics_token,
+            },
             audit_days: flags.audit_days.or(file.audit_days).unwrap_or(AUDIT_DAYS),
             mailer: flags.smtp.or(file.smtp).mailer()?,
             create_wait: flags.branch_create_wait.or(file.branch_create_wait).map_or(
