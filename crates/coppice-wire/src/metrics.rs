@@ -18,12 +18,12 @@ pub struct BranchMetricsRequest {
     #[schema(min_items = 1, max_items = 15)]
     pub metrics: Vec<MetricName>,
     /// Of which instances; all of the branch when absent or empty.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_items = 100)]
-    pub instances: Vec<String>,
+    pub instances: Option<Vec<String>>,
     /// What becomes of the values of a step; each makes a series of its own. The mean when absent or empty.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub aggregations: Vec<MetricAggregation>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aggregations: Option<Vec<MetricAggregation>>,
 }
 
 /// What is measured of an instance.

@@ -140,8 +140,8 @@ async fn ask(
         start: time(start),
         end: time(now),
         metrics: if arguments.metric.is_empty() { ALL.to_vec() } else { arguments.metric.clone() },
-        instances: vec![],
-        aggregations: vec![MetricAggregation::Avg, MetricAggregation::Max],
+        instances: None,
+        aggregations: Some(vec![MetricAggregation::Avg, MetricAggregation::Max]),
     };
     client.post(path, &request).await
 }
