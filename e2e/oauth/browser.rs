@@ -2,9 +2,7 @@
 //! no redirect by itself.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use coppice_test_support::wait_for;
 use reqwest::redirect::Policy;
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -136,13 +134,7 @@ impl Browser {
     pub(super) fn send(&mut self, request: reqwest::RequestBuilder) -> Answer {
         let cookies: Vec<_> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let request = if cookies.is_empty() { request } else { request.header("cookie", cookies.join("; ")) };
-        // All stories come from one address, which may send only so many requests a second.
-        let answer = wait_for("an answer", Duration::from_secs(60), || {
-            let answer =
-                self.runtime.block_on(exchange(request.try_clone().expect("a body that can be sent again")));
-            let too_fast = answer.status == 429 && answer.header("ratelimit-remaining") == "0";
-            (!too_fast).then_some(answer)
-        });
+        let answer = self.runtime.block_on(exchange(request));
         for (_, cookie) in answer.headers.iter().filter(|(name, _)| name == "set-cookie") {
             let (name, value) =
                 cookie.split(';').next().and_then(|pair| pair.split_once('=')).expect("a cookie");

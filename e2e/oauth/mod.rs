@@ -1,6 +1,7 @@
 //! Signing in, and clients that act for people: every flow as a client and a
 //! browser see it, and the attacks that are known against them (RFC 9700).
 
+mod account_events;
 mod attacks;
 mod browser;
 mod codes;
@@ -62,6 +63,8 @@ fn with_clients(more_flags: &[&str]) -> Platform {
     let config = platform.data_dir().with_extension("toml");
     std::fs::write(&config, CLIENTS).expect("a configuration");
     platform.add_flags(&["--config", &config.display().to_string()]);
+    // All stories come from one address.
+    platform.add_flags(&["--address-requests-per-second", "1000"]);
     platform.add_flags(more_flags);
     platform.spawn();
     platform.wait_ready();

@@ -111,9 +111,15 @@ impl CommandLine {
 
     fn begin(&self, arguments: &[&str]) -> (Child, String) {
         let mut child = self.command(arguments).spawn().expect("it runs");
-        let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
-        let address = lines.find_map(|line| Some(line.ok()?.trim().strip_prefix("http")?.to_owned()));
-        (child, format!("http{}", address.expect("the address of a page")))
+        let mut output = BufReader::new(child.stdout.take().expect("its output"));
+        let mut line = String::new();
+        while !line.trim().starts_with("http") {
+            line.clear();
+            assert_ne!(output.read_line(&mut line).expect("text"), 0, "the address of a page");
+        }
+        // What it says afterwards wants a reader as well.
+        child.stdout = Some(output.into_inner());
+        (child, line.trim().to_owned())
     }
 
     fn sign_in(&self, http: &Http, profile: &str) {

@@ -65,12 +65,20 @@ pub struct AccountEvent<'a> {
     pub kind: AccountEventKind,
     /// Whose account it is.
     pub user: &'a UserId,
-    /// The session or key it came with, if there is one.
-    pub credential: Option<CredentialId>,
     /// The client, token or session it is about: an id, never a secret.
     pub target: Option<String>,
     /// From where.
     pub origin: RequestOrigin,
+}
+
+impl<'a> AccountEvent<'a> {
+    pub(crate) fn new(kind: AccountEventKind, user: &'a UserId, origin: &RequestOrigin) -> Self {
+        Self { kind, user, target: None, origin: origin.clone() }
+    }
+
+    pub(crate) fn about(self, target: &str) -> Self {
+        Self { target: Some(target.to_owned()), ..self }
+    }
 }
 
 /// Which lines of an organization to show.
@@ -170,20 +178,14 @@ impl App {
     /// Writes down what happened to an account. To be called when it has
     /// happened; what can't be written down is in the log.
     pub async fn note_account_event(&self, event: &AccountEvent<'_>) {
-        let credential = event.credential.as_ref().map(text_of);
         let targets: Vec<_> = event.target.iter().cloned().collect();
-        let noted = self.note(event, credential.as_deref(), &targets);
+        let noted = self.note(event, &targets);
         if let Err(error) = noted.await {
             tracing::error!("{} of {} is missing in the audit log: {error}", event.kind.action(), event.user);
         }
     }
 
-    async fn note(
-        &self,
-        event: &AccountEvent<'_>,
-        credential: Option<&str>,
-        targets: &[String],
-    ) -> Result<()> {
+    async fn note(&self, event: &AccountEvent<'_>, targets: &[String]) -> Result<()> {
         let now = Utc::now().trunc_subsecs(3);
         let id = AuditId::generate(now);
         let line = NewAuditLine {
@@ -191,7 +193,7 @@ impl App {
             began_at: now,
             organization: None,
             actor: &AuditActor::User(event.user.clone()),
-            credential,
+            credential: None,
             action: event.kind.action(),
             project: None,
             branch: None,

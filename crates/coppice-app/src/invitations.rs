@@ -9,6 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::Utc;
 use coppice_core::access::{Scope, check_role, check_scope};
+use coppice_core::audit::RequestOrigin;
 use coppice_core::limits::{INVITATION_DAYS, INVITATIONS_PER_HOUR_MAX};
 use coppice_core::organization::{Invitation, Role};
 use coppice_core::{BranchId, Error, InvitationId, OrganizationId, Result, UserId};
@@ -16,7 +17,7 @@ use coppice_store::{InvitationFilter, InvitationRecord, NewInvitation, Organizat
 use zeroize::Zeroizing;
 
 use crate::organizations::organization_gone;
-use crate::{Access, App, PersonalAccess};
+use crate::{Access, AccountEvent, AccountEventKind, App, PersonalAccess};
 
 /// An invitation as a caller may see it.
 #[derive(Clone, Debug)]
@@ -240,6 +241,7 @@ impl App {
         token: &str,
         name: &str,
         password_hash: &str,
+        origin: &RequestOrigin,
     ) -> Result<(UserId, Accepted)> {
         let (mut tx, invitation) = self.take_invitation(token).await?;
         self.check_pending(&invitation)?;
@@ -259,6 +261,7 @@ impl App {
         }
         self.store.member_insert_in_tx(&mut tx, &organization, &user, role).await?;
         tx.commit().await.map_err(StoreError::from)?;
+        self.note_account_event(&AccountEvent::new(AccountEventKind::AccountMade, &user, origin)).await;
         Ok((user, Accepted { organization, role }))
     }
 

@@ -141,8 +141,8 @@ async fn accept_as_new(
         }
         Err(error) => return Err(error),
     };
-    let (user, _) = app.accept_invitation_as_new(token, person.name, &hash).await?;
-    let secret = app.begin_browser_session(&user, None).await?;
+    let (user, _) = app.accept_invitation_as_new(token, person.name, &hash, &browser.origin).await?;
+    let secret = app.begin_browser_session(&user, &browser.origin, None).await?;
     Ok(browser.signed_in(welcome(&offered), &secret))
 }
 
@@ -306,13 +306,13 @@ async fn changed(
     new: Zeroizing<String>,
 ) -> Result<PasswordChange, Error> {
     if app.has_password(&session.user).await? {
-        return app.change_password(session, current, new, browser.address).await;
+        return app.change_password(session, current, new, &browser.origin).await;
     }
     // Who came from the outside provider has none yet.
     if !is_recent(session) {
         return Ok(PasswordChange::Wrong);
     }
-    match app.set_password(&session.user, new, Some(session)).await {
+    match app.set_password(session, new, &browser.origin).await {
         Ok(()) => Ok(PasswordChange::Done),
         Err(Error::Invalid { public, .. }) => Ok(PasswordChange::Unusable(public)),
         Err(failed) => Err(failed),

@@ -138,7 +138,9 @@ async fn decide(app: &App, browser: &Browser, form: &Params) -> Result<Response,
     let step = app.authorization_step(&authorization, browser.session.as_ref()).await;
     match (step.map_err(|failed| error::page(&failed))?, &browser.session) {
         (Step::AskConsent | Step::Answer, Some(session)) if form.get(ANSWER_FIELD) == Some("allow") => {
-            app.note_consent(&authorization, session).await.map_err(|failed| error::page(&failed))?;
+            app.note_consent(&authorization, session, &browser.origin)
+                .await
+                .map_err(|failed| error::page(&failed))?;
             answer(app, &realm, &authorization, session).await
         }
         (Step::AskConsent | Step::Answer, Some(_)) => {

@@ -11,11 +11,13 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use coppice_app::App;
 use coppice_app::BrowserSession;
+use coppice_core::audit::RequestOrigin;
 use coppice_oauth::params::Params;
 use coppice_oauth::random;
 
 use super::error;
 use crate::client_address::client_address;
+use crate::context;
 use crate::pages::CSRF_FIELD;
 
 /// A browser forgets who is signed in after this long; the platform earlier.
@@ -29,13 +31,13 @@ pub(crate) struct Browser {
     is_new: bool,
     /// Who is signed in.
     pub(crate) session: Option<BrowserSession>,
-    /// Where it is.
-    pub(crate) address: std::net::IpAddr,
+    /// Where it is, and what it calls itself.
+    pub(crate) origin: RequestOrigin,
 }
 
 impl std::fmt::Debug for Browser {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Browser({})", self.address)
+        write!(f, "Browser({:?})", self.origin.address)
     }
 }
 
@@ -54,6 +56,16 @@ fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     pairs.find(|(found, _)| *found == name).map(|(_, value)| value)
 }
 
+/// What is known of a request by its headers.
+pub(super) fn origin_of(headers: &HeaderMap) -> RequestOrigin {
+    let user_agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
+    RequestOrigin {
+        address: None,
+        user_agent: user_agent.map(str::to_owned),
+        request_id: Some(context::request_id()),
+    }
+}
+
 impl<S: Send + Sync> FromRequestParts<S> for Browser
 where
     App: FromRef<S>,
@@ -70,7 +82,8 @@ where
         };
         let is_new = known.is_none();
         let id = known.unwrap_or_else(random::secret);
-        Ok(Self { app, id, is_new, session, address: client_address(parts) })
+        let origin = RequestOrigin { address: Some(client_address(parts)), ..origin_of(&parts.headers) };
+        Ok(Self { app, id, is_new, session, origin })
     }
 }
 

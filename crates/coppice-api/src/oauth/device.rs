@@ -67,7 +67,7 @@ pub(super) async fn device_posted(State(app): State<App>, browser: Browser, body
     };
     let Some(answer) = answer else { return ask(&browser, &device, &session.email) };
     let is_allowed = answer == "allow";
-    match app.answer_device(&device, is_allowed, session).await {
+    match app.answer_device(&device, is_allowed, session, &browser.origin).await {
         Ok(true) => pages::device_done(&device.client, is_allowed),
         Ok(false) => ask_code(&browser, "", Some("The device does not wait any more. Start again there.")),
         Err(failed) => error::page(&failed),

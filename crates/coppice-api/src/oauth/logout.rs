@@ -73,7 +73,7 @@ async fn handle(
         };
         return Ok(browser.with_form(pages::sign_out(&content)));
     }
-    app.sign_out(session).await.map_err(|failed| error::page(&failed))?;
+    app.sign_out(session, &browser.origin).await.map_err(|failed| error::page(&failed))?;
     Ok(done(browser, &wish))
 }
 

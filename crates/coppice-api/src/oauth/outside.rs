@@ -138,7 +138,7 @@ async fn finish(
 }
 
 async fn signed_in(app: &App, browser: &Browser, user: &UserId, then: &str) -> Response {
-    match app.begin_browser_session(user, browser.session.as_ref()).await {
+    match app.begin_browser_session(user, &browser.origin, browser.session.as_ref()).await {
         Ok(secret) => browser.signed_in(redirect(then), &secret),
         Err(failed) => error::page(&failed),
     }

@@ -96,7 +96,7 @@ pub(super) async fn sign_in_posted(State(app): State<App>, browser: Browser, bod
         return page(&app, &browser, next, email, Some("Passwords are not accepted here.")).await;
     }
     let password = Zeroizing::new(form.get("password").unwrap_or_default().to_owned());
-    match app.sign_in(email, password, browser.address, browser.session.as_ref()).await {
+    match app.sign_in(email, password, &browser.origin, browser.session.as_ref()).await {
         Ok(SignIn::Done(secret)) => browser.signed_in(redirect(&browser.path(next)), &secret),
         Ok(SignIn::Wrong) => {
             metrics::authentication_failed();

@@ -11,6 +11,7 @@ use coppice_oauth::client::Client;
 use coppice_oauth::params::Params;
 use serde_json::json;
 
+use super::browser::origin_of;
 use super::{Address, RealmName, client_auth, error};
 use crate::error::ApiError;
 use crate::request::bearer_of;
@@ -63,7 +64,7 @@ pub(super) async fn revoke(State(app): State<App>, headers: HeaderMap, body: Byt
     let work = async {
         let (client, form) = understand(&app, &headers, &body).await?;
         let token = form.get("token").ok_or_else(|| OAuthError::invalid_request("token is missing"))?;
-        app.revoke(&client, token).await.map_err(IdentityError::from)
+        app.revoke(&client, token, &origin_of(&headers)).await.map_err(IdentityError::from)
     };
     match work.await {
         Ok(()) => error::uncached(StatusCode::OK, &json!({})),

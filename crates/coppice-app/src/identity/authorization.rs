@@ -1,6 +1,7 @@
 //! From an authorization request to its answer.
 
 use chrono::{TimeDelta, Utc};
+use coppice_core::audit::RequestOrigin;
 use coppice_core::{Error, SessionId};
 use coppice_oauth::OAuthError;
 use coppice_oauth::authorize::{self, AuthorizationRequest, Refusal, ResponseType, Step};
@@ -13,7 +14,7 @@ use coppice_store::{AuthorizationCode, BrowserSession, NewSession, StoreError};
 
 use super::tokens::{ACCESS_LIFETIME, TOKEN_TYPE};
 use super::{IdentityError, IdentityResult};
-use crate::App;
+use crate::{AccountEvent, AccountEventKind, App};
 
 /// A code has to be redeemed within this time.
 const CODE_LIFETIME: TimeDelta = TimeDelta::seconds(60);
@@ -88,11 +89,14 @@ impl App {
         &self,
         authorization: &Authorization,
         session: &BrowserSession,
+        origin: &RequestOrigin,
     ) -> Result<(), Error> {
         let Authorization { client, request } = authorization;
         if client.remembers_consent(&request.destination.redirect_uri) {
             self.store.consent_grant(&session.user, &client.id, request.scopes.words()).await?;
         }
+        let event = AccountEvent::new(AccountEventKind::ClientAllowed, &session.user, origin);
+        self.note_account_event(&event.about(&client.id)).await;
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use chrono::{TimeDelta, Utc};
+use coppice_core::audit::RequestOrigin;
 use coppice_core::{Error, Result};
 use coppice_oauth::client::Client;
 use coppice_oauth::params::Params;
@@ -13,7 +14,7 @@ use serde::Serialize;
 
 use super::attempts::USER_CODE;
 use super::{IdentityError, IdentityResult};
-use crate::App;
+use crate::{AccountEvent, AccountEventKind, App};
 
 /// How long a person may take to type the code.
 pub(super) const LIFETIME: TimeDelta = TimeDelta::seconds(600);
@@ -124,9 +125,16 @@ impl App {
         device: &Device,
         is_allowed: bool,
         session: &BrowserSession,
+        origin: &RequestOrigin,
     ) -> Result<bool> {
         let Some(code) = user_code::parse(&device.user_code) else { return Ok(false) };
         let hash = self.key.hash(&code);
-        Ok(self.store.device_answer(&hash, is_allowed, &session.user, session.signed_in_at).await?)
+        let was_waiting =
+            self.store.device_answer(&hash, is_allowed, &session.user, session.signed_in_at).await?;
+        if was_waiting && is_allowed {
+            let event = AccountEvent::new(AccountEventKind::ClientAllowed, &session.user, origin);
+            self.note_account_event(&event.about(&device.client)).await;
+        }
+        Ok(was_waiting)
     }
 }

@@ -2,6 +2,7 @@
 //! session, asking about it.
 
 use coppice_core::access::{Caller, CredentialId, Grant, Principal};
+use coppice_core::audit::RequestOrigin;
 use coppice_core::{Error, OrganizationId, Result, SessionId, UserId};
 use coppice_oauth::client::Client;
 use coppice_oauth::scope::{OPENID, Scopes};
@@ -9,8 +10,8 @@ use coppice_oauth::token::{AccessClaims, Distrust, IdClaims, key_id, verify_acce
 use serde_json::{Value, json};
 
 use super::IdentityResult;
-use crate::App;
 use crate::access::Credential;
+use crate::{AccountEvent, AccountEventKind, App};
 
 impl App {
     /// Believes an access token, or not, without the metastore.
@@ -87,17 +88,22 @@ impl App {
     ///
     /// # Errors
     /// When the metastore fails.
-    pub async fn revoke(&self, client: &Client, token: &str) -> Result<()> {
+    pub async fn revoke(&self, client: &Client, token: &str, origin: &RequestOrigin) -> Result<()> {
         let refresh = self.identity.refresh.verify(token, &self.issuers().all());
-        let session = match refresh {
-            Ok(claims) if claims.azp == client.id => claims.sid,
+        let (session, user) = match refresh {
+            Ok(claims) if claims.azp == client.id => (claims.sid, claims.sub),
             Ok(_) => return Ok(()),
             Err(_) => match self.access_claims(token).await? {
-                Ok(claims) if claims.azp == client.id => claims.sid,
+                Ok(claims) if claims.azp == client.id => (claims.sid, claims.sub),
                 Ok(_) | Err(_) => return Ok(()),
             },
         };
-        Ok(self.store.session_end(&SessionId::from_trusted(session), &client.id).await?)
+        let session = SessionId::from_trusted(session);
+        self.store.session_end(&session, &client.id).await?;
+        let user = UserId::from_trusted(user);
+        let event = AccountEvent::new(AccountEventKind::TokenRevoked, &user, origin);
+        self.note_account_event(&event.about(session.as_str())).await;
+        Ok(())
     }
 
     /// What a confidential client may know of a token: everything of an access

@@ -1,15 +1,14 @@
 //! People at their browsers.
 
-use std::net::IpAddr;
-
 use chrono::{TimeDelta, Utc};
+use coppice_core::audit::RequestOrigin;
 use coppice_core::{Error, Result, UserId};
 use coppice_oauth::random;
 use coppice_store::BrowserSession;
 use zeroize::Zeroizing;
 
 use super::attempts::{SIGN_IN, SIGN_INS, party};
-use crate::App;
+use crate::{AccountEvent, AccountEventKind, App};
 
 /// A browser session ends when it is not used for this long.
 pub(super) const IDLE: TimeDelta = TimeDelta::hours(24);
@@ -60,12 +59,12 @@ impl App {
         &self,
         email: &str,
         password: Zeroizing<String>,
-        address: IpAddr,
+        origin: &RequestOrigin,
         replaced: Option<&BrowserSession>,
     ) -> Result<SignIn> {
         let email = email.trim();
-        match self.check_password(email, password, address).await {
-            Ok(Some(user)) => Ok(SignIn::Done(self.begin_browser_session(&user, replaced).await?)),
+        match self.check_password(email, password, origin).await {
+            Ok(Some(user)) => Ok(SignIn::Done(self.begin_browser_session(&user, origin, replaced).await?)),
             Ok(None) => Ok(SignIn::Wrong),
             Err(Error::TooMany { retry_after_seconds, .. }) => Ok(SignIn::TooOften(retry_after_seconds)),
             Err(error) => Err(error),
@@ -78,9 +77,9 @@ impl App {
         &self,
         email: &str,
         password: Zeroizing<String>,
-        address: IpAddr,
+        origin: &RequestOrigin,
     ) -> Result<Option<UserId>> {
-        let from = party(address);
+        let from = origin.address.map(party).unwrap_or_default();
         let who = format!("{} {from}", email.to_lowercase());
         // Counted before the check, so that attempts at the same time count too.
         self.count_attempt(SIGN_INS, &from).await?;
@@ -90,10 +89,15 @@ impl App {
         let hash = found.as_ref().and_then(|found| found.password.clone());
         let password = if is_possible { password } else { Zeroizing::default() };
         let is_right = self.identity.passwords.verify(password, hash).await?;
-        let Some(user) = found.filter(|found| is_right && !found.disabled) else { return Ok(None) };
+        let Some(found) = found else { return Ok(None) };
+        let user = UserId::from_trusted(found.id);
+        if !is_right || found.disabled {
+            self.note_account_event(&AccountEvent::new(AccountEventKind::SignInFailed, &user, origin)).await;
+            return Ok(None);
+        }
         self.take_attempt_back(SIGN_INS, &from).await?;
         self.take_attempt_back(SIGN_IN, &who).await?;
-        Ok(Some(UserId::from_trusted(user.id)))
+        Ok(Some(user))
     }
 
     /// Signs somebody in who showed otherwise who they are; returns what the
@@ -104,12 +108,14 @@ impl App {
     pub async fn begin_browser_session(
         &self,
         user: &UserId,
+        origin: &RequestOrigin,
         replaced: Option<&BrowserSession>,
     ) -> Result<Zeroizing<String>> {
         let secret = Zeroizing::new(random::secret());
         let replaced = replaced.map(|replaced| replaced.id_hash.as_str());
         let hash = self.key.hash(&secret);
         self.store.browser_session_insert(&hash, user, Utc::now() + LIFETIME, replaced).await?;
+        self.note_account_event(&AccountEvent::new(AccountEventKind::SignedIn, user, origin)).await;
         Ok(secret)
     }
 
@@ -129,8 +135,11 @@ impl App {
     ///
     /// # Errors
     /// When the metastore fails.
-    pub async fn sign_out(&self, session: &BrowserSession) -> Result<()> {
-        Ok(self.store.browser_session_end(&session.id_hash).await?)
+    pub async fn sign_out(&self, session: &BrowserSession, origin: &RequestOrigin) -> Result<()> {
+        self.store.browser_session_end(&session.id_hash).await?;
+        let event = AccountEvent::new(AccountEventKind::SignedOut, &session.user, origin);
+        self.note_account_event(&event).await;
+        Ok(())
     }
 
     /// The text that shows that a form for `purpose` was made by us, for this
@@ -149,9 +158,9 @@ impl App {
         session: &BrowserSession,
         current: Zeroizing<String>,
         new: Zeroizing<String>,
-        address: IpAddr,
+        origin: &RequestOrigin,
     ) -> Result<PasswordChange> {
-        match self.check_password(&session.email, current, address).await {
+        match self.check_password(&session.email, current, origin).await {
             Ok(Some(user)) if user == session.user => {}
             Ok(_) => return Ok(PasswordChange::Wrong),
             Err(Error::TooMany { retry_after_seconds, .. }) => {
@@ -159,7 +168,7 @@ impl App {
             }
             Err(error) => return Err(error),
         }
-        match self.set_password(&session.user, new, Some(session)).await {
+        match self.set_password(session, new, origin).await {
             Ok(()) => Ok(PasswordChange::Done),
             Err(Error::Invalid { public, .. }) => Ok(PasswordChange::Unusable(public)),
             Err(error) => Err(error),
@@ -174,20 +183,21 @@ impl App {
         self.identity.passwords.hash(password).await
     }
 
-    /// Sets a password without asking for the one until now. Every session of
-    /// the person ends but `kept`.
+    /// Sets a person's own password without asking for the one until now. Every
+    /// session of theirs ends but this one.
     ///
     /// # Errors
     /// `invalid_field` when it can't be one.
     pub async fn set_password(
         &self,
-        user: &UserId,
+        session: &BrowserSession,
         new: Zeroizing<String>,
-        kept: Option<&BrowserSession>,
+        origin: &RequestOrigin,
     ) -> Result<()> {
         let hash = self.hash_off_thread(new).await?;
-        let kept = kept.map(|kept| kept.id_hash.as_str());
-        self.store.user_set_password(user, &hash, kept).await?;
+        self.store.user_set_password(&session.user, &hash, Some(&session.id_hash)).await?;
+        let event = AccountEvent::new(AccountEventKind::PasswordChanged, &session.user, origin);
+        self.note_account_event(&event).await;
         Ok(())
     }
 }
