@@ -60,10 +60,10 @@ fn every_command_of_the_readmes_tour_works() {
     };
     let commands: Vec<_> = readme_tour().iter().map(|line| here(line)).collect();
     assert!(commands.len() > 10, "{commands:?}");
-    // One shell for all of them, as a reader has.
+    // One shell for all of them, as a reader has. A command that never ends would hold up every other story.
     let script = format!("set -ex\n{}\n", commands.join("\n"));
-    let output = Command::new("bash")
-        .args(["-c", &script])
+    let output = Command::new("timeout")
+        .args(["--kill-after=10", "600", "bash", "-c", &script])
         .env("COPPICE_DATA_DIR", &data_dir)
         .env("PAGER", "cat")
         .stdin(Stdio::null())
