@@ -14,7 +14,7 @@
 
 use std::ops::Range;
 
-use memchr::{memchr_iter, memchr2_iter};
+use memchr::{memchr_iter, memchr2, memchr2_iter};
 
 use super::entry::MESSAGE_BYTES_MAX;
 
@@ -42,7 +42,13 @@ impl Masker {
             return;
         }
         let lower = text.to_ascii_lowercase();
-        let mut hidden = Hidden { text, lower: &lower, roles_from: roles_from(&lower), ranges: vec![] };
+        let mut hidden = Hidden {
+            text,
+            lower: &lower,
+            roles_from: roles_from(&lower),
+            words_end: text.bytes().rposition(is_word_byte).map_or(0, |last| last + 1),
+            ranges: vec![],
+        };
         if lower.contains(WORD) {
             hidden.hide_literals();
         }
@@ -101,6 +107,8 @@ struct Hidden<'a> {
     lower: &'a str,
     /// From where on the text is known to make or change a role.
     roles_from: Option<usize>,
+    /// Where the last word of the text ends.
+    words_end: usize,
     ranges: Vec<Range<usize>>,
 }
 
@@ -211,8 +219,11 @@ impl Hidden<'_> {
     /// Blanks, comments and what stands between a name and its value.
     fn skip_between(&self, mut at: usize) -> usize {
         loop {
+            if let Some(end) = self.end_of_comment(at) {
+                at = end;
+                continue;
+            }
             match self.byte(at) {
-                _ if self.end_of_comment(at).is_some() => at = self.end_of_comment(at).unwrap_or(at + 1),
                 Some(b' ' | b'\t' | b'\r' | b'\n' | 0x0b | 0x0c | b'=' | b':' | b'"' | b'(') => at += 1,
                 _ => return at,
             }
@@ -245,7 +256,7 @@ impl Hidden<'_> {
             // Quotes in quotes, or escapes that only the server's settings
             // explain: who knows where it ends.
             content = open + run..self.text.len();
-            if self.text[content.clone()].bytes().all(|byte| !is_word_byte(byte)) {
+            if self.words_end <= content.start {
                 return Some(open + run);
             }
         }
@@ -278,14 +289,16 @@ impl Hidden<'_> {
         match bytes.get(at..at + 2)? {
             b"--" => Some(self.find("\n", at).map_or(bytes.len(), |end| end + 1)),
             b"/*" => {
-                let (mut depth, mut at) = (1, at + 2);
+                let (mut depth, mut at) = (1_usize, at + 2);
                 while depth > 0 {
-                    let (open, close) = (self.find("/*", at), self.find("*/", at));
-                    match (open, close) {
-                        (Some(open), Some(close)) if open < close => (depth, at) = (depth + 1, open + 2),
-                        (_, Some(close)) => (depth, at) = (depth - 1, close + 2),
-                        (_, None) => return Some(bytes.len()),
-                    }
+                    // Each byte is looked at once, however many comments are in each other.
+                    let Some(found) = memchr2(b'/', b'*', bytes.get(at..)?) else { return Some(bytes.len()) };
+                    at += found;
+                    (depth, at) = match bytes.get(at..at + 2) {
+                        Some(b"/*") => (depth + 1, at + 2),
+                        Some(b"*/") => (depth - 1, at + 2),
+                        _ => (depth, at + 1),
+                    };
                 }
                 Some(at)
             }

@@ -90,6 +90,21 @@ fn what_another_part_repeats_is_hidden_there_too() {
     assert_eq!(message, "syntax error at or near \"********\"");
 }
 
+#[test]
+fn long_texts_made_to_be_read_again_and_again_are_read_once() {
+    // Looked at again from each of its places, any of these takes minutes.
+    let times = 170_000;
+    let comments = format!("{}*/ password 's3cret'", "/* ".repeat(times));
+    assert!(!masked(&comments).contains("s3cret"));
+    let quotes = format!("password {}", "'' ".repeat(times));
+    assert_eq!(masked(&quotes), quotes);
+    for piece in
+        ["password /* ", "password $a ", "password '' /**/ ", "password=", "--\n", "'password ", "://", "$$ "]
+    {
+        masked(&piece.repeat(times / 4));
+    }
+}
+
 proptest::proptest! {
     #[test]
     fn any_text_can_be_masked(text in "(password|PASSWORD |role|'|''|\\$|\\$a\\$|://|@|:|=|--|/\\*|\\*/|\n|\\\\|E|é| |x){0,40}") {
