@@ -98,27 +98,32 @@ impl<'a> Ahead<'a> {
     }
 
     fn help(&self) {
-        loop {
-            let index = {
-                let mut progress = self.progress();
-                loop {
-                    if progress.is_over {
-                        return;
-                    }
-                    let near = progress.at..(progress.at + AHEAD_MAX).min(self.files.len());
-                    let next = near.into_iter().find(|index| progress.known[*index] == Known::Nothing);
-                    if let Some(index) = next {
-                        progress.known[index] = Known::Soon;
-                        break index;
-                    }
-                    progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
+        let mut progress = self.progress();
+        while !progress.is_over {
+            match self.next_of(&progress) {
+                Some(index) => {
+                    self.look_for_others(progress, index);
+                    progress = self.progress();
                 }
-            };
-            // The search comes upon what went wrong by itself.
-            let hits = self.look(index).unwrap_or(true);
-            self.progress().known[index] = Known::Hits(hits);
-            self.changed.notify_all();
+                None => progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner),
+            }
         }
+    }
+
+    /// The first file near the search that nobody has looked at.
+    fn next_of(&self, progress: &Progress) -> Option<usize> {
+        let mut near = progress.at..(progress.at + AHEAD_MAX).min(self.files.len());
+        near.find(|index| progress.known[*index] == Known::Nothing)
+    }
+
+    /// Looks at a file that the search is not at yet.
+    fn look_for_others(&self, mut progress: MutexGuard<'_, Progress>, index: usize) {
+        progress.known[index] = Known::Soon;
+        drop(progress);
+        // The search comes upon what went wrong by itself.
+        let hits = self.look(index).unwrap_or(true);
+        self.progress().known[index] = Known::Hits(hits);
+        self.changed.notify_all();
     }
 
     /// Whether something may be found in a file.
@@ -127,19 +132,26 @@ impl<'a> Ahead<'a> {
         progress.at = index;
         self.changed.notify_all();
         loop {
-            match progress.known[index] {
-                Known::Hits(hits) => return Ok(hits),
-                Known::Nothing => {
+            if (self.is_over)() {
+                return Err(SearchError::Interrupted);
+            }
+            progress = match (progress.known[index], self.next_of(&progress)) {
+                (Known::Hits(hits), _) => return Ok(hits),
+                (Known::Nothing, _) => {
                     progress.known[index] = Known::Soon;
                     drop(progress);
                     return self.look(index);
                 }
-                Known::Soon if (self.is_over)() => return Err(SearchError::Interrupted),
-                Known::Soon => {
-                    let waited = self.changed.wait_timeout(progress, IMPATIENCE);
-                    progress = waited.unwrap_or_else(PoisonError::into_inner).0;
+                // A helper is at it; the next ones are looked at instead of waiting.
+                (Known::Soon, Some(next)) => {
+                    self.look_for_others(progress, next);
+                    self.progress()
                 }
-            }
+                (Known::Soon, None) => {
+                    let waited = self.changed.wait_timeout(progress, IMPATIENCE);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
         }
     }
 
