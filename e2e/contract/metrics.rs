@@ -128,21 +128,6 @@ fn a_request_for_metrics_that_can_not_work_is_refused() {
 }
 
 #[test]
-fn a_repeated_request_for_metrics_is_answered_anew() {
-    let http = shared();
-    let (branch, _) = with_branch(&http, "metrics again");
-    let send = |body: Value| {
-        let request = http.request("POST", &format!("{branch}/metrics"));
-        http.send(request.header("idempotency-key", "again").json(&body))
-    };
-    for metric in ["cpu", "disk"] {
-        let answer = send(request(json!({ "metrics": [metric] })));
-        assert_eq!(answer.expect(200)["results"][0]["metric"], metric);
-        assert_eq!(answer.header("idempotency-replayed"), "");
-    }
-}
-
-#[test]
 fn points_stand_at_whole_steps_within_the_time_asked_for() {
     let http = shared();
     let (branch, id) = with_branch(&http, "metrics points");

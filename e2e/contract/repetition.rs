@@ -149,3 +149,20 @@ fn a_fault_of_the_server_is_not_repeated() {
     let made = post(&http, PROJECTS, "retried", &body);
     assert_eq!((made.status, made.header("idempotency-replayed")), (201, ""), "{}", made.text());
 }
+
+#[test]
+fn a_repeated_post_that_only_reads_is_answered_anew() {
+    let http = shared();
+    let project = http.new_project("readings");
+    let branch = http.post(&format!("{project}/branches"), &custom("main", json!({}))).expect(201);
+    let branch = format!("{project}/branches/{}", text_of(&branch["id"]));
+    let (start, end) = ("2026-01-02T03:00:00Z", ["2026-01-02T04:00:00Z", "2026-01-02T05:00:00Z"]);
+    for what in ["metrics", "logs"] {
+        for end in end {
+            let body = json!({ "start": start, "end": end, "metrics": ["cpu"] });
+            let answer = post(&http, &format!("{branch}/{what}"), "a reading", &body);
+            assert_eq!(answer.expect(200)["end"], end, "{what}");
+            assert_eq!(answer.header("idempotency-replayed"), "");
+        }
+    }
+}

@@ -14,7 +14,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use coppice_app::{App, AuditEnd, AuditQuery};
 use coppice_core::audit::{AuditActor, AuditEntry, AuditResult};
-use coppice_core::operation::{self, CREATE_ORGANIZATION, LIST_AUDIT_LOG};
+use coppice_core::operation::{CREATE_ORGANIZATION, LIST_AUDIT_LOG};
 use coppice_core::{AuditId, Error, Result};
 use coppice_wire as wire;
 use serde::Deserialize;
@@ -73,9 +73,7 @@ impl Notes {
 /// carried out to its end even when its client goes away, so that its line does
 /// not stay open.
 pub(crate) async fn recorded(State(app): State<App>, request: Request, next: Next) -> Response {
-    let route = context::route();
-    let known = operation::ALL.iter().find(|known| *known.id == *route.operation);
-    let Some(operation) = known.filter(|operation| operation.is_write) else {
+    let Some(operation) = context::operation().filter(|operation| operation.is_write) else {
         return next.run(request).await;
     };
     let work = async move {

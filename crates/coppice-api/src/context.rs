@@ -7,6 +7,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use coppice_core::operation::{self, Operation};
 use tracing::Instrument;
 
 use crate::audit::Notes;
@@ -52,6 +53,12 @@ pub(crate) fn note_caller(kind: &'static str) {
 /// Where the request went.
 pub(crate) fn route() -> Arc<Route> {
     CURRENT.try_with(|current| current.route()).unwrap_or_else(|_| Arc::new(Route::unknown()))
+}
+
+/// The operation of the API that the request asks for, if it does.
+pub(crate) fn operation() -> Option<&'static Operation> {
+    let route = route();
+    operation::ALL.iter().find(|known| *known.id == *route.operation).copied()
 }
 
 /// Reads or writes what is known for the audit log; none outside of a request.

@@ -24,19 +24,18 @@ static IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-r
 
 /// Largest answer that is kept: a refusal may say again what it was sent.
 const ANSWER_LIMIT_BYTES: usize = 4 * BODY_LIMIT_BYTES;
-/// Ends of paths whose POST only reads. Nothing can happen twice there, and
-/// answers are large; a repetition is answered with what is true then.
-const READING: [&str; 1] = ["/metrics"];
 
-/// Lets a POST with a key through once.
+/// Lets a POST with a key through once. Where it only reads nothing can happen
+/// twice, and answers are large and nobody's but the caller's: a repetition is
+/// answered with what is true then.
 pub(crate) async fn idempotent(
     State(app): State<App>,
     Extension(rates): Extension<Arc<Rates>>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let only_reads = READING.iter().any(|end| request.uri().path().ends_with(end));
-    if request.method() != Method::POST || only_reads || !request.headers().contains_key(&IDEMPOTENCY_KEY) {
+    let only_reads = || context::operation().is_some_and(|operation| !operation.is_write);
+    if request.method() != Method::POST || !request.headers().contains_key(&IDEMPOTENCY_KEY) || only_reads() {
         return next.run(request).await;
     }
     // A bad credential has nothing to repeat; the handler says what is wrong.
