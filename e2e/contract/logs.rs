@@ -30,7 +30,13 @@ fn a_page_has_the_documented_fields() {
     assert_eq!(fields(&page), ["end", "logs", "nextCursor", "start"]);
     assert_eq!(
         (&page["start"], &page["end"]),
-        (&json!("2020-01-01T00:00:00.000Z"), &json!("2100-01-01T00:00:00.000Z"))
+        (&json!("2020-01-01T00:00:00Z"), &json!("2100-01-01T00:00:00Z"))
+    );
+    let elsewhere = json!({ "start": "2020-01-01T02:00:00+02:00", "end": "2100-01-01T00:00:00.123456789Z" });
+    let said = http.post(&path, &question(elsewhere)).expect(200);
+    assert_eq!(
+        (&said["start"], &said["end"]),
+        (&json!("2020-01-01T00:00:00.000Z"), &json!("2100-01-01T00:00:00.123456789Z"))
     );
     let logs = page["logs"].as_array().expect("entries");
     assert_eq!(logs.len(), 2);
@@ -75,7 +81,7 @@ fn bounds_of_a_question_are_the_documented_ones() {
         (
             question(json!({ "start": "soon" })),
             "invalid_field",
-            "invalid start: must be a time like 2026-01-02T03:04:05Z",
+            "invalid start: must be an RFC 3339 date-time, like 2027-01-01T00:00:00Z",
         ),
         (question(json!({ "start": 5 })), "invalid_field", "invalid start: must be a string"),
         (

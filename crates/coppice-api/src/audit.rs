@@ -22,16 +22,14 @@ use serde_json::Value;
 use utoipa::IntoParams;
 
 use crate::error::{ApiError, ErrorId};
-use crate::keys::parse_time;
 use crate::request::{Call, InOrganization};
+use crate::time::check_range;
 use crate::{BODY_LIMIT_BYTES, context};
 
 /// Lines of an answer when nobody says how many.
 const COUNT_DEFAULT: u32 = 100;
 /// Most lines of an answer.
 const COUNT_MAX: u32 = 200;
-/// Longest text to filter by, in bytes.
-const FILTER_LENGTH_MAX: usize = 254;
 
 /// What is known of the line of a request while it is being answered.
 #[derive(Debug, Default)]
@@ -167,34 +165,18 @@ pub(crate) async fn list_audit_log(
 }
 
 fn query_of(call: &Call) -> Result<AuditQuery> {
-    let text = |name: &str| match call.query(name) {
-        // No text of the metastore has a zero byte, so it can't be asked for one.
-        Some(text) if text.len() > FILTER_LENGTH_MAX || text.contains('\0') => {
-            let why = format!("must have at most {FILTER_LENGTH_MAX} bytes, none of them zero");
-            Err(Error::invalid_query(name, why))
-        }
-        text => Ok(text.map(str::to_owned)),
-    };
-    let time = |name: &str| match call.query(name) {
-        None => Ok(None),
-        Some(text) => parse_time(text).map(Some).ok_or_else(|| {
-            Error::invalid_query(name, "must be an RFC 3339 date-time, like 2027-01-01T00:00:00Z")
-        }),
-    };
     let query = AuditQuery {
-        actor: text("actor")?,
-        action: text("action")?,
-        start: time("start")?,
-        end: time("end")?,
+        actor: call.query_text("actor")?,
+        action: call.query_text("action")?,
+        start: call.query_time("start")?,
+        end: call.query_time("end")?,
         cursor: call.query("cursor").map(str::to_owned),
         count_max: call.query_number("limit", 1, COUNT_MAX)?.unwrap_or(COUNT_DEFAULT),
     };
-    match (query.start, query.end) {
-        (Some(start), Some(end)) if end < start => {
-            Err(Error::invalid("invalid_time_range", "invalid time range: end is before start"))
-        }
-        _ => Ok(query),
+    if let (Some(start), Some(end)) = (query.start, query.end) {
+        check_range(start, end)?;
     }
+    Ok(query)
 }
 
 fn to_wire(entry: AuditEntry) -> wire::AuditEntry {

@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::BODY_LIMIT_BYTES;
 use crate::error::{ApiError, with_status};
+use crate::time::{self, AskedTime};
 
 /// A body that was read but not looked at: who calls is checked first.
 #[derive(Debug)]
@@ -137,6 +138,17 @@ impl Fields {
             Some(Value::String(text)) => Ok(Some(text)),
             Some(_) => Err(self.invalid(field, "must be a string")),
         }
+    }
+
+    /// A time, if it is there.
+    pub(crate) fn time(&self, field: &str) -> Result<Option<AskedTime>> {
+        let Some(text) = self.text(field)? else { return Ok(None) };
+        AskedTime::parse(text).map(Some).ok_or_else(|| self.invalid(field, time::WHY_NONE))
+    }
+
+    /// A time that must be there.
+    pub(crate) fn required_time(&self, field: &str) -> Result<AskedTime> {
+        self.time(field)?.ok_or_else(|| self.missing(field))
     }
 
     /// A text that must be there.

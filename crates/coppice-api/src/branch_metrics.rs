@@ -2,7 +2,6 @@
 
 use axum::Json;
 use axum::extract::State;
-use chrono::{DateTime, Utc};
 use coppice_app::{App, InstanceSeries, MetricsRequest};
 use coppice_core::operation::BRANCH_METRICS;
 use coppice_core::{Error, Result};
@@ -10,8 +9,8 @@ use coppice_telemetry::metrics::{Aggregation, METRICS, Metric, points};
 use coppice_wire as wire;
 
 use crate::body::{BodyError, Fields, RawBody};
-use crate::keys::parse_time;
 use crate::request::{Call, InBranch};
+use crate::time::{AskedTime, check_range};
 
 /// Instances of one request.
 const INSTANCES_MAX: usize = 100;
@@ -36,24 +35,25 @@ pub(crate) async fn branch_metrics(
 ) -> Result<Json<wire::BranchMetrics>, BodyError> {
     let access = call.authorize(&app, &BRANCH_METRICS).await?;
     let asked = Asked::read(&body.object()?)?;
-    let instances = app.branch_metrics(&access, &asked.request).await?;
+    let request =
+        MetricsRequest { start: asked.start.at, end: asked.end.at, instances: asked.instances.clone() };
+    let instances = app.branch_metrics(&access, &request).await?;
     let results = asked.metrics.iter().map(|metric| asked.result(*metric, &instances));
-    Ok(Json(wire::BranchMetrics { results: results.collect(), start: asked.start, end: asked.end }))
+    Ok(Json(wire::BranchMetrics { results: results.collect(), start: asked.start.said, end: asked.end.said }))
 }
 
 /// A request as it was understood.
 struct Asked {
-    request: MetricsRequest,
-    /// As they are said back.
-    start: String,
-    end: String,
+    start: AskedTime,
+    end: AskedTime,
+    instances: Vec<String>,
     metrics: Vec<Metric>,
     aggregations: Vec<Aggregation>,
 }
 
 impl Asked {
     fn read(fields: &Fields) -> Result<Self> {
-        let (start, end) = (time(fields, "start")?, time(fields, "end")?);
+        let (start, end) = (fields.required_time("start")?, fields.required_time("end")?);
         let metrics = fields.texts("metrics", METRICS)?.ok_or_else(|| fields.missing("metrics"))?;
         if metrics.is_empty() {
             return Err(Error::invalid_field("metrics", "must name at least one metric"));
@@ -78,11 +78,8 @@ impl Asked {
                 format_args!("each must have 1 to {INSTANCE_LENGTH_MAX} characters"),
             ));
         }
-        if end.1 < start.1 {
-            return Err(Error::invalid("invalid_time_range", "invalid time range: end is before start"));
-        }
-        let request = MetricsRequest { start: start.1, end: end.1, instances };
-        Ok(Self { request, start: start.0, end: end.0, metrics, aggregations })
+        check_range(start.at, end.at)?;
+        Ok(Self { start, end, instances, metrics, aggregations })
     }
 
     fn result(&self, metric: Metric, instances: &[InstanceSeries]) -> wire::MetricResult {
@@ -105,19 +102,6 @@ impl Asked {
             series: series.collect(),
         }
     }
-}
-
-/// A time, and how it is said back: as it came if it came in UTC.
-fn time(fields: &Fields, field: &str) -> Result<(String, DateTime<Utc>)> {
-    let text = fields.required_text(field)?;
-    let time = parse_time(text).ok_or_else(|| {
-        Error::invalid_field(field, "must be an RFC 3339 date-time, like 2027-01-01T00:00:00Z")
-    })?;
-    let said = match text.ends_with('Z') {
-        true => text.to_owned(),
-        false => time.to_rfc3339_opts(chrono::SecondsFormat::Millis, true),
-    };
-    Ok((said, time))
 }
 
 /// Reads a list in its order; what is repeated counts once.

@@ -36,6 +36,7 @@ mod regions;
 mod remainder;
 mod request;
 mod serve;
+mod time;
 mod users;
 
 use std::num::NonZeroU32;

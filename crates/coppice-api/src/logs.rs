@@ -2,15 +2,15 @@
 
 use axum::Json;
 use axum::extract::State;
-use chrono::{DateTime, Utc};
+use chrono::DateTime;
 use coppice_app::{App, BodyMatch, Level, LogFilter, LogRequest};
 use coppice_core::operation::BRANCH_LOGS;
 use coppice_core::{Error, Result};
 use coppice_wire as wire;
 
 use crate::body::{BodyError, Fields, RawBody};
-use crate::keys::parse_time;
 use crate::request::{Call, InBranch};
+use crate::time::{AskedTime, check_range};
 
 /// Filters of one question.
 const FILTERS_MAX: usize = 20;
@@ -38,8 +38,9 @@ pub(crate) async fn branch_logs(
     body: RawBody,
 ) -> Result<Json<wire::BranchLogs>, BodyError> {
     let access = call.authorize(&app, &BRANCH_LOGS).await?;
-    let request = log_request(&body.object()?)?;
-    let (start, end) = (request.start, request.end);
+    let fields = body.object()?;
+    let (start, end) = (fields.required_time("start")?, fields.required_time("end")?);
+    let request = log_request(&fields, &start, &end)?;
     let found = app.branch_logs(&access, request).await?;
     let logs = found.entries.into_iter().map(|entry| wire::LogEntry {
         timestamp: wire::Timestamp(DateTime::from_timestamp_millis(entry.timestamp_ms).unwrap_or_default()),
@@ -54,29 +55,21 @@ pub(crate) async fn branch_logs(
         process: entry.process,
     });
     Ok(Json(wire::BranchLogs {
-        start: wire::Timestamp(start),
-        end: wire::Timestamp(end),
+        start: start.said,
+        end: end.said,
         logs: logs.collect(),
         next_cursor: found.next_cursor,
     }))
 }
 
-fn log_request(fields: &Fields) -> Result<LogRequest> {
-    let (start, end) = (time(fields, "start")?, time(fields, "end")?);
+fn log_request(fields: &Fields, start: &AskedTime, end: &AskedTime) -> Result<LogRequest> {
     let filters = fields.list("filters", FILTERS_MAX)?.unwrap_or_default().iter().enumerate();
     let filters = filters.map(|(index, value)| filter(&fields.item("filters", index, value)?));
     let filters = filters.collect::<Result<Vec<_>>>()?;
     let limit = fields.integer("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
     let cursor = fields.text("cursor")?.filter(|text| !text.is_empty()).map(str::to_owned);
-    if end < start {
-        return Err(Error::invalid("invalid_time_range", "invalid time range: end is before start"));
-    }
-    Ok(LogRequest { start, end, filters, limit, cursor })
-}
-
-fn time(fields: &Fields, field: &str) -> Result<DateTime<Utc>> {
-    let text = fields.required_text(field)?;
-    parse_time(text).ok_or_else(|| Error::invalid_field(field, "must be a time like 2026-01-02T03:04:05Z"))
+    check_range(start.at, end.at)?;
+    Ok(LogRequest { start: start.at, end: end.at, filters, limit, cursor })
 }
 
 fn filter(fields: &Fields) -> Result<LogFilter> {

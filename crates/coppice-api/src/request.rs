@@ -9,6 +9,7 @@ use axum::extract::{Extension, FromRequestParts, Path, Query};
 use axum::http::HeaderMap;
 use axum::http::header::{AUTHORIZATION, USER_AGENT};
 use axum::http::request::Parts;
+use chrono::{DateTime, Utc};
 use coppice_app::{Access, App, Credential, PersonalAccess};
 use coppice_core::access::{Caller, Principal};
 use coppice_core::audit::RequestOrigin;
@@ -20,7 +21,10 @@ use utoipa::IntoParams;
 use crate::client_address::client_address;
 use crate::error::ApiError;
 use crate::rates::Rates;
-use crate::{context, metrics};
+use crate::{context, metrics, time};
+
+/// Longest text to filter by, in characters.
+const QUERY_TEXT_LENGTH_MAX: usize = 254;
 
 /// Marks a request that was already counted to the rate of its credential.
 #[derive(Clone, Copy, Debug)]
@@ -162,6 +166,25 @@ impl Call {
                 Err(Error::invalid_query(name, format_args!("must be a whole number from {min} to {max}")))
             }
         }
+    }
+
+    /// A query parameter that is looked for in texts of the metastore, if it
+    /// is there.
+    pub(crate) fn query_text(&self, name: &str) -> Result<Option<String>> {
+        match self.query(name) {
+            // No text of the metastore has a zero byte, so it can't be asked for one.
+            Some(text) if text.chars().count() > QUERY_TEXT_LENGTH_MAX || text.contains('\0') => {
+                let why = format!("must have at most {QUERY_TEXT_LENGTH_MAX} characters, and no zero byte");
+                Err(Error::invalid_query(name, why))
+            }
+            text => Ok(text.map(str::to_owned)),
+        }
+    }
+
+    /// A query parameter that is a time, if it is there.
+    pub(crate) fn query_time(&self, name: &str) -> Result<Option<DateTime<Utc>>> {
+        let Some(text) = self.query(name) else { return Ok(None) };
+        time::parse(text).map(Some).ok_or_else(|| Error::invalid_query(name, time::WHY_NONE))
     }
 
     /// A query parameter that must be there.

@@ -36,7 +36,7 @@ pub struct LogFilter {
     /// How: `in` is for instance, level and process, the others are for the body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub op: Option<LogOperator>,
-    /// Texts of which one has to match.
+    /// Texts of 1 to 256 characters, of which one has to match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_items = 100)]
     pub values: Option<Vec<String>>,
@@ -80,10 +80,12 @@ pub enum LogOperator {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BranchLogs {
-    /// As asked.
-    pub start: Timestamp,
-    /// As asked.
-    pub end: Timestamp,
+    /// As it was asked for.
+    #[schema(format = DateTime, example = "2026-01-02T03:00:00Z")]
+    pub start: String,
+    /// As it was asked for.
+    #[schema(format = DateTime, example = "2026-01-02T04:00:00Z")]
+    pub end: String,
     /// Newest first.
     pub logs: Vec<LogEntry>,
     /// Asks for the next page; null on the last one.

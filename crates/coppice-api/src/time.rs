@@ -1,0 +1,69 @@
+//! Times as callers send them.
+
+use chrono::{DateTime, Datelike, NaiveDateTime, SecondsFormat, Utc};
+use coppice_core::{Error, Result};
+
+/// What is wrong with a text that is none.
+pub(crate) const WHY_NONE: &str = "must be an RFC 3339 date-time, like 2027-01-01T00:00:00Z";
+
+/// A time that was asked for, and how it is said back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AskedTime {
+    /// The time.
+    pub(crate) at: DateTime<Utc>,
+    /// As it came, if it came in UTC.
+    pub(crate) said: String,
+}
+
+impl AskedTime {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let at = parse(text)?;
+        let said = match text.ends_with('Z') {
+            true => text.to_owned(),
+            false => at.to_rfc3339_opts(SecondsFormat::Millis, true),
+        };
+        Some(Self { at, said })
+    }
+}
+
+/// An RFC 3339 time; without an offset it is UTC.
+pub(crate) fn parse(text: &str) -> Option<DateTime<Utc>> {
+    let time = match DateTime::parse_from_rfc3339(text) {
+        Ok(time) => time.with_timezone(&Utc),
+        Err(_) => NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S%.f").ok()?.and_utc(),
+    };
+    // Its year in UTC has to have four digits too, so that it can be written again.
+    (0..=9999).contains(&time.year()).then_some(time)
+}
+
+/// Refuses a time that ends before it starts.
+pub(crate) fn check_range(start: DateTime<Utc>, end: DateTime<Utc>) -> Result<()> {
+    match end < start {
+        true => Err(Error::invalid("invalid_time_range", "invalid time range: end is before start")),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_may_have_any_offset_or_none() {
+        let noon = parse("2027-01-01T12:00:00Z");
+        assert_eq!(parse("2027-01-01T14:00:00.000000000+02:00"), noon);
+        assert_eq!(parse("2027-01-01T12:00:00"), noon, "without an offset it is UTC");
+        assert_eq!(parse("2027-01-01"), None);
+        assert_eq!(parse("9999-12-31T23:59:59-23:00"), None, "a year with five digits");
+    }
+
+    #[test]
+    fn a_time_in_utc_is_said_back_as_it_came() {
+        let said = |text| AskedTime::parse(text).map(|time| time.said);
+        for text in ["2027-01-01T12:00:00Z", "2027-01-01T12:00:00.123456789Z"] {
+            assert_eq!(said(text).as_deref(), Some(text));
+        }
+        assert_eq!(said("2027-01-01T14:00:00+02:00").as_deref(), Some("2027-01-01T12:00:00.000Z"));
+        assert_eq!(said("soon"), None);
+    }
+}
