@@ -95,7 +95,10 @@ pub fn document() -> OpenApi {
             "A PostgreSQL cloud on your own machines: organizations hold projects, projects hold branches, \
              a branch is a real PostgreSQL server, and a copy of one is there in a blink.\n\n\
              Send an API key or an OAuth access token as `Authorization: Bearer <it>`. \
-             Every answer carries `x-request-id`. POST accepts `Idempotency-Key`.",
+             Every answer carries `x-request-id`.\n\n\
+             A POST that changes something accepts the header `Idempotency-Key`, 1 to 255 printable characters that \
+             no other request of yours has: for 24 hours the same request with it gets the first answer again, \
+             with `Idempotency-Replayed: true`, and nothing is done twice.",
         ))
         .build();
     document.servers = Some(vec![utoipa::openapi::Server::new("/")]);
@@ -110,21 +113,29 @@ pub fn document() -> OpenApi {
         .build();
     components.security_schemes.insert(BEARER.to_owned(), SecurityScheme::Http(scheme).into());
     for (path, item) in &mut document.paths.paths {
-        let methods = [&mut item.get, &mut item.put, &mut item.post, &mut item.patch, &mut item.delete];
-        for documented in methods.into_iter().flatten() {
-            complete(path, documented);
+        for (documented, is_post) in [
+            (&mut item.get, false),
+            (&mut item.put, false),
+            (&mut item.post, true),
+            (&mut item.patch, false),
+            (&mut item.delete, false),
+        ] {
+            if let Some(documented) = documented {
+                complete(path, documented, is_post);
+            }
         }
     }
     document
 }
 
 /// Adds what follows from the table of operations.
-fn complete(path: &str, documented: &mut Documented) {
+fn complete(path: &str, documented: &mut Documented, is_post: bool) {
     let known = operation::ALL.iter().find(|known| Some(known.id) == documented.operation_id.as_deref());
     let Some(operation) = known else { return };
     let scopes: Vec<_> = operation.scope.iter().map(|scope| scope.as_str()).collect();
     documented.security = Some(vec![SecurityRequirement::new(BEARER, scopes)]);
-    for (status, what) in errors(path, documented.request_body.is_some(), operation) {
+    let is_repeatable = is_post && operation.is_write;
+    for (status, what) in errors(path, documented.request_body.is_some(), is_repeatable, operation) {
         let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(ErrorBody::name()))).build();
         let response = ResponseBuilder::new().description(what).content("application/json", content).build();
         documented.responses.responses.insert(status.to_owned(), response.into());
@@ -132,7 +143,12 @@ fn complete(path: &str, documented: &mut Documented) {
 }
 
 /// The errors an operation can answer with.
-fn errors(path: &str, has_body: bool, operation: &Operation) -> Vec<(&'static str, String)> {
+fn errors(
+    path: &str,
+    has_body: bool,
+    is_repeatable: bool,
+    operation: &Operation,
+) -> Vec<(&'static str, String)> {
     let mut errors = vec![
         ("400", "The request can never work as it stands; the message says why.".to_owned()),
         ("401", "No credential, or one that is not valid.".to_owned()),
@@ -167,13 +183,10 @@ fn errors(path: &str, has_body: bool, operation: &Operation) -> Vec<(&'static st
         "setOrganizationMemberRole" => {
             errors.push(("409", "The owner keeps the role of the owner.".to_owned()));
         }
-        "resendOrganizationInvitation" | "acceptInvitation" => {
-            errors.push(("409", "The idempotency key was used differently, or is in use.".to_owned()));
-        }
         "updateBranch" => {
             errors.push(("409", "The name is taken, or the server is being changed.".to_owned()));
         }
-        id if id.starts_with("create") => {
+        _ if is_repeatable => {
             errors.push(("409", "The idempotency key was used differently, or is in use.".to_owned()));
         }
         _ => {}

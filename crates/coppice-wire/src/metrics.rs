@@ -17,12 +17,13 @@ pub struct BranchMetricsRequest {
     /// What to answer; repeated names are answered once.
     #[schema(min_items = 1, max_items = 15)]
     pub metrics: Vec<MetricName>,
-    /// Of which instances; all of the branch when absent or empty.
+    /// Ids, of 1 to 256 characters, of the instances; all of the branch when absent or empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_items = 100)]
     pub instances: Option<Vec<String>>,
     /// What becomes of the values of a step; each makes a series of its own. The mean when absent or empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_items = 100)]
     pub aggregations: Option<Vec<MetricAggregation>>,
 }
 
