@@ -1,6 +1,7 @@
 //! Faults of disks, servers, clocks and data: what they break, what they must
 //! not, and what is told.
 
+mod claims;
 mod clock;
 mod connections;
 mod disk;

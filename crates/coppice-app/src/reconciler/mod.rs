@@ -110,6 +110,15 @@ struct Work {
     unsettled_since: HashMap<BranchId, Instant>,
 }
 
+impl Work {
+    /// Forgets what went wrong with a branch that others work on, or nobody.
+    fn forget(&mut self, branch: &BranchId) {
+        self.unsettled_since.remove(branch);
+        self.failing_since.remove(branch);
+        self.stuck_rotations.remove(branch);
+    }
+}
+
 /// What is being worked on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Workload {
@@ -302,8 +311,9 @@ impl Reconciler {
                 None
             }
             Err(StepError::Lost) => {
-                // Whoever has it now counts it, or there is nothing to do.
-                inner.lock().unsettled_since.remove(&branch);
+                // Whoever has it now counts it, or there is nothing to do. If it
+                // comes back, the timer finds it.
+                inner.lock().forget(&branch);
                 None
             }
             Err(StepError::NotYet(why)) => {

@@ -147,7 +147,6 @@ impl Reconciler {
         inner.store.rotation_store_in_tx(&mut tx, branch, &next, kept.as_deref()).await?;
         failpoint!("rotation.asleep");
         tx.commit().await.map_err(StoreError::from)?;
-        self.inner.lock().stuck_rotations.remove(branch);
         Ok(())
     }
 }

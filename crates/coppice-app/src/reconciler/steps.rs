@@ -139,7 +139,14 @@ impl Reconciler {
             Goal::Deleted => BranchState::Deleted,
         };
         self.inner.store.branch_report(id, token, state, "").await?;
-        self.inner.lock().unsettled_since.remove(id);
+        {
+            let mut inner = self.inner.lock();
+            inner.unsettled_since.remove(id);
+            if state != BranchState::Ready {
+                // Whatever was to be told a server is in the row by now.
+                inner.stuck_rotations.remove(id);
+            }
+        }
         if state == BranchState::Ready {
             self.rotate_password(work, token).await;
         }
