@@ -1,14 +1,19 @@
 //! Calls that meet each other.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use coppice_test_support::{Options, Platform, wait_for};
+use coppice_test_support::{Options, Platform, psql, wait_for};
 use serde_json::json;
 
 use super::removal::traces;
 use super::{custom, shared};
+use crate::branches::{change, path, status};
 use crate::http::{Http, text_of};
-use crate::setup::{PROGRAM, options};
+use crate::setup::{PROGRAM, options, platform};
+
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn of_branches_with_one_name_made_at_once_one_is_made() {
@@ -133,6 +138,59 @@ fn an_organization_goes_without_projects_or_stays() {
             http.get(&path).expect(200);
         }
     }
+}
+
+#[test]
+fn a_call_that_an_organization_is_disabled_under_finds_it_disabled() {
+    let http = Http::new(platform());
+    let coppice = &http.platform;
+    let main = path(coppice, "main");
+    let (branches, _) = main.rsplit_once('/').expect("a path");
+    let gone = text_of(&http.post(branches, &custom("gone", json!({}))).expect(201)["id"]);
+    change(coppice, &main, &json!({ "hibernate": true }));
+    let is_asleep = || (status(coppice, &main) == "STATUS_TYPE_HIBERNATED").then_some(());
+    wait_for("it sleeps", PATIENCE, is_asleep);
+
+    // An operator whose transaction has not come to its end.
+    let metastore = coppice.metastore_url();
+    let mut operator = Command::new("psql")
+        .args([&metastore, "-XAtq"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("psql runs");
+    let mut sql = operator.stdin.take().expect("a pipe");
+    writeln!(sql, "BEGIN; UPDATE organizations SET disabled_by_admin = true; SELECT 'done';")
+        .expect("it listens");
+    let mut said = String::new();
+    BufReader::new(operator.stdout.take().expect("a pipe")).read_line(&mut said).expect("an answer");
+    assert_eq!(said, "done\n");
+
+    let refused = [
+        http.request("PATCH", &main).json(&json!({ "hibernate": false })),
+        http.request("POST", branches).json(&custom("late", json!({}))),
+        http.request("POST", "/organizations/{org}/projects").json(&json!({ "name": "late" })),
+    ];
+    let requests: Vec<_> =
+        refused.into_iter().chain([http.request("DELETE", &format!("{branches}/{gone}"))]).collect();
+    let count = requests.len().to_string();
+    let answers = std::thread::scope(|scope| {
+        let sent = scope.spawn(|| http.send_together(requests));
+        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+        wait_for("all of them wait", PATIENCE, || {
+            (sent.is_finished() || psql(&metastore, waiting).out == count).then_some(())
+        });
+        writeln!(sql, "COMMIT;").expect("it listens");
+        sent.join().expect("answers")
+    });
+    drop(sql);
+    operator.wait().expect("psql ends");
+    let (deleted, refused) = answers.split_last().expect("answers");
+    for answer in refused {
+        answer.expect_error(403, "organization_disabled");
+    }
+    assert_eq!(deleted.status, 204, "what is there may go: {}", deleted.text());
+    assert_eq!(status(coppice, &main), "STATUS_TYPE_HIBERNATED");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use coppice_core::{Error, InvitationId, ProjectId, Result, UserId};
 use coppice_store::Membership;
 
 use crate::App;
+use crate::organizations::organization_disabled;
 
 /// A caller whose credential is good, and what it is to the organization that
 /// the path names.
@@ -158,10 +159,7 @@ impl App {
             membership.owns_allowed_branch,
         )?;
         if operation.needs_enabled_organization && !membership.organization.is_enabled() {
-            return Err(Error::Forbidden {
-                code: "organization_disabled",
-                public: format!("organization {} is disabled", target.organization),
-            });
+            return Err(organization_disabled(&target.organization));
         }
         Ok(Access { caller, organization: membership.organization, role: membership.role, target })
     }

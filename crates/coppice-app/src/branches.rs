@@ -14,7 +14,6 @@ use coppice_store::{NewBranch, StoreError, Tx};
 use zeroize::Zeroizing;
 
 use crate::configuration::server;
-use crate::organizations::organization_gone;
 use crate::secrets::{new_password, scram_verifier};
 use crate::{Access, Activity, App};
 
@@ -145,6 +144,7 @@ impl App {
         let verifier = scram_verifier(&password);
 
         let mut tx = self.store.begin().await?;
+        self.lock_enabled_organization_in_tx(&mut tx, &access.organization.id).await?;
         let project = self.lock_project(&mut tx, access).await?;
         let plan = self.plan_branch(&mut tx, &project, &new.origin).await?;
         self.check_quotas(&mut tx, access, &project).await?;
@@ -173,13 +173,11 @@ impl App {
         self.find_in_project(access, &id).await
     }
 
+    /// Locks the project the path names; its organization is locked first, as
+    /// everywhere.
     async fn lock_project(&self, tx: &mut Tx, access: &Access) -> Result<Project> {
         let id = access.project()?;
-        let organization = &access.organization.id;
-        if !self.store.organization_lock_in_tx(tx, organization).await? {
-            return Err(organization_gone(organization));
-        }
-        let project = self.store.project_lock_in_tx(tx, organization, id).await?;
+        let project = self.store.project_lock_in_tx(tx, &access.organization.id, id).await?;
         project.ok_or_else(|| Error::project_not_found(id))
     }
 
@@ -315,7 +313,7 @@ impl App {
     ///
     /// # Errors
     /// `project_not_found`, `branch_not_found`, `branch_name_taken`, `branch_busy`,
-    /// `invalid_postgres_parameter`
+    /// `invalid_postgres_parameter`, `organization_disabled`
     pub async fn update_branch(&self, access: &Access, change: BranchChange) -> Result<Branch> {
         let id = access.branch()?;
         if change.hibernate == Some(true) {
@@ -323,6 +321,7 @@ impl App {
             self.note_uses().await;
         }
         let mut tx = self.store.begin().await?;
+        self.lock_enabled_organization_in_tx(&mut tx, &access.organization.id).await?;
         // Renames wait for each other and for creations in the project.
         let project = self.lock_project(&mut tx, access).await?;
         let found = self.store.branch_find_in_tx(&mut tx, &project.organization, &project.id, id).await?;
@@ -400,6 +399,7 @@ impl App {
     pub async fn delete_branch(&self, access: &Access) -> Result<()> {
         let id = access.branch()?;
         let mut tx = self.store.begin().await?;
+        self.lock_organization_in_tx(&mut tx, &access.organization.id).await?;
         let project = self.lock_project(&mut tx, access).await?;
         let deleted =
             self.store.branch_delete_in_tx(&mut tx, &project.id, Some(id), "branch deleted").await?;

@@ -16,7 +16,6 @@ use coppice_core::{BranchId, Error, InvitationId, OrganizationId, Result, UserId
 use coppice_store::{InvitationFilter, InvitationRecord, NewInvitation, OrganizationChange, StoreError, Tx};
 use zeroize::Zeroizing;
 
-use crate::organizations::organization_gone;
 use crate::{Access, AccountEvent, AccountEventKind, App, PersonalAccess};
 
 /// An invitation as a caller may see it.
@@ -87,9 +86,7 @@ impl App {
         let organization = &access.organization.id;
         let limits = self.config.limits;
         let mut tx = self.store.begin().await?;
-        if !self.store.organization_lock_in_tx(&mut tx, organization).await? {
-            return Err(organization_gone(organization));
-        }
+        self.lock_organization_in_tx(&mut tx, organization).await?;
         if self.store.invitation_conflicts_in_tx(&mut tx, organization, email).await? {
             return Err(Error::Conflict {
                 code: "invitation_conflict",
@@ -165,9 +162,7 @@ impl App {
     pub async fn resend_invitation(&self, access: &Access) -> Result<()> {
         let (organization, id) = (&access.organization.id, access.invitation()?);
         let mut tx = self.store.begin().await?;
-        if !self.store.organization_lock_in_tx(&mut tx, organization).await? {
-            return Err(organization_gone(organization));
-        }
+        self.lock_organization_in_tx(&mut tx, organization).await?;
         match self.store.invitation_lock_in_tx(&mut tx, organization, id).await? {
             None => return Err(not_found(id)),
             Some(false) => return Err(not_pending()),
@@ -272,7 +267,7 @@ impl App {
         let found = self.store.invitation_find_by_link(&hash).await?;
         let (found, _) = found.ok_or_else(link_not_found)?;
         let mut tx = self.store.begin().await?;
-        if !self.store.organization_lock_in_tx(&mut tx, &found.organization).await? {
+        if self.store.organization_lock_in_tx(&mut tx, &found.organization).await?.is_none() {
             return Err(link_not_found());
         }
         // Meanwhile it may have been withdrawn, sent again, or accepted.

@@ -9,7 +9,6 @@ use coppice_core::api_key::{ApiKey, ApiKeyKind, ApiKeySecret};
 use coppice_core::{ApiKeyId, Error, Result};
 use coppice_store::{NewApiKey, StoreError};
 
-use crate::organizations::organization_gone;
 use crate::{Access, App, PersonalAccess};
 
 /// A key to be made; its fields were checked by the caller.
@@ -94,9 +93,7 @@ impl App {
         match of {
             Principal::User(user) => self.store.user_lock_in_tx(&mut tx, user).await?,
             Principal::Organization(organization) => {
-                if !self.store.organization_lock_in_tx(&mut tx, organization).await? {
-                    return Err(organization_gone(organization));
-                }
+                self.lock_organization_in_tx(&mut tx, organization).await?;
             }
         }
         let max = self.config.limits.api_keys_max;

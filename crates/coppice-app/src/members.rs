@@ -6,7 +6,6 @@ use coppice_core::organization::{Member, Role};
 use coppice_core::{Error, OrganizationId, Result, UserId};
 use coppice_store::{OrganizationChange, StoreError, Tx};
 
-use crate::organizations::organization_gone;
 use crate::{Access, App};
 
 impl App {
@@ -87,9 +86,7 @@ impl App {
         organization: &OrganizationId,
         user: &UserId,
     ) -> Result<Role> {
-        if !self.store.organization_lock_in_tx(tx, organization).await? {
-            return Err(organization_gone(organization));
-        }
+        self.lock_organization_in_tx(tx, organization).await?;
         let role = self.store.member_role_in_tx(tx, organization, user).await?;
         role.ok_or_else(|| Error::NotFound {
             code: "member_not_found",

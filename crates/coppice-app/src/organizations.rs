@@ -6,7 +6,7 @@ use coppice_core::limits::{ORGANIZATIONS_OWNED_MAX, OrganizationLimits};
 use coppice_core::organization::{BillingStatus, Organization};
 use coppice_core::{Error, OrganizationId, Result};
 use coppice_failpoint::failpoint;
-use coppice_store::StoreError;
+use coppice_store::{StoreError, Tx};
 
 use crate::{Access, App, PersonalAccess};
 
@@ -62,9 +62,7 @@ impl App {
     pub async fn delete_organization(&self, access: &Access) -> Result<()> {
         let id = &access.organization.id;
         let mut tx = self.store.begin().await?;
-        if !self.store.organization_lock_in_tx(&mut tx, id).await? {
-            return Err(organization_gone(id));
-        }
+        self.lock_organization_in_tx(&mut tx, id).await?;
         if self.store.project_exists_in_tx(&mut tx, id).await? {
             return Err(has_projects());
         }
@@ -82,9 +80,7 @@ impl App {
     pub async fn request_organization_deletion(&self, access: &Access) -> Result<()> {
         let id = &access.organization.id;
         let mut tx = self.store.begin().await?;
-        if !self.store.organization_lock_in_tx(&mut tx, id).await? {
-            return Err(organization_gone(id));
-        }
+        self.lock_organization_in_tx(&mut tx, id).await?;
         if self.store.project_exists_in_tx(&mut tx, id).await? {
             return Err(has_projects());
         }
@@ -137,6 +133,32 @@ impl App {
         Ok(())
     }
 
+    /// Locks an organization until the transaction ends.
+    ///
+    /// # Errors
+    /// `organization_access_denied` when it was deleted meanwhile.
+    pub(crate) async fn lock_organization_in_tx(
+        &self,
+        tx: &mut Tx,
+        id: &OrganizationId,
+    ) -> Result<Organization> {
+        self.store.organization_lock_in_tx(tx, id).await?.ok_or_else(|| organization_gone(id))
+    }
+
+    /// As [`App::lock_organization_in_tx`], for what can't be done in a disabled
+    /// one: it may have been disabled since the caller was checked.
+    ///
+    /// # Errors
+    /// `organization_access_denied`, `organization_disabled`
+    pub(crate) async fn lock_enabled_organization_in_tx(
+        &self,
+        tx: &mut Tx,
+        id: &OrganizationId,
+    ) -> Result<()> {
+        let organization = self.lock_organization_in_tx(tx, id).await?;
+        if organization.is_enabled() { Ok(()) } else { Err(organization_disabled(id)) }
+    }
+
     /// Quotas of an organization.
     pub fn organization_limits(&self) -> OrganizationLimits {
         self.config.limits
@@ -147,8 +169,12 @@ fn has_projects() -> Error {
     Error::Conflict { code: "org_has_projects", public: "the organization still has projects".to_owned() }
 }
 
+pub(crate) fn organization_disabled(id: &OrganizationId) -> Error {
+    Error::Forbidden { code: "organization_disabled", public: format!("organization {id} is disabled") }
+}
+
 /// Deleted between the check of the caller and the operation.
-pub(crate) fn organization_gone(id: &OrganizationId) -> Error {
+fn organization_gone(id: &OrganizationId) -> Error {
     Error::access_denied(
         "organization_access_denied",
         format_args!("you are not a member of organization {id}"),

@@ -4,7 +4,6 @@ use chrono::Utc;
 use coppice_core::project::{ConfigurationChange, Project, ProjectConfiguration};
 use coppice_core::{Error, ProjectId, Result};
 
-use crate::organizations::organization_gone;
 use crate::{Access, App};
 
 /// A project to be made; checked by the caller.
@@ -29,14 +28,12 @@ impl App {
     /// Makes a project without branches.
     ///
     /// # Errors
-    /// `project_limit_reached`, `project_rate_exceeded`
+    /// `project_limit_reached`, `project_rate_exceeded`, `organization_disabled`
     pub async fn create_project(&self, access: &Access, new: &NewProject) -> Result<Project> {
         let organization = &access.organization.id;
         let limits = &self.config.limits;
         let mut tx = self.store.begin().await?;
-        if !self.store.organization_lock_in_tx(&mut tx, organization).await? {
-            return Err(organization_gone(organization));
-        }
+        self.lock_enabled_organization_in_tx(&mut tx, organization).await?;
         let (present, recent) = self.store.project_count_in_tx(&mut tx, organization).await?;
         if present >= limits.projects_max {
             return Err(Error::invalid(

@@ -143,7 +143,7 @@ impl Store {
         reason: &str,
     ) -> Result<Option<u32>> {
         let mut tx = self.begin().await?;
-        if !self.organization_lock_in_tx(&mut tx, id).await? {
+        if self.organization_lock_in_tx(&mut tx, id).await?.is_none() {
             return Ok(None);
         }
         sqlx::query(
@@ -297,17 +297,23 @@ impl Store {
     }
 
     /// Makes creations in one organization wait for each other, so that quotas
-    /// are counted right, until the transaction ends; false when it is deleted.
+    /// are counted right, until the transaction ends. Until then the
+    /// organization stays as it is returned, enabled or disabled; none when it
+    /// is deleted.
     ///
     /// # Errors
     /// When the metastore can't be reached.
-    pub async fn organization_lock_in_tx(&self, tx: &mut Tx, id: &OrganizationId) -> Result<bool> {
-        let row =
-            sqlx::query("select from organizations where id = $1 and deleted_at is null for no key update")
-                .bind(id.as_str())
-                .fetch_optional(&mut **tx)
-                .await?;
-        Ok(row.is_some())
+    pub async fn organization_lock_in_tx(
+        &self,
+        tx: &mut Tx,
+        id: &OrganizationId,
+    ) -> Result<Option<Organization>> {
+        let sql = format!(
+            "select {COLUMNS} from organizations o where o.id = $1 and o.deleted_at is null for no key update"
+        );
+        let row: Option<OrganizationRow> =
+            sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.as_str()).fetch_optional(&mut **tx).await?;
+        Ok(row.map(Organization::from))
     }
 
     /// Forgets organizations that were deleted over 30 days ago.

@@ -110,7 +110,8 @@ impl Store {
     }
 
     /// Wakes a branch, unless it is awake or on the way there; false then.
-    /// `by` says who or what does it, for people.
+    /// `by` says who or what does it, for people. The transaction must have
+    /// locked its organization, and found it enabled.
     ///
     /// # Errors
     /// When the metastore can't be reached.
@@ -130,8 +131,10 @@ impl Store {
     }
 
     /// Wakes a branch for a client that connects, if it may be: scale-to-zero is
-    /// on and its organization enabled. Returns whether it may, also when it
-    /// was on the way already.
+    /// on and its organization enabled. The organization's row is locked before
+    /// the branch's, so that one that is being disabled finds the branch awake,
+    /// or keeps it asleep. Returns whether it may, also when it was on the way
+    /// already.
     ///
     /// # Errors
     /// When the metastore can't be reached.
@@ -140,9 +143,12 @@ impl Store {
             "with woken as (
                  update branches b set goal = 'running', resumes_with_organization = false,
                      generation = generation + 1, idle_since = now()
-                 from projects p join organizations o on o.id = p.organization_id
-                 where b.id = $1 and b.goal = 'hibernated' and b.deleted_at is null and b.scale_to_zero
-                   and p.id = b.project_id and not o.disabled_by_admin and o.billing_status = 'ok'
+                 from (select s.id from branches s join projects p on p.id = s.project_id
+                       join organizations o on o.id = p.organization_id
+                       where s.id = $1 and s.goal = 'hibernated' and s.scale_to_zero
+                         and not o.disabled_by_admin and o.billing_status = 'ok'
+                       for share of o) allowed
+                 where b.id = allowed.id and b.goal = 'hibernated' and b.deleted_at is null and b.scale_to_zero
                  returning b.id)
              insert into awake_periods (branch_id, cause, woken_by) select id, 'connection', $2 from woken",
         )

@@ -6,6 +6,7 @@ mod claims;
 mod constraints;
 mod metrics;
 mod migrations;
+mod organizations;
 mod postgres;
 mod rotation;
 mod sealed;
