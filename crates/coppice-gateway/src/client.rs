@@ -441,7 +441,9 @@ async fn within<T>(deadline: Instant, work: impl Future<Output = Result<T, End>>
         Ok(result) => result,
         Err(_) => {
             // A client in the middle of its sign-in understands this too.
-            Err(Refusal::new("57P03", "the startup took too long").with_hint("Try again.").into())
+            Err(Refusal::new(Reason::Timeout, "57P03", "the startup took too long")
+                .with_hint("Try again.")
+                .into())
         }
     }
 }

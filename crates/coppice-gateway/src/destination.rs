@@ -7,6 +7,7 @@
 
 use coppice_core::BranchId;
 
+use crate::metrics::Reason;
 use crate::refusal::Refusal;
 
 /// Where a client wants to go.
@@ -76,31 +77,39 @@ impl Parameters {
                 "options" => options = Some(value),
                 "replication" if ["false", "off", "no", "0"].contains(&value.as_str()) => {}
                 "replication" => {
-                    return Err(Refusal::new("0A000", "replication connections are not available"));
+                    return Err(Refusal::new(
+                        Reason::Unsupported,
+                        "0A000",
+                        "replication connections are not available",
+                    ));
                 }
                 _ if name.starts_with("_pq_.") => {}
                 _ => others.push((name, value)),
             }
         }
         let not_empty = |text: &String| !text.is_empty();
-        let user = user
-            .filter(not_empty)
-            .ok_or_else(|| Refusal::new("28000", "no PostgreSQL user name specified in startup packet"))?;
+        let user = user.filter(not_empty).ok_or_else(|| {
+            Refusal::new(Reason::NotAllowed, "28000", "no PostgreSQL user name specified in startup packet")
+        })?;
         Ok(Self { user, database: database.filter(not_empty), options, others })
     }
 }
 
 fn no_branch() -> Refusal {
-    Refusal::new("08004", "the connection does not say which branch it is for")
+    Refusal::new(Reason::NoBranch, "08004", "the connection does not say which branch it is for")
         .with_hint("Append the id of the branch to the user name, as in app.<branch>, or set options to endpoint=<branch>.")
 }
 
 fn check_endpoint(branch: &str, endpoint: Option<&str>) -> Result<(), Refusal> {
     match endpoint {
-        Some("ro") => Err(Refusal::new("57P03", format!("branch {branch} has no replica"))
-            .with_hint("Connect to the primary: leave out -ro.")),
-        Some("pooler" | "pooled_rw") => Err(Refusal::new("0A000", "the connection pooler is not available")
-            .with_hint("Connect to the primary: leave out -pooler.")),
+        Some("ro") => {
+            Err(Refusal::new(Reason::Unsupported, "57P03", format!("branch {branch} has no replica"))
+                .with_hint("Connect to the primary: leave out -ro."))
+        }
+        Some("pooler" | "pooled_rw") => {
+            Err(Refusal::new(Reason::Unsupported, "0A000", "the connection pooler is not available")
+                .with_hint("Connect to the primary: leave out -pooler."))
+        }
         // Names with another suffix are no branches and fail as such.
         Some(_) | None => Ok(()),
     }

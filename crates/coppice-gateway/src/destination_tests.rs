@@ -104,3 +104,12 @@ fn replication_is_refused_and_a_user_is_needed() {
     assert_eq!(replicate("false"), None);
     assert_eq!(find(&[("database", "app")], None).expect_err("is refused").code, "28000");
 }
+
+#[test]
+fn a_replica_that_is_not_there_is_nothing_to_wait_for() {
+    let user = format!("app.{BRANCH}-ro");
+    let refusal = find(&[("user", &user)], None).expect_err("is refused");
+    assert_eq!((refusal.reason, refusal.code), (Reason::Unsupported, "57P03"));
+    assert!(!crate::refusal::End::from(refusal).is_passing());
+    assert!(crate::refusal::End::from(Refusal::server_lost()).is_passing());
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use metrics::{counter, describe_counter, describe_histogram, histogram};
 use tokio::time::Instant;
 
-use crate::refusal::{End, Refusal};
+use crate::refusal::End;
 
 const CONNECTIONS: &str = "coppice_gateway_connections_total";
 const REFUSED: &str = "coppice_gateway_refused_total";
@@ -22,8 +22,10 @@ pub(crate) enum Reason {
     NotAllowed,
     /// There is no place left.
     TooMany,
-    /// The branch did not get ready in time.
+    /// The branch is not ready, or its server was lost.
     NotReady,
+    /// Its startup took too long.
+    Timeout,
     /// The branch sleeps, and a connection may not wake it.
     Asleep,
     /// Bytes that are not the protocol.
@@ -43,11 +45,12 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Authentication,
         Self::NotAllowed,
         Self::TooMany,
         Self::NotReady,
+        Self::Timeout,
         Self::Asleep,
         Self::Protocol,
         Self::NoBranch,
@@ -64,6 +67,7 @@ impl Reason {
             Self::NotAllowed => "not_allowed",
             Self::TooMany => "too_many",
             Self::NotReady => "not_ready",
+            Self::Timeout => "timeout",
             Self::Asleep => "asleep",
             Self::Protocol => "protocol",
             Self::NoBranch => "no_branch",
@@ -72,20 +76,6 @@ impl Reason {
             Self::Server => "server",
             Self::Gone => "gone",
             Self::NoStartup => "no_startup",
-        }
-    }
-
-    fn of_refusal(refusal: &Refusal) -> Self {
-        match refusal.code {
-            "28P01" => Self::Authentication,
-            "28000" => Self::NotAllowed,
-            "53300" => Self::TooMany,
-            "57P03" => Self::NotReady,
-            "57P01" => Self::Asleep,
-            "08P01" => Self::Protocol,
-            "08004" => Self::NoBranch,
-            "0A000" => Self::Unsupported,
-            _ => Self::Internal,
         }
     }
 }
@@ -119,7 +109,7 @@ pub(crate) fn refused(reason: Reason) {
 pub(crate) fn ended(end: &End) {
     refused(match end {
         End::Gone(_) => Reason::Gone,
-        End::Refused(refusal) => Reason::of_refusal(refusal),
+        End::Refused(refusal) => refusal.reason,
         End::RefusedByServer(_) => Reason::Server,
     });
 }

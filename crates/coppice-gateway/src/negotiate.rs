@@ -15,6 +15,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::certificate::ALPN_POSTGRESQL;
 use crate::connection::{Connection, Duplex};
+use crate::metrics::Reason;
 use crate::refusal::{End, Refusal};
 
 /// First byte of a TLS handshake; no startup packet begins with it.
@@ -93,7 +94,7 @@ impl Client {
             Ok(StartupPacket::Startup(startup)) => return Ok((self, Request::Session(startup))),
             Ok(StartupPacket::Cancel(key)) => return Ok((self, Request::Cancel(key))),
             Ok(StartupPacket::SslRequest | StartupPacket::GssEncRequest) => {
-                Refusal::new("08P01", "this connection is encrypted already")
+                Refusal::new(Reason::Protocol, "08P01", "this connection is encrypted already")
             }
             Err(End::Refused(refusal)) => refusal,
             Err(End::Gone(error)) => return Err(error),

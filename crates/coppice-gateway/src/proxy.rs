@@ -15,6 +15,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
 use crate::connection::Connection;
+use crate::metrics::Reason;
 use crate::refusal::Refusal;
 
 /// Begins a header of version 1. As a startup packet's length it would be 1.3 GB.
@@ -56,7 +57,7 @@ pub(crate) async fn find_origin(
         Ok(client) => Ok((Origin { peer, client: client.unwrap_or(peer) }, tcp)),
         Err(error) => {
             if error.kind() == io::ErrorKind::InvalidData {
-                let refusal = Refusal::new("08P01", MALFORMED).with_hint(HINT);
+                let refusal = Refusal::new(Reason::Protocol, "08P01", MALFORMED).with_hint(HINT);
                 Connection::new(tcp).refuse(&refusal).await;
             }
             Err(error)

@@ -12,10 +12,14 @@ use coppice_pgwire::frame::Frame;
 use coppice_pgwire::scram::ScramError;
 
 use crate::Route;
+use crate::metrics::Reason;
 
 /// An error that the gateway reports itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
+    /// What it counts as.
+    pub(crate) reason: Reason,
+    /// What the client is told: an SQLSTATE, of which several reasons may share one.
     pub(crate) code: &'static str,
     pub(crate) message: Cow<'static, str>,
     pub(crate) hint: Option<&'static str>,
@@ -36,7 +40,21 @@ impl End {
     /// Whether a server was just going away, or is not there yet.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
-            Self::Refused(refusal) => refusal.code == "57P03",
+            Self::Refused(refusal) => match refusal.reason {
+                Reason::NotReady => true,
+                Reason::Authentication
+                | Reason::NotAllowed
+                | Reason::TooMany
+                | Reason::Timeout
+                | Reason::Asleep
+                | Reason::Protocol
+                | Reason::NoBranch
+                | Reason::Unsupported
+                | Reason::Internal
+                | Reason::Server
+                | Reason::Gone
+                | Reason::NoStartup => false,
+            },
             // A PostgreSQL that starts or stops (its manual, appendix A).
             Self::RefusedByServer(message) => {
                 let says = |code: &[u8]| message.body.windows(code.len()).any(|window| window == code);
@@ -61,17 +79,17 @@ impl From<Refusal> for End {
 
 impl From<WireError> for End {
     fn from(error: WireError) -> Self {
-        let code = match error {
-            WireError::Length { .. } | WireError::Malformed(_) => "08P01",
-            WireError::Version { .. } => "0A000",
+        let (reason, code) = match error {
+            WireError::Length { .. } | WireError::Malformed(_) => (Reason::Protocol, "08P01"),
+            WireError::Version { .. } => (Reason::Unsupported, "0A000"),
         };
-        Refusal::new(code, error.to_string()).into()
+        Refusal::new(reason, code, error.to_string()).into()
     }
 }
 
 impl Refusal {
-    pub(crate) fn new(code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, message: message.into(), hint: None }
+    pub(crate) fn new(reason: Reason, code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { reason, code, message: message.into(), hint: None }
     }
 
     pub(crate) fn with_hint(self, hint: &'static str) -> Self {
@@ -84,24 +102,28 @@ impl Refusal {
 
     /// The one answer to a wrong password, an unknown role and an unknown branch.
     pub(crate) fn wrong_password(user_as_sent: &str) -> Self {
-        Self::new("28P01", format!("password authentication failed for user \"{user_as_sent}\""))
+        Self::new(
+            Reason::Authentication,
+            "28P01",
+            format!("password authentication failed for user \"{user_as_sent}\""),
+        )
     }
 
     pub(crate) fn tls_required() -> Self {
-        Self::new("28000", "TLS is required").with_hint("Connect with sslmode=require.")
+        Self::new(Reason::NotAllowed, "28000", "TLS is required").with_hint("Connect with sslmode=require.")
     }
 
     pub(crate) fn address_not_allowed(address: IpAddr) -> Self {
-        Self::new("28000", format!("connections from {address} are not allowed"))
+        Self::new(Reason::NotAllowed, "28000", format!("connections from {address} are not allowed"))
             .with_hint("Add the address to the project's allowed ranges.")
     }
 
     pub(crate) fn too_many_clients() -> Self {
-        Self::new("53300", "sorry, too many clients already")
+        Self::new(Reason::TooMany, "53300", "sorry, too many clients already")
     }
 
     pub(crate) fn server_lost() -> Self {
-        Self::new("57P03", "the connection to the branch's server was lost")
+        Self::new(Reason::NotReady, "57P03", "the connection to the branch's server was lost")
             .with_hint("Try again in a moment.")
     }
 
@@ -109,14 +131,16 @@ impl Refusal {
     pub(crate) fn not_ready(branch: &BranchId, route: &Route) -> Self {
         let state = route.state.title().to_lowercase();
         let because = if route.message.is_empty() { String::new() } else { format!(": {}", route.message) };
-        let (code, hint) = match route.state {
+        let (reason, code, hint) = match route.state {
             // Nothing that the client could do changes the reason.
             BranchState::Hibernated if !route.message.is_empty() => {
-                ("57P01", "Ask whoever runs this platform.")
+                (Reason::Asleep, "57P01", "Ask whoever runs this platform.")
             }
-            BranchState::Hibernated => {
-                ("57P01", "Wake the branch first, or turn its scale-to-zero on so that connections wake it.")
-            }
+            BranchState::Hibernated => (
+                Reason::Asleep,
+                "57P01",
+                "Wake the branch first, or turn its scale-to-zero on so that connections wake it.",
+            ),
             BranchState::Creating
             | BranchState::Ready
             | BranchState::Hibernating
@@ -124,14 +148,14 @@ impl Refusal {
             | BranchState::Updating
             | BranchState::Failed
             | BranchState::Unknown
-            | BranchState::Deleted => ("57P03", "Try again later."),
+            | BranchState::Deleted => (Reason::NotReady, "57P03", "Try again later."),
         };
-        Self::new(code, format!("branch {branch} is not ready ({state}){because}")).with_hint(hint)
+        Self::new(reason, code, format!("branch {branch} is not ready ({state}){because}")).with_hint(hint)
     }
 
     /// For a client that nobody could be asked about.
     pub(crate) fn not_ready_for_strangers() -> Self {
-        Self::new("57P03", "the branch is not ready")
+        Self::new(Reason::NotReady, "57P03", "the branch is not ready")
             .with_hint("Try again later; the state of the branch tells what is going on.")
     }
 
@@ -139,8 +163,8 @@ impl Refusal {
     /// for those who exist and those who don't.
     pub(crate) fn scram(error: ScramError, user_as_sent: &str) -> Self {
         match error {
-            ScramError::Malformed(_) => Self::new("08P01", error.to_string()),
-            ScramError::ChannelBinding => Self::new("28000", error.to_string()),
+            ScramError::Malformed(_) => Self::new(Reason::Protocol, "08P01", error.to_string()),
+            ScramError::ChannelBinding => Self::new(Reason::NotAllowed, "28000", error.to_string()),
             ScramError::WrongProof => Self::wrong_password(user_as_sent),
         }
     }
@@ -148,21 +172,21 @@ impl Refusal {
 
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
-        let code = match &error {
-            Error::Invalid { .. } | Error::NotFound { .. } => "08004",
+        let (reason, code) = match &error {
+            Error::Invalid { .. } | Error::NotFound { .. } => (Reason::NoBranch, "08004"),
             Error::Forbidden { .. } | Error::InsufficientScope { .. } | Error::Unauthenticated { .. } => {
-                "28000"
+                (Reason::NotAllowed, "28000")
             }
             Error::Conflict { .. }
             | Error::NotReady { .. }
             | Error::Unavailable { .. }
-            | Error::Timeout { .. } => "57P03",
-            Error::TooMany { .. } => "53300",
-            Error::Internal { .. } => "XX000",
+            | Error::Timeout { .. } => (Reason::NotReady, "57P03"),
+            Error::TooMany { .. } => (Reason::TooMany, "53300"),
+            Error::Internal { .. } => (Reason::Internal, "XX000"),
         };
         if let Some(cause) = error.private() {
             tracing::warn!(code, "the platform failed a client: {cause}");
         }
-        Self::new(code, error.to_string())
+        Self::new(reason, code, error.to_string())
     }
 }

@@ -13,6 +13,7 @@ use coppice_pgwire::startup::CancelKey;
 
 use crate::authenticate::Identity;
 use crate::connection::Connection;
+use crate::metrics::Reason;
 use crate::refusal::{End, Refusal};
 
 /// Longest message of a server before its first ReadyForQuery.
@@ -84,7 +85,7 @@ async fn read_authentication(connection: &mut Connection<BoxedServerStream>) -> 
 async fn prove(connection: &mut Connection<BoxedServerStream>, identity: &Identity) -> Result<(), End> {
     let failed = |error: ScramError| {
         tracing::error!("the exchange with a server failed: {error}");
-        Refusal::new("XX000", "the branch's server could not be authenticated")
+        Refusal::new(Reason::Internal, "XX000", "the branch's server could not be authenticated")
     };
     let unexpected = || failed(ScramError::Malformed("the server asks for something else"));
 

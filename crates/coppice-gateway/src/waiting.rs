@@ -9,6 +9,7 @@ use coppice_core::BranchId;
 use coppice_core::branch::BranchState;
 
 use crate::connection::{Connection, Duplex};
+use crate::metrics::Reason;
 use crate::refusal::{End, Refusal};
 use crate::{Branches, Route};
 
@@ -30,8 +31,12 @@ impl Waiters {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(address).or_default();
         if *count >= WAITERS_PER_ADDRESS_MAX {
-            return Err(Refusal::new("53300", "too many connections from this address wait for a branch")
-                .with_hint("Try again in a moment."));
+            return Err(Refusal::new(
+                Reason::TooMany,
+                "53300",
+                "too many connections from this address wait for a branch",
+            )
+            .with_hint("Try again in a moment."));
         }
         *count += 1;
         Ok(Waiter { waiters: self, address })
