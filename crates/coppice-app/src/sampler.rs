@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use chrono::Utc;
 use coppice_core::InstanceId;
-use coppice_core::instance_type::catalogue;
 use coppice_store::{MeasuredInstance, TakenSample};
 use coppice_telemetry::metrics::{Look, Sample};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::MissedTickBehavior;
 
+use crate::configuration::instance_type;
 use crate::{App, metrics};
 
 /// The task that measures instances.
@@ -201,17 +201,12 @@ impl Sampler {
             entry.before = None;
             return;
         }
-        let sample = Sample::between(entry.before.as_ref(), &look, cpu_millis(&instance.instance_type));
+        let cpu_millis = instance_type(&instance.instance_type).vcpus * 1000;
+        let sample = Sample::between(entry.before.as_ref(), &look, cpu_millis);
         entry.before = Some(look);
         drop(known);
         let taken = TakenSample { instance: instance.id, at: Utc::now(), sample };
         // Full when the metastore does not take them: what is lost is said there.
         let _ = self.samples.try_send(taken);
     }
-}
-
-fn cpu_millis(instance_type: &str) -> u32 {
-    let catalogue = catalogue();
-    let named = catalogue.iter().find(|kind| kind.name == instance_type);
-    named.unwrap_or(&catalogue[0]).vcpus * 1000
 }

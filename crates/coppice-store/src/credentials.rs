@@ -8,6 +8,7 @@ use coppice_core::{ApiKeyId, OrganizationId, ProjectId, SessionId, UserId};
 use sqlx::postgres::PgRow;
 use sqlx::{FromRow, Row};
 
+use crate::members::role_from;
 use crate::organizations::organization_from;
 use crate::{Result, Store, StoreError};
 
@@ -127,9 +128,7 @@ fn credential_from(row: &PgRow) -> Result<CredentialMatch> {
 
 fn membership_from(row: &PgRow) -> Result<Membership> {
     let role: Option<String> = row.try_get("role")?;
-    let role = role
-        .map(|text| Role::parse(&text).ok_or(StoreError::UnknownValue { what: "role", value: text }))
-        .transpose()?;
+    let role = role.map(role_from).transpose()?;
     let owns_allowed_branch = row.try_get("owns_allowed_branch")?;
     Ok(Membership { organization: organization_from(row)?, role, owns_allowed_branch })
 }

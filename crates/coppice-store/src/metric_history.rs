@@ -67,15 +67,11 @@ pub(crate) fn table(level: Level) -> &'static str {
 impl FromRow<'_, PgRow> for SeriesRow {
     fn from_row(row: &PgRow) -> Result<Self, sqlx::Error> {
         let (series, at) = (row.try_get(0)?, row.try_get(1)?);
-        let mut bucket = Bucket { at, values: [None; METRICS] };
         if row.len() == 3 {
             let readings: Vec<Option<f32>> = row.try_get(2)?;
-            let one = |value: f32| Merged { count: 1, sum: value.into(), min: value, max: value };
-            for (value, reading) in bucket.values.iter_mut().zip(readings) {
-                *value = reading.map(one);
-            }
-            return Ok(Self(series, bucket));
+            return Ok(Self(series, Bucket::of_readings(at, readings)));
         }
+        let mut bucket = Bucket { at, values: [None; METRICS] };
         let counts: Vec<i32> = row.try_get(2)?;
         let [sums, mins, maxs]: [Vec<Option<f32>>; 3] = [row.try_get(3)?, row.try_get(4)?, row.try_get(5)?];
         for (index, value) in bucket.values.iter_mut().enumerate() {

@@ -4,7 +4,7 @@
 //! before a crash, and several control planes do nothing twice.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use coppice_telemetry::metrics::{Level, Progress};
+use coppice_telemetry::metrics::{Level, Progress, floor};
 use sqlx::AssertSqlSafe;
 
 use crate::metric_history::table;
@@ -42,11 +42,6 @@ impl Partition {
         let from = date.and_hms_opt(0, 0, 0)?.and_utc();
         Some(Self { name: name.to_owned(), from, until: from + level.partition() })
     }
-}
-
-fn floor(time: DateTime<Utc>, step: TimeDelta) -> DateTime<Utc> {
-    let seconds = time.timestamp();
-    DateTime::from_timestamp(seconds - seconds.rem_euclid(step.num_seconds()), 0).unwrap_or(time)
 }
 
 impl Store {

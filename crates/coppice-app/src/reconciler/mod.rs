@@ -176,6 +176,17 @@ impl Reconciler {
         self.inner.wake.notify_one();
     }
 
+    /// As [`Reconciler::nudge`], after a pause; not when it is stopped meanwhile.
+    fn nudge_after(&self, branch: BranchId, pause: Duration) {
+        let (again, stop) = (self.clone(), self.inner.stop.clone());
+        self.inner.tasks.spawn(async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = tokio::time::sleep(pause) => again.nudge(branch),
+            }
+        });
+    }
+
     /// Completes when work on the branch next comes to an end: it reached its
     /// goal, or failed.
     pub fn watch(&self, branch: &BranchId) -> impl Future<Output = ()> + Send + use<> {
@@ -324,13 +335,7 @@ impl Reconciler {
         };
         let nudged_again = inner.finish(&branch);
         if let Some(pause) = retry_after {
-            let (again, stop) = (self.clone(), inner.stop.clone());
-            inner.tasks.spawn(async move {
-                tokio::select! {
-                    () = stop.cancelled() => {}
-                    () = tokio::time::sleep(pause) => again.nudge(branch),
-                }
-            });
+            self.nudge_after(branch, pause);
         } else if nudged_again {
             inner.wake.notify_one();
         }
@@ -368,7 +373,7 @@ impl Reconciler {
                 self.inner.announce(branch);
             }
         }
-        RETRY_FIRST.saturating_mul(1 << attempts.min(10)).min(RETRY_LONGEST)
+        pause(attempts)
     }
 
     async fn reconcile(&self, branch: &BranchId) -> Result<(), StepError> {
@@ -395,6 +400,11 @@ impl Reconciler {
             }
         }
     }
+}
+
+/// The pause after so many attempts that failed.
+fn pause(attempts: u32) -> Duration {
+    RETRY_FIRST.saturating_mul(1 << attempts.min(10)).min(RETRY_LONGEST)
 }
 
 impl Inner {

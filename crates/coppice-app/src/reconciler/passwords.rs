@@ -7,8 +7,6 @@
 //! whoever asks for the password meanwhile is given the one that the server
 //! has (`rotation.rs` of this crate).
 
-use std::time::Duration;
-
 use coppice_core::BranchId;
 use coppice_core::branch::MANAGED_ROLE;
 use coppice_core::claim::ClaimToken;
@@ -16,7 +14,7 @@ use coppice_engine::SleepingRoles;
 use coppice_failpoint::failpoint;
 use coppice_store::{BranchWork, StoreError};
 
-use super::{RETRY_FIRST, RETRY_LONGEST, Reconciler, StepError};
+use super::{Reconciler, StepError, pause};
 use crate::rotation::{open_roles, seal_roles, with_managed_role};
 
 impl Reconciler {
@@ -61,7 +59,7 @@ impl Reconciler {
                     *attempts
                 };
                 tracing::warn!(%branch, attempts, "branch {branch} can't be given its new password: {}", error.reason());
-                self.nudge_after(branch.clone(), RETRY_FIRST.saturating_mul(1 << attempts.min(10)));
+                self.nudge_after(branch.clone(), pause(attempts));
             }
         }
     }
@@ -79,16 +77,6 @@ impl Reconciler {
         }
         failpoint!("rotation.done");
         Ok(())
-    }
-
-    fn nudge_after(&self, branch: BranchId, pause: Duration) {
-        let (again, stop) = (self.clone(), self.inner.stop.clone());
-        self.inner.tasks.spawn(async move {
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = tokio::time::sleep(pause.min(RETRY_LONGEST)) => again.nudge(branch),
-            }
-        });
     }
 
     /// Keeps what authenticates the clients of a branch that was just stopped.

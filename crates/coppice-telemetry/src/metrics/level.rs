@@ -64,7 +64,7 @@ pub struct Progress {
 }
 
 /// The last multiple of `step` (since 1970, UTC) that is not after `time`.
-pub(super) fn floor(time: DateTime<Utc>, step: TimeDelta) -> DateTime<Utc> {
+pub fn floor(time: DateTime<Utc>, step: TimeDelta) -> DateTime<Utc> {
     let (seconds, step) = (time.timestamp(), step.num_seconds().max(1));
     DateTime::from_timestamp(seconds - seconds.rem_euclid(step), 0).unwrap_or(time)
 }

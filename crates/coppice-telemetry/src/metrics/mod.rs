@@ -11,7 +11,7 @@ mod plan;
 mod sample;
 mod series;
 
-pub use level::{Level, Progress};
+pub use level::{Level, Progress, floor};
 pub use metric::{Aggregation, METRICS, Metric};
 pub use plan::{Piece, Plan};
 pub use sample::{Look, Sample};

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{Aggregation, METRICS, Metric, Plan, Sample};
+use super::{Aggregation, METRICS, Metric, Plan};
 
 /// Samples of one metric, merged.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,9 +52,14 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// A bucket of one sample.
-    pub fn of_sample(at: DateTime<Utc>, sample: &Sample) -> Self {
-        Self { at, values: sample.0.map(|value| value.map(Merged::one)) }
+    /// A bucket of one sample, whose readings are in the order of
+    /// [`Metric::index`]; an older one may lack the last.
+    pub fn of_readings(at: DateTime<Utc>, readings: impl IntoIterator<Item = Option<f32>>) -> Self {
+        let mut bucket = Self { at, values: [None; METRICS] };
+        for (value, reading) in bucket.values.iter_mut().zip(readings) {
+            *value = reading.map(Merged::one);
+        }
+        bucket
     }
 
     fn merge(&mut self, other: &Self) {
@@ -115,7 +120,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::metrics::{Level, Progress};
+    use crate::metrics::{Level, Progress, Sample};
 
     fn at(seconds: i64) -> DateTime<Utc> {
         DateTime::from_timestamp(seconds, 0).expect("a time")
@@ -139,7 +144,7 @@ mod tests {
             if time < from || time >= until {
                 continue;
             }
-            let bucket = Bucket::of_sample(time, &sample);
+            let bucket = Bucket::of_readings(time, sample.0);
             buckets.entry(time).and_modify(|known| known.merge(&bucket)).or_insert(bucket);
         }
         buckets.into_values().collect()
