@@ -157,11 +157,6 @@ impl Grant {
         limit(&self.scopes).is_none_or(|scopes| scopes.iter().any(|held| held == scope.as_str()))
     }
 
-    /// Whether it is limited to projects or branches.
-    pub fn is_limited(&self) -> bool {
-        self.project_limit().is_some() || self.branch_limit().is_some()
-    }
-
     /// What a new key gets that was asked for with these lists.
     ///
     /// Lists are normalised: duplicates go, and `*` among others stands alone.

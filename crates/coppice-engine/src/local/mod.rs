@@ -97,11 +97,6 @@ impl HostEngine {
         self.servers.limit_members();
     }
 
-    /// Whether each branch runs under an account of its own.
-    pub fn isolates_accounts(&self) -> bool {
-        self.servers.is_root
-    }
-
     /// Images, oldest release first.
     pub fn installed_images(&self) -> Vec<InstalledImage> {
         self.images.values().cloned().collect()
