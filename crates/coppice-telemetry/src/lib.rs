@@ -8,3 +8,6 @@
 
 pub mod logs;
 pub mod metrics;
+mod time;
+
+pub use time::ceil_ms;

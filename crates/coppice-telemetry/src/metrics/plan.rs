@@ -2,8 +2,8 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::level::floor;
-use super::{Level, Progress};
+use super::{Level, Progress, floor};
+use crate::ceil_ms;
 
 /// Points of one series.
 const POINTS_MAX: i64 = 1500;
@@ -13,7 +13,8 @@ const POINTS_MAX: i64 = 1500;
 pub struct Plan {
     /// Distance of points.
     pub step: TimeDelta,
-    /// First instant asked for.
+    /// Where the first point stands at the earliest: the first instant asked
+    /// for, in whole milliseconds, as points are told.
     pub start: DateTime<Utc>,
     /// Last instant asked for.
     pub end: DateTime<Utc>,
@@ -81,6 +82,7 @@ impl Plan {
             piece(Level::Quarter, to_quarters, to_samples),
             piece(Level::Sample, to_samples, DateTime::<Utc>::MAX_UTC),
         ];
+        let start = DateTime::from_timestamp_millis(ceil_ms(start)).unwrap_or(start).min(end);
         Self { step, start, end, pieces: pieces.into_iter().flatten().collect() }
     }
 
@@ -145,6 +147,21 @@ mod tests {
         let plan = Plan::new(now - TimeDelta::hours(1), now, now, &progress);
         assert_eq!(plan.step, TimeDelta::minutes(1));
         assert_eq!(plan.pieces.iter().map(|piece| piece.level).collect::<Vec<_>>(), [Level::Sample]);
+    }
+
+    #[test]
+    fn no_point_is_told_outside_of_what_was_asked_for() {
+        let now = at("2026-05-04T12:07:30Z");
+        let progress = Progress { quarters: at("2026-05-04T12:00:00Z"), hours: at("2026-05-04T12:00:00Z") };
+        let first = |start: &str, end: &str| {
+            let plan = Plan::new(at(start), at(end), now, &progress);
+            plan.point_of(plan.pieces[0].from)
+        };
+        let start = "2026-05-04T12:07:00.123456789Z";
+        assert_eq!(first(start, "2026-05-04T12:07:10Z"), at("2026-05-04T12:07:00.124Z"));
+        assert_eq!(first(start, "2026-05-04T12:07:00.1238Z"), at("2026-05-04T12:07:00.1238Z"));
+        let whole = "2026-05-04T12:07:00.123Z";
+        assert_eq!(first(whole, "2026-05-04T12:07:10Z"), at(whole));
     }
 
     #[test]
