@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use chrono::DateTime;
-use coppice_app::{App, BodyMatch, Level, LogFilter, LogRequest};
+use coppice_app::{App, BodyMatch, LogFilter, LogLevel, LogRequest};
 use coppice_core::operation::BRANCH_LOGS;
 use coppice_core::{Error, Result};
 use coppice_wire as wire;
@@ -47,10 +47,10 @@ pub(crate) async fn branch_logs(
         instance_id: entry.instance,
         message: entry.message,
         level: match entry.level {
-            Level::Debug => wire::LogLevel::Debug,
-            Level::Info => wire::LogLevel::Info,
-            Level::Warning => wire::LogLevel::Warning,
-            Level::Error => wire::LogLevel::Error,
+            LogLevel::Debug => wire::LogLevel::Debug,
+            LogLevel::Info => wire::LogLevel::Info,
+            LogLevel::Warning => wire::LogLevel::Warning,
+            LogLevel::Error => wire::LogLevel::Error,
         },
         process: entry.process,
     });

@@ -61,7 +61,7 @@ pub use branches::{
 pub use connections::Connectable;
 pub use coppice_store::BrowserSession;
 pub use coppice_store::{AuditEnd, InvitationFilter};
-pub use coppice_telemetry::logs::{BodyMatch, Level, LogEntry, LogFilter};
+pub use coppice_telemetry::logs::{BodyMatch, LogEntry, LogFilter, LogLevel};
 pub use extensions::{Extension, ExtensionKind};
 pub use idempotency::{Begun, RepeatableCall};
 pub use identity::{

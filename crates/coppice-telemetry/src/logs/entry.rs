@@ -7,7 +7,7 @@ pub(super) const CUT: &str = "… [cut]";
 
 /// How serious an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Level {
+pub enum LogLevel {
     /// DEBUG1 to DEBUG5
     Debug,
     /// INFO, NOTICE, LOG
@@ -18,7 +18,7 @@ pub enum Level {
     Error,
 }
 
-impl Level {
+impl LogLevel {
     /// Every level, least serious first.
     pub const ALL: [Self; 4] = [Self::Debug, Self::Info, Self::Warning, Self::Error];
 
@@ -57,7 +57,7 @@ pub struct LogEntry {
     /// The instance that wrote it.
     pub instance: String,
     /// How serious it is.
-    pub level: Level,
+    pub level: LogLevel,
     /// The kind of process that wrote it, for example `client backend`.
     pub process: String,
     /// What it says, with detail, hint, context and statement in lines of

@@ -12,7 +12,7 @@ use chrono::NaiveDate;
 use memchr::memmem::FinderRev;
 use memchr::{memchr, memchr2};
 
-use super::entry::{Level, LogEntry, cut};
+use super::entry::{LogEntry, LogLevel, cut};
 use super::mask::Masker;
 
 /// Begins every entry.
@@ -84,8 +84,8 @@ pub(super) struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    pub(super) fn level(&self) -> Level {
-        Level::of_severity(self.severity)
+    pub(super) fn level(&self) -> LogLevel {
+        LogLevel::of_severity(self.severity)
     }
 
     pub(super) fn process(&self) -> String {
@@ -209,7 +209,7 @@ mod tests {
 
     const ERROR: &str = r#"{"timestamp":"2026-01-02 03:04:05.678 UTC","user":"app","pid":1,"session_start":"2026-01-02 03:04:00 UTC","vxid":"3/4","txid":0,"error_severity":"ERROR","state_code":"42601","message":"syntax error at or near \"x\"","detail":"one\ntwo","hint":"try","statement":"SELECT\t1","cursor_position":1,"backend_type":"client backend","query_id":0}"#;
 
-    fn said(line: &[u8]) -> Option<(Level, String, String)> {
+    fn said(line: &[u8]) -> Option<(LogLevel, String, String)> {
         let parts = RawEntry::find(line)?.parts();
         Some((parts.level(), parts.process(), parts.text()))
     }
@@ -221,7 +221,7 @@ mod tests {
         let text = "syntax error at or near \"x\"\nDETAIL: one\ntwo\nHINT: try\nSTATEMENT: SELECT\t1";
         assert_eq!(
             said(ERROR.as_bytes()),
-            Some((Level::Error, "client backend".to_owned(), text.to_owned()))
+            Some((LogLevel::Error, "client backend".to_owned(), text.to_owned()))
         );
     }
 
@@ -230,7 +230,7 @@ mod tests {
         for torn in ["", "{\"timest", &ERROR[..200], "\"]}garbage"] {
             let line = format!("{torn}{ERROR}");
             let (level, process, _) = said(line.as_bytes()).expect("an entry");
-            assert_eq!((level, process.as_str()), (Level::Error, "client backend"), "{torn}");
+            assert_eq!((level, process.as_str()), (LogLevel::Error, "client backend"), "{torn}");
         }
     }
 
@@ -241,7 +241,7 @@ mod tests {
         }
         let torn =
             said(&ERROR.as_bytes()[..ERROR.find("r at or near").expect("its message")]).expect("an entry");
-        assert_eq!((torn.0, torn.2.as_str()), (Level::Error, "syntax erro"));
+        assert_eq!((torn.0, torn.2.as_str()), (LogLevel::Error, "syntax erro"));
         for line in
             ["", "{", "null", "{\"timestamp\":\"never\"}", "{\"timestamp\":\"2026-99-02 03:04:05.678 UTC\"}"]
         {
@@ -271,17 +271,17 @@ mod tests {
     #[test]
     fn severities_have_the_documented_levels() {
         for (severity, level) in [
-            ("DEBUG1", Level::Debug),
-            ("DEBUG5", Level::Debug),
-            ("INFO", Level::Info),
-            ("NOTICE", Level::Info),
-            ("LOG", Level::Info),
-            ("WARNING", Level::Warning),
-            ("ERROR", Level::Error),
-            ("FATAL", Level::Error),
-            ("PANIC", Level::Error),
+            ("DEBUG1", LogLevel::Debug),
+            ("DEBUG5", LogLevel::Debug),
+            ("INFO", LogLevel::Info),
+            ("NOTICE", LogLevel::Info),
+            ("LOG", LogLevel::Info),
+            ("WARNING", LogLevel::Warning),
+            ("ERROR", LogLevel::Error),
+            ("FATAL", LogLevel::Error),
+            ("PANIC", LogLevel::Error),
         ] {
-            assert_eq!(Level::of_severity(severity.as_bytes()), level, "{severity}");
+            assert_eq!(LogLevel::of_severity(severity.as_bytes()), level, "{severity}");
         }
     }
 }

@@ -22,7 +22,7 @@ mod search_tests;
 use std::fs::File;
 use std::io;
 
-pub use entry::{Level, LogEntry, MESSAGE_BYTES_MAX};
+pub use entry::{LogEntry, LogLevel, MESSAGE_BYTES_MAX};
 pub use filter::{BodyMatch, FilterError, LogFilter, LogFilters};
 pub use search::{LogCursor, LogPage, LogQuery, SearchError, search};
 

@@ -10,7 +10,7 @@ use regex_automata::meta::Regex;
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Hir, HirKind};
 
-use super::entry::{CUT, Level};
+use super::entry::{CUT, LogLevel};
 use super::filter::regex;
 use super::line::ADDITIONS;
 use super::mask::MASK;
@@ -48,12 +48,13 @@ impl Required {
     /// The severity of a line tells its level. Ordinary lines are most of a
     /// log, so searching for them gains nothing.
     pub(super) fn of_levels(levels: &[String]) -> Option<Self> {
-        let wanted = Level::ALL.into_iter().filter(|level| levels.iter().any(|name| name == level.as_str()));
+        let wanted =
+            LogLevel::ALL.into_iter().filter(|level| levels.iter().any(|name| name == level.as_str()));
         let wanted: Vec<_> = wanted.collect();
-        if wanted.is_empty() || wanted.contains(&Level::Info) {
+        if wanted.is_empty() || wanted.contains(&LogLevel::Info) {
             return None;
         }
-        let severities = wanted.into_iter().flat_map(Level::severities);
+        let severities = wanted.into_iter().flat_map(LogLevel::severities);
         let pieces = severities.map(|name| format!("\"error_severity\":\"{name}\"")).collect();
         Some(Self { pieces, is_in_any_case: false })
     }
