@@ -16,7 +16,7 @@ use crate::refusal::{End, Refusal};
 const ANSWER_LENGTH_MAX: usize = 10_000;
 
 /// What a client has proved.
-pub(crate) struct Identity {
+pub(crate) struct ProvenRole {
     pub(crate) client_key: ClientKey,
     /// What the key was checked against.
     pub(crate) verifier: Verifier,
@@ -55,7 +55,7 @@ pub(crate) async fn authenticate<S: Duplex>(
     user_as_sent: &str,
     verifier: Verifier,
     certificate_digest: Option<Vec<u8>>,
-) -> Result<Identity, End> {
+) -> Result<ProvenRole, End> {
     let failed = |error| Refusal::scram(error, user_as_sent);
     let scram = ScramServer::new(verifier.clone(), certificate_digest);
     encode::authentication_sasl(&mut client.outgoing, scram.mechanisms());
@@ -70,5 +70,5 @@ pub(crate) async fn authenticate<S: Duplex>(
     let accepted = scram.verify(&proof).map_err(failed)?;
     encode::authentication_sasl_final(&mut client.outgoing, accepted.server_final.as_bytes());
     encode::authentication_ok(&mut client.outgoing);
-    Ok(Identity { client_key: accepted.client_key, verifier })
+    Ok(ProvenRole { client_key: accepted.client_key, verifier })
 }

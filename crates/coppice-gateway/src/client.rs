@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument as _;
 
-use crate::authenticate::{self, Identity};
+use crate::authenticate::{self, ProvenRole};
 use crate::destination::Destination;
 use crate::gateway::{Admission, Gateway};
 use crate::metrics::Reason;
@@ -148,8 +148,8 @@ impl Gateway {
         let (found, verifier) = finding.instrument(tracing::debug_span!("find")).await?;
         let authenticating = self.authenticate(client, &visit, found, verifier);
         let authenticating = authenticating.instrument(tracing::debug_span!("authenticate"));
-        let (found, identity) = within(visit.deadline, authenticating).await?;
-        let reaching = self.reach(client, &mut visit, found, &identity);
+        let (found, proven) = within(visit.deadline, authenticating).await?;
+        let reaching = self.reach(client, &mut visit, found, &proven);
         let (server, session) = reaching.instrument(tracing::debug_span!("reach")).await?;
         Ok((server, session, visit.woken.into_inner()))
     }
@@ -259,15 +259,15 @@ impl Gateway {
         visit: &Visit,
         found: Option<Found>,
         verifier: Option<RoleVerifier>,
-    ) -> Result<(Found, Identity), End> {
+    ) -> Result<(Found, ProvenRole), End> {
         let destination = &visit.destination;
         let verifier = authenticate::verifier(verifier, destination, &self.config.fake_salt_secret);
         let digest = client.is_tls.then(|| self.config.certificate.digest.clone()).flatten();
         let user = &destination.user_as_sent;
-        let identity = authenticate::authenticate(&mut client.connection, user, verifier, digest).await?;
+        let proven = authenticate::authenticate(&mut client.connection, user, verifier, digest).await?;
         // Without a route the verifier was made up, and nobody gets here.
         let found = found.ok_or_else(|| Refusal::wrong_password(user))?;
-        Ok((found, identity))
+        Ok((found, proven))
     }
 
     /// Gets an authenticated client to a server. A branch that goes to sleep, or
@@ -277,7 +277,7 @@ impl Gateway {
         client: &mut Client,
         visit: &mut Visit,
         mut found: Found,
-        identity: &Identity,
+        proven: &ProvenRole,
     ) -> Result<(Server, Session), End> {
         let unknown = || End::from(Refusal::wrong_password(&visit.destination.user_as_sent));
         let branch = visit.destination.branch.clone().ok_or_else(unknown)?;
@@ -287,7 +287,7 @@ impl Gateway {
             if !takes_connections(found.route.state) {
                 return Err(Refusal::not_ready(&branch, &found.route).into());
             }
-            match within(visit.deadline, self.open(client, visit, &branch, &found, identity)).await {
+            match within(visit.deadline, self.open(client, visit, &branch, &found, proven)).await {
                 Ok(Opened::Session(server, session)) => return Ok((*server, session)),
                 Ok(Opened::Held(Held(Some(mut hold)))) => {
                     // Over when the sender is gone.
@@ -338,7 +338,7 @@ impl Gateway {
         visit: &Visit,
         branch: &BranchId,
         found: &Found,
-        identity: &Identity,
+        proven: &ProvenRole,
     ) -> Result<Opened, End> {
         let session = match self.sessions.begin(
             branch,
@@ -351,7 +351,7 @@ impl Gateway {
             Err(held) => return Ok(Opened::Held(held)),
         };
         let stream = self.branches.open(&found.route).await.map_err(Refusal::from)?;
-        let server = server::sign_in(stream, &visit.destination.parameters, identity).await?;
+        let server = server::sign_in(stream, &visit.destination.parameters, proven).await?;
         session.set_server_key(server.cancel_key.clone());
         let outgoing = &mut client.connection.outgoing;
         encode::backend_key_data(outgoing, &session.key);

@@ -11,7 +11,7 @@ use coppice_pgwire::frame::Frame;
 use coppice_pgwire::scram::{SCRAM_SHA_256, ScramClient, ScramError};
 use coppice_pgwire::startup::CancelKey;
 
-use crate::authenticate::Identity;
+use crate::authenticate::ProvenRole;
 use crate::connection::Connection;
 use crate::metrics::Reason;
 use crate::refusal::{End, Refusal};
@@ -32,11 +32,11 @@ pub(crate) struct Server {
 pub(crate) async fn sign_in(
     stream: BoxedServerStream,
     parameters: &[(String, String)],
-    identity: &Identity,
+    proven: &ProvenRole,
 ) -> Result<Server, End> {
     let mut connection = Connection::new(stream);
     encode::startup(&mut connection.outgoing, 0, parameters);
-    prove(&mut connection, identity).await.map_err(lost)?;
+    prove(&mut connection, proven).await.map_err(lost)?;
     let mut greeting = BytesMut::new();
     let mut cancel_key = None;
     loop {
@@ -82,7 +82,7 @@ async fn read_authentication(connection: &mut Connection<BoxedServerStream>) -> 
 
 /// Signs in. A server that lets us in without proving that it holds the
 /// verifier is not the one we meant.
-async fn prove(connection: &mut Connection<BoxedServerStream>, identity: &Identity) -> Result<(), End> {
+async fn prove(connection: &mut Connection<BoxedServerStream>, proven: &ProvenRole) -> Result<(), End> {
     let failed = |error: ScramError| {
         tracing::error!("the exchange with a server failed: {error}");
         Refusal::new(Reason::Internal, "XX000", "the branch's server could not be authenticated")
@@ -101,7 +101,7 @@ async fn prove(connection: &mut Connection<BoxedServerStream>, identity: &Identi
         return Err(unexpected().into());
     };
     let (answer, server_proof) =
-        scram.respond(&challenge, &identity.client_key, &identity.verifier).map_err(failed)?;
+        scram.respond(&challenge, &proven.client_key, &proven.verifier).map_err(failed)?;
     encode::sasl_response(&mut connection.outgoing, answer.as_bytes());
     connection.flush().await?;
     let Authentication::SaslFinal(last) = read_authentication(connection).await? else {

@@ -52,7 +52,7 @@ const SLOT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Who this control plane is.
 #[derive(Clone, Debug)]
-pub struct Identity {
+pub struct ControlPlane {
     /// The installation.
     pub installation: InstallationId,
     /// This host.
@@ -136,7 +136,7 @@ struct Inner {
     store: Store,
     engine: SharedEngine,
     key: Arc<MasterKey>,
-    identity: Identity,
+    control_plane: ControlPlane,
     claims: AtomicU32,
     work: Mutex<Work>,
     wake: Notify,
@@ -153,13 +153,13 @@ pub struct Reconciler {
 
 impl Reconciler {
     /// Makes the loop; nothing happens before [`Reconciler::run`].
-    pub fn new(store: Store, engine: SharedEngine, key: Arc<MasterKey>, identity: Identity) -> Self {
+    pub fn new(store: Store, engine: SharedEngine, key: Arc<MasterKey>, control_plane: ControlPlane) -> Self {
         metrics::describe();
         let inner = Inner {
             store,
             engine,
             key,
-            identity,
+            control_plane,
             claims: AtomicU32::new(0),
             work: Mutex::default(),
             wake: Notify::new(),
@@ -228,7 +228,7 @@ impl Reconciler {
             tracing::warn!(%instance, "instance {instance} is in no row: stopping it");
             engine.stop(instance, None, StopMode::Fast).await.map_err(failed)?;
         }
-        for branch in store.branch_unsettled(&self.inner.identity.host, true).await? {
+        for branch in store.branch_unsettled(&self.inner.control_plane.host, true).await? {
             self.nudge(branch);
         }
         Ok(())
@@ -292,8 +292,8 @@ impl Reconciler {
     }
 
     async fn look_at_unsettled(&self) {
-        let _ = self.inner.store.host_heartbeat(&self.inner.identity.host).await;
-        match self.inner.store.branch_unsettled(&self.inner.identity.host, false).await {
+        let _ = self.inner.store.host_heartbeat(&self.inner.control_plane.host).await;
+        match self.inner.store.branch_unsettled(&self.inner.control_plane.host, false).await {
             Ok(branches) => {
                 metrics::task_succeeded(metrics::UNSETTLED_WATCH);
                 let retrying: HashSet<_> = {
@@ -365,7 +365,7 @@ impl Reconciler {
         tracing::warn!(%branch, attempts, "branch {branch}: {reason}");
         if since.elapsed() >= FAILED_AFTER {
             let token = self.inner.next_token();
-            let host = &self.inner.identity.host;
+            let host = &self.inner.control_plane.host;
             if let Ok(Some(work)) = self.inner.store.branch_claim(branch, host, token, LEASE_SECONDS).await
                 && work.branch.goal != Goal::Deleted
             {
@@ -379,7 +379,8 @@ impl Reconciler {
     async fn reconcile(&self, branch: &BranchId) -> Result<(), StepError> {
         let inner = &self.inner;
         let token = inner.next_token();
-        let claimed = inner.store.branch_claim(branch, &inner.identity.host, token, LEASE_SECONDS).await?;
+        let claimed =
+            inner.store.branch_claim(branch, &inner.control_plane.host, token, LEASE_SECONDS).await?;
         let Some(mut work) = claimed else { return Err(StepError::Lost) };
         loop {
             let instance = inner.engine.observe(&work.instance, &work.volume.id).await?;
@@ -414,7 +415,7 @@ impl Inner {
     }
 
     fn next_token(&self) -> ClaimToken {
-        ClaimToken::new(self.identity.epoch, self.claims.fetch_add(1, Ordering::Relaxed) + 1)
+        ClaimToken::new(self.control_plane.epoch, self.claims.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     /// Nudged branches that no task works on; they count as running from here.

@@ -204,8 +204,8 @@ impl Reconciler {
 
     fn volume_plan(&self, work: &BranchWork, token: ClaimToken) -> VolumePlan {
         let label = VolumeLabel {
-            installation: self.inner.identity.installation.clone(),
-            host: self.inner.identity.host.clone(),
+            installation: self.inner.control_plane.installation.clone(),
+            host: self.inner.control_plane.host.clone(),
             volume: work.volume.id.clone(),
             branch: Some(work.branch.id.clone()),
             claim: token,

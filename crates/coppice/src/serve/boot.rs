@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use coppice_app::reconciler::Identity;
+use coppice_app::reconciler::ControlPlane;
 use coppice_app::{App, AppConfig, Reconciler};
 use coppice_core::RegionId;
 use coppice_engine::local::installation::{ControlLock, write_durably};
@@ -56,11 +56,12 @@ pub(super) async fn boot(
     println!("volumes: {} ({})", volumes.driver(), volumes.driver_reason());
     let engine = Arc::new(LocalEngine::new(host.clone(), volumes));
 
-    let identity = host.installation().clone();
+    let installation = host.installation().clone();
     let region = RegionId::from_trusted(REGION);
-    let epoch = store.host_start(&identity.host, &region, "local", &boot_id()).await?;
-    let identity = Identity { installation: identity.installation, host: identity.host, epoch };
-    let reconciler = Reconciler::new(store.clone(), engine.clone(), key.clone(), identity.clone());
+    let epoch = store.host_start(&installation.host, &region, "local", &boot_id()).await?;
+    let control_plane =
+        ControlPlane { installation: installation.installation, host: installation.host, epoch };
+    let reconciler = Reconciler::new(store.clone(), engine.clone(), key.clone(), control_plane.clone());
     let public_url = config.public_url.clone().unwrap_or_else(|| format!("http://{api_address}"));
     let app_config = AppConfig {
         sign_up: config.auth.sign_in.sign_up,
@@ -68,7 +69,7 @@ pub(super) async fn boot(
         has_passwords: config.auth.sign_in.has_passwords,
         identity: config.auth.identity(&public_url)?,
         region,
-        host: identity.host,
+        host: control_plane.host,
         public_url,
         gateway_address,
         gateway_domain: config.gateway_domain.clone(),
