@@ -10,6 +10,7 @@
 
 mod authenticate;
 mod branches;
+mod cancel;
 mod certificate;
 mod client;
 mod config;
