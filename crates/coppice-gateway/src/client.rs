@@ -278,7 +278,8 @@ impl Gateway {
         mut found: Found,
         proven: &ProvenRole,
     ) -> Result<(Server, Session), End> {
-        let unknown = || End::from(Refusal::wrong_password(&visit.destination.user_as_sent));
+        let user = visit.destination.user_as_sent.clone();
+        let unknown = || End::from(Refusal::wrong_password(&user));
         let branch = visit.destination.branch.clone().ok_or_else(unknown)?;
         let mut pause = ATTEMPT_PAUSE;
         for _ in 0..REACHES_MAX {
@@ -295,10 +296,7 @@ impl Gateway {
                 Ok(Opened::Held(Held(None))) => {}
                 Err(end) => pause = next_pause(end, pause, visit.deadline).await?,
             }
-            found = self
-                .look_up(&branch, visit)
-                .await?
-                .ok_or_else(|| End::from(Refusal::wrong_password(&visit.destination.user_as_sent)))?;
+            found = self.look_up(&branch, visit).await?.ok_or_else(unknown)?;
         }
         Err(Refusal::server_lost().into())
     }
