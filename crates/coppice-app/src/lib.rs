@@ -14,6 +14,7 @@ mod branch_metrics;
 mod branches;
 mod configuration;
 mod connections;
+mod credentials;
 mod extensions;
 mod idempotency;
 mod identity;
@@ -55,13 +56,12 @@ pub use activity::Activity;
 pub use audit::{AccountEvent, AccountEventKind, AuditPage, AuditQuery};
 pub use bootstrap::FirstAccount;
 pub use branch_metrics::{InstanceSeries, MetricsRequest};
-pub use branches::{
-    BranchChange, BranchDetails, Credentials, CustomBranch, InstanceStatus, NewBranchRequest, Origin,
-};
+pub use branches::{BranchChange, BranchDetails, CustomBranch, InstanceStatus, NewBranchRequest, Origin};
 pub use connections::Connectable;
 pub use coppice_store::BrowserSession;
 pub use coppice_store::{AuditEnd, InvitationFilter};
 pub use coppice_telemetry::logs::{BodyMatch, LogEntry, LogFilter, LogLevel};
+pub use credentials::Credentials;
 pub use extensions::{Extension, ExtensionKind};
 pub use idempotency::{Begun, RepeatableCall};
 pub use identity::{

@@ -1,0 +1,209 @@
+//! Making branches.
+
+use std::collections::BTreeMap;
+
+use chrono::Utc;
+use coppice_core::branch::{Branch, BranchSpec, BranchState};
+use coppice_core::limits::{BRANCH_CHILDREN_MAX, BRANCH_DEPTH_MAX};
+use coppice_core::parameter::check_parameters;
+use coppice_core::project::{Project, ScaleToZero, ScaleToZeroChange};
+use coppice_core::{BranchId, Error, Result, VolumeId};
+use coppice_store::{NewBranch, Tx};
+
+use super::name_taken;
+use crate::configuration::server;
+use crate::secrets::{new_password, scram_verifier};
+use crate::{Access, App};
+
+/// A branch to be made; its fields were checked by the caller.
+#[derive(Clone, Debug)]
+pub struct NewBranchRequest {
+    /// Unique in the project.
+    pub name: String,
+    /// Empty when none was given.
+    pub description: String,
+    /// Over the project's default.
+    pub scale_to_zero: ScaleToZeroChange,
+    /// Where its data comes from.
+    pub origin: Origin,
+}
+
+/// Where a new branch's data comes from.
+#[derive(Clone, Debug)]
+pub enum Origin {
+    /// A copy of another branch, as it is now.
+    Inherit {
+        /// The other branch.
+        parent: BranchId,
+    },
+    /// An empty database.
+    Custom(CustomBranch),
+}
+
+/// What a branch without a parent is made of.
+#[derive(Clone, Debug)]
+pub struct CustomBranch {
+    /// Where it runs.
+    pub region: String,
+    /// Its size.
+    pub instance_type: String,
+    /// For example `postgres:17`.
+    pub image: String,
+    /// Instances besides the primary.
+    pub replicas: u32,
+    /// Largest size of the data.
+    pub storage_gib: u32,
+    /// PostgreSQL parameters.
+    pub parameters: BTreeMap<String, String>,
+    /// Libraries to preload; without it, the usual ones.
+    pub preload_libraries: Option<Vec<String>>,
+}
+
+/// What a new branch takes from its origin.
+struct Plan {
+    spec: BranchSpec,
+    source: Option<VolumeId>,
+    parent: Option<BranchId>,
+    default_scale_to_zero: ScaleToZero,
+}
+
+impl App {
+    /// Makes a branch and waits a few seconds for it to be ready; what is true
+    /// then is in its state.
+    ///
+    /// # Errors
+    /// Everything the error catalogue lists for createBranch.
+    #[tracing::instrument(level = "debug", skip_all)]
+    pub async fn create_branch(&self, access: &Access, new: &NewBranchRequest) -> Result<Branch> {
+        let (id, volume) = (BranchId::generate(), VolumeId::generate(Utc::now()));
+        let password = new_password();
+        let sealed = self.key.seal(id.as_str(), &password);
+        let verifier = scram_verifier(&password);
+
+        let mut tx = self.store.begin().await?;
+        self.lock_enabled_organization_in_tx(&mut tx, &access.organization.id).await?;
+        let project = self.lock_project(&mut tx, access).await?;
+        let plan = self.plan_branch(&mut tx, &project, &new.origin).await?;
+        self.check_quotas(&mut tx, access, &project).await?;
+        let row = NewBranch {
+            id: &id,
+            project: &project.id,
+            parent: plan.parent.as_ref(),
+            source: plan.source.as_ref(),
+            name: &new.name,
+            description: &new.description,
+            spec: &plan.spec,
+            scale_to_zero: plan.default_scale_to_zero.with(new.scale_to_zero),
+            volume: &volume,
+            host: &self.config.host,
+            password_sealed: &sealed,
+            managed_role_verifier: &verifier,
+        };
+        self.store.branch_insert_in_tx(&mut tx, &row).await.map_err(|error| name_taken(error, &new.name))?;
+        // Before the commit, so that no change of its state can be missed.
+        let ready = self.reconciler.watch(&id);
+        tx.commit().await.map_err(|error| name_taken(error.into(), &new.name))?;
+
+        self.reconciler.nudge(id.clone());
+        // Also over when the branch failed or was deleted: the row tells.
+        let _ = tokio::time::timeout(self.config.create_wait, ready).await;
+        self.find_in_project(access, &id).await
+    }
+
+    async fn plan_branch(&self, tx: &mut Tx, project: &Project, origin: &Origin) -> Result<Plan> {
+        match origin {
+            Origin::Custom(custom) => Ok(Plan {
+                spec: self.custom_spec(custom).await?,
+                source: None,
+                parent: None,
+                default_scale_to_zero: project.configuration.base_branches,
+            }),
+            Origin::Inherit { parent } => {
+                let found =
+                    self.store.branch_find_in_tx(tx, &project.organization, &project.id, parent).await?;
+                let parent = found.ok_or_else(|| Error::branch_not_found(parent))?;
+                if !matches!(parent.state, BranchState::Ready | BranchState::Hibernated) {
+                    return Err(Error::NotReady {
+                        code: "parent_not_ready",
+                        public: format!("parent branch {} is not ready", parent.id),
+                    });
+                }
+                let (depth, children) = self.store.branch_place_in_tx(tx, &parent.id).await?;
+                if depth >= BRANCH_DEPTH_MAX {
+                    return Err(Error::invalid(
+                        "branch_depth_exceeded",
+                        format!("branch tree is limited to {BRANCH_DEPTH_MAX} levels"),
+                    ));
+                }
+                if parent.parent.is_some() && children >= BRANCH_CHILDREN_MAX {
+                    return Err(Error::invalid(
+                        "branch_children_exceeded",
+                        format!("branch already has {BRANCH_CHILDREN_MAX} children"),
+                    ));
+                }
+                Ok(Plan {
+                    spec: BranchSpec { replicas: 0, ..parent.spec },
+                    source: Some(parent.volume),
+                    parent: Some(parent.id),
+                    default_scale_to_zero: project.configuration.child_branches,
+                })
+            }
+        }
+    }
+
+    async fn custom_spec(&self, custom: &CustomBranch) -> Result<BranchSpec> {
+        let region = self.check_region(&custom.region)?;
+        let types = self.list_instance_types(Some(region.as_str()))?;
+        let kind = types.into_iter().find(|(_, kind)| kind.name == custom.instance_type);
+        let (_, kind) = kind.ok_or_else(|| {
+            Error::invalid("invalid_instance_type", format!("unknown instance type {}", custom.instance_type))
+        })?;
+        let version = self.choose_image(&custom.image)?;
+        // What can't be done yet is refused rather than ignored.
+        if custom.replicas > 0 {
+            return Err(Error::invalid_field("configuration.replicas", "this region runs no replicas"));
+        }
+        let storage_max = self.config.limits.storage_gib_max;
+        if storage_max != 0 && custom.storage_gib > storage_max {
+            return Err(Error::invalid_field(
+                "configuration.storage",
+                format_args!("at most {storage_max} GiB"),
+            ));
+        }
+        let contents = self.image_contents(version).await?;
+        let preload_libraries =
+            self.check_preload_libraries(custom.preload_libraries.as_deref(), &contents)?;
+        check_parameters(&custom.parameters, &server(version.major, &kind, &preload_libraries, &contents))?;
+        Ok(BranchSpec {
+            region,
+            version,
+            instance_type: custom.instance_type.clone(),
+            replicas: 0,
+            storage_gib: custom.storage_gib,
+            parameters: custom.parameters.clone(),
+            preload_libraries,
+        })
+    }
+
+    async fn check_quotas(&self, tx: &mut Tx, access: &Access, project: &Project) -> Result<()> {
+        let limits = &self.config.limits;
+        let counted = self.store.branch_quotas_in_tx(tx, &access.organization.id, &project.id).await?;
+        let reached = [
+            (counted.in_project, limits.branches_per_project_max),
+            (counted.in_organization, limits.branches_max),
+        ]
+        .into_iter()
+        .find(|(count, max)| count >= max);
+        if let Some((_, max)) = reached {
+            return Err(Error::invalid("branch_limit_reached", format!("branch limit of {max} reached")));
+        }
+        if counted.recent >= limits.branches_per_hour_max {
+            return Err(Error::TooMany {
+                code: "branch_rate_exceeded",
+                public: "too many branches created in one hour".to_owned(),
+                retry_after_seconds: 60,
+            });
+        }
+        Ok(())
+    }
+}

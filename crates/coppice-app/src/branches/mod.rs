@@ -1,0 +1,212 @@
+//! Branches.
+
+mod create;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use coppice_core::branch::{Branch, BranchState, Reconfigure};
+use coppice_core::project::{Project, ScaleToZeroChange};
+use coppice_core::{BranchId, Error, InstanceId, Result};
+use coppice_store::{StoreError, Tx};
+
+use crate::{Access, Activity, App};
+
+pub use create::{CustomBranch, NewBranchRequest, Origin};
+
+/// How long a request waits for a server to take its parameters.
+const RELOAD_WAIT: Duration = Duration::from_secs(1);
+/// What woke a branch whose owner asked for it.
+const WOKEN_BY_REQUEST: &str = "a request to the API";
+
+/// A change of a branch; checked by the caller. What is absent stays.
+#[derive(Clone, Debug, Default)]
+pub struct BranchChange {
+    /// Its new name.
+    pub name: Option<String>,
+    /// What it is for.
+    pub description: Option<String>,
+    /// When it may sleep.
+    pub scale_to_zero: ScaleToZeroChange,
+    /// Whether it shall sleep now, or wake.
+    pub hibernate: Option<bool>,
+    /// PostgreSQL parameters, over those it has.
+    pub parameters: BTreeMap<String, String>,
+}
+
+/// A branch with what its instances are doing.
+#[derive(Clone, Debug)]
+pub struct BranchDetails {
+    /// The branch.
+    pub branch: Branch,
+    /// Its instances.
+    pub instances: Vec<(InstanceId, InstanceStatus)>,
+    /// What keeps it awake; none while it is not.
+    pub activity: Option<Activity>,
+}
+
+/// What one instance is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InstanceStatus {
+    /// Accepts connections.
+    Healthy,
+    /// On its way up.
+    Starting,
+    /// Does not run.
+    Stopped,
+    /// Can't be brought up.
+    Failed,
+}
+
+impl App {
+    /// Locks the project the path names; its organization is locked first, as
+    /// everywhere.
+    async fn lock_project(&self, tx: &mut Tx, access: &Access) -> Result<Project> {
+        let id = access.project()?;
+        let project = self.store.project_lock_in_tx(tx, &access.organization.id, id).await?;
+        project.ok_or_else(|| Error::project_not_found(id))
+    }
+
+    /// A branch of the project the path names; tells which of both is missing.
+    async fn find_in_project(&self, access: &Access, id: &BranchId) -> Result<Branch> {
+        let found = self.store.branch_find_in(&access.organization.id, access.project()?, id).await?;
+        match found {
+            Some(branch) => Ok(branch),
+            None => {
+                self.get_project(access).await?;
+                Err(Error::branch_not_found(id))
+            }
+        }
+    }
+
+    /// The branch the path names.
+    pub(crate) async fn find_branch(&self, access: &Access) -> Result<Branch> {
+        self.find_in_project(access, access.branch()?).await
+    }
+
+    /// Branches of the project that the caller may see.
+    ///
+    /// # Errors
+    /// `project_not_found`
+    pub async fn list_branches(&self, access: &Access) -> Result<Vec<Branch>> {
+        let only = access.caller.grant.branch_limit();
+        let branches = self.store.branch_list(&access.organization.id, access.project()?, only).await?;
+        if branches.is_empty() {
+            self.get_project(access).await?;
+        }
+        Ok(branches)
+    }
+
+    /// Changes what the owner says of a branch; a change that changes nothing
+    /// leaves it as it is.
+    ///
+    /// # Errors
+    /// `project_not_found`, `branch_not_found`, `branch_name_taken`, `branch_busy`,
+    /// `invalid_postgres_parameter`, `organization_disabled`
+    pub async fn update_branch(&self, access: &Access, change: BranchChange) -> Result<Branch> {
+        let id = access.branch()?;
+        if change.hibernate == Some(true) {
+            // What was used until now belongs to the time that ends now.
+            self.note_uses().await;
+        }
+        let mut tx = self.store.begin().await?;
+        self.lock_enabled_organization_in_tx(&mut tx, &access.organization.id).await?;
+        // Renames wait for each other and for creations in the project.
+        let project = self.lock_project(&mut tx, access).await?;
+        let found = self.store.branch_find_in_tx(&mut tx, &project.organization, &project.id, id).await?;
+        let current = found.ok_or_else(|| Error::branch_not_found(id))?;
+        let name = change.name.as_deref().unwrap_or(&current.name);
+        let description = change.description.as_deref().unwrap_or(&current.description);
+        let scale_to_zero = current.scale_to_zero.with(change.scale_to_zero);
+        let new_parameters = self.changed_parameters(&current, &change.parameters).await?;
+        let is_same = (name, description, scale_to_zero)
+            == (current.name.as_str(), current.description.as_str(), current.scale_to_zero);
+        if !is_same {
+            self.store
+                .branch_update_in_tx(&mut tx, id, name, description, scale_to_zero)
+                .await
+                .map_err(|error| name_taken(error, name))?;
+        }
+        if let Some(new) = &new_parameters
+            && !self.store.branch_set_parameters_in_tx(&mut tx, id, &new.parameters, new.how).await?
+        {
+            return Err(Error::Conflict {
+                code: "branch_busy",
+                public: format!("branch {id} is being changed, retry"),
+            });
+        }
+        let has_new_goal = match change.hibernate {
+            None => false,
+            Some(true) => self.store.branch_hibernate_in_tx(&mut tx, id).await?,
+            Some(false) => self.store.branch_wake_in_tx(&mut tx, id, WOKEN_BY_REQUEST).await?,
+        };
+        if is_same && !has_new_goal && new_parameters.is_none() {
+            return Ok(current);
+        }
+        let done = self.reconciler.watch(id);
+        tx.commit().await.map_err(|error| name_taken(error.into(), name))?;
+        if has_new_goal || new_parameters.is_some() {
+            self.reconciler.nudge(id.clone());
+        }
+        if new_parameters.is_some_and(|new| new.how == Reconfigure::Reload) && !has_new_goal {
+            // Also over when the server does not answer; it is told later.
+            let _ = tokio::time::timeout(RELOAD_WAIT, done).await;
+        }
+        self.find_in_project(access, id).await
+    }
+
+    /// A branch with its instances.
+    ///
+    /// # Errors
+    /// `project_not_found`, `branch_not_found`
+    pub async fn describe_branch(&self, access: &Access) -> Result<BranchDetails> {
+        let branch = self.find_branch(access).await?;
+        let status = match branch.state {
+            BranchState::Ready => InstanceStatus::Healthy,
+            BranchState::Creating | BranchState::Waking | BranchState::Updating | BranchState::Unknown => {
+                InstanceStatus::Starting
+            }
+            BranchState::Hibernating | BranchState::Hibernated | BranchState::Deleted => {
+                InstanceStatus::Stopped
+            }
+            BranchState::Failed => InstanceStatus::Failed,
+        };
+        let instances = vec![(InstanceId::new(&branch.id, 1), status)];
+        let activity = match branch.state {
+            BranchState::Ready => Some(self.activity(&branch, 1).await?),
+            _ => None,
+        };
+        Ok(BranchDetails { branch, instances, activity })
+    }
+
+    /// Deletes a branch. Returns when that can't be undone any more; its data
+    /// is removed in the background.
+    ///
+    /// # Errors
+    /// `project_not_found`, `branch_not_found`
+    #[tracing::instrument(level = "debug", skip_all)]
+    pub async fn delete_branch(&self, access: &Access) -> Result<()> {
+        let id = access.branch()?;
+        let mut tx = self.store.begin().await?;
+        self.lock_organization_in_tx(&mut tx, &access.organization.id).await?;
+        let project = self.lock_project(&mut tx, access).await?;
+        let deleted =
+            self.store.branch_delete_in_tx(&mut tx, &project.id, Some(id), "branch deleted").await?;
+        if deleted.is_empty() {
+            return Err(Error::branch_not_found(id));
+        }
+        tx.commit().await.map_err(StoreError::from)?;
+        self.reconciler.nudge(id.clone());
+        Ok(())
+    }
+}
+
+fn name_taken(error: StoreError, name: &str) -> Error {
+    if error.is_unique_violation("branches_name") {
+        return Error::Conflict {
+            code: "branch_name_taken",
+            public: format!("a branch named {name} already exists"),
+        };
+    }
+    error.into()
+}

@@ -1,0 +1,77 @@
+//! How clients connect to a branch. Which password its server has is in
+//! `rotation.rs`.
+
+use coppice_core::Result;
+use coppice_core::access::Scope;
+use coppice_core::branch::{Branch, MANAGED_DATABASE, MANAGED_ROLE};
+use zeroize::Zeroizing;
+
+use crate::{Access, App};
+
+/// How clients connect to a branch.
+#[derive(Debug)]
+pub struct Credentials {
+    /// With the branch's suffix where there is no gateway domain.
+    pub username: String,
+    /// The managed role's password.
+    pub password: Zeroizing<String>,
+    /// Where the gateway is.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// The database.
+    pub database: String,
+    /// All of it as one URL.
+    pub connection_string: Zeroizing<String>,
+}
+
+impl App {
+    /// How to connect to a branch. `username` may name the managed role in
+    /// either of its forms, or by an alias.
+    ///
+    /// # Errors
+    /// `invalid_username`, `credentials_not_found` and those of
+    /// [`App::describe_branch`].
+    pub async fn get_branch_credentials(
+        &self,
+        access: &Access,
+        username: Option<&str>,
+    ) -> Result<Credentials> {
+        let branch = self.find_branch(access).await?;
+        if let Some(name) = username {
+            self.check_username(&branch, name)?;
+        }
+        let password = self.password_in_force(&branch).await?;
+        Ok(self.credentials(&branch, password))
+    }
+
+    /// The connection string of a branch, for callers that may read
+    /// credentials.
+    ///
+    /// # Errors
+    /// When the password can't be decrypted.
+    pub fn connection_string(&self, access: &Access, branch: &Branch) -> Result<Option<Zeroizing<String>>> {
+        if !access.caller.grant.has_scope(Scope::CredentialsRead) {
+            return Ok(None);
+        }
+        let password = self.key.open(branch.id.as_str(), &branch.password_sealed)?;
+        Ok(Some(self.credentials(branch, password).connection_string))
+    }
+
+    fn credentials(&self, branch: &Branch, password: Zeroizing<String>) -> Credentials {
+        let port = self.config.gateway_address.port();
+        let (username, host) = match &self.config.gateway_domain {
+            Some(domain) => (MANAGED_ROLE.to_owned(), format!("{}.{domain}", branch.id)),
+            None => (format!("{MANAGED_ROLE}.{}", branch.id), self.config.gateway_address.ip().to_string()),
+        };
+        let url_host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+        let url_port = if port == 5432 { String::new() } else { format!(":{port}") };
+        // The password has letters and digits only: nothing needs encoding.
+        let connection_string = Zeroizing::new(format!(
+            "postgresql://{username}:{}@{url_host}{url_port}/{MANAGED_DATABASE}",
+            password.as_str()
+        ));
+        let database = MANAGED_DATABASE.to_owned();
+        Credentials { username, password, host, port, database, connection_string }
+    }
+}
