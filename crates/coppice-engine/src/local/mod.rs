@@ -13,6 +13,7 @@ mod engine;
 mod first_start;
 pub mod images;
 pub mod installation;
+mod launch;
 pub mod layout;
 mod log_files;
 mod logs;
