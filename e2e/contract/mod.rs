@@ -14,6 +14,7 @@ mod projects;
 mod races;
 mod removal;
 mod repetition;
+mod resends;
 mod transport;
 
 use std::sync::Arc;

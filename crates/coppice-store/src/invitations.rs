@@ -269,8 +269,9 @@ impl Store {
         days: u32,
     ) -> Result<()> {
         sqlx::query(
+            // Counted from now, not from when the transaction began: it may have waited for another one.
             "update invitations set link_hash = $2, link_sealed = $3,
-                    expires_at = now() + make_interval(days => $4) where id = $1",
+                    expires_at = clock_timestamp() + make_interval(days => $4) where id = $1",
         )
         .bind(id.as_str())
         .bind(link_hash)
