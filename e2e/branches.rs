@@ -1,5 +1,7 @@
 //! What stories do with branches through the API.
 
+use std::path::PathBuf;
+
 use coppice_test_support::Platform;
 use serde_json::Value;
 
@@ -22,4 +24,17 @@ pub(crate) fn describe(coppice: &Platform, path: &str) -> Value {
 
 pub(crate) fn status(coppice: &Platform, path: &str) -> String {
     describe(coppice, path)["status"]["statusType"].as_str().expect("a status").to_owned()
+}
+
+/// The data directory of a branch on the host.
+pub(crate) fn data_of(coppice: &Platform, branch: &str) -> PathBuf {
+    let id = coppice.branch_id(branch);
+    let volumes = std::fs::read_dir(coppice.data_dir().join("pool/volumes")).expect("volumes");
+    let mut volumes = volumes.map(|entry| entry.expect("an entry").path());
+    let is_of_branch = |volume: &PathBuf| {
+        let label = std::fs::read(volume.join("label.json")).expect("a label");
+        let label: Value = serde_json::from_slice(&label).expect("JSON");
+        label["branch"] == *id
+    };
+    volumes.find(is_of_branch).expect("the branch's volume").join("data")
 }

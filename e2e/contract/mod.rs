@@ -10,6 +10,7 @@ mod metrics;
 mod order;
 mod organizations;
 mod outage;
+mod parents;
 mod projects;
 mod races;
 mod removal;

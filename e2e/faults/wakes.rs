@@ -1,27 +1,13 @@
 //! Branches that can't be woken.
 
-use std::path::PathBuf;
-
-use coppice_test_support::{Platform, psql, wait_for};
+use coppice_test_support::{psql, wait_for};
 use serde_json::json;
 
 use super::{
     PATIENCE, answer, change, describe, make_sleepy, path, refusal, wait_for_status, with_wrong_password,
 };
+use crate::branches::data_of;
 use crate::setup::platform;
-
-/// The data directory of a branch on the host.
-fn data_of(coppice: &Platform, branch: &str) -> PathBuf {
-    let id = coppice.branch_id(branch);
-    let volumes = std::fs::read_dir(coppice.data_dir().join("pool/volumes")).expect("volumes");
-    let mut volumes = volumes.map(|entry| entry.expect("an entry").path());
-    let is_of_branch = |volume: &PathBuf| {
-        let label = std::fs::read(volume.join("label.json")).expect("a label");
-        let label: serde_json::Value = serde_json::from_slice(&label).expect("JSON");
-        label["branch"] == *id
-    };
-    volumes.find(is_of_branch).expect("the branch's volume").join("data")
-}
 
 #[test]
 fn a_wake_that_fails_says_why() {
