@@ -229,19 +229,27 @@ fn an_accepted_invitation_makes_a_member() {
 fn a_member_who_accepts_again_keeps_the_role() {
     let http = shared();
     let organization = http.new_organization("again");
-    let ada = Person::new(&http, "ada");
-    let invitation = invite(&http, &organization, &ada.email);
-    // Became one by another way, meanwhile.
-    in_metastore(
-        &http,
-        &format!(
-            "insert into members (organization_id, user_id, role) values ('{organization}', '{}', 'viewer')",
-            ada.id
-        ),
-    );
-    let accepted = accept(&http, &ada, &token(&invitation)).expect(200);
-    assert_eq!(accepted["role"], "viewer");
-    accept(&http, &ada, &token(&invitation)).expect_error(404, "invitation_not_found");
+    for has_expired in [false, true] {
+        let ada = Person::new(&http, "ada");
+        let invitation = invite(&http, &organization, &ada.email);
+        // Became one by another way, meanwhile.
+        in_metastore(
+            &http,
+            &format!(
+                "insert into members (organization_id, user_id, role)
+                 values ('{organization}', '{}', 'viewer')",
+                ada.id
+            ),
+        );
+        if has_expired {
+            expire(&http, &invitation);
+        }
+        let accepted = accept(&http, &ada, &token(&invitation)).expect(200);
+        assert_eq!(accepted, json!({ "organization_id": organization, "role": "viewer" }));
+        accept(&http, &ada, &token(&invitation)).expect_error(404, "invitation_not_found");
+        let list = http.get(&format!("/organizations/{organization}/invitations")).expect(200);
+        assert_eq!(list, json!({ "invitations": [] }), "it is used up");
+    }
 }
 
 #[test]
