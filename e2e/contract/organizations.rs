@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{is_timestamp, shared};
+use super::{custom, is_timestamp, shared};
 use crate::http::{fields, text_of};
 
 const STATUS: [&str; 8] = [
@@ -15,6 +15,10 @@ const STATUS: [&str; 8] = [
     "status",
     "usage_tier",
 ];
+
+/// What is refused while an organization is disabled; everything else is not.
+const NEED_ENABLED: [&str; 5] =
+    ["createProject", "updateProject", "createBranch", "updateBranch", "rotateBranchCredentials"];
 
 fn is_organization(organization: &Value, name: &str) {
     assert_eq!(fields(organization), ["id", "name", "status"]);
@@ -95,6 +99,58 @@ fn a_deleted_organization_is_closed_to_everybody() {
     regions.expect_error(401, "organization_access_denied");
     let list = http.get("/organizations").expect(200);
     assert!(!list["organizations"].as_array().expect("a list").iter().any(|other| other["id"] == json!(id)));
+}
+
+#[test]
+fn a_disabled_organization_makes_nothing_and_still_reads_and_deletes() {
+    let http = shared();
+    let id = http.new_organization("closed");
+    let path = format!("/organizations/{id}");
+    let project = http.post(&format!("{path}/projects"), &json!({ "name": "p" })).expect(201);
+    let project = format!("{path}/projects/{}", text_of(&project["id"]));
+    let branch = http.post(&format!("{project}/branches"), &custom("b", json!({}))).expect(201);
+    let branch = format!("{project}/branches/{}", text_of(&branch["id"]));
+    assert!(http.platform.run(&["admin", "org", "disable", &id]).status.success());
+
+    let document = http.get("/openapi.json").expect(200);
+    let mut refused = vec![];
+    for (template, item) in document["paths"].as_object().expect("paths") {
+        if !template.starts_with("/organizations/{organizationID}") {
+            continue;
+        }
+        let at = template.replace("{organizationID}", &id);
+        let at = at.split('/').map(|part| if part.starts_with('{') { "nowhere" } else { part });
+        let at = at.collect::<Vec<_>>().join("/");
+        for (method, operation) in item.as_object().expect("an item") {
+            let request = http.request(&method.to_uppercase(), &at);
+            // Of what has a body, none is right.
+            let answer = match operation.get("requestBody") {
+                Some(_) => http.send(request.json(&json!([]))),
+                None => http.send(request),
+            };
+            if answer.refusal() == (403, "organization_disabled".to_owned()) {
+                refused.push(text_of(&operation["operationId"]));
+            }
+        }
+    }
+    refused.sort_unstable();
+    let mut expected = NEED_ENABLED;
+    expected.sort_unstable();
+    assert_eq!(refused, expected);
+    let wake = http.with("PATCH", &branch, &json!({ "hibernate": false }));
+    assert_eq!(wake.expect_error(403, "organization_disabled"), format!("organization {id} is disabled"));
+
+    let renamed = http.with("PUT", &path, &json!({ "name": "renamed" })).expect(200);
+    assert_eq!(json!([renamed["name"], renamed["status"]["status"]]), json!(["renamed", "disabled"]));
+    let key = http.new_key(&format!("{path}/api-keys"), json!({}));
+    assert_eq!(http.with("DELETE", &format!("{path}/api-keys"), &json!({ "ids": [key["id"]] })).status, 204);
+    http.as_key(&text_of(&key["token"]), "GET", &path, None).expect_error(401, "invalid_token");
+    for (what, missing) in [(&branch, "branch_not_found"), (&project, "project_not_found")] {
+        http.get(what).expect(200);
+        assert_eq!(http.delete(what).status, 204);
+        http.get(what).expect_error(404, missing);
+    }
+    assert_eq!(http.delete(&path).status, 204);
 }
 
 #[test]
