@@ -60,6 +60,49 @@ fn a_device_is_connected_by_a_person_elsewhere() {
 }
 
 #[test]
+fn a_device_may_be_connected_at_its_address_below_the_issuer() {
+    let http = shared();
+    let asked = ask(&http);
+    let mut browser = Browser::signed_in(&http);
+    let code = asked["user_code"].as_str().expect("a code");
+    let typed = [("user_code", code)];
+    // Each form is sent to the address itself, wherever the page would send it.
+    let mut page = browser.get("/realms/main/device");
+    for (more, title) in [(None, "Connect Coppice CLI?"), (Some(("answer", "allow")), "Device connected")] {
+        let (_, hidden) = page.form();
+        let hidden = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let pairs: Vec<_> =
+            hidden.filter(|(name, _)| *name != "user_code").chain(typed).chain(more).collect();
+        page = browser.post("/realms/main/device", &pairs);
+        assert_eq!(page.title(), title, "{}", page.text);
+    }
+    assert_eq!(who_am_i(&http, &poll(&http, &asked).json(200)["access_token"]).0, 200);
+    assert_eq!(browser.post("/realms/elsewhere/device", &typed).status, 404);
+}
+
+#[test]
+fn a_device_that_polls_every_two_seconds_is_never_told_to_slow_down() {
+    let http = shared();
+    // By its scope it is told from the devices of other stories.
+    let mut device = Browser::new(&http);
+    let asked = [&AS_CLI[..], &[("scope", "metrics:read")]].concat();
+    let asked = device.post("/oauth/device_authorization", &asked).json(200);
+    let code = asked["device_code"].as_str().expect("a code");
+    let grant = ("grant_type", "urn:ietf:params:oauth:grant-type:device_code");
+    let pairs = [&AS_CLI[..], &[grant, ("device_code", code)]].concat();
+    for poll in 0..5 {
+        device.post("/oauth/token", &pairs).is_error(400, "authorization_pending");
+        let polled = metastore(
+            &http,
+            "with aged as (update device_codes set polled_at = clock_timestamp() - interval '1.9 seconds'
+                           where scopes = '{metrics:read}' returning 1)
+             select count(*) from aged",
+        );
+        assert_eq!(polled, "1", "{poll}: two seconds pass, as its clock tells them");
+    }
+}
+
+#[test]
 fn a_person_may_say_no_to_a_device() {
     let http = shared();
     let asked = ask(&http);
