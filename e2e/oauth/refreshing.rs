@@ -116,13 +116,52 @@ fn sessions_end_when_they_are_not_used() {
 }
 
 #[test]
+fn a_session_that_goes_on_without_the_browser_ends_after_sixty_days() {
+    let http = shared();
+    let tokens = tokens_of_app(&http, &mut Browser::new(&http), "openid offline_access");
+    let session = tokens["session_state"].as_str().expect("a session");
+    let ask = |what: &str| metastore(&http, &format!("select {what} from sessions where id = '{session}'"));
+    // Both count from the same moment.
+    let both = "extract(epoch from expires_at - idle_until)::int + 2592000";
+    assert_eq!(ask(both), "5184000");
+    let end = |column: &str, left: &str| {
+        let statement =
+            format!("update sessions set {column} = now() + interval '{left}' where id = '{session}'");
+        metastore(&http, &statement)
+    };
+    end("idle_until", "1 day");
+    assert_eq!(refresh(&http, &tokens, &AS_APP, &[]).json(200)["refresh_expires_in"], 2_592_000);
+    let later = "extract(epoch from idle_until - now()) between 2591940 and 2592000";
+    assert_eq!(ask(later), "t", "it is used, so it goes on");
+
+    // Close to its end that is all there is.
+    end("expires_at", "100 seconds");
+    let last = refresh(&http, &tokens, &AS_APP, &[]).json(200);
+    let ends = ask("extract(epoch from expires_at)::bigint").parse::<i64>().expect("a time");
+    let refresh_token = last["refresh_token"].as_str().expect("a token");
+    for (left, token) in [
+        ("refresh_expires_in", refresh_token),
+        ("expires_in", last["access_token"].as_str().expect("a token")),
+    ] {
+        assert!(last[left].as_i64().is_some_and(|left| (1..=100).contains(&left)), "{left}: {last}");
+        let exp = super::claims(token)["exp"].as_i64().expect("a time");
+        assert!((ends - 1..=ends).contains(&exp), "{left}: {exp}, and the session ends at {ends}");
+    }
+    end("expires_at", "0 seconds");
+    refresh(&http, &last, &AS_APP, &[]).is_error(400, "invalid_grant");
+}
+
+#[test]
 fn a_client_ends_its_session_by_revoking_a_token() {
     let http = shared();
-    for kind in ["refresh_token", "access_token"] {
+    let below = "/realms/main/protocol/openid-connect/revoke";
+    for (kind, path) in
+        [("refresh_token", "/oauth/revoke"), ("access_token", "/oauth/revoke"), ("refresh_token", below)]
+    {
         let tokens = tokens_of_app(&http, &mut Browser::new(&http), "openid");
         let token = tokens[kind].as_str().expect("a token");
         let revoke = |client: &[(&str, &str)], token: &str| {
-            Browser::new(&http).post("/oauth/revoke", &[&[("token", token)], client].concat())
+            Browser::new(&http).post(path, &[&[("token", token)], client].concat())
         };
         // Another client's token is left alone, without a word about it.
         revoke(&AS_SPA, token).json(200);
@@ -140,13 +179,17 @@ fn a_client_ends_its_session_by_revoking_a_token() {
 fn a_client_with_a_secret_may_ask_about_a_token() {
     let http = shared();
     let tokens = tokens_of_app(&http, &mut Browser::new(&http), "openid org:read");
-    let ask = |client: &[(&str, &str)], token: &Value| {
+    let ask_at = |path: &str, client: &[(&str, &str)], token: &Value| {
         let token = token.as_str().expect("a token");
-        Browser::new(&http).post("/oauth/introspect", &[&[("token", token)], client].concat())
+        Browser::new(&http).post(path, &[&[("token", token)], client].concat())
     };
+    let ask = |client: &[(&str, &str)], token: &Value| ask_at("/oauth/introspect", client, token);
     let said = ask(&AS_APP, &tokens["access_token"]).json(200);
     assert_eq!((&said["active"], &said["scope"]), (&true.into(), &"openid org:read".into()));
     assert_eq!((&said["client_id"], &said["token_type"]), (&"app".into(), &"Bearer".into()));
+    let below = "/realms/main/protocol/openid-connect/token/introspect";
+    assert_eq!(ask_at(below, &AS_APP, &tokens["access_token"]).json(200), said);
+    ask_at(below, &AS_SPA, &tokens["access_token"]).is_error(401, "invalid_client");
     assert_eq!(ask(&AS_APP, &tokens["refresh_token"]).json(200)["active"], true);
     let second = [("client_id", "second"), ("client_secret", "the secret of the second")];
     assert_eq!(ask(&second, &tokens["access_token"]).json(200)["active"], true);
