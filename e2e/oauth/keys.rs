@@ -69,6 +69,39 @@ fn keys_are_replaced_without_signing_anybody_out_unless_they_leaked() {
     assert_eq!(who_am_i(&http, &refresh(&http, &tokens)["access_token"]).0, 200);
 }
 
+#[test]
+fn an_old_key_is_published_for_a_day_after_the_next_one_begins_to_sign() {
+    let mut http = Http::new(with_clients(&["--public-url", "http://127.0.0.1:7070"]));
+    let mut browser = Browser::signed_in(&http);
+    let tokens = tokens_of_app(&http, &mut browser, "openid offline_access");
+    let old = header(&tokens["access_token"])["kid"].clone();
+    rotate(&http, &[]);
+    let in_metastore = |http: &Http, sql: &str| super::metastore(http, sql);
+    let lasts = "select o.published_until - n.signs_from from signing_keys o, signing_keys n
+                 where o.published_until is not null and n.published_until is null";
+    assert_eq!(in_metastore(&http, lasts), "1 day");
+    its_time_has_come(&mut http);
+    let new = header(&refresh(&http, &tokens)["access_token"])["kid"].clone();
+    assert_ne!(new, old);
+
+    // A minute before the day is over, also for who has just started.
+    let end = "update signing_keys set published_until = now() + interval '1 minute' where published_until is not null";
+    in_metastore(&http, end);
+    http.platform.restart();
+    assert!(key_ids(&http).contains(&old) && key_ids(&http).contains(&new));
+    assert_eq!(who_am_i(&http, &tokens["access_token"]).0, 200);
+
+    in_metastore(&http, "update signing_keys set published_until = now() where published_until is not null");
+    let only_new = || (key_ids(&http) == [new.clone()]).then_some(());
+    wait_for("the old one is gone", Duration::from_secs(60), only_new);
+    assert_eq!(who_am_i(&http, &tokens["access_token"]), (401, "invalid_token".to_owned()));
+    assert_eq!(who_am_i(&http, &refresh(&http, &tokens)["access_token"]).0, 200, "nobody is signed out");
+    // Every start looks after the keys; else it happens once a minute.
+    http.platform.restart();
+    let kept = || (in_metastore(&http, "select string_agg(id, ' ') from signing_keys") == new).then_some(());
+    wait_for("it is forgotten", Duration::from_secs(90), kept);
+}
+
 /// Lets the newest key sign.
 fn its_time_has_come(http: &mut Http) {
     super::metastore(http, "update signing_keys set signs_from = now() where published_until is null");
