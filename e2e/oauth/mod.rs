@@ -1,6 +1,7 @@
 //! Signing in, and clients that act for people: every flow as a client and a
 //! browser see it, and the attacks that are known against them (RFC 9700).
 
+mod account_changes;
 mod account_events;
 mod attacks;
 mod browser;
