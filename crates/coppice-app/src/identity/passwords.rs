@@ -1,5 +1,7 @@
 //! Passwords: Argon2id, away from the threads that serve requests.
 
+use std::sync::Arc;
+
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 use argon2::{Algorithm, Argon2, Params, Version};
 use coppice_core::{Error, Result};
@@ -38,12 +40,12 @@ pub fn hash_password(password: &str) -> Result<String> {
 /// Checks passwords.
 #[derive(Debug)]
 pub(super) struct Passwords {
-    slots: Semaphore,
+    slots: Arc<Semaphore>,
 }
 
 impl Default for Passwords {
     fn default() -> Self {
-        Self { slots: Semaphore::new(CHECKS_MAX) }
+        Self { slots: Arc::new(Semaphore::new(CHECKS_MAX)) }
     }
 }
 
@@ -54,7 +56,12 @@ const NOBODYS: &str =
 
 impl Passwords {
     async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-        let _slot = self.slots.acquire().await.map_err(Error::internal)?;
+        let slot = self.slots.clone().acquire_owned().await.map_err(Error::internal)?;
+        // The work goes on when nobody waits for it any more, and keeps its slot.
+        let work = move || {
+            let _slot = slot;
+            work()
+        };
         tokio::task::spawn_blocking(work).await.map_err(Error::internal)
     }
 
@@ -100,6 +107,28 @@ mod tests {
         let real = passwords.hash(text("correct horse")).await.expect("a hash");
         assert_eq!(kind(NOBODYS), kind(&real), "change it with the parameters");
         assert!(argon2::password_hash::phc::PasswordHash::new(NOBODYS).is_ok());
+    }
+
+    #[tokio::test]
+    async fn who_goes_away_frees_no_slot_before_the_work_ends() {
+        let passwords = Passwords::default();
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let (end, may_end) = std::sync::mpsc::channel::<()>();
+        let work = passwords.run(move || {
+            begun.send(()).expect("somebody waits for it");
+            may_end.recv().expect("the word to end");
+        });
+        tokio::select! {
+            biased;
+            ended = work => panic!("it ended by itself: {ended:?}"),
+            _ = has_begun => {}
+        }
+        // By now who waited has gone.
+        assert_eq!(passwords.slots.available_permits(), CHECKS_MAX - 1);
+        end.send(()).expect("the work listens");
+        let all = passwords.slots.acquire_many(CHECKS_MAX as u32);
+        let all = tokio::time::timeout(std::time::Duration::from_secs(60), all).await;
+        assert!(all.is_ok(), "the slot stays taken");
     }
 
     #[tokio::test]
