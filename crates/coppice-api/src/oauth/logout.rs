@@ -6,6 +6,7 @@ use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use coppice_app::App;
 use coppice_oauth::OAuthError;
+use coppice_oauth::client::Trust;
 use coppice_oauth::params::Params;
 
 use super::browser::Browser;
@@ -25,6 +26,9 @@ struct Wish {
     /// Where the person goes afterwards: a URI of the client's.
     url: Option<String>,
     redirect_uri: Option<String>,
+    /// Whether somebody vouches for the client, so that nobody needs to be
+    /// asked before they go there.
+    is_vouched: bool,
     /// Who the client says is signed in.
     user: Option<String>,
 }
@@ -35,19 +39,18 @@ pub(super) async fn logout(State(app): State<App>, browser: Browser, RawQuery(qu
     handle(&app, &browser, &params, false).await.unwrap_or_else(|response| response)
 }
 
-/// `POST /oauth/logout`
+/// `POST /oauth/logout`. What is no form of ours is a client's: a browser sends
+/// no cookies with a form of another site, so it is made to ask again.
 pub(super) async fn logout_posted(State(app): State<App>, browser: Browser, body: Bytes) -> Response {
     let form = Params::parse(&body);
-    let outcome = match form.get(CSRF_FIELD) {
-        Some(_) => {
-            let request = form.get(REQUEST).unwrap_or_default();
-            if !browser.made(&form, &purpose(request)) {
-                return error::stale_form();
-            }
-            handle(&app, &browser, &Params::parse(request.as_bytes()), true).await
-        }
-        None => handle(&app, &browser, &form, false).await,
-    };
+    if form.get(CSRF_FIELD).is_none() {
+        return redirect(&browser.path(&format!("{PATH}?{}", form.encode())));
+    }
+    let request = form.get(REQUEST).unwrap_or_default();
+    if !browser.made(&form, &purpose(request)) {
+        return error::stale_form();
+    }
+    let outcome = handle(&app, &browser, &Params::parse(request.as_bytes()), true).await;
     outcome.unwrap_or_else(|response| response)
 }
 
@@ -58,9 +61,13 @@ async fn handle(
     has_agreed: bool,
 ) -> Result<Response, Response> {
     let wish = understand(app, params).await?;
-    let Some(session) = &browser.session else { return Ok(done(browser, &wish)) };
+    let leads_on = wish.is_vouched || has_agreed;
+    let Some(session) = &browser.session else {
+        return Ok(done(browser, wish.url.as_deref().filter(|_| leads_on)));
+    };
     let is_known = wish.user.as_deref() == Some(session.user.as_str());
-    if !has_agreed && !is_known {
+    let needs_no_question = is_known && wish.is_vouched;
+    if !has_agreed && !needs_no_question {
         let request = params.encode();
         let content = SignOutPage {
             form: Form {
@@ -74,7 +81,7 @@ async fn handle(
         return Ok(browser.with_form(pages::sign_out(&content)));
     }
     app.sign_out(session, &browser.origin).await.map_err(|failed| error::page(&failed))?;
-    Ok(done(browser, &wish))
+    Ok(done(browser, wish.url.as_deref()))
 }
 
 async fn understand(app: &App, params: &Params) -> Result<Wish, Response> {
@@ -93,15 +100,15 @@ async fn understand(app: &App, params: &Params) -> Result<Wish, Response> {
     }
     let user = hint.as_ref().map(|hint| hint.sub.clone());
     let Some(uri) = params.get("post_logout_redirect_uri") else {
-        return Ok(Wish { url: None, redirect_uri: None, user });
+        return Ok(Wish { url: None, redirect_uri: None, is_vouched: true, user });
     };
     let client = match hint.as_ref().map(|hint| hint.azp.as_str()).or(named) {
         Some(id) => app.oauth_client(id).await.map_err(failed)?,
         None => None,
     };
-    if !client.is_some_and(|client| client.allows_redirect(uri)) {
+    let Some(client) = client.filter(|client| client.allows_redirect(uri)) else {
         return Err(wrong("post_logout_redirect_uri is not one of the client's"));
-    }
+    };
     let url = match params.get("state") {
         Some(state) => {
             let separator = if uri.contains('?') { '&' } else { '?' };
@@ -109,11 +116,16 @@ async fn understand(app: &App, params: &Params) -> Result<Wish, Response> {
         }
         None => uri.to_owned(),
     };
-    Ok(Wish { url: Some(url), redirect_uri: Some(uri.to_owned()), user })
+    Ok(Wish {
+        url: Some(url),
+        redirect_uri: Some(uri.to_owned()),
+        is_vouched: client.trust != Trust::Nobody,
+        user,
+    })
 }
 
-fn done(browser: &Browser, wish: &Wish) -> Response {
-    browser.signed_out(match &wish.url {
+fn done(browser: &Browser, url: Option<&str>) -> Response {
+    browser.signed_out(match url {
         Some(url) => redirect(url),
         None => {
             let href = browser.path("/oauth/sign-in");
