@@ -1,10 +1,12 @@
 //! Clients that register themselves.
 
-use coppice_test_support::Platform;
+use std::time::Duration;
+
+use coppice_test_support::{Platform, wait_for};
 use serde_json::{Value, json};
 
 use super::browser::{Answer, Browser};
-use super::{code_request, redeem, shared, who_am_i, with_clients};
+use super::{code_request, metastore, redeem, shared, who_am_i, with_clients};
 use crate::http::Http;
 use crate::setup::{PROGRAM, options};
 
@@ -97,4 +99,43 @@ fn one_address_registers_only_so_many_clients() {
     let refused = register(&http, &metadata);
     refused.is_error(429, "temporarily_unavailable");
     assert!(!refused.header("retry-after").is_empty());
+}
+
+/// Makes the clients that registered themselves 10,000, all `age` old.
+fn fill(http: &Http, age: &str, last_used_at: &str) {
+    metastore(
+        http,
+        &format!(
+            "insert into oauth_clients (id, name, redirect_uris, created_at, last_used_at)
+             select 'dyn_' || lpad(i::text, 26, '0'), 'one', '{{https://a.example.com/cb}}',
+                    now() - interval '{age}' + i * interval '1 us', {last_used_at}
+             from generate_series(1, 10000 - (select count(*) from oauth_clients)) i"
+        ),
+    );
+}
+
+#[test]
+fn nobody_ends_registration_for_others() {
+    let mut http = Http::new(with_clients(&[]));
+    let metadata = json!({ "redirect_uris": ["https://a.example.com/cb"] });
+    let count = |http: &Http, which: &str| {
+        metastore(http, &format!("select count(*) from oauth_clients where {which}"))
+    };
+    fill(&http, "1 hour", "null");
+    register(&http, &metadata).json(201);
+    assert_eq!(count(&http, "true"), "10000");
+    assert_eq!(count(&http, "name = 'one'"), "9999");
+    assert_eq!(count(&http, "id = 'dyn_' || lpad('1', 26, '0')"), "0", "the oldest made room");
+    // Those that people use stay.
+    metastore(&http, "update oauth_clients set last_used_at = now()");
+    register(&http, &metadata).is_error(503, "temporarily_unavailable");
+    metastore(&http, "delete from oauth_clients");
+    // What is never used is forgotten after a day.
+    fill(&http, "2 days", "null");
+    metastore(&http, "update oauth_clients set last_used_at = now() where id like '%77'");
+    http.platform.restart();
+    wait_for("what nobody uses to be forgotten", Duration::from_secs(60), || {
+        (count(&http, "true") == "100").then_some(())
+    });
+    register(&http, &metadata).json(201);
 }

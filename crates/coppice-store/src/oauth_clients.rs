@@ -36,14 +36,22 @@ pub struct SigningKeyRow {
 }
 
 impl Store {
-    /// Keeps a client. False when there are `max` already.
+    /// Keeps a client. Where there are `max` already, those that wait longest
+    /// for their first use make room; false when each is in use.
     ///
     /// # Errors
     /// When the metastore can't be reached.
     pub async fn oauth_client_insert(&self, client: &RegisteredClient, max: i64) -> Result<bool> {
         let done = sqlx::query(
-            "insert into oauth_clients (id, name, redirect_uris)
-             select $1, $2, $3 where (select count(*) from oauth_clients) < $4",
+            "with known as (select count(*) as count from oauth_clients),
+                  gone as (delete from oauth_clients where id in (
+                               select id from oauth_clients where last_used_at is null
+                               order by created_at, id
+                               limit (select greatest(count - $4 + 1, 0) from known)
+                               for update skip locked)
+                           returning id)
+             insert into oauth_clients (id, name, redirect_uris)
+             select $1, $2, $3 from known where known.count - (select count(*) from gone) < $4",
         )
         .bind(&client.id)
         .bind(&client.name)

@@ -236,6 +236,7 @@ impl Store {
             "delete from attempts where began_at < now() - interval '1 day'",
             "delete from oauth_clients c where coalesce(last_used_at, created_at) < now() - interval '90 days'
              and not exists (select from sessions s where s.client_id = c.id)",
+            "delete from oauth_clients where last_used_at is null and created_at < now() - interval '1 day'",
             "delete from signing_keys where published_until < now()",
         ] {
             sqlx::query(statement).execute(&self.relaxed).await?;

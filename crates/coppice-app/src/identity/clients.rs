@@ -16,7 +16,8 @@ use crate::App;
 
 /// Ids of clients that registered themselves begin like this.
 const REGISTERED: &str = "dyn_";
-/// Most clients that registered themselves.
+/// Most clients that registered themselves; one that nobody signed in to makes
+/// room for the next one.
 const REGISTERED_MAX: i64 = 10_000;
 
 /// What a request says of who sends it.
@@ -70,7 +71,7 @@ impl App {
             redirect_uris: client.redirect_uris.clone(),
         };
         if !self.store.oauth_client_insert(&row, REGISTERED_MAX).await? {
-            let description = "too many clients are registered; ask the operator";
+            let description = "too many clients are registered and used; ask the operator";
             return Err(IdentityError::Refused(OAuthError::new(
                 ErrorCode::TemporarilyUnavailable,
                 description,
