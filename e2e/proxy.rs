@@ -96,6 +96,36 @@ fn the_rate_of_strangers_is_that_of_who_is_behind_the_proxy() {
 }
 
 #[test]
+fn a_network_of_ipv6_has_one_rate() {
+    let http = Http::new(trusting_this_machine());
+    let from = |client: &str| http.anonymous("GET", "/user").header("X-Forwarded-For", client);
+    let all = (0..300).map(|host| from(&format!("2001:db8:1:2::{host:x}"))).collect();
+    let answers = http.send_together(all);
+    assert!(answers.iter().any(|answer| answer.status == 429), "many at once are too many");
+    assert_eq!(http.send(from("2001:db8:1:3::1")).status, 401, "another network is not affected");
+}
+
+#[test]
+fn devices_of_one_network_ask_only_so_often() {
+    let mut platform = trusting_this_machine();
+    platform.add_flags(&["--address-requests-per-second", "1000"]);
+    platform.restart();
+    let http = Http::new(platform);
+    let ask = |client: &str| {
+        let request = http.anonymous("POST", "/oauth/device_authorization");
+        let request = request.header("X-Forwarded-For", client);
+        http.send(request.form(&[("client_id", "coppice-cli")]))
+    };
+    for host in 1..=100 {
+        assert_eq!(ask(&format!("2001:db8:1:2::{host:x}")).status, 200, "{host}");
+    }
+    let refused = ask("2001:db8:1:2:1::");
+    assert_eq!((refused.status, &refused.json()["error"]), (429, &json!("temporarily_unavailable")));
+    assert!(!refused.header("retry-after").is_empty());
+    assert_eq!(ask("2001:db8:1:3::1").status, 200, "another network is not affected");
+}
+
+#[test]
 fn who_is_no_address_is_no_proxy() {
     let output = std::process::Command::new(PROGRAM)
         .args([

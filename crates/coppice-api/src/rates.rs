@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 
 use coppice_core::access::CredentialId;
-use coppice_core::{Error, Result};
+use coppice_core::{Error, Result, network};
 use governor::clock::{Clock, DefaultClock};
 use governor::middleware::StateInformationMiddleware;
 use governor::state::keyed::DefaultKeyedStateStore;
@@ -71,9 +71,11 @@ impl Rates {
         self.admit(&self.credentials, credential).inspect_err(|_| metrics::rate_limited("credential"))
     }
 
-    /// Counts a request without a valid credential.
+    /// Counts a request without a valid credential, of whoever has the address:
+    /// of IPv6, a whole network.
     pub(crate) fn admit_address(&self, address: IpAddr) -> Result<RateState> {
-        self.admit(&self.addresses, &address).inspect_err(|_| metrics::rate_limited("address"))
+        self.admit(&self.addresses, &network::party(address))
+            .inspect_err(|_| metrics::rate_limited("address"))
     }
 
     /// Forgets those who have not called for a while.
@@ -117,5 +119,15 @@ mod tests {
         let refused = (0..200).find_map(|_| rates.admit_address(address).err()).expect("the burst ends");
         assert_eq!(refused.code(), "rate_limited");
         assert!(rates.admit_address(IpAddr::from([192, 0, 2, 2])).is_ok(), "others are not affected");
+    }
+
+    #[test]
+    fn a_network_of_ipv6_gets_one_burst() {
+        let twenty = NonZeroU32::new(20).expect("not zero");
+        let rates = Rates::new(twenty, twenty);
+        let address = |network: u16, host: u16| IpAddr::from([0x2001, 0xdb8, 0, network, 0, 0, 0, host]);
+        let refused = (0..200).find_map(|host| rates.admit_address(address(1, host)).err());
+        assert_eq!(refused.expect("the burst ends").code(), "rate_limited");
+        assert!(rates.admit_address(address(2, 1)).is_ok(), "others are not affected");
     }
 }

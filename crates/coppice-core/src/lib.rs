@@ -34,6 +34,7 @@ pub mod id;
 pub mod image;
 pub mod instance_type;
 pub mod limits;
+pub mod network;
 pub mod operation;
 pub mod organization;
 pub mod parameter;

@@ -1,7 +1,9 @@
 //! How often something may be tried.
 
+use std::net::IpAddr;
+
 use chrono::{TimeDelta, Utc};
-use coppice_core::{Error, Result};
+use coppice_core::{Error, Result, network};
 
 use crate::App;
 
@@ -22,6 +24,8 @@ pub(super) const SIGN_INS: Bound = Bound { kind: "sign-ins", max: 100 };
 pub(super) const USER_CODE: Bound = Bound { kind: "user-code", max: 10 };
 /// Registering clients from one address.
 pub(super) const REGISTRATION: Bound = Bound { kind: "registration", max: 20 };
+/// Devices that ask to be connected from one address.
+pub(super) const DEVICE: Bound = Bound { kind: "device", max: 100 };
 
 const SPAN: TimeDelta = TimeDelta::minutes(15);
 
@@ -49,13 +53,7 @@ impl App {
     }
 }
 
-/// The part of an address that one party has: of IPv6, a whole network.
-pub(super) fn party(address: std::net::IpAddr) -> String {
-    match address {
-        std::net::IpAddr::V4(address) => address.to_string(),
-        std::net::IpAddr::V6(address) => {
-            let [a, b, c, d, ..] = address.segments();
-            format!("{a:x}:{b:x}:{c:x}:{d:x}")
-        }
-    }
+/// Who is at an address, as one of those who are counted.
+pub(super) fn party(address: IpAddr) -> String {
+    network::party(address).to_string()
 }

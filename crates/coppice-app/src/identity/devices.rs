@@ -12,7 +12,7 @@ use coppice_oauth::{ErrorCode, OAuthError, random, user_code};
 use coppice_store::{BrowserSession, NewDevice};
 use serde::Serialize;
 
-use super::attempts::USER_CODE;
+use super::attempts::{DEVICE, USER_CODE, party};
 use super::{IdentityError, IdentityResult};
 use crate::{AccountEvent, AccountEventKind, App};
 
@@ -58,7 +58,7 @@ impl App {
     /// Lets a device ask to be connected.
     ///
     /// # Errors
-    /// `unauthorized_client`
+    /// `unauthorized_client`, `rate_limited`
     pub async fn start_device(
         &self,
         client: &Client,
@@ -69,6 +69,7 @@ impl App {
             let description = "this client connects no devices";
             return Err(OAuthError::new(ErrorCode::UnauthorizedClient, description).into());
         }
+        self.count_attempt(DEVICE, &party(address)).await?;
         let scopes = Scopes::granted(params.words("scope"));
         let device_code = random::secret();
         // A code that is taken is as good as impossible.
