@@ -182,6 +182,21 @@ fn passwords_can_not_be_tried_one_after_the_other() {
 }
 
 #[test]
+fn an_address_is_no_other_one_that_looks_like_it() {
+    let http = shared();
+    let email = new_user(&http, "mark", "the password of mark");
+    // With the sign for kelvin.
+    for other in [email.replace('k', "\u{212a}"), email.replace('k', "\u{212a}").to_uppercase()] {
+        let mut browser = Browser::of(&http, &other, "the password of mark");
+        let page = browser.get("/oauth/sign-in");
+        assert_eq!(browser.fill_in(&page).status, 401, "{other}");
+    }
+    let mut browser = Browser::of(&http, &email.to_uppercase(), "the password of mark");
+    let page = browser.get("/oauth/sign-in");
+    assert_eq!(browser.fill_in(&page).status, 303);
+}
+
+#[test]
 fn signing_in_begins_a_session_that_nobody_knew_before() {
     let http = shared();
     let mut browser = Browser::new(&http);

@@ -3,13 +3,20 @@
 /// Longest address (RFC 5321, section 4.5.3.1.3, without its brackets).
 pub const LENGTH_MAX: usize = 254;
 
+/// An address as it is compared with others: ASCII letters in lower case. Other
+/// letters stay as they are: to fold them would make addresses of two people
+/// one, such as those with a Turkish dotted I and with an i.
+pub fn folded(text: &str) -> String {
+    text.trim().to_ascii_lowercase()
+}
+
 /// An address in lower case, or none when the text is not one that mail
 /// reaches anywhere: ASCII, and a domain with at least one dot.
 pub fn normalised(text: &str) -> Option<String> {
     let text = text.trim();
     let (local, domain) = text.rsplit_once('@')?;
     let is_usable = text.len() <= LENGTH_MAX && is_local_part(local) && is_domain(domain);
-    is_usable.then(|| text.to_ascii_lowercase())
+    is_usable.then(|| folded(text))
 }
 
 /// The dot-atom of RFC 5322, section 3.2.3; quoted ones are used by nobody.
@@ -48,6 +55,15 @@ mod tests {
             ("a@xn--e1afmkfd.xn--p1ai", "a@xn--e1afmkfd.xn--p1ai"),
         ] {
             assert_eq!(normalised(text).as_deref(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn no_other_letter_becomes_one_of_ascii() {
+        assert_eq!(folded(" Ada@Localhost "), "ada@localhost");
+        for text in ["adm\u{130}n@example.com", "mar\u{212a}@example.com", "\u{c9}@example.com"] {
+            assert_eq!(folded(text), text);
+            assert_eq!(normalised(text), None);
         }
     }
 

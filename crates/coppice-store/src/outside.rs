@@ -1,7 +1,7 @@
 //! Users whom an outside provider vouches for.
 
-use coppice_core::UserId;
 use coppice_core::sign_up::SignUp;
+use coppice_core::{UserId, email};
 
 use crate::{Result, Store};
 
@@ -27,7 +27,7 @@ impl Store {
         Ok(found.unwrap_or(false))
     }
 
-    /// The user with this address, without regard to case. If there is none
+    /// The user with this address, without regard to the case of ASCII letters. If there is none
     /// and `sign_up` allows it, one with the id `new` and this name is made.
     ///
     /// # Errors
@@ -39,30 +39,31 @@ impl Store {
         name: &str,
         sign_up: SignUp,
     ) -> Result<VerifiedUser> {
+        let email = email::folded(email);
         let mut tx = self.begin().await?;
         let may_sign_up = match sign_up {
             SignUp::Open => true,
             SignUp::Off => false,
             SignUp::Invite => {
                 let invited = sqlx::query_scalar(
-                    "select exists (select from invitations where email = lower($1) and expires_at > now())",
+                    "select exists (select from invitations where email = $1 and expires_at > now())",
                 );
-                invited.bind(email).fetch_one(&mut *tx).await?
+                invited.bind(&email).fetch_one(&mut *tx).await?
             }
         };
         if may_sign_up {
             sqlx::query(
-                "insert into users (id, email, name) values ($1, lower($2), $3) on conflict (lower(email)) do nothing",
+                "insert into users (id, email, name) values ($1, $2, $3) on conflict (lower(email)) do nothing",
             )
             .bind(new.as_str())
-            .bind(email)
+            .bind(&email)
             .bind(name)
             .execute(&mut *tx)
             .await?;
         }
         let found: Option<(String, bool)> =
-            sqlx::query_as("select id, disabled from users where lower(email) = lower($1)")
-                .bind(email)
+            sqlx::query_as("select id, disabled from users where lower(email) = $1")
+                .bind(&email)
                 .fetch_optional(&mut *tx)
                 .await?;
         tx.commit().await?;

@@ -2,7 +2,7 @@
 //! something was tried.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use coppice_core::UserId;
+use coppice_core::{UserId, email};
 use sqlx::FromRow;
 
 use crate::{Result, Store, Tx};
@@ -55,14 +55,14 @@ pub struct Attempts {
 }
 
 impl Store {
-    /// Who signs in with this address, without regard to case (index
-    /// `users_email`).
+    /// Who signs in with this address, without regard to the case of ASCII
+    /// letters (index `users_email`).
     ///
     /// # Errors
     /// When the metastore can't be reached.
     pub async fn user_sign_in(&self, email: &str) -> Result<Option<SignInUser>> {
-        let query = sqlx::query_as("select id, password, disabled from users where lower(email) = lower($1)");
-        Ok(query.bind(email).fetch_optional(&self.pool).await?)
+        let query = sqlx::query_as("select id, password, disabled from users where lower(email) = $1");
+        Ok(query.bind(email::folded(email)).fetch_optional(&self.pool).await?)
     }
 
     /// Keeps the hash of a new password. Every session of the user ends but

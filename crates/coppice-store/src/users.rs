@@ -1,8 +1,8 @@
 //! Users.
 
 use chrono::{DateTime, Utc};
-use coppice_core::UserId;
 use coppice_core::organization::User;
+use coppice_core::{UserId, email};
 use sqlx::FromRow;
 
 use crate::{Result, Store, Tx};
@@ -69,14 +69,16 @@ impl Store {
         Ok(row.map(User::from))
     }
 
-    /// The person with an email address, whatever the case of its letters.
+    /// The person with an email address, whatever the case of its ASCII letters.
     ///
     /// # Errors
     /// When the metastore can't be reached.
     pub async fn user_find_by_email(&self, email: &str) -> Result<Option<UserAccount>> {
-        let sql = format!("select {COLUMNS}, password, disabled from users where lower(email) = lower($1)");
-        let row: Option<AccountRow> =
-            sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(email).fetch_optional(&self.pool).await?;
+        let sql = format!("select {COLUMNS}, password, disabled from users where lower(email) = $1");
+        let row: Option<AccountRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+            .bind(email::folded(email))
+            .fetch_optional(&self.pool)
+            .await?;
         Ok(row.map(|row| UserAccount {
             user: User::from(row.user),
             password: row.password,

@@ -2,7 +2,7 @@
 
 use chrono::{TimeDelta, Utc};
 use coppice_core::audit::RequestOrigin;
-use coppice_core::{Error, Result, UserId};
+use coppice_core::{Error, Result, UserId, email};
 use coppice_oauth::random;
 use coppice_store::BrowserSession;
 use zeroize::Zeroizing;
@@ -80,7 +80,7 @@ impl App {
         origin: &RequestOrigin,
     ) -> Result<Option<UserId>> {
         let from = origin.address.map(party).unwrap_or_default();
-        let who = format!("{} {from}", email.to_lowercase());
+        let who = format!("{} {from}", email::folded(email));
         // Counted before the check, so that attempts at the same time count too.
         self.count_attempt(SIGN_INS, &from).await?;
         self.count_attempt(SIGN_IN, &who).await?;

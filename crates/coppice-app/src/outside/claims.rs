@@ -1,6 +1,7 @@
 //! What the provider says about a person, and whether to believe it.
 
 use chrono::Utc;
+use coppice_core::email;
 use jsonwebtoken::{DecodingKey, Header, Validation};
 use serde::{Deserialize, Deserializer};
 
@@ -48,10 +49,12 @@ impl Profile {
     }
 }
 
+/// Whether an account may have it. Letters of other scripts look like those of
+/// ASCII, and some become them in another case.
 fn is_address(text: &str) -> bool {
-    let is_plain = |text: &str| !text.chars().any(|c| c.is_whitespace() || c.is_control());
+    let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
     let parts = text.rsplit_once('@');
-    text.len() <= 254
+    text.len() <= email::LENGTH_MAX
         && is_plain(text)
         && parts.is_some_and(|(name, host)| !name.is_empty() && !host.is_empty())
 }
@@ -228,6 +231,10 @@ mod tests {
             (json!("ada@example.com"), Value::Null, false),
             (json!("ada"), json!(true), false),
             (json!("a da@example.com"), json!(true), false),
+            (json!("adm\u{130}n@example.com"), json!(true), false),
+            (json!("mar\u{212a}@example.com"), json!(true), false),
+            (json!("ada@ex\u{430}mple.com"), json!(true), false),
+            (json!("ADA@localhost"), json!(true), true),
             (Value::Null, json!(true), false),
         ] {
             let shown = format!("{email} {verified}");
