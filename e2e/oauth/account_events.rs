@@ -1,5 +1,8 @@
 //! What happens to an account is in the operator's audit log.
 
+use std::time::Duration;
+
+use coppice_test_support::wait_for;
 use serde_json::Value;
 
 use super::browser::Browser;
@@ -31,7 +34,11 @@ fn what_happens_to_an_account_is_written_down() {
     let page = browser.get("/oauth/logout");
     browser.submit(&page, &[]);
 
-    let found = lines(&http);
+    // A wrong password is answered before it is written down.
+    let failed = |line: &Value| line["status"] == 401;
+    let found = wait_for("the wrong password to be written down", Duration::from_secs(60), || {
+        Some(lines(&http)).filter(|found| found.iter().any(failed))
+    });
     let told = |action: &str, status: u64| {
         found.iter().find(|line| line["action"] == action && line["status"] == status)
     };

@@ -11,6 +11,7 @@ use coppice_core::operation::{Operation, RawTarget};
 use coppice_core::{AuditId, Error, OrganizationId, Result, UserId};
 use coppice_failpoint::failpoint;
 use coppice_store::{AuditEnd, AuditFilter, NewAuditLine};
+use tracing::Instrument;
 
 use crate::{Access, App, Credential};
 
@@ -183,6 +184,25 @@ impl App {
         if let Err(error) = noted.await {
             tracing::error!("{} of {} is missing in the audit log: {error}", event.kind.action(), event.user);
         }
+    }
+
+    /// As [`App::note_account_event`], while whoever caused it has gone on.
+    pub(crate) fn note_account_event_later(
+        &self,
+        kind: AccountEventKind,
+        user: UserId,
+        origin: &RequestOrigin,
+    ) {
+        let (app, origin) = (self.clone(), origin.clone());
+        let noting = async move { app.note_account_event(&AccountEvent::new(kind, &user, &origin)).await };
+        self.late_notes.spawn(noting.in_current_span());
+    }
+
+    /// Waits until everything is written down that happened to accounts. To be
+    /// called when nobody calls any more.
+    pub async fn end_account_events(&self) {
+        self.late_notes.close();
+        self.late_notes.wait().await;
     }
 
     async fn note(&self, event: &AccountEvent<'_>, targets: &[String]) -> Result<()> {

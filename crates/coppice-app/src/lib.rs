@@ -49,6 +49,7 @@ use coppice_engine::SharedEngine;
 use coppice_mail::Mailer;
 use coppice_store::{PoolUse, Store};
 use tokio::sync::Notify;
+use tokio_util::task::TaskTracker;
 
 pub use crate::metrics::task_succeeded;
 pub use access::{Access, Credential, PersonalAccess};
@@ -132,6 +133,8 @@ pub struct App {
     log_readers: Arc<logs::Readers>,
     identity: Arc<identity::Identity>,
     clients: Arc<dyn Clients>,
+    /// What is still to be written down of what happened to accounts.
+    late_notes: TaskTracker,
     /// Says that there is mail to be sent.
     mail_nudge: Arc<Notify>,
     /// When this process began to know clients.
@@ -165,6 +168,7 @@ impl App {
             log_readers: Arc::default(),
             identity,
             clients,
+            late_notes: TaskTracker::new(),
             mail_nudge: Arc::default(),
             started,
             outside,

@@ -92,7 +92,8 @@ impl App {
         let Some(found) = found else { return Ok(None) };
         let user = UserId::from_trusted(found.id);
         if !is_right || found.disabled {
-            self.note_account_event(&AccountEvent::new(AccountEventKind::SignInFailed, &user, origin)).await;
+            // Addresses that somebody has would else take longer.
+            self.note_account_event_later(AccountEventKind::SignInFailed, user, origin);
             return Ok(None);
         }
         self.take_attempt_back(SIGN_INS, &from).await?;

@@ -120,6 +120,7 @@ impl Running {
         platform.reconciler.stop().await;
         let _ = tokio::join!(self.api_task, self.looping);
         let app = platform.app.clone();
+        app.end_account_events().await;
         app.note_uses().await;
         if let Err(error) = app.write_key_uses().await {
             tracing::warn!("noting when keys were used: {error}");
