@@ -6,6 +6,7 @@ mod account_events;
 mod attacks;
 mod browser;
 mod codes;
+mod command_line;
 mod devices;
 mod forgeries;
 mod forms;

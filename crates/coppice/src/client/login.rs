@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::http::Client;
 use super::profiles::{DEFAULT_PROFILE, Profile, ProfileFile};
-use super::{output, tokens};
+use super::{output, tokens, verification};
 
 const DEFAULT_URL: &str = "http://127.0.0.1:7070";
 
@@ -63,11 +63,13 @@ pub(crate) async fn login(args: LoginArgs) -> anyhow::Result<()> {
     let http = reqwest::Client::new();
     let endpoints = tokens::discover(&http, &url).await?;
     let sign_in = tokens::begin(&http, &endpoints).await?;
-    println!("Open this page and check that it shows {}:", sign_in.user_code);
-    println!("  {}", sign_in.verification_uri_complete);
+    let page = verification::page(&url, &endpoints.issuer, &sign_in.verification_uri_complete)?;
+    let code = verification::code(&url, &sign_in.user_code)?;
+    println!("Open this page and check that it shows {code}:");
+    println!("  {page}");
     if !args.no_browser && std::io::stdout().is_terminal() {
         // Where there is none, the address is on the screen.
-        let _ = webbrowser::open(&sign_in.verification_uri_complete);
+        let _ = webbrowser::open(page.as_str());
     }
     let waiting = output::spinner("waiting for you to allow it in the browser".to_owned());
     let tokens = tokens::wait(&http, &endpoints, &sign_in).await;

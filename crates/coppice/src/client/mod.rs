@@ -18,6 +18,7 @@ mod profiles;
 mod project;
 mod psql;
 mod tokens;
+mod verification;
 
 use anyhow::bail;
 use clap::{Args, Subcommand};

@@ -22,6 +22,8 @@ const RENEW_BEFORE: chrono::Duration = chrono::Duration::seconds(30);
 /// Where the authorization server is.
 #[derive(Debug, Deserialize)]
 pub(super) struct Endpoints {
+    /// What the server calls itself.
+    pub(super) issuer: String,
     device_authorization_endpoint: String,
     pub(super) token_endpoint: String,
     pub(super) revocation_endpoint: String,
