@@ -103,7 +103,52 @@ fn a_request_that_makes_no_sense_is_told_so() {
     let both = client.request("POST", "/oauth/token").header("authorization", "Basic YXBwOng=");
     let both = both.header("content-type", "application/x-www-form-urlencoded").body(encode(&app));
     client.send(both).is_error(400, "invalid_request");
-    assert_eq!(client.get("/oauth/token").status, 405);
+    client.get("/oauth/token").is_error(405, "invalid_request");
+}
+
+#[test]
+fn whatever_an_endpoint_refuses_it_refuses_in_the_words_of_oauth() {
+    let http = shared();
+    let mut client = Browser::new(&http);
+    let long = "x".repeat((1 << 20) + 1);
+    for path in [
+        "/oauth/token",
+        "/oauth/device_authorization",
+        "/oauth/revoke",
+        "/oauth/introspect",
+        "/oauth/register",
+        "/realms/main/protocol/openid-connect/token",
+    ] {
+        let request =
+            client.request("POST", path).header("content-type", "application/x-www-form-urlencoded");
+        client.send(request.body(long.clone())).is_error(400, "invalid_request");
+        let answer = client.get(path);
+        answer.is_error(405, "invalid_request");
+        assert_eq!(answer.header("allow"), "POST", "{path}");
+    }
+    for path in [
+        "/realms/none/protocol/openid-connect/certs",
+        "/realms/none/.well-known/openid-configuration",
+    ] {
+        client.get(path).is_error(404, "invalid_request");
+    }
+    // What people see is a page.
+    for path in ["/oauth/sign-in", "/oauth/consent", "/oauth/device", "/oauth/logout", "/account/password"] {
+        let request =
+            client.request("POST", path).header("content-type", "application/x-www-form-urlencoded");
+        let answer = client.send(request.body(long.clone()));
+        assert_eq!((answer.status, answer.title()), (413, "That did not work"), "{path}");
+    }
+    for (method, path, status) in [
+        ("DELETE", "/oauth/device", 405),
+        ("GET", "/oauth/consent", 405),
+        ("GET", "/realms/none/protocol/openid-connect/auth", 404),
+    ] {
+        let request = client.request(method, path);
+        let answer = client.send(request);
+        assert_eq!((answer.status, answer.title()), (status, "That did not work"), "{path}");
+        assert!(answer.header("content-security-policy").contains("default-src"), "{path}");
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@
 //! its body, calls the app once and answers.
 
 mod activity;
+mod audience;
 mod audit;
 mod body;
 mod branch_metrics;
@@ -45,9 +46,9 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Extension, Request, State};
-use axum::http::{HeaderName, Method, StatusCode, Uri, header};
+use axum::http::{HeaderName, Method, Uri, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state, map_request};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::get;
 use coppice_app::App;
 use coppice_core::Error;
@@ -61,6 +62,7 @@ pub use crate::metrics::{Exposition, MetricsToken, Route};
 pub use openapi::document;
 pub use serve::serve;
 
+use crate::audience::Audience;
 use crate::metrics::MetricsPage;
 use context::{REQUEST_ID, identify};
 use error::ApiError;
@@ -104,14 +106,15 @@ pub fn router(app: App, config: ApiConfig, exposition: Arc<dyn Exposition>) -> R
         .layer(Extension(page))
         .route("/openapi.json", get(openapi::json))
         .route("/openapi.yaml", get(openapi::yaml))
-        .merge(oauth::endpoints(&app))
         .fallback(unknown_route);
-    let routes = limits.around(routes).layer(CompressionLayer::new()).layer(cors()).with_state(app.clone());
+    let routes =
+        limits.around(routes, Audience::Api).merge(limits.around(oauth::endpoints(&app), Audience::Clients));
+    let routes = routes.layer(CompressionLayer::new()).layer(cors()).with_state(app.clone());
     // Pages answer no other origin. Compressed, the length of one would tell
     // something of the secrets in its forms.
     let base_path = app.issuers().base_path().to_owned();
     let pages = limits
-        .around(oauth::pages(&app))
+        .around(oauth::pages(&app), Audience::People)
         .layer(from_fn(move |request, next| pages::below(base_path.clone(), request, next)))
         .merge(pages::routes())
         .with_state(app)
@@ -132,15 +135,15 @@ struct Limits {
 }
 
 impl Limits {
-    fn around(&self, routes: Router<App>) -> Router<App> {
+    fn around(&self, routes: Router<App>, audience: Audience) -> Router<App> {
         routes
-            .method_not_allowed_fallback(wrong_method)
+            .method_not_allowed_fallback(move || async move { audience.wrong_method() })
             .layer(Extension(self.rates.clone()))
             .layer(Extension(self.trusted_proxies.clone()))
             .layer(DefaultBodyLimit::max(BODY_LIMIT_BYTES))
-            .layer(from_fn(limit_time))
+            .layer(from_fn(move |request, next| limit_time(audience, request, next)))
             .layer(from_fn_with_state(self.names.clone(), metrics::note_route))
-            .layer(CatchPanicLayer::custom(|panic| panicked(&panic)))
+            .layer(CatchPanicLayer::custom(move |panic| panicked(audience, &panic)))
     }
 }
 
@@ -177,20 +180,18 @@ fn cors() -> CorsLayer {
         .max_age(Duration::from_secs(7200))
 }
 
-async fn limit_time(request: Request, next: Next) -> Response {
+async fn limit_time(audience: Audience, request: Request, next: Next) -> Response {
     match tokio::time::timeout(REQUEST_TIMEOUT, next.run(request)).await {
         Ok(response) => response,
-        Err(_) => {
-            ApiError::from(Error::Timeout { private: "the request took too long".to_owned() }).into_response()
-        }
+        Err(_) => audience.told(Error::Timeout { private: "the request took too long".to_owned() }),
     }
 }
 
-fn panicked(panic: &Box<dyn std::any::Any + Send>) -> Response {
+fn panicked(audience: Audience, panic: &Box<dyn std::any::Any + Send>) -> Response {
     let words = panic.downcast_ref::<&str>().copied();
     let words = words.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let cause = format!("a handler panicked: {}", words.unwrap_or("without words"));
-    ApiError::from(Error::internal(cause)).into_response()
+    audience.told(Error::internal(cause))
 }
 
 /// One trailing slash is ignored, also where a query follows.
@@ -213,10 +214,6 @@ async fn ignore_trailing_slash(mut request: Request) -> Request {
 
 async fn unknown_route(_uri: Uri) -> ApiError {
     Error::NotFound { code: "route_not_found", public: "no such path".to_owned() }.into()
-}
-
-async fn wrong_method() -> Response {
-    error::with_status(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "method not allowed")
 }
 
 async fn healthz() -> axum::Json<serde_json::Value> {

@@ -2,7 +2,6 @@
 //! to change one's password.
 
 use axum::Router;
-use axum::body::Bytes;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -14,6 +13,7 @@ use coppice_core::sign_up::SignUp;
 use coppice_oauth::params::Params;
 use zeroize::Zeroizing;
 
+use super::body::PageBody;
 use super::browser::Browser;
 use super::{error, outside, redirect, sign_in};
 use crate::pages::{self, Field, Form, InvitationPage, Message, PasswordPage, Visitor};
@@ -90,7 +90,7 @@ async fn offer(
 }
 
 /// `POST /invitation`
-async fn accept_invitation(State(app): State<App>, browser: Browser, body: Bytes) -> Response {
+async fn accept_invitation(State(app): State<App>, browser: Browser, PageBody(body): PageBody) -> Response {
     let form = Params::parse(&body);
     if !browser.made(&form, INVITATION) {
         return error::stale_form();
@@ -275,7 +275,7 @@ fn without_passwords(app: &App) -> Response {
 }
 
 /// `POST /account/password`
-async fn change_password(State(app): State<App>, browser: Browser, body: Bytes) -> Response {
+async fn change_password(State(app): State<App>, browser: Browser, PageBody(body): PageBody) -> Response {
     let Some(session) = &browser.session else { return redirect(&sign_in::address(&browser, PASSWORD)) };
     let form = Params::parse(&body);
     if !browser.made(&form, PASSWORD) {

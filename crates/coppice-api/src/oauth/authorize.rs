@@ -1,8 +1,7 @@
 //! The authorization endpoint, and the page that asks for leave.
 
-use axum::body::Bytes;
 use axum::extract::{RawQuery, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use coppice_app::BrowserSession;
 use coppice_app::{App, Authorization};
 use coppice_oauth::authorize::{Refusal, Step, after_sign_in};
@@ -10,6 +9,7 @@ use coppice_oauth::client::Trust;
 use coppice_oauth::params::Params;
 use coppice_oauth::{ErrorCode, OAuthError};
 
+use super::body::PageBody;
 use super::browser::Browser;
 use super::{RealmName, error, redirect, sign_in};
 use crate::pages::{self, ANSWER_FIELD, ConsentPage, Form};
@@ -21,7 +21,11 @@ const CONSENT_PATH: &str = "/oauth/consent";
 
 /// `POST /oauth/authorize`. A browser sends no cookies with a form of another
 /// site, so it is made to ask again.
-pub(super) async fn authorize_posted(realm: RealmName, browser: Browser, body: Bytes) -> Response {
+pub(super) async fn authorize_posted(
+    realm: RealmName,
+    browser: Browser,
+    PageBody(body): PageBody,
+) -> Response {
     let params = Params::parse(&body);
     redirect(&browser.path(&format!("{}?{}", realm.authorize_path(), params.encode())))
 }
@@ -43,7 +47,7 @@ async fn understand(app: &App, realm: &RealmName, params: &Params) -> Result<Aut
         Ok(Ok(authorization)) => Ok(authorization),
         Ok(Err(Refusal::Shown(refusal))) => Err(error::wrong_request(&refusal)),
         Ok(Err(Refusal::Sent(destination, refusal))) => {
-            let realm = realm.realm(app).map_err(IntoResponse::into_response)?;
+            let realm = realm.realm(app).map_err(|unknown| error::page(&unknown))?;
             Err(redirect(&destination.error_url(&app.issuers().issuer(realm), &refusal)))
         }
         Err(failed) => Err(error::page(&failed)),
@@ -66,7 +70,7 @@ async fn handle(
             Err(error::wrong_request(&refusal))
         }
         (Step::Refuse(refusal), _) => {
-            let realm = realm.realm(app).map_err(IntoResponse::into_response)?;
+            let realm = realm.realm(app).map_err(|unknown| error::page(&unknown))?;
             Ok(redirect(&app.refuse_authorization(realm, &authorization, &refusal)))
         }
         (Step::AskConsent, Some(session)) => Ok(ask(browser, realm, &authorization, params, session)),
@@ -84,7 +88,7 @@ async fn answer(
     authorization: &Authorization,
     session: &BrowserSession,
 ) -> Result<Response, Response> {
-    let realm = realm.realm(app).map_err(IntoResponse::into_response)?;
+    let realm = realm.realm(app).map_err(|unknown| error::page(&unknown))?;
     match app.answer_authorization(realm, authorization, session).await {
         Ok(url) => Ok(redirect(&url)),
         Err(failed) => Err(error::page(&failed)),
@@ -122,7 +126,7 @@ fn ask(
 }
 
 /// `POST /oauth/consent`
-pub(super) async fn consent(State(app): State<App>, browser: Browser, body: Bytes) -> Response {
+pub(super) async fn consent(State(app): State<App>, browser: Browser, PageBody(body): PageBody) -> Response {
     let outcome = decide(&app, &browser, &Params::parse(&body)).await;
     outcome.unwrap_or_else(|response| response)
 }
@@ -145,7 +149,7 @@ async fn decide(app: &App, browser: &Browser, form: &Params) -> Result<Response,
         }
         (Step::AskConsent | Step::Answer, Some(_)) => {
             let denied = OAuthError::new(ErrorCode::AccessDenied, "the person said no");
-            let realm = realm.realm(app).map_err(IntoResponse::into_response)?;
+            let realm = realm.realm(app).map_err(|unknown| error::page(&unknown))?;
             Ok(redirect(&app.refuse_authorization(realm, &authorization, &denied)))
         }
         // Signed in for too long by now.

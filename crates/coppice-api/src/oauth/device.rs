@@ -1,11 +1,11 @@
 //! The page that connects a device: the code first, then the question.
 
-use axum::body::Bytes;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use coppice_app::{App, Device};
 use coppice_oauth::params::Params;
 
+use super::body::PageBody;
 use super::browser::Browser;
 use super::{error, sign_in};
 use crate::pages::{self, ANSWER_FIELD, DeviceCodePage, DeviceConfirmationPage, Form};
@@ -48,7 +48,11 @@ fn ask_code(browser: &Browser, code: &str, problem: Option<&str>) -> Response {
 }
 
 /// `POST /oauth/device`
-pub(super) async fn device_posted(State(app): State<App>, browser: Browser, body: Bytes) -> Response {
+pub(super) async fn device_posted(
+    State(app): State<App>,
+    browser: Browser,
+    PageBody(body): PageBody,
+) -> Response {
     let posted = Params::parse(&body);
     let code = posted.get(USER_CODE).unwrap_or_default();
     let Some(session) = &browser.session else { return ask_to_sign_in(&app, &browser, code).await };

@@ -36,8 +36,13 @@ pub(super) fn refused(error: &OAuthError) -> Response {
     response
 }
 
+/// What a program is told that asked for something that can't be answered.
+pub(crate) fn impossible(status: StatusCode, description: &str) -> Response {
+    uncached(status, &body(ErrorCode::InvalidRequest.as_str(), description))
+}
+
 /// What a program is told when it did nothing wrong.
-pub(super) fn failed(error: Error) -> Response {
+pub(crate) fn failed(error: Error) -> Response {
     if let Some(cause) = error.private() {
         tracing::error!("{error}: {cause}");
     }
@@ -64,7 +69,7 @@ pub(super) fn answer(error: IdentityError) -> Response {
 }
 
 /// What a person sees when something failed.
-pub(super) fn page(error: &Error) -> Response {
+pub(crate) fn page(error: &Error) -> Response {
     if let Some(cause) = error.private() {
         tracing::error!("{error}: {cause}");
     }
@@ -100,6 +105,20 @@ pub(super) fn wrong_request(error: &OAuthError) -> Response {
             title: "That did not work",
             what: &what,
             next: "Tell the people who make that program. You were not sent back, as the way back can't be trusted.",
+            ..Message::default()
+        },
+    )
+}
+
+/// What a person sees whose browser sent something with a method that the page
+/// does not have.
+pub(crate) fn wrong_method_page() -> Response {
+    pages::error(
+        StatusCode::METHOD_NOT_ALLOWED,
+        &Message {
+            title: "That did not work",
+            what: "This page can't be asked for in that way.",
+            next: "Check the address.",
             ..Message::default()
         },
     )

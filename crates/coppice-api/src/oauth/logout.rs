@@ -1,7 +1,6 @@
 //! Signing out, also when a client asks for it (OpenID Connect RP-Initiated
 //! Logout). The person is asked, unless the client shows that it knows them.
 
-use axum::body::Bytes;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use coppice_app::App;
@@ -9,6 +8,7 @@ use coppice_oauth::OAuthError;
 use coppice_oauth::client::Trust;
 use coppice_oauth::params::Params;
 
+use super::body::PageBody;
 use super::browser::Browser;
 use super::{error, redirect};
 use crate::pages::{self, CSRF_FIELD, Form, Link, SignOutPage};
@@ -41,7 +41,11 @@ pub(super) async fn logout(State(app): State<App>, browser: Browser, RawQuery(qu
 
 /// `POST /oauth/logout`. What is no form of ours is a client's: a browser sends
 /// no cookies with a form of another site, so it is made to ask again.
-pub(super) async fn logout_posted(State(app): State<App>, browser: Browser, body: Bytes) -> Response {
+pub(super) async fn logout_posted(
+    State(app): State<App>,
+    browser: Browser,
+    PageBody(body): PageBody,
+) -> Response {
     let form = Params::parse(&body);
     if form.get(CSRF_FIELD).is_none() {
         return redirect(&browser.path(&format!("{PATH}?{}", form.encode())));

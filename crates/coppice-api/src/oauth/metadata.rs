@@ -30,7 +30,7 @@ pub(super) fn routes() -> Router<App> {
 async fn server(State(app): State<App>, realm: RealmName) -> Response {
     let realm = match realm.realm(&app) {
         Ok(realm) => realm,
-        Err(unknown) => return unknown.into_response(),
+        Err(unknown) => return error::failed(unknown),
     };
     let found = metadata::of_server(app.issuers(), realm, app.signing_algorithm(), app.has_registration());
     Json(found).into_response()
@@ -44,7 +44,7 @@ async fn resource(State(app): State<App>) -> Response {
 /// The same for a part of the platform.
 async fn resource_at(State(app): State<App>, Path(path): Path<String>) -> Response {
     if !path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_/".contains(&byte)) {
-        return StatusCode::NOT_FOUND.into_response();
+        return error::impossible(StatusCode::NOT_FOUND, "no such path");
     }
     Json(metadata::of_resource(app.issuers(), &format!("/{path}"))).into_response()
 }

@@ -7,10 +7,11 @@
 
 mod account;
 mod authorize;
+mod body;
 mod browser;
 mod client_auth;
 mod device;
-mod error;
+pub(crate) mod error;
 mod logout;
 mod metadata;
 mod outside;
@@ -31,8 +32,8 @@ use axum::routing::{get, post};
 use coppice_app::App;
 use coppice_core::Error;
 
+use crate::audience::Audience;
 use crate::client_address::client_address;
-use crate::error::ApiError;
 use crate::rates::Rates;
 
 /// Where endpoints are below an issuer.
@@ -56,7 +57,7 @@ pub(crate) fn endpoints(app: &App) -> Router<App> {
         .route(&below("certs"), get(metadata::jwks))
         .route("/oauth/register", post(register::register))
         .merge(metadata::routes())
-        .route_layer(from_fn_with_state(app.clone(), only_known_realms))
+        .route_layer(from_fn_with_state((app.clone(), Audience::Clients), only_known_realms))
         .route_layer(from_fn(limit_programs))
 }
 
@@ -74,7 +75,7 @@ pub(crate) fn pages(app: &App) -> Router<App> {
         .route(&below("logout"), get(logout::logout).post(logout::logout_posted))
         .merge(account::routes())
         .merge(outside::routes())
-        .route_layer(from_fn_with_state(app.clone(), only_known_realms))
+        .route_layer(from_fn_with_state((app.clone(), Audience::People), only_known_realms))
         .route_layer(from_fn(limit_people))
 }
 
@@ -93,10 +94,9 @@ impl<S: Send + Sync> FromRequestParts<S> for RealmName {
 
 impl RealmName {
     /// The realm, if it exists.
-    pub(crate) fn realm<'a>(&self, app: &'a App) -> Result<&'a coppice_oauth::issuer::Realm, ApiError> {
-        app.realm(self.0.as_deref()).ok_or_else(|| {
-            Error::NotFound { code: "route_not_found", public: "no such path".to_owned() }.into()
-        })
+    pub(crate) fn realm<'a>(&self, app: &'a App) -> Result<&'a coppice_oauth::issuer::Realm, Error> {
+        app.realm(self.0.as_deref())
+            .ok_or_else(|| Error::NotFound { code: "route_not_found", public: "no such path".to_owned() })
     }
 
     /// Where its authorization requests go; what follows the base of the public URL.
@@ -121,14 +121,15 @@ impl<S: Send + Sync> FromRequestParts<S> for Address {
 }
 
 async fn only_known_realms(
-    State(app): State<App>,
+    State((app, audience)): State<(App, Audience)>,
     realm: RealmName,
     request: Request,
     next: Next,
 ) -> Response {
-    match realm.realm(&app) {
-        Ok(_) => next.run(request).await,
-        Err(unknown) => unknown.into_response(),
+    match (realm.realm(&app), audience) {
+        (Ok(_), _) => next.run(request).await,
+        (Err(unknown), Audience::People) => error::page(&unknown),
+        (Err(unknown), _) => error::impossible(StatusCode::NOT_FOUND, &unknown.to_string()),
     }
 }
 

@@ -1,16 +1,20 @@
 //! Clients that register themselves.
 
-use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use coppice_app::App;
 use coppice_oauth::{ErrorCode, OAuthError};
 
+use super::body::ClientBody;
 use super::{Address, error};
 
 /// `POST /oauth/register`
-pub(super) async fn register(State(app): State<App>, address: Address, body: Bytes) -> Response {
+pub(super) async fn register(
+    State(app): State<App>,
+    address: Address,
+    ClientBody(body): ClientBody,
+) -> Response {
     if !app.has_registration() {
         let description = "clients can't register themselves here; ask the operator";
         return error::refused(&OAuthError::new(ErrorCode::InvalidClientMetadata, description));

@@ -1,12 +1,12 @@
 //! The page to sign in, and what it leads to.
 
-use axum::body::Bytes;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use coppice_app::{App, SignIn};
 use coppice_oauth::params::Params;
 use zeroize::Zeroizing;
 
+use super::body::PageBody;
 use super::browser::{Browser, own_path};
 use super::{error, outside, redirect};
 use crate::metrics;
@@ -84,7 +84,11 @@ pub(crate) async fn page(
 }
 
 /// `POST /oauth/sign-in`
-pub(super) async fn sign_in_posted(State(app): State<App>, browser: Browser, body: Bytes) -> Response {
+pub(super) async fn sign_in_posted(
+    State(app): State<App>,
+    browser: Browser,
+    PageBody(body): PageBody,
+) -> Response {
     let form = Params::parse(&body);
     let next = form.get(NEXT).and_then(own_path).unwrap_or("/");
     let email = form.get("email").unwrap_or_default();

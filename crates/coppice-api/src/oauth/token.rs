@@ -1,6 +1,5 @@
 //! Endpoints where clients get tokens, and ask about them.
 
-use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -11,6 +10,7 @@ use coppice_oauth::client::Client;
 use coppice_oauth::params::Params;
 use serde_json::json;
 
+use super::body::ClientBody;
 use super::browser::origin_of;
 use super::{Address, RealmName, client_auth, error};
 use crate::error::ApiError;
@@ -26,11 +26,11 @@ pub(super) async fn token(
     State(app): State<App>,
     realm: RealmName,
     headers: HeaderMap,
-    body: Bytes,
+    ClientBody(body): ClientBody,
 ) -> Response {
     let realm = match realm.realm(&app) {
         Ok(realm) => realm.clone(),
-        Err(unknown) => return unknown.into_response(),
+        Err(unknown) => return error::failed(unknown),
     };
     let work = async {
         let (client, form) = understand(&app, &headers, &body).await?;
@@ -47,7 +47,7 @@ pub(super) async fn device_authorization(
     State(app): State<App>,
     address: Address,
     headers: HeaderMap,
-    body: Bytes,
+    ClientBody(body): ClientBody,
 ) -> Response {
     let work = async {
         let (client, form) = understand(&app, &headers, &body).await?;
@@ -60,7 +60,11 @@ pub(super) async fn device_authorization(
 }
 
 /// `POST /oauth/revoke`: 200 also for what is no token.
-pub(super) async fn revoke(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Response {
+pub(super) async fn revoke(
+    State(app): State<App>,
+    headers: HeaderMap,
+    ClientBody(body): ClientBody,
+) -> Response {
     let work = async {
         let (client, form) = understand(&app, &headers, &body).await?;
         let token = form.get("token").ok_or_else(|| OAuthError::invalid_request("token is missing"))?;
@@ -73,7 +77,11 @@ pub(super) async fn revoke(State(app): State<App>, headers: HeaderMap, body: Byt
 }
 
 /// `POST /oauth/introspect`
-pub(super) async fn introspect(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Response {
+pub(super) async fn introspect(
+    State(app): State<App>,
+    headers: HeaderMap,
+    ClientBody(body): ClientBody,
+) -> Response {
     let work = async {
         let (client, form) = understand(&app, &headers, &body).await?;
         let token = form.get("token").ok_or_else(|| OAuthError::invalid_request("token is missing"))?;
