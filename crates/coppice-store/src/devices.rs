@@ -4,7 +4,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use coppice_core::UserId;
 use sqlx::FromRow;
 
-use crate::{Result, Store, Tx};
+use crate::{Result, Store, StoreError, Tx};
 
 /// A device that asks to be connected.
 #[derive(Clone, Debug)]
@@ -34,21 +34,62 @@ pub struct WaitingDevice {
     pub address: String,
 }
 
+/// What a device was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceState {
+    /// Nothing yet.
+    Waiting,
+    /// It may act for somebody.
+    Allowed {
+        /// Who allowed it.
+        user: UserId,
+        /// When that person showed who they are.
+        signed_in_at: DateTime<Utc>,
+    },
+    /// The person said no.
+    Denied,
+    /// It may, and was told so.
+    Redeemed,
+}
+
 /// A device that polls.
-#[derive(Clone, Debug, FromRow)]
+#[derive(Clone, Debug)]
 pub struct PollingDevice {
     /// What it may do.
     pub scopes: Vec<String>,
-    /// `waiting`, `allowed`, `denied` or `redeemed`.
-    pub state: String,
-    /// Who allowed it.
-    pub user_id: Option<String>,
-    /// When that person showed who they are.
-    pub signed_in_at: Option<DateTime<Utc>>,
+    /// What it was answered, before this poll.
+    pub state: DeviceState,
     /// When it is too late.
     pub expires_at: DateTime<Utc>,
     /// Whether it polled a moment ago.
     pub is_hasty: bool,
+}
+
+#[derive(FromRow)]
+struct PollingRow {
+    scopes: Vec<String>,
+    state: String,
+    user_id: Option<String>,
+    signed_in_at: Option<DateTime<Utc>>,
+    expires_at: DateTime<Utc>,
+    is_hasty: bool,
+}
+
+impl TryFrom<PollingRow> for PollingDevice {
+    type Error = StoreError;
+
+    fn try_from(row: PollingRow) -> Result<Self> {
+        let state = match (row.state.as_str(), row.user_id, row.signed_in_at) {
+            ("waiting", ..) => DeviceState::Waiting,
+            ("allowed", Some(user), Some(signed_in_at)) => {
+                DeviceState::Allowed { user: UserId::from_trusted(user), signed_in_at }
+            }
+            ("denied", ..) => DeviceState::Denied,
+            ("redeemed", ..) => DeviceState::Redeemed,
+            _ => return Err(StoreError::UnknownValue { what: "state of a device", value: row.state }),
+        };
+        Ok(Self { scopes: row.scopes, state, expires_at: row.expires_at, is_hasty: row.is_hasty })
+    }
 }
 
 impl Store {
@@ -131,6 +172,7 @@ impl Store {
                            as is_hasty",
         );
         let query = query.bind(code_hash).bind(client_id).bind(haste.as_seconds_f64());
-        Ok(query.fetch_optional(&mut **tx).await?)
+        let row: Option<PollingRow> = query.fetch_optional(&mut **tx).await?;
+        row.map(PollingDevice::try_from).transpose()
     }
 }

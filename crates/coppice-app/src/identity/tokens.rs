@@ -10,7 +10,7 @@ use coppice_oauth::pkce::{Challenge, is_proven};
 use coppice_oauth::scope::{OFFLINE_ACCESS, OPENID, Scopes};
 use coppice_oauth::token::{AccessClaims, IdClaims, Profile, RefreshClaims};
 use coppice_oauth::{ErrorCode, OAuthError};
-use coppice_store::{AuthorizationCode, CodeMatch, NewSession, RefreshMatch, Session, StoreError, Tx};
+use coppice_store::{AuthorizationCode, CodeMatch, DeviceState, NewSession, RefreshMatch, Session, StoreError, Tx};
 use serde::Serialize;
 
 use super::{IdentityError, IdentityResult, devices};
@@ -214,13 +214,15 @@ impl App {
         let refuse =
             |code, description: &str| Err(IdentityError::Refused(OAuthError::new(code, description)));
         let is_late = found.expires_at <= Utc::now();
-        let outcome = match (found.state.as_str(), found.user_id, found.signed_in_at) {
-            ("denied", ..) => refuse(ErrorCode::AccessDenied, "the person said no"),
-            ("redeemed", ..) => refuse(ErrorCode::InvalidGrant, "the device code was used before"),
-            _ if is_late => refuse(ErrorCode::ExpiredToken, "nobody answered in time; ask again"),
-            ("allowed", Some(user), Some(signed_in_at)) => Ok((UserId::from_trusted(user), signed_in_at)),
-            _ if found.is_hasty => refuse(ErrorCode::SlowDown, "wait longer between polls"),
-            _ => refuse(ErrorCode::AuthorizationPending, "nobody has answered yet"),
+        let outcome = match found.state {
+            DeviceState::Denied => refuse(ErrorCode::AccessDenied, "the person said no"),
+            DeviceState::Redeemed => refuse(ErrorCode::InvalidGrant, "the device code was used before"),
+            DeviceState::Allowed { .. } | DeviceState::Waiting if is_late => {
+                refuse(ErrorCode::ExpiredToken, "nobody answered in time; ask again")
+            }
+            DeviceState::Allowed { user, signed_in_at } => Ok((user, signed_in_at)),
+            DeviceState::Waiting if found.is_hasty => refuse(ErrorCode::SlowDown, "wait longer between polls"),
+            DeviceState::Waiting => refuse(ErrorCode::AuthorizationPending, "nobody has answered yet"),
         };
         let (user, signed_in_at) = match outcome {
             Ok(allowed) => allowed,
