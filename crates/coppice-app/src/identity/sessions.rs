@@ -7,13 +7,51 @@ use coppice_core::{Error, OrganizationId, Result, SessionId, UserId};
 use coppice_oauth::client::Client;
 use coppice_oauth::scope::{OPENID, Scopes};
 use coppice_oauth::token::{AccessClaims, Distrust, IdClaims, key_id, verify_access, verify_id_hint};
+use coppice_store::Membership;
 use serde_json::{Value, json};
 
 use super::IdentityResult;
 use crate::access::Credential;
 use crate::{AccountEvent, AccountEventKind, App};
 
+/// An access token whose session goes on.
+struct Living {
+    claims: AccessClaims,
+    session: SessionId,
+    user: UserId,
+    /// What the user is to the organization that was asked about.
+    membership: Option<Membership>,
+}
+
+/// What a bearer of a token is told that is not believed.
+fn disbelieved(distrust: Distrust) -> Error {
+    let code = match distrust {
+        Distrust::Expired => "expired_token",
+        Distrust::Invalid => "invalid_token",
+    };
+    Error::Unauthenticated { code }
+}
+
 impl App {
+    /// Believes an access token whose session goes on, or not.
+    async fn living(
+        &self,
+        token: &str,
+        organization: Option<&OrganizationId>,
+    ) -> Result<Result<Living, Distrust>> {
+        let claims = match self.access_claims(token).await? {
+            Ok(claims) => claims,
+            Err(distrust) => return Ok(Err(distrust)),
+        };
+        let session = SessionId::from_trusted(claims.sid.clone());
+        let user = UserId::from_trusted(claims.sub.clone());
+        let found = self.store.session_membership(&session, &user, organization).await?;
+        Ok(match found {
+            Some(membership) => Ok(Living { claims, session, user, membership }),
+            None => Err(Distrust::Invalid),
+        })
+    }
+
     /// Believes an access token, or not, without the metastore.
     async fn access_claims(&self, token: &str) -> Result<Result<AccessClaims, Distrust>> {
         let Some(id) = key_id(token) else { return Ok(Err(Distrust::Invalid)) };
@@ -27,20 +65,13 @@ impl App {
         token: &str,
         organization: Option<&OrganizationId>,
     ) -> Result<Credential> {
-        let invalid = Error::Unauthenticated { code: "invalid_token" };
-        let claims = match self.access_claims(token).await? {
-            Ok(claims) => claims,
-            Err(Distrust::Expired) => return Err(Error::Unauthenticated { code: "expired_token" }),
-            Err(Distrust::Invalid) => return Err(invalid),
-        };
+        let living = self.living(token, organization).await?.map_err(disbelieved)?;
+        let Living { claims, session, user, membership } = living;
         let scopes = scopes_of(&claims.scope).of_api();
         // An empty list would be no limit.
         if scopes.is_empty() {
-            return Err(invalid);
+            return Err(disbelieved(Distrust::Invalid));
         }
-        let (session, user) = (SessionId::from_trusted(claims.sid), UserId::from_trusted(claims.sub));
-        let found = self.store.session_membership(&session, &user, organization).await?;
-        let Some(membership) = found else { return Err(invalid) };
         let caller = Caller {
             principal: Principal::User(user),
             credential: CredentialId::Session(session),
@@ -56,18 +87,12 @@ impl App {
     /// `invalid_token`, `expired_token`, `insufficient_scope`
     pub async fn user_info(&self, bearer: Option<&str>) -> Result<Value> {
         let token = bearer.ok_or(Error::Unauthenticated { code: "missing_token" })?;
-        let invalid = || Error::Unauthenticated { code: "invalid_token" };
-        let claims = match self.access_claims(token).await? {
-            Ok(claims) => claims,
-            Err(Distrust::Expired) => return Err(Error::Unauthenticated { code: "expired_token" }),
-            Err(Distrust::Invalid) => return Err(invalid()),
-        };
-        let (session, user) = (SessionId::from_trusted(claims.sid), UserId::from_trusted(claims.sub));
-        self.store.session_membership(&session, &user, None).await?.ok_or_else(invalid)?;
+        let Living { claims, user, .. } = self.living(token, None).await?.map_err(disbelieved)?;
         if !scopes_of(&claims.scope).has(OPENID) {
             return Err(Error::InsufficientScope { needed: OPENID });
         }
-        let user = self.store.user_find(&user).await?.ok_or_else(invalid)?;
+        let user = self.store.user_find(&user).await?;
+        let user = user.ok_or_else(|| disbelieved(Distrust::Invalid))?;
         let mut info = serde_json::to_value(super::tokens::profile(&user)).map_err(Error::internal)?;
         info["sub"] = user.id.to_string().into();
         Ok(info)
@@ -126,12 +151,7 @@ impl App {
             answer["client_id"] = claims.azp.into();
             return Ok(answer);
         }
-        let Ok(claims) = self.access_claims(token).await? else { return Ok(inactive) };
-        let (session, user) =
-            (SessionId::from_trusted(claims.sid.clone()), UserId::from_trusted(claims.sub.clone()));
-        if self.store.session_membership(&session, &user, None).await?.is_none() {
-            return Ok(inactive);
-        }
+        let Ok(Living { claims, .. }) = self.living(token, None).await? else { return Ok(inactive) };
         let mut answer = serde_json::to_value(&claims).map_err(Error::internal)?;
         answer["active"] = true.into();
         answer["client_id"] = claims.azp.into();

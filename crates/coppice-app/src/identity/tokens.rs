@@ -10,7 +10,9 @@ use coppice_oauth::pkce::{Challenge, is_proven};
 use coppice_oauth::scope::{OFFLINE_ACCESS, OPENID, Scopes};
 use coppice_oauth::token::{AccessClaims, IdClaims, Profile, RefreshClaims};
 use coppice_oauth::{ErrorCode, OAuthError};
-use coppice_store::{AuthorizationCode, CodeMatch, DeviceState, NewSession, RefreshMatch, Session, StoreError, Tx};
+use coppice_store::{
+    AuthorizationCode, CodeMatch, DeviceState, NewSession, RefreshMatch, Session, StoreError, Tx,
+};
 use serde::Serialize;
 
 use super::{IdentityError, IdentityResult, devices};
@@ -221,7 +223,9 @@ impl App {
                 refuse(ErrorCode::ExpiredToken, "nobody answered in time; ask again")
             }
             DeviceState::Allowed { user, signed_in_at } => Ok((user, signed_in_at)),
-            DeviceState::Waiting if found.is_hasty => refuse(ErrorCode::SlowDown, "wait longer between polls"),
+            DeviceState::Waiting if found.is_hasty => {
+                refuse(ErrorCode::SlowDown, "wait longer between polls")
+            }
             DeviceState::Waiting => refuse(ErrorCode::AuthorizationPending, "nobody has answered yet"),
         };
         let (user, signed_in_at) = match outcome {
