@@ -85,7 +85,7 @@ pub(crate) async fn identify(request: Request, next: Next) -> Response {
         |id: &&str| (1..=100).contains(&id.len()) && id.bytes().all(|b| (b' '..=b'~').contains(&b));
     let id = match sent.filter(is_usable) {
         Some(id) => id.to_owned(),
-        None => format!("req_{}", coppice_core::BranchId::generate()),
+        None => format!("req_{}", coppice_core::id::random_text()),
     };
     let is_options = request.method() == Method::OPTIONS;
     let span = tracing::info_span!("request", request_id = id);

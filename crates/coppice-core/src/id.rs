@@ -31,6 +31,12 @@ fn random_bytes() -> [u8; 16] {
     bytes
 }
 
+/// 26 characters that nobody guesses and that are never the same twice, for
+/// what needs a name of its own and is no record with an id.
+pub fn random_text() -> String {
+    base32hex(random_bytes())
+}
+
 /// A suffix whose first 48 bits are milliseconds since the Unix epoch.
 fn suffix_by_age(now: chrono::DateTime<chrono::Utc>) -> String {
     let mut bytes = random_bytes();

@@ -4,7 +4,11 @@ use aws_lc_rs::{constant_time, digest, rand};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// A new secret of 256 bits, as 43 characters that need no escaping anywhere.
+/// Characters of a secret.
+pub const SECRET_LENGTH: usize = 43;
+
+/// A new secret of 256 bits, as [`SECRET_LENGTH`] characters that need no
+/// escaping anywhere.
 pub fn secret() -> String {
     let mut bytes = [0; 32];
     rand::fill(&mut bytes).expect("the system random source works");
@@ -28,7 +32,7 @@ mod tests {
     #[test]
     fn secrets_are_long_and_never_the_same() {
         let (a, b) = (secret(), secret());
-        assert_eq!(a.len(), 43);
+        assert_eq!(a.len(), SECRET_LENGTH);
         assert!(!equal(&a, &b) && equal(&a, &a.clone()));
     }
 }

@@ -75,7 +75,8 @@ where
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
         let app = App::from_ref(state);
         let (browser, session) = names(&app);
-        let known = cookie(&parts.headers, browser).filter(|value| value.len() == 43).map(str::to_owned);
+        let known = cookie(&parts.headers, browser).filter(|value| value.len() == random::SECRET_LENGTH);
+        let known = known.map(str::to_owned);
         let session = match cookie(&parts.headers, session) {
             Some(secret) => app.browser_session(secret).await.map_err(|failed| error::page(&failed))?,
             None => None,

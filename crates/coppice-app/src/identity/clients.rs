@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use chrono::Utc;
-use coppice_core::{BranchId, Result};
+use coppice_core::Result;
+use coppice_core::id::random_text;
 use coppice_oauth::client::Client;
 use coppice_oauth::registration::{Registration, answer};
 use coppice_oauth::{ErrorCode, OAuthError};
@@ -64,7 +65,7 @@ impl App {
     pub async fn register_client(&self, metadata: &Value, address: IpAddr) -> IdentityResult<Value> {
         let registration = Registration::read(metadata)?;
         self.count_attempt(REGISTRATION, &party(address)).await?;
-        let client = registration.client(format!("{REGISTERED}{}", BranchId::generate()));
+        let client = registration.client(format!("{REGISTERED}{}", random_text()));
         let row = RegisteredClient {
             id: client.id.clone(),
             name: client.name.clone(),

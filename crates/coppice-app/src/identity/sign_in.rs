@@ -126,7 +126,7 @@ impl App {
     /// When the metastore fails.
     pub async fn browser_session(&self, secret: &str) -> Result<Option<BrowserSession>> {
         // Everything else was made up.
-        if secret.len() != 43 {
+        if secret.len() != random::SECRET_LENGTH {
             return Ok(None);
         }
         Ok(self.store.browser_session_find(&self.key.hash(secret), IDLE).await?)

@@ -1,10 +1,11 @@
 //! One attempt to sign in, as the browser carries it there and back.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use aws_lc_rs::{digest, rand};
+use aws_lc_rs::digest;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use chrono::{DateTime, TimeDelta, Utc};
+use coppice_oauth::random;
 use serde::{Deserialize, Serialize};
 
 use super::error::{OutsideError, Result};
@@ -30,7 +31,7 @@ pub struct OutsideAttempt {
 impl OutsideAttempt {
     /// A new attempt, after which the person goes on at `then`.
     pub(super) fn begin(then: &str) -> Self {
-        let (state, nonce, verifier) = (random_text(), random_text(), random_text());
+        let (state, nonce, verifier) = (random::secret(), random::secret(), random::secret());
         Self { state, nonce, verifier, began: Utc::now(), then: then.to_owned() }
     }
 
@@ -66,13 +67,6 @@ impl OutsideAttempt {
         }
         Ok(())
     }
-}
-
-/// 256 bits, as text.
-fn random_text() -> String {
-    let mut bytes = [0; 32];
-    rand::fill(&mut bytes).expect("the system random source works");
-    BASE64.encode(bytes)
 }
 
 #[cfg(test)]

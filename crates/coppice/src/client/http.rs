@@ -175,7 +175,7 @@ impl Client {
         path: &str,
         body: Option<&impl Serialize>,
     ) -> anyhow::Result<Response> {
-        let key = (method == Method::POST).then(|| coppice_core::BranchId::generate().to_string());
+        let key = (method == Method::POST).then(coppice_core::id::random_text);
         self.send_with(method, path, body, key.as_deref()).await
     }
 
