@@ -156,6 +156,10 @@ fn name_problem(name: &str) -> Option<&'static str> {
     name.chars().any(char::is_control).then_some("The name has characters that can't be shown.")
 }
 
+// What the pages say in words.
+const _: () = assert!(coppice_app::PASSWORD_MIN == 10 && coppice_app::PASSWORD_MAX == 256);
+const _: () = assert!(NAME_CHARACTERS_MAX == 128 && coppice_core::limits::INVITATION_DAYS == 7);
+
 const BAD_LENGTH: (Field, &str) = (Field::New, "A password has 10 to 256 characters.");
 
 fn repetition_problem(new: &str, repeated: &str) -> Option<(Field, &'static str)> {

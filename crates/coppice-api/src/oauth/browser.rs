@@ -9,8 +9,7 @@ use axum::extract::{FromRef, FromRequestParts};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
-use coppice_app::App;
-use coppice_app::BrowserSession;
+use coppice_app::{App, BrowserSession, SESSION_LIFETIME};
 use coppice_core::audit::RequestOrigin;
 use coppice_oauth::params::Params;
 use coppice_oauth::random;
@@ -19,9 +18,6 @@ use super::error;
 use crate::client_address::client_address;
 use crate::context;
 use crate::pages::CSRF_FIELD;
-
-/// A browser forgets who is signed in after this long; the platform earlier.
-const SESSION_SECONDS: u32 = 14 * 86_400;
 
 /// See the module.
 pub(crate) struct Browser {
@@ -115,10 +111,10 @@ impl Browser {
         response
     }
 
-    /// Lets the browser keep who is signed in.
+    /// Lets the browser keep who is signed in; the platform may forget it earlier.
     pub(crate) fn signed_in(&self, mut response: Response, secret: &str) -> Response {
         let (_, name) = names(&self.app);
-        self.set(&mut response, name, secret, &format!("; Max-Age={SESSION_SECONDS}"));
+        self.set(&mut response, name, secret, &format!("; Max-Age={}", SESSION_LIFETIME.num_seconds()));
         response
     }
 

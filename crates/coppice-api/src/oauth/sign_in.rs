@@ -2,7 +2,8 @@
 
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use coppice_app::{App, SignIn};
+use coppice_app::{App, Authorization, SignIn};
+use coppice_core::Result;
 use coppice_oauth::params::Params;
 use zeroize::Zeroizing;
 
@@ -50,16 +51,8 @@ pub(crate) async fn page(
     problem: Option<&str>,
 ) -> Response {
     // Whoever wants to know something of the person is named on the page.
-    let asks = match next.split_once('?') {
-        Some((path, query)) if path == "/oauth/authorize" || path.ends_with("/openid-connect/auth") => {
-            app.read_authorization(&Params::parse(query.as_bytes())).await
-        }
-        Some(_) | None => Ok(Err(coppice_oauth::authorize::Refusal::Shown(
-            coppice_oauth::OAuthError::invalid_request("no request"),
-        ))),
-    };
-    let asks = match asks {
-        Ok(asks) => asks.ok(),
+    let asks = match asked(app, next).await {
+        Ok(asks) => asks,
         Err(failed) => return error::page(&failed),
     };
     let client = asks.as_ref().map(|asks| asks.client.name.as_str());
@@ -81,6 +74,15 @@ pub(crate) async fn page(
         outside: outside::link(app, &outside_address),
     };
     browser.with_form(pages::sign_in(&content))
+}
+
+/// The authorization request at the path `next`, if it is one that can be answered.
+async fn asked(app: &App, next: &str) -> Result<Option<Authorization>> {
+    let Some((path, query)) = next.split_once('?') else { return Ok(None) };
+    if path != "/oauth/authorize" && !path.ends_with("/openid-connect/auth") {
+        return Ok(None);
+    }
+    Ok(app.read_authorization(&Params::parse(query.as_bytes())).await?.ok())
 }
 
 /// `POST /oauth/sign-in`

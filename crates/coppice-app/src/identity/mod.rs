@@ -29,7 +29,7 @@ pub use clients::ClientClaim;
 pub use devices::{Device, DeviceAnswer};
 pub use keys::new_signing_key;
 pub use passwords::{PASSWORD_MAX, PASSWORD_MIN, hash_password};
-pub use sign_in::{PasswordChange, SignIn};
+pub use sign_in::{PasswordChange, SESSION_LIFETIME, SignIn};
 pub use tokens::TokenAnswer;
 
 /// Settings of signing in.

@@ -13,7 +13,7 @@ use crate::{AccountEvent, AccountEventKind, App};
 /// A browser session ends when it is not used for this long.
 pub(super) const IDLE: TimeDelta = TimeDelta::hours(24);
 /// A browser session ends after this long in any case.
-const LIFETIME: TimeDelta = TimeDelta::days(14);
+pub const SESSION_LIFETIME: TimeDelta = TimeDelta::days(14);
 /// Longest address that is looked up.
 const EMAIL_MAX: usize = 254;
 
@@ -115,7 +115,7 @@ impl App {
         let secret = Zeroizing::new(random::secret());
         let replaced = replaced.map(|replaced| replaced.id_hash.as_str());
         let hash = self.key.hash(&secret);
-        self.store.browser_session_insert(&hash, user, Utc::now() + LIFETIME, replaced).await?;
+        self.store.browser_session_insert(&hash, user, Utc::now() + SESSION_LIFETIME, replaced).await?;
         self.note_account_event(&AccountEvent::new(AccountEventKind::SignedIn, user, origin)).await;
         Ok(secret)
     }
