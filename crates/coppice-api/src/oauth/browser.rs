@@ -7,14 +7,14 @@
 
 use axum::extract::{FromRef, FromRequestParts};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, header};
 use axum::response::Response;
 use coppice_app::{App, BrowserSession, SESSION_LIFETIME};
 use coppice_core::audit::RequestOrigin;
 use coppice_oauth::params::Params;
 use coppice_oauth::random;
 
-use super::error;
+use super::{cookies, error};
 use crate::client_address::client_address;
 use crate::context;
 use crate::pages::CSRF_FIELD;
@@ -37,20 +37,14 @@ impl std::fmt::Debug for Browser {
     }
 }
 
-/// Names of both cookies. With TLS they have a prefix for which browsers make
-/// sure that no other host has set them.
-fn names(app: &App) -> (&'static str, &'static str) {
-    match app.issuers().is_https() {
-        true => ("__Host-coppice-browser", "__Host-coppice-session"),
-        false => ("coppice-browser", "coppice-session"),
-    }
-}
+/// Parameter and field with the path that a person is sent on to when they have
+/// signed in.
+pub(super) const NEXT: &str = "next";
+/// Parameter with which also who is signed in is asked who they are.
+pub(super) const ANEW: &str = "anew";
 
-fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
-    let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(found, _)| *found == name).map(|(_, value)| value)
-}
+const BROWSER: &str = "coppice-browser";
+const SESSION: &str = "coppice-session";
 
 /// What is known of a request by its headers.
 pub(super) fn origin_of(headers: &HeaderMap) -> RequestOrigin {
@@ -70,10 +64,9 @@ where
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
         let app = App::from_ref(state);
-        let (browser, session) = names(&app);
-        let known = cookie(&parts.headers, browser).filter(|value| value.len() == random::SECRET_LENGTH);
-        let known = known.map(str::to_owned);
-        let session = match cookie(&parts.headers, session) {
+        let sent = |bare| cookies::find(&parts.headers, &cookies::name(&app, bare));
+        let known = sent(BROWSER).filter(|value| value.len() == random::SECRET_LENGTH).map(str::to_owned);
+        let session = match sent(SESSION) {
             Some(secret) => app.browser_session(secret).await.map_err(|failed| error::page(&failed))?,
             None => None,
         };
@@ -102,35 +95,37 @@ impl Browser {
         format!("{}{path}", self.app.issuers().base_path())
     }
 
+    /// A path of ours, as the browser has to ask for it, where somebody signs in
+    /// and is sent on to `next`; also if they are signed in, to say anew who they
+    /// are.
+    pub(crate) fn sign_in_path(&self, path: &str, next: &str) -> String {
+        let mut params = Params::default().with(NEXT, next);
+        if self.session.is_some() {
+            params = params.with(ANEW, "yes");
+        }
+        self.path(&format!("{path}?{}", params.encode()))
+    }
+
     /// Gives the browser the cookie that its forms need, with a page that has one.
     pub(crate) fn with_form(&self, mut response: Response) -> Response {
         if self.is_new {
-            let (name, _) = names(&self.app);
-            self.set(&mut response, name, &self.id, "");
+            let name = cookies::name(&self.app, BROWSER);
+            cookies::set(&self.app, &mut response, &name, &self.id, None);
         }
         response
     }
 
     /// Lets the browser keep who is signed in; the platform may forget it earlier.
     pub(crate) fn signed_in(&self, mut response: Response, secret: &str) -> Response {
-        let (_, name) = names(&self.app);
-        self.set(&mut response, name, secret, &format!("; Max-Age={}", SESSION_LIFETIME.num_seconds()));
+        let (name, age) = (cookies::name(&self.app, SESSION), SESSION_LIFETIME.num_seconds());
+        cookies::set(&self.app, &mut response, &name, secret, Some(age));
         response
     }
 
     /// Lets the browser forget who is signed in.
     pub(crate) fn signed_out(&self, mut response: Response) -> Response {
-        let (_, name) = names(&self.app);
-        self.set(&mut response, name, "", "; Max-Age=0");
+        cookies::forget(&self.app, &mut response, &cookies::name(&self.app, SESSION));
         response
-    }
-
-    fn set(&self, response: &mut Response, name: &str, value: &str, more: &str) {
-        let secure = if self.app.issuers().is_https() { "; Secure" } else { "" };
-        let text = format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax{secure}{more}");
-        if let Ok(text) = HeaderValue::from_str(&text) {
-            response.headers_mut().append(header::SET_COOKIE, text);
-        }
     }
 }
 
@@ -163,16 +158,6 @@ mod tests {
             "javascript:alert(1)",
         ] {
             assert_eq!(own_path(path), None, "{path:?}");
-        }
-    }
-
-    #[test]
-    fn cookies_are_found_by_their_whole_name() {
-        let mut headers = HeaderMap::new();
-        headers.append(header::COOKIE, HeaderValue::from_static("xa=1; a=2;b=3"));
-        headers.append(header::COOKIE, HeaderValue::from_static("c=4=5"));
-        for (name, value) in [("a", Some("2")), ("b", Some("3")), ("c", Some("4=5")), ("x", None)] {
-            assert_eq!(cookie(&headers, name), value, "{name}");
         }
     }
 }

@@ -10,6 +10,7 @@ mod authorize;
 mod body;
 mod browser;
 mod client_auth;
+mod cookies;
 mod device;
 pub(crate) mod error;
 mod logout;

@@ -2,15 +2,15 @@
 
 use axum::Router;
 use axum::extract::{RawQuery, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::get;
 use coppice_app::{App, OutsideAnswer, OutsideAttempt, OutsideError, OutsideRefusal};
 use coppice_core::UserId;
 use coppice_oauth::params::Params;
 
-use super::browser::{Browser, own_path};
-use super::{error, redirect};
+use super::browser::{ANEW, Browser, NEXT, own_path};
+use super::{cookies, error, redirect};
 use crate::metrics;
 use crate::pages::{self, Link, Message, OutsideLink};
 
@@ -21,11 +21,6 @@ const COOKIE_LENGTH_MAX: usize = 3800;
 /// Attempts of one browser at the same time.
 const ATTEMPTS_MAX: usize = 4;
 
-/// Parameter with the path that the person is sent on to.
-const NEXT: &str = "next";
-/// Parameter that asks the provider not to rely on what it knows.
-const ANEW: &str = "anew";
-
 pub(super) fn routes() -> Router<App> {
     Router::new().route(BEGIN, get(begin)).route(CALLBACK, get(finish))
 }
@@ -33,11 +28,7 @@ pub(super) fn routes() -> Router<App> {
 /// Where the button that signs in outside leads, after which the person is sent
 /// on to `next`. Who is signed in already is to say anew who they are.
 pub(crate) fn address(browser: &Browser, next: &str) -> String {
-    let mut params = Params::default().with(NEXT, next);
-    if browser.session.is_some() {
-        params = params.with(ANEW, "yes");
-    }
-    browser.path(&format!("{BEGIN}?{}", params.encode()))
+    browser.sign_in_path(BEGIN, next)
 }
 
 /// The button, if there is a provider, with its [`address`].
@@ -71,13 +62,11 @@ async fn begin(
             },
         );
     }
-    let cookie = Cookie { app: &app, label: &beginning.label };
     let mut response = redirect(&beginning.address);
-    let value = cookie.with(&beginning.sealed, OutsideAttempt::lifetime_seconds());
-    response.headers_mut().append(header::SET_COOKIE, value);
+    let (name, age) = (cookie(&app, &beginning.label), OutsideAttempt::lifetime_seconds());
+    cookies::set(&app, &mut response, &name, &beginning.sealed, Some(age));
     for label in forgotten(&app, &headers) {
-        let cookie = Cookie { app: &app, label };
-        response.headers_mut().append(header::SET_COOKIE, cookie.with("", 0));
+        cookies::forget(&app, &mut response, &cookie(&app, label));
     }
     response
 }
@@ -85,17 +74,13 @@ async fn begin(
 /// Labels of attempts that were begun in this browser and probably given up:
 /// their cookies would in time be more than a request may carry.
 fn forgotten<'h>(app: &App, headers: &'h HeaderMap) -> Vec<&'h str> {
-    let prefix = Cookie { app, label: "" }.name();
-    let mut labels: Vec<_> =
-        cookies(headers).filter_map(|(name, _)| OutsideAttempt::label(name.strip_prefix(&prefix)?)).collect();
+    let prefix = cookie(app, "");
+    let mut labels: Vec<_> = cookies::all(headers)
+        .filter_map(|(name, _)| OutsideAttempt::label(name.strip_prefix(&prefix)?))
+        .collect();
     // Browsers send what they got first, first.
     labels.truncate(labels.len().saturating_sub(ATTEMPTS_MAX - 1));
     labels
-}
-
-fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
-    let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
-    lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='))
 }
 
 /// `GET /oauth/outside/callback`
@@ -109,8 +94,8 @@ async fn finish(
     let Some(name) = app.outside_name() else { return no_provider() };
     let text = |name: &str| params.get(name).map(str::to_owned);
     let state = text("state").unwrap_or_default();
-    let cookie = OutsideAttempt::label(&state).map(|label| Cookie { app: &app, label });
-    let sealed = cookie.as_ref().and_then(|cookie| cookie.find(&headers));
+    let cookie = OutsideAttempt::label(&state).map(|label| cookie(&app, label));
+    let sealed = cookie.as_ref().and_then(|name| cookies::find(&headers, name));
     let attempt = sealed.and_then(|sealed| app.outside_attempt(sealed));
     let (Some(cookie), Some(attempt)) = (cookie, attempt) else {
         let foreign = OutsideError::Foreign("it brings no attempt with this state".to_owned());
@@ -133,7 +118,7 @@ async fn finish(
         }
     };
     // Whatever came of it, the attempt is over.
-    response.headers_mut().append(header::SET_COOKIE, cookie.with("", 0));
+    cookies::forget(&app, &mut response, &cookie);
     response
 }
 
@@ -144,32 +129,10 @@ async fn signed_in(app: &App, browser: &Browser, user: &UserId, then: &str) -> R
     }
 }
 
-/// The cookie with an attempt. Each attempt has its own, so that a person may
-/// sign in from two windows at once.
-struct Cookie<'a> {
-    app: &'a App,
-    label: &'a str,
-}
-
-impl Cookie<'_> {
-    fn name(&self) -> String {
-        let prefix = if self.app.issuers().is_https() { "__Host-" } else { "" };
-        format!("{prefix}coppice-outside-{}", self.label)
-    }
-
-    fn with(&self, value: &str, lifetime_seconds: i64) -> HeaderValue {
-        let secure = if self.app.issuers().is_https() { "; Secure" } else { "" };
-        let name = self.name();
-        // Lax, as it has to come along when the provider sends the person back.
-        let text =
-            format!("{name}={value}; Path=/; Max-Age={lifetime_seconds}; HttpOnly; SameSite=Lax{secure}");
-        HeaderValue::from_str(&text).expect("labels and sealed texts are letters, digits, - and _")
-    }
-
-    fn find<'h>(&self, headers: &'h HeaderMap) -> Option<&'h str> {
-        let name = self.name();
-        cookies(headers).find(|(found, _)| *found == name).map(|(_, value)| value)
-    }
+/// Name of the cookie with an attempt. Each attempt has its own, so that a
+/// person may sign in from two windows at once.
+fn cookie(app: &App, label: &str) -> String {
+    cookies::name(app, &format!("coppice-outside-{label}"))
 }
 
 fn no_provider() -> Response {

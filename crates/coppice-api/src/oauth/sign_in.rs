@@ -8,15 +8,11 @@ use coppice_oauth::params::Params;
 use zeroize::Zeroizing;
 
 use super::body::PageBody;
-use super::browser::{Browser, own_path};
+use super::browser::{ANEW, Browser, NEXT, own_path};
 use super::{error, outside, redirect};
 use crate::metrics;
 use crate::pages::{self, Form, SignInPage};
 
-/// Field with the path that the person is sent on to.
-const NEXT: &str = "next";
-/// Parameter with which also who is signed in is asked.
-const ANEW: &str = "anew";
 const PATH: &str = "/oauth/sign-in";
 
 fn purpose(next: &str) -> String {
@@ -25,11 +21,7 @@ fn purpose(next: &str) -> String {
 
 /// Where somebody signs in, also if they are signed in, and is sent on to `next`.
 pub(super) fn address(browser: &Browser, next: &str) -> String {
-    let mut params = Params::default().with(NEXT, next);
-    if browser.session.is_some() {
-        params = params.with(ANEW, "yes");
-    }
-    browser.path(&format!("{PATH}?{}", params.encode()))
+    browser.sign_in_path(PATH, next)
 }
 
 /// `GET /oauth/sign-in?next=…`
