@@ -129,6 +129,7 @@ fn whatever_an_endpoint_refuses_it_refuses_in_the_words_of_oauth() {
     for path in [
         "/realms/none/protocol/openid-connect/certs",
         "/realms/none/.well-known/openid-configuration",
+        "/realms/%ff/protocol/openid-connect/certs",
     ] {
         client.get(path).is_error(404, "invalid_request");
     }

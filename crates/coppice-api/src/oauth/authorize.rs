@@ -1,6 +1,6 @@
 //! The authorization endpoint, and the page that asks for leave.
 
-use axum::extract::{RawQuery, State};
+use axum::extract::{Extension, RawQuery, State};
 use axum::response::Response;
 use coppice_app::BrowserSession;
 use coppice_app::{App, Authorization};
@@ -11,7 +11,7 @@ use coppice_oauth::{ErrorCode, OAuthError};
 
 use super::body::PageBody;
 use super::browser::Browser;
-use super::{RealmName, error, redirect, sign_in};
+use super::{KnownRealm, error, redirect, sign_in};
 use crate::pages::{self, ANSWER_FIELD, ConsentPage, Form};
 
 /// Fields with the request that is asked about, and the realm it came to.
@@ -22,7 +22,7 @@ const CONSENT_PATH: &str = "/oauth/consent";
 /// `POST /oauth/authorize`. A browser sends no cookies with a form of another
 /// site, so it is made to ask again.
 pub(super) async fn authorize_posted(
-    realm: RealmName,
+    Extension(realm): Extension<KnownRealm>,
     browser: Browser,
     PageBody(body): PageBody,
 ) -> Response {
@@ -33,7 +33,7 @@ pub(super) async fn authorize_posted(
 /// `GET /oauth/authorize`
 pub(super) async fn authorize(
     State(app): State<App>,
-    realm: RealmName,
+    Extension(realm): Extension<KnownRealm>,
     browser: Browser,
     RawQuery(query): RawQuery,
 ) -> Response {
@@ -42,13 +42,12 @@ pub(super) async fn authorize(
     outcome.unwrap_or_else(|response| response)
 }
 
-async fn understand(app: &App, realm: &RealmName, params: &Params) -> Result<Authorization, Response> {
+async fn understand(app: &App, realm: &KnownRealm, params: &Params) -> Result<Authorization, Response> {
     match app.read_authorization(params).await {
         Ok(Ok(authorization)) => Ok(authorization),
         Ok(Err(Refusal::Shown(refusal))) => Err(error::wrong_request(&refusal)),
         Ok(Err(Refusal::Sent(destination, refusal))) => {
-            let realm = realm.realm(app).map_err(|unknown| error::page(&unknown))?;
-            Err(redirect(&destination.error_url(&app.issuers().issuer(realm), &refusal)))
+            Err(redirect(&destination.error_url(&app.issuers().issuer(&realm.realm), &refusal)))
         }
         Err(failed) => Err(error::page(&failed)),
     }
@@ -56,7 +55,7 @@ async fn understand(app: &App, realm: &RealmName, params: &Params) -> Result<Aut
 
 async fn handle(
     app: &App,
-    realm: &RealmName,
+    realm: &KnownRealm,
     browser: &Browser,
     params: &Params,
 ) -> Result<Response, Response> {
@@ -70,8 +69,7 @@ async fn handle(
             Err(error::wrong_request(&refusal))
         }
         (Step::Refuse(refusal), _) => {
-            let realm = realm.realm(app).map_err(|unknown| error::page(&unknown))?;
-            Ok(redirect(&app.refuse_authorization(realm, &authorization, &refusal)))
+            Ok(redirect(&app.refuse_authorization(&realm.realm, &authorization, &refusal)))
         }
         (Step::AskConsent, Some(session)) => Ok(ask(browser, realm, &authorization, params, session)),
         (Step::Answer, Some(session)) => answer(app, realm, &authorization, session).await,
@@ -84,12 +82,11 @@ async fn handle(
 
 async fn answer(
     app: &App,
-    realm: &RealmName,
+    realm: &KnownRealm,
     authorization: &Authorization,
     session: &BrowserSession,
 ) -> Result<Response, Response> {
-    let realm = realm.realm(app).map_err(|unknown| error::page(&unknown))?;
-    match app.answer_authorization(realm, authorization, session).await {
+    match app.answer_authorization(&realm.realm, authorization, session).await {
         Ok(url) => Ok(redirect(&url)),
         Err(failed) => Err(error::page(&failed)),
     }
@@ -101,13 +98,13 @@ fn purpose(realm: &str, request: &str) -> String {
 
 fn ask(
     browser: &Browser,
-    realm: &RealmName,
+    realm: &KnownRealm,
     authorization: &Authorization,
     params: &Params,
     session: &BrowserSession,
 ) -> Response {
     let request = params.encode();
-    let realm_name = realm.0.as_deref().unwrap_or_default();
+    let realm_name = realm.name.as_deref().unwrap_or_default();
     let other = after_sign_in(params).without(&["prompt"]).with("prompt", "login").encode();
     let scopes: Vec<_> = authorization.request.scopes.words().iter().map(String::as_str).collect();
     let content = ConsentPage {
@@ -136,7 +133,7 @@ async fn decide(app: &App, browser: &Browser, form: &Params) -> Result<Response,
     if !browser.made(form, &purpose(realm.unwrap_or_default(), request)) {
         return Err(error::stale_form());
     }
-    let realm = RealmName(realm.map(str::to_owned));
+    let realm = KnownRealm::find(app, realm).map_err(|unknown| error::page(&unknown))?;
     let params = Params::parse(request.as_bytes());
     let authorization = understand(app, &realm, &params).await?;
     let step = app.authorization_step(&authorization, browser.session.as_ref()).await;
@@ -149,8 +146,7 @@ async fn decide(app: &App, browser: &Browser, form: &Params) -> Result<Response,
         }
         (Step::AskConsent | Step::Answer, Some(_)) => {
             let denied = OAuthError::new(ErrorCode::AccessDenied, "the person said no");
-            let realm = realm.realm(app).map_err(|unknown| error::page(&unknown))?;
-            Ok(redirect(&app.refuse_authorization(realm, &authorization, &denied)))
+            Ok(redirect(&app.refuse_authorization(&realm.realm, &authorization, &denied)))
         }
         // Signed in for too long by now.
         (_, _) => Ok(redirect(&browser.path(&format!("{}?{}", realm.authorize_path(), params.encode())))),

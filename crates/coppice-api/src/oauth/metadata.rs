@@ -2,14 +2,14 @@
 
 use axum::Json;
 use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::{Extension, Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use coppice_app::App;
 use coppice_oauth::metadata;
 
-use super::{RealmName, error};
+use super::{KnownRealm, error};
 
 /// Metadata is where OpenID Connect puts it, below the issuer, and where RFC
 /// 8414 does, between host and path of it.
@@ -27,12 +27,9 @@ pub(super) fn routes() -> Router<App> {
 }
 
 /// `GET /.well-known/openid-configuration`
-async fn server(State(app): State<App>, realm: RealmName) -> Response {
-    let realm = match realm.realm(&app) {
-        Ok(realm) => realm,
-        Err(unknown) => return error::failed(unknown),
-    };
-    let found = metadata::of_server(app.issuers(), realm, app.signing_algorithm(), app.has_registration());
+async fn server(State(app): State<App>, Extension(realm): Extension<KnownRealm>) -> Response {
+    let found =
+        metadata::of_server(app.issuers(), &realm.realm, app.signing_algorithm(), app.has_registration());
     Json(found).into_response()
 }
 

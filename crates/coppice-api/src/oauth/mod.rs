@@ -20,10 +20,12 @@ mod register;
 mod sign_in;
 mod token;
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Extension, FromRequestParts, Path, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -32,6 +34,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use coppice_app::App;
 use coppice_core::Error;
+use coppice_oauth::issuer::Realm;
 
 use crate::audience::Audience;
 use crate::client_address::client_address;
@@ -82,27 +85,23 @@ pub(crate) fn pages(app: &App) -> Router<App> {
 
 /// The realm whose path was called.
 #[derive(Clone, Debug)]
-pub(crate) struct RealmName(Option<String>);
-
-impl<S: Send + Sync> FromRequestParts<S> for RealmName {
-    type Rejection = std::convert::Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
-        let path = Path::<std::collections::HashMap<String, String>>::from_request_parts(parts, state).await;
-        Ok(Self(path.ok().and_then(|mut path| path.0.remove("realm"))))
-    }
+pub(crate) struct KnownRealm {
+    realm: Realm,
+    /// As the path has it; none in a path of ours.
+    name: Option<String>,
 }
 
-impl RealmName {
-    /// The realm, if it exists.
-    pub(crate) fn realm<'a>(&self, app: &'a App) -> Result<&'a coppice_oauth::issuer::Realm, Error> {
-        app.realm(self.0.as_deref())
-            .ok_or_else(|| Error::NotFound { code: "route_not_found", public: "no such path".to_owned() })
+impl KnownRealm {
+    /// The realm of a path with this name in it, if it exists.
+    pub(crate) fn find(app: &App, name: Option<&str>) -> Result<Self, Error> {
+        let unknown = || Error::NotFound { code: "route_not_found", public: "no such path".to_owned() };
+        let realm = app.realm(name).cloned().ok_or_else(unknown)?;
+        Ok(Self { realm, name: name.map(str::to_owned) })
     }
 
     /// Where its authorization requests go; what follows the base of the public URL.
     pub(crate) fn authorize_path(&self) -> String {
-        match &self.0 {
+        match &self.name {
             Some(realm) => format!("/realms/{realm}/protocol/openid-connect/auth"),
             None => "/oauth/authorize".to_owned(),
         }
@@ -121,14 +120,23 @@ impl<S: Send + Sync> FromRequestParts<S> for Address {
     }
 }
 
+/// Finds the realm of the path for the handler, [`KnownRealm`].
 async fn only_known_realms(
     State((app, audience)): State<(App, Audience)>,
-    realm: RealmName,
-    request: Request,
+    path: Result<Path<HashMap<String, String>>, PathRejection>,
+    mut request: Request,
     next: Next,
 ) -> Response {
-    match (realm.realm(&app), audience) {
-        (Ok(_), _) => next.run(request).await,
+    let name = match &path {
+        Ok(path) => path.get("realm").map(String::as_str),
+        // No UTF-8, so no realm's.
+        Err(_) => Some(""),
+    };
+    match (KnownRealm::find(&app, name), audience) {
+        (Ok(realm), _) => {
+            request.extensions_mut().insert(realm);
+            next.run(request).await
+        }
         (Err(unknown), Audience::People) => error::page(&unknown),
         (Err(unknown), _) => error::impossible(StatusCode::NOT_FOUND, &unknown.to_string()),
     }

@@ -1,6 +1,6 @@
 //! Endpoints where clients get tokens, and ask about them.
 
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use coppice_app::{App, IdentityError};
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::body::ClientBody;
 use super::browser::origin_of;
-use super::{Address, RealmName, client_auth, error};
+use super::{Address, KnownRealm, client_auth, error};
 use crate::error::ApiError;
 use crate::request::bearer_of;
 
@@ -24,17 +24,13 @@ async fn understand(app: &App, headers: &HeaderMap, body: &[u8]) -> Result<(Clie
 /// `POST /oauth/token`
 pub(super) async fn token(
     State(app): State<App>,
-    realm: RealmName,
+    Extension(realm): Extension<KnownRealm>,
     headers: HeaderMap,
     ClientBody(body): ClientBody,
 ) -> Response {
-    let realm = match realm.realm(&app) {
-        Ok(realm) => realm.clone(),
-        Err(unknown) => return error::failed(unknown),
-    };
     let work = async {
         let (client, form) = understand(&app, &headers, &body).await?;
-        app.token(&realm, &client, &form).await
+        app.token(&realm.realm, &client, &form).await
     };
     match work.await {
         Ok(answer) => error::uncached(StatusCode::OK, &answer),
