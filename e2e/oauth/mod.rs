@@ -44,6 +44,8 @@ redirect_uris = ["https://app.example.com/callback"]
 [auth.clients.second]
 secret = "the secret of the second"
 redirect_uris = ["https://second.example.com/callback"]
+[auth.clients.console]
+redirect_uris = ["https://console.example.com/callback"]
 [auth.clients.spa]
 redirect_uris = ["https://spa.example.com/callback", "https://spa.example.com/x?y=z"]
 implicit = true

@@ -32,6 +32,21 @@ fn the_client_says_when_people_sign_in_anew() {
 }
 
 #[test]
+fn the_console_asks_unless_it_is_where_the_platform_is() {
+    let http = shared();
+    let mut browser = Browser::signed_in(&http);
+    let own = format!("{}/callback", http.platform.api());
+    assert!(!browser.get(&code_request("console", &own, &[])).parameter('?', "code").is_empty());
+    let same_machine = own.replace("127.0.0.1", "localhost");
+    for elsewhere in ["https://console.example.com/callback", &same_machine] {
+        let page = browser.get(&code_request("console", elsewhere, &[]));
+        assert_eq!(page.title(), "Allow Coppice console to use your account?", "{elsewhere}");
+        let silent = browser.get(&code_request("console", elsewhere, &[("prompt", "none")]));
+        assert_eq!(silent.parameter('?', "error"), "consent_required", "{elsewhere}");
+    }
+}
+
+#[test]
 fn what_was_allowed_counts_for_no_more_than_that() {
     let http = shared();
     let email = super::new_user(&http, "cautious", "a cautious password");

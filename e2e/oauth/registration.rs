@@ -55,6 +55,23 @@ fn a_client_registers_and_people_let_it_act_for_them() {
 }
 
 #[test]
+fn what_a_person_allowed_counts_for_the_place_they_saw() {
+    let http = shared();
+    let (seen, other) = ("https://agent.example.com/cb", "https://evil.example/cb");
+    let registered = register(&http, &json!({ "redirect_uris": [seen, other] })).json(201);
+    let id = registered["client_id"].as_str().expect("an id");
+    let mut browser = Browser::signed_in(&http);
+    assert!(browser.get(&code_request(id, seen, &[])).title().starts_with("Allow "));
+    browser.code(&code_request(id, seen, &[]));
+    assert!(!browser.get(&code_request(id, seen, &[])).parameter('?', "code").is_empty(), "not asked again");
+    let silent = [("prompt", "none")];
+    assert!(!browser.get(&code_request(id, seen, &silent)).parameter('?', "code").is_empty());
+    assert!(browser.get(&code_request(id, other, &[])).title().starts_with("Allow "));
+    let refused = browser.get(&code_request(id, other, &silent));
+    assert_eq!((refused.status, refused.header("location")), (400, ""));
+}
+
+#[test]
 fn a_registration_that_makes_no_sense_is_refused() {
     let http = shared();
     let uris = |uri: &str| json!({ "redirect_uris": [uri] });

@@ -166,9 +166,12 @@ impl Client {
         redirect::is_site(redirect_uri)
     }
 
-    /// Whether no consent is needed: what it is given goes back to the platform.
-    pub fn needs_no_consent(&self) -> bool {
-        self.trust == Trust::Own && !self.any_loopback_port
+    /// Whether no consent is needed: what is given to it there goes back to the
+    /// platform, which is at `public_url`. Another name of the same machine is
+    /// another place, as another program may listen there.
+    pub fn needs_no_consent(&self, redirect_uri: &str, public_url: &str) -> bool {
+        let is_own_place = redirect_uri.strip_prefix(public_url).is_some_and(|path| path.starts_with('/'));
+        self.trust == Trust::Own && !self.any_loopback_port && is_own_place
     }
 }
 
@@ -187,10 +190,27 @@ mod tests {
     }
 
     #[test]
+    fn the_console_asks_nobody_where_the_platform_is_and_everybody_elsewhere() {
+        let console = Client::console("http://127.0.0.1:7070/db");
+        let asks = |uri: &str| !console.needs_no_consent(uri, "http://127.0.0.1:7070/db");
+        assert!(!asks("http://127.0.0.1:7070/db/callback"));
+        for elsewhere in [
+            "http://localhost:7070/db/callback",
+            "http://127.0.0.1:7070/dbx/callback",
+            "http://127.0.0.1:7070/callback",
+            "http://127.0.0.1:7070/db@evil.example/",
+            "https://console.example.com/callback",
+        ] {
+            assert!(asks(elsewhere), "{elsewhere}");
+        }
+    }
+
+    #[test]
     fn the_command_line_listens_on_any_port_and_asks_each_time() {
         let cli = Client::cli("x");
         assert!(cli.allows_redirect("http://127.0.0.1:40000/callback"));
-        assert!(!cli.needs_no_consent() && !cli.remembers_consent("http://127.0.0.1:40000/callback"));
+        let place = "http://127.0.0.1:40000/callback";
+        assert!(!cli.needs_no_consent(place, "http://127.0.0.1:40000") && !cli.remembers_consent(place));
         assert!(cli.needs_proof());
     }
 

@@ -83,27 +83,42 @@ impl Store {
         Ok(())
     }
 
-    /// What a person allowed a client before.
+    /// What a person allowed a client at this place before.
     ///
     /// # Errors
     /// When the metastore can't be reached.
-    pub async fn consent_find(&self, user: &UserId, client_id: &str) -> Result<Option<Vec<String>>> {
-        let query = sqlx::query_scalar("select scopes from consents where user_id = $1 and client_id = $2");
-        Ok(query.bind(user.as_str()).bind(client_id).fetch_optional(&self.pool).await?)
+    pub async fn consent_find(
+        &self,
+        user: &UserId,
+        client_id: &str,
+        redirect_uri: &str,
+    ) -> Result<Option<Vec<String>>> {
+        let query = sqlx::query_scalar(
+            "select scopes from consents where user_id = $1 and client_id = $2 and redirect_uri = $3",
+        );
+        let query = query.bind(user.as_str()).bind(client_id).bind(redirect_uri);
+        Ok(query.fetch_optional(&self.pool).await?)
     }
 
-    /// Keeps what a person allows a client from now on.
+    /// Keeps what a person allows a client at this place from now on.
     ///
     /// # Errors
     /// When the metastore can't be reached.
-    pub async fn consent_grant(&self, user: &UserId, client_id: &str, scopes: &[String]) -> Result<()> {
+    pub async fn consent_grant(
+        &self,
+        user: &UserId,
+        client_id: &str,
+        redirect_uri: &str,
+        scopes: &[String],
+    ) -> Result<()> {
         sqlx::query(
-            "insert into consents as c (user_id, client_id, scopes) values ($1, $2, $3)
-             on conflict (user_id, client_id) do update set granted_at = now(),
+            "insert into consents as c (user_id, client_id, redirect_uri, scopes) values ($1, $2, $3, $4)
+             on conflict (user_id, client_id, redirect_uri) do update set granted_at = now(),
                  scopes = array(select distinct unnest(c.scopes || excluded.scopes))",
         )
         .bind(user.as_str())
         .bind(client_id)
+        .bind(redirect_uri)
         .bind(scopes)
         .execute(&self.pool)
         .await?;

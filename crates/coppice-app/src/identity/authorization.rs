@@ -71,13 +71,14 @@ impl App {
         session: &BrowserSession,
     ) -> Result<bool, Error> {
         let Authorization { client, request } = authorization;
-        if client.needs_no_consent() {
+        let place = &request.destination.redirect_uri;
+        if client.needs_no_consent(place, self.issuers().public_url()) {
             return Ok(true);
         }
-        if !client.remembers_consent(&request.destination.redirect_uri) {
+        if !client.remembers_consent(place) {
             return Ok(false);
         }
-        let given = self.store.consent_find(&session.user, &client.id).await?;
+        let given = self.store.consent_find(&session.user, &client.id, place).await?;
         Ok(given.is_some_and(|given| Scopes::from_trusted(given).covers(&request.scopes)))
     }
 
@@ -92,8 +93,9 @@ impl App {
         origin: &RequestOrigin,
     ) -> Result<(), Error> {
         let Authorization { client, request } = authorization;
-        if client.remembers_consent(&request.destination.redirect_uri) {
-            self.store.consent_grant(&session.user, &client.id, request.scopes.words()).await?;
+        let place = &request.destination.redirect_uri;
+        if client.remembers_consent(place) {
+            self.store.consent_grant(&session.user, &client.id, place, request.scopes.words()).await?;
         }
         let event = AccountEvent::new(AccountEventKind::ClientAllowed, &session.user, origin);
         self.note_account_event(&event.about(&client.id)).await;
