@@ -249,6 +249,8 @@ fn where_sign_up_is_open_a_verified_address_gets_an_account() {
     let coppice = provider.platform(&["--auth-signup", "open"]);
     let stories = ["outside/everybody_gets_an_account", "outside/an_address_that_nobody_verified_is_refused"];
     tell(&coppice, &stories);
+    provider.command(&json!({ "silentFor": 3600 }));
+    tell(&coppice, &["outside/nobody_sets_a_password_whom_the_provider_did_not_ask"]);
 }
 
 #[test]

@@ -11,7 +11,15 @@ export const CLIENT_ID = "coppice & friends";
 export const CLIENT_SECRET = "s3cret: +/%&=";
 
 // What a command may change.
-const settings = { redirectUris: ["http://127.0.0.1/none"], inToken: false, nonce: null, secretIn: "client_secret_basic", tamper: {} };
+const settings = {
+  redirectUris: ["http://127.0.0.1/none"],
+  inToken: false,
+  nonce: null,
+  secretIn: "client_secret_basic",
+  tamper: {},
+  // Never asks whom it knows, who has been signed in for this many seconds.
+  silentFor: 0,
+};
 let keys = await newKeys();
 let provider = null;
 let asked = [];
@@ -56,6 +64,7 @@ function build(issuer) {
         grant_types: ["authorization_code"],
         response_types: ["code"],
         token_endpoint_auth_method: settings.secretIn,
+        require_auth_time: true,
       },
     ],
     clientAuthMethods: [settings.secretIn],
@@ -67,10 +76,17 @@ function build(issuer) {
     jwks: keys,
     pkce: { methods: ["S256"], required: () => true },
   });
+  built.Session.prototype.authTime = function authTime() {
+    return this.loginTs - settings.silentFor;
+  };
   built.use(async (context, next) => {
     asked.push(context.path);
     // As a provider would that mixes up its answers.
     if (settings.nonce && context.path === "/auth") context.query = { ...context.query, nonce: settings.nonce };
+    if (settings.silentFor && context.path === "/auth") {
+      const { prompt, max_age, ...others } = context.query;
+      context.query = others;
+    }
     await next();
     const location = context.response.get("location");
     if (location.includes("/oauth/outside/callback?")) context.response.set("location", tampered(location));

@@ -1,6 +1,9 @@
 //! What is known to go wrong with OAuth (RFC 9700), tried.
 
-use coppice_test_support::Platform;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use coppice_test_support::{Platform, wait_for};
 
 use super::browser::{Browser, encode};
 use super::{APP_URI, SPA_URI, code_request, new_user, set_password, shared, tokens_of_spa, who_am_i};
@@ -261,6 +264,41 @@ fn who_is_disabled_is_out_at_once() {
     assert_eq!(browser.get("/oauth/device").title(), "Sign in");
     let page = browser.get("/oauth/sign-in");
     assert!(browser.fill_in(&page).text.contains("is not right"));
+}
+
+#[test]
+fn no_sign_in_in_flight_outlives_a_new_password() {
+    let http = shared();
+    let email = new_user(&http, "hurried", "the first password");
+    let (email, is_set) = (email.as_str(), AtomicBool::new(false));
+    let begun = AtomicUsize::new(0);
+    let signed_in = std::thread::scope(|scope| {
+        let sign_in_again_and_again = || {
+            let mut signed_in = Vec::new();
+            // Once more after it is set: that one was begun before.
+            while !is_set.load(Ordering::SeqCst) {
+                let mut browser = Browser::of(&http, email, "the first password");
+                let page = browser.get("/oauth/sign-in?next=/signed-in");
+                if browser.fill_in(&page).status == 303 {
+                    begun.fetch_add(1, Ordering::SeqCst);
+                    signed_in.push(browser);
+                }
+            }
+            signed_in
+        };
+        let threads: Vec<_> = (0..6).map(|_| scope.spawn(sign_in_again_and_again)).collect();
+        wait_for("many are signed in", Duration::from_secs(120), || {
+            (begun.load(Ordering::SeqCst) >= 12).then_some(())
+        });
+        let complaint = set_password(&http, email, "the second password");
+        is_set.store(true, Ordering::SeqCst);
+        assert_eq!(complaint, "");
+        threads.into_iter().flat_map(|thread| thread.join().expect("it ended")).collect::<Vec<_>>()
+    });
+    assert!(signed_in.len() >= 12);
+    for mut browser in signed_in {
+        assert_eq!(browser.get("/oauth/device").title(), "Sign in");
+    }
 }
 
 #[test]

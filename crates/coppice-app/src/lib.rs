@@ -74,7 +74,7 @@ pub use key_file::KeyFile;
 pub use keys::NewKey;
 pub use logs::{BranchLogs, LogRequest};
 pub use outside::{
-    OutsideAnswer, OutsideAttempt, OutsideBeginning, OutsideConfig, OutsideError, OutsideRefusal,
+    OutsideAnswer, OutsideAttempt, OutsideBeginning, OutsideConfig, OutsideError, OutsideRefusal, OutsideUser,
 };
 pub use projects::{NewProject, ProjectChange};
 pub use reconciler::{Reconciler, Workload};

@@ -4,3 +4,8 @@ delete from consents;
 alter table consents drop constraint consents_pkey;
 alter table consents add column redirect_uri text not null;
 alter table consents add primary key (user_id, client_id, redirect_uri);
+
+-- Whether the person showed, when it began, who they are. An outside provider
+-- may have known them from earlier.
+alter table browser_sessions add column was_asked boolean not null default true;
+alter table browser_sessions alter column was_asked drop default;

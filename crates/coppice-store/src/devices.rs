@@ -129,8 +129,9 @@ impl Store {
     ///
     /// # Errors
     /// When the metastore can't be reached.
-    pub async fn device_answer(
+    pub async fn device_answer_in_tx(
         &self,
+        tx: &mut Tx,
         user_code_hash: &str,
         is_allowed: bool,
         user: &UserId,
@@ -144,7 +145,7 @@ impl Store {
         .bind(if is_allowed { "allowed" } else { "denied" })
         .bind(user.as_str())
         .bind(signed_in_at)
-        .execute(&self.pool)
+        .execute(&mut **tx)
         .await?;
         Ok(done.rows_affected() == 1)
     }
@@ -161,6 +162,13 @@ impl Store {
         client_id: &str,
         haste: TimeDelta,
     ) -> Result<Option<PollingDevice>> {
+        // As in `user_hold_in_tx`.
+        sqlx::query(
+            "select from users where id = (select user_id from device_codes where code_hash = $1) for share",
+        )
+        .bind(code_hash)
+        .execute(&mut **tx)
+        .await?;
         let query = sqlx::query_as(
             "update device_codes d set polled_at = clock_timestamp(),
                     state = case when d.state = 'allowed' and d.expires_at > now() then 'redeemed' else d.state end

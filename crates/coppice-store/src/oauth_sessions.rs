@@ -136,7 +136,7 @@ impl Store {
             "insert into sessions (id, user_id, client_id, scopes, browser_session, is_offline, signed_in_at,
                                    idle_until, expires_at)
              select $1, u.id, $3, $4, (select id_hash from browser_sessions where id_hash = $5), $6, $7, $8, $9
-             from users u where u.id = $2 and not u.disabled",
+             from users u where u.id = $2 and not u.disabled for share of u",
         )
         .bind(new.id.as_str())
         .bind(new.user.as_str())
@@ -248,7 +248,7 @@ impl Store {
     ///
     /// # Errors
     /// When the metastore can't be reached.
-    pub async fn code_insert(&self, code: &AuthorizationCode) -> Result<()> {
+    pub async fn code_insert_in_tx(&self, tx: &mut Tx, code: &AuthorizationCode) -> Result<()> {
         sqlx::query(
             "insert into authorization_codes (code_hash, client_id, redirect_uri, challenge, scopes, nonce,
                                               user_id, browser_session, signed_in_at, expires_at)
@@ -264,7 +264,7 @@ impl Store {
         .bind(&code.browser_session)
         .bind(code.signed_in_at)
         .bind(code.expires_at)
-        .execute(&self.pool)
+        .execute(&mut **tx)
         .await?;
         Ok(())
     }
@@ -274,6 +274,14 @@ impl Store {
     /// # Errors
     /// When the metastore can't be reached.
     pub async fn code_use_in_tx(&self, tx: &mut Tx, code_hash: &str) -> Result<Option<CodeMatch>> {
+        // As in `user_hold_in_tx`.
+        sqlx::query(
+            "select from users
+             where id = (select user_id from authorization_codes where code_hash = $1) for share",
+        )
+        .bind(code_hash)
+        .execute(&mut **tx)
+        .await?;
         let fresh: Option<AuthorizationCode> = sqlx::query_as(
             "update authorization_codes set used_at = now() where code_hash = $1 and used_at is null
              returning code_hash, client_id, redirect_uri, challenge, scopes, nonce, user_id, browser_session,

@@ -24,6 +24,48 @@ impl std::fmt::Debug for SignInUser {
     }
 }
 
+/// Which password another one may take the place of.
+#[derive(Clone, Copy)]
+pub enum OldPassword<'a> {
+    /// Whatever there is.
+    Any,
+    /// The one with this hash; none where there must be none.
+    Exactly(Option<&'a str>),
+}
+
+impl std::fmt::Debug for OldPassword<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Any => "Any",
+            Self::Exactly(_) => "Exactly",
+        })
+    }
+}
+
+/// A browser session to be begun.
+#[derive(Clone, Copy)]
+pub struct NewBrowserSession<'a> {
+    /// Hash of what the browser keeps.
+    pub id_hash: &'a str,
+    /// Who.
+    pub user: &'a UserId,
+    /// The hash that their password was compared with, if that is how they
+    /// showed who they are.
+    pub password: Option<&'a str>,
+    /// Whether they were asked just now who they are.
+    pub was_asked: bool,
+    /// When it ends in any case.
+    pub expires_at: DateTime<Utc>,
+    /// The browser's earlier session, which ends.
+    pub replaced: Option<&'a str>,
+}
+
+impl std::fmt::Debug for NewBrowserSession<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "NewBrowserSession({})", self.user)
+    }
+}
+
 /// A browser in which somebody is signed in.
 #[derive(Clone, Debug)]
 pub struct BrowserSession {
@@ -33,8 +75,11 @@ pub struct BrowserSession {
     pub user: UserId,
     /// Their address.
     pub email: String,
-    /// When they showed who they are.
+    /// When they signed in.
     pub signed_in_at: DateTime<Utc>,
+    /// Whether they showed then who they are; else an outside provider may
+    /// have known it from earlier.
+    pub was_asked: bool,
 }
 
 #[derive(FromRow)]
@@ -43,6 +88,7 @@ struct BrowserSessionRow {
     user_id: String,
     email: String,
     signed_in_at: DateTime<Utc>,
+    was_asked: bool,
 }
 
 /// How often something was tried within a span of time.
@@ -66,39 +112,56 @@ impl Store {
     }
 
     /// Keeps the hash of a new password. Every session of the user ends but
-    /// `kept`, and those of clients that came from it.
+    /// `kept`, and those of clients that came from it. False when there is no
+    /// such user, or their password is not `old`.
     ///
     /// # Errors
     /// When the metastore can't be reached.
-    pub async fn user_set_password(&self, id: &UserId, hash: &str, kept: Option<&str>) -> Result<bool> {
+    pub async fn user_set_password(
+        &self,
+        id: &UserId,
+        hash: &str,
+        old: OldPassword<'_>,
+        kept: Option<&str>,
+    ) -> Result<bool> {
+        let (is_any, old) = match old {
+            OldPassword::Any => (true, None),
+            OldPassword::Exactly(old) => (false, old),
+        };
         let mut tx = self.begin().await?;
-        let is_there = self.user_set_password_in_tx(&mut tx, id, hash, kept).await?;
+        let done = sqlx::query(
+            "update users set password = $2 where id = $1 and ($3 or password is not distinct from $4)",
+        )
+        .bind(id.as_str())
+        .bind(hash)
+        .bind(is_any)
+        .bind(old)
+        .execute(&mut *tx)
+        .await?;
+        if done.rows_affected() == 0 {
+            return Ok(false);
+        }
+        self.user_end_sessions_in_tx(&mut tx, id, kept).await?;
         tx.commit().await?;
-        Ok(is_there)
+        Ok(true)
     }
 
-    /// As [`Store::user_set_password`].
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
-    pub async fn user_set_password_in_tx(
+    /// Ends every session of a user but `kept` and those that came from it. The
+    /// user's row has to be changed before: whoever signs in or redeems at the
+    /// same time holds that row, so their session is either seen here, or it is
+    /// not begun.
+    pub(crate) async fn user_end_sessions_in_tx(
         &self,
         tx: &mut Tx,
         id: &UserId,
-        hash: &str,
         kept: Option<&str>,
-    ) -> Result<bool> {
-        let done = sqlx::query("update users set password = $2 where id = $1")
-            .bind(id.as_str())
-            .bind(hash)
-            .execute(&mut **tx)
-            .await?;
+    ) -> Result<()> {
         for statement in [
             "delete from sessions where user_id = $1 and ($2 is null or browser_session is distinct from $2)",
-            "delete from browser_sessions where user_id = $1 and ($2 is null or id_hash <> $2)",
             // What was allowed and not yet redeemed.
             "delete from authorization_codes where user_id = $1 and used_at is null
              and ($2 is null or browser_session is distinct from $2)",
+            "delete from browser_sessions where user_id = $1 and ($2 is null or id_hash <> $2)",
         ] {
             sqlx::query(statement).bind(id.as_str()).bind(kept).execute(&mut **tx).await?;
         }
@@ -106,32 +169,54 @@ impl Store {
             .bind(id.as_str())
             .execute(&mut **tx)
             .await?;
-        Ok(done.rows_affected() == 1)
+        Ok(())
     }
 
     /// Begins a browser session, in the place of the browser's earlier one.
+    /// False when its user is disabled or gone, or has another password by now.
     ///
     /// # Errors
     /// When the metastore can't be reached.
-    pub async fn browser_session_insert(
-        &self,
-        id_hash: &str,
-        user: &UserId,
-        expires_at: DateTime<Utc>,
-        replaced: Option<&str>,
-    ) -> Result<()> {
+    pub async fn browser_session_insert(&self, new: &NewBrowserSession<'_>) -> Result<bool> {
         let mut tx = self.begin().await?;
-        if let Some(replaced) = replaced {
+        // The user first, as everywhere.
+        let done = sqlx::query(
+            "insert into browser_sessions (id_hash, user_id, was_asked, expires_at)
+             select $1, u.id, $3, $4 from users u
+             where u.id = $2 and not u.disabled and ($5::text is null or u.password = $5)
+             for share of u",
+        )
+        .bind(new.id_hash)
+        .bind(new.user.as_str())
+        .bind(new.was_asked)
+        .bind(new.expires_at)
+        .bind(new.password)
+        .execute(&mut *tx)
+        .await?;
+        if done.rows_affected() == 0 {
+            return Ok(false);
+        }
+        if let Some(replaced) = new.replaced {
             self.browser_session_end_in_tx(&mut tx, replaced).await?;
         }
-        sqlx::query("insert into browser_sessions (id_hash, user_id, expires_at) values ($1, $2, $3)")
-            .bind(id_hash)
-            .bind(user.as_str())
-            .bind(expires_at)
-            .execute(&mut *tx)
-            .await?;
         tx.commit().await?;
-        Ok(())
+        Ok(true)
+    }
+
+    /// Whether a user's browser session goes on. If it does, no password is set
+    /// before the transaction ends.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn browser_session_lives_in_tx(
+        &self,
+        tx: &mut Tx,
+        user: &UserId,
+        id_hash: &str,
+    ) -> Result<bool> {
+        self.user_hold_in_tx(tx, user).await?;
+        let query = sqlx::query_scalar("select exists (select from browser_sessions where id_hash = $1)");
+        Ok(query.bind(id_hash).fetch_one(&mut **tx).await?)
     }
 
     /// The session of a browser, unless it has ended, was not used for `idle`,
@@ -148,7 +233,7 @@ impl Store {
             "update browser_sessions b set last_seen_at = now() from users u
              where b.id_hash = $1 and b.user_id = u.id and not u.disabled
                and b.expires_at > now() and b.last_seen_at > now() - make_interval(secs => $2)
-             returning b.id_hash, b.user_id, u.email, b.signed_in_at",
+             returning b.id_hash, b.user_id, u.email, b.signed_in_at, b.was_asked",
         )
         .bind(id_hash)
         .bind(idle.num_seconds() as f64)
@@ -159,6 +244,7 @@ impl Store {
             user: UserId::from_trusted(row.user_id),
             email: row.email,
             signed_in_at: row.signed_in_at,
+            was_asked: row.was_asked,
         }))
     }
 

@@ -122,6 +122,17 @@ impl Store {
         Ok(())
     }
 
+    /// Keeps a user's password as it is until the transaction ends; several may
+    /// do so at once. To be done before anything is locked that setting a
+    /// password takes away.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn user_hold_in_tx(&self, tx: &mut Tx, id: &UserId) -> Result<()> {
+        sqlx::query("select from users where id = $1 for share").bind(id.as_str()).execute(&mut **tx).await?;
+        Ok(())
+    }
+
     /// Makes changes of what one user owns wait for each other, so that quotas
     /// are counted right, until the transaction ends.
     ///

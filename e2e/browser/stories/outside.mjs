@@ -148,6 +148,21 @@ export async function an_invited_person_gets_an_account(browser) {
   await leave(page);
 }
 
+// The provider knows the person, and does not ask although it should.
+export async function nobody_sets_a_password_whom_the_provider_did_not_ask(browser) {
+  const page = await begin(browser);
+  await continueAt(page, "silent@example.com");
+  for (let times = 0; times < 2; times += 1) {
+    await heading(page, "Show who you are to set a password");
+    assert.equal(await page.locator("input[type=password]").count(), 0);
+    if (times === 0) await look(page, "outside-not-asked");
+    await page.getByRole("link", { name: "Sign in again" }).click();
+    await page.getByRole("link", { name: BUTTON }).click();
+  }
+  await heading(page, "Show who you are to set a password");
+  await leave(page);
+}
+
 export async function a_person_may_go_back_from_there(browser) {
   const page = await begin(browser);
   await page.getByRole("link", { name: BUTTON }).click();

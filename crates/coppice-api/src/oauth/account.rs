@@ -6,7 +6,6 @@ use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
-use chrono::{TimeDelta, Utc};
 use coppice_app::{App, BrowserSession, OfferedInvitation, PasswordChange};
 use coppice_core::Error;
 use coppice_core::sign_up::SignUp;
@@ -19,11 +18,9 @@ use super::{error, outside, redirect, sign_in};
 use crate::pages::{self, Field, Form, InvitationPage, Message, PasswordPage, Visitor};
 
 const INVITATION: &str = "/invitation";
-const PASSWORD: &str = "/account/password";
+pub(super) const PASSWORD: &str = "/account/password";
 /// Parameter and field with what an invitation is found by.
 const TOKEN: &str = "token";
-/// Who sets a first password has shown within this time who they are.
-const RECENT: TimeDelta = TimeDelta::minutes(15);
 /// Longest name of a person.
 const NAME_CHARACTERS_MAX: usize = 128;
 
@@ -142,7 +139,7 @@ async fn accept_as_new(
         Err(error) => return Err(error),
     };
     let (user, _) = app.accept_invitation_as_new(token, person.name, &hash, &browser.origin).await?;
-    let secret = app.begin_browser_session(&user, &browser.origin, None).await?;
+    let secret = app.begin_browser_session(&user, true, &browser.origin, None).await?;
     Ok(browser.signed_in(welcome(&offered), &secret))
 }
 
@@ -257,9 +254,8 @@ async fn password_page(
     }
     let is_first = match app.has_password(&session.user).await {
         Ok(true) => false,
-        Ok(false) if is_recent(session) => true,
-        // Whoever finds a browser signed in must not be able to keep the account.
-        Ok(false) => return redirect(&sign_in::address(browser, PASSWORD)),
+        Ok(false) if app.may_set_first_password(session) => true,
+        Ok(false) => return ask_anew(app, browser, session),
         Err(failed) => return error::page(&failed),
     };
     let (action, csrf) = (browser.path(PASSWORD), browser.form_token(PASSWORD));
@@ -267,8 +263,22 @@ async fn password_page(
     browser.with_form(pages::password(&PasswordPage { form, account: &session.email, is_first, problem }))
 }
 
-fn is_recent(session: &BrowserSession) -> bool {
-    Utc::now() - session.signed_in_at < RECENT
+/// Lets somebody say anew who they are before they get a first password.
+fn ask_anew(app: &App, browser: &Browser, session: &BrowserSession) -> Response {
+    let sign_in = sign_in::address(browser, PASSWORD);
+    let Some(name) = app.outside_name().filter(|_| !session.was_asked) else { return redirect(&sign_in) };
+    let what = format!("You are signed in because {name} knew you from earlier. That is not enough here.");
+    let next = format!("Sign in again. If {name} lets you in without asking, sign out there first.");
+    pages::error(
+        StatusCode::FORBIDDEN,
+        &Message {
+            title: "Show who you are to set a password",
+            what: &what,
+            next: &next,
+            link: Some(pages::Link { href: &sign_in, text: "Sign in again" }),
+            ..Message::default()
+        },
+    )
 }
 
 fn without_passwords(app: &App) -> Response {
@@ -295,6 +305,7 @@ async fn change_password(State(app): State<App>, browser: Browser, PageBody(body
     let problem = match changed(&app, &browser, session, current, new).await {
         Ok(PasswordChange::Done) => return pages::password_changed(),
         Ok(PasswordChange::Wrong) => (Field::Current, "This is not your password until now."),
+        Ok(PasswordChange::Stale) => return ask_anew(&app, &browser, session),
         Ok(PasswordChange::Unusable(_)) => BAD_LENGTH,
         Ok(PasswordChange::TooOften(seconds)) => return pages::too_many_attempts(seconds.into()),
         Err(failed) => return error::page(&failed),
@@ -312,13 +323,5 @@ async fn changed(
     if app.has_password(&session.user).await? {
         return app.change_password(session, current, new, &browser.origin).await;
     }
-    // Who came from the outside provider has none yet.
-    if !is_recent(session) {
-        return Ok(PasswordChange::Wrong);
-    }
-    match app.set_password(session, new, &browser.origin).await {
-        Ok(()) => Ok(PasswordChange::Done),
-        Err(Error::Invalid { public, .. }) => Ok(PasswordChange::Unusable(public)),
-        Err(failed) => Err(failed),
-    }
+    app.set_first_password(session, new, &browser.origin).await
 }

@@ -96,11 +96,11 @@ impl Browser {
     }
 
     /// A path of ours, as the browser has to ask for it, where somebody signs in
-    /// and is sent on to `next`; also if they are signed in, to say anew who they
-    /// are.
-    pub(crate) fn sign_in_path(&self, path: &str, next: &str) -> String {
+    /// and is sent on to `next`; to say anew who they are if they are signed in,
+    /// or `anew`.
+    pub(crate) fn sign_in_path(&self, path: &str, next: &str, anew: bool) -> String {
         let mut params = Params::default().with(NEXT, next);
-        if self.session.is_some() {
+        if anew || self.session.is_some() {
             params = params.with(ANEW, "yes");
         }
         self.path(&format!("{path}?{}", params.encode()))

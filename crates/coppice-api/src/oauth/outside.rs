@@ -5,12 +5,11 @@ use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::get;
-use coppice_app::{App, OutsideAnswer, OutsideAttempt, OutsideError, OutsideRefusal};
-use coppice_core::UserId;
+use coppice_app::{App, OutsideAnswer, OutsideAttempt, OutsideError, OutsideRefusal, OutsideUser};
 use coppice_oauth::params::Params;
 
 use super::browser::{ANEW, Browser, NEXT, own_path};
-use super::{cookies, error, redirect};
+use super::{account, cookies, error, redirect};
 use crate::metrics;
 use crate::pages::{self, Link, Message, OutsideLink};
 
@@ -26,9 +25,10 @@ pub(super) fn routes() -> Router<App> {
 }
 
 /// Where the button that signs in outside leads, after which the person is sent
-/// on to `next`. Who is signed in already is to say anew who they are.
+/// on to `next`. Who is signed in already is to say anew who they are, and so is
+/// who is about to set a password.
 pub(crate) fn address(browser: &Browser, next: &str) -> String {
-    browser.sign_in_path(BEGIN, next)
+    browser.sign_in_path(BEGIN, next, next == account::PASSWORD)
 }
 
 /// The button, if there is a provider, with its [`address`].
@@ -122,8 +122,9 @@ async fn finish(
     response
 }
 
-async fn signed_in(app: &App, browser: &Browser, user: &UserId, then: &str) -> Response {
-    match app.begin_browser_session(user, &browser.origin, browser.session.as_ref()).await {
+async fn signed_in(app: &App, browser: &Browser, who: &OutsideUser, then: &str) -> Response {
+    let replaced = browser.session.as_ref();
+    match app.begin_browser_session(&who.user, who.was_asked, &browser.origin, replaced).await {
         Ok(secret) => browser.signed_in(redirect(then), &secret),
         Err(failed) => error::page(&failed),
     }

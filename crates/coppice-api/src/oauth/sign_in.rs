@@ -21,7 +21,7 @@ fn purpose(next: &str) -> String {
 
 /// Where somebody signs in, also if they are signed in, and is sent on to `next`.
 pub(super) fn address(browser: &Browser, next: &str) -> String {
-    browser.sign_in_path(PATH, next)
+    browser.sign_in_path(PATH, next, false)
 }
 
 /// `GET /oauth/sign-in?next=…`

@@ -10,7 +10,7 @@ use coppice_oauth::issuer::Realm;
 use coppice_oauth::params::Params;
 use coppice_oauth::random;
 use coppice_oauth::scope::Scopes;
-use coppice_store::{AuthorizationCode, BrowserSession, NewSession, StoreError};
+use coppice_store::{AuthorizationCode, BrowserSession, NewSession, StoreError, Tx};
 
 use super::tokens::{ACCESS_LIFETIME, TOKEN_TYPE};
 use super::{IdentityError, IdentityResult};
@@ -130,7 +130,10 @@ impl App {
                     signed_in_at: session.signed_in_at,
                     expires_at: now + CODE_LIFETIME,
                 };
-                self.store.code_insert(&row).await?;
+                let mut tx = self.store.begin().await?;
+                self.check_goes_on(&mut tx, session).await?;
+                self.store.code_insert_in_tx(&mut tx, &row).await?;
+                tx.commit().await.map_err(StoreError::from)?;
                 Ok(request.destination.url(&self.issuers().issuer(realm), &[("code", &code)]))
             }
             ResponseType::Token => self.implicit(realm, authorization, session).await,
@@ -148,6 +151,7 @@ impl App {
         let now = Utc::now();
         let id = SessionId::generate(now);
         let mut tx = self.store.begin().await?;
+        self.check_goes_on(&mut tx, browser).await?;
         let end = now + ACCESS_LIFETIME + SKEW;
         let new = NewSession {
             id: &id,
@@ -176,6 +180,15 @@ impl App {
             ("scope", &scope),
         ];
         Ok(request.destination.url(&self.issuers().issuer(realm), &fields))
+    }
+
+    /// Makes sure that a browser's session did not end since it was looked for:
+    /// what comes of it later would not end with it.
+    pub(super) async fn check_goes_on(&self, tx: &mut Tx, session: &BrowserSession) -> Result<(), Error> {
+        match self.store.browser_session_lives_in_tx(tx, &session.user, &session.id_hash).await? {
+            true => Ok(()),
+            false => Err(Error::Unauthenticated { code: "invalid_token" }),
+        }
     }
 
     /// Tells the client of an error.

@@ -9,7 +9,7 @@ use coppice_oauth::client::Client;
 use coppice_oauth::params::Params;
 use coppice_oauth::scope::Scopes;
 use coppice_oauth::{ErrorCode, OAuthError, random, user_code};
-use coppice_store::{BrowserSession, NewDevice};
+use coppice_store::{BrowserSession, NewDevice, StoreError};
 use serde::Serialize;
 
 use super::attempts::{DEVICE, USER_CODE, party};
@@ -130,8 +130,12 @@ impl App {
     ) -> Result<bool> {
         let Some(code) = user_code::parse(&device.user_code) else { return Ok(false) };
         let hash = self.key.hash(&code);
+        let (user, signed_in_at) = (&session.user, session.signed_in_at);
+        let mut tx = self.store.begin().await?;
+        self.check_goes_on(&mut tx, session).await?;
         let was_waiting =
-            self.store.device_answer(&hash, is_allowed, &session.user, session.signed_in_at).await?;
+            self.store.device_answer_in_tx(&mut tx, &hash, is_allowed, user, signed_in_at).await?;
+        tx.commit().await.map_err(StoreError::from)?;
         if was_waiting && is_allowed {
             let event = AccountEvent::new(AccountEventKind::ClientAllowed, &session.user, origin);
             self.note_account_event(&event.about(&device.client)).await;

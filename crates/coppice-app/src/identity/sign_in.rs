@@ -4,7 +4,7 @@ use chrono::{TimeDelta, Utc};
 use coppice_core::audit::RequestOrigin;
 use coppice_core::{Error, Result, UserId, email};
 use coppice_oauth::random;
-use coppice_store::BrowserSession;
+use coppice_store::{BrowserSession, NewBrowserSession, OldPassword};
 use zeroize::Zeroizing;
 
 use super::attempts::{SIGN_IN, SIGN_INS, party};
@@ -14,6 +14,8 @@ use crate::{AccountEvent, AccountEventKind, App};
 pub(super) const IDLE: TimeDelta = TimeDelta::hours(24);
 /// A browser session ends after this long in any case.
 pub const SESSION_LIFETIME: TimeDelta = TimeDelta::days(14);
+/// Who sets a first password has shown within this time who they are.
+const RECENT: TimeDelta = TimeDelta::minutes(15);
 /// Longest address that is looked up.
 const EMAIL_MAX: usize = 254;
 
@@ -44,10 +46,20 @@ pub enum PasswordChange {
     Done,
     /// The password until now is another one.
     Wrong,
+    /// There is none until now, and it is too long ago that the person showed
+    /// who they are.
+    Stale,
     /// The new one can't be used; why.
     Unusable(String),
     /// Too many attempts; seconds until the next one makes sense.
     TooOften(u32),
+}
+
+/// Somebody whose password was found to be right.
+struct Known {
+    user: UserId,
+    /// What it was compared with.
+    password: String,
 }
 
 impl App {
@@ -63,12 +75,17 @@ impl App {
         replaced: Option<&BrowserSession>,
     ) -> Result<SignIn> {
         let email = email.trim();
-        match self.check_password(email, password, origin).await {
-            Ok(Some(user)) => Ok(SignIn::Done(self.begin_browser_session(&user, origin, replaced).await?)),
-            Ok(None) => Ok(SignIn::Wrong),
-            Err(Error::TooMany { retry_after_seconds, .. }) => Ok(SignIn::TooOften(retry_after_seconds)),
-            Err(error) => Err(error),
-        }
+        let known = match self.check_password(email, password, origin).await {
+            Ok(Some(known)) => known,
+            Ok(None) => return Ok(SignIn::Wrong),
+            Err(Error::TooMany { retry_after_seconds, .. }) => {
+                return Ok(SignIn::TooOften(retry_after_seconds));
+            }
+            Err(error) => return Err(error),
+        };
+        // Checking takes a while, in which another password may have been set.
+        let begun = self.begin_in_browser(&known.user, Some(&known.password), true, origin, replaced).await?;
+        Ok(begun.map_or(SignIn::Wrong, SignIn::Done))
     }
 
     /// Who has this address and password. Takes as long for addresses that
@@ -78,7 +95,7 @@ impl App {
         email: &str,
         password: Zeroizing<String>,
         origin: &RequestOrigin,
-    ) -> Result<Option<UserId>> {
+    ) -> Result<Option<Known>> {
         let from = origin.address.map(party).unwrap_or_default();
         let who = format!("{} {from}", email::folded(email));
         // Counted before the check, so that attempts at the same time count too.
@@ -98,26 +115,50 @@ impl App {
         }
         self.take_attempt_back(SIGN_INS, &from).await?;
         self.take_attempt_back(SIGN_IN, &who).await?;
-        Ok(Some(user))
+        Ok(found.password.map(|password| Known { user, password }))
     }
 
-    /// Signs somebody in who showed otherwise who they are; returns what the
-    /// browser is to keep. What it kept until now ends.
+    /// Signs somebody in who showed otherwise who they are, and `was_asked` to
+    /// do so just now or not; returns what the browser is to keep. What it kept
+    /// until now ends.
     ///
     /// # Errors
-    /// When the metastore fails.
+    /// `invalid_token` when the account is disabled or gone by now.
     pub async fn begin_browser_session(
         &self,
         user: &UserId,
+        was_asked: bool,
         origin: &RequestOrigin,
         replaced: Option<&BrowserSession>,
     ) -> Result<Zeroizing<String>> {
+        let begun = self.begin_in_browser(user, None, was_asked, origin, replaced).await?;
+        begun.ok_or(Error::Unauthenticated { code: "invalid_token" })
+    }
+
+    /// None when the account is disabled or gone, or its password is not the
+    /// one with the hash `password`.
+    async fn begin_in_browser(
+        &self,
+        user: &UserId,
+        password: Option<&str>,
+        was_asked: bool,
+        origin: &RequestOrigin,
+        replaced: Option<&BrowserSession>,
+    ) -> Result<Option<Zeroizing<String>>> {
         let secret = Zeroizing::new(random::secret());
-        let replaced = replaced.map(|replaced| replaced.id_hash.as_str());
-        let hash = self.key.hash(&secret);
-        self.store.browser_session_insert(&hash, user, Utc::now() + SESSION_LIFETIME, replaced).await?;
+        let new = NewBrowserSession {
+            id_hash: &self.key.hash(&secret),
+            user,
+            password,
+            was_asked,
+            expires_at: Utc::now() + SESSION_LIFETIME,
+            replaced: replaced.map(|replaced| replaced.id_hash.as_str()),
+        };
+        if !self.store.browser_session_insert(&new).await? {
+            return Ok(None);
+        }
         self.note_account_event(&AccountEvent::new(AccountEventKind::SignedIn, user, origin)).await;
-        Ok(secret)
+        Ok(Some(secret))
     }
 
     /// The session of a browser that kept this.
@@ -161,19 +202,59 @@ impl App {
         new: Zeroizing<String>,
         origin: &RequestOrigin,
     ) -> Result<PasswordChange> {
-        match self.check_password(&session.email, current, origin).await {
-            Ok(Some(user)) if user == session.user => {}
+        let known = match self.check_password(&session.email, current, origin).await {
+            Ok(Some(known)) if known.user == session.user => known,
             Ok(_) => return Ok(PasswordChange::Wrong),
             Err(Error::TooMany { retry_after_seconds, .. }) => {
                 return Ok(PasswordChange::TooOften(retry_after_seconds));
             }
             Err(error) => return Err(error),
+        };
+        self.replace_password(session, Some(&known.password), new, origin).await
+    }
+
+    /// Whether a person who has no password may set one. Whoever finds a
+    /// browser signed in must not be able to keep the account.
+    pub fn may_set_first_password(&self, session: &BrowserSession) -> bool {
+        session.was_asked && Utc::now() - session.signed_in_at < RECENT
+    }
+
+    /// Gives a person a password who has none yet, as who comes from the
+    /// outside provider. Every session of theirs ends but this one.
+    ///
+    /// # Errors
+    /// When the metastore fails.
+    pub async fn set_first_password(
+        &self,
+        session: &BrowserSession,
+        new: Zeroizing<String>,
+        origin: &RequestOrigin,
+    ) -> Result<PasswordChange> {
+        if !self.may_set_first_password(session) {
+            return Ok(PasswordChange::Stale);
         }
-        match self.set_password(session, new, origin).await {
-            Ok(()) => Ok(PasswordChange::Done),
-            Err(Error::Invalid { public, .. }) => Ok(PasswordChange::Unusable(public)),
-            Err(error) => Err(error),
+        self.replace_password(session, None, new, origin).await
+    }
+
+    async fn replace_password(
+        &self,
+        session: &BrowserSession,
+        old_hash: Option<&str>,
+        new: Zeroizing<String>,
+        origin: &RequestOrigin,
+    ) -> Result<PasswordChange> {
+        let hash = match self.hash_off_thread(new).await {
+            Ok(hash) => hash,
+            Err(Error::Invalid { public, .. }) => return Ok(PasswordChange::Unusable(public)),
+            Err(error) => return Err(error),
+        };
+        let (old, kept) = (OldPassword::Exactly(old_hash), Some(session.id_hash.as_str()));
+        if !self.store.user_set_password(&session.user, &hash, old, kept).await? {
+            return Ok(PasswordChange::Wrong);
         }
+        let event = AccountEvent::new(AccountEventKind::PasswordChanged, &session.user, origin);
+        self.note_account_event(&event).await;
+        Ok(PasswordChange::Done)
     }
 
     /// The hash of a password that is to be kept.
@@ -182,23 +263,5 @@ impl App {
     /// `invalid_field` when it can't be one.
     pub async fn hash_off_thread(&self, password: Zeroizing<String>) -> Result<String> {
         self.identity.passwords.hash(password).await
-    }
-
-    /// Sets a person's own password without asking for the one until now. Every
-    /// session of theirs ends but this one.
-    ///
-    /// # Errors
-    /// `invalid_field` when it can't be one.
-    pub async fn set_password(
-        &self,
-        session: &BrowserSession,
-        new: Zeroizing<String>,
-        origin: &RequestOrigin,
-    ) -> Result<()> {
-        let hash = self.hash_off_thread(new).await?;
-        self.store.user_set_password(&session.user, &hash, Some(&session.id_hash)).await?;
-        let event = AccountEvent::new(AccountEventKind::PasswordChanged, &session.user, origin);
-        self.note_account_event(&event).await;
-        Ok(())
     }
 }

@@ -26,6 +26,15 @@ pub struct OutsideBeginning {
     pub sealed: String,
 }
 
+/// Who came back.
+#[derive(Clone, Debug)]
+pub struct OutsideUser {
+    /// Their account.
+    pub user: UserId,
+    /// Whether the provider asked just now who they are.
+    pub was_asked: bool,
+}
+
 /// Why somebody who came back is not let in.
 #[derive(Debug, thiserror::Error)]
 pub enum OutsideRefusal {
@@ -86,10 +95,11 @@ impl App {
         &self,
         attempt: &OutsideAttempt,
         answer: &OutsideAnswer,
-    ) -> Result<Option<UserId>, OutsideRefusal> {
+    ) -> Result<Option<OutsideUser>, OutsideRefusal> {
         let Some(issuer) = &self.outside else { return Ok(None) };
         let person = issuer.complete(attempt, answer).await?;
-        Ok(Some(self.account_of(&person).await?))
+        let user = self.account_of(&person).await?;
+        Ok(Some(OutsideUser { user, was_asked: person.was_asked }))
     }
 
     /// Whether a user has a password. Who came from the outside provider has

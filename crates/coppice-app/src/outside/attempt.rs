@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::error::{OutsideError, Result};
 
+/// Clocks may differ by this.
+const SKEW: TimeDelta = TimeDelta::seconds(30);
 /// How long a person may take at the provider.
 const PATIENCE: TimeDelta = TimeDelta::minutes(10);
 
@@ -24,15 +26,26 @@ pub struct OutsideAttempt {
     /// Shows the provider that who began redeems.
     pub(super) verifier: String,
     began: DateTime<Utc>,
+    /// Whether the provider was to ask who they are even if it knew.
+    #[serde(default)]
+    pub(super) anew: bool,
     /// Path and query where the person goes on afterwards.
     pub then: String,
 }
 
 impl OutsideAttempt {
     /// A new attempt, after which the person goes on at `then`.
-    pub(super) fn begin(then: &str) -> Self {
+    pub(super) fn begin(then: &str, anew: bool) -> Self {
         let (state, nonce, verifier) = (random::secret(), random::secret(), random::secret());
-        Self { state, nonce, verifier, began: Utc::now(), then: then.to_owned() }
+        Self { state, nonce, verifier, began: Utc::now(), anew, then: then.to_owned() }
+    }
+
+    /// Whether the provider asked who they are, as it says when it did so last
+    /// (in seconds). That it was told to is no proof: the person's browser
+    /// carries the question there.
+    pub(super) fn was_asked(&self, auth_time: Option<f64>) -> bool {
+        let earliest = (self.began - SKEW).timestamp() as f64;
+        self.anew && auth_time.is_some_and(|time| time >= earliest)
     }
 
     /// Names the attempt among those of the same browser.
@@ -75,7 +88,7 @@ mod tests {
 
     #[test]
     fn an_answer_belongs_to_the_attempt_with_its_state_for_ten_minutes() {
-        let (attempt, other) = (OutsideAttempt::begin("/"), OutsideAttempt::begin("/"));
+        let (attempt, other) = (OutsideAttempt::begin("/", false), OutsideAttempt::begin("/", false));
         let now = Utc::now();
         assert!(attempt.check(&attempt.state, now).is_ok());
         assert!(attempt.check(&attempt.state, now + TimeDelta::minutes(9)).is_ok());
@@ -90,14 +103,29 @@ mod tests {
     fn the_challenge_is_the_one_of_the_standard() {
         let attempt = OutsideAttempt {
             verifier: "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk".to_owned(),
-            ..OutsideAttempt::begin("/")
+            ..OutsideAttempt::begin("/", false)
         };
         assert_eq!(attempt.challenge(), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
     }
 
     #[test]
+    fn a_person_was_asked_when_the_provider_was_told_to_and_says_that_it_did() {
+        let now = Utc::now().timestamp() as f64;
+        for (anew, auth_time, was_asked) in [
+            (true, Some(now), true),
+            (true, Some(now - 20.0), true),
+            (true, Some(now - 40.0), false),
+            (true, None, false),
+            (false, Some(now), false),
+        ] {
+            let attempt = OutsideAttempt::begin("/", anew);
+            assert_eq!(attempt.was_asked(auth_time), was_asked, "{anew} {auth_time:?}");
+        }
+    }
+
+    #[test]
     fn a_label_can_be_part_of_a_name() {
-        let attempt = OutsideAttempt::begin("/");
+        let attempt = OutsideAttempt::begin("/", false);
         assert_eq!(OutsideAttempt::label(&attempt.state), Some(attempt.own_label()));
         assert_eq!(OutsideAttempt::label("short"), None);
         assert_eq!(OutsideAttempt::label("a=b; c=d;"), None);

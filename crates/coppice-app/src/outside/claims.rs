@@ -18,6 +18,8 @@ pub(super) struct Claims {
     azp: Option<String>,
     iat: Option<f64>,
     nonce: Option<String>,
+    /// When the provider asked the person last who they are, in seconds.
+    pub(super) auth_time: Option<f64>,
     #[serde(flatten)]
     pub(super) profile: Profile,
 }

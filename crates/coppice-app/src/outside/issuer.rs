@@ -11,7 +11,7 @@ use tokio::sync::OnceCell;
 
 use super::attempt::OutsideAttempt;
 use super::cached::Cached;
-use super::claims::{self, Expected, Profile};
+use super::claims::{self, Claims, Expected, Profile};
 use super::error::{OutsideError, Result, broken};
 use super::keys::{self, Keys};
 use super::metadata::{self, Metadata, SecretPlace};
@@ -51,6 +51,8 @@ pub(crate) struct OutsidePerson {
     pub(crate) email: String,
     /// Their name, or nothing.
     pub(crate) name: String,
+    /// Whether it asked just now who they are.
+    pub(crate) was_asked: bool,
 }
 
 #[derive(Deserialize)]
@@ -99,7 +101,7 @@ impl OutsideIssuer {
     /// When the provider does not describe itself.
     pub(crate) async fn begin(&self, then: &str, anew: bool) -> Result<(String, OutsideAttempt)> {
         let metadata = self.metadata().await?;
-        let attempt = OutsideAttempt::begin(then);
+        let attempt = OutsideAttempt::begin(then, anew);
         let mut address = metadata.authorization.clone();
         address
             .query_pairs_mut()
@@ -112,7 +114,8 @@ impl OutsideIssuer {
             .append_pair("code_challenge", &attempt.challenge())
             .append_pair("code_challenge_method", "S256");
         if anew {
-            address.query_pairs_mut().append_pair("prompt", "login");
+            // With the second it has to say when it asked.
+            address.query_pairs_mut().append_pair("prompt", "login").append_pair("max_age", "0");
         }
         Ok((address.into(), attempt))
     }
@@ -143,13 +146,14 @@ impl OutsideIssuer {
         let code = answer.code.as_deref().ok_or_else(|| broken("an answer without a code"))?;
         let tokens = self.redeem(&metadata, attempt, code).await?;
         let token = tokens.id_token.as_deref().ok_or_else(|| broken("no ID token"))?;
-        let profile = self.profile(&metadata, attempt, token).await?;
+        let claims = self.claims(&metadata, attempt, token).await?;
+        let (profile, was_asked) = (claims.profile, attempt.was_asked(claims.auth_time));
         let profile = match (&profile.email, &metadata.userinfo, &tokens.access_token) {
             (None, Some(place), Some(access)) => self.userinfo(place.clone(), access, &profile.sub).await?,
             _ => profile,
         };
         let email = profile.verified_email()?;
-        Ok(OutsidePerson { email, name: profile.name.unwrap_or_default() })
+        Ok(OutsidePerson { email, name: profile.name.unwrap_or_default(), was_asked })
     }
 
     async fn redeem(&self, metadata: &Metadata, attempt: &OutsideAttempt, code: &str) -> Result<Tokens> {
@@ -187,7 +191,7 @@ impl OutsideIssuer {
     }
 
     /// What the ID token says, after all checks.
-    async fn profile(&self, metadata: &Metadata, attempt: &OutsideAttempt, token: &str) -> Result<Profile> {
+    async fn claims(&self, metadata: &Metadata, attempt: &OutsideAttempt, token: &str) -> Result<Claims> {
         let client = self.client().await?;
         let header = keys::header_of(token)?;
         let has_key = |keys: &Keys| keys.find(&header).is_some();
@@ -200,7 +204,7 @@ impl OutsideIssuer {
             client_id: &self.config.client_id,
             nonce: &attempt.nonce,
         };
-        Ok(claims::verify(token, &header, &key, &expected)?.profile)
+        claims::verify(token, &header, &key, &expected)
     }
 
     /// Many providers tell the address only when asked again.

@@ -22,7 +22,7 @@ mod metadata;
 
 use zeroize::Zeroizing;
 
-pub use account::{OutsideBeginning, OutsideRefusal};
+pub use account::{OutsideBeginning, OutsideRefusal, OutsideUser};
 pub use attempt::OutsideAttempt;
 pub use error::OutsideError;
 pub use issuer::OutsideAnswer;

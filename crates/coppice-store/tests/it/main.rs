@@ -10,6 +10,7 @@ mod organizations;
 mod postgres;
 mod rotation;
 mod sealed;
+mod sign_ins;
 mod transfer;
 
 use std::time::Duration;

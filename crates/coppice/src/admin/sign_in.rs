@@ -8,7 +8,7 @@ use chrono::{TimeDelta, Utc};
 use coppice_app::{hash_password, new_signing_key};
 use coppice_core::UserId;
 use coppice_oauth::signing::SigningAlgorithm;
-use coppice_store::Store;
+use coppice_store::{OldPassword, Store};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use zeroize::Zeroizing;
 
@@ -23,7 +23,7 @@ pub(super) async fn set_password(store: &Store, email: &str) -> anyhow::Result<(
     let user = user.with_context(|| format!("nobody here has the address {email}"))?;
     let password = read_password(email)?;
     let hash = hash_password(&password).map_err(|error| anyhow::anyhow!("{error}"))?;
-    store.user_set_password(&UserId::from_trusted(user.id), &hash, None).await?;
+    store.user_set_password(&UserId::from_trusted(user.id), &hash, OldPassword::Any, None).await?;
     println!("the password of {email} is set; every session of theirs has ended");
     Ok(())
 }

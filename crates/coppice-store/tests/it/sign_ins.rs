@@ -1,0 +1,179 @@
+//! Sessions that begin while a password is set: they begin before, and end, or
+//! they do not begin.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use coppice_core::{SessionId, UserId};
+use coppice_store::{
+    AuthorizationCode, CodeMatch, ConnectOptions, NewBrowserSession, NewDevice, NewSession, OldPassword,
+    Store, Tx,
+};
+use sqlx::PgConnection;
+
+use crate::connect;
+use crate::postgres::Postgres;
+
+fn user() -> UserId {
+    UserId::from_trusted("usr_1")
+}
+
+fn soon() -> DateTime<Utc> {
+    Utc::now() + TimeDelta::hours(1)
+}
+
+/// A store with one user, whose password has the hash `old`.
+async fn with_user(options: &ConnectOptions) -> (Store, PgConnection) {
+    let (store, sql) = connect(options).await;
+    store.migrate().await.unwrap();
+    let mut tx = store.begin().await.unwrap();
+    store.user_insert_in_tx(&mut tx, &user(), "ada@example.com", "", Some("old")).await.unwrap();
+    tx.commit().await.unwrap();
+    (store, sql)
+}
+
+async fn sign_in(store: &Store, id_hash: &str, password: Option<&str>) -> bool {
+    let new = NewBrowserSession {
+        id_hash,
+        user: &user(),
+        password,
+        was_asked: true,
+        expires_at: soon(),
+        replaced: None,
+    };
+    store.browser_session_insert(&new).await.unwrap()
+}
+
+fn code() -> AuthorizationCode {
+    AuthorizationCode {
+        code_hash: "code".to_owned(),
+        client_id: "app".to_owned(),
+        redirect_uri: "https://app.example.com".to_owned(),
+        challenge: None,
+        scopes: vec![],
+        nonce: None,
+        user_id: user().to_string(),
+        browser_session: None,
+        signed_in_at: Utc::now(),
+        expires_at: soon(),
+    }
+}
+
+async fn begin_session(store: &Store, tx: &mut Tx) -> bool {
+    let new = NewSession {
+        id: &SessionId::from_trusted("ses_1"),
+        user: &user(),
+        client_id: "app",
+        scopes: &[],
+        browser_session: None,
+        is_offline: true,
+        signed_in_at: Utc::now(),
+        idle_until: soon(),
+        expires_at: soon(),
+    };
+    store.session_insert_in_tx(tx, &new).await.unwrap()
+}
+
+async fn set_password(store: &Store) -> bool {
+    store.user_set_password(&user(), "new", OldPassword::Any, None).await.unwrap()
+}
+
+async fn rows(sql: &mut PgConnection, table: &str) -> i64 {
+    let query = format!("select count(*) from {table}");
+    sqlx::query_scalar(sqlx::AssertSqlSafe(query)).fetch_one(sql).await.unwrap()
+}
+
+/// Waits until somebody waits for a lock that `tx` holds.
+async fn until_blocked(sql: &mut PgConnection, tx: &mut Tx) {
+    let holder: i32 = sqlx::query_scalar("select pg_backend_pid()").fetch_one(&mut **tx).await.unwrap();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    loop {
+        let blocked = "select exists (select from pg_stat_activity where $1 = any(pg_blocking_pids(pid)))";
+        if sqlx::query_scalar(blocked).bind(holder).fetch_one(&mut *sql).await.unwrap() {
+            return;
+        }
+        assert!(std::time::Instant::now() < deadline, "nobody waits");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_knew_the_password_before_it_was_set_is_not_signed_in_after() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_user(&server.database().await).await;
+    assert!(sign_in(&store, "before", Some("old")).await);
+    assert!(set_password(&store).await);
+    assert_eq!(rows(&mut sql, "browser_sessions").await, 0);
+    assert!(!sign_in(&store, "late", Some("old")).await);
+    assert!(sign_in(&store, "right", Some("new")).await);
+    assert!(sign_in(&store, "outside", None).await, "who showed otherwise who they are");
+    let (old, none) = (OldPassword::Exactly(Some("old")), OldPassword::Exactly(None));
+    for stale in [old, none] {
+        assert!(!store.user_set_password(&user(), "third", stale, None).await.unwrap(), "{stale:?}");
+    }
+    assert_eq!(rows(&mut sql, "browser_sessions").await, 2, "nothing was ended");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_code_that_is_being_redeemed_gives_no_session_that_outlives_a_new_password() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_user(&server.database().await).await;
+    let mut tx = store.begin().await.unwrap();
+    store.code_insert_in_tx(&mut tx, &code()).await.unwrap();
+    tx.commit().await.unwrap();
+
+    let mut redeeming = store.begin().await.unwrap();
+    let found = store.code_use_in_tx(&mut redeeming, "code").await.unwrap();
+    assert!(matches!(found, Some(CodeMatch::Fresh(_))));
+    let setting = tokio::spawn({
+        let store = store.clone();
+        async move { set_password(&store).await }
+    });
+    until_blocked(&mut sql, &mut redeeming).await;
+    assert!(begin_session(&store, &mut redeeming).await, "neither waits for the other");
+    redeeming.commit().await.unwrap();
+    assert!(setting.await.unwrap());
+    assert_eq!(rows(&mut sql, "sessions").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_that_is_being_connected_gets_no_session_that_outlives_a_new_password() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_user(&server.database().await).await;
+    let new = NewDevice {
+        code_hash: "code",
+        user_code_hash: "user code",
+        client_id: "app",
+        scopes: &[],
+        address: "127.0.0.1",
+        expires_at: soon(),
+    };
+    assert!(store.device_insert(&new).await.unwrap());
+    let mut tx = store.begin().await.unwrap();
+    assert!(store.device_answer_in_tx(&mut tx, "user code", true, &user(), Utc::now()).await.unwrap());
+    tx.commit().await.unwrap();
+
+    let mut redeeming = store.begin().await.unwrap();
+    let found = store.device_poll_in_tx(&mut redeeming, "code", "app", TimeDelta::zero()).await.unwrap();
+    assert!(found.is_some());
+    let setting = tokio::spawn({
+        let store = store.clone();
+        async move { set_password(&store).await }
+    });
+    until_blocked(&mut sql, &mut redeeming).await;
+    assert!(begin_session(&store, &mut redeeming).await, "neither waits for the other");
+    redeeming.commit().await.unwrap();
+    assert!(setting.await.unwrap());
+    assert_eq!(rows(&mut sql, "sessions").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_allowed_in_a_browser_that_is_signed_out_meanwhile_comes_to_nothing() {
+    let server = Postgres::shared();
+    let (store, _) = with_user(&server.database().await).await;
+    assert!(sign_in(&store, "browser", Some("old")).await);
+    let mut tx = store.begin().await.unwrap();
+    assert!(store.browser_session_lives_in_tx(&mut tx, &user(), "browser").await.unwrap());
+    drop(tx);
+    assert!(set_password(&store).await);
+    let mut tx = store.begin().await.unwrap();
+    assert!(!store.browser_session_lives_in_tx(&mut tx, &user(), "browser").await.unwrap());
+}
