@@ -3,17 +3,24 @@
 use std::time::Duration;
 
 use coppice_test_support::wait_for;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::browser::Browser;
-use super::{challenge, shared, with_clients};
+use super::{challenge, metastore, new_user, shared, tokens_of_spa, with_clients};
 use crate::http::Http;
 
-fn lines(http: &Http) -> Vec<Value> {
-    let actor = http.platform.setting("COPPICE_EMAIL");
+fn lines_of(http: &Http, actor: &str) -> Vec<Value> {
     let shown = http.platform.run(&["admin", "audit", "--actor", actor, "--json"]);
     let text = String::from_utf8(shown.stdout).expect("text");
     text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+}
+
+/// The lines of somebody who was not let in, which is written down after the
+/// answer.
+fn wait_until_refused(http: &Http, actor: &str) -> Vec<Value> {
+    wait_for("a refusal to be written down", Duration::from_secs(60), || {
+        Some(lines_of(http, actor)).filter(|found| found.iter().any(|line| line["status"] == 401))
+    })
 }
 
 #[test]
@@ -34,11 +41,7 @@ fn what_happens_to_an_account_is_written_down() {
     let page = browser.get("/oauth/logout");
     browser.submit(&page, &[]);
 
-    // A wrong password is answered before it is written down.
-    let failed = |line: &Value| line["status"] == 401;
-    let found = wait_for("the wrong password to be written down", Duration::from_secs(60), || {
-        Some(lines(&http)).filter(|found| found.iter().any(failed))
-    });
+    let found = wait_until_refused(&http, &email);
     let told = |action: &str, status: u64| {
         found.iter().find(|line| line["action"] == action && line["status"] == status)
     };
@@ -55,6 +58,39 @@ fn what_happens_to_an_account_is_written_down() {
     let allowed = told("account.allowClient", 200).expect("just seen");
     assert_eq!(allowed["target_ids"][0], "app");
     assert!(!format!("{found:?}").contains("not the right one"), "no password is in it");
+}
+
+#[test]
+fn what_a_line_is_about_and_where_it_came_from_is_told() {
+    let http = shared();
+    let email = new_user(&http, "careful", "a careful password");
+    let mut browser = Browser::of(&http, &email, "a careful password");
+    let tokens = tokens_of_spa(&http, &mut browser, "openid offline_access");
+    let token = tokens["refresh_token"].as_str().expect("a token");
+    for _ in 0..2 {
+        browser.post("/oauth/revoke", &[("client_id", "spa"), ("token", token)]).json(200);
+    }
+    let asked = browser.post("/oauth/device_authorization", &[("client_id", "spa")]).json(200);
+    let code = asked["user_code"].as_str().expect("a code");
+    let page = browser.get("/oauth/device");
+    let question = browser.submit(&page, &[("user_code", code)]);
+    assert_eq!(browser.submit(&question, &[("answer", "allow")]).title(), "Device connected");
+    metastore(&http, "update users set disabled = true where id = 'usr_careful'");
+    let page = browser.get("/oauth/sign-in?next=/");
+    assert_eq!(browser.fill_in(&page).status, 401);
+
+    let found = wait_until_refused(&http, &email);
+    let of = |action: &str| found.iter().filter(|line| line["action"] == action).collect::<Vec<_>>();
+    let revoked = of("account.revokeToken");
+    assert_eq!(revoked.len(), 1, "a session ends once: {revoked:?}");
+    assert_eq!(revoked[0]["client_address"], "127.0.0.1", "{revoked:?}");
+    let allowed = of("account.allowClient");
+    assert!(
+        allowed.len() == 2 && allowed.iter().all(|line| line["target_ids"] == json!(["spa"])),
+        "{allowed:?}"
+    );
+    let refused: Vec<_> = of("account.signIn").into_iter().filter(|line| line["status"] == 401).collect();
+    assert!(refused.len() == 1 && refused[0]["error_id"] == "account_disabled", "{refused:?}");
 }
 
 #[test]

@@ -30,6 +30,7 @@ mod metrics;
 mod oauth;
 mod openapi;
 mod organizations;
+mod origin;
 mod pages;
 mod projects;
 mod rates;

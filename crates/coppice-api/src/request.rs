@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::extract::{Extension, FromRequestParts, Path, Query};
 use axum::http::HeaderMap;
-use axum::http::header::{AUTHORIZATION, USER_AGENT};
+use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use chrono::{DateTime, Utc};
 use coppice_app::{Access, App, Credential, PersonalAccess};
@@ -20,6 +20,7 @@ use utoipa::IntoParams;
 
 use crate::client_address::client_address;
 use crate::error::ApiError;
+use crate::origin::Origin;
 use crate::rates::Rates;
 use crate::{context, metrics, time};
 
@@ -37,7 +38,7 @@ pub(crate) struct Call {
     path: HashMap<String, String>,
     query: HashMap<String, String>,
     address: IpAddr,
-    user_agent: Option<String>,
+    origin: RequestOrigin,
     rates: Arc<Rates>,
     is_counted: bool,
 }
@@ -56,11 +57,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Call {
             path: path.map(|path| path.0).unwrap_or_default(),
             query: query.map(|query| query.0).unwrap_or_default(),
             address: client_address(parts),
-            user_agent: parts
-                .headers
-                .get(USER_AGENT)
-                .and_then(|value| value.to_str().ok())
-                .map(str::to_owned),
+            origin: Origin::of(parts).0,
             is_counted: parts.extensions.get::<Counted>().is_some(),
             rates: rates.map_err(|_| Error::internal("the router has no rate limits"))?.0,
         })
@@ -135,12 +132,7 @@ impl Call {
         if !operation.is_write {
             return Ok(());
         }
-        let origin = RequestOrigin {
-            address: Some(self.address),
-            user_agent: self.user_agent.clone(),
-            request_id: Some(context::request_id()),
-        };
-        let line = app.begin_audit(credential, operation, target, &origin).await?;
+        let line = app.begin_audit(credential, operation, target, &self.origin).await?;
         context::audit_notes(|notes| notes.begin(line));
         Ok(())
     }

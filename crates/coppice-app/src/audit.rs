@@ -2,7 +2,8 @@
 //!
 //! A line is begun before the change and completed after it. What is not
 //! written down is not done; a crash in between leaves a line whose result
-//! nobody knows.
+//! nobody knows. Only what happens to accounts, such as signing in, is written
+//! down afterwards, in one step.
 
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use coppice_core::access::CredentialId;
@@ -25,6 +26,8 @@ pub enum AccountEventKind {
     SignedIn,
     /// Somebody tried to sign in with a wrong password.
     SignInFailed,
+    /// Somebody had the right password of an account that must not be used.
+    SignInDisabled,
     /// Somebody signed out, or a session was ended.
     SignedOut,
     /// The password was changed.
@@ -40,7 +43,7 @@ pub enum AccountEventKind {
 impl AccountEventKind {
     fn action(self) -> &'static str {
         match self {
-            Self::SignedIn | Self::SignInFailed => "account.signIn",
+            Self::SignedIn | Self::SignInFailed | Self::SignInDisabled => "account.signIn",
             Self::SignedOut => "account.signOut",
             Self::PasswordChanged => "account.changePassword",
             Self::ClientAllowed => "account.allowClient",
@@ -50,10 +53,14 @@ impl AccountEventKind {
     }
 
     fn end(self) -> AuditEnd {
-        let failed = self == Self::SignInFailed;
+        let error = match self {
+            Self::SignInFailed => Some("wrong_password"),
+            Self::SignInDisabled => Some("account_disabled"),
+            _ => None,
+        };
         AuditEnd {
-            status: if failed { 401 } else { 200 },
-            error: failed.then(|| "wrong_password".to_owned()),
+            status: if error.is_some() { 401 } else { 200 },
+            error: error.map(str::to_owned),
             ..AuditEnd::default()
         }
     }
@@ -220,8 +227,7 @@ impl App {
             targets,
             origin: &event.origin,
         };
-        self.store.audit_begin(&line).await?;
-        Ok(self.store.audit_end(&id, &event.kind.end()).await?)
+        Ok(self.store.audit_note(&line, &event.kind.end()).await?)
     }
 
     /// Lines of the organization.

@@ -153,6 +153,38 @@ impl Store {
         Ok(())
     }
 
+    /// Writes a line about what has ended already.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn audit_note(&self, line: &NewAuditLine<'_>, end: &AuditEnd) -> Result<()> {
+        sqlx::query(
+            "insert into audit_log (id, began_at, organization_id, actor_kind, actor_id, credential_id, action,
+                                    project_id, branch_id, target_ids, client_address, user_agent, request_id,
+                                    ended_at, status, error_id, created_id)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, now(), $14, $15, $16)",
+        )
+        .bind(line.id.as_str())
+        .bind(line.began_at)
+        .bind(line.organization.or(end.organization.as_deref()))
+        .bind(line.actor.kind())
+        .bind(line.actor.id())
+        .bind(line.credential)
+        .bind(line.action)
+        .bind(line.project)
+        .bind(line.branch)
+        .bind([line.targets, &end.targets].concat())
+        .bind(line.origin.address.map(|address| address.to_string()))
+        .bind(line.origin.user_agent_kept())
+        .bind(&line.origin.request_id)
+        .bind(i32::from(end.status))
+        .bind(&end.error)
+        .bind(&end.created)
+        .execute(&self.relaxed)
+        .await?;
+        Ok(())
+    }
+
     /// Completes a line.
     ///
     /// # Errors

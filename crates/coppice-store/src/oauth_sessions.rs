@@ -187,17 +187,17 @@ impl Store {
         Ok(())
     }
 
-    /// Ends a session, if it is this client's.
+    /// Ends a session, if it is this client's. False when there is none.
     ///
     /// # Errors
     /// When the metastore can't be reached.
-    pub async fn session_end(&self, id: &SessionId, client_id: &str) -> Result<()> {
-        sqlx::query("delete from sessions where id = $1 and client_id = $2")
+    pub async fn session_end(&self, id: &SessionId, client_id: &str) -> Result<bool> {
+        let done = sqlx::query("delete from sessions where id = $1 and client_id = $2")
             .bind(id.as_str())
             .bind(client_id)
             .execute(&self.pool)
             .await?;
-        Ok(())
+        Ok(done.rows_affected() == 1)
     }
 
     /// Keeps a refresh token that will be replaced.

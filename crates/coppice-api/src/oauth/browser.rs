@@ -7,7 +7,6 @@
 
 use axum::extract::{FromRef, FromRequestParts};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
 use axum::response::Response;
 use coppice_app::{App, BrowserSession, SESSION_LIFETIME};
 use coppice_core::audit::RequestOrigin;
@@ -15,8 +14,7 @@ use coppice_oauth::params::Params;
 use coppice_oauth::random;
 
 use super::{cookies, error};
-use crate::client_address::client_address;
-use crate::context;
+use crate::origin::Origin;
 use crate::pages::CSRF_FIELD;
 
 /// See the module.
@@ -46,16 +44,6 @@ pub(super) const ANEW: &str = "anew";
 const BROWSER: &str = "coppice-browser";
 const SESSION: &str = "coppice-session";
 
-/// What is known of a request by its headers.
-pub(super) fn origin_of(headers: &HeaderMap) -> RequestOrigin {
-    let user_agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
-    RequestOrigin {
-        address: None,
-        user_agent: user_agent.map(str::to_owned),
-        request_id: Some(context::request_id()),
-    }
-}
-
 impl<S: Send + Sync> FromRequestParts<S> for Browser
 where
     App: FromRef<S>,
@@ -72,8 +60,7 @@ where
         };
         let is_new = known.is_none();
         let id = known.unwrap_or_else(random::secret);
-        let origin = RequestOrigin { address: Some(client_address(parts)), ..origin_of(&parts.headers) };
-        Ok(Self { app, id, is_new, session, origin })
+        Ok(Self { app, id, is_new, session, origin: Origin::of(parts).0 })
     }
 }
 

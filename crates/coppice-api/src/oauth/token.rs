@@ -11,9 +11,9 @@ use coppice_oauth::params::Params;
 use serde_json::json;
 
 use super::body::ClientBody;
-use super::browser::origin_of;
 use super::{Address, KnownRealm, client_auth, error};
 use crate::error::ApiError;
+use crate::origin::Origin;
 use crate::request::bearer_of;
 
 async fn understand(app: &App, headers: &HeaderMap, body: &[u8]) -> Result<(Client, Params), IdentityError> {
@@ -58,13 +58,14 @@ pub(super) async fn device_authorization(
 /// `POST /oauth/revoke`: 200 also for what is no token.
 pub(super) async fn revoke(
     State(app): State<App>,
+    origin: Origin,
     headers: HeaderMap,
     ClientBody(body): ClientBody,
 ) -> Response {
     let work = async {
         let (client, form) = understand(&app, &headers, &body).await?;
         let token = form.get("token").ok_or_else(|| OAuthError::invalid_request("token is missing"))?;
-        app.revoke(&client, token, &origin_of(&headers)).await.map_err(IdentityError::from)
+        app.revoke(&client, token, &origin.0).await.map_err(IdentityError::from)
     };
     match work.await {
         Ok(()) => error::uncached(StatusCode::OK, &json!({})),

@@ -46,6 +46,8 @@ impl std::fmt::Debug for DeviceAnswer {
 pub struct Device {
     /// Name of the program on it.
     pub client: String,
+    /// Id of that program.
+    pub client_id: String,
     /// What it asks for.
     pub scopes: Scopes,
     /// Where it asked from.
@@ -111,6 +113,7 @@ impl App {
         self.take_attempt_back(USER_CODE, session.user.as_str()).await?;
         Ok(Some(Device {
             client: client.name,
+            client_id: client.id,
             scopes: Scopes::from_trusted(found.scopes),
             address: found.address,
             user_code: user_code::display(&code),
@@ -138,7 +141,7 @@ impl App {
         tx.commit().await.map_err(StoreError::from)?;
         if was_waiting && is_allowed {
             let event = AccountEvent::new(AccountEventKind::ClientAllowed, &session.user, origin);
-            self.note_account_event(&event.about(&device.client)).await;
+            self.note_account_event(&event.about(&device.client_id)).await;
         }
         Ok(was_waiting)
     }

@@ -124,7 +124,9 @@ impl App {
             },
         };
         let session = SessionId::from_trusted(session);
-        self.store.session_end(&session, &client.id).await?;
+        if !self.store.session_end(&session, &client.id).await? {
+            return Ok(());
+        }
         let user = UserId::from_trusted(user);
         let event = AccountEvent::new(AccountEventKind::TokenRevoked, &user, origin);
         self.note_account_event(&event.about(session.as_str())).await;

@@ -109,8 +109,12 @@ impl App {
         let Some(found) = found else { return Ok(None) };
         let user = UserId::from_trusted(found.id);
         if !is_right || found.disabled {
+            let kind = match is_right {
+                true => AccountEventKind::SignInDisabled,
+                false => AccountEventKind::SignInFailed,
+            };
             // Addresses that somebody has would else take longer.
-            self.note_account_event_later(AccountEventKind::SignInFailed, user, origin);
+            self.note_account_event_later(kind, user, origin);
             return Ok(None);
         }
         self.take_attempt_back(SIGN_INS, &from).await?;
