@@ -6,8 +6,8 @@ use coppice_test_support::wait_for;
 use serde_json::{Value, json};
 
 use super::browser::Browser;
-use super::{challenge, metastore, new_user, shared, tokens_of_spa, with_clients};
-use crate::http::Http;
+use super::{challenge, join, metastore, new_user, shared, tokens_of_spa, with_clients};
+use crate::http::{Http, text_of};
 
 fn lines_of(http: &Http, actor: &str) -> Vec<Value> {
     let shown = http.platform.run(&["admin", "audit", "--actor", actor, "--json"]);
@@ -58,6 +58,50 @@ fn what_happens_to_an_account_is_written_down() {
     let allowed = told("account.allowClient", 200).expect("just seen");
     assert_eq!(allowed["target_ids"][0], "app");
     assert!(!format!("{found:?}").contains("not the right one"), "no password is in it");
+}
+
+#[test]
+fn who_joins_at_the_page_is_in_the_organizations_log() {
+    // Nobody else joins its organization.
+    let http = Http::new(with_clients(&[]));
+    let invitations = "/organizations/{org}/invitations";
+    let invite = |email: &str| http.post(invitations, &json!({ "email": email })).expect(201);
+    let log = || {
+        let path = "/organizations/{org}/audit-log?action=acceptInvitation";
+        http.get(path).expect(200)["entries"].as_array().expect("a list").clone()
+    };
+    let newcomer = invite("newcomer@example.com");
+    join(&http, &text_of(&newcomer["invite_link"]), "newcomer@example.com", "a newcomer's password");
+    let email = new_user(&http, "oldcomer", "an oldcomer's password");
+    let oldcomer = invite(&email);
+    let link = text_of(&oldcomer["invite_link"]);
+    let path = link.strip_prefix(http.platform.api()).expect("a link to the platform").to_owned();
+    let mut browser = Browser::of(&http, &email, "an oldcomer's password");
+    browser.sign_in();
+    let page = browser.get(&path);
+    assert!(browser.submit(&page, &[]).title().starts_with("You are a member of "));
+
+    let found = log();
+    assert_eq!(found.len(), 2, "{found:?}");
+    for (line, email, invitation) in
+        [(&found[1], "newcomer@example.com", &newcomer), (&found[0], email.as_str(), &oldcomer)]
+    {
+        assert_eq!(line["actor"]["email"], email, "{line}");
+        assert_eq!(line["target_ids"], json!([invitation["id"]]), "{line}");
+        assert_eq!((&line["result"], &line["status"]), (&json!("succeeded"), &json!(200)), "{line}");
+        assert_eq!(line["client_address"], "127.0.0.1", "{line}");
+    }
+    let made = lines_of(&http, "newcomer@example.com");
+    assert!(made.iter().any(|line| line["action"] == "account.make"), "{made:?}");
+
+    // So is one that is refused.
+    let path = text_of(&invite("late@example.com")["invite_link"]).replace(http.platform.api(), "");
+    let mut browser = Browser::of(&http, "late@example.com", "short");
+    let page = browser.get(&path);
+    let typed = [("name", "Late"), ("new_password", "short"), ("repeated_password", "short")];
+    assert_eq!(browser.submit(&page, &typed).status, 400);
+    let line = &log()[0];
+    assert_eq!((&line["result"], &line["error_id"]), (&json!("refused"), &json!("invalid_field")), "{line}");
 }
 
 #[test]

@@ -123,6 +123,22 @@ fn redeem(http: &Http, code: &str, redirect_uri: &str, more: &[(&str, &str)]) ->
     Browser::new(http).post("/oauth/token", &pairs)
 }
 
+/// Accepts an invitation by its link as somebody who has no account yet;
+/// returns what a token of theirs says.
+pub(crate) fn join(http: &Http, link: &str, email: &str, password: &str) -> Value {
+    let path = link.strip_prefix(http.platform.api()).expect("a link to the platform");
+    let mut browser = Browser::of(http, email, password);
+    let page = browser.get(path);
+    assert!(page.title().starts_with("Join "), "{}", page.text);
+    let typed = [("name", "Ada"), ("new_password", password), ("repeated_password", password)];
+    let joined = browser.submit(&page, &typed);
+    assert!(joined.title().starts_with("You are a member of "), "{}", joined.text);
+    let uri = format!("{}/callback", http.platform.api());
+    let code = browser.code(&code_request("console", &uri, &[("scope", "openid")]));
+    let tokens = redeem(http, &code, &uri, &[("client_id", "console")]).json(200);
+    claims(tokens["id_token"].as_str().expect("an ID token"))
+}
+
 /// Tokens of the public client, with these scopes.
 fn tokens_of_spa(http: &Http, browser: &mut Browser, scope: &str) -> Value {
     let code = browser.code(&code_request("spa", SPA_URI, &[("scope", scope)]));

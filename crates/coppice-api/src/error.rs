@@ -42,18 +42,7 @@ pub(crate) fn with_status(status: StatusCode, id: &str, message: &str) -> Respon
 }
 
 fn status(error: &Error) -> StatusCode {
-    match error {
-        Error::Invalid { .. } => StatusCode::BAD_REQUEST,
-        Error::Unauthenticated { .. } => StatusCode::UNAUTHORIZED,
-        Error::Forbidden { .. } | Error::InsufficientScope { .. } => StatusCode::FORBIDDEN,
-        Error::NotFound { .. } => StatusCode::NOT_FOUND,
-        Error::Conflict { .. } => StatusCode::CONFLICT,
-        Error::NotReady { .. } => StatusCode::PRECONDITION_FAILED,
-        Error::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,
-        Error::Unavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
-        Error::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
-        Error::Internal { .. } => StatusCode::INTERNAL_SERVER_ERROR,
-    }
+    StatusCode::from_u16(error.status()).expect("statuses of errors are statuses of HTTP")
 }
 
 impl IntoResponse for ApiError {

@@ -8,8 +8,8 @@
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use coppice_core::access::CredentialId;
 use coppice_core::audit::{AuditActor, AuditEntry, RequestOrigin};
-use coppice_core::operation::{Operation, RawTarget};
-use coppice_core::{AuditId, Error, OrganizationId, Result, UserId};
+use coppice_core::operation::{ACCEPT_INVITATION, Operation, RawTarget};
+use coppice_core::{AuditId, Error, InvitationId, OrganizationId, Result, UserId};
 use coppice_failpoint::failpoint;
 use coppice_store::{AuditEnd, AuditFilter, NewAuditLine};
 use tracing::Instrument;
@@ -228,6 +228,47 @@ impl App {
             origin: &event.origin,
         };
         Ok(self.store.audit_note(&line, &event.kind.end()).await?)
+    }
+
+    /// Begins a line about somebody who accepts an invitation at its page.
+    pub(crate) async fn begin_acceptance_audit(
+        &self,
+        user: &UserId,
+        organization: Option<&OrganizationId>,
+        invitation: Option<&InvitationId>,
+        origin: &RequestOrigin,
+    ) -> Result<AuditId> {
+        let targets: Vec<_> = invitation.iter().map(ToString::to_string).collect();
+        let now = Utc::now().trunc_subsecs(3);
+        let id = AuditId::generate(now);
+        let line = NewAuditLine {
+            id: &id,
+            began_at: now,
+            organization: organization.map(OrganizationId::as_str),
+            actor: &AuditActor::User(user.clone()),
+            credential: None,
+            action: ACCEPT_INVITATION.id,
+            project: None,
+            branch: None,
+            targets: &targets,
+            origin,
+        };
+        self.store.audit_begin(&line).await?;
+        failpoint!("audit.begun");
+        Ok(id)
+    }
+
+    /// Completes a line that no answer of the API completes.
+    pub(crate) async fn end_audit_with<T>(&self, id: &AuditId, outcome: &Result<T>) {
+        let end = match outcome {
+            Ok(_) => AuditEnd { status: 200, ..AuditEnd::default() },
+            Err(error) => AuditEnd {
+                status: error.status(),
+                error: Some(error.code().to_owned()),
+                ..AuditEnd::default()
+            },
+        };
+        self.end_audit(id, &end).await;
     }
 
     /// Lines of the organization.

@@ -12,11 +12,12 @@ use coppice_core::access::{Scope, check_role, check_scope};
 use coppice_core::audit::RequestOrigin;
 use coppice_core::limits::{INVITATION_DAYS, INVITATIONS_PER_HOUR_MAX};
 use coppice_core::organization::{Invitation, Role};
+use coppice_core::sign_up::SignUp;
 use coppice_core::{BranchId, Error, InvitationId, OrganizationId, Result, UserId};
 use coppice_store::{InvitationFilter, InvitationRecord, NewInvitation, OrganizationChange, StoreError, Tx};
 use zeroize::Zeroizing;
 
-use crate::{Access, AccountEvent, AccountEventKind, App, PersonalAccess};
+use crate::{Access, AccountEvent, AccountEventKind, App, BrowserSession, PersonalAccess};
 
 /// An invitation as a caller may see it.
 #[derive(Clone, Debug)]
@@ -37,6 +38,20 @@ pub struct OfferedInvitation {
     pub organization_name: String,
     /// Whether its address has an account already, which then has to sign in.
     pub has_account: bool,
+}
+
+/// Somebody who has no account yet and accepts an invitation.
+pub struct NewPerson {
+    /// What they want to be called.
+    pub name: String,
+    /// What they want to sign in with.
+    pub password: Zeroizing<String>,
+}
+
+impl std::fmt::Debug for NewPerson {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("NewPerson")
+    }
 }
 
 /// What an accepted invitation led to.
@@ -196,14 +211,33 @@ impl App {
     /// `invitation_not_found`, also when it is for somebody else;
     /// `invitation_not_pending`, `member_limit_reached`
     pub async fn accept_invitation(&self, access: &PersonalAccess, token: &str) -> Result<Accepted> {
-        self.accept_invitation_as(&access.user, token).await
+        self.join(&access.user, token).await
     }
 
-    /// As [`App::accept_invitation`], for a user who has signed in to a page.
+    /// As [`App::accept_invitation`], for a user who has signed in to a page,
+    /// from where no line of the audit log was begun.
     ///
     /// # Errors
     /// As [`App::accept_invitation`].
-    pub async fn accept_invitation_as(&self, user: &UserId, token: &str) -> Result<Accepted> {
+    pub async fn accept_invitation_as(
+        &self,
+        session: &BrowserSession,
+        token: &str,
+        origin: &RequestOrigin,
+    ) -> Result<Accepted> {
+        let found = self.store.invitation_find_by_link(&self.link_hash(token)).await?;
+        let found = found.map(|(invitation, _)| invitation);
+        // Whom it is not for writes nothing into the organization's log.
+        let is_theirs = |invitation: &&Invitation| invitation.email.eq_ignore_ascii_case(&session.email);
+        let organization = found.as_ref().filter(is_theirs).map(|invitation| &invitation.organization);
+        let invitation = found.as_ref().map(|invitation| &invitation.id);
+        let line = self.begin_acceptance_audit(&session.user, organization, invitation, origin).await?;
+        let outcome = self.join(&session.user, token).await;
+        self.end_audit_with(&line, &outcome).await;
+        outcome
+    }
+
+    async fn join(&self, user: &UserId, token: &str) -> Result<Accepted> {
         let account = self.store.user_find(user).await?.ok_or_else(link_not_found)?;
         let (mut tx, invitation) = self.take_invitation(token).await?;
         if !account.email.eq_ignore_ascii_case(&invitation.email) {
@@ -225,27 +259,49 @@ impl App {
     }
 
     /// Makes an account for the address that was invited, and its user a
-    /// member, both or nothing. `password_hash` is what the metastore keeps.
+    /// member, both or nothing.
     ///
     /// # Errors
+    /// `sign_up_closed` when accounts are not made this way here;
     /// `invitation_not_found`, `invitation_not_pending`,
-    /// `member_limit_reached`; `account_exists` when the address has an account
-    /// by now, whose owner has to sign in instead.
+    /// `member_limit_reached`; `invalid_field` when the password can't be one;
+    /// `account_exists` when the address has an account by now, whose owner has
+    /// to sign in instead.
     pub async fn accept_invitation_as_new(
         &self,
         token: &str,
-        name: &str,
-        password_hash: &str,
+        person: NewPerson,
         origin: &RequestOrigin,
     ) -> Result<(UserId, Accepted)> {
+        if self.config.sign_up == SignUp::Off || !self.config.has_passwords {
+            return Err(Error::Forbidden {
+                code: "sign_up_closed",
+                public: "no account is made by an invitation here".to_owned(),
+            });
+        }
+        // Before anything is computed for whoever has no link.
+        let found = self.store.invitation_find_by_link(&self.link_hash(token)).await?;
+        let (found, _) = found.ok_or_else(link_not_found)?;
+        self.check_pending(&found)?;
+        let user = UserId::generate(Utc::now());
+        let organization = Some(&found.organization);
+        let line = self.begin_acceptance_audit(&user, organization, Some(&found.id), origin).await?;
+        let outcome = self.join_as_new(&user, token, person).await;
+        self.end_audit_with(&line, &outcome).await;
+        let accepted = outcome?;
+        self.note_account_event(&AccountEvent::new(AccountEventKind::AccountMade, &user, origin)).await;
+        Ok((user, accepted))
+    }
+
+    async fn join_as_new(&self, user: &UserId, token: &str, person: NewPerson) -> Result<Accepted> {
+        let password = self.hash_off_thread(person.password).await?;
         let (mut tx, invitation) = self.take_invitation(token).await?;
         self.check_pending(&invitation)?;
         let (organization, role) = (invitation.organization, invitation.role);
         self.check_member_limit_in_tx(&mut tx, &organization).await?;
-        let user = UserId::generate(Utc::now());
         let email = &invitation.email;
-        let inserted = self.store.user_insert_in_tx(&mut tx, &user, email, name, Some(password_hash)).await;
-        match inserted {
+        let (name, password) = (person.name.as_str(), Some(password.as_str()));
+        match self.store.user_insert_in_tx(&mut tx, user, email, name, password).await {
             Err(error) if error.is_unique_violation("users_email") => {
                 return Err(Error::Conflict {
                     code: "account_exists",
@@ -254,10 +310,9 @@ impl App {
             }
             inserted => inserted?,
         }
-        self.store.member_insert_in_tx(&mut tx, &organization, &user, role).await?;
+        self.store.member_insert_in_tx(&mut tx, &organization, user, role).await?;
         tx.commit().await.map_err(StoreError::from)?;
-        self.note_account_event(&AccountEvent::new(AccountEventKind::AccountMade, &user, origin)).await;
-        Ok((user, Accepted { organization, role }))
+        Ok(Accepted { organization, role })
     }
 
     /// Takes the invitation behind a link away, until the transaction is rolled

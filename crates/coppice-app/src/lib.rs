@@ -69,7 +69,7 @@ pub use identity::{
     Authorization, ClientClaim, Device, DeviceAnswer, IdentityConfig, IdentityError, PASSWORD_MAX,
     PASSWORD_MIN, PasswordChange, SESSION_LIFETIME, SignIn, TokenAnswer, hash_password, new_signing_key,
 };
-pub use invitations::{Accepted, OfferedInvitation, VisibleInvitation};
+pub use invitations::{Accepted, NewPerson, OfferedInvitation, VisibleInvitation};
 pub use key_file::KeyFile;
 pub use keys::NewKey;
 pub use logs::{BranchLogs, LogRequest};

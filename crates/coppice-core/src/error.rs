@@ -138,6 +138,22 @@ impl Error {
         Self::Unavailable { private: cause.to_string() }
     }
 
+    /// The status of HTTP that means it.
+    pub fn status(&self) -> u16 {
+        match self {
+            Self::Invalid { .. } => 400,
+            Self::Unauthenticated { .. } => 401,
+            Self::Forbidden { .. } | Self::InsufficientScope { .. } => 403,
+            Self::NotFound { .. } => 404,
+            Self::Conflict { .. } => 409,
+            Self::NotReady { .. } => 412,
+            Self::TooMany { .. } => 429,
+            Self::Internal { .. } => 500,
+            Self::Unavailable { .. } => 503,
+            Self::Timeout { .. } => 504,
+        }
+    }
+
     /// The stable id of the API's error catalogue.
     pub fn code(&self) -> &'static str {
         match self {

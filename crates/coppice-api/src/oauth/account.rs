@@ -6,7 +6,7 @@ use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
-use coppice_app::{App, BrowserSession, OfferedInvitation, PasswordChange};
+use coppice_app::{App, BrowserSession, NewPerson, OfferedInvitation, PasswordChange};
 use coppice_core::Error;
 use coppice_core::sign_up::SignUp;
 use coppice_oauth::params::Params;
@@ -15,6 +15,7 @@ use zeroize::Zeroizing;
 use super::body::PageBody;
 use super::browser::Browser;
 use super::{error, outside, redirect, sign_in};
+use crate::context;
 use crate::pages::{self, Field, Form, InvitationPage, Message, PasswordPage, Visitor};
 
 const INVITATION: &str = "/invitation";
@@ -28,13 +29,6 @@ pub(super) fn routes() -> Router<App> {
     Router::new()
         .route(INVITATION, get(show_invitation).post(accept_invitation))
         .route(PASSWORD, get(show_password).post(change_password))
-}
-
-/// What somebody types who has no account yet.
-struct NewPerson<'a> {
-    name: &'a str,
-    password: Zeroizing<String>,
-    repeated: Zeroizing<String>,
 }
 
 fn secret(form: &Params, name: &str) -> Zeroizing<String> {
@@ -86,59 +80,66 @@ async fn offer(
     }))
 }
 
-/// `POST /invitation`
+/// `POST /invitation`. It is carried out to its end, so that its line in the
+/// audit log does not stay open.
 async fn accept_invitation(State(app): State<App>, browser: Browser, PageBody(body): PageBody) -> Response {
     let form = Params::parse(&body);
     if !browser.made(&form, INVITATION) {
         return error::stale_form();
     }
-    let token = form.get(TOKEN).unwrap_or_default();
-    let outcome = match &browser.session {
-        Some(session) => accept_as(&app, session, token).await,
-        None => {
-            let person = NewPerson {
-                name: form.get("name").unwrap_or_default().trim(),
-                password: secret(&form, "new_password"),
-                repeated: secret(&form, "repeated_password"),
-            };
-            accept_as_new(&app, &browser, token, &person).await
+    let work = async move {
+        match &browser.session {
+            Some(session) => accept_as(&app, &browser, session, &form).await,
+            None => accept_as_new(&app, &browser, &form).await,
         }
     };
-    outcome.unwrap_or_else(|error| refusal(&error))
+    match context::detached(work).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(failed)) => refusal(&failed),
+        Err(failed) => error::page(&Error::internal(failed)),
+    }
 }
 
-async fn accept_as(app: &App, session: &BrowserSession, token: &str) -> Result<Response, Error> {
+async fn accept_as(
+    app: &App,
+    browser: &Browser,
+    session: &BrowserSession,
+    form: &Params,
+) -> Result<Response, Error> {
+    let token = form.get(TOKEN).unwrap_or_default();
     let offered = app.find_invitation(token).await?;
-    app.accept_invitation_as(&session.user, token).await?;
+    app.accept_invitation_as(session, token, &browser.origin).await?;
     Ok(welcome(&offered))
 }
 
 /// Makes an account and a member of whoever has the link, and signs them in.
-async fn accept_as_new(
-    app: &App,
-    browser: &Browser,
-    token: &str,
-    person: &NewPerson<'_>,
-) -> Result<Response, Error> {
+async fn accept_as_new(app: &App, browser: &Browser, form: &Params) -> Result<Response, Error> {
+    let token = form.get(TOKEN).unwrap_or_default();
     let offered = app.find_invitation(token).await?;
-    let may = app.config().sign_up != SignUp::Off && app.config().has_passwords;
-    if offered.has_account || !may {
+    if offered.has_account {
         return Ok(offer(app, browser, token, "", None).await);
     }
-    let problem = name_problem(person.name)
+    let name = form.get("name").unwrap_or_default().trim();
+    let password = secret(form, "new_password");
+    let problem = name_problem(name)
         .map(|text| (Field::Name, text))
-        .or_else(|| repetition_problem(&person.password, &person.repeated));
+        .or_else(|| repetition_problem(&password, &secret(form, "repeated_password")));
     if let Some(problem) = problem {
-        return Ok(offer(app, browser, token, person.name, Some(problem)).await);
+        return Ok(offer(app, browser, token, name, Some(problem)).await);
     }
-    let hash = match app.hash_off_thread(person.password.clone()).await {
-        Ok(hash) => hash,
-        Err(Error::Invalid { .. }) => {
-            return Ok(offer(app, browser, token, person.name, Some(BAD_LENGTH)).await);
+    let person = NewPerson { name: name.to_owned(), password };
+    let accepted = app.accept_invitation_as_new(token, person, &browser.origin).await;
+    let user = match accepted {
+        Ok((user, _)) => user,
+        Err(failed) if failed.code() == "invalid_field" => {
+            return Ok(offer(app, browser, token, name, Some(BAD_LENGTH)).await);
         }
-        Err(error) => return Err(error),
+        // The page says what can be done instead.
+        Err(failed) if failed.code() == "sign_up_closed" => {
+            return Ok(offer(app, browser, token, "", None).await);
+        }
+        Err(failed) => return Err(failed),
     };
-    let (user, _) = app.accept_invitation_as_new(token, person.name, &hash, &browser.origin).await?;
     let secret = app.begin_browser_session(&user, true, &browser.origin, None).await?;
     Ok(browser.signed_in(welcome(&offered), &secret))
 }

@@ -261,11 +261,9 @@ impl App {
         Ok(PasswordChange::Done)
     }
 
-    /// The hash of a password that is to be kept.
-    ///
-    /// # Errors
-    /// `invalid_field` when it can't be one.
-    pub async fn hash_off_thread(&self, password: Zeroizing<String>) -> Result<String> {
+    /// The hash of a password that is to be kept; `invalid_field` when it can't
+    /// be one.
+    pub(crate) async fn hash_off_thread(&self, password: Zeroizing<String>) -> Result<String> {
         self.identity.passwords.hash(password).await
     }
 }
