@@ -212,6 +212,7 @@ fn people_sign_in_at_an_outside_provider() {
             "outside/an_address_that_nobody_verified_is_refused",
             "outside/a_stranger_gets_no_account",
             "outside/an_invited_person_gets_an_account",
+            "outside/an_account_that_somebody_else_made_is_its_owners",
             "outside/a_person_may_go_back_from_there",
             "outside/giving_up_leaves_little_behind",
         ],

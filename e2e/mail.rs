@@ -10,6 +10,7 @@ use coppice_test_support::{Platform, wait_for};
 use serde_json::{Value, json};
 
 use crate::http::{Http, text_of};
+use crate::oauth::join;
 use crate::people::{in_metastore, token_of};
 use crate::setup::{PROGRAM, options, postgres_dir};
 
@@ -87,6 +88,12 @@ fn invite(http: &Http, email: &str) -> Value {
     http.post("/organizations/{org}/invitations", &json!({ "email": email })).expect(201)
 }
 
+/// The link in a letter.
+fn mailed_link(plain: &str) -> String {
+    let word = plain.split_whitespace().find(|word| word.contains("/invitation?"));
+    word.expect("a link").to_owned()
+}
+
 /// A certificate for localhost that the platform is told to trust.
 struct Certificate {
     directory: tempfile::TempDir,
@@ -131,11 +138,18 @@ fn an_invitation_is_mailed_with_its_link() {
     );
     let plain = text_of(&mail["plain"]);
     assert!(
-        plain.contains(&link) && plain.contains("<Ü & Söhne>") && plain.contains("role editor"),
+        plain.contains(&token_of(&link)) && plain.contains("<Ü & Söhne>") && plain.contains("role editor"),
         "{plain}"
     );
+    let mailed = mailed_link(&plain);
+    assert!(mailed.starts_with("https://db.example.com/invitation?mailed="), "{mailed}");
+    assert!(mailed.ends_with(&format!("&token={}", token_of(&link))), "{mailed}");
     let html = text_of(&mail["html"]);
-    assert!(html.contains(&format!("href=\"{link}\"")) && html.contains("&lt;Ü &amp; Söhne&gt;"), "{html}");
+    let escaped = mailed.replace('&', "&amp;");
+    assert!(
+        html.contains(&format!("href=\"{escaped}\"")) && html.contains("&lt;Ü &amp; Söhne&gt;"),
+        "{html}"
+    );
     assert!(!html.contains("<Ü"), "{html}");
 
     let id = text_of(&invitation["id"]);
@@ -146,6 +160,24 @@ fn an_invitation_is_mailed_with_its_link() {
     assert!(!text_of(&again["plain"]).contains(&token_of(&link)), "another link");
     assert!(server.is_quiet(&http));
     assert!(!http.platform.log().contains(&token_of(&link)), "no link in the log");
+}
+
+#[test]
+fn an_address_is_verified_by_the_letter_and_not_by_what_inviters_see() {
+    let server = Server::start(&[]);
+    let http = platform_with(server.port, &["--smtp-tls", "none"], &[]);
+    let seen = text_of(&invite(&http, "ada@example.com")["invite_link"]);
+    server.next();
+    assert_eq!(join(&http, &seen, "ada@example.com", PASSWORD)["email_verified"], false);
+    let seen = text_of(&invite(&http, "bob@example.com")["invite_link"]);
+    let mailed = mailed_link(&text_of(&server.next()["plain"]));
+    assert_ne!(seen, mailed);
+    assert_eq!(join(&http, &mailed, "bob@example.com", PASSWORD)["email_verified"], true);
+    // What proves it for one proves nothing for another.
+    let (proof, _) = mailed.split_once("&token=").expect("a token at its end");
+    let seen = text_of(&invite(&http, "eve@example.com")["invite_link"]);
+    let made_up = format!("{proof}&token={}", token_of(&seen));
+    assert_eq!(join(&http, &made_up, "eve@example.com", PASSWORD)["email_verified"], false);
 }
 
 #[test]

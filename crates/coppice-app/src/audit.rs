@@ -38,6 +38,9 @@ pub enum AccountEventKind {
     TokenRevoked,
     /// The account was made, by an invitation or by signing up.
     AccountMade,
+    /// Somebody showed that the account's address is theirs; what let in
+    /// whoever had made it is gone.
+    AccountReclaimed,
 }
 
 impl AccountEventKind {
@@ -49,6 +52,7 @@ impl AccountEventKind {
             Self::ClientAllowed => "account.allowClient",
             Self::TokenRevoked => "account.revokeToken",
             Self::AccountMade => "account.make",
+            Self::AccountReclaimed => "account.reclaim",
         }
     }
 

@@ -4,7 +4,7 @@ use chrono::Utc;
 use coppice_core::access::{Grant, Principal};
 use coppice_core::api_key::{ApiKeyKind, ApiKeySecret};
 use coppice_core::{ApiKeyId, Error, OrganizationId, ProjectId, Result, UserId};
-use coppice_store::{NewApiKey, StoreError};
+use coppice_store::{NewApiKey, NewUser, StoreError};
 use zeroize::Zeroizing;
 
 use crate::App;
@@ -53,7 +53,9 @@ impl App {
         let made = FirstAccount { organization, project, key, password };
 
         let mut tx = self.store.begin().await?;
-        self.store.user_insert_in_tx(&mut tx, &user, email, "", Some(&hash)).await?;
+        // Whoever runs the platform says whose address it is.
+        let new = NewUser { id: &user, email, is_email_verified: true, name: "", password: Some(&hash) };
+        self.store.user_insert_in_tx(&mut tx, &new).await?;
         self.store.organization_insert_in_tx(&mut tx, &made.organization, DEFAULT_NAME, &user).await?;
         self.store
             .project_insert_in_tx(

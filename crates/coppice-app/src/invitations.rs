@@ -1,8 +1,9 @@
 //! Invitations: from a link that is sent to somebody to a member.
 //!
-//! Whoever has a link was sent it, so an account made with it has a verified
-//! address. The secret in the link is found by its keyed hash; it is also kept
-//! sealed, because those who may invite are shown the link again.
+//! The secret in the link is found by its keyed hash; it is also kept sealed,
+//! because those who may invite are shown the link again. So a link alone does
+//! not show that an address is one's own. The one in the letter carries a proof
+//! that nobody else sees; an account made with it has a verified address.
 
 use aws_lc_rs::rand;
 use base64::Engine as _;
@@ -14,7 +15,10 @@ use coppice_core::limits::{INVITATION_DAYS, INVITATIONS_PER_HOUR_MAX};
 use coppice_core::organization::{Invitation, Role};
 use coppice_core::sign_up::SignUp;
 use coppice_core::{BranchId, Error, InvitationId, OrganizationId, Result, UserId};
-use coppice_store::{InvitationFilter, InvitationRecord, NewInvitation, OrganizationChange, StoreError, Tx};
+use coppice_oauth::random;
+use coppice_store::{
+    InvitationFilter, InvitationRecord, NewInvitation, NewUser, OrganizationChange, StoreError, Tx,
+};
 use zeroize::Zeroizing;
 
 use crate::{Access, AccountEvent, AccountEventKind, App, BrowserSession, PersonalAccess};
@@ -46,6 +50,8 @@ pub struct NewPerson {
     pub name: String,
     /// What they want to sign in with.
     pub password: Zeroizing<String>,
+    /// What only the letter's link has; anything if they came without it.
+    pub mailed: String,
 }
 
 impl std::fmt::Debug for NewPerson {
@@ -294,6 +300,7 @@ impl App {
     }
 
     async fn join_as_new(&self, user: &UserId, token: &str, person: NewPerson) -> Result<Accepted> {
+        let is_email_verified = random::equal(&person.mailed, &self.mailed_proof(token));
         let password = self.hash_off_thread(person.password).await?;
         let (mut tx, invitation) = self.take_invitation(token).await?;
         self.check_pending(&invitation)?;
@@ -301,7 +308,8 @@ impl App {
         self.check_member_limit_in_tx(&mut tx, &organization).await?;
         let email = &invitation.email;
         let (name, password) = (person.name.as_str(), Some(password.as_str()));
-        match self.store.user_insert_in_tx(&mut tx, user, email, name, password).await {
+        let new = NewUser { id: user, email, is_email_verified, name, password };
+        match self.store.user_insert_in_tx(&mut tx, &new).await {
             Err(error) if error.is_unique_violation("users_email") => {
                 return Err(Error::Conflict {
                     code: "account_exists",
@@ -360,10 +368,25 @@ impl App {
         self.key.hash(&format!("invitation {secret}"))
     }
 
+    /// What the letter's link has besides the secret that those who may invite
+    /// see, too. They can't compute it.
+    fn mailed_proof(&self, secret: &str) -> String {
+        self.key.hash(&format!("mailed invitation {secret}"))
+    }
+
     /// Where an invitation is accepted.
-    pub(crate) fn invitation_link(&self, record: &InvitationRecord) -> Result<Zeroizing<String>> {
+    fn invitation_link(&self, record: &InvitationRecord) -> Result<Zeroizing<String>> {
         let secret = self.key.open(record.invitation.id.as_str(), &record.link_sealed)?;
         Ok(Zeroizing::new(format!("{}/invitation?token={}", self.config.public_url, secret.as_str())))
+    }
+
+    /// The same for the letter, and for nobody else to see: who comes by it has
+    /// shown that the address is theirs. The secret stays at its end, where
+    /// programs look for it.
+    pub(crate) fn mailed_link(&self, record: &InvitationRecord) -> Result<Zeroizing<String>> {
+        let secret = self.key.open(record.invitation.id.as_str(), &record.link_sealed)?;
+        let (place, proof) = (&self.config.public_url, self.mailed_proof(&secret));
+        Ok(Zeroizing::new(format!("{place}/invitation?mailed={proof}&token={}", secret.as_str())))
     }
 
     fn visible(&self, access: &Access, record: InvitationRecord) -> Result<VisibleInvitation> {

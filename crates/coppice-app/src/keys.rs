@@ -91,7 +91,13 @@ impl App {
 
         let mut tx = self.store.begin().await?;
         match of {
-            Principal::User(user) => self.store.user_lock_in_tx(&mut tx, user).await?,
+            Principal::User(user) => {
+                self.store.user_lock_in_tx(&mut tx, user).await?;
+                // All keys may be taken away; none must come from one that was.
+                if !self.store.credential_lives_in_tx(&mut tx, &caller.credential).await? {
+                    return Err(Error::Unauthenticated { code: "invalid_token" });
+                }
+            }
             Principal::Organization(organization) => {
                 self.lock_organization_in_tx(&mut tx, organization).await?;
             }

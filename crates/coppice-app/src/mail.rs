@@ -82,7 +82,7 @@ impl App {
                 "You are invited to the organization “{name}” with the role {}.",
                 due.invitation.role.as_str()
             )],
-            link: ("Accept the invitation".to_owned(), self.invitation_link(&record)?),
+            link: ("Accept the invitation".to_owned(), self.mailed_link(&record)?),
             after: vec![
                 format!("The link is for you alone and works until {ends}."),
                 "If you did not expect this, ignore it: nothing happens then.".to_owned(),

@@ -155,6 +155,8 @@ pub struct User {
     pub id: UserId,
     /// Unique without regard to case.
     pub email: String,
+    /// Whether it is certain that the address is theirs.
+    pub is_email_verified: bool,
     /// What they want to be called; empty when unset.
     pub name: String,
     /// When the account was made.

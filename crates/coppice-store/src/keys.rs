@@ -1,7 +1,7 @@
 //! API keys. How a request finds the key it came with is in `credentials.rs`.
 
 use chrono::{DateTime, Utc};
-use coppice_core::access::{Grant, Principal};
+use coppice_core::access::{CredentialId, Grant, Principal};
 use coppice_core::api_key::ApiKey;
 use coppice_core::{ApiKeyId, UserId};
 use sqlx::FromRow;
@@ -134,6 +134,23 @@ impl Store {
             .fetch_one(&mut **tx)
             .await?;
         Ok(row.into())
+    }
+
+    /// Whether a key or session was not ended meanwhile.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn credential_lives_in_tx(&self, tx: &mut Tx, credential: &CredentialId) -> Result<bool> {
+        let query = match credential {
+            CredentialId::Key(key) => {
+                sqlx::query_scalar("select exists (select from api_keys where id = $1)").bind(key.as_str())
+            }
+            CredentialId::Session(session) => {
+                sqlx::query_scalar("select exists (select from sessions where id = $1)")
+                    .bind(session.as_str())
+            }
+        };
+        Ok(query.fetch_one(&mut **tx).await?)
     }
 
     /// Deletes those of the keys that belong to `of`.

@@ -68,7 +68,7 @@ pub use sign_ins::{Attempts, BrowserSession, NewBrowserSession, OldPassword, Sig
 pub use sleep::{ConnectionTarget, IdleCandidate};
 pub use sqlx::postgres::PgConnectOptions as ConnectOptions;
 pub use transfer::{ExportHeader, Transferred, check_export};
-pub use users::UserAccount;
+pub use users::{NewUser, UserAccount};
 pub use volumes::{Tombstone, VolumeRow};
 pub use work::BranchWork;
 

@@ -55,6 +55,7 @@ struct SessionRow {
     id: String,
     user_id: String,
     email: String,
+    email_verified: bool,
     name: String,
     user_created_at: DateTime<Utc>,
     client_id: String,
@@ -71,6 +72,7 @@ impl From<SessionRow> for Session {
             user: User {
                 id: UserId::from_trusted(row.user_id),
                 email: row.email,
+                is_email_verified: row.email_verified,
                 name: row.name,
                 created_at: row.user_created_at,
             },
@@ -158,8 +160,8 @@ impl Store {
     /// When the metastore can't be reached.
     pub async fn session_find_in_tx(&self, tx: &mut Tx, id: &SessionId) -> Result<Option<Session>> {
         let row: Option<SessionRow> = sqlx::query_as(
-            "select s.id, s.user_id, u.email, u.name, u.created_at as user_created_at, s.client_id, s.scopes,
-                    s.is_offline, s.signed_in_at, s.expires_at
+            "select s.id, s.user_id, u.email, u.email_verified, u.name, u.created_at as user_created_at,
+                    s.client_id, s.scopes, s.is_offline, s.signed_in_at, s.expires_at
              from sessions s join users u on u.id = s.user_id
              where s.id = $1 and not u.disabled and s.idle_until > now() and s.expires_at > now()",
         )

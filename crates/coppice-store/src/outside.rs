@@ -1,15 +1,20 @@
 //! Users whom an outside provider vouches for.
 
-use coppice_core::sign_up::SignUp;
 use coppice_core::{UserId, email};
 
-use crate::{Result, Store};
+use crate::{Result, Store, Tx};
 
 /// What there is under an address that somebody verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VerifiedUser {
-    /// An account, which was perhaps made just now.
+    /// An account.
     Account(UserId),
+    /// An account that was made just now.
+    Made(UserId),
+    /// An account that somebody had made without showing that the address is
+    /// theirs. From now on it is its owner's: password, sessions, keys and what
+    /// clients were allowed are gone.
+    Reclaimed(UserId),
     /// An account that must not be used.
     Disabled,
     /// None, and none may be made.
@@ -27,8 +32,20 @@ impl Store {
         Ok(found.unwrap_or(false))
     }
 
-    /// The user with this address, without regard to the case of ASCII letters. If there is none
-    /// and `sign_up` allows it, one with the id `new` and this name is made.
+    /// Whether somebody has invited this address, to any organization.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn is_invited(&self, address: &str) -> Result<bool> {
+        let query = sqlx::query_scalar(
+            "select exists (select from invitations where email = $1 and expires_at > now())",
+        );
+        Ok(query.bind(email::folded(address)).fetch_one(&self.pool).await?)
+    }
+
+    /// The user with this address, without regard to the case of ASCII letters,
+    /// for whoever shows that it is theirs. If there is none and there may be
+    /// one, one with the id `new` and this name is made.
     ///
     /// # Errors
     /// When the metastore can't be reached.
@@ -37,23 +54,14 @@ impl Store {
         new: &UserId,
         email: &str,
         name: &str,
-        sign_up: SignUp,
+        may_be_made: bool,
     ) -> Result<VerifiedUser> {
         let email = email::folded(email);
         let mut tx = self.begin().await?;
-        let may_sign_up = match sign_up {
-            SignUp::Open => true,
-            SignUp::Off => false,
-            SignUp::Invite => {
-                let invited = sqlx::query_scalar(
-                    "select exists (select from invitations where email = $1 and expires_at > now())",
-                );
-                invited.bind(&email).fetch_one(&mut *tx).await?
-            }
-        };
-        if may_sign_up {
+        if may_be_made {
             sqlx::query(
-                "insert into users (id, email, name) values ($1, $2, $3) on conflict (lower(email)) do nothing",
+                "insert into users (id, email, email_verified, name) values ($1, $2, true, $3)
+                 on conflict (lower(email)) do nothing",
             )
             .bind(new.as_str())
             .bind(&email)
@@ -61,16 +69,41 @@ impl Store {
             .execute(&mut *tx)
             .await?;
         }
-        let found: Option<(String, bool)> =
-            sqlx::query_as("select id, disabled from users where lower(email) = $1")
+        let found: Option<(String, bool, bool)> =
+            sqlx::query_as("select id, disabled, email_verified from users where lower(email) = $1")
                 .bind(&email)
                 .fetch_optional(&mut *tx)
                 .await?;
-        tx.commit().await?;
-        Ok(match found {
-            Some((id, false)) => VerifiedUser::Account(UserId::from_trusted(id)),
-            Some((_, true)) => VerifiedUser::Disabled,
+        let found = match found {
             None => VerifiedUser::Absent,
-        })
+            Some((_, true, _)) => VerifiedUser::Disabled,
+            Some((id, false, true)) if id == new.as_str() => VerifiedUser::Made(UserId::from_trusted(id)),
+            Some((id, false, true)) => VerifiedUser::Account(UserId::from_trusted(id)),
+            Some((id, false, false)) => self.user_reclaim_in_tx(&mut tx, UserId::from_trusted(id)).await?,
+        };
+        tx.commit().await?;
+        Ok(found)
+    }
+
+    /// Gives an account to whoever has its address. Nothing that whoever made
+    /// it may know or hold lets anybody in any more.
+    async fn user_reclaim_in_tx(&self, tx: &mut Tx, user: UserId) -> Result<VerifiedUser> {
+        let done = sqlx::query(
+            "update users set email_verified = true, password = null where id = $1 and not email_verified",
+        )
+        .bind(user.as_str())
+        .execute(&mut **tx)
+        .await?;
+        // Meanwhile its owner may have done so in another window.
+        if done.rows_affected() == 0 {
+            return Ok(VerifiedUser::Account(user));
+        }
+        self.user_end_sessions_in_tx(tx, &user, None).await?;
+        for statement in
+            ["delete from api_keys where user_id = $1", "delete from consents where user_id = $1"]
+        {
+            sqlx::query(statement).bind(user.as_str()).execute(&mut **tx).await?;
+        }
+        Ok(VerifiedUser::Reclaimed(user))
     }
 }

@@ -7,12 +7,13 @@ use sqlx::FromRow;
 
 use crate::{Result, Store, Tx};
 
-const COLUMNS: &str = "id, email, name, created_at";
+const COLUMNS: &str = "id, email, email_verified, name, created_at";
 
 #[derive(FromRow)]
 struct UserRow {
     id: String,
     email: String,
+    email_verified: bool,
     name: String,
     created_at: DateTime<Utc>,
 }
@@ -22,9 +23,31 @@ impl From<UserRow> for User {
         Self {
             id: UserId::from_trusted(row.id),
             email: row.email,
+            is_email_verified: row.email_verified,
             name: row.name,
             created_at: row.created_at,
         }
+    }
+}
+
+/// A user to be inserted.
+#[derive(Clone, Copy)]
+pub struct NewUser<'a> {
+    /// Their id.
+    pub id: &'a UserId,
+    /// Nobody else's, whatever the case.
+    pub email: &'a str,
+    /// Whether it is certain that it is theirs.
+    pub is_email_verified: bool,
+    /// What they want to be called; may be empty.
+    pub name: &'a str,
+    /// Hash of their password, as a PHC string, if they have one.
+    pub password: Option<&'a str>,
+}
+
+impl std::fmt::Debug for NewUser<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "NewUser({})", self.id)
     }
 }
 
@@ -100,25 +123,21 @@ impl Store {
         Ok(row.map(User::from))
     }
 
-    /// Inserts a user; `password` is the hash of one, if they have one.
+    /// Inserts a user.
     ///
     /// # Errors
     /// When the metastore can't be reached, or somebody has that address.
-    pub async fn user_insert_in_tx(
-        &self,
-        tx: &mut Tx,
-        id: &UserId,
-        email: &str,
-        name: &str,
-        password: Option<&str>,
-    ) -> Result<()> {
-        sqlx::query("insert into users (id, email, name, password) values ($1, $2, $3, $4)")
-            .bind(id.as_str())
-            .bind(email)
-            .bind(name)
-            .bind(password)
-            .execute(&mut **tx)
-            .await?;
+    pub async fn user_insert_in_tx(&self, tx: &mut Tx, new: &NewUser<'_>) -> Result<()> {
+        sqlx::query(
+            "insert into users (id, email, email_verified, name, password) values ($1, $2, $3, $4, $5)",
+        )
+        .bind(new.id.as_str())
+        .bind(new.email)
+        .bind(new.is_email_verified)
+        .bind(new.name)
+        .bind(new.password)
+        .execute(&mut **tx)
+        .await?;
         Ok(())
     }
 

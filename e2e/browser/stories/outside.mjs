@@ -1,6 +1,6 @@
 // Signing in at somebody else's provider.
 import assert from "node:assert/strict";
-import { api, heading, leave, look, person, signIn, told } from "../browser.mjs";
+import { api, authorizeUrl, heading, leave, look, person, signIn, told } from "../browser.mjs";
 
 const BUTTON = "Continue with Example ID";
 
@@ -146,6 +146,51 @@ export async function an_invited_person_gets_an_account(browser) {
   await page.getByRole("button", { name: "Accept the invitation" }).click();
   await heading(page, /^You are a member of /);
   await leave(page);
+}
+
+// What a page of ours gives to a client that needs no consent, and what that says.
+async function tokenOf(page) {
+  const parameters = { client_id: "console", response_type: "token", redirect_uri: `${told.url}/callback`, scope: "openid *" };
+  await page.goto(authorizeUrl(parameters));
+  const token = new URLSearchParams(new URL(page.url()).hash.slice(1)).get("access_token");
+  assert.ok(token, page.url());
+  return { token, claims: JSON.parse(Buffer.from(token.split(".")[1], "base64url")) };
+}
+
+async function statusWith(token) {
+  return (await fetch(`${told.url}/user`, { headers: { authorization: `Bearer ${token}` } })).status;
+}
+
+export async function an_account_that_somebody_else_made_is_its_owners(browser) {
+  const email = "owner@example.com";
+  const password = "of somebody else entirely";
+  const path = `/organizations/${told.organization}/invitations`;
+  // Whoever invites sees the link, and may use it.
+  const { invite_link } = await api(path, { method: "POST", body: { email, role: "viewer" } });
+  const inviter = await person(browser);
+  await inviter.goto(invite_link);
+  await inviter.getByLabel("Your name").fill("Not the owner");
+  await inviter.getByLabel("Choose a password").fill(password);
+  await inviter.getByLabel("The same password again").fill(password);
+  await inviter.getByRole("button", { name: "Create the account and join" }).click();
+  await heading(inviter, /^You are a member of /);
+  const before = await tokenOf(inviter);
+  assert.equal(before.claims.email_verified, false);
+  const { key } = await api("/api-keys", { method: "POST", body: { name: "kept" }, token: before.token });
+  for (const credential of [before.token, key.token]) assert.equal(await statusWith(credential), 200);
+
+  const owner = await begin(browser);
+  await continueAt(owner, email);
+  await heading(owner, "Set a password");
+  const after = await tokenOf(owner);
+  assert.deepEqual([after.claims.sub, after.claims.email_verified], [before.claims.sub, true]);
+  for (const credential of [before.token, key.token]) assert.equal(await statusWith(credential), 401);
+  await inviter.goto(`${told.url}/account/password`);
+  await signIn(inviter, email, password);
+  await inviter.getByRole("alert").waitFor();
+  assert.equal(await statusWith(after.token), 200);
+  await leave(inviter);
+  await leave(owner);
 }
 
 // The provider knows the person, and does not ask although it should.

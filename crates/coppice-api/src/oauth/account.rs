@@ -22,6 +22,8 @@ const INVITATION: &str = "/invitation";
 pub(super) const PASSWORD: &str = "/account/password";
 /// Parameter and field with what an invitation is found by.
 const TOKEN: &str = "token";
+/// The same with what only its letter has.
+const MAILED: &str = "mailed";
 /// Longest name of a person.
 const NAME_CHARACTERS_MAX: usize = 128;
 
@@ -31,6 +33,28 @@ pub(super) fn routes() -> Router<App> {
         .route(PASSWORD, get(show_password).post(change_password))
 }
 
+/// What an invitation's link says.
+#[derive(Clone, Copy)]
+struct Link<'a> {
+    token: &'a str,
+    mailed: &'a str,
+}
+
+impl<'a> Link<'a> {
+    fn of(params: &'a Params) -> Self {
+        let text = |name| params.get(name).unwrap_or_default();
+        Self { token: text(TOKEN), mailed: text(MAILED) }
+    }
+
+    fn address(&self) -> String {
+        let mut params = Params::default();
+        if !self.mailed.is_empty() {
+            params = params.with(MAILED, self.mailed);
+        }
+        format!("{INVITATION}?{}", params.with(TOKEN, self.token).encode())
+    }
+}
+
 fn secret(form: &Params, name: &str) -> Zeroizing<String> {
     Zeroizing::new(form.get(name).unwrap_or_default().to_owned())
 }
@@ -38,18 +62,18 @@ fn secret(form: &Params, name: &str) -> Zeroizing<String> {
 /// `GET /invitation?token=…`
 async fn show_invitation(State(app): State<App>, browser: Browser, RawQuery(query): RawQuery) -> Response {
     let params = Params::parse(query.unwrap_or_default().as_bytes());
-    offer(&app, &browser, params.get(TOKEN).unwrap_or_default(), "", None).await
+    offer(&app, &browser, Link::of(&params), "", None).await
 }
 
 /// The page of an invitation, for whoever looks at it.
 async fn offer(
     app: &App,
     browser: &Browser,
-    token: &str,
+    link: Link<'_>,
     name: &str,
     problem: Option<(Field, &str)>,
 ) -> Response {
-    let offered = match app.find_invitation(token).await {
+    let offered = match app.find_invitation(link.token).await {
         Ok(offered) => offered,
         Err(error) => return refusal(&error),
     };
@@ -57,7 +81,7 @@ async fn offer(
         return expired();
     }
     let OfferedInvitation { invitation, organization_name, has_account } = &offered;
-    let back = format!("{INVITATION}?{}", Params::default().with(TOKEN, token).encode());
+    let back = link.address();
     let sign_in = sign_in::address(browser, &back);
     let outside_address = outside::address(browser, &back);
     let visitor = match &browser.session {
@@ -72,7 +96,12 @@ async fn offer(
     };
     let (action, csrf) = (browser.path(INVITATION), browser.form_token(INVITATION));
     browser.with_form(pages::invitation(&InvitationPage {
-        form: Form { action: &action, csrf: &csrf, hidden: &[(TOKEN, token)], leads_to: None },
+        form: Form {
+            action: &action,
+            csrf: &csrf,
+            hidden: &[(TOKEN, link.token), (MAILED, link.mailed)],
+            leads_to: None,
+        },
         organization: organization_name,
         role: invitation.role.as_str(),
         email: &invitation.email,
@@ -106,7 +135,7 @@ async fn accept_as(
     session: &BrowserSession,
     form: &Params,
 ) -> Result<Response, Error> {
-    let token = form.get(TOKEN).unwrap_or_default();
+    let token = Link::of(form).token;
     let offered = app.find_invitation(token).await?;
     app.accept_invitation_as(session, token, &browser.origin).await?;
     Ok(welcome(&offered))
@@ -114,10 +143,10 @@ async fn accept_as(
 
 /// Makes an account and a member of whoever has the link, and signs them in.
 async fn accept_as_new(app: &App, browser: &Browser, form: &Params) -> Result<Response, Error> {
-    let token = form.get(TOKEN).unwrap_or_default();
-    let offered = app.find_invitation(token).await?;
+    let link = Link::of(form);
+    let offered = app.find_invitation(link.token).await?;
     if offered.has_account {
-        return Ok(offer(app, browser, token, "", None).await);
+        return Ok(offer(app, browser, link, "", None).await);
     }
     let name = form.get("name").unwrap_or_default().trim();
     let password = secret(form, "new_password");
@@ -125,18 +154,18 @@ async fn accept_as_new(app: &App, browser: &Browser, form: &Params) -> Result<Re
         .map(|text| (Field::Name, text))
         .or_else(|| repetition_problem(&password, &secret(form, "repeated_password")));
     if let Some(problem) = problem {
-        return Ok(offer(app, browser, token, name, Some(problem)).await);
+        return Ok(offer(app, browser, link, name, Some(problem)).await);
     }
-    let person = NewPerson { name: name.to_owned(), password };
-    let accepted = app.accept_invitation_as_new(token, person, &browser.origin).await;
+    let person = NewPerson { name: name.to_owned(), password, mailed: link.mailed.to_owned() };
+    let accepted = app.accept_invitation_as_new(link.token, person, &browser.origin).await;
     let user = match accepted {
         Ok((user, _)) => user,
         Err(failed) if failed.code() == "invalid_field" => {
-            return Ok(offer(app, browser, token, name, Some(BAD_LENGTH)).await);
+            return Ok(offer(app, browser, link, name, Some(BAD_LENGTH)).await);
         }
         // The page says what can be done instead.
         Err(failed) if failed.code() == "sign_up_closed" => {
-            return Ok(offer(app, browser, token, "", None).await);
+            return Ok(offer(app, browser, link, "", None).await);
         }
         Err(failed) => return Err(failed),
     };

@@ -104,7 +104,7 @@ async fn finish(
     let answer =
         OutsideAnswer { code: text("code"), state: state.clone(), issuer: text("iss"), error: text("error") };
     let then = browser.path(&attempt.then);
-    let mut response = match app.finish_outside(&attempt, &answer).await {
+    let mut response = match app.finish_outside(&attempt, &answer, &browser.origin).await {
         Ok(Some(user)) => signed_in(&app, &browser, &user, &then).await,
         Ok(None) => no_provider(),
         Err(error) => {

@@ -54,12 +54,11 @@ impl std::fmt::Debug for TokenAnswer {
     }
 }
 
-/// What tokens say about a person. Accounts are made by the operator, or for
-/// an address that was written to, so the address is theirs.
+/// What tokens say about a person.
 pub(super) fn profile(user: &User) -> Profile {
     Profile {
         email: user.email.clone(),
-        email_verified: true,
+        email_verified: user.is_email_verified,
         name: user.name.clone(),
         preferred_username: user.email.clone(),
     }

@@ -3,11 +3,13 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use chrono::Utc;
+use coppice_core::audit::RequestOrigin;
+use coppice_core::sign_up::SignUp;
 use coppice_core::{Error, Result, UserId};
 use coppice_store::VerifiedUser;
 
 use super::{OutsideAnswer, OutsideAttempt, OutsideError, OutsidePerson};
-use crate::App;
+use crate::{AccountEvent, AccountEventKind, App};
 
 /// Whom attempts are sealed for.
 const OWNER: &str = "outside sign-in";
@@ -95,10 +97,11 @@ impl App {
         &self,
         attempt: &OutsideAttempt,
         answer: &OutsideAnswer,
+        origin: &RequestOrigin,
     ) -> Result<Option<OutsideUser>, OutsideRefusal> {
         let Some(issuer) = &self.outside else { return Ok(None) };
         let person = issuer.complete(attempt, answer).await?;
-        let user = self.account_of(&person).await?;
+        let user = self.account_of(&person, origin).await?;
         Ok(Some(OutsideUser { user, was_asked: person.was_asked }))
     }
 
@@ -111,16 +114,40 @@ impl App {
         Ok(self.store.user_has_password(user).await?)
     }
 
-    async fn account_of(&self, person: &OutsidePerson) -> Result<UserId, OutsideRefusal> {
+    /// Whether this address may get an account by showing that it is one's own.
+    async fn may_sign_up(&self, email: &str) -> Result<bool> {
+        match self.config.sign_up {
+            SignUp::Open => Ok(true),
+            SignUp::Off => Ok(false),
+            SignUp::Invite => Ok(self.store.is_invited(email).await?),
+        }
+    }
+
+    async fn account_of(
+        &self,
+        person: &OutsidePerson,
+        origin: &RequestOrigin,
+    ) -> Result<UserId, OutsideRefusal> {
         let new = UserId::generate(Utc::now());
         let name = display_name(&person.name);
-        let sign_up = self.config.sign_up;
-        let found = self.store.user_by_verified_email(&new, &person.email, &name, sign_up).await;
+        let may_be_made = self.may_sign_up(&person.email).await?;
+        let found = self.store.user_by_verified_email(&new, &person.email, &name, may_be_made).await;
         match found.map_err(Error::from)? {
-            VerifiedUser::Account(user) => {
-                if user == new {
-                    tracing::info!(%user, "a person whom the outside provider vouches for has an account now");
-                }
+            VerifiedUser::Account(user) => Ok(user),
+            VerifiedUser::Made(user) => {
+                tracing::info!(%user, "a person whom the outside provider vouches for has an account now");
+                self.note_account_event(&AccountEvent::new(AccountEventKind::AccountMade, &user, origin))
+                    .await;
+                Ok(user)
+            }
+            VerifiedUser::Reclaimed(user) => {
+                tracing::warn!(
+                    %user,
+                    "an account of an address that nobody had verified is its owner's now: \
+                     its password, sessions and keys are gone"
+                );
+                let event = AccountEvent::new(AccountEventKind::AccountReclaimed, &user, origin);
+                self.note_account_event(&event).await;
                 Ok(user)
             }
             VerifiedUser::Disabled => Err(OutsideRefusal::Disabled),

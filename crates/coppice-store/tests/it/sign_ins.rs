@@ -4,8 +4,8 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use coppice_core::{SessionId, UserId};
 use coppice_store::{
-    AuthorizationCode, CodeMatch, ConnectOptions, NewBrowserSession, NewDevice, NewSession, OldPassword,
-    Store, Tx,
+    AuthorizationCode, CodeMatch, ConnectOptions, NewBrowserSession, NewDevice, NewSession, NewUser,
+    OldPassword, Store, Tx, VerifiedUser,
 };
 use sqlx::PgConnection;
 
@@ -21,11 +21,13 @@ fn soon() -> DateTime<Utc> {
 }
 
 /// A store with one user, whose password has the hash `old`.
-async fn with_user(options: &ConnectOptions) -> (Store, PgConnection) {
+async fn with_user(options: &ConnectOptions, is_email_verified: bool) -> (Store, PgConnection) {
     let (store, sql) = connect(options).await;
     store.migrate().await.unwrap();
     let mut tx = store.begin().await.unwrap();
-    store.user_insert_in_tx(&mut tx, &user(), "ada@example.com", "", Some("old")).await.unwrap();
+    let email = "ada@example.com";
+    let new = NewUser { id: &user(), email, is_email_verified, name: "", password: Some("old") };
+    store.user_insert_in_tx(&mut tx, &new).await.unwrap();
     tx.commit().await.unwrap();
     (store, sql)
 }
@@ -98,7 +100,7 @@ async fn until_blocked(sql: &mut PgConnection, tx: &mut Tx) {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_knew_the_password_before_it_was_set_is_not_signed_in_after() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_user(&server.database().await).await;
+    let (store, mut sql) = with_user(&server.database().await, true).await;
     assert!(sign_in(&store, "before", Some("old")).await);
     assert!(set_password(&store).await);
     assert_eq!(rows(&mut sql, "browser_sessions").await, 0);
@@ -115,7 +117,7 @@ async fn who_knew_the_password_before_it_was_set_is_not_signed_in_after() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_code_that_is_being_redeemed_gives_no_session_that_outlives_a_new_password() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_user(&server.database().await).await;
+    let (store, mut sql) = with_user(&server.database().await, true).await;
     let mut tx = store.begin().await.unwrap();
     store.code_insert_in_tx(&mut tx, &code()).await.unwrap();
     tx.commit().await.unwrap();
@@ -137,7 +139,7 @@ async fn a_code_that_is_being_redeemed_gives_no_session_that_outlives_a_new_pass
 #[tokio::test(flavor = "multi_thread")]
 async fn a_device_that_is_being_connected_gets_no_session_that_outlives_a_new_password() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_user(&server.database().await).await;
+    let (store, mut sql) = with_user(&server.database().await, true).await;
     let new = NewDevice {
         code_hash: "code",
         user_code_hash: "user code",
@@ -168,7 +170,7 @@ async fn a_device_that_is_being_connected_gets_no_session_that_outlives_a_new_pa
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_allowed_in_a_browser_that_is_signed_out_meanwhile_comes_to_nothing() {
     let server = Postgres::shared();
-    let (store, _) = with_user(&server.database().await).await;
+    let (store, _) = with_user(&server.database().await, true).await;
     assert!(sign_in(&store, "browser", Some("old")).await);
     let mut tx = store.begin().await.unwrap();
     assert!(store.browser_session_lives_in_tx(&mut tx, &user(), "browser").await.unwrap());
@@ -176,4 +178,26 @@ async fn what_was_allowed_in_a_browser_that_is_signed_out_meanwhile_comes_to_not
     assert!(set_password(&store).await);
     let mut tx = store.begin().await.unwrap();
     assert!(!store.browser_session_lives_in_tx(&mut tx, &user(), "browser").await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_is_reclaimed_once_and_only_where_nobody_had_verified_it() {
+    let server = Postgres::shared();
+    let new = UserId::from_trusted("usr_2");
+    for is_email_verified in [true, false] {
+        let (store, mut sql) = with_user(&server.database().await, is_email_verified).await;
+        assert!(sign_in(&store, "browser", Some("old")).await);
+        let found = store.user_by_verified_email(&new, "ADA@example.com", "", true).await.unwrap();
+        let expected = match is_email_verified {
+            true => VerifiedUser::Account(user()),
+            false => VerifiedUser::Reclaimed(user()),
+        };
+        assert_eq!(found, expected);
+        assert_eq!(rows(&mut sql, "browser_sessions").await, i64::from(is_email_verified));
+        assert_eq!(sign_in(&store, "late", Some("old")).await, is_email_verified);
+        let again = store.user_by_verified_email(&new, "ada@example.com", "", true).await.unwrap();
+        assert_eq!(again, VerifiedUser::Account(user()));
+        let account = store.user_find(&user()).await.unwrap().unwrap();
+        assert!(account.is_email_verified);
+    }
 }
