@@ -7,6 +7,21 @@
 /// A result with the platform's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// An error with its causes, in one line. A cause that stands in the text
+/// already is not repeated: some errors tell theirs themselves.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
 /// Why an operation was not carried out.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
@@ -186,5 +201,25 @@ impl Error {
             | Self::TooMany { .. }
             | Self::Unauthenticated { .. } => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{text}")]
+    struct Link {
+        text: &'static str,
+        source: Option<Box<Link>>,
+    }
+
+    #[test]
+    fn causes_follow_in_one_line_and_none_is_told_twice() {
+        let link = |text, source: Option<Link>| Link { text, source: source.map(Box::new) };
+        let error = link("sending: refused", Some(link("refused", Some(link("port closed", None)))));
+        assert_eq!(chain(&error), "sending: refused: port closed");
+        assert_eq!(chain(&link("alone", None)), "alone");
     }
 }

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use coppice_core::error::chain;
 use lettre::message::{Mailbox, MultiPart};
 use lettre::transport::smtp::authentication::Credentials;
 use lettre::transport::smtp::client::{Tls, TlsParameters};
@@ -160,19 +161,6 @@ impl Mailer {
 fn is_about_us(error: &lettre::transport::smtp::Error) -> bool {
     let code = error.status().map(u16::from);
     code.is_none_or(|code| matches!(code, 500..=504 | 530 | 534 | 535 | 538))
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    text
 }
 
 fn plain(letter: &Letter) -> String {

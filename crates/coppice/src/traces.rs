@@ -14,6 +14,7 @@ use async_trait::async_trait;
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::Response;
+use coppice_core::error::chain;
 use opentelemetry::KeyValue;
 use opentelemetry::propagation::TextMapPropagator as _;
 use opentelemetry::trace::{Status, TraceContextExt as _, TracerProvider as _};
@@ -149,16 +150,6 @@ impl HttpClient for Collector {
         });
         sent
     }
-}
-
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
 
 /// Gives every request a span, a child of the caller's where its

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use coppice_core::error::chain;
 use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder, StatusCode, Url};
 use serde::de::DeserializeOwned;
@@ -58,12 +59,6 @@ pub(super) async fn send(request: RequestBuilder) -> Result<Answer> {
         body.extend_from_slice(&chunk);
     }
     Ok(Answer { status, body })
-}
-
-/// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// An address that may be asked: `https`, or `http` on this machine.
