@@ -10,6 +10,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -53,6 +54,42 @@ pub(super) fn start() -> anyhow::Result<PrometheusHandle> {
     builder.install_recorder().context("beginning to count")
 }
 
+/// A look at disks, one at a time: one that hangs must take neither the page
+/// with it nor another thread at every scrape.
+#[derive(Default)]
+struct Look {
+    is_under_way: Arc<AtomicBool>,
+}
+
+/// The look ends with this.
+struct UnderWay(Arc<AtomicBool>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+impl Look {
+    /// What `look` saw; none when it takes too long, or an earlier one still
+    /// goes on.
+    async fn take<T: Send + 'static>(
+        &self,
+        patience: Duration,
+        look: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        if self.is_under_way.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        let under_way = UnderWay(self.is_under_way.clone());
+        let looking = tokio::task::spawn_blocking(move || {
+            let _under_way = under_way;
+            look()
+        });
+        tokio::time::timeout(patience, looking).await.ok()?.ok()
+    }
+}
+
 /// What the page is made from.
 pub(super) struct Page {
     counted: PrometheusHandle,
@@ -61,6 +98,7 @@ pub(super) struct Page {
     gateway: Arc<Gateway>,
     data_dir: PathBuf,
     host_reserve_bytes: u64,
+    look: Look,
     _upkeep: AbortOnDropHandle<()>,
 }
 
@@ -89,6 +127,7 @@ impl Page {
             gateway,
             data_dir: config.data_dir.clone(),
             host_reserve_bytes: config.storage.host_reserve_bytes,
+            look: Look::default(),
             _upkeep: AbortOnDropHandle::new(upkeep),
         })
     }
@@ -172,9 +211,7 @@ impl Page {
             let host = host.map(|stat| (stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize));
             (storage.usage().ok(), host, storage.quarantined_count())
         };
-        // A disk that hangs must not take the page with it.
-        let looked = tokio::time::timeout(PATIENCE, tokio::task::spawn_blocking(look)).await;
-        let Ok(Ok((volumes, host, quarantined))) = looked else { return };
+        let Some((volumes, host, quarantined)) = self.look.take(PATIENCE, look).await else { return };
         let volumes = volumes.map(|usage| (usage.total_bytes, usage.free_bytes));
         for (place, what, sizes) in [
             ("volumes", "the file system of volumes", volumes),
@@ -222,5 +259,36 @@ impl Text {
         let labels: Vec<_> = labels.iter().map(|(label, value)| format!("{label}=\"{value}\"")).collect();
         let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
         let _ = writeln!(self.0, "{name}{labels} {value}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_look_that_hangs_is_the_only_one_until_it_ends() {
+        let look = Look::default();
+        let (end, hangs) = channel::<()>();
+        let hung = look.take(Duration::ZERO, move || hangs.recv().is_ok()).await;
+        assert_eq!(hung, None);
+        assert_eq!(look.take(PATIENCE, || true).await, None, "the first is still under way");
+        end.send(()).expect("it waits for this");
+        let next = async {
+            while look.is_under_way.load(Ordering::Acquire) {
+                tokio::task::yield_now().await;
+            }
+            look.take(PATIENCE, || true).await
+        };
+        assert_eq!(tokio::time::timeout(Duration::from_secs(30), next).await, Ok(Some(true)));
+    }
+
+    #[tokio::test]
+    async fn a_look_that_panics_does_not_end_looking() {
+        let look = Look::default();
+        assert_eq!(look.take(PATIENCE, || assert_eq!(1, 2, "as a bug would")).await, None);
+        assert_eq!(look.take(PATIENCE, || true).await, Some(true));
     }
 }
