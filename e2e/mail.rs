@@ -268,6 +268,34 @@ fn a_refused_letter_is_given_up_and_the_link_works_all_the_same() {
 }
 
 #[test]
+fn a_letter_that_cannot_be_put_together_is_given_up_like_one_that_cannot_be_sent() {
+    let server = Server::start(&[]);
+    let mut http = platform_with(server.port, &["--smtp-tls", "none"], &[]);
+    let invitation = text_of(&invite(&http, "ada@example.com")["id"]);
+    assert_eq!(server.next()["to"], json!(["ada@example.com"]));
+    wait_for("it is sent", PATIENCE, || (letters(&http) == "0").then_some(()));
+    // What a wrong secret.key does to it. Its letter is due once more.
+    http.platform.kill();
+    let damage = "update invitations set link_sealed = '\\x00';
+                  insert into mails (id, invitation_id) select 'again', id from invitations";
+    in_metastore(&http, damage);
+    http.platform.spawn();
+    http.platform.wait_ready();
+    let is_told = |what: &str| {
+        let told = format!("the mail of invitation {invitation} {what}");
+        http.platform.log().contains(&told).then_some(())
+    };
+    wait_for("it is tried again", PATIENCE, || {
+        is_told("was not sent, trying again in 5 s: it can't be put together")
+    });
+    invite(&http, "bob@example.com");
+    assert_eq!(server.next()["to"], json!(["bob@example.com"]), "it is in nobody's way");
+    in_metastore(&http, "update mails set attempts = 23, due_at = now()");
+    wait_for("it is given up", PATIENCE, || is_told("is given up after 24 attempts"));
+    wait_for("it is forgotten", PATIENCE, || (letters(&http) == "0").then_some(()));
+}
+
+#[test]
 fn a_crash_around_sending_loses_no_letter() {
     let server = Server::start(&[]);
     let postgres = postgres_dir().join("17.10").display().to_string();

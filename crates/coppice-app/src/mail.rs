@@ -35,7 +35,7 @@ impl App {
                     let _ = tokio::time::timeout(LOOK, self.mail_nudge.notified()).await;
                 }
                 Err(error) => {
-                    tracing::warn!("looking for mail to send: {error}");
+                    tracing::warn!("looking for mail to send: {}", error.for_log());
                     tokio::time::sleep(LOOK).await;
                 }
             }
@@ -50,9 +50,13 @@ impl App {
             return Ok(true);
         }
         failpoint!("mail.claimed");
-        let letter = self.letter(&due)?;
         let (id, attempts) = (&due.invitation.id, due.attempts);
-        match mailer.send(&letter).await {
+        let sent = match self.letter(&due) {
+            Ok(letter) => mailer.send(&letter).await,
+            // The right secret.key may be put back meanwhile.
+            Err(error) => Err(MailError::Later(format!("it can't be put together: {}", error.for_log()))),
+        };
+        match sent {
             Ok(()) => {
                 failpoint!("mail.sent");
                 self.store.mail_delete(&due.id).await?;

@@ -186,6 +186,12 @@ impl Error {
         }
     }
 
+    /// What a log says of it: the cause where callers are not told one, else
+    /// what callers are told.
+    pub fn for_log(&self) -> String {
+        self.private().map_or_else(|| self.to_string(), str::to_owned)
+    }
+
     /// The cause, for the log only.
     pub fn private(&self) -> Option<&str> {
         match self {
