@@ -36,6 +36,7 @@ mod soak;
 mod storm;
 mod supervision;
 mod systemd;
+mod tidying;
 mod tour;
 mod unprivileged;
 mod versions;

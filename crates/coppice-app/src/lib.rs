@@ -12,6 +12,7 @@ mod audit;
 mod bootstrap;
 mod branch_metrics;
 mod branches;
+mod chores;
 mod configuration;
 mod connections;
 mod credentials;

@@ -13,6 +13,7 @@ use coppice_mail::{Letter, MailError, Mailer};
 use coppice_store::{DueMail, InvitationRecord};
 
 use crate::App;
+use crate::metrics::{MAIL, task_succeeded};
 
 /// How long sending one letter may take; then somebody else may try.
 const LEASE_SECONDS: u32 = 300;
@@ -30,8 +31,9 @@ impl App {
         let Some(mailer) = self.config.mailer.clone() else { return };
         loop {
             match self.send_due_mail(&mailer).await {
-                Ok(true) => {}
+                Ok(true) => task_succeeded(MAIL),
                 Ok(false) => {
+                    task_succeeded(MAIL);
                     let _ = tokio::time::timeout(LOOK, self.mail_nudge.notified()).await;
                 }
                 Err(error) => {

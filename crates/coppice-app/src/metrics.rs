@@ -19,6 +19,8 @@ const TASK_SUCCESS: &str = "coppice_task_last_success_timestamp_seconds";
 pub(crate) const IDLE_WATCH: &str = "idle_watch";
 /// The task that looks for branches which are not what they should be.
 pub(crate) const UNSETTLED_WATCH: &str = "unsettled_watch";
+/// The task that sends mail.
+pub(crate) const MAIL: &str = "mail";
 
 /// How a step ended.
 #[derive(Clone, Copy, Debug)]

@@ -8,6 +8,7 @@ use coppice_core::{Error, OrganizationId, Result};
 use coppice_failpoint::failpoint;
 use coppice_store::{StoreError, Tx};
 
+use crate::chores::is_done;
 use crate::{Access, App, PersonalAccess};
 
 impl App {
@@ -89,22 +90,27 @@ impl App {
         tx.commit().await.map_err(StoreError::from)?;
         failpoint!("organization.deletion_requested");
         // What is asked for is done, now or by the next look.
-        if let Err(error) = self.delete_requested_organization(id).await {
-            tracing::warn!("deleting organization {id}, as its owner asked: {error}");
-        }
+        self.is_deleted_as_asked(id).await;
         Ok(())
     }
 
-    /// Deletes organizations whose deletion was asked for; to be called now and
-    /// then.
-    ///
-    /// # Errors
-    /// When the metastore fails.
-    pub async fn delete_requested_organizations(&self) -> Result<()> {
-        for id in self.store.organization_list_deletable().await? {
-            self.delete_requested_organization(&id).await?;
+    /// Deletes organizations whose deletion was asked for. Returns whether all of
+    /// them are deleted; one that can't be keeps no other from it.
+    pub(crate) async fn delete_requested_organizations(&self) -> bool {
+        let ids = match self.store.organization_list_deletable().await {
+            Ok(ids) => ids,
+            Err(error) => return is_done::<()>("looking for organizations to delete", Err(error.into())),
+        };
+        let mut all_done = true;
+        for id in ids {
+            all_done &= self.is_deleted_as_asked(&id).await;
         }
-        Ok(())
+        all_done
+    }
+
+    async fn is_deleted_as_asked(&self, id: &OrganizationId) -> bool {
+        let what = format!("deleting organization {id}, as its owner asked");
+        is_done(&what, self.delete_requested_organization(id).await)
     }
 
     /// Deletes an organization if its deletion is still asked for and it has no
@@ -119,17 +125,6 @@ impl App {
         }
         self.store.organization_delete_in_tx(&mut tx, id).await?;
         tx.commit().await.map_err(StoreError::from)?;
-        Ok(())
-    }
-
-    /// Forgets what is not needed any more; to be called now and then.
-    ///
-    /// # Errors
-    /// When the metastore fails.
-    pub async fn purge(&self) -> Result<()> {
-        self.store.idempotency_purge().await?;
-        self.store.organization_purge().await?;
-        self.purge_audit_log().await?;
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use coppice_core::{UserId, email};
 use sqlx::FromRow;
 
-use crate::{Result, Store, Tx};
+use crate::{Result, Store, StoreError, Tx};
 
 /// What signing in needs to know of a user.
 #[derive(Clone, FromRow)]
@@ -300,18 +300,19 @@ impl Store {
         Ok(())
     }
 
-    /// Removes what nobody needs any more of signing in.
+    /// Removes what nobody needs any more of signing in, as much of it as can be.
     ///
     /// # Errors
-    /// When the metastore can't be reached.
+    /// The first that came up; what is unrelated is removed all the same.
     pub async fn sign_in_purge(&self, idle: TimeDelta) -> Result<()> {
-        sqlx::query(
+        let sessions = sqlx::query(
             "delete from browser_sessions where expires_at < now()
              or last_seen_at < now() - make_interval(secs => $1)",
         )
         .bind(idle.num_seconds() as f64)
         .execute(&self.relaxed)
-        .await?;
+        .await;
+        let mut removed = sessions.map(drop).map_err(StoreError::from);
         for statement in [
             "delete from sessions where least(idle_until, expires_at) < now() - interval '1 hour'",
             // Long enough to notice that one is used again.
@@ -325,8 +326,9 @@ impl Store {
             "delete from oauth_clients where last_used_at is null and created_at < now() - interval '1 day'",
             "delete from signing_keys where published_until < now()",
         ] {
-            sqlx::query(statement).execute(&self.relaxed).await?;
+            let done = sqlx::query(statement).execute(&self.relaxed).await;
+            removed = removed.and(done.map(drop).map_err(StoreError::from));
         }
-        Ok(())
+        removed
     }
 }

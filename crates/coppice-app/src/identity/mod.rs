@@ -22,6 +22,7 @@ use coppice_oauth::signing::SigningAlgorithm;
 use coppice_oauth::token::RefreshKey;
 use coppice_store::StoreError;
 
+use crate::chores::is_done;
 use crate::{App, MasterKey};
 
 pub use authorization::Authorization;
@@ -117,12 +118,12 @@ impl App {
         self.identity.config.dynamic_clients
     }
 
-    /// Renews keys and removes what nobody needs; to be called about once a minute.
-    ///
-    /// # Errors
-    /// When the metastore fails.
-    pub async fn tend_identity(&self) -> coppice_core::Result<()> {
-        self.tend_signing_keys().await?;
-        Ok(self.store.sign_in_purge(sign_in::IDLE).await?)
+    /// Renews keys and removes what nobody needs; to be called about once a
+    /// minute. Returns whether both were done; the log says what was not.
+    pub async fn tend_identity(&self) -> bool {
+        let keys = self.tend_signing_keys().await;
+        let purge = self.store.sign_in_purge(sign_in::IDLE).await.map_err(Error::from);
+        let has_keys = is_done("looking after signing keys", keys);
+        is_done("forgetting what is left of signing in", purge) && has_keys
     }
 }

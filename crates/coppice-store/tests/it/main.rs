@@ -4,6 +4,7 @@
 
 mod claims;
 mod constraints;
+mod deleted_organizations;
 mod metrics;
 mod migrations;
 mod organizations;

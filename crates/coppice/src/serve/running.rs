@@ -25,12 +25,15 @@ use crate::traces::trace_request;
 const NOTE: Duration = Duration::from_secs(30);
 /// How often storage and sessions are looked after.
 const HOUSEKEEPING: Duration = Duration::from_secs(5);
-/// Its name among the tasks whose last success is told.
-const HOUSEKEEPING_TASK: &str = "housekeeping";
-/// How often old records are looked for.
+/// How often old records are looked for. The alert on tasks that are stuck
+/// knows it.
 const TIDYING: Duration = Duration::from_secs(600);
 /// How often sessions and signing keys are looked after.
 const IDENTITY: Duration = Duration::from_secs(60);
+/// Names of the three among the tasks whose last success is told.
+const HOUSEKEEPING_TASK: &str = "housekeeping";
+const TIDYING_TASK: &str = "tidying";
+const IDENTITY_TASK: &str = "identity";
 
 /// The tasks of a running platform.
 pub(super) struct Running {
@@ -156,11 +159,8 @@ async fn tidying(app: App) {
     let mut timer = tokio::time::interval(TIDYING);
     loop {
         timer.tick().await;
-        if let Err(error) = app.delete_requested_organizations().await {
-            tracing::warn!("deleting organizations whose owners asked for it: {error}");
-        }
-        if let Err(error) = app.purge().await {
-            tracing::warn!("forgetting old records: {error}");
+        if app.tidy().await {
+            task_succeeded(TIDYING_TASK);
         }
     }
 }
@@ -170,8 +170,8 @@ async fn tend_identity(app: App) {
     let mut timer = tokio::time::interval(IDENTITY);
     loop {
         timer.tick().await;
-        if let Err(error) = app.tend_identity().await {
-            tracing::warn!("looking after sessions and signing keys: {error}");
+        if app.tend_identity().await {
+            task_succeeded(IDENTITY_TASK);
         }
     }
 }
