@@ -46,6 +46,42 @@ impl Outcome {
     }
 }
 
+/// Why a server was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// Its branch is new.
+    Creation,
+    /// Its branch slept.
+    Wake,
+    /// It was stopped to be started with other settings.
+    Update,
+    /// It had ended by itself or with the machine.
+    Recovery,
+}
+
+impl Cause {
+    const ALL: [Self; 4] = [Self::Creation, Self::Wake, Self::Update, Self::Recovery];
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Creation => "creation",
+            Self::Wake => "wake",
+            Self::Update => "update",
+            Self::Recovery => "recovery",
+        }
+    }
+
+    /// Of a start before which the branch and its volume were in these states.
+    fn of(volume: VolumeState, before: BranchState) -> Self {
+        match (volume, before) {
+            (VolumeState::Planned | VolumeState::Present | VolumeState::Removed, _) => Self::Creation,
+            (VolumeState::Admitted, BranchState::Hibernated | BranchState::Waking) => Self::Wake,
+            (VolumeState::Admitted, BranchState::Updating) => Self::Update,
+            (VolumeState::Admitted, _) => Self::Recovery,
+        }
+    }
+}
+
 const STEPS_ALL: [Step; 7] =
     [Step::MakeVolume, Step::Start, Step::FirstStart, Step::Stop, Step::Kill, Step::Remove, Step::Settle];
 
@@ -76,8 +112,8 @@ pub(crate) fn describe() {
         // Histograms are there as soon as somebody has asked for them.
         let _ = histogram!(STEP_DURATION, "step" => step);
     }
-    for cause in ["creation", "wake", "recovery"] {
-        counter!(STARTS, "cause" => cause).absolute(0);
+    for cause in Cause::ALL {
+        counter!(STARTS, "cause" => cause.label()).absolute(0);
     }
     counter!(RETRIES).absolute(0);
     counter!(HIBERNATIONS).absolute(0);
@@ -90,13 +126,7 @@ pub(crate) fn step_ended(step: Step, began: Instant, outcome: Outcome) {
 
 /// A server was started; its branch and volume were in these states before.
 pub(crate) fn started(volume: VolumeState, before: BranchState) {
-    let cause = match (volume, before) {
-        (VolumeState::Planned | VolumeState::Present | VolumeState::Removed, _) => "creation",
-        (VolumeState::Admitted, BranchState::Hibernated | BranchState::Waking) => "wake",
-        (VolumeState::Admitted, BranchState::Updating) => "update",
-        (VolumeState::Admitted, _) => "recovery",
-    };
-    counter!(STARTS, "cause" => cause).increment(1);
+    counter!(STARTS, "cause" => Cause::of(volume, before).label()).increment(1);
 }
 
 pub(crate) fn put_to_sleep() {
