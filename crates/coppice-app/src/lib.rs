@@ -68,7 +68,8 @@ pub use extensions::{Extension, ExtensionKind};
 pub use idempotency::{Begun, RepeatableCall};
 pub use identity::{
     Authorization, ClientClaim, Device, DeviceAnswer, IdentityConfig, IdentityError, PASSWORD_MAX,
-    PASSWORD_MIN, PasswordChange, SESSION_LIFETIME, SignIn, TokenAnswer, hash_password, new_signing_key,
+    PASSWORD_MIN, PasswordChange, RotatedKey, SESSION_LIFETIME, SignIn, TokenAnswer, hash_password,
+    rotate_signing_key,
 };
 pub use invitations::{Accepted, NewPerson, OfferedInvitation, VisibleInvitation};
 pub use key_file::KeyFile;

@@ -138,7 +138,7 @@ impl Store {
         Ok(query.fetch_all(&self.pool).await?)
     }
 
-    /// Adds a key unless there is one that signs from `unless_since` on or
+    /// Adds a key; not if there is one that signs from `unless_since` on or
     /// later. Those before it are published for a day after it begins to sign,
     /// or, if `forget_others`, not any more.
     ///
@@ -147,17 +147,18 @@ impl Store {
     pub async fn signing_key_add(
         &self,
         key: &SigningKeyRow,
-        unless_since: DateTime<Utc>,
+        unless_since: Option<DateTime<Utc>>,
         forget_others: bool,
     ) -> Result<bool> {
         let mut tx = self.begin().await?;
         // Processes that start at the same time agree on one.
         sqlx::query("lock table signing_keys in share row exclusive mode").execute(&mut *tx).await?;
-        let newer: i64 = sqlx::query_scalar("select count(*) from signing_keys where signs_from >= $1")
-            .bind(unless_since)
-            .fetch_one(&mut *tx)
-            .await?;
-        if newer > 0 {
+        let is_there: bool =
+            sqlx::query_scalar("select exists (select from signing_keys where signs_from >= $1)")
+                .bind(unless_since)
+                .fetch_one(&mut *tx)
+                .await?;
+        if is_there {
             return Ok(false);
         }
         if forget_others {

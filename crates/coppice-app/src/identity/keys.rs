@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, TimeDelta, Utc};
 use coppice_core::{Error, Result};
 use coppice_oauth::signing::{PublicKey, SigningAlgorithm, SigningKey};
-use coppice_store::SigningKeyRow;
+use coppice_store::{SigningKeyRow, Store};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
@@ -56,11 +56,51 @@ impl KeyRing {
     }
 }
 
-/// Makes a key that signs from `signs_from` on. Takes a while.
+/// A key that was made because somebody wanted another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RotatedKey {
+    /// Its id.
+    pub id: String,
+    /// When it begins to sign.
+    pub signs_from: DateTime<Utc>,
+}
+
+/// Makes the next signing key, of the same kind as the newest: the kind is a
+/// setting of the platform, which changes it by itself. With `forget_old` no
+/// earlier key is believed any more, and the new one signs at once. None when
+/// there is no key yet: the platform makes the first.
 ///
 /// # Errors
-/// When the cryptographic library fails.
-pub fn new_signing_key(
+/// When a newer program made the newest key, or the metastore fails.
+pub async fn rotate_signing_key(
+    store: &Store,
+    master: &Arc<MasterKey>,
+    forget_old: bool,
+) -> Result<Option<RotatedKey>> {
+    let Some(newest) = store.signing_key_list().await?.into_iter().next() else { return Ok(None) };
+    let algorithm = SigningAlgorithm::parse(&newest.algorithm).ok_or_else(|| {
+        Error::internal(format!("keys of the kind {} need a newer coppice", newest.algorithm))
+    })?;
+    let now = Utc::now();
+    let signs_from = if forget_old { now } else { now + AHEAD };
+    let key = new_signing_key(master, algorithm, signs_from).await?;
+    store.signing_key_add(&key, None, forget_old).await?;
+    Ok(Some(RotatedKey { id: key.id, signs_from }))
+}
+
+/// Makes a key that signs from `signs_from` on.
+async fn new_signing_key(
+    master: &Arc<MasterKey>,
+    algorithm: SigningAlgorithm,
+    signs_from: DateTime<Utc>,
+) -> Result<SigningKeyRow> {
+    let master = master.clone();
+    let made = tokio::task::spawn_blocking(move || generate(&master, algorithm, signs_from));
+    made.await.map_err(Error::internal)?
+}
+
+/// Takes a while.
+fn generate(
     master: &MasterKey,
     algorithm: SigningAlgorithm,
     signs_from: DateTime<Utc>,
@@ -120,10 +160,8 @@ impl App {
     }
 
     async fn add_signing_key(&self, signs_from: DateTime<Utc>, unless_since: DateTime<Utc>) -> Result<bool> {
-        let (master, algorithm) = (self.key.clone(), self.signing_algorithm());
-        let made = tokio::task::spawn_blocking(move || new_signing_key(&master, algorithm, signs_from));
-        let row = made.await.map_err(Error::internal)??;
-        Ok(self.store.signing_key_add(&row, unless_since, false).await?)
+        let row = new_signing_key(&self.key, self.signing_algorithm(), signs_from).await?;
+        Ok(self.store.signing_key_add(&row, Some(unless_since), false).await?)
     }
 
     /// The key that signs now; made if there is none yet.

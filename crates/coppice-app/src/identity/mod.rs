@@ -28,7 +28,7 @@ use crate::{App, MasterKey};
 pub use authorization::Authorization;
 pub use clients::ClientClaim;
 pub use devices::{Device, DeviceAnswer};
-pub use keys::new_signing_key;
+pub use keys::{RotatedKey, rotate_signing_key};
 pub use passwords::{PASSWORD_MAX, PASSWORD_MIN, hash_password};
 pub use sign_in::{PasswordChange, SESSION_LIFETIME, SignIn};
 pub use tokens::TokenAnswer;

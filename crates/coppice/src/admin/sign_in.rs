@@ -2,20 +2,16 @@
 
 use std::io::{IsTerminal, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use chrono::{TimeDelta, Utc};
-use coppice_app::{hash_password, new_signing_key};
+use coppice_app::hash_password;
 use coppice_core::UserId;
-use coppice_oauth::signing::SigningAlgorithm;
 use coppice_store::{OldPassword, Store};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use zeroize::Zeroizing;
 
 use crate::secret_key::master_key;
-
-/// A new key is published this long before it signs.
-const AHEAD: TimeDelta = TimeDelta::minutes(5);
 
 /// Sets the password of a user.
 pub(super) async fn set_password(store: &Store, email: &str) -> anyhow::Result<()> {
@@ -77,29 +73,22 @@ impl Drop for Silence {
     }
 }
 
-/// Makes the next signing key, of the same kind as the newest: the kind is a
-/// setting of the platform, which changes it by itself.
+/// Makes the next signing key.
 pub(super) async fn rotate_signing_key(
     store: &Store,
     data_dir: &Path,
     forget_old: bool,
 ) -> anyhow::Result<()> {
-    let newest = store.signing_key_list().await?.into_iter().next();
-    let newest = newest.context("there is no signing key yet: start the platform, which makes one")?;
-    let algorithm = SigningAlgorithm::parse(&newest.algorithm)
-        .with_context(|| format!("keys of the kind {} need a newer coppice", newest.algorithm))?;
-    let now = Utc::now();
-    let signs_from = if forget_old { now } else { now + AHEAD };
-    let key = new_signing_key(&master_key(data_dir)?, algorithm, signs_from)
-        .map_err(|error| anyhow::anyhow!("{}", error.private().unwrap_or_default()))?;
-    // Whatever there is, another one is wanted.
-    store.signing_key_add(&key, now + TimeDelta::days(36_500), forget_old).await?;
+    let master = Arc::new(master_key(data_dir)?);
+    let made = coppice_app::rotate_signing_key(store, &master, forget_old).await;
+    let made = made.map_err(|error| anyhow::anyhow!(error.for_log()))?;
+    let key = made.context("there is no signing key yet: start the platform, which makes one")?;
     match forget_old {
         true => println!(
             "key {} signs now, and no earlier one is valid any more (running processes notice within a minute)",
             key.id
         ),
-        false => println!("key {} signs from {} on", key.id, signs_from.format("%H:%M:%S UTC")),
+        false => println!("key {} signs from {} on", key.id, key.signs_from.format("%H:%M:%S UTC")),
     }
     Ok(())
 }
