@@ -143,9 +143,10 @@ pub(crate) async fn admin(args: AdminArgs) -> anyhow::Result<()> {
             import_into(&data_dir, metastore_url, &file).await
         }
         AdminCommand::SetPassword { email } => {
+            let hash = sign_in::ask_password(&email)?;
             with_metastore(&data_dir, metastore_url, async |store| {
                 let change = Change { action: "admin.setPassword", organization: None, target: Some(&email) };
-                recorded(&store, change, sign_in::set_password(&store, &email)).await
+                recorded(&store, change, sign_in::set_password(&store, &email, &hash)).await
             })
             .await
         }

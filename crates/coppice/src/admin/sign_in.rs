@@ -13,13 +13,18 @@ use zeroize::Zeroizing;
 
 use crate::secret_key::master_key;
 
-/// Sets the password of a user.
-pub(super) async fn set_password(store: &Store, email: &str) -> anyhow::Result<()> {
+/// Asks for the password that a user is to have, and hashes it. To be called
+/// before anything is locked or written down: people take their time.
+pub(super) fn ask_password(email: &str) -> anyhow::Result<String> {
+    let password = read_password(email)?;
+    hash_password(&password).map_err(|error| anyhow::anyhow!("{error}"))
+}
+
+/// Sets the password of a user, of which `hash` is kept.
+pub(super) async fn set_password(store: &Store, email: &str, hash: &str) -> anyhow::Result<()> {
     let user = store.user_sign_in(email).await?;
     let user = user.with_context(|| format!("nobody here has the address {email}"))?;
-    let password = read_password(email)?;
-    let hash = hash_password(&password).map_err(|error| anyhow::anyhow!("{error}"))?;
-    store.user_set_password(&UserId::from_trusted(user.id), &hash, OldPassword::Any, None).await?;
+    store.user_set_password(&UserId::from_trusted(user.id), hash, OldPassword::Any, None).await?;
     println!("the password of {email} is set; every session of theirs has ended");
     Ok(())
 }
