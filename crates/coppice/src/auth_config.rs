@@ -12,9 +12,11 @@ use coppice_oauth::redirect;
 use coppice_oauth::signing::SigningAlgorithm;
 use serde::Deserialize;
 
+use crate::config::within;
 use crate::sign_in_config::{IssuerFile, SignInConfig, SignInFile, SignInFlags};
 
 const DEFAULT_KEY_DAYS: u32 = 90;
+const KEY_DAYS_MAX: u32 = 3650;
 /// Fewest characters of a secret that an operator chooses for a client.
 const SECRET_MIN: usize = 16;
 /// The command line's secret; a flag would show it to everybody on the machine.
@@ -34,7 +36,7 @@ pub(crate) struct AuthFlags {
     auth_signing_algorithm: Option<String>,
     /// Days until a new key signs tokens [default: 90]
     #[arg(long, env = "COPPICE_AUTH_SIGNING_KEY_DAYS", value_name = "DAYS",
-          value_parser = clap::value_parser!(u32).range(1..=3650))]
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(KEY_DAYS_MAX)))]
     auth_signing_key_days: Option<u32>,
     #[command(flatten)]
     sign_in: SignInFlags,
@@ -104,11 +106,11 @@ impl AuthConfig {
             algorithm: SigningAlgorithm::parse(algorithm).with_context(|| {
                 format!("tokens can be signed with RS256 or EdDSA, not with `{algorithm}`")
             })?,
-            signing_key_days: flags
-                .auth_signing_key_days
-                .or(file.signing_key_days)
-                .unwrap_or(DEFAULT_KEY_DAYS)
-                .max(1),
+            signing_key_days: within(
+                "signing_key_days of [auth]",
+                flags.auth_signing_key_days.or(file.signing_key_days).unwrap_or(DEFAULT_KEY_DAYS),
+                1..=KEY_DAYS_MAX,
+            )?,
             cli_secret: in_environment.or(in_file).unwrap_or_else(|| CLI_SECRET.to_owned()),
             clients: file.clients,
         })
@@ -200,5 +202,14 @@ mod tests {
         ] {
             assert!(config(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn days_outside_the_bounds_are_refused_by_name() {
+        for days in ["0", "3651", "4294967295"] {
+            let error = config(&format!("signing_key_days = {days}")).expect_err(days).to_string();
+            assert!(error.contains("signing_key_days") && error.contains("1 to 3650"), "{error}");
+        }
+        assert_eq!(config("signing_key_days = 3650").expect("settings").signing_key_days, 3650);
     }
 }

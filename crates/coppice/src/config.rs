@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ const DEFAULT_CREATE_WAIT: Duration = Duration::from_secs(5);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Longest time that sessions of a process may go on after its end was asked for.
 pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(3500);
+/// A hundred years.
+const AUDIT_DAYS_MAX: u32 = 36_500;
 const DEFAULT_EMAIL: &str = "admin@coppice.local";
 
 /// Where the data of a machine is, unless told otherwise.
@@ -165,7 +168,8 @@ struct Settings {
     #[arg(long, env = "COPPICE_ADDRESS_REQUESTS_PER_SECOND", value_name = "N")]
     address_requests_per_second: Option<NonZeroU32>,
     /// Days that lines of the audit log are kept [default: 400]
-    #[arg(long, env = "COPPICE_AUDIT_DAYS", value_name = "DAYS")]
+    #[arg(long, env = "COPPICE_AUDIT_DAYS", value_name = "DAYS",
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(AUDIT_DAYS_MAX)))]
     audit_days: Option<u32>,
     #[command(flatten)]
     #[serde(default)]
@@ -228,6 +232,15 @@ pub(crate) struct Config {
 /// A number within bounds: those of a file are not checked when it is read.
 fn whole(chosen: Option<u64>, default: u32, min: u32, max: u32) -> u32 {
     chosen.map_or(default, |number| u32::try_from(number).unwrap_or(max).clamp(min, max))
+}
+
+/// A number that may not be outside these bounds. Those of a file are not
+/// checked when it is read.
+pub(crate) fn within(name: &str, number: u32, bounds: RangeInclusive<u32>) -> anyhow::Result<u32> {
+    if !bounds.contains(&number) {
+        bail!("{name} can be {} to {}, not {number}", bounds.start(), bounds.end());
+    }
+    Ok(number)
 }
 
 fn address(chosen: Option<SocketAddr>, default: &str) -> anyhow::Result<SocketAddr> {
@@ -313,7 +326,11 @@ impl ServeArgs {
                 trusted_proxies,
                 metrics_token,
             },
-            audit_days: flags.audit_days.or(file.audit_days).unwrap_or(AUDIT_DAYS),
+            audit_days: within(
+                "audit_days",
+                flags.audit_days.or(file.audit_days).unwrap_or(AUDIT_DAYS),
+                1..=AUDIT_DAYS_MAX,
+            )?,
             mailer: flags.smtp.or(file.smtp).mailer()?,
             create_wait: flags.branch_create_wait.or(file.branch_create_wait).map_or(
                 DEFAULT_CREATE_WAIT,
@@ -416,6 +433,24 @@ fn storage_options(flags: &Settings, file: &Settings) -> anyhow::Result<StorageO
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn config(text: &str) -> anyhow::Result<Config> {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), text).expect("written");
+        let data_dir = DataDir { data_dir: Some("/nowhere".into()) };
+        let config = Some(file.path().to_owned());
+        ServeArgs { data_dir, config, take_over: false, settings: Settings::default() }.config()
+    }
+
+    #[test]
+    fn days_of_the_audit_log_outside_the_bounds_are_refused_by_name() {
+        for days in ["0", "36501", "4294967295"] {
+            let error = config(&format!("audit_days = {days}")).expect_err(days).to_string();
+            assert!(error.contains("audit_days") && error.contains("1 to 36500"), "{error}");
+        }
+        assert_eq!(config("audit_days = 36500").expect("settings").audit_days, 36_500);
+        assert_eq!(config("").expect("settings").audit_days, AUDIT_DAYS);
+    }
 
     #[test]
     fn a_public_url_names_a_site_and_nothing_more() {
