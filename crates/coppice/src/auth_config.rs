@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, bail};
 use clap::Args;
 use coppice_app::IdentityConfig;
-use coppice_oauth::client::{CLI, CLI_SECRET, CONSOLE, Client, SecretDigest, Trust};
+use coppice_oauth::client::{CLI, CLI_SECRET, COMMAND_LINE, CONSOLE, Client, SecretDigest, Trust};
 use coppice_oauth::issuer::Issuers;
 use coppice_oauth::redirect;
 use coppice_oauth::signing::SigningAlgorithm;
@@ -63,8 +63,39 @@ struct ClientFile {
     name: Option<String>,
     secret: Option<String>,
     redirect_uris: Vec<String>,
-    implicit: bool,
-    device: bool,
+    implicit: Option<bool>,
+    device: Option<bool>,
+}
+
+impl ClientFile {
+    /// The names of what is set here besides redirect URIs.
+    fn keys(&self) -> Vec<&'static str> {
+        let keys = [
+            ("name", self.name.is_some()),
+            ("secret", self.secret.is_some()),
+            ("implicit", self.implicit.is_some()),
+            ("device", self.device.is_some()),
+        ];
+        keys.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| key).collect()
+    }
+}
+
+/// Refuses what would say nothing of a client that is part of the platform.
+fn check_own_client(id: &str, settings: &ClientFile) -> anyhow::Result<()> {
+    let (may_be_set, allowed): (&[_], _) = match id {
+        COMMAND_LINE => {
+            bail!("{COMMAND_LINE} is what `coppice login` signs in as: give the client another name")
+        }
+        CLI => (&["secret"], "redirect_uris and secret"),
+        CONSOLE => (&[], "redirect_uris"),
+        _ => return Ok(()),
+    };
+    match settings.keys().into_iter().find(|key| !may_be_set.contains(key)) {
+        Some(key) => {
+            bail!("{key} of the client {id}, which is part of the platform, can't be set: only {allowed} can")
+        }
+        None => Ok(()),
+    }
 }
 
 impl std::fmt::Debug for ClientFile {
@@ -121,15 +152,14 @@ impl AuthConfig {
         let mut clients =
             vec![Client::cli(&self.cli_secret), Client::command_line(), Client::console(public_url)];
         for (id, settings) in &self.clients {
+            check_own_client(id, settings)?;
             for uri in &settings.redirect_uris {
                 redirect::check(uri)
                     .map_err(|why| anyhow::anyhow!("the redirect URI {uri} of the client {id} {why}"))?;
             }
             match clients.iter_mut().find(|client| client.id == *id) {
-                Some(own) if own.id == CLI || own.id == CONSOLE => {
-                    own.redirect_uris.extend(settings.redirect_uris.iter().cloned());
-                }
-                Some(_) | None => clients.push(client(id, settings)?),
+                Some(own) => own.redirect_uris.extend(settings.redirect_uris.iter().cloned()),
+                None => clients.push(client(id, settings)?),
             }
         }
         Ok(IdentityConfig {
@@ -154,8 +184,8 @@ fn client(id: &str, settings: &ClientFile) -> anyhow::Result<Client> {
         redirect_uris: settings.redirect_uris.clone(),
         any_loopback_port: true,
         trust: Trust::Operator,
-        may_use_implicit: settings.implicit,
-        may_use_device: settings.device,
+        may_use_implicit: settings.implicit.unwrap_or_default(),
+        may_use_device: settings.device.unwrap_or_default(),
     })
 }
 
@@ -211,5 +241,25 @@ mod tests {
             assert!(error.contains("signing_key_days") && error.contains("1 to 3650"), "{error}");
         }
         assert_eq!(config("signing_key_days = 3650").expect("settings").signing_key_days, 3650);
+    }
+
+    #[test]
+    fn clients_of_the_platform_take_only_what_they_heed() {
+        for (text, told) in [
+            ("[clients.coppice-cli]", "another name"),
+            ("[clients.console]\nsecret = \"0123456789abcdef\"", "secret of the client console"),
+            ("[clients.console]\nname = \"Ours\"", "only redirect_uris can"),
+            ("[clients.console]\nimplicit = false", "implicit of the client console"),
+            ("[clients.console]\ndevice = true", "device of the client console"),
+            ("[clients.cli]\ndevice = false", "only redirect_uris and secret can"),
+        ] {
+            let error = config(text).expect_err(text).to_string();
+            assert!(error.contains(told), "{text}: {error}");
+        }
+        let cli = "[clients.cli]\nsecret = \"s\"\nredirect_uris = [\"http://127.0.0.1/cb\"]";
+        let found = config(cli).expect("settings").clients;
+        assert_eq!(found.iter().filter(|client| client.id == CLI).count(), 1);
+        let cli = found.iter().find(|client| client.id == CLI).expect("the client");
+        assert!(cli.allows_redirect("http://127.0.0.1/cb") && cli.secret == Some(SecretDigest::of("s")));
     }
 }
