@@ -8,9 +8,9 @@ use clap::Args;
 use coppice_wire::{AuditActorKind, AuditEntry, AuditLog, AuditResult};
 
 use super::http::Client;
-use super::logs::since;
 use super::output;
 use super::people::in_query;
+use super::times::since;
 
 /// Most lines of one answer.
 const PAGE: u32 = 200;

@@ -311,11 +311,40 @@ impl Client {
 
     /// A branch by name or id, with its project.
     pub(super) async fn branch(&self, target: &BranchTarget) -> anyhow::Result<(Project, ListedBranch)> {
-        let project = self.project(target.project.as_deref()).await?;
-        let list: BranchList = self.get(&self.here(&format!("/projects/{}/branches", project.id))).await?;
-        let branch = choose(list.branches, "branch", &target.branch, |branch| (&branch.id, &branch.name))?;
-        Ok((project, branch))
+        let (project, branches) = self.branches(target.project.as_deref()).await?;
+        Ok((project, choose_branch(branches, &target.branch)?))
     }
+
+    /// The path of the branch with this name or id; without one, of the only
+    /// branch of the project.
+    pub(super) async fn branch_or_only(
+        &self,
+        named: Option<&str>,
+        project: Option<&str>,
+    ) -> anyhow::Result<String> {
+        let (project, mut branches) = self.branches(project).await?;
+        let branch = match named {
+            Some(named) => choose_branch(branches, named)?,
+            None => match (branches.pop(), branches.is_empty()) {
+                (Some(only), true) => only,
+                (Some(_), false) => {
+                    bail!("there are several branches: name one (`coppice branch list` shows them)")
+                }
+                (None, _) => bail!("there is no branch: make one with `coppice branch create NAME`"),
+            },
+        };
+        Ok(self.here(&format!("/projects/{}/branches/{}", project.id, branch.id)))
+    }
+
+    async fn branches(&self, project: Option<&str>) -> anyhow::Result<(Project, Vec<ListedBranch>)> {
+        let project = self.project(project).await?;
+        let list: BranchList = self.get(&self.here(&format!("/projects/{}/branches", project.id))).await?;
+        Ok((project, list.branches))
+    }
+}
+
+fn choose_branch(branches: Vec<ListedBranch>, named: &str) -> anyhow::Result<ListedBranch> {
+    choose(branches, "branch", named, |branch| (&branch.id, &branch.name))
 }
 
 /// What the API said, and what to do next.

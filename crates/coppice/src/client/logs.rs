@@ -4,16 +4,14 @@ use std::collections::HashMap;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-use anyhow::bail;
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::{Args, ValueEnum};
 use coppice_wire::{
-    BranchList, BranchLogs, BranchLogsRequest, ListedBranch, LogEntry, LogField, LogFilter, LogLevel,
-    LogOperator, Timestamp,
+    BranchLogs, BranchLogsRequest, LogEntry, LogField, LogFilter, LogLevel, LogOperator, Timestamp,
 };
 
-use super::BranchTarget;
 use super::http::Client;
+use super::times::since;
 
 /// Most entries of one answer.
 const PAGE: u32 = 200;
@@ -69,31 +67,10 @@ impl LevelName {
     }
 }
 
-/// A time, or how long ago it was.
-pub(crate) fn since(text: &str) -> Result<DateTime<Utc>, String> {
-    if let Ok(time) = text.parse::<DateTime<Utc>>() {
-        return Ok(time);
-    }
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let seconds = match &text[digits.len()..] {
-        "s" => 1,
-        "m" => 60,
-        "h" => 60 * 60,
-        "d" => 24 * 60 * 60,
-        _ => 0,
-    };
-    let ago = digits.parse::<i64>().ok().filter(|number| *number >= 0 && seconds > 0);
-    let ago = ago.and_then(|number| TimeDelta::try_seconds(number.checked_mul(seconds)?));
-    let time = ago.and_then(|ago| Utc::now().checked_sub_signed(ago));
-    time.ok_or_else(|| {
-        "write how long ago, like 30s, 15m, 1h or 2d, or a time like 2026-01-02T03:04:05Z".to_owned()
-    })
-}
-
 /// Shows the log.
 pub(super) async fn run(arguments: LogsArgs, client: &Client, as_json: bool) -> anyhow::Result<()> {
-    let branch = find_branch(&arguments, client).await?;
-    let log = Log { client, path: branch, filters: filters(&arguments) };
+    let path = client.branch_or_only(arguments.branch.as_deref(), arguments.project.as_deref()).await?;
+    let log = Log { client, path: format!("{path}/logs"), filters: filters(&arguments) };
     let since = arguments.since.unwrap_or(DateTime::UNIX_EPOCH);
     let printer = Printer::new(as_json);
     let shown = log.newest(since, arguments.limit).await?;
@@ -107,32 +84,6 @@ pub(super) async fn run(arguments: LogsArgs, client: &Client, as_json: bool) -> 
         return Ok(());
     }
     log.follow(shown, arguments.limit, &printer).await
-}
-
-async fn find_branch(arguments: &LogsArgs, client: &Client) -> anyhow::Result<String> {
-    let project_name = arguments.project.clone();
-    let (project, id) = match &arguments.branch {
-        Some(name) => {
-            let target = BranchTarget { branch: name.clone(), project: project_name };
-            let (project, branch) = client.branch(&target).await?;
-            (project.id, branch.id)
-        }
-        None => {
-            let project = client.project(project_name.as_deref()).await?;
-            let list: BranchList =
-                client.get(&client.here(&format!("/projects/{}/branches", project.id))).await?;
-            (project.id, only(list.branches)?.id)
-        }
-    };
-    Ok(client.here(&format!("/projects/{project}/branches/{id}/logs")))
-}
-
-fn only(mut branches: Vec<ListedBranch>) -> anyhow::Result<ListedBranch> {
-    match (branches.pop(), branches.is_empty()) {
-        (Some(branch), true) => Ok(branch),
-        (Some(_), false) => bail!("there are several branches: name one (`coppice branch list` shows them)"),
-        (None, _) => bail!("there is no branch: make one with `coppice branch create NAME`"),
-    }
 }
 
 fn filters(arguments: &LogsArgs) -> Vec<LogFilter> {
@@ -312,18 +263,5 @@ mod tests {
         let printer = Printer { as_json: false, in_colour: false };
         let line = printer.line(&entry(0, "\x1b[2Jone\ntwo\u{9b}"));
         assert_eq!(line, "1970-01-01 00:00:00.000 ERROR   client backend: \u{fffd}[2Jone\n    two\u{fffd}");
-    }
-
-    #[test]
-    fn times_can_be_written_as_how_long_ago() {
-        let ago = |text: &str| {
-            let then = since(text).expect("a time");
-            (Utc::now() - then).num_minutes()
-        };
-        assert_eq!((ago("90s"), ago("15m"), ago("2h"), ago("1d")), (1, 15, 120, 1440));
-        assert_eq!(since("2026-01-02T03:04:05Z").expect("a time").timestamp(), 1_767_323_045);
-        for text in ["", "h", "1", "-1h", "1w", "99999999999999999d", "soon"] {
-            assert!(since(text).is_err(), "{text}");
-        }
     }
 }

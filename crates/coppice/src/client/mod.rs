@@ -17,6 +17,7 @@ mod people;
 mod profiles;
 mod project;
 mod psql;
+mod times;
 mod tokens;
 mod verification;
 
@@ -25,7 +26,7 @@ use clap::{Args, Subcommand};
 
 use crate::config::DataDir;
 use http::Client;
-pub(crate) use logs::since;
+pub(crate) use times::since;
 
 /// Where the server is, and who asks.
 #[derive(Args, Clone, Debug)]
