@@ -7,8 +7,9 @@ use clap::Subcommand;
 use coppice_wire::{BranchCredentials, RotateCredentials};
 
 use super::BranchTarget;
-use super::http::{Client, Refused};
+use super::http::Client;
 use super::output;
+use super::refusal::Refused;
 
 /// A rotation takes seconds, unless the server can't be reached.
 const PATIENCE: Duration = Duration::from_secs(60);

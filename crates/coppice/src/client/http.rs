@@ -4,43 +4,15 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use coppice_wire::{BranchList, ErrorBody, ListedBranch, OrganizationList, Project, ProjectList};
-use reqwest::{Method, Response, StatusCode};
+use coppice_wire::{BranchList, ListedBranch, OrganizationList, Project, ProjectList};
+use reqwest::{Method, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::profiles::{Profile, ProfileFile};
+use super::refusal::{Refused, refused};
+use super::transport::{answered, http_client};
 use super::{BranchTarget, ClientOptions, output, tokens};
-
-/// Why the API, or a look-up by name, said no.
-#[derive(Debug)]
-pub(super) struct Refused {
-    message: String,
-    /// Stable id of the error; empty when there is none.
-    pub(super) id: String,
-    /// Exit code of the program.
-    pub(super) exit_code: i32,
-}
-
-/// Exit code: the credential is not valid, or may not do this.
-const NOT_ALLOWED: i32 = 3;
-/// Exit code: there is no such thing.
-const NOT_FOUND: i32 = 4;
-
-impl Refused {
-    /// There is no such thing.
-    pub(super) fn not_found(message: String) -> Self {
-        Self { message, id: String::new(), exit_code: NOT_FOUND }
-    }
-}
-
-impl std::fmt::Display for Refused {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for Refused {}
 
 /// What requests are sent with.
 enum Credential {
@@ -94,7 +66,7 @@ impl Client {
         let profiles = if is_named { profiles? } else { profiles.unwrap_or_default() };
         let Some((name, profile)) = profiles.find(options.profile.as_deref())? else { return Ok(None) };
         Ok(Some(Self {
-            http: reqwest::Client::new(),
+            http: http_client()?,
             url: profile.url.clone(),
             organization: options.organization.clone().or_else(|| profile.organization.clone()),
             credential: Credential::Profile(name.to_owned(), Box::new(profile.clone())),
@@ -117,13 +89,13 @@ impl Client {
             url: setting(&options.url, "COPPICE_URL")?.trim_end_matches('/').to_owned(),
             credential: Credential::Bearer(setting(&options.api_key, "COPPICE_API_KEY")?),
             organization: Some(setting(&options.organization, "COPPICE_ORGANIZATION")?),
-            http: reqwest::Client::new(),
+            http: http_client()?,
         })
     }
 
     /// Acts by a token, in no organization.
-    pub(super) fn with_token(url: &str, token: &str) -> Self {
-        let (http, credential) = (reqwest::Client::new(), Credential::Bearer(token.to_owned()));
+    pub(super) fn with_token(http: &reqwest::Client, url: &str, token: &str) -> Self {
+        let (http, credential) = (http.clone(), Credential::Bearer(token.to_owned()));
         Self { http, url: url.to_owned(), credential, organization: None }
     }
 
@@ -200,7 +172,8 @@ impl Client {
         };
         let is_passing = |response: &reqwest::Result<Response>| match response {
             Ok(response) => matches!(response.status().as_u16(), 502..=504),
-            Err(error) => !error.is_connect(),
+            // Somebody has waited long enough.
+            Err(error) => !error.is_connect() && !error.is_timeout(),
         };
         let mut response = attempt().await;
         // A repeated DELETE would not find what it deleted; a repeated PATCH might undo another's change.
@@ -208,18 +181,25 @@ impl Client {
         if can_repeat && is_passing(&response) {
             response = attempt().await;
         }
-        let response = response
-            .with_context(|| format!("calling {}: is the platform running? (`coppice serve`)", self.url))?;
+        let response = answered(&self.url, response)?;
         if response.status().is_success() {
             return Ok(response);
         }
-        Err(refused(response, &self.credential).await.into())
+        let is_signed_in = matches!(self.credential, Credential::Profile(..));
+        Err(refused(response, is_signed_in).await.into())
+    }
+
+    async fn read<T: DeserializeOwned>(&self, response: Response) -> anyhow::Result<T> {
+        match response.json().await {
+            Err(error) if !error.is_timeout() => Err(error).context("understanding the answer"),
+            read => answered(&self.url, read),
+        }
     }
 
     /// Sends a GET request.
     pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
         let response = self.send(Method::GET, path, None::<&()>).await?;
-        response.json().await.context("understanding the answer")
+        self.read(response).await
     }
 
     /// Sends a request with a body and an answer.
@@ -230,7 +210,7 @@ impl Client {
         body: &impl Serialize,
     ) -> anyhow::Result<T> {
         let response = self.send(method, path, Some(body)).await?;
-        response.json().await.context("understanding the answer")
+        self.read(response).await
     }
 
     /// Sends a POST request.
@@ -255,7 +235,7 @@ impl Client {
         body: &impl Serialize,
     ) -> anyhow::Result<T> {
         let response = self.send_with(Method::POST, path, Some(body), None).await?;
-        response.json().await.context("understanding the answer")
+        self.read(response).await
     }
 
     /// Sends a PATCH request.
@@ -345,62 +325,6 @@ impl Client {
 
 fn choose_branch(branches: Vec<ListedBranch>, named: &str) -> anyhow::Result<ListedBranch> {
     choose(branches, "branch", named, |branch| (&branch.id, &branch.name))
-}
-
-/// What the API said, and what to do next.
-async fn refused(response: Response, credential: &Credential) -> Refused {
-    let status = response.status();
-    let retry_after = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
-    let retry_after = retry_after.map(str::to_owned);
-    let body: Option<ErrorBody> = response.json().await.ok();
-    let exit_code = match status {
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => NOT_ALLOWED,
-        StatusCode::NOT_FOUND => NOT_FOUND,
-        _ => 1,
-    };
-    let Some(body) = body else {
-        return Refused { message: status.to_string(), id: String::new(), exit_code };
-    };
-    let next = match retry_after {
-        Some(seconds) => Some(format!("try again in {seconds} seconds")),
-        None => next_step(&body.id, credential).map(str::to_owned),
-    };
-    let message = match next {
-        Some(next) => format!("{}: {next}", body.message),
-        None => body.message,
-    };
-    Refused { message, id: body.id, exit_code }
-}
-
-/// What to do about an error, by its id.
-fn next_step(id: &str, credential: &Credential) -> Option<&'static str> {
-    let is_signed_in = matches!(credential, Credential::Profile(..));
-    Some(match id {
-        "invalid_token" | "expired_token" if is_signed_in => "sign in again with `coppice login`",
-        "missing_token" | "invalid_token" => "check COPPICE_API_KEY",
-        "expired_token" => "the key has ended; make another with `coppice key create`",
-        "insufficient_scope" => "make a key that has it: `coppice key create NAME --scope SCOPE`",
-        "organization_access_denied" => "see `coppice org list`",
-        "project_access_denied" | "branch_access_denied" | "restricted_key" => "use a key without that limit",
-        "user_required" => "use a key of a user (`coppice key create NAME --user`)",
-        "branch_name_taken" => "choose another name; `coppice branch list` shows those taken",
-        "parent_not_ready" => "wait for it; `coppice branch show` tells what it is doing",
-        "branch_limit_reached" => "delete a branch first (`coppice branch delete`)",
-        "project_limit_reached" => "delete a project first (`coppice project delete`)",
-        "org_has_projects" => "delete its projects first (`coppice project delete`)",
-        "invitation_conflict" => "see `coppice org invitations` and `coppice org members`",
-        "invitation_limit_reached" => "withdraw one first (`coppice org uninvite`)",
-        "invitation_not_pending" => "ask for another invitation",
-        "invalid_image" => "see `coppice image list`",
-        "invalid_instance_type" => "see `coppice instance-type list`",
-        "invalid_filter" => "correct it; look-around and back references are not supported",
-        "invalid_region" => "see `coppice region list`",
-        "invalid_postgres_parameter" => "see `coppice config list BRANCH`",
-        "branch_busy" => "wait for it; `coppice branch show` tells what it is doing",
-        "credentials_not_found" => "`coppice credentials rotate BRANCH`",
-        "invalid_preload_library" => "see `coppice extension list IMAGE`",
-        _ => return None,
-    })
 }
 
 /// The one item with this id or, if there is only one such, this name.

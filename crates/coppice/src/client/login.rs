@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::http::Client;
 use super::profiles::{DEFAULT_PROFILE, Profile, ProfileFile};
+use super::transport::http_client;
 use super::{output, tokens, verification};
 
 const DEFAULT_URL: &str = "http://127.0.0.1:7070";
@@ -60,7 +61,7 @@ pub(crate) enum ProfileCommand {
 /// Signs in by the browser of this or of another machine.
 pub(crate) async fn login(args: LoginArgs) -> anyhow::Result<()> {
     let url = args.url.trim_end_matches('/').to_owned();
-    let http = reqwest::Client::new();
+    let http = http_client()?;
     let endpoints = tokens::discover(&http, &url).await?;
     let sign_in = tokens::begin(&http, &endpoints).await?;
     let page = verification::page(&url, &endpoints.issuer, &sign_in.verification_uri_complete)?;
@@ -76,7 +77,7 @@ pub(crate) async fn login(args: LoginArgs) -> anyhow::Result<()> {
     waiting.finish_and_clear();
     let tokens = tokens?;
 
-    let client = Client::with_token(&url, &tokens.access_token);
+    let client = Client::with_token(&http, &url, &tokens.access_token);
     let user: User = client.get("/user").await?;
     let organization = organization(&client, args.organization.as_deref()).await?;
     let profile = Profile {
@@ -133,7 +134,7 @@ pub(crate) async fn logout(args: LogoutArgs) -> anyhow::Result<()> {
     if names.is_empty() {
         bail!("you are not signed in anywhere");
     }
-    let http = reqwest::Client::new();
+    let http = http_client()?;
     for name in names {
         let removed = file.lock().await?.change(|profiles| {
             if profiles.current.as_ref() == Some(&name) {

@@ -17,8 +17,10 @@ mod people;
 mod profiles;
 mod project;
 mod psql;
+mod refusal;
 mod times;
 mod tokens;
+mod transport;
 mod verification;
 
 use anyhow::bail;
@@ -194,7 +196,7 @@ pub(crate) async fn run(noun: Noun) -> anyhow::Result<i32> {
 fn exit_code(outcome: anyhow::Result<()>) -> anyhow::Result<i32> {
     match outcome {
         Ok(()) => Ok(0),
-        Err(error) => match error.downcast_ref::<http::Refused>() {
+        Err(error) => match error.downcast_ref::<refusal::Refused>() {
             Some(refused) => {
                 eprintln!("coppice: {error:#}");
                 Ok(refused.exit_code)

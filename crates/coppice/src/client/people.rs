@@ -7,8 +7,9 @@ use coppice_wire::{
 };
 use reqwest::Method;
 
-use super::http::{Client, Refused};
+use super::http::Client;
 use super::output::{self, day};
+use super::refusal::Refused;
 
 /// A role as it is typed.
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::output;
 use super::profiles::{Profile, ProfileFile, Tokens};
+use super::transport::answered;
 
 /// What this program is called at the authorization server. It is a public
 /// client: a program that everybody has keeps no secret.
@@ -72,9 +73,8 @@ async fn ask<T: serde::de::DeserializeOwned>(
     form: &[(&str, &str)],
 ) -> anyhow::Result<Answer<T>> {
     let sent = http.post(endpoint).form(form).send();
-    let response = output::patiently("waiting for the server", sent)
-        .await
-        .with_context(|| format!("calling {endpoint}: is the platform running?"))?;
+    let sent = output::patiently("waiting for the server", sent).await;
+    let response = answered(endpoint, sent)?;
     let is_success = response.status().is_success();
     let unclear = || format!("{endpoint} answered something that is not OAuth");
     if is_success {
@@ -96,7 +96,7 @@ impl TokenAnswer {
 /// Asks a platform where its authorization server is.
 pub(super) async fn discover(http: &reqwest::Client, url: &str) -> anyhow::Result<Endpoints> {
     let place = format!("{url}/.well-known/openid-configuration");
-    let response = http.get(&place).send().await.with_context(|| format!("calling {url}: is it running?"))?;
+    let response = answered(url, http.get(&place).send().await)?;
     let response = response.error_for_status().with_context(|| format!("{url} offers no sign-in"))?;
     response.json().await.with_context(|| format!("{place} is no description of a sign-in"))
 }
@@ -144,8 +144,8 @@ pub(super) async fn wait(
 /// Ends the session behind a refresh token.
 pub(super) async fn revoke(http: &reqwest::Client, profile: &Profile) -> anyhow::Result<()> {
     let form = [("client_id", CLIENT_ID), ("token", profile.tokens.refresh_token.as_str())];
-    let response = http.post(&profile.revocation_endpoint).form(&form).send().await?;
-    response.error_for_status()?;
+    let endpoint = profile.revocation_endpoint.as_str();
+    answered(endpoint, http.post(endpoint).form(&form).send().await)?.error_for_status()?;
     Ok(())
 }
 
