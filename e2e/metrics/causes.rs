@@ -1,6 +1,9 @@
 //! Causes and effects.
 
 use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Child, Command};
 
 use chrono::Utc;
 use coppice_test_support::{Platform, wait_for};
@@ -8,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::{Client, History, PATIENCE, bytes_moved, measuring, measuring_every_release, time};
 use crate::branches::{change, path, status};
+use crate::setup::PROGRAM;
 
 const MAJORS: [&str; 4] = ["15", "16", "17", "18"];
 const METRICS: [&str; 15] = [
@@ -231,6 +235,56 @@ fn a_sleeping_branch_tells_what_it_did_and_goes_on_sleeping() {
     let shown = String::from_utf8_lossy(&shown.stdout);
     assert!(shown.contains("memory") && shown.contains("MiB"), "{shown}");
     assert_eq!(status(&coppice, &main), "STATUS_TYPE_HIBERNATED");
+}
+
+/// `coppice metrics --watch`, writing to a file; ends with the test.
+struct Watching(Child);
+
+impl Watching {
+    fn start(coppice: &Platform, file: &Path) -> Self {
+        let child = Command::new(PROGRAM)
+            .args(["metrics", "--watch", "--json", "--metric", "memory", "--data-dir"])
+            .arg(coppice.data_dir())
+            .env("COPPICE_URL", coppice.api())
+            .stdout(File::create(file).expect("a file"))
+            .spawn();
+        Self(child.expect("the executable runs"))
+    }
+
+    /// What was told so far, an object for each look.
+    fn told(&mut self, file: &Path) -> Vec<Value> {
+        assert!(self.0.try_wait().expect("a child").is_none(), "it goes on");
+        let text = fs::read_to_string(file).expect("its output");
+        let complete = text.rfind('\n').map_or("", |end| &text[..end]);
+        complete.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// When a look saw the newest value.
+fn newest(look: &Value) -> &str {
+    let values = look["results"][0]["series"][0]["values"].as_array();
+    values.and_then(|values| values.last()?["timestamp"].as_str()).unwrap_or_default()
+}
+
+#[test]
+fn the_command_line_looks_again_and_again() {
+    let coppice = measuring();
+    History::of(&coppice, "main").wait_max("memory", |_| true);
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("watched");
+    let mut watching = Watching::start(&coppice, &file);
+    let first = wait_for("a first look", PATIENCE, || watching.told(&file).into_iter().next());
+    assert_eq!(first["results"][0]["metric"], "memory");
+    wait_for("a later look sees what was measured since", PATIENCE, || {
+        watching.told(&file).iter().any(|look| newest(look) > newest(&first)).then_some(())
+    });
 }
 
 #[test]
