@@ -255,6 +255,18 @@ fn where_sign_up_is_open_a_verified_address_gets_an_account() {
 }
 
 #[test]
+fn where_sign_up_is_off_nobody_gets_an_account() {
+    let mut provider = Provider::start(0);
+    let coppice = provider.platform(&["--auth-signup", "off"]);
+    let stories = [
+        "outside/a_stranger_gets_no_account",
+        "outside/an_invited_person_gets_no_account",
+        "outside/a_person_is_recognised_by_the_verified_address",
+    ];
+    tell_with(&coppice, &stories, &provider.issuer);
+}
+
+#[test]
 fn where_passwords_are_off_the_outside_provider_is_the_only_way_in() {
     let mut provider = Provider::start(0);
     let coppice = provider.platform(&["--auth-passwords", "off"]);

@@ -208,6 +208,21 @@ export async function nobody_sets_a_password_whom_the_provider_did_not_ask(brows
   await leave(page);
 }
 
+export async function an_invited_person_gets_no_account(browser) {
+  const email = "barbara@example.com";
+  const path = `/organizations/${told.organization}/invitations`;
+  const { invite_link } = await api(path, { method: "POST", body: { email, role: "viewer" } });
+  const page = await begin(browser);
+  await page.goto(invite_link);
+  await heading(page, "You need an account first");
+  assert.equal(await page.getByRole("button").count(), 0, "nothing can be sent");
+  await look(page, "invitation-no-accounts");
+  await page.goto(`${told.url}/account/password`);
+  await continueAt(page, email);
+  await heading(page, "You have no account here");
+  await leave(page);
+}
+
 export async function a_person_may_go_back_from_there(browser) {
   const page = await begin(browser);
   await page.getByRole("link", { name: BUTTON }).click();
