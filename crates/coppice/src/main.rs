@@ -5,15 +5,12 @@
 //! **Start reading** at [`serve`].
 
 mod admin;
-mod auth_config;
 mod client;
 mod config;
 mod doctor;
 mod logging;
-mod mail_settings;
 mod secret_key;
 mod serve;
-mod sign_in_config;
 mod traces;
 
 use std::process::ExitCode;

@@ -14,7 +14,7 @@ const PASSWORD_VARIABLE: &str = "COPPICE_SMTP_PASSWORD";
 /// Settings as they can be written in each place.
 #[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct MailArgs {
+pub(super) struct MailArgs {
     /// Mail server that sends invitations; without one nothing is mailed
     #[arg(long, env = "COPPICE_SMTP_HOST", value_name = "HOST")]
     #[serde(rename = "host")]
@@ -43,7 +43,7 @@ pub(crate) struct MailArgs {
 
 impl MailArgs {
     /// What is set here, else what is set there.
-    pub(crate) fn or(self, other: Self) -> Self {
+    pub(super) fn or(self, other: Self) -> Self {
         Self {
             smtp_host: self.smtp_host.or(other.smtp_host),
             smtp_port: self.smtp_port.or(other.smtp_port),
@@ -55,7 +55,7 @@ impl MailArgs {
     }
 
     /// The way to send mail, if there is one.
-    pub(crate) fn mailer(self) -> anyhow::Result<Option<Mailer>> {
+    pub(super) fn mailer(self) -> anyhow::Result<Option<Mailer>> {
         let password = std::env::var(PASSWORD_VARIABLE).ok().filter(|text| !text.is_empty());
         match self.settings(password.map(Zeroizing::new))? {
             Some(settings) => Ok(Some(Mailer::new(&settings)?)),

@@ -12,8 +12,8 @@ use coppice_oauth::redirect;
 use coppice_oauth::signing::SigningAlgorithm;
 use serde::Deserialize;
 
-use crate::config::within;
-use crate::sign_in_config::{IssuerFile, SignInConfig, SignInFile, SignInFlags};
+use super::sign_in::{IssuerArgs, SignInConfig};
+use super::{is_on, within};
 
 const DEFAULT_KEY_DAYS: u32 = 90;
 const KEY_DAYS_MAX: u32 = 3650;
@@ -22,38 +22,56 @@ const SECRET_MIN: usize = 16;
 /// The command line's secret; a flag would show it to everybody on the machine.
 const CLI_SECRET_VARIABLE: &str = "COPPICE_AUTH_CLI_SECRET";
 
-/// Flags.
-#[derive(Args, Clone, Debug, Default)]
-pub(crate) struct AuthFlags {
+/// Settings as they can be written in each place; in the file, the table
+/// `[auth]`.
+#[derive(Args, Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct AuthArgs {
     /// Names under which tokens are issued; the first is ours [default: main]
     #[arg(long, env = "COPPICE_AUTH_REALMS", value_name = "NAMES", value_delimiter = ',')]
+    #[serde(rename = "realms")]
     auth_realms: Option<Vec<String>>,
     /// Whether clients may register themselves: on or off [default: on]
     #[arg(long, env = "COPPICE_AUTH_DYNAMIC_CLIENTS", value_name = "MODE")]
+    #[serde(rename = "dynamic_clients")]
     auth_dynamic_clients: Option<String>,
     /// How tokens are signed: RS256 or EdDSA [default: RS256]
     #[arg(long, env = "COPPICE_AUTH_SIGNING_ALGORITHM", value_name = "ALGORITHM")]
+    #[serde(rename = "signing_algorithm")]
     auth_signing_algorithm: Option<String>,
     /// Days until a new key signs tokens [default: 90]
     #[arg(long, env = "COPPICE_AUTH_SIGNING_KEY_DAYS", value_name = "DAYS",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(KEY_DAYS_MAX)))]
+    #[serde(rename = "signing_key_days")]
     auth_signing_key_days: Option<u32>,
+    /// Whether who has no account may get one by signing in: invite, open or off [default: invite]
+    #[arg(long, env = "COPPICE_AUTH_SIGNUP", value_name = "MODE")]
+    #[serde(rename = "signup")]
+    auth_signup: Option<String>,
+    /// Whether people may sign in with passwords, besides at an issuer: on or off [default: on]
+    #[arg(long, env = "COPPICE_AUTH_PASSWORDS", value_name = "MODE")]
+    #[serde(rename = "passwords")]
+    auth_passwords: Option<String>,
     #[command(flatten)]
-    sign_in: SignInFlags,
+    issuer: IssuerArgs,
+    #[arg(skip)]
+    clients: BTreeMap<String, ClientFile>,
 }
 
-/// The table `[auth]` of the file.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct AuthFile {
-    realms: Option<Vec<String>>,
-    dynamic_clients: Option<String>,
-    signing_algorithm: Option<String>,
-    signing_key_days: Option<u32>,
-    signup: Option<String>,
-    passwords: Option<String>,
-    issuer: IssuerFile,
-    clients: BTreeMap<String, ClientFile>,
+impl AuthArgs {
+    /// What is set here, else what is set there. Only a file describes clients.
+    pub(super) fn or(self, other: Self) -> Self {
+        Self {
+            auth_realms: self.auth_realms.or(other.auth_realms),
+            auth_dynamic_clients: self.auth_dynamic_clients.or(other.auth_dynamic_clients),
+            auth_signing_algorithm: self.auth_signing_algorithm.or(other.auth_signing_algorithm),
+            auth_signing_key_days: self.auth_signing_key_days.or(other.auth_signing_key_days),
+            auth_signup: self.auth_signup.or(other.auth_signup),
+            auth_passwords: self.auth_passwords.or(other.auth_passwords),
+            issuer: self.issuer.or(other.issuer),
+            clients: other.clients,
+        }
+    }
 }
 
 /// A table `[auth.clients.ID]`.
@@ -118,32 +136,29 @@ pub(crate) struct AuthConfig {
 }
 
 impl AuthConfig {
-    /// Puts flags, variables and file together.
-    pub(crate) fn new(flags: AuthFlags, file: AuthFile) -> anyhow::Result<Self> {
-        let dynamic_clients = match flags.auth_dynamic_clients.or(file.dynamic_clients).as_deref() {
-            None | Some("on") => true,
-            Some("off") => false,
-            Some(other) => bail!("dynamic clients can be `on` or `off`, not `{other}`"),
-        };
-        let algorithm = flags.auth_signing_algorithm.or(file.signing_algorithm);
-        let algorithm = algorithm.as_deref().unwrap_or("RS256");
-        let in_file = file.clients.get(CLI).and_then(|client| client.secret.clone());
+    /// Reads the settings.
+    pub(super) fn new(set: AuthArgs) -> anyhow::Result<Self> {
+        let algorithm = set.auth_signing_algorithm.as_deref().unwrap_or("RS256");
+        let in_file = set.clients.get(CLI).and_then(|client| client.secret.clone());
         let in_environment = std::env::var(CLI_SECRET_VARIABLE).ok().filter(|secret| !secret.is_empty());
-        let sign_in = SignInFile { signup: file.signup, passwords: file.passwords, issuer: file.issuer };
         Ok(Self {
-            sign_in: SignInConfig::new(flags.sign_in, sign_in)?,
-            realms: flags.auth_realms.or(file.realms).unwrap_or_default(),
-            dynamic_clients,
+            sign_in: SignInConfig::new(
+                set.auth_signup.as_deref(),
+                set.auth_passwords.as_deref(),
+                set.issuer,
+            )?,
+            realms: set.auth_realms.unwrap_or_default(),
+            dynamic_clients: is_on("auth-dynamic-clients", set.auth_dynamic_clients.as_deref())?,
             algorithm: SigningAlgorithm::parse(algorithm).with_context(|| {
                 format!("tokens can be signed with RS256 or EdDSA, not with `{algorithm}`")
             })?,
             signing_key_days: within(
                 "signing_key_days of [auth]",
-                flags.auth_signing_key_days.or(file.signing_key_days).unwrap_or(DEFAULT_KEY_DAYS),
+                set.auth_signing_key_days.unwrap_or(DEFAULT_KEY_DAYS),
                 1..=KEY_DAYS_MAX,
             )?,
             cli_secret: in_environment.or(in_file).unwrap_or_else(|| CLI_SECRET.to_owned()),
-            clients: file.clients,
+            clients: set.clients,
         })
     }
 
@@ -194,7 +209,7 @@ mod tests {
     use super::*;
 
     fn config(text: &str) -> anyhow::Result<IdentityConfig> {
-        AuthConfig::new(AuthFlags::default(), toml::from_str(text)?)?.identity("https://db.example.com")
+        AuthConfig::new(AuthArgs::default().or(toml::from_str(text)?))?.identity("https://db.example.com")
     }
 
     #[test]

@@ -9,52 +9,45 @@ use coppice_core::sign_up::SignUp;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
+use super::is_on;
+
 /// The secret of the client that the provider knows; a flag would show it to
 /// everybody on the machine.
 const SECRET_VARIABLE: &str = "COPPICE_AUTH_ISSUER_SECRET";
 
-/// Flags.
-#[derive(Args, Clone, Debug, Default)]
-pub(crate) struct SignInFlags {
-    /// Whether who has no account may get one by signing in: invite, open or off [default: invite]
-    #[arg(long, env = "COPPICE_AUTH_SIGNUP", value_name = "MODE")]
-    auth_signup: Option<String>,
-    /// Whether people may sign in with passwords, besides at an issuer: on or off [default: on]
-    #[arg(long, env = "COPPICE_AUTH_PASSWORDS", value_name = "MODE")]
-    auth_passwords: Option<String>,
+/// Settings of a provider as they can be written in each place; in the file,
+/// the table `[auth.issuer]`.
+#[derive(Args, Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct IssuerArgs {
     /// An OpenID Connect provider that people may sign in at: its issuer URL
     #[arg(long, env = "COPPICE_AUTH_ISSUER_URL", value_name = "URL")]
+    #[serde(rename = "url")]
     auth_issuer_url: Option<String>,
     /// What that provider knows this installation as
     #[arg(long, env = "COPPICE_AUTH_ISSUER_CLIENT_ID", value_name = "ID")]
+    #[serde(rename = "client_id")]
     auth_issuer_client_id: Option<String>,
     /// A file with the client's secret; or set COPPICE_AUTH_ISSUER_SECRET
     #[arg(long, env = "COPPICE_AUTH_ISSUER_SECRET_FILE", value_name = "FILE")]
+    #[serde(rename = "secret_file")]
     auth_issuer_secret_file: Option<PathBuf>,
     /// What people know that provider as [default: its host]
     #[arg(long, env = "COPPICE_AUTH_ISSUER_NAME", value_name = "NAME")]
+    #[serde(rename = "name")]
     auth_issuer_name: Option<String>,
 }
 
-/// What the table `[auth]` of the file says of it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct SignInFile {
-    /// As `--auth-signup`.
-    pub(crate) signup: Option<String>,
-    /// As `--auth-passwords`.
-    pub(crate) passwords: Option<String>,
-    /// The provider.
-    pub(crate) issuer: IssuerFile,
-}
-
-/// The table `[auth.issuer]`.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct IssuerFile {
-    url: Option<String>,
-    client_id: Option<String>,
-    secret_file: Option<PathBuf>,
-    name: Option<String>,
+impl IssuerArgs {
+    /// What is set here, else what is set there.
+    pub(super) fn or(self, other: Self) -> Self {
+        Self {
+            auth_issuer_url: self.auth_issuer_url.or(other.auth_issuer_url),
+            auth_issuer_client_id: self.auth_issuer_client_id.or(other.auth_issuer_client_id),
+            auth_issuer_secret_file: self.auth_issuer_secret_file.or(other.auth_issuer_secret_file),
+            auth_issuer_name: self.auth_issuer_name.or(other.auth_issuer_name),
+        }
+    }
 }
 
 /// The settings in force.
@@ -69,53 +62,45 @@ pub(crate) struct SignInConfig {
 }
 
 impl SignInConfig {
-    /// Puts flags, variables and file together.
-    pub(crate) fn new(flags: SignInFlags, file: SignInFile) -> anyhow::Result<Self> {
-        let outside = outside(
-            flags.auth_issuer_url.or(file.issuer.url),
-            flags.auth_issuer_client_id.or(file.issuer.client_id),
-            flags.auth_issuer_secret_file.or(file.issuer.secret_file).as_deref(),
-            flags.auth_issuer_name.or(file.issuer.name),
-        )?;
-        let sign_up = match flags.auth_signup.or(file.signup) {
-            Some(text) => SignUp::parse(&text)
+    /// Reads the settings.
+    pub(super) fn new(
+        sign_up: Option<&str>,
+        passwords: Option<&str>,
+        issuer: IssuerArgs,
+    ) -> anyhow::Result<Self> {
+        let outside = outside(issuer)?;
+        let sign_up = match sign_up {
+            Some(text) => SignUp::parse(text)
                 .with_context(|| format!("auth-signup can be `invite`, `open` or `off`, not `{text}`"))?,
             None => SignUp::default(),
         };
-        let has_passwords = match flags.auth_passwords.or(file.passwords).as_deref() {
-            None | Some("on") => true,
-            Some("off") if outside.is_some() => false,
-            Some("off") => bail!("without passwords nobody could sign in: set auth-issuer-url too"),
-            Some(other) => bail!("auth-passwords can be `on` or `off`, not `{other}`"),
-        };
+        let has_passwords = is_on("auth-passwords", passwords)?;
+        if !has_passwords && outside.is_none() {
+            bail!("without passwords nobody could sign in: set auth-issuer-url too");
+        }
         Ok(Self { sign_up, has_passwords, outside })
     }
 }
 
-fn outside(
-    issuer: Option<String>,
-    client_id: Option<String>,
-    secret_file: Option<&Path>,
-    name: Option<String>,
-) -> anyhow::Result<Option<OutsideConfig>> {
+fn outside(set: IssuerArgs) -> anyhow::Result<Option<OutsideConfig>> {
     // A variable that is set to nothing.
     let is_set = |text: &String| !text.is_empty();
-    let Some(issuer) = issuer.filter(is_set) else { return Ok(None) };
+    let Some(issuer) = set.auth_issuer_url.filter(is_set) else { return Ok(None) };
     let host = host_of(&issuer).with_context(|| {
         format!("the issuer `{issuer}` must begin with https:// (http:// only on this machine)")
     })?;
-    let client_id = client_id.filter(is_set).context(
+    let client_id = set.auth_issuer_client_id.filter(is_set).context(
         "an issuer needs a client id: set auth-issuer-client-id to what the provider knows this platform as",
     )?;
-    let client_secret = match secret_file {
-        Some(path) => Some(read_secret(path)?),
+    let client_secret = match set.auth_issuer_secret_file {
+        Some(path) => Some(read_secret(&path)?),
         None => std::env::var(SECRET_VARIABLE).ok().map(Zeroizing::new),
     };
     Ok(Some(OutsideConfig {
         issuer,
         client_id,
         client_secret: client_secret.filter(|secret| !secret.is_empty()),
-        name: name.filter(is_set).unwrap_or(host),
+        name: set.auth_issuer_name.filter(is_set).unwrap_or(host),
     }))
 }
 
@@ -138,10 +123,7 @@ mod tests {
     use super::*;
 
     fn config(issuer: &str, passwords: &str, signup: &str) -> anyhow::Result<SignInConfig> {
-        let text = |text: &str| Some(text.to_owned());
-        let issuer: IssuerFile = toml::from_str(issuer)?;
-        let file = SignInFile { signup: text(signup), passwords: text(passwords), issuer };
-        SignInConfig::new(SignInFlags::default(), file)
+        SignInConfig::new(Some(signup), Some(passwords), toml::from_str(issuer)?)
     }
 
     #[test]

@@ -1,0 +1,332 @@
+//! Settings of the server: flags, then `COPPICE_…` variables, then a TOML
+//! file, then defaults.
+
+mod auth;
+mod mail;
+mod settings;
+mod sign_in;
+
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use coppice_api::{ApiConfig, MetricsToken};
+use coppice_core::audit::AUDIT_DAYS;
+use coppice_core::limits::OrganizationLimits;
+use coppice_core::proxies::TrustedProxies;
+use coppice_engine::LogRetention;
+use coppice_engine::local::volumes::{DriverKind, PoolMode, StorageOptions};
+use coppice_mail::Mailer;
+
+use crate::logging::LogConfig;
+use auth::AuthConfig;
+use settings::{AUDIT_DAYS_MAX, Settings};
+
+const DEFAULT_LISTEN: &str = "127.0.0.1:7070";
+const DEFAULT_GATEWAY_LISTEN: &str = "127.0.0.1:7432";
+const DEFAULT_REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(1000).expect("not zero");
+const DEFAULT_ADDRESS_REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(20).expect("not zero");
+const DEFAULT_CREATE_WAIT: Duration = Duration::from_secs(5);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// Longest time that sessions of a process may go on after its end was asked for.
+pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(3500);
+const DEFAULT_EMAIL: &str = "admin@coppice.local";
+
+/// Where the data of a machine is, unless told otherwise.
+pub(crate) fn default_data_dir() -> PathBuf {
+    if rustix::process::geteuid().is_root() {
+        return PathBuf::from("/var/lib/coppice");
+    }
+    dirs::data_local_dir().unwrap_or_else(|| PathBuf::from(".")).join("coppice")
+}
+
+/// Names the data directory.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DataDir {
+    /// Where everything is kept [default: /var/lib/coppice as root, else ~/.local/share/coppice]
+    #[arg(long, env = "COPPICE_DATA_DIR", value_name = "DIR", global = true)]
+    data_dir: Option<PathBuf>,
+}
+
+impl DataDir {
+    /// Whether somebody named it.
+    pub(crate) fn is_given(&self) -> bool {
+        self.data_dir.is_some()
+    }
+
+    /// The directory, whether or not it exists.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.data_dir.clone().unwrap_or_else(default_data_dir)
+    }
+}
+
+/// Flags of `coppice serve`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    pub(crate) data_dir: DataDir,
+    /// A TOML file with settings named like these flags
+    #[arg(long, env = "COPPICE_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Take the place of the process that works on the data directory now: no
+    /// connection is refused, and its sessions go on
+    #[arg(long)]
+    pub(crate) take_over: bool,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// The settings in force.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) data_dir: PathBuf,
+    pub(crate) listen: SocketAddr,
+    /// Without a slash at its end; without a value it follows from the address that is listened on.
+    pub(crate) public_url: Option<String>,
+    pub(crate) gateway_listen: SocketAddr,
+    pub(crate) gateway_domain: Option<String>,
+    pub(crate) user_aliases: Vec<String>,
+    pub(crate) trusted_proxies: TrustedProxies,
+    pub(crate) postgres_dirs: Vec<PathBuf>,
+    pub(crate) metastore_url: Option<String>,
+    pub(crate) storage: StorageOptions,
+    pub(crate) admin_email: String,
+    pub(crate) limits: OrganizationLimits,
+    pub(crate) api: ApiConfig,
+    pub(crate) audit_days: u32,
+    pub(crate) mailer: Option<Mailer>,
+    pub(crate) create_wait: Duration,
+    pub(crate) drain: Duration,
+    pub(crate) log_retention: LogRetention,
+    pub(crate) log: LogConfig,
+    pub(crate) otlp_endpoint: Option<String>,
+    pub(crate) auth: AuthConfig,
+    pub(crate) metrics_interval: Duration,
+}
+
+/// A number within bounds: those of a file are not checked when it is read.
+fn whole(chosen: Option<u64>, default: u32, min: u32, max: u32) -> u32 {
+    chosen.map_or(default, |number| u32::try_from(number).unwrap_or(max).clamp(min, max))
+}
+
+/// A number that may not be outside these bounds. Those of a file are not
+/// checked when it is read.
+fn within(name: &str, number: u32, bounds: RangeInclusive<u32>) -> anyhow::Result<u32> {
+    if !bounds.contains(&number) {
+        bail!("{name} can be {} to {}, not {number}", bounds.start(), bounds.end());
+    }
+    Ok(number)
+}
+
+/// Whether a setting is on; without a value it is.
+fn is_on(name: &str, chosen: Option<&str>) -> anyhow::Result<bool> {
+    match chosen {
+        None | Some("on") => Ok(true),
+        Some("off") => Ok(false),
+        Some(other) => bail!("{name} can be `on` or `off`, not `{other}`"),
+    }
+}
+
+fn address(chosen: Option<SocketAddr>, default: &str) -> anyhow::Result<SocketAddr> {
+    Ok(match chosen {
+        Some(address) => address,
+        None => default.parse()?,
+    })
+}
+
+impl ServeArgs {
+    /// Puts flags, variables, file and defaults together.
+    pub(crate) fn config(self) -> anyhow::Result<Config> {
+        let file = self.config.as_deref().map(read_file).transpose()?.unwrap_or_default();
+        let set = self.settings.or(file);
+        let data_dir = std::path::absolute(self.data_dir.path()).context("finding the data directory")?;
+        let trusted_proxies = trusted_proxies(set.trusted_proxies.as_deref().unwrap_or_default())?;
+        Ok(Config {
+            data_dir,
+            storage: storage_options(&set)?,
+            limits: limits(&set),
+            api: api(&set, trusted_proxies.clone())?,
+            trusted_proxies,
+            listen: address(set.listen, DEFAULT_LISTEN)?,
+            public_url: set.public_url.map(|url| public_url(&url)).transpose()?,
+            gateway_listen: address(set.gateway_listen, DEFAULT_GATEWAY_LISTEN)?,
+            gateway_domain: set.gateway_domain,
+            user_aliases: set.user_aliases.unwrap_or_default(),
+            postgres_dirs: set.postgres_dirs.unwrap_or_default(),
+            metastore_url: set.metastore_url,
+            admin_email: set.admin_email.unwrap_or_else(|| DEFAULT_EMAIL.to_owned()),
+            audit_days: within("audit_days", set.audit_days.unwrap_or(AUDIT_DAYS), 1..=AUDIT_DAYS_MAX)?,
+            mailer: set.smtp.mailer()?,
+            // Requests themselves may take 30 seconds.
+            create_wait: set
+                .branch_create_wait
+                .map_or(DEFAULT_CREATE_WAIT, |seconds| Duration::from_secs(seconds.min(25))),
+            log_retention: LogRetention {
+                age: DAY * whole(set.logs_retention_days, 14, 1, 3650),
+                bytes_max: u64::from(whole(set.logs_size_mib, 512, 32, u32::MAX)) << 20,
+            },
+            auth: AuthConfig::new(set.auth)?,
+            metrics_interval: Duration::from_secs(whole(set.metrics_interval, 15, 1, 60).into()),
+            drain: set.drain.map_or(DRAIN_MAX, Duration::from_secs).min(DRAIN_MAX),
+            log: LogConfig {
+                // A variable that is set to nothing says nothing.
+                filter: set.log.filter(|levels| !levels.is_empty()),
+                format: set.log_format.unwrap_or_default(),
+            },
+            otlp_endpoint: set.otlp_endpoint.filter(|url| !url.is_empty()),
+        })
+    }
+}
+
+fn limits(set: &Settings) -> OrganizationLimits {
+    let defaults = OrganizationLimits::default();
+    OrganizationLimits {
+        branches_per_project_max: set.branches_per_project.unwrap_or(defaults.branches_per_project_max),
+        branches_max: set.branches_per_organization.unwrap_or(defaults.branches_max),
+        branches_per_hour_max: set.branches_per_hour.unwrap_or(defaults.branches_per_hour_max),
+        projects_max: set.projects_per_organization.unwrap_or(defaults.projects_max),
+        projects_per_hour_max: set.projects_per_hour.unwrap_or(defaults.projects_per_hour_max),
+        api_keys_max: set.api_keys_max.unwrap_or(defaults.api_keys_max),
+        members_max: set.members_per_organization.unwrap_or(defaults.members_max),
+        invitations_max: set.invitations_per_organization.unwrap_or(defaults.invitations_max),
+        ..defaults
+    }
+}
+
+fn api(set: &Settings, trusted_proxies: TrustedProxies) -> anyhow::Result<ApiConfig> {
+    Ok(ApiConfig {
+        requests_per_second: set.requests_per_second.unwrap_or(DEFAULT_REQUESTS_PER_SECOND),
+        address_requests_per_second: set
+            .address_requests_per_second
+            .unwrap_or(DEFAULT_ADDRESS_REQUESTS_PER_SECOND),
+        trusted_proxies,
+        metrics_token: set.metrics_token_file.as_deref().map(read_token).transpose()?,
+    })
+}
+
+/// A URL that links begin with: `https://host[:port][/path]`, without a slash at its end.
+fn public_url(text: &str) -> anyhow::Result<String> {
+    let url = reqwest::Url::parse(text).ok();
+    let usable = url.filter(|url| {
+        let has_more =
+            url.query().or(url.fragment()).or(url.password()).is_some() || !url.username().is_empty();
+        matches!(url.scheme(), "http" | "https") && url.has_host() && !has_more
+    });
+    match usable {
+        Some(url) => Ok(url.as_str().trim_end_matches('/').to_owned()),
+        None => {
+            bail!("the public URL `{text}` is no address of a site: write for example https://db.example.com")
+        }
+    }
+}
+
+fn trusted_proxies(chosen: &[String]) -> anyhow::Result<TrustedProxies> {
+    // A variable that is set to nothing.
+    let ranges: Vec<_> = chosen.iter().filter(|range| !range.trim().is_empty()).collect();
+    TrustedProxies::parse(&ranges).map_err(|range| {
+        anyhow::anyhow!(
+            "`{range}` among the trusted proxies is neither an address nor a CIDR block: write for example 10.0.0.0/8"
+        )
+    })
+}
+
+fn read_token(path: &Path) -> anyhow::Result<MetricsToken> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("reading the token for /metrics from {}", path.display()))?;
+    MetricsToken::new(text.trim()).with_context(|| {
+        format!(
+            "{} holds no token for /metrics: write at least {} letters, digits and signs, for example by \
+             `openssl rand -hex 32`",
+            path.display(),
+            MetricsToken::LENGTH_MIN
+        )
+    })
+}
+
+fn read_file(path: &Path) -> anyhow::Result<Settings> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    toml::from_str(&text).with_context(|| format!("understanding {}", path.display()))
+}
+
+fn storage_options(set: &Settings) -> anyhow::Result<StorageOptions> {
+    let defaults = StorageOptions::default();
+    let bytes = |gib: u64| gib << 30;
+    let pool = match set.pool.as_deref() {
+        None | Some("auto") => PoolMode::Auto,
+        Some("off") => PoolMode::Off,
+        Some(other) => bail!("the pool can be `auto` or `off`, not `{other}`"),
+    };
+    let driver = match set.volume_driver.as_deref() {
+        None => None,
+        Some("btrfs") => Some(DriverKind::Btrfs),
+        Some("reflink") => Some(DriverKind::Reflink),
+        Some("copy") => Some(DriverKind::Copy),
+        Some(other) => bail!("the volume driver can be `btrfs`, `reflink` or `copy`, not `{other}`"),
+    };
+    let size = set.pool_size_gib.map(bytes);
+    Ok(StorageOptions {
+        pool,
+        pool_initial_bytes: size.unwrap_or(defaults.pool_initial_bytes),
+        pool_step_bytes: size.unwrap_or(defaults.pool_step_bytes),
+        host_reserve_bytes: set.host_reserve_gib.map_or(defaults.host_reserve_bytes, bytes),
+        driver,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> anyhow::Result<Config> {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), text).expect("written");
+        let data_dir = DataDir { data_dir: Some("/nowhere".into()) };
+        let config = Some(file.path().to_owned());
+        ServeArgs { data_dir, config, take_over: false, settings: Settings::default() }.config()
+    }
+
+    #[test]
+    fn days_of_the_audit_log_outside_the_bounds_are_refused_by_name() {
+        for days in ["0", "36501", "4294967295"] {
+            let error = config(&format!("audit_days = {days}")).expect_err(days).to_string();
+            assert!(error.contains("audit_days") && error.contains("1 to 36500"), "{error}");
+        }
+        assert_eq!(config("audit_days = 36500").expect("settings").audit_days, 36_500);
+        assert_eq!(config("").expect("settings").audit_days, AUDIT_DAYS);
+    }
+
+    #[test]
+    fn flags_beat_the_file_which_beats_defaults() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let text = "admin_email = \"file@example.com\"\ngateway_domain = \"example.com\"";
+        std::fs::write(file.path(), text).expect("written");
+        let settings = Settings { admin_email: Some("flag@example.com".to_owned()), ..Settings::default() };
+        let config = Some(file.path().to_owned());
+        let data_dir = DataDir { data_dir: Some("/nowhere".into()) };
+        let config = ServeArgs { data_dir, config, take_over: false, settings }.config().expect("settings");
+        assert_eq!(config.admin_email, "flag@example.com");
+        assert_eq!(config.gateway_domain.as_deref(), Some("example.com"));
+        assert_eq!(config.drain, DRAIN_MAX);
+        assert_eq!(config.limits, OrganizationLimits::default());
+    }
+
+    #[test]
+    fn a_public_url_names_a_site_and_nothing_more() {
+        for (text, expected) in [
+            ("https://db.example.com", "https://db.example.com"),
+            ("HTTPS://DB.example.com:443/", "https://db.example.com"),
+            ("http://[::1]:7070/coppice//", "http://[::1]:7070/coppice"),
+        ] {
+            assert_eq!(public_url(text).expect("usable"), expected);
+        }
+        for text in
+            ["", "db.example.com", "ftp://x", "https://x/?a", "https://x/#a", "https://a@x", "https://a:b@x"]
+        {
+            assert!(public_url(text).is_err(), "{text}");
+        }
+    }
+}
