@@ -1,5 +1,9 @@
 //! What happens to an account is in the operator's audit log.
 
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use coppice_test_support::wait_for;
@@ -8,6 +12,9 @@ use serde_json::{Value, json};
 use super::browser::Browser;
 use super::{challenge, join, metastore, new_user, shared, tokens_of_spa, with_clients};
 use crate::http::{Http, text_of};
+use crate::setup::PROGRAM;
+
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn lines_of(http: &Http, actor: &str) -> Vec<Value> {
     let shown = http.platform.run(&["admin", "audit", "--actor", actor, "--json"]);
@@ -18,7 +25,7 @@ fn lines_of(http: &Http, actor: &str) -> Vec<Value> {
 /// The lines of somebody who was not let in, which is written down after the
 /// answer.
 fn wait_until_refused(http: &Http, actor: &str) -> Vec<Value> {
-    wait_for("a refusal to be written down", Duration::from_secs(60), || {
+    wait_for("a refusal to be written down", PATIENCE, || {
         Some(lines_of(http, actor)).filter(|found| found.iter().any(|line| line["status"] == 401))
     })
 }
@@ -145,4 +152,57 @@ fn nobody_elses_wrong_password_is_told_of_an_account() {
     browser.fill_in(&page);
     let shown = http.platform.run(&["admin", "audit", "--json"]);
     assert!(!String::from_utf8_lossy(&shown.stdout).contains("nobody@example.com"));
+}
+
+/// `coppice admin set-password` at a terminal, with somebody who takes their
+/// time; ends with the test.
+struct Terminal(Child);
+
+impl Terminal {
+    fn open(http: &Http, email: &str, shown: &Path) -> Self {
+        let command = format!(
+            "'{PROGRAM}' admin set-password {email} --data-dir '{}'",
+            http.platform.data_dir().display()
+        );
+        let child = Command::new("script")
+            .args(["--quiet", "--flush", "--return", "--command", &command, "/dev/null"])
+            .stdin(Stdio::piped())
+            .stdout(File::create(shown).expect("a file"))
+            .spawn();
+        Self(child.expect("script runs"))
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn whoever_thinks_about_a_password_keeps_no_platform_from_starting() {
+    let mut http = Http::new(with_clients(&[]));
+    let email = http.platform.setting("COPPICE_EMAIL").to_owned();
+    http.platform.kill();
+    let directory = tempfile::tempdir().expect("a directory");
+    let shown = directory.path().join("shown");
+    let mut terminal = Terminal::open(&http, &email, &shown);
+    let is_shown = |text: &str| {
+        let shown = fs::read_to_string(&shown).unwrap_or_default();
+        shown.contains(text).then_some(shown)
+    };
+    wait_for("it asks", PATIENCE, || is_shown("New password of"));
+    http.platform.spawn();
+    http.platform.wait_ready();
+    let noted = || http.platform.run(&["admin", "audit", "--action", "admin.setPassword"]).stdout;
+    assert!(noted().is_empty(), "nothing is begun");
+    let mut input = terminal.0.stdin.take().expect("standard input");
+    writeln!(input, "a stump with a new shoot").expect("it is read");
+    wait_for("it asks again", PATIENCE, || is_shown("The same again"));
+    writeln!(input, "a stump with a new shoot").expect("it is read");
+    let said = wait_for("it is done", PATIENCE, || is_shown("is set"));
+    assert!(!said.contains("stump"), "nobody reads along: {said}");
+    assert!(terminal.0.wait().expect("it ends").success());
+    assert!(!noted().is_empty());
 }
