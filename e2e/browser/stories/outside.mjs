@@ -220,6 +220,7 @@ export async function an_invited_person_gets_no_account(browser) {
   await page.goto(`${told.url}/account/password`);
   await continueAt(page, email);
   await heading(page, "You have no account here");
+  await page.getByText("Ask the operator of this installation").waitFor();
   await leave(page);
 }
 

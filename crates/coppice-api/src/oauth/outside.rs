@@ -185,9 +185,12 @@ fn refusal(name: &str, then: Option<&str>, refusal: OutsideRefusal) -> Response 
             let next = "Have the address verified there, then sign in again.";
             (StatusCode::FORBIDDEN, "Your email address is not verified", what.as_str(), next)
         }
-        OutsideRefusal::NoAccount { email } => {
+        OutsideRefusal::NoAccount { email, may_be_invited } => {
             what = format!("You are signed in at {name} as {email}. No account here has this address.");
-            let next = "Ask somebody in your organization to invite this address.";
+            let next = match may_be_invited {
+                true => "Ask somebody in your organization to invite this address.",
+                false => "Ask the operator of this installation for an account with this address.",
+            };
             (StatusCode::FORBIDDEN, "You have no account here", what.as_str(), next)
         }
         OutsideRefusal::Disabled => {

@@ -48,6 +48,8 @@ pub enum OutsideRefusal {
     NoAccount {
         /// The address that the provider vouches for.
         email: String,
+        /// Whether it would get one if somebody invited it.
+        may_be_invited: bool,
     },
     /// Their account must not be used.
     #[error("the account is disabled")]
@@ -151,7 +153,10 @@ impl App {
                 Ok(user)
             }
             VerifiedUser::Disabled => Err(OutsideRefusal::Disabled),
-            VerifiedUser::Absent => Err(OutsideRefusal::NoAccount { email: person.email.clone() }),
+            VerifiedUser::Absent => Err(OutsideRefusal::NoAccount {
+                email: person.email.clone(),
+                may_be_invited: self.config.sign_up != SignUp::Off,
+            }),
         }
     }
 }
