@@ -10,7 +10,7 @@ use coppice_test_support::wait_for;
 use serde_json::{Value, json};
 
 use super::browser::Browser;
-use super::{challenge, join, metastore, new_user, shared, tokens_of_spa, with_clients};
+use super::{challenge, join, new_user, operator, shared, tokens_of_spa, with_clients};
 use crate::http::{Http, text_of};
 use crate::setup::PROGRAM;
 
@@ -126,7 +126,7 @@ fn what_a_line_is_about_and_where_it_came_from_is_told() {
     let page = browser.get("/oauth/device");
     let question = browser.submit(&page, &[("user_code", code)]);
     assert_eq!(browser.submit(&question, &[("answer", "allow")]).title(), "Device connected");
-    metastore(&http, "update users set disabled = true where id = 'usr_careful'");
+    operator(&http, &["user", "disable", &email], "").expect("an account");
     let page = browser.get("/oauth/sign-in?next=/");
     assert_eq!(browser.fill_in(&page).status, 401);
 

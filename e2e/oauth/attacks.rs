@@ -255,7 +255,7 @@ fn who_is_disabled_is_out_at_once() {
     let tokens = tokens_of_spa(&http, &mut browser, "openid offline_access");
     let code = browser.code(&code_request("spa", SPA_URI, &[]));
     assert_eq!(who_am_i(&http, &tokens["access_token"]).0, 200);
-    super::metastore(&http, "update users set disabled = true where id = 'usr_leaver'");
+    super::operator(&http, &["user", "disable", &email], "").expect("an account");
     assert_eq!(who_am_i(&http, &tokens["access_token"]), (401, "invalid_token".to_owned()));
     let refresh = tokens["refresh_token"].as_str().expect("a token");
     let pairs = [("grant_type", "refresh_token"), ("refresh_token", refresh), ("client_id", "spa")];

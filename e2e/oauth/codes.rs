@@ -130,7 +130,8 @@ fn a_token_is_worth_what_its_users_role_is() {
     super::metastore(
         &http,
         &format!(
-            "insert into members (organization_id, user_id, role) values ('{organization}', 'usr_viewer', 'viewer')"
+            "insert into members (organization_id, user_id, role)
+             select '{organization}', id, 'viewer' from users where email = '{email}'"
         ),
     );
     let mut browser = Browser::of(&http, &email, "the viewer's password");
@@ -141,7 +142,10 @@ fn a_token_is_worth_what_its_users_role_is() {
     let refused = http.as_key(token, "POST", "/organizations/{org}/projects", Some(&body));
     refused.expect_error(403, "role_not_allowed");
     // Nothing of it is in the token, so a change acts at once.
-    metastore(&http, "delete from members where user_id = 'usr_viewer'");
+    metastore(
+        &http,
+        &format!("delete from members where user_id = (select id from users where email = '{email}')"),
+    );
     let refused = http.as_key(token, "GET", "/organizations/{org}/projects", None);
     refused.expect_error(403, "organization_access_denied");
 }

@@ -3,6 +3,7 @@
 
 mod account_changes;
 mod account_events;
+mod accounts;
 mod attacks;
 mod browser;
 mod codes;
@@ -166,24 +167,36 @@ fn metastore(http: &Http, sql: &str) -> String {
 /// Makes a user who has this password.
 fn new_user(http: &Http, name: &str, password: &str) -> String {
     let email = format!("{name}@example.com");
-    metastore(http, &format!("insert into users (id, email) values ('usr_{name}', '{email}')"));
-    assert!(set_password(http, &email, password).is_empty());
+    operator(http, &["user", "create", &email], password).expect("an account");
     email
 }
 
 /// Sets a password as an operator does; returns the complaint.
 fn set_password(http: &Http, email: &str, password: &str) -> String {
+    operator(http, &["set-password", email], password).err().unwrap_or_default()
+}
+
+/// A command of `coppice admin` that may read a password; what it says, or its
+/// complaint.
+fn operator(http: &Http, command: &[&str], password: &str) -> Result<String, String> {
     let mut child = Command::new(PROGRAM)
-        .args(["admin", "set-password", email, "--data-dir"])
+        .arg("admin")
+        .args(command)
+        .arg("--data-dir")
         .arg(http.platform.data_dir())
         .stdin(Stdio::piped())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("the executable runs");
     let mut stdin = child.stdin.take().expect("standard input");
-    std::io::Write::write_all(&mut stdin, format!("{password}\n").as_bytes()).expect("it is read");
+    // It may end without reading.
+    let _ = std::io::Write::write_all(&mut stdin, format!("{password}\n").as_bytes());
     drop(stdin);
     let output = child.wait_with_output().expect("it ends");
-    String::from_utf8_lossy(&output.stderr).trim().to_owned()
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    match output.status.success() {
+        true => Ok(text(&output.stdout)),
+        false => Err(text(&output.stderr)),
+    }
 }

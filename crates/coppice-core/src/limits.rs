@@ -51,6 +51,8 @@ pub const DESCRIPTION_LENGTH_MAX: u32 = 50;
 pub const BRANCH_DEPTH_MAX: u32 = 50;
 /// Children of a branch that is itself a child.
 pub const BRANCH_CHILDREN_MAX: u32 = 100;
+/// Longest name of a person, in characters.
+pub const PERSON_NAME_LENGTH_MAX: usize = 128;
 /// Days until an invitation that nobody accepts has expired.
 pub const INVITATION_DAYS: u32 = 7;
 /// Invitations that an organization makes or sends again within a rolling hour.

@@ -64,7 +64,7 @@ pub use outside::VerifiedUser;
 use reads::Reads;
 pub use rotation::{KeptPassword, ManagedRole};
 pub use sealed::{SEALED, SealedColumn, SealedValue};
-pub use sign_ins::{Attempts, BrowserSession, NewBrowserSession, OldPassword, SignInUser};
+pub use sign_ins::{Attempts, BrowserSession, NewBrowserSession, OldPassword};
 pub use sleep::{ConnectionTarget, IdleCandidate};
 pub use sqlx::postgres::PgConnectOptions as ConnectOptions;
 pub use transfer::{ExportHeader, Transferred, check_export};

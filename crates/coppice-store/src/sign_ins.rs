@@ -2,27 +2,10 @@
 //! something was tried.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use coppice_core::{UserId, email};
+use coppice_core::UserId;
 use sqlx::FromRow;
 
 use crate::{Result, Store, StoreError, Tx};
-
-/// What signing in needs to know of a user.
-#[derive(Clone, FromRow)]
-pub struct SignInUser {
-    /// Their id.
-    pub id: String,
-    /// The hash of their password, if they have one.
-    pub password: Option<String>,
-    /// Whether they may not.
-    pub disabled: bool,
-}
-
-impl std::fmt::Debug for SignInUser {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "SignInUser({})", self.id)
-    }
-}
 
 /// Which password another one may take the place of.
 #[derive(Clone, Copy)]
@@ -101,16 +84,6 @@ pub struct Attempts {
 }
 
 impl Store {
-    /// Who signs in with this address, without regard to the case of ASCII
-    /// letters (index `users_email`).
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
-    pub async fn user_sign_in(&self, email: &str) -> Result<Option<SignInUser>> {
-        let query = sqlx::query_as("select id, password, disabled from users where lower(email) = $1");
-        Ok(query.bind(email::folded(email)).fetch_optional(&self.pool).await?)
-    }
-
     /// Keeps the hash of a new password. Every session of the user ends but
     /// `kept`, and those of clients that came from it. False when there is no
     /// such user, or their password is not `old`.

@@ -52,6 +52,7 @@ impl std::fmt::Debug for NewUser<'_> {
 }
 
 /// A person with what decides whether they may sign in.
+#[derive(Clone)]
 pub struct UserAccount {
     /// The person.
     pub user: User,
@@ -61,12 +62,24 @@ pub struct UserAccount {
     pub is_disabled: bool,
 }
 
+impl std::fmt::Debug for UserAccount {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "UserAccount({})", self.user.id)
+    }
+}
+
 #[derive(FromRow)]
 struct AccountRow {
     #[sqlx(flatten)]
     user: UserRow,
     password: Option<String>,
     disabled: bool,
+}
+
+impl From<AccountRow> for UserAccount {
+    fn from(row: AccountRow) -> Self {
+        Self { user: row.user.into(), password: row.password, is_disabled: row.disabled }
+    }
 }
 
 impl Store {
@@ -92,7 +105,8 @@ impl Store {
         Ok(row.map(User::from))
     }
 
-    /// The person with an email address, whatever the case of its ASCII letters.
+    /// The person with an email address, whatever the case of its ASCII letters
+    /// (index `users_email`).
     ///
     /// # Errors
     /// When the metastore can't be reached.
@@ -102,11 +116,36 @@ impl Store {
             .bind(email::folded(email))
             .fetch_optional(&self.pool)
             .await?;
-        Ok(row.map(|row| UserAccount {
-            user: User::from(row.user),
-            password: row.password,
-            is_disabled: row.disabled,
-        }))
+        Ok(row.map(UserAccount::from))
+    }
+
+    /// Everybody who has an account, the first one first.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn user_list_all(&self) -> Result<Vec<UserAccount>> {
+        let sql = format!("select {COLUMNS}, password, disabled from users order by created_at, id");
+        let rows: Vec<AccountRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql)).fetch_all(&self.pool).await?;
+        Ok(rows.into_iter().map(UserAccount::from).collect())
+    }
+
+    /// Lets nothing of a user in any more, and ends their sessions; or lets them
+    /// in again. Their keys stay, and are of no use meanwhile.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn user_set_disabled(&self, id: &UserId, is_disabled: bool) -> Result<()> {
+        let mut tx = self.begin().await?;
+        sqlx::query("update users set disabled = $2 where id = $1")
+            .bind(id.as_str())
+            .bind(is_disabled)
+            .execute(&mut *tx)
+            .await?;
+        if is_disabled {
+            self.user_end_sessions_in_tx(&mut tx, id, None).await?;
+        }
+        tx.commit().await?;
+        Ok(())
     }
 
     /// Renames a user and returns them.

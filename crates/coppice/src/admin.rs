@@ -8,6 +8,7 @@
 
 mod audit;
 mod sign_in;
+mod users;
 
 use std::path::{Path, PathBuf};
 
@@ -50,6 +51,9 @@ enum AdminCommand {
     /// Organizations
     #[command(subcommand)]
     Org(OrganizationCommand),
+    /// People's accounts
+    #[command(subcommand)]
+    User(users::UserCommand),
     /// Show who changed what, in every organization and in the platform itself
     Audit(audit::AuditArgs),
     /// Set the password of a user, read from the terminal or from standard input
@@ -166,6 +170,16 @@ pub(crate) async fn admin(args: AdminArgs) -> anyhow::Result<()> {
                 Some(_) => with_metastore(&data_dir, metastore_url, work).await,
                 None => with_own_metastore(&data_dir, work).await,
             }
+        }
+        AdminCommand::User(command) => {
+            let hash = match &command {
+                users::UserCommand::Create { email, .. } => {
+                    Some(sign_in::ask_password(&users::address(email)?)?)
+                }
+                _ => None,
+            };
+            let work = async |store| users::carry_out(&store, command, hash.as_deref()).await;
+            with_metastore(&data_dir, metastore_url, work).await
         }
         AdminCommand::Org(command) => {
             with_metastore(&data_dir, metastore_url, async |store| organization(&store, command).await).await

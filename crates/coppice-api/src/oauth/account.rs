@@ -8,6 +8,7 @@ use axum::response::Response;
 use axum::routing::get;
 use coppice_app::{App, BrowserSession, NewPerson, OfferedInvitation, PasswordChange};
 use coppice_core::Error;
+use coppice_core::limits::{INVITATION_DAYS, PERSON_NAME_LENGTH_MAX};
 use coppice_core::sign_up::SignUp;
 use coppice_oauth::params::Params;
 use zeroize::Zeroizing;
@@ -24,8 +25,6 @@ pub(super) const PASSWORD: &str = "/account/password";
 const TOKEN: &str = "token";
 /// The same with what only its letter has.
 const MAILED: &str = "mailed";
-/// Longest name of a person.
-const NAME_CHARACTERS_MAX: usize = 128;
 
 pub(super) fn routes() -> Router<App> {
     Router::new()
@@ -177,7 +176,7 @@ fn name_problem(name: &str) -> Option<&'static str> {
     if name.is_empty() {
         return Some("Write your name, as others should see it.");
     }
-    if name.chars().count() > NAME_CHARACTERS_MAX {
+    if name.chars().count() > PERSON_NAME_LENGTH_MAX {
         return Some("The name is too long: at most 128 characters.");
     }
     name.chars().any(char::is_control).then_some("The name has characters that can't be shown.")
@@ -185,7 +184,7 @@ fn name_problem(name: &str) -> Option<&'static str> {
 
 // What the pages say in words.
 const _: () = assert!(coppice_app::PASSWORD_MIN == 10 && coppice_app::PASSWORD_MAX == 256);
-const _: () = assert!(NAME_CHARACTERS_MAX == 128 && coppice_core::limits::INVITATION_DAYS == 7);
+const _: () = assert!(PERSON_NAME_LENGTH_MAX == 128 && INVITATION_DAYS == 7);
 
 const BAD_LENGTH: (Field, &str) = (Field::New, "A password has 10 to 256 characters.");
 

@@ -102,13 +102,13 @@ impl App {
         self.count_attempt(SIGN_INS, &from).await?;
         self.count_attempt(SIGN_IN, &who).await?;
         let is_possible = email.len() <= EMAIL_MAX && password.chars().count() <= super::PASSWORD_MAX;
-        let found = if is_possible { self.store.user_sign_in(email).await? } else { None };
+        let found = if is_possible { self.store.user_find_by_email(email).await? } else { None };
         let hash = found.as_ref().and_then(|found| found.password.clone());
         let password = if is_possible { password } else { Zeroizing::default() };
         let is_right = self.identity.passwords.verify(password, hash).await?;
         let Some(found) = found else { return Ok(None) };
-        let user = UserId::from_trusted(found.id);
-        if !is_right || found.disabled {
+        let user = found.user.id;
+        if !is_right || found.is_disabled {
             let kind = match is_right {
                 true => AccountEventKind::SignInDisabled,
                 false => AccountEventKind::SignInFailed,

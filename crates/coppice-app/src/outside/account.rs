@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use chrono::Utc;
 use coppice_core::audit::RequestOrigin;
+use coppice_core::limits::PERSON_NAME_LENGTH_MAX;
 use coppice_core::sign_up::SignUp;
 use coppice_core::{Error, Result, UserId};
 use coppice_store::VerifiedUser;
@@ -13,8 +14,6 @@ use crate::{AccountEvent, AccountEventKind, App};
 
 /// Whom attempts are sealed for.
 const OWNER: &str = "outside sign-in";
-/// Longest name that is taken over.
-const NAME_LENGTH_MAX: usize = 128;
 
 /// The way to the provider.
 #[derive(Debug)]
@@ -163,7 +162,7 @@ impl App {
 
 /// A name as accounts may have one.
 fn display_name(text: &str) -> String {
-    text.trim().chars().filter(|c| !c.is_control()).take(NAME_LENGTH_MAX).collect()
+    text.trim().chars().filter(|c| !c.is_control()).take(PERSON_NAME_LENGTH_MAX).collect()
 }
 
 #[cfg(test)]

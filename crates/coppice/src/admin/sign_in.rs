@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use coppice_app::hash_password;
-use coppice_core::UserId;
 use coppice_store::{OldPassword, Store};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use zeroize::Zeroizing;
 
+use super::users;
 use crate::secret_key::master_key;
 
 /// Asks for the password that a user is to have, and hashes it. To be called
@@ -22,9 +22,8 @@ pub(super) fn ask_password(email: &str) -> anyhow::Result<String> {
 
 /// Sets the password of a user, of which `hash` is kept.
 pub(super) async fn set_password(store: &Store, email: &str, hash: &str) -> anyhow::Result<()> {
-    let user = store.user_sign_in(email).await?;
-    let user = user.with_context(|| format!("nobody here has the address {email}"))?;
-    store.user_set_password(&UserId::from_trusted(user.id), hash, OldPassword::Any, None).await?;
+    let user = users::find(store, email).await?;
+    store.user_set_password(&user, hash, OldPassword::Any, None).await?;
     println!("the password of {email} is set; every session of theirs has ended");
     Ok(())
 }

@@ -1,0 +1,116 @@
+//! What an operator does to people's accounts.
+
+use anyhow::{Context, bail};
+use chrono::Utc;
+use clap::Subcommand;
+use coppice_core::limits::PERSON_NAME_LENGTH_MAX;
+use coppice_core::{UserId, email};
+use coppice_store::{NewUser, Store, StoreError};
+
+use super::audit::{Change, recorded};
+
+#[derive(Subcommand, Debug)]
+pub(super) enum UserCommand {
+    /// List everybody who has an account
+    List,
+    /// Make an account, with a password read from the terminal or from standard input
+    ///
+    /// You vouch for it that the address is theirs.
+    Create {
+        /// Email address, which they sign in with
+        email: String,
+        /// What they are called
+        #[arg(long, default_value = "", value_parser = name)]
+        name: String,
+    },
+    /// Let nothing of somebody in any more: every session ends, and their keys are refused
+    Disable {
+        /// Email address of the user
+        email: String,
+    },
+    /// Undo that; they sign in again, and their keys work again
+    Enable {
+        /// Email address of the user
+        email: String,
+    },
+}
+
+fn name(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    match text.chars().count() <= PERSON_NAME_LENGTH_MAX && !text.chars().any(char::is_control) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("must have at most {PERSON_NAME_LENGTH_MAX} characters that can be shown")),
+    }
+}
+
+/// The address as accounts have it.
+pub(super) fn address(text: &str) -> anyhow::Result<String> {
+    email::normalised(text).with_context(|| format!("{text} is no email address like ada@example.com"))
+}
+
+/// Carries out a command. `hash` is of the password of who is created.
+pub(super) async fn carry_out(store: &Store, command: UserCommand, hash: Option<&str>) -> anyhow::Result<()> {
+    match command {
+        UserCommand::List => list(store).await,
+        UserCommand::Create { email, name } => {
+            recorded(store, change("admin.user.create", &email), create(store, &email, &name, hash)).await
+        }
+        UserCommand::Disable { email } => {
+            recorded(store, change("admin.user.disable", &email), set_disabled(store, &email, true)).await
+        }
+        UserCommand::Enable { email } => {
+            recorded(store, change("admin.user.enable", &email), set_disabled(store, &email, false)).await
+        }
+    }
+}
+
+fn change<'a>(action: &'a str, email: &'a str) -> Change<'a> {
+    Change { action, organization: None, target: Some(email) }
+}
+
+/// Who has this address.
+pub(super) async fn find(store: &Store, email: &str) -> anyhow::Result<UserId> {
+    let found = store.user_find_by_email(email).await?;
+    let found = found
+        .with_context(|| format!("nobody here has the address {email}: see `coppice admin user list`"))?;
+    Ok(found.user.id)
+}
+
+async fn list(store: &Store) -> anyhow::Result<()> {
+    for account in store.user_list_all().await? {
+        let user = account.user;
+        let status = if account.is_disabled { "disabled" } else { "enabled" };
+        let verified = if user.is_email_verified { "verified" } else { "unverified" };
+        let since = user.created_at.format("%Y-%m-%d");
+        println!("{}  {status}  since {since}  {} ({verified})  {}", user.id, user.email, user.name);
+    }
+    Ok(())
+}
+
+async fn create(store: &Store, email: &str, name: &str, hash: Option<&str>) -> anyhow::Result<()> {
+    let email = address(email)?;
+    let id = UserId::generate(Utc::now());
+    let new = NewUser { id: &id, email: &email, is_email_verified: true, name, password: hash };
+    let mut tx = store.begin().await?;
+    match store.user_insert_in_tx(&mut tx, &new).await {
+        Err(error) if error.is_unique_violation("users_email") => {
+            bail!(
+                "{email} has an account already: `coppice admin set-password {email}` gives it a new password"
+            )
+        }
+        inserted => inserted?,
+    }
+    tx.commit().await.map_err(StoreError::from)?;
+    println!("{email} has an account now ({id}), and signs in with that password");
+    Ok(())
+}
+
+async fn set_disabled(store: &Store, email: &str, is_disabled: bool) -> anyhow::Result<()> {
+    let id = find(store, email).await?;
+    store.user_set_disabled(&id, is_disabled).await?;
+    match is_disabled {
+        true => println!("{email} is disabled: every session has ended, and keys of theirs are refused"),
+        false => println!("{email} is enabled, and may sign in"),
+    }
+    Ok(())
+}
