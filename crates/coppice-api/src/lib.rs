@@ -10,6 +10,10 @@
 //! `Idempotency-Key`, the audit log, then the handler, which authenticates, authorizes, reads
 //! its body, calls the app once and answers.
 
+// An optimized build computes the layout of a whole request at once, which is
+// async functions in each other from the handler to the metastore's socket.
+#![recursion_limit = "512"]
+
 mod activity;
 mod audience;
 mod audit;
