@@ -130,27 +130,7 @@ impl Store {
     /// # Errors
     /// When the metastore can't be reached.
     pub async fn audit_begin(&self, line: &NewAuditLine<'_>) -> Result<()> {
-        sqlx::query(
-            "insert into audit_log (id, began_at, organization_id, actor_kind, actor_id, credential_id, action,
-                                    project_id, branch_id, target_ids, client_address, user_agent, request_id)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
-        )
-        .bind(line.id.as_str())
-        .bind(line.began_at)
-        .bind(line.organization)
-        .bind(line.actor.kind())
-        .bind(line.actor.id())
-        .bind(line.credential)
-        .bind(line.action)
-        .bind(line.project)
-        .bind(line.branch)
-        .bind(line.targets)
-        .bind(line.origin.address.map(|address| address.to_string()))
-        .bind(line.origin.user_agent_kept())
-        .bind(&line.origin.request_id)
-        .execute(&self.relaxed)
-        .await?;
-        Ok(())
+        self.audit_insert(line, None).await
     }
 
     /// Writes a line about what has ended already.
@@ -158,28 +138,36 @@ impl Store {
     /// # Errors
     /// When the metastore can't be reached.
     pub async fn audit_note(&self, line: &NewAuditLine<'_>, end: &AuditEnd) -> Result<()> {
+        self.audit_insert(line, Some(end)).await
+    }
+
+    async fn audit_insert(&self, line: &NewAuditLine<'_>, end: Option<&AuditEnd>) -> Result<()> {
+        let organization = line.organization.or(end.and_then(|end| end.organization.as_deref()));
+        let more_targets = end.map(|end| end.targets.as_slice()).unwrap_or_default();
         sqlx::query(
             "insert into audit_log (id, began_at, organization_id, actor_kind, actor_id, credential_id, action,
                                     project_id, branch_id, target_ids, client_address, user_agent, request_id,
-                                    ended_at, status, error_id, created_id)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, now(), $14, $15, $16)",
+                                    status, error_id, created_id, ended_at)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
+                     case when $17 then now() end)",
         )
         .bind(line.id.as_str())
         .bind(line.began_at)
-        .bind(line.organization.or(end.organization.as_deref()))
+        .bind(organization)
         .bind(line.actor.kind())
         .bind(line.actor.id())
         .bind(line.credential)
         .bind(line.action)
         .bind(line.project)
         .bind(line.branch)
-        .bind([line.targets, &end.targets].concat())
+        .bind([line.targets, more_targets].concat())
         .bind(line.origin.address.map(|address| address.to_string()))
         .bind(line.origin.user_agent_kept())
         .bind(&line.origin.request_id)
-        .bind(i32::from(end.status))
-        .bind(&end.error)
-        .bind(&end.created)
+        .bind(end.map(|end| i32::from(end.status)))
+        .bind(end.and_then(|end| end.error.as_deref()))
+        .bind(end.and_then(|end| end.created.as_deref()))
+        .bind(end.is_some())
         .execute(&self.relaxed)
         .await?;
         Ok(())
