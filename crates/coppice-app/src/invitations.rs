@@ -5,16 +5,14 @@
 //! not show that an address is one's own. The one in the letter carries a proof
 //! that nobody else sees; an account made with it has a verified address.
 
-use aws_lc_rs::rand;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::Utc;
 use coppice_core::access::{Scope, check_role, check_scope};
 use coppice_core::audit::RequestOrigin;
+use coppice_core::id::random_text;
 use coppice_core::limits::{INVITATION_DAYS, INVITATIONS_PER_HOUR_MAX};
 use coppice_core::organization::{Invitation, Role};
 use coppice_core::sign_up::SignUp;
-use coppice_core::{BranchId, Error, InvitationId, OrganizationId, Result, UserId};
+use coppice_core::{Error, InvitationId, OrganizationId, Result, UserId};
 use coppice_oauth::random;
 use coppice_store::{
     InvitationFilter, InvitationRecord, NewInvitation, NewUser, OrganizationChange, StoreError, Tx,
@@ -69,12 +67,6 @@ pub struct Accepted {
     pub role: Role,
 }
 
-fn new_secret() -> Zeroizing<String> {
-    let mut bytes = Zeroizing::new([0; 32]);
-    rand::fill(bytes.as_mut()).expect("the system random source works");
-    Zeroizing::new(URL_SAFE_NO_PAD.encode(bytes.as_slice()))
-}
-
 fn not_found(id: &InvitationId) -> Error {
     Error::NotFound { code: "invitation_not_found", public: format!("invitation {id} not found") }
 }
@@ -120,7 +112,7 @@ impl App {
             return Err(limit_reached("invitation_limit_reached", "invitation", limits.invitations_max));
         }
         self.count_invitation_in_tx(&mut tx, organization).await?;
-        let (id, secret) = (InvitationId::generate(Utc::now()), new_secret());
+        let (id, secret) = (InvitationId::generate(Utc::now()), Zeroizing::new(random::secret()));
         let new = NewInvitation {
             id: &id,
             organization,
@@ -190,7 +182,7 @@ impl App {
             Some(true) => {}
         }
         self.count_invitation_in_tx(&mut tx, organization).await?;
-        let secret = new_secret();
+        let secret = Zeroizing::new(random::secret());
         let (hash, sealed) = (self.link_hash(&secret), self.key.seal(id.as_str(), &secret));
         self.store.invitation_renew_in_tx(&mut tx, id, &hash, &sealed, INVITATION_DAYS).await?;
         self.mail_invitation_in_tx(&mut tx, id).await?;
@@ -360,12 +352,16 @@ impl App {
         if self.config.mailer.is_none() {
             return Ok(());
         }
-        Ok(self.store.mail_insert_in_tx(tx, BranchId::generate().as_str(), id).await?)
+        Ok(self.store.mail_insert_in_tx(tx, &random_text(), id).await?)
     }
 
     fn link_hash(&self, secret: &str) -> String {
         // Not to be mistaken for the hash of an API key, whatever the text is.
         self.key.hash(&format!("invitation {secret}"))
+    }
+
+    fn link_secret(&self, record: &InvitationRecord) -> Result<Zeroizing<String>> {
+        self.key.open(record.invitation.id.as_str(), &record.link_sealed)
     }
 
     /// What the letter's link has besides the secret that those who may invite
@@ -376,7 +372,7 @@ impl App {
 
     /// Where an invitation is accepted.
     fn invitation_link(&self, record: &InvitationRecord) -> Result<Zeroizing<String>> {
-        let secret = self.key.open(record.invitation.id.as_str(), &record.link_sealed)?;
+        let secret = self.link_secret(record)?;
         Ok(Zeroizing::new(format!("{}/invitation?token={}", self.config.public_url, secret.as_str())))
     }
 
@@ -384,7 +380,7 @@ impl App {
     /// shown that the address is theirs. The secret stays at its end, where
     /// programs look for it.
     pub(crate) fn mailed_link(&self, record: &InvitationRecord) -> Result<Zeroizing<String>> {
-        let secret = self.key.open(record.invitation.id.as_str(), &record.link_sealed)?;
+        let secret = self.link_secret(record)?;
         let (place, proof) = (&self.config.public_url, self.mailed_proof(&secret));
         Ok(Zeroizing::new(format!("{place}/invitation?mailed={proof}&token={}", secret.as_str())))
     }
