@@ -97,6 +97,19 @@ async fn until_blocked(sql: &mut PgConnection, tx: &mut Tx) {
     }
 }
 
+/// Sets a password while somebody redeems: their session is begun, and ends.
+async fn a_new_password_ends(mut redeeming: Tx, store: &Store, sql: &mut PgConnection) {
+    let setting = tokio::spawn({
+        let store = store.clone();
+        async move { set_password(&store).await }
+    });
+    until_blocked(sql, &mut redeeming).await;
+    assert!(begin_session(store, &mut redeeming).await, "neither waits for the other");
+    redeeming.commit().await.unwrap();
+    assert!(setting.await.unwrap());
+    assert_eq!(rows(sql, "sessions").await, 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn who_knew_the_password_before_it_was_set_is_not_signed_in_after() {
     let server = Postgres::shared();
@@ -125,15 +138,7 @@ async fn a_code_that_is_being_redeemed_gives_no_session_that_outlives_a_new_pass
     let mut redeeming = store.begin().await.unwrap();
     let found = store.code_use_in_tx(&mut redeeming, "code").await.unwrap();
     assert!(matches!(found, Some(CodeMatch::Fresh(_))));
-    let setting = tokio::spawn({
-        let store = store.clone();
-        async move { set_password(&store).await }
-    });
-    until_blocked(&mut sql, &mut redeeming).await;
-    assert!(begin_session(&store, &mut redeeming).await, "neither waits for the other");
-    redeeming.commit().await.unwrap();
-    assert!(setting.await.unwrap());
-    assert_eq!(rows(&mut sql, "sessions").await, 0);
+    a_new_password_ends(redeeming, &store, &mut sql).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -156,15 +161,7 @@ async fn a_device_that_is_being_connected_gets_no_session_that_outlives_a_new_pa
     let mut redeeming = store.begin().await.unwrap();
     let found = store.device_poll_in_tx(&mut redeeming, "code", "app", TimeDelta::zero()).await.unwrap();
     assert!(found.is_some());
-    let setting = tokio::spawn({
-        let store = store.clone();
-        async move { set_password(&store).await }
-    });
-    until_blocked(&mut sql, &mut redeeming).await;
-    assert!(begin_session(&store, &mut redeeming).await, "neither waits for the other");
-    redeeming.commit().await.unwrap();
-    assert!(setting.await.unwrap());
-    assert_eq!(rows(&mut sql, "sessions").await, 0);
+    a_new_password_ends(redeeming, &store, &mut sql).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
