@@ -2,6 +2,7 @@
 
 mod access;
 mod api;
+mod attacks;
 mod audit;
 mod branches;
 mod browser;
