@@ -1,3 +1,6 @@
 //! What an attacker tries: a stranger at a door, a member with few rights, a
 //! tenant with SQL, a tenant who became superuser or runs native code inside a
 //! server. Each story ends with what the attacker did not get.
+
+mod native;
+mod native_code;
