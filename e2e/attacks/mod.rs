@@ -2,5 +2,6 @@
 //! tenant with SQL, a tenant who became superuser or runs native code inside a
 //! server. Each story ends with what the attacker did not get.
 
+mod files;
 mod native;
 mod native_code;

@@ -1,11 +1,7 @@
 //! The few fields of `global/pg_control` that are the same in all supported
 //! releases (src/include/catalog/pg_control.h of each).
 
-use std::fs;
-use std::path::Path;
-
-use coppice_core::image::PostgresVersion;
-
+use super::untrusted::UntrustedPath;
 use crate::{EngineError, Result, VolumeFacts};
 
 /// Offset of the copy of the last checkpoint record: after the system
@@ -20,14 +16,27 @@ const STATE_SHUT_DOWN: u32 = 1;
 /// Offset of the location of the last checkpoint record.
 const CHECKPOINT: usize = 32;
 
-/// Where the last checkpoint record stands, if the server was stopped cleanly.
+/// Size of the file (`PG_CONTROL_FILE_SIZE`), in bytes.
+const LENGTH: u64 = 8192;
+
+/// The file of a cluster.
+fn contents(data: &UntrustedPath) -> Result<Vec<u8>> {
+    let global = data.require().and_then(|data| data.directory("global"));
+    let bytes = global.and_then(|global| global.map_or(Ok(None), |global| global.read("pg_control", LENGTH)));
+    let bytes = bytes.map_err(EngineError::io("reading global/pg_control"))?;
+    bytes.ok_or_else(|| EngineError::Other("global/pg_control is no ordinary file".to_owned()))
+}
+
+fn too_short() -> EngineError {
+    EngineError::Other("global/pg_control is too short".to_owned())
+}
+
+/// Where the last checkpoint record stands, if the server was stopped cleanly. Blocks.
 ///
 /// # Errors
 /// When the file can't be read or is too short.
-pub(super) fn clean_checkpoint(data: &Path) -> Result<Option<String>> {
-    let path = data.join("global/pg_control");
-    let bytes = fs::read(&path).map_err(EngineError::io(format!("reading {}", path.display())))?;
-    let too_short = || EngineError::Other(format!("{} is too short", path.display()));
+pub(super) fn clean_checkpoint(data: &UntrustedPath) -> Result<Option<String>> {
+    let bytes = contents(data)?;
     let state = bytes.get(STATE..STATE + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes);
     let location =
         bytes.get(CHECKPOINT..CHECKPOINT + 8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
@@ -40,14 +49,12 @@ fn lsn(location: u64) -> String {
     format!("{:X}/{:X}", location >> 32, location as u32)
 }
 
-/// Reads what identifies a copy of a cluster.
+/// Reads what identifies a copy of a cluster. Blocks.
 ///
 /// # Errors
 /// When the file can't be read or is too short.
-pub(super) fn read(data: &Path, version: PostgresVersion) -> Result<VolumeFacts> {
-    let path = data.join("global/pg_control");
-    let bytes = fs::read(&path).map_err(EngineError::io(format!("reading {}", path.display())))?;
-    let too_short = || EngineError::Other(format!("{} of PostgreSQL {version} is too short", path.display()));
+pub(super) fn read(data: &UntrustedPath) -> Result<VolumeFacts> {
+    let bytes = contents(data)?;
     let number = |offset: usize| -> Result<u64> {
         let bytes = bytes.get(offset..offset + 8).ok_or_else(too_short)?;
         bytes.try_into().map(u64::from_le_bytes).map_err(|_| too_short())

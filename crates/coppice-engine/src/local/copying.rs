@@ -8,9 +8,10 @@ use coppice_core::{InstanceId, VolumeId};
 use tokio::runtime::Handle;
 use tokio_postgres::Client;
 
-use super::engine::{blocking, no_answer};
+use super::blocking::blocking;
+use super::engine::no_answer;
 use super::volumes::{LiveSource, SourceState};
-use super::{HostEngine, LocalEngine, session};
+use super::{HostEngine, LocalEngine};
 use crate::{EngineError, Result, VolumePlan};
 
 /// More WAL than this since the source's last checkpoint makes a copy slow to
@@ -43,10 +44,10 @@ impl LocalEngine {
         // A start of the source waits until a copy without its server is made.
         let guard = self.lock_volume(source).await;
         let data = self.volumes.data_dir(source);
-        let seen = plan
-            .source_instance
-            .as_ref()
-            .map_or(InstanceSeen::Stopped, |instance| self.host.servers.observe(instance, &data));
+        let seen = match &plan.source_instance {
+            Some(instance) => self.host.servers.observe(instance, &data).await,
+            None => InstanceSeen::Stopped,
+        };
         let is_atomic = self.volumes.is_snapshot_atomic(source);
         if seen == InstanceSeen::Broken && !is_atomic {
             return Err(EngineError::SourceUnsettled(source.clone()));
@@ -83,8 +84,7 @@ struct RunningSource {
 impl LiveSource for RunningSource {
     fn backup_start(&mut self) -> Result<()> {
         let action = || EngineError::sql("starting a backup of the source");
-        let socket = self.host.servers.socket_directory(&self.instance);
-        let client = self.runtime.block_on(session::open(&socket, "postgres", self.host.secret()))?;
+        let client = self.runtime.block_on(self.host.platform_session(&self.instance, "postgres"))?;
         let statements = "SELECT pg_create_physical_replication_slot('coppice_copy_' || pg_backend_pid(), true, true); \
              SELECT pg_backup_start('coppice', true)";
         self.runtime.block_on(client.batch_execute(statements)).map_err(action())?;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,12 +17,14 @@ use coppice_failpoint::failpoint;
 use tokio::sync::OwnedMutexGuard;
 use tokio_postgres::Client;
 
+use super::blocking::blocking;
 use super::images::InstalledImage;
 use super::installation::write_durably;
 use super::metastore::METASTORE;
 use super::process::cgroup::Limits;
 use super::server::ServerPlan;
 use super::templates::TEMPLATE_PREFIX;
+use super::untrusted::UntrustedPath;
 use super::volumes::{SourceState, Volumes};
 use super::{
     HostEngine, contents, control_file, first_start, managed_role, measure, session, sleep, statistics,
@@ -105,8 +107,7 @@ impl LocalEngine {
             *used = Instant::now();
             return Ok(client.clone());
         }
-        let socket = self.host.servers.socket_directory(instance);
-        let client = Arc::new(session::open(&socket, "postgres", self.host.secret()).await?);
+        let client = Arc::new(self.host.platform_session(instance, "postgres").await?);
         lock(&self.sessions).insert(instance.clone(), (client.clone(), Instant::now()));
         Ok(client)
     }
@@ -138,7 +139,7 @@ impl LocalEngine {
 fn server_plan<'a>(
     spec: &'a InstanceSpec,
     image: &'a InstalledImage,
-    data: &'a Path,
+    data: &'a UntrustedPath,
     is_first_start: bool,
 ) -> ServerPlan<'a> {
     let limits =
@@ -162,12 +163,6 @@ pub(super) fn no_answer() -> EngineError {
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     // Every change under these locks is a single insertion or removal.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| EngineError::Other(error.to_string()))?
 }
 
 #[async_trait]
@@ -201,7 +196,8 @@ impl Engine for LocalEngine {
             }
         }
         failpoint!("engine.volume_copied");
-        control_file::read(&self.volumes.data_dir(volume), plan.label.version)
+        let data = self.volumes.data_dir(volume);
+        blocking(move || control_file::read(&data)).await
     }
 
     async fn remove_volume(&self, volume: &VolumeId) -> Result<()> {
@@ -213,7 +209,7 @@ impl Engine for LocalEngine {
     }
 
     async fn observe(&self, instance: &InstanceId, volume: &VolumeId) -> Result<InstanceSeen> {
-        Ok(self.host.servers.observe(instance, &self.volumes.data_dir(volume)))
+        Ok(self.host.servers.observe(instance, &self.volumes.data_dir(volume)).await)
     }
 
     async fn start(&self, spec: &InstanceSpec) -> Result<()> {
@@ -225,8 +221,8 @@ impl Engine for LocalEngine {
         lock(&self.sessions).remove(&spec.instance);
         let is_first_start = self.is_first_start(&spec.volume);
         let data = self.volumes.data_dir(&spec.volume);
-        if is_first_start && self.host.servers.observe(&spec.instance, &data) == InstanceSeen::Stopped {
-            first_start::remove_inherited_files(&data)?;
+        if is_first_start && self.host.servers.observe(&spec.instance, &data).await == InstanceSeen::Stopped {
+            blocking(move || first_start::remove_inherited_files(&data)).await?;
         }
         self.start_server(spec, is_first_start).await
     }
@@ -245,11 +241,10 @@ impl Engine for LocalEngine {
     async fn first_start(&self, plan: &FirstStart) -> Result<()> {
         let spec = &plan.spec;
         let servers = &self.host.servers;
-        let socket = servers.socket_directory(&spec.instance);
         let verifier = &plan.managed_role_verifier;
         let has_statistics = spec.preload_libraries.iter().any(|name| name == first_start::STATISTICS);
-        let client =
-            first_start::detach_from_source(&socket, self.host.secret(), verifier, has_statistics).await?;
+        let detaching = first_start::detach_from_source(&self.host, &spec.instance, verifier, has_statistics);
+        let client = detaching.await?;
         failpoint!("first_start.detached");
         let marker = self.first_start_marker(&spec.volume);
         write_durably(&marker, spec.volume.as_str().as_bytes(), 0o600)?;
@@ -274,7 +269,7 @@ impl Engine for LocalEngine {
     async fn stop(&self, instance: &InstanceId, volume: Option<&VolumeId>, mode: StopMode) -> Result<()> {
         lock(&self.sessions).remove(instance);
         let data = volume.map(|volume| self.volumes.data_dir(volume));
-        self.host.servers.stop(instance, data.as_deref(), mode).await
+        self.host.servers.stop(instance, data.as_ref(), mode).await
     }
 
     async fn sleep(
@@ -284,10 +279,9 @@ impl Engine for LocalEngine {
     ) -> Result<Option<(SleepingRoles, String)>> {
         lock(&self.sessions).remove(instance);
         let data = self.volumes.data_dir(volume);
-        let is_running = self.host.servers.observe(instance, &data) == InstanceSeen::Running;
+        let is_running = self.host.servers.observe(instance, &data).await == InstanceSeen::Running;
         let read = if is_running {
-            let socket = self.host.servers.socket_directory(instance);
-            let reading = sleep::read_roles(&socket, self.host.secret());
+            let reading = sleep::read_roles(&self.host, instance);
             match tokio::time::timeout(SLEEP_PATIENCE, reading).await.unwrap_or_else(|_| Err(no_answer())) {
                 Ok(read) => Some(read),
                 Err(error) => {
@@ -300,12 +294,13 @@ impl Engine for LocalEngine {
         };
         failpoint!("engine.roles_read");
         self.stop(instance, Some(volume), StopMode::Fast).await?;
-        let checkpoint = control_file::clean_checkpoint(&data)?;
+        let checkpoint = blocking(move || control_file::clean_checkpoint(&data)).await?;
         Ok(read.filter(|(_, place)| checkpoint.as_ref() == Some(place)))
     }
 
     async fn clean_checkpoint(&self, volume: &VolumeId) -> Result<Option<String>> {
-        control_file::clean_checkpoint(&self.volumes.data_dir(volume))
+        let data = self.volumes.data_dir(volume);
+        blocking(move || control_file::clean_checkpoint(&data)).await
     }
 
     async fn wait_exit(&self, instance: &InstanceId) {
@@ -313,13 +308,12 @@ impl Engine for LocalEngine {
     }
 
     async fn remove_instance(&self, instance: &InstanceId) -> Result<()> {
-        self.host.servers.remove(instance)
+        let (host, instance) = (self.host.clone(), instance.clone());
+        blocking(move || host.servers.remove(&instance)).await
     }
 
     async fn open(&self, instance: &InstanceId) -> Result<BoxedServerStream> {
-        let socket = self.host.servers.socket_directory(instance).join(session::SOCKET);
-        let stream = tokio::net::UnixStream::connect(socket).await;
-        Ok(Box::new(stream.map_err(EngineError::io(format!("connecting to instance {instance}")))?))
+        Ok(Box::new(self.host.servers.connect(instance).await?))
     }
 
     async fn verifier(&self, instance: &InstanceId, role: &str) -> Result<Option<RoleVerifier>> {

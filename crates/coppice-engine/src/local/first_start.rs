@@ -8,38 +8,45 @@
 //! transactions are rolled back; statistics of statements are reset; the
 //! managed role is repaired and gets the branch's own password.
 
-use std::fs;
-use std::path::Path;
-
+use coppice_core::InstanceId;
 use tokio_postgres::Client;
 
-use super::{managed_role, session};
+use super::untrusted::UntrustedPath;
+use super::{HostEngine, managed_role};
 use crate::{EngineError, Result};
 
 /// The library whose statistics a copy inherits.
 pub(super) const STATISTICS: &str = "pg_stat_statements";
 
-/// Removes what only the source's server may use, before the first start.
-pub(super) fn remove_inherited_files(data: &Path) -> Result<()> {
-    let slots = data.join("pg_replslot");
-    let entries = fs::read_dir(&slots).map_err(EngineError::io(format!("listing {}", slots.display())))?;
-    for entry in entries.filter_map(std::result::Result::ok) {
-        fs::remove_dir_all(entry.path())
-            .map_err(EngineError::io("removing an inherited replication slot"))?;
+/// Replication slots that are looked at before they are removed.
+const SLOTS_AT_ONCE: usize = 1024;
+
+/// Removes what only the source's server may use, before the first start. Blocks.
+pub(super) fn remove_inherited_files(data: &UntrustedPath) -> Result<()> {
+    let action = || EngineError::io("removing inherited replication slots");
+    let data = data.require().map_err(action())?;
+    let Some(slots) = data.directory("pg_replslot").map_err(action())? else { return Ok(()) };
+    loop {
+        let names = slots.names(SLOTS_AT_ONCE).map_err(action())?;
+        if names.is_empty() {
+            return Ok(());
+        }
+        for name in names {
+            slots.remove(&name).map_err(action())?;
+        }
     }
-    Ok(())
 }
 
 /// Makes a started copy its own, except for the reload that ends its first start.
 pub(super) async fn detach_from_source(
-    socket: &Path,
-    password: Option<&str>,
+    host: &HostEngine,
+    instance: &InstanceId,
     managed_role_verifier: &str,
     has_statistics: bool,
 ) -> Result<Client> {
-    let client = session::open(socket, "postgres", password).await?;
+    let client = host.platform_session(instance, "postgres").await?;
     disable_subscriptions(&client).await?;
-    roll_back_prepared(&client, socket, password).await?;
+    roll_back_prepared(&client, host, instance).await?;
     if has_statistics {
         reset_statistics(&client).await?;
     }
@@ -57,7 +64,7 @@ async fn disable_subscriptions(client: &Client) -> Result<()> {
         .map_err(EngineError::sql("disabling inherited subscriptions"))
 }
 
-async fn roll_back_prepared(client: &Client, socket: &Path, password: Option<&str>) -> Result<()> {
+async fn roll_back_prepared(client: &Client, host: &HostEngine, instance: &InstanceId) -> Result<()> {
     let action = || EngineError::sql("rolling back inherited prepared transactions");
     let rows = client
         .query("SELECT database::text, quote_literal(gid) FROM pg_catalog.pg_prepared_xacts ORDER BY 1", &[])
@@ -65,7 +72,7 @@ async fn roll_back_prepared(client: &Client, socket: &Path, password: Option<&st
         .map_err(action())?;
     for row in rows {
         let (database, gid): (String, String) = (row.get(0), row.get(1));
-        let inside = session::open(socket, &database, password).await?;
+        let inside = host.platform_session(instance, &database).await?;
         inside.batch_execute(&format!("ROLLBACK PREPARED {gid}")).await.map_err(action())?;
     }
     Ok(())

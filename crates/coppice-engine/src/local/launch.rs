@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use coppice_core::InstanceId;
 
+use super::blocking::blocking;
 use super::config::{Configuration, ServerPaths};
 use super::logs::{self, LogEnd};
 use super::process::launch::{BindMount, FileAccess, Isolation, LaunchSpec};
@@ -66,7 +67,7 @@ impl Servers {
         let socket = runtime.join("socket");
         if !self.is_root {
             return Ok(Surroundings {
-                data: plan.data.to_owned(),
+                data: plan.data.host_path().to_owned(),
                 image: plan.image.root.clone(),
                 configuration: home.join("conf"),
                 log: home.join("log"),
@@ -91,7 +92,7 @@ impl Servers {
             mount("image", &plan.image.root, None, true)?,
             mount("conf", &home.join("conf"), None, true)?,
             mount("log", &home.join("log"), None, false)?,
-            mount("data", plan.data, Some(self.installation.storage_account()), false)?,
+            mount("data", plan.data.host_path(), Some(self.installation.storage_account()), false)?,
         ];
         Ok(Surroundings {
             data: runtime.join("data"),
@@ -147,9 +148,11 @@ impl Servers {
 
     /// The most telling line a server wrote before it ended, where its log had
     /// this end before it was started.
-    pub(super) fn last_words(&self, instance: &InstanceId, written_before: Option<&LogEnd>) -> String {
-        let mut text = fs::read_to_string(self.start_log_path(instance)).unwrap_or_default();
-        text.push_str(&logs::written_since(&self.layout.instance(instance).join("log"), written_before));
-        logs::most_telling(&text)
+    pub(super) async fn last_words(&self, instance: &InstanceId, written_before: Option<LogEnd>) -> String {
+        let (start_log, logs) = (self.start_log_path(instance), self.layout.instance_logs(instance));
+        let read = blocking(move || {
+            Ok(logs::tail(&start_log) + &logs::written_since(&logs, written_before.as_ref()))
+        });
+        logs::most_telling(&read.await.unwrap_or_default())
     }
 }

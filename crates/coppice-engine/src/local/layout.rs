@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use coppice_core::image::PostgresVersion;
 use coppice_core::{InstanceId, VolumeId};
 
+use super::untrusted::UntrustedPath;
+
 /// The longest runtime directory that leaves room for a socket's path: 107
 /// bytes in `sockaddr_un`, less an instance's directory and the socket's name.
 const RUNTIME_DIR_LENGTH_MAX: usize = 50;
@@ -57,8 +59,8 @@ impl Layout {
     }
 
     /// PostgreSQL's data directory in a volume.
-    pub fn volume_data(&self, volume: &VolumeId) -> PathBuf {
-        self.volume(volume).join("data")
+    pub fn volume_data(&self, volume: &VolumeId) -> UntrustedPath {
+        UntrustedPath::new(&self.volume(volume), "data")
     }
 
     /// Half-made volumes; whatever is here may be made anew by its branch.
@@ -89,6 +91,16 @@ impl Layout {
     /// What an instance keeps outside its volume.
     pub fn instance(&self, instance: &InstanceId) -> PathBuf {
         self.data_dir.join("instances").join(instance.as_str())
+    }
+
+    /// What an instance logs.
+    pub fn instance_logs(&self, instance: &InstanceId) -> UntrustedPath {
+        UntrustedPath::new(&self.instance(instance), "log")
+    }
+
+    /// Where an instance's socket is.
+    pub fn instance_socket(&self, instance: &InstanceId) -> UntrustedPath {
+        UntrustedPath::new(&self.instance_runtime(instance), "socket")
     }
 
     /// An instance's socket, record and mount points.

@@ -5,17 +5,14 @@
 //! followed, and only ordinary files are opened.
 
 use std::ffi::{CStr, CString};
-use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::path::Path;
 
 use chrono::{DateTime, NaiveDateTime};
 use coppice_core::InstanceId;
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, statat, unlinkat};
-use rustix::io::Errno;
+use rustix::fs::FileType;
 
 use super::HostEngine;
+use super::untrusted::{UntrustedDir, UntrustedPath};
 use crate::{EngineError, LogFile, LogFiles, LogRetention, Result};
 
 /// What `log_filename` of `config.rs` makes of a time, with the ending that
@@ -26,25 +23,15 @@ const NAMES_MAX: usize = 100_000;
 
 /// The log directory of an instance; none while it never ran.
 #[derive(Debug)]
-pub(super) struct LogDirectory(Option<OwnedFd>);
+pub(super) struct LogDirectory(Option<UntrustedDir>);
 
 impl LogDirectory {
-    pub(super) fn open(path: &Path) -> Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        match openat(CWD, path, flags, Mode::empty()) {
-            Ok(directory) => Ok(Self(Some(directory))),
-            Err(Errno::NOENT) => Ok(Self(None)),
-            Err(error) => Err(EngineError::io("opening a log directory")(error)),
-        }
+    pub(super) fn open(path: &UntrustedPath) -> Result<Self> {
+        path.open().map(Self).map_err(EngineError::io("opening a log directory"))
     }
 
     fn names(&self) -> io::Result<Vec<CString>> {
-        let Some(directory) = &self.0 else { return Ok(vec![]) };
-        let mut names = vec![];
-        for entry in Dir::read_from(directory)?.take(NAMES_MAX) {
-            names.push(entry?.file_name().to_owned());
-        }
-        Ok(names)
+        self.0.as_ref().map_or(Ok(vec![]), |directory| directory.names(NAMES_MAX))
     }
 }
 
@@ -67,21 +54,11 @@ impl LogFiles for LogDirectory {
 
     fn open(&self, began: i64) -> io::Result<Option<LogFile>> {
         let (Some(directory), Some(name)) = (&self.0, name_of(began)) else { return Ok(None) };
-        // Without NONBLOCK, opening a pipe waits for whoever writes to it.
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = match openat(directory, name, flags, Mode::empty()) {
-            Ok(file) => file,
-            Err(Errno::NOENT | Errno::LOOP | Errno::NXIO | Errno::NODEV | Errno::ACCESS) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
-        let stat = fstat(&file)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Ok(None);
-        }
+        let Some((file, stat)) = directory.file(name)? else { return Ok(None) };
         let length = u64::try_from(stat.st_size).unwrap_or_default();
         let modified_ms = modified_ns(&stat) / 1_000_000;
         let modified_ms = i64::try_from(modified_ms).unwrap_or(i64::MAX);
-        Ok(Some(LogFile { file: File::from(file), length, modified_ms }))
+        Ok(Some(LogFile { file, length, modified_ms }))
     }
 }
 
@@ -99,10 +76,10 @@ struct Removable {
 
 impl LogDirectory {
     /// Everything but directories, oldest first.
-    fn removable(&self, directory: &OwnedFd) -> io::Result<Vec<Removable>> {
+    fn removable(&self, directory: &UntrustedDir) -> io::Result<Vec<Removable>> {
         let mut found = vec![];
         for name in self.names()? {
-            let Ok(stat) = statat(directory, &name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            let Ok(stat) = directory.stat(&name) else { continue };
             if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
                 let blocks = u64::try_from(stat.st_blocks).unwrap_or_default();
                 found.push(Removable { name, modified_ns: modified_ns(&stat), bytes: blocks * 512 });
@@ -132,11 +109,7 @@ impl LogDirectory {
             if kept.contains(&one.name) || !(is_too_much || one.modified_ns < oldest_ns) {
                 continue;
             }
-            match unlinkat(directory, &one.name, AtFlags::empty()) {
-                Ok(()) => removed += 1,
-                Err(Errno::NOENT) => {}
-                Err(error) => return Err(error.into()),
-            }
+            removed += u32::from(directory.unlink(&one.name)?);
             total = total.saturating_sub(one.bytes);
         }
         Ok(removed)
@@ -146,7 +119,7 @@ impl LogDirectory {
 impl HostEngine {
     /// The log files of an instance. Blocks.
     pub(super) fn log_files(&self, instance: &InstanceId) -> Result<LogDirectory> {
-        LogDirectory::open(&self.layout().instance(instance).join("log"))
+        LogDirectory::open(&self.layout().instance_logs(instance))
     }
 
     /// To be called now and then: removes logs that are kept no longer. Blocks.
@@ -162,15 +135,16 @@ impl HostEngine {
             Err(error) => return Err(EngineError::io(action())(error)),
         };
         for instance in instances {
-            let home = instance.map_err(EngineError::io(action()))?.path();
+            let name = instance.map_err(EngineError::io(action()))?.file_name();
+            let instance = InstanceId::from_trusted(name.to_string_lossy());
             let trim = |directory: LogDirectory| {
                 let trimmed = directory.trim(retention, chrono::Utc::now());
                 trimmed.map_err(EngineError::io("removing old logs"))
             };
-            match LogDirectory::open(&home.join("log")).and_then(trim) {
+            match self.log_files(&instance).and_then(trim) {
                 Ok(0) => {}
-                Ok(count) => tracing::debug!("removed {count} old logs of {}", home.display()),
-                Err(error) => tracing::warn!("logs of {}: {}", home.display(), error.chain()),
+                Ok(count) => tracing::debug!(%instance, "removed {count} old logs of {instance}"),
+                Err(error) => tracing::warn!(%instance, "logs of {instance}: {}", error.chain()),
             }
         }
         Ok(())
@@ -179,8 +153,9 @@ impl HostEngine {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::fs::{self, File};
     use std::os::unix::fs::symlink;
+    use std::path::Path;
     use std::time::{Duration, SystemTime};
 
     use super::*;
@@ -193,6 +168,11 @@ mod tests {
     }
 
     /// A file that was last written so many seconds ago.
+    fn open(directory: &Path) -> Result<LogDirectory> {
+        let (parent, name) = (directory.parent().expect("a parent"), directory.file_name().expect("a name"));
+        LogDirectory::open(&UntrustedPath::new(parent, name.to_str().expect("ASCII")))
+    }
+
     fn write(directory: &Path, name: &str, bytes: usize, seconds_ago: u64) {
         let path = directory.join(name);
         fs::write(&path, vec![b'x'; bytes]).expect("written");
@@ -226,7 +206,7 @@ mod tests {
         {
             fs::write(logs.join(other), "x").expect("written");
         }
-        let directory = LogDirectory::open(&logs).expect("readable");
+        let directory = open(&logs).expect("readable");
         let mut listed = directory.list().expect("readable");
         listed.sort_unstable();
         assert_eq!(listed, (BEGAN..BEGAN + 5).collect::<Vec<_>>());
@@ -241,8 +221,8 @@ mod tests {
     fn a_log_directory_that_is_a_link_is_refused_and_a_missing_one_is_empty() {
         let root = tempfile::tempdir().expect("a directory");
         symlink("/etc", root.path().join("log")).expect("a link");
-        assert!(LogDirectory::open(&root.path().join("log")).is_err());
-        let missing = LogDirectory::open(&root.path().join("nothing")).expect("readable");
+        assert!(open(&root.path().join("log")).is_err());
+        let missing = open(&root.path().join("nothing")).expect("readable");
         assert!(missing.list().expect("readable").is_empty());
         assert_eq!(missing.trim(&retention(0, 0), chrono::Utc::now()).expect("nothing to do"), 0);
     }
@@ -255,7 +235,7 @@ mod tests {
         write(root.path(), "postgresql-20260103-030405.json", 10, 500);
         write(root.path(), "postgresql-20260104-030405.json", 10, 400);
         write(root.path(), "postgresql-20260104-030405.log", 0, 400);
-        let directory = LogDirectory::open(root.path()).expect("readable");
+        let directory = open(root.path()).expect("readable");
         let trim = |age| directory.trim(&retention(age, 1 << 30), chrono::Utc::now()).expect("trimmed");
         assert_eq!((trim(2000), trim(900), trim(900)), (0, 2, 0));
         assert_eq!(trim(1), 1);
@@ -273,7 +253,7 @@ mod tests {
         // The clock was set back: the newest name is not what is written to.
         write(root.path(), "postgresql-20260102-120000.json", 100_000, 10);
         fs::create_dir(root.path().join("directory")).expect("a directory");
-        let directory = LogDirectory::open(root.path()).expect("readable");
+        let directory = open(root.path()).expect("readable");
         let trim = |bytes| directory.trim(&retention(1 << 30, bytes), chrono::Utc::now()).expect("trimmed");
         assert_eq!(trim(350_000), 1);
         assert!(!names(root.path()).contains(&"anything".to_owned()));

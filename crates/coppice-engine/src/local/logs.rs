@@ -4,45 +4,64 @@
 //! its collector runs, in a log file. What earlier servers of the instance
 //! wrote there says nothing about this one.
 
-use std::fs::{self, OpenOptions};
+use std::ffi::CString;
+use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use super::untrusted::{UntrustedDir, UntrustedPath};
 
 /// Most bytes read of a log.
 const LENGTH_MAX: u64 = 1 << 20;
+/// Most names looked at; the server itself makes a fraction of that.
+const NAMES_MAX: usize = 100_000;
 
 /// The newest log file and its length.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct LogEnd {
-    path: PathBuf,
+    name: CString,
     length: u64,
 }
 
-/// Where the log ends now; none when there is no log.
-pub(super) fn end(directory: &Path) -> Option<LogEnd> {
-    let entries = fs::read_dir(directory).ok()?;
-    // The names tell the time.
-    let path = entries.filter_map(Result::ok).map(|entry| entry.path()).max()?;
-    let length = path.symlink_metadata().ok()?.len();
-    Some(LogEnd { path, length })
+/// Where the log ends now; none when there is no log. Blocks.
+pub(super) fn end(directory: &UntrustedPath) -> Option<LogEnd> {
+    end_in(&directory.open().ok()??)
 }
 
-/// The newest log file, without what was in it before. The directory belongs
-/// to the server, so nothing in it is followed or trusted.
-pub(super) fn written_since(directory: &Path, before: Option<&LogEnd>) -> String {
-    let Some(newest) = end(directory) else { return String::new() };
-    let skip = before.filter(|before| before.path == newest.path).map_or(0, |before| before.length);
-    let no_follow = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or_default();
-    let Ok(mut file) = OpenOptions::new().read(true).custom_flags(no_follow).open(newest.path) else {
-        return String::new();
+fn end_in(directory: &UntrustedDir) -> Option<LogEnd> {
+    // The names tell the time.
+    let name = directory.names(NAMES_MAX).ok()?.into_iter().max()?;
+    let length = u64::try_from(directory.stat(&name).ok()?.st_size).ok()?;
+    Some(LogEnd { name, length })
+}
+
+/// The newest log file, without what was in it before. Blocks.
+pub(super) fn written_since(directory: &UntrustedPath, before: Option<&LogEnd>) -> String {
+    let read = || {
+        let directory = directory.open().ok()??;
+        let newest = end_in(&directory)?;
+        let skip = before.filter(|before| before.name == newest.name).map_or(0, |before| before.length);
+        let (file, _) = directory.file(&newest.name).ok()??;
+        read_from(file, skip.max(newest.length.saturating_sub(LENGTH_MAX))).ok()
     };
-    let start = skip.max(newest.length.saturating_sub(LENGTH_MAX));
+    read().unwrap_or_default()
+}
+
+/// The end of a file that this account made, and a server wrote to. Blocks.
+pub(super) fn tail(path: &Path) -> String {
+    let read = || {
+        let file = File::open(path)?;
+        let length = file.metadata()?.len();
+        read_from(file, length.saturating_sub(LENGTH_MAX))
+    };
+    read().unwrap_or_default()
+}
+
+fn read_from(mut file: File, start: u64) -> std::io::Result<String> {
     let mut bytes = vec![];
-    if file.seek(SeekFrom::Start(start)).is_ok() {
-        let _ = file.take(LENGTH_MAX).read_to_end(&mut bytes);
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    file.seek(SeekFrom::Start(start))?;
+    file.take(LENGTH_MAX).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// The line that says best why a server ended.
@@ -60,20 +79,25 @@ pub(super) fn most_telling(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
     fn the_words_of_an_earlier_server_are_not_this_ones() {
-        let directory = tempfile::tempdir().unwrap();
-        assert!(end(directory.path()).is_none());
-        let log = directory.path().join("postgresql-20260101-000000.log");
+        let home = tempfile::tempdir().unwrap();
+        let directory = UntrustedPath::new(home.path(), "log");
+        assert!(end(&directory).is_none());
+        fs::create_dir(directory.host_path()).unwrap();
+        assert!(end(&directory).is_none());
+        let log = directory.host_path().join("postgresql-20260101-000000.log");
         fs::write(&log, "FATAL: of before\n").unwrap();
-        let before = end(directory.path());
-        assert_eq!(written_since(directory.path(), before.as_ref()), "");
+        let before = end(&directory);
+        assert_eq!(written_since(&directory, before.as_ref()), "");
         fs::write(&log, "FATAL: of before\nFATAL: of now\n").unwrap();
-        assert_eq!(written_since(directory.path(), before.as_ref()), "FATAL: of now\n");
-        fs::write(directory.path().join("postgresql-20260101-000001.log"), "PANIC: later\n").unwrap();
-        assert_eq!(written_since(directory.path(), before.as_ref()), "PANIC: later\n");
+        assert_eq!(written_since(&directory, before.as_ref()), "FATAL: of now\n");
+        fs::write(directory.host_path().join("postgresql-20260101-000001.log"), "PANIC: later\n").unwrap();
+        assert_eq!(written_since(&directory, before.as_ref()), "PANIC: later\n");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::layout::Layout;
 use super::process::cgroup::Limits;
 use super::server::{ServerPlan, make_directory};
 use super::template::{Contents, make_cluster};
+use super::untrusted::{self, UntrustedPath};
 use super::{HostEngine, session};
 use crate::{EngineError, Result, StopMode};
 
@@ -54,14 +55,15 @@ impl HostEngine {
             fs::read_to_string(&version_file).ok().and_then(|text| text.trim().parse().ok());
         let image = self.metastore_image(major)?;
         let instance = InstanceId::from_trusted(METASTORE);
-        let data = home.join("data");
-        let is_new = !data.exists();
+        let data = UntrustedPath::new(&home, "data");
+        let is_new = !data.host_path().exists();
         if is_new {
-            let staging = home.join("data.new");
+            let staging = UntrustedPath::new(&home, "data.new");
             // Left by a start that was interrupted; never held anything.
-            let _ = fs::remove_dir_all(&staging);
-            make_directory(&staging, 0o700)?;
-            self.give_to_storage(&staging)?;
+            untrusted::delete_tree(staging.host_path())
+                .map_err(EngineError::io("removing a half-made metastore"))?;
+            make_directory(staging.host_path(), 0o700)?;
+            self.give_to_storage(staging.host_path())?;
             let verifier = self.platform_password();
             make_cluster(
                 &self.servers,
@@ -75,9 +77,11 @@ impl HostEngine {
             .await?;
             write_durably(&version_file, image.version.major.to_string().as_bytes(), 0o600)?;
             failpoint!("metastore.made");
-            let directory = fs::File::open(&staging).map_err(EngineError::io("opening the new metastore"))?;
+            let directory =
+                fs::File::open(staging.host_path()).map_err(EngineError::io("opening the new metastore"))?;
             rustix::fs::syncfs(&directory).map_err(EngineError::io("flushing the new metastore"))?;
-            fs::rename(&staging, &data).map_err(EngineError::io("putting the metastore in place"))?;
+            fs::rename(staging.host_path(), data.host_path())
+                .map_err(EngineError::io("putting the metastore in place"))?;
             failpoint!("metastore.in_place");
         }
         self.tend_ballast();
@@ -97,7 +101,7 @@ impl HostEngine {
         };
         self.servers.start(&plan).await?;
         Ok(MetastoreAddress {
-            socket_directory: self.servers.socket_directory(&instance),
+            socket_directory: self.layout().instance_socket(&instance).host_path().to_owned(),
             user: session::PLATFORM_ROLE.to_owned(),
             password: self.secret().map(str::to_owned),
             database: "coppice".to_owned(),
@@ -123,7 +127,10 @@ impl HostEngine {
             ),
         };
         Ok(MetastoreAddress {
-            socket_directory: layout.instance_runtime(&InstanceId::from_trusted(METASTORE)).join("socket"),
+            socket_directory: layout
+                .instance_socket(&InstanceId::from_trusted(METASTORE))
+                .host_path()
+                .to_owned(),
             user: session::PLATFORM_ROLE.to_owned(),
             password,
             database: "coppice".to_owned(),
@@ -156,7 +163,7 @@ impl HostEngine {
     /// When its processes do not end.
     pub async fn stop_metastore(&self) -> Result<()> {
         let instance = InstanceId::from_trusted(METASTORE);
-        let data = self.layout().metastore().join("data");
+        let data = UntrustedPath::new(&self.layout().metastore(), "data");
         self.servers.stop(&instance, Some(&data), StopMode::Fast).await
     }
 

@@ -5,7 +5,10 @@
 //! and with them branches. The order at boot: identity and lock
 //! ([`installation`]), images, metastore, volumes, branches.
 
+mod blocking;
+mod btrfs;
 mod config;
+mod connecting;
 mod contents;
 mod control_file;
 mod copying;
@@ -28,6 +31,7 @@ mod sleep;
 mod statistics;
 mod template;
 mod templates;
+pub mod untrusted;
 pub mod volumes;
 
 use std::collections::BTreeMap;

@@ -14,6 +14,7 @@
 //! start. `postmaster.pid` is removed there and nowhere else, after nothing is
 //! left that it could speak of.
 
+use std::ffi::CStr;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ use coppice_core::plan::InstanceSeen;
 use coppice_failpoint::failpoint;
 use rustix::process::{Signal, pidfd_send_signal};
 
+use super::blocking::blocking;
 use super::images::InstalledImage;
 use super::installation::{Installation, write_durably};
 use super::layout::Layout;
@@ -32,6 +34,7 @@ use super::process::cgroup::{Cgroups, Leaf, Limits};
 use super::process::identity::{ProcessIdentity, processes_in};
 use super::process::launch::spawn;
 use super::process::{usage, watch_exit};
+use super::untrusted::{self, UntrustedPath};
 use crate::{EngineError, Result, StopMode};
 
 /// A start that replays much WAL takes minutes; longer than this it is stuck.
@@ -40,6 +43,11 @@ const START_PATIENCE: Duration = Duration::from_secs(600);
 const FAST_STOP_PATIENCE: Duration = Duration::from_secs(30);
 /// How often a starting server is looked at.
 const READY_POLL: Duration = Duration::from_millis(1);
+
+/// In its data directory; the server says there who it is and how far.
+const LOCK_FILE: &CStr = c"postmaster.pid";
+/// Most bytes read of it; it has eight short lines.
+const LOCK_FILE_LENGTH_MAX: u64 = 4096;
 
 /// How servers are run on this machine.
 #[derive(Debug)]
@@ -59,8 +67,7 @@ pub(super) struct Servers {
 pub(super) struct ServerPlan<'a> {
     pub(super) instance: &'a InstanceId,
     pub(super) image: &'a InstalledImage,
-    /// Its data directory on the host.
-    pub(super) data: &'a Path,
+    pub(super) data: &'a UntrustedPath,
     /// Number of its account.
     pub(super) account: u32,
     pub(super) limits: Limits,
@@ -80,11 +87,6 @@ impl Servers {
 
     fn record(&self, instance: &InstanceId) -> Option<ProcessIdentity> {
         serde_json::from_slice(&fs::read(self.record_path(instance)).ok()?).ok()
-    }
-
-    /// Where its socket is.
-    pub(super) fn socket_directory(&self, instance: &InstanceId) -> PathBuf {
-        self.layout.instance_runtime(instance).join("socket")
     }
 
     /// The server's identity, while it lives.
@@ -107,59 +109,60 @@ impl Servers {
     }
 
     /// Looks at a server without changing anything.
-    pub(super) fn observe(&self, instance: &InstanceId, data: &Path) -> InstanceSeen {
+    pub(super) async fn observe(&self, instance: &InstanceId, data: &UntrustedPath) -> InstanceSeen {
         match self.living(instance) {
-            Some(server) if is_ready(data, server.pid) => InstanceSeen::Running,
+            Some(server) if is_ready(data, server.pid).await => InstanceSeen::Running,
             Some(_) => InstanceSeen::Broken,
             None if self.is_empty(instance, data) => InstanceSeen::Stopped,
             None => InstanceSeen::Broken,
         }
     }
 
-    fn is_empty(&self, instance: &InstanceId, data: &Path) -> bool {
+    fn is_empty(&self, instance: &InstanceId, data: &UntrustedPath) -> bool {
         match self.leaf(instance) {
             Some(leaf) => !leaf.is_populated(),
-            None => processes_in(data).is_empty(),
+            None => processes_in(data.host_path()).is_empty(),
         }
     }
 
     /// Starts a server and returns when it is ready. One that runs is left alone.
     pub(super) async fn start(&self, plan: &ServerPlan<'_>) -> Result<()> {
-        if self.observe(plan.instance, plan.data) == InstanceSeen::Running {
+        if self.observe(plan.instance, plan.data).await == InstanceSeen::Running {
             return Ok(());
         }
         self.kill(plan.instance, Some(plan.data))?;
         failpoint!("server.killed");
         let surroundings = self.prepare(plan)?;
         failpoint!("server.prepared");
-        match fs::remove_file(plan.data.join("postmaster.pid")) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(EngineError::io("removing a stale postmaster.pid")(error));
-            }
-            _ => {}
-        }
+        let (data, logs) = (plan.data.clone(), self.layout.instance_logs(plan.instance));
+        let written_before = blocking(move || {
+            data.require()
+                .and_then(|data| data.remove(LOCK_FILE))
+                .map_err(EngineError::io("removing a stale postmaster.pid"))?;
+            Ok(logs::end(&logs))
+        })
+        .await?;
         failpoint!("server.lock_file_removed");
         let log = self.start_log(plan.instance)?;
-        let written_before = logs::end(&self.layout.instance(plan.instance).join("log"));
         let spec = self.launch_spec(plan, &surroundings)?;
         let failed = |reason: String| EngineError::StartFailed { instance: plan.instance.clone(), reason };
-        let last_words = || self.last_words(plan.instance, written_before.as_ref());
+        let last_words = async || self.last_words(plan.instance, written_before.clone()).await;
         let Some(launched) = spawn(&self.launcher, &spec, &log).await? else {
-            return Err(failed(last_words()));
+            return Err(failed(last_words().await));
         };
         let pid = launched.pid;
         failpoint!("server.spawned");
         // Waited for as long as this process lives; afterwards its new parent does.
         tokio::spawn(launched.wait());
-        let Some(server) = ProcessIdentity::of(pid) else { return Err(failed(last_words())) };
+        let Some(server) = ProcessIdentity::of(pid) else { return Err(failed(last_words().await)) };
         let record = serde_json::to_vec(&server).map_err(|error| EngineError::Other(error.to_string()))?;
         write_durably(&self.record_path(plan.instance), &record, 0o600)?;
         failpoint!("server.recorded");
 
         let started = Instant::now();
-        while !is_ready(plan.data, pid) {
+        while !is_ready(plan.data, pid).await {
             if !server.is_alive() {
-                return Err(failed(last_words()));
+                return Err(failed(last_words().await));
             }
             if started.elapsed() > START_PATIENCE {
                 return Err(failed(format!("not ready after {} s", START_PATIENCE.as_secs())));
@@ -199,7 +202,7 @@ impl Servers {
         };
         let _ = fs::remove_file(&input_path);
         self.kill(plan.instance, Some(plan.data))?;
-        let words = fs::read_to_string(self.start_log_path(plan.instance)).unwrap_or_default();
+        let words = logs::tail(&self.start_log_path(plan.instance));
         let complaint =
             words.lines().find(|line| ["ERROR:", "FATAL:", "PANIC:"].iter().any(|w| line.contains(w)));
         match complaint {
@@ -215,7 +218,7 @@ impl Servers {
     pub(super) async fn stop(
         &self,
         instance: &InstanceId,
-        data: Option<&Path>,
+        data: Option<&UntrustedPath>,
         mode: StopMode,
     ) -> Result<()> {
         if mode == StopMode::Fast
@@ -244,14 +247,14 @@ impl Servers {
     }
 
     /// Ends every process of an instance and proves that none is left.
-    fn kill(&self, instance: &InstanceId, data: Option<&Path>) -> Result<()> {
+    fn kill(&self, instance: &InstanceId, data: Option<&UntrustedPath>) -> Result<()> {
         if let Some(leaf) = self.leaf(instance) {
             return leaf.kill();
         }
         let started = Instant::now();
         loop {
             let left = match data {
-                Some(data) => processes_in(data),
+                Some(data) => processes_in(data.host_path()),
                 None => self.living(instance).map(|server| server.pid).into_iter().collect(),
             };
             if left.is_empty() {
@@ -267,15 +270,11 @@ impl Servers {
         }
     }
 
-    /// Removes what an instance keeps outside its data.
+    /// Removes what an instance keeps outside its data. Blocks.
     pub(super) fn remove(&self, instance: &InstanceId) -> Result<()> {
         for directory in [self.layout.instance_runtime(instance), self.layout.instance(instance)] {
-            match fs::remove_dir_all(&directory) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(EngineError::io(format!("removing {}", directory.display()))(error));
-                }
-                _ => {}
-            }
+            untrusted::delete_tree(&directory)
+                .map_err(EngineError::io(format!("removing {}", directory.display())))?;
         }
         if let Some(leaf) = self.leaf(instance) {
             leaf.remove();
@@ -307,8 +306,14 @@ impl Servers {
 }
 
 /// Whether `postmaster.pid` is of this process and says ready (its eighth line).
-fn is_ready(data: &Path, pid: u32) -> bool {
-    let Ok(text) = fs::read_to_string(data.join("postmaster.pid")) else { return false };
+async fn is_ready(data: &UntrustedPath, pid: u32) -> bool {
+    let data = data.clone();
+    let read = blocking(move || {
+        let read = data.require().and_then(|data| data.read(LOCK_FILE, LOCK_FILE_LENGTH_MAX));
+        read.map_err(EngineError::io("reading postmaster.pid"))
+    });
+    let Ok(Some(bytes)) = read.await else { return false };
+    let text = String::from_utf8_lossy(&bytes);
     let mut lines = text.lines();
     let is_of_process = lines.next().is_some_and(|line| line.trim() == pid.to_string());
     is_of_process && lines.nth(6).is_some_and(|line| line.trim() == "ready")

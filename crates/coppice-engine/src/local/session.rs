@@ -1,6 +1,5 @@
 //! Platform sessions: the superuser's own connections to a server.
 
-use std::path::Path;
 use std::time::Duration;
 
 use tokio::net::UnixStream;
@@ -8,8 +7,6 @@ use tokio_postgres::{Client, NoTls};
 
 use crate::{EngineError, Result};
 
-/// Name of the socket in a server's socket directory.
-pub(super) const SOCKET: &str = ".s.PGSQL.5432";
 /// The platform's superuser; known to no user.
 pub(super) const PLATFORM_ROLE: &str = "platform";
 
@@ -26,14 +23,13 @@ const OPTIONS: &str = "-c search_path=pg_catalog -c role=none -c statement_timeo
 /// Longest time a sign-in may take.
 const SIGN_IN_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Opens a session; `password` is none where the account is enough.
+/// Opens a session on a connection to a server; `password` is none where the
+/// account is enough.
 ///
 /// # Errors
 /// When the server does not answer or refuses.
-pub(super) async fn open(socket_directory: &Path, database: &str, password: Option<&str>) -> Result<Client> {
+pub(super) async fn open(stream: UnixStream, database: &str, password: Option<&str>) -> Result<Client> {
     let action = || format!("opening a platform session to {database}");
-    let stream =
-        UnixStream::connect(socket_directory.join(SOCKET)).await.map_err(EngineError::io(action()))?;
     let mut config = tokio_postgres::Config::new();
     config.user(PLATFORM_ROLE).dbname(database).application_name("coppice").options(OPTIONS);
     if let Some(password) = password {

@@ -5,12 +5,13 @@
 //! long as nothing was written after that: the place in the WAL where they were
 //! read is the place of the checkpoint that the stop wrote.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
+use coppice_core::InstanceId;
 use tokio_postgres::Client;
 
-use super::session::{self, PLATFORM_ROLE};
+use super::HostEngine;
+use super::session::PLATFORM_ROLE;
 use crate::{EngineError, Result, SleepingRoles};
 
 /// How long clients may take to end after they were told to.
@@ -25,9 +26,9 @@ pub(super) async fn has_active_slot(session: &Client) -> Result<bool> {
 
 /// Ends the clients of a server, then reads its roles; returns them with the
 /// place in the WAL.
-pub(super) async fn read_roles(socket: &Path, password: Option<&str>) -> Result<(SleepingRoles, String)> {
+pub(super) async fn read_roles(host: &HostEngine, instance: &InstanceId) -> Result<(SleepingRoles, String)> {
     let action = || EngineError::sql("preparing a server for its sleep");
-    let client = session::open(socket, "postgres", password).await?;
+    let client = host.platform_session(instance, "postgres").await?;
     let deadline = Instant::now() + CLIENTS_PATIENCE;
     loop {
         let row = client

@@ -1,7 +1,5 @@
 //! Fresh clusters: what `initdb` makes, with the platform's roles in it.
 
-use std::path::Path;
-
 use coppice_core::InstanceId;
 use coppice_core::branch::{MANAGED_DATABASE, MANAGED_ROLE};
 use coppice_failpoint::failpoint;
@@ -10,6 +8,7 @@ use super::images::InstalledImage;
 use super::process::cgroup::Limits;
 use super::server::{ServerPlan, Servers};
 use super::session::PLATFORM_ROLE;
+use super::untrusted::UntrustedPath;
 use crate::Result;
 
 /// Limits while a cluster is made.
@@ -34,7 +33,7 @@ pub(super) async fn make_cluster(
     image: &InstalledImage,
     instance: &InstanceId,
     account: u32,
-    data: &Path,
+    data: &UntrustedPath,
     contents: Contents,
     platform_password: Option<&str>,
 ) -> Result<()> {

@@ -12,7 +12,7 @@ use coppice_failpoint::failpoint;
 use tokio::runtime::Handle;
 
 use super::LocalEngine;
-use super::engine::blocking;
+use super::blocking::blocking;
 use super::installation::write_durably;
 use super::template::{Contents, make_cluster};
 use crate::{EngineError, Result, StopMode};
@@ -102,7 +102,8 @@ impl LocalEngine {
             }
         })
         .await;
-        self.host.servers.remove(&instance)?;
+        let host = self.host.clone();
+        blocking(move || host.servers.remove(&instance)).await?;
         made
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use coppice_core::InstanceId;
+use coppice_engine::local::process::identity::ProcessIdentity;
 use coppice_engine::local::{HostEngine, LocalEngine};
 use coppice_engine::{Engine, EngineError};
 
@@ -70,6 +71,8 @@ impl Running {
             .stderr(fs::File::create(home.join("log")).unwrap())
             .spawn()
             .unwrap();
+        let record = serde_json::to_vec(&ProcessIdentity::of(server.id())).unwrap();
+        fs::write(host.layout().instance_runtime(&instance).join("server.json"), record).unwrap();
         let running = Self { engine, host, instance, socket, server, storage };
         let is_ready = || running.program("pg_isready").arg("--quiet").status().unwrap().success();
         let deadline = Instant::now() + PATIENCE;
@@ -158,5 +161,5 @@ async fn a_server_that_does_not_answer_is_an_error_and_not_a_no() {
     let _ = running.server.kill();
     let _ = running.server.wait();
     let asked = running.engine.has_active_slot(&running.instance).await;
-    assert!(matches!(asked, Err(EngineError::Io { .. })), "{asked:?}");
+    assert!(matches!(asked, Err(EngineError::NotRunning(_))), "{asked:?}");
 }

@@ -12,6 +12,7 @@ use coppice_core::volume::VolumeLabel;
 use coppice_core::{BranchId, VolumeId};
 use coppice_engine::local::installation::Installation;
 use coppice_engine::local::layout::Layout;
+use coppice_engine::local::untrusted::UntrustedPath;
 use coppice_engine::local::volumes::{DriverKind, PoolMode, StorageOptions, Volumes};
 
 pub(crate) const MIB: u64 = 1 << 20;
@@ -162,7 +163,13 @@ pub(crate) fn run(command: &mut Command) {
 }
 
 /// Writes files like those of PostgreSQL's data directory.
-pub(crate) fn fill(data: &Path) -> coppice_engine::Result<()> {
+pub(crate) fn fill(data: &UntrustedPath) -> coppice_engine::Result<()> {
+    write_cluster(data.host_path());
+    Ok(())
+}
+
+/// The same in an ordinary directory.
+pub(crate) fn write_cluster(data: &Path) {
     for directory in ["base/5", "global", "pg_wal/archive_status", "pg_tblspc", "pg_replslot/old_slot"] {
         fs::create_dir_all(data.join(directory)).unwrap();
     }
@@ -178,7 +185,11 @@ pub(crate) fn fill(data: &Path) -> coppice_engine::Result<()> {
         fs::write(data.join(path), content).unwrap();
         fs::set_permissions(data.join(path), fs::Permissions::from_mode(0o600)).unwrap();
     }
-    Ok(())
+}
+
+/// Where the data of a volume is.
+pub(crate) fn data_of(volumes: &Volumes, volume: &VolumeId) -> PathBuf {
+    volumes.data_dir(volume).host_path().to_owned()
 }
 
 /// A new volume with the data of [`fill`].

@@ -7,9 +7,10 @@ use std::path::Path;
 use coppice_core::claim::ClaimToken;
 use coppice_core::{InstallationId, VolumeId};
 use coppice_engine::EngineError;
+use coppice_engine::local::untrusted::UntrustedPath;
 use coppice_engine::local::volumes::{DriverKind, LiveSource, SourceState, Volumes};
 
-use crate::storage::{Storage, fill, new_volume, on_every_driver, tree};
+use crate::storage::{Storage, data_of, fill, new_volume, on_every_driver, tree};
 
 fn copy_of(storage: &Storage, volumes: &Volumes, source: &VolumeId) -> VolumeId {
     let label = storage.label(1);
@@ -22,7 +23,7 @@ fn a_copy_and_its_source_go_separate_ways() {
     on_every_driver(|storage, volumes| {
         let parent = new_volume(storage, volumes);
         let child = copy_of(storage, volumes, &parent);
-        let (parent, child) = (volumes.data_dir(&parent), volumes.data_dir(&child));
+        let (parent, child) = (data_of(volumes, &parent), data_of(volumes, &child));
         let before = tree(&parent);
         assert_eq!(tree(&child), before);
 
@@ -45,7 +46,7 @@ fn data_belongs_to_the_storage_account_and_labels_to_us() {
         let us = rustix::process::geteuid().as_raw();
         let owner = if us == 0 { storage.installation().storage_account() } else { us };
         for volume in [parent, child] {
-            let data = volumes.data_dir(&volume);
+            let data = data_of(volumes, &volume);
             assert_eq!(data.metadata().unwrap().mode() & 0o777, 0o700);
             for (path, (_, uid, gid, _)) in tree(&data) {
                 assert_eq!((uid, gid), (owner, owner), "{}", path.display());
@@ -65,13 +66,13 @@ fn removing_a_volume_leaves_its_relatives_whole() {
         let parent = new_volume(storage, volumes);
         let child = copy_of(storage, volumes, &parent);
         let grandchild = copy_of(storage, volumes, &child);
-        let before = tree(&volumes.data_dir(&parent));
+        let before = tree(&data_of(volumes, &parent));
 
         volumes.remove(&child).unwrap();
         assert!(!volumes.exists(&child));
-        assert_eq!(tree(&volumes.data_dir(&parent)), before);
+        assert_eq!(tree(&data_of(volumes, &parent)), before);
         volumes.remove(&parent).unwrap();
-        assert_eq!(tree(&volumes.data_dir(&grandchild)), before);
+        assert_eq!(tree(&data_of(volumes, &grandchild)), before);
         assert_eq!(fs::read_dir(storage.layout().trash()).unwrap().count(), 0);
 
         volumes.remove(&child).unwrap();
@@ -88,9 +89,9 @@ fn making_a_volume_again_keeps_what_is_there() {
 
         let child = storage.label(1);
         volumes.copy(&label.volume, &child, SourceState::Stopped).unwrap();
-        fs::write(volumes.data_dir(&child.volume).join("written"), "since").unwrap();
+        fs::write(data_of(volumes, &child.volume).join("written"), "since").unwrap();
         volumes.copy(&label.volume, &child, SourceState::Stopped).unwrap();
-        assert!(volumes.data_dir(&child.volume).join("written").exists());
+        assert!(data_of(volumes, &child.volume).join("written").exists());
         assert_eq!(volumes.list().unwrap().labels.len(), 2);
     });
 }
@@ -99,21 +100,21 @@ fn making_a_volume_again_keeps_what_is_there() {
 fn a_half_made_volume_is_made_anew() {
     on_every_driver(|storage, volumes| {
         let label = storage.label(1);
-        let mut fail_halfway = |data: &Path| {
-            fs::write(data.join("half"), "made").unwrap();
+        let mut fail_halfway = |data: &UntrustedPath| {
+            fs::write(data.host_path().join("half"), "made").unwrap();
             Err(EngineError::Other("interrupted".to_owned()))
         };
         assert!(volumes.create(&label, &mut fail_halfway).is_err());
         assert!(!volumes.exists(&label.volume));
         volumes.create(&label, &mut fill).unwrap();
-        assert!(!volumes.data_dir(&label.volume).join("half").exists());
+        assert!(!data_of(volumes, &label.volume).join("half").exists());
 
         let child = storage.label(1);
         let staged = storage.layout().staging().join(child.volume.as_str());
         fs::create_dir_all(staged.join("data/base")).unwrap();
         fs::write(staged.join("data/base/half"), "made").unwrap();
         volumes.copy(&label.volume, &child, SourceState::Stopped).unwrap();
-        assert_eq!(tree(&volumes.data_dir(&child.volume)), tree(&volumes.data_dir(&label.volume)));
+        assert_eq!(tree(&data_of(volumes, &child.volume)), tree(&data_of(volumes, &label.volume)));
         assert!(!staged.exists());
     });
 }
@@ -196,7 +197,7 @@ fn a_volume_without_a_readable_label_is_reported_and_kept() {
         assert_eq!(unreadable, [damaged.clone(), bare.clone()]);
         for volume in [damaged, bare] {
             assert!(volumes.remove(&volume).is_err());
-            assert!(volumes.data_dir(&volume).join("base/5/1259").exists());
+            assert!(data_of(volumes, &volume).join("base/5/1259").exists());
             volumes.quarantine(&volume).unwrap();
         }
     });
@@ -207,7 +208,7 @@ fn data_in_several_pieces_is_refused() {
     on_every_driver(|storage, volumes| {
         let refused = |change: &dyn Fn(&Path)| {
             let volume = new_volume(storage, volumes);
-            change(&volumes.data_dir(&volume));
+            change(&data_of(volumes, &volume));
             let label = storage.label(1);
             let result = volumes.copy(&volume, &label, SourceState::Stopped);
             assert!(matches!(result, Err(EngineError::NotCopyable { .. })), "{result:?}");
@@ -297,7 +298,7 @@ impl LiveSource for Witness<'_> {
 fn a_running_source_is_copied_in_the_order_of_a_backup() {
     on_every_driver(|storage, volumes| {
         let parent = new_volume(storage, volumes);
-        let source = volumes.data_dir(&parent);
+        let source = data_of(volumes, &parent);
         fs::write(source.join("postmaster.pid"), "1").unwrap();
         let label = storage.label(1);
         let copy = storage.layout().staging().join(label.volume.as_str()).join("data");
@@ -308,7 +309,7 @@ fn a_running_source_is_copied_in_the_order_of_a_backup() {
             return;
         }
         assert_eq!(witness.seen, [("start", false, false), ("stop", true, false)]);
-        let copy = volumes.data_dir(&label.volume);
+        let copy = data_of(volumes, &label.volume);
         let text = |path: &str| fs::read_to_string(copy.join(path)).unwrap();
         assert_eq!(text("base/5/1259"), "since the backup began");
         assert_eq!(text("pg_wal/000000010000000000000002"), "ends the backup");
@@ -340,6 +341,6 @@ fn a_second_attempt_waits_for_the_first() {
             first.join().unwrap().unwrap();
         });
         assert_eq!(fills.into_inner(), 1);
-        assert!(volumes.data_dir(&label.volume).join("base/5/1259").exists());
+        assert!(data_of(volumes, &label.volume).join("base/5/1259").exists());
     });
 }

@@ -11,7 +11,7 @@ use coppice_core::claim::ClaimToken;
 use coppice_core::volume::VolumeLabel;
 use coppice_engine::local::volumes::{LiveSource, SourceState};
 
-use crate::storage::{MIB, Storage, fill};
+use crate::storage::{MIB, Storage, data_of, fill, write_cluster};
 
 const DATA_DIR: &str = "COPPICE_TEST_STORY_DATA_DIR";
 const DRIVER: &str = "COPPICE_TEST_STORY_DRIVER";
@@ -70,9 +70,9 @@ fn check_the_end(storage: &Storage) {
     assert_eq!(names, ["vol_child", "vol_live"]);
     assert!(list.unreadable.is_empty(), "{:?}", list.unreadable);
     let expected = storage.beside("expected");
-    fill(&expected).unwrap();
+    write_cluster(&expected);
     for name in names {
-        let data = volumes.data_dir(&VolumeId::from_trusted(name));
+        let data = data_of(&volumes, &VolumeId::from_trusted(name));
         for file in ["base/5/1259", "global/pg_control", "pg_wal/000000010000000000000001"] {
             assert_eq!(fs::read(data.join(file)).unwrap(), fs::read(expected.join(file)).unwrap(), "{file}");
         }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use coppice_engine::EngineError;
 use coppice_engine::local::volumes::{DriverKind, PoolMode, SourceState, StorageOptions};
 
-use crate::storage::{MIB, Storage, fill, new_volume, run, tree};
+use crate::storage::{MIB, Storage, data_of, fill, new_volume, run, tree};
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
@@ -42,7 +42,7 @@ fn opening_twice_attaches_once() {
     let second = storage.open();
     assert_eq!(storage.loop_devices().len(), 1);
     assert_eq!(storage.mounts(), [storage.layout().pool().to_str().unwrap()]);
-    assert_eq!(tree(&second.data_dir(&volume)), tree(&first.data_dir(&volume)));
+    assert_eq!(tree(&data_of(&second, &volume)), tree(&data_of(&first, &volume)));
 }
 
 #[test]
@@ -53,9 +53,9 @@ fn a_detached_pool_leaves_nothing_and_comes_back_whole() {
     let storage = Storage::pool();
     let volumes = storage.open();
     let volume = new_volume(&storage, &volumes);
-    let before = tree(&volumes.data_dir(&volume));
+    let before = tree(&data_of(&volumes, &volume));
 
-    let open_file = fs::File::open(volumes.data_dir(&volume).join("PG_VERSION")).unwrap();
+    let open_file = fs::File::open(data_of(&volumes, &volume).join("PG_VERSION")).unwrap();
     assert!(volumes.detach().is_err(), "a file of it is open");
     drop(open_file);
     volumes.detach().unwrap();
@@ -64,7 +64,7 @@ fn a_detached_pool_leaves_nothing_and_comes_back_whole() {
     wait_for_no_loop_device(&storage);
     assert!(!volumes.exists(&volume));
 
-    assert_eq!(tree(&storage.open().data_dir(&volume)), before);
+    assert_eq!(tree(&data_of(&storage.open(), &volume)), before);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn an_image_has_all_its_blocks_also_after_deleting() {
     let storage = Storage::pool();
     let volumes = storage.open();
     let volume = new_volume(&storage, &volumes);
-    fs::write(volumes.data_dir(&volume).join("large"), vec![1; 64 * MIB as usize]).unwrap();
+    fs::write(data_of(&volumes, &volume).join("large"), vec![1; 64 * MIB as usize]).unwrap();
     volumes.remove(&volume).unwrap();
     // An operator's nightly job gives free blocks back wherever that works.
     let _ = Command::new("fstrim").arg(storage.layout().pool()).output();
@@ -212,7 +212,7 @@ fn a_full_host_does_not_stop_the_pool() {
 
     let label = storage.label(1);
     volumes.copy(&parent, &label, SourceState::Stopped).unwrap();
-    let path = volumes.data_dir(&label.volume).join("written");
+    let path = data_of(&volumes, &label.volume).join("written");
     let mut written = fs::File::create(&path).unwrap();
     for _ in 0..50 {
         written.write_all(&block).unwrap();
@@ -234,7 +234,7 @@ fn a_full_pool_is_attached_and_deletes() {
     let volumes = storage.open();
     let kept = new_volume(&storage, &volumes);
     let full = new_volume(&storage, &volumes);
-    let data = volumes.data_dir(&full);
+    let data = data_of(&volumes, &full);
     let block = vec![7u8; MIB as usize];
     // Large files take all room for data, small ones what is left for metadata.
     let mut large = fs::File::create(data.join("large")).unwrap();
@@ -252,7 +252,7 @@ fn a_full_pool_is_attached_and_deletes() {
     assert_eq!(volumes.driver(), DriverKind::Btrfs);
     volumes.remove(&full).unwrap();
     assert!(!volumes.exists(&full));
-    assert!(volumes.data_dir(&kept).join("base/5/1259").exists());
+    assert!(data_of(&volumes, &kept).join("base/5/1259").exists());
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn drivers_can_be_chosen_and_changed() {
     let label = storage.label(1);
     volumes.copy(&cloned_way, &label, SourceState::Stopped).unwrap();
     assert!(volumes.is_snapshot_atomic(&label.volume));
-    assert_eq!(tree(&volumes.data_dir(&label.volume)), tree(&volumes.data_dir(&cloned_way)));
+    assert_eq!(tree(&data_of(&volumes, &label.volume)), tree(&data_of(&volumes, &cloned_way)));
 
     let mut plain = Storage::copy();
     plain.options.driver = Some(DriverKind::Btrfs);

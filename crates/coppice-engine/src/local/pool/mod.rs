@@ -19,8 +19,9 @@ use coppice_failpoint::failpoint;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
+use super::btrfs;
 use super::layout::Layout;
-use super::volumes::{StorageOptions, btrfs, failed};
+use super::volumes::{StorageOptions, failed};
 use crate::{EngineError, Result};
 use image::ImageLock;
 use loop_device::LoopDevice;

@@ -48,6 +48,14 @@ impl ProcessIdentity {
             && stat(self.pid).is_some_and(|(state, start)| state != 'Z' && start == self.start_time)
     }
 
+    /// The uid and gid it runs under; none when it has ended.
+    pub fn account(&self) -> Option<(u32, u32)> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
+        let account = (effective(&status, "Uid:")?, effective(&status, "Gid:")?);
+        // Checked after reading: a recycled pid would show another start time.
+        self.is_alive().then_some(account)
+    }
+
     /// A descriptor that becomes readable when the process ends; none when it
     /// has ended.
     pub fn pidfd(&self) -> Option<OwnedFd> {
@@ -56,6 +64,11 @@ impl ProcessIdentity {
         // Checked after opening: a recycled pid would show another start time.
         self.is_alive().then_some(pidfd)
     }
+}
+
+/// The second of the four numbers (real, effective, …) in a line of `status` (proc(5)).
+fn effective(status: &str, field: &str) -> Option<u32> {
+    status.lines().find_map(|line| line.strip_prefix(field))?.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Living processes of this account whose working directory is `directory`:

@@ -6,19 +6,27 @@
 //! file into the copy.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use coppice_core::VolumeId;
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::failed;
+use crate::local::untrusted::{UntrustedDir, UntrustedPath};
 use crate::{EngineError, Result};
 
 /// Reading `pg_control` again and again while a server writes it ends after this many times.
 const STABLE_READS_MAX: u32 = 1000;
+
+/// Most bytes of `pg_control`, which has 8192.
+const CONTROL_FILE_LENGTH_MAX: u64 = 64 << 10;
+/// Directories inside each other; PostgreSQL makes four.
+const DEPTH_MAX: usize = 32;
+/// Entries of one directory; a database with a million relations has three times as many.
+const NAMES_MAX: usize = 10_000_000;
 
 /// How one file becomes another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,30 +62,34 @@ pub(super) struct Walk<'a> {
 impl Walk<'_> {
     /// Copies what is in `source` into `target`, which exists and is empty.
     /// Modes and owners are kept. The caller makes the result durable.
-    pub(super) fn copy(&self, source: &Path, target: &Path) -> Result<()> {
-        let from =
-            open_directory(fs::CWD, source).map_err(failed(format!("opening {}", source.display())))?;
-        let to = open_directory(fs::CWD, target).map_err(failed(format!("opening {}", target.display())))?;
-        let stat = fs::fstat(&from).map_err(failed(format!("reading {}", source.display())))?;
-        self.directory(&from, &to, Path::new(""), stat.st_dev)
+    pub(super) fn copy(&self, source: &UntrustedPath, target: &UntrustedPath) -> Result<()> {
+        let opening = |path: &UntrustedPath| failed(format!("opening {}", path.host_path().display()));
+        let from = source.require().map_err(opening(source))?;
+        self.copy_directory(&from, target)
     }
 
-    fn directory(&self, from: &OwnedFd, to: &OwnedFd, below: &Path, device: u64) -> Result<()> {
+    /// The same for a directory in the source.
+    pub(super) fn copy_directory(&self, from: &UntrustedDir, target: &UntrustedPath) -> Result<()> {
+        let to = open_directory(fs::CWD, target.host_path())
+            .map_err(failed(format!("opening {}", target.host_path().display())))?;
+        let device = from.device().map_err(failed("looking at the source"))?;
+        self.directory(from, &to, Path::new(""), device)
+    }
+
+    fn directory(&self, from: &UntrustedDir, to: &OwnedFd, below: &Path, device: u64) -> Result<()> {
         let reading = || format!("reading directory data/{}", below.display());
-        for entry in fs::Dir::read_from(from).map_err(failed(reading()))? {
-            let entry = entry.map_err(failed(reading()))?;
-            let name = entry.file_name();
-            if name == c"." || name == c".." {
-                continue;
-            }
+        if below.components().count() > DEPTH_MAX {
+            return Err(self.not_copyable(format!("its directories are more than {DEPTH_MAX} levels deep")));
+        }
+        for name in from.names(NAMES_MAX).map_err(failed(reading()))? {
             let path = below.join(bytes_as_path(name.to_bytes()));
             let selected = (self.select)(&path);
             if selected == Selected::No {
                 continue;
             }
             let action = || format!("copying data/{}", path.display());
-            let stat = match fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW) {
-                Err(Errno::NOENT) if self.is_live => continue,
+            let stat = match from.stat(&name) {
+                Err(error) if self.is_live && is_not_found(&error) => continue,
                 stat => stat.map_err(failed(action()))?,
             };
             if stat.st_dev != device {
@@ -101,15 +113,15 @@ impl Walk<'_> {
     /// that the directory is gone.
     fn subdirectory(
         &self,
-        from: &OwnedFd,
+        from: &UntrustedDir,
         to: &OwnedFd,
         path: &Path,
         stat: &Stat,
         selected: Selected,
     ) -> Result<io::Result<()>> {
         let name = path.file_name().unwrap_or_default();
-        let opened = || -> io::Result<(OwnedFd, OwnedFd)> {
-            let inner_from = open_directory(from, name)?;
+        let opened = || -> io::Result<(UntrustedDir, OwnedFd)> {
+            let inner_from = from.directory(name)?.ok_or(io::ErrorKind::NotFound)?;
             fs::mkdirat(to, name, Mode::RWXU)?;
             Ok((inner_from, open_directory(to, name)?))
         };
@@ -123,22 +135,17 @@ impl Walk<'_> {
         Ok(copy_attributes(stat, &inner_to))
     }
 
-    fn file(&self, from: &OwnedFd, to: &OwnedFd, path: &Path) -> io::Result<()> {
+    fn file(&self, from: &UntrustedDir, to: &OwnedFd, path: &Path) -> io::Result<()> {
         let name = path.file_name().unwrap_or_default();
-        // Without NONBLOCK a pipe put in the file's place would stop us here.
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let mut source = File::from(fs::openat(from, name, flags, Mode::empty())?);
-        let stat = fs::fstat(&source)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(io::Error::other("it is no longer a file"));
-        }
+        let (source, stat) = from.file(name)?.ok_or(io::ErrorKind::NotFound)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut target = File::from(fs::openat(to, name, flags, Mode::RUSR | Mode::WUSR)?);
         if !(self.method == FileMethod::Reflink && reflink(&source, &target)?) {
             if self.is_live && path == Path::new("global/pg_control") {
                 io::Write::write_all(&mut target, &read_stable(&source)?)?;
             } else {
-                io::copy(&mut source, &mut target)?;
+                // What is added meanwhile is in the WAL, and a file that only grows has no end.
+                io::copy(&mut source.take(u64::try_from(stat.st_size).unwrap_or_default()), &mut target)?;
             }
         }
         copy_attributes(&stat, &target)
@@ -163,7 +170,8 @@ fn reflink(source: &File, target: &File) -> io::Result<bool> {
 fn read_stable(file: &File) -> io::Result<Vec<u8>> {
     use std::os::unix::fs::FileExt;
     let read = || -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; file.metadata()?.len() as usize];
+        let length = file.metadata()?.len().min(CONTROL_FILE_LENGTH_MAX);
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or_default()];
         file.read_exact_at(&mut bytes, 0)?;
         Ok(bytes)
     };

@@ -9,7 +9,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
 use super::making::set_mode;
-use super::{DriverKind, PoolMode, SHARED_DIRECTORY_MODE, StorageOptions, btrfs, failed};
+use super::{DriverKind, PoolMode, SHARED_DIRECTORY_MODE, StorageOptions, failed};
+use crate::local::btrfs;
 use crate::local::layout::Layout;
 use crate::local::pool::{self, Pool};
 use crate::{EngineError, Result};

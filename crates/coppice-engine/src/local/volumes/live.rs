@@ -17,6 +17,7 @@ use coppice_failpoint::failpoint;
 
 use super::clone::{FileMethod, Selected, Walk};
 use super::{LiveSource, failed};
+use crate::local::untrusted::UntrustedPath;
 use crate::{EngineError, Result};
 
 /// Directories whose content means nothing to another server; PostgreSQL
@@ -49,8 +50,8 @@ const LEFT_OUT: [&str; 9] = [
 /// empty, and makes nothing durable.
 pub(super) fn copy(
     volume: &VolumeId,
-    source: &Path,
-    target: &Path,
+    source: &UntrustedPath,
+    target: &UntrustedPath,
     method: FileMethod,
     server: &mut dyn LiveSource,
 ) -> Result<()> {
@@ -60,11 +61,14 @@ pub(super) fn copy(
     failpoint!("volume.live.after_data");
     let label = server.backup_stop()?;
     failpoint!("volume.live.after_stop");
-    let wal = target.join("pg_wal");
-    Walk { volume, method, select: &select_wal, is_live: true }.copy(&source.join("pg_wal"), &wal)?;
-    check_wal_is_there(&label, &wal)?;
+    let wal = UntrustedPath::new(target.host_path(), "pg_wal");
+    let source_wal = source.require().and_then(|source| source.directory("pg_wal"));
+    let source_wal = source_wal.map_err(failed("opening the source's pg_wal"))?;
+    let source_wal = source_wal.ok_or_else(|| EngineError::Other("the source has no pg_wal".to_owned()))?;
+    Walk { volume, method, select: &select_wal, is_live: true }.copy_directory(&source_wal, &wal)?;
+    check_wal_is_there(&label, wal.host_path())?;
     failpoint!("volume.live.after_wal");
-    write_backup_label(target, &label)
+    write_backup_label(target.host_path(), &label)
 }
 
 fn select_all_but_wal(path: &Path) -> Selected {

@@ -7,19 +7,21 @@ use std::path::{Path, PathBuf};
 use coppice_core::VolumeId;
 use coppice_core::volume::VolumeLabel;
 use coppice_failpoint::failpoint;
+use rustix::fs::FileType;
 
 use super::clone::{self, FileMethod, Selected, Walk};
 use super::{
-    DriverKind, SHARED_DIRECTORY_MODE, SourceState, Volumes, btrfs, failed, labels, live, removal,
-    single_name,
+    DriverKind, SHARED_DIRECTORY_MODE, SourceState, Volumes, failed, labels, live, removal, single_name,
 };
+use crate::local::btrfs;
+use crate::local::untrusted::UntrustedPath;
 use crate::{EngineError, Result};
 
 impl Volumes {
     pub(super) fn create_volume(
         &self,
         label: &VolumeLabel,
-        fill: &mut dyn FnMut(&Path) -> Result<()>,
+        fill: &mut dyn FnMut(&UntrustedPath) -> Result<()>,
     ) -> Result<()> {
         single_name(&label.volume)?;
         let _held = self.locks.take(&label.volume, None);
@@ -33,8 +35,7 @@ impl Volumes {
         fill(&data)?;
         failpoint!("volume.create.after_fill");
         if let Some(account) = self.owner() {
-            clone::give_to(&data, account)
-                .map_err(failed(format!("changing owners in {}", data.display())))?;
+            clone::give_to(data.host_path(), account).map_err(failed("changing owners of new data"))?;
         }
         labels::write_staged(&staged, label)?;
         flusher.flush()?;
@@ -63,7 +64,7 @@ impl Volumes {
         let staged = if self.is_snapshot_atomic(source) {
             self.stage_snapshot(&source_dir, label)?
         } else {
-            self.stage_clone(source, &source_dir, label, state)?
+            self.stage_clone(source, label, state)?
         };
         self.publish(&label.volume, &staged)
     }
@@ -85,20 +86,14 @@ impl Volumes {
         Ok(staged)
     }
 
-    fn stage_clone(
-        &self,
-        source: &VolumeId,
-        source_dir: &Path,
-        label: &VolumeLabel,
-        state: SourceState<'_>,
-    ) -> Result<PathBuf> {
+    fn stage_clone(&self, source: &VolumeId, label: &VolumeLabel, state: SourceState<'_>) -> Result<PathBuf> {
         let method = match self.driver {
             DriverKind::Btrfs | DriverKind::Reflink => FileMethod::Reflink,
             DriverKind::Copy => FileMethod::Bytes,
         };
         let staged = self.stage(&label.volume)?;
         let flusher = Flusher::open(&staged)?;
-        let source_data = source_dir.join("data");
+        let source_data = self.layout.volume_data(source);
         let data = self.make_data_dir(&staged)?;
         failpoint!("volume.copy.before_clone");
         match state {
@@ -136,16 +131,16 @@ impl Volumes {
         Ok(staged)
     }
 
-    fn make_data_dir(&self, staged: &Path) -> Result<PathBuf> {
-        let data = staged.join("data");
+    fn make_data_dir(&self, staged: &Path) -> Result<UntrustedPath> {
+        let data = UntrustedPath::new(staged, "data");
         let make = || -> std::io::Result<()> {
-            DirBuilder::new().mode(0o700).create(&data)?;
+            DirBuilder::new().mode(0o700).create(data.host_path())?;
             if let Some(account) = self.owner() {
-                std::os::unix::fs::chown(&data, Some(account), Some(account))?;
+                std::os::unix::fs::chown(data.host_path(), Some(account), Some(account))?;
             }
             Ok(())
         };
-        make().map_err(failed(format!("making {}", data.display())))?;
+        make().map_err(failed(format!("making {}", data.host_path().display())))?;
         Ok(data)
     }
 
@@ -163,15 +158,14 @@ impl Volumes {
 fn refuse_scattered(source: &VolumeId, source_dir: &Path) -> Result<()> {
     let refused =
         |reason: &str| EngineError::NotCopyable { volume: source.clone(), reason: reason.to_owned() };
-    let data = source_dir.join("data");
-    let wal = data.join("pg_wal");
-    if wal.symlink_metadata().is_ok_and(|meta| meta.is_symlink()) {
+    let reading = || format!("reading the data of volume {source}");
+    let data = UntrustedPath::new(source_dir, "data").require().map_err(failed(reading()))?;
+    if data.stat(c"pg_wal").is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink) {
         return Err(refused("its pg_wal is a link"));
     }
-    let tablespaces = match fs::read_dir(data.join("pg_tblspc")) {
-        Ok(mut entries) => entries.next().is_some(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
-        Err(error) => return Err(failed(format!("reading {}", data.display()))(error)),
+    let tablespaces = match data.directory("pg_tblspc").map_err(failed(reading()))? {
+        Some(tablespaces) => !tablespaces.names(1).map_err(failed(reading()))?.is_empty(),
+        None => false,
     };
     if tablespaces {
         return Err(refused("it has tablespaces"));

@@ -11,19 +11,20 @@
 //! on one volume wait for each other (`locks.rs`), so that a caller that gave
 //! up and tries again does not meet its own earlier attempt.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use coppice_core::VolumeId;
 use coppice_core::claim::ClaimToken;
 use coppice_core::volume::VolumeLabel;
 
+use super::btrfs;
 use super::installation::Installation;
 use super::layout::Layout;
 use super::pool::Pool;
+use super::untrusted::UntrustedPath;
 use crate::{EngineError, Result};
 
-pub(in crate::local) mod btrfs;
 mod clone;
 mod driver;
 mod labels;
@@ -199,7 +200,11 @@ impl Volumes {
     /// # Errors
     /// [`EngineError::Fenced`] when a newer claim has made the volume; what
     /// `fill` returns; when writing fails.
-    pub fn create(&self, label: &VolumeLabel, fill: &mut dyn FnMut(&Path) -> Result<()>) -> Result<()> {
+    pub fn create(
+        &self,
+        label: &VolumeLabel,
+        fill: &mut dyn FnMut(&UntrustedPath) -> Result<()>,
+    ) -> Result<()> {
         self.create_volume(label, fill)
     }
 
@@ -266,7 +271,7 @@ impl Volumes {
     }
 
     /// PostgreSQL's data directory in a volume.
-    pub fn data_dir(&self, volume: &VolumeId) -> PathBuf {
+    pub fn data_dir(&self, volume: &VolumeId) -> UntrustedPath {
         self.layout.volume_data(volume)
     }
 

@@ -9,8 +9,10 @@ use coppice_core::VolumeId;
 use coppice_failpoint::failpoint;
 
 use super::making::sync_directory;
-use super::{QuarantinedVolume, Volumes, btrfs, failed, labels, single_name};
+use super::{QuarantinedVolume, Volumes, failed, labels, single_name};
 use crate::Result;
+use crate::local::btrfs;
+use crate::local::untrusted::{self, UntrustedPath};
 
 impl Volumes {
     pub(super) fn remove_volume(&self, volume: &VolumeId) -> Result<()> {
@@ -91,22 +93,12 @@ impl Volumes {
 /// the rest still says whose it is.
 fn delete_in_place(volume_dir: &Path) -> Result<()> {
     if !btrfs::is_subvolume(volume_dir) {
-        delete_tree(&volume_dir.join("data"))?;
+        delete_tree(UntrustedPath::new(volume_dir, "data").host_path())?;
     }
     delete_tree(volume_dir)
 }
 
-/// Deletes a directory with all that is in it, also when that includes
-/// subvolumes. One that is not there is fine.
+/// Deletes a volume, whole or half made, or its data. One that is not there is fine.
 pub(super) fn delete_tree(path: &Path) -> Result<()> {
-    match path.symlink_metadata() {
-        Ok(_) => {}
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(failed(format!("looking at {}", path.display()))(error)),
-    }
-    // Refused where there are subvolumes inside, or this account has no rights.
-    if btrfs::is_subvolume(path) && btrfs::delete_subvolume(path).is_ok() {
-        return Ok(());
-    }
-    fs::remove_dir_all(path).map_err(failed(format!("deleting {}", path.display())))
+    untrusted::delete_tree(path).map_err(failed(format!("deleting {}", path.display())))
 }

@@ -4,9 +4,11 @@
 //! snapshot does.
 #![expect(unsafe_code, reason = "an ioctl takes a structure whose layout only the caller vouches for")]
 
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::ioctl::{Opcode, Setter, Updater, ioctl, opcode};
@@ -55,7 +57,8 @@ const _: () = assert!(size_of::<RootrefArgs>() == 4096);
 
 /// Makes an empty subvolume.
 pub(super) fn create_subvolume(path: &Path) -> io::Result<()> {
-    let (parent, args) = named(path)?;
+    let (parent, name) = split(path)?;
+    let args = named(&name)?;
     // SAFETY: the request takes a btrfs_ioctl_vol_args_v2 and only reads it.
     unsafe { ioctl(&parent, Setter::<SUBVOL_CREATE_V2, VolArgsV2>::new(args)) }?;
     Ok(())
@@ -65,7 +68,8 @@ pub(super) fn create_subvolume(path: &Path) -> io::Result<()> {
 /// one moment. It is durable when this returns.
 pub(super) fn snapshot(source: &Path, path: &Path) -> io::Result<()> {
     let source = File::open(source)?;
-    let (parent, mut args) = named(path)?;
+    let (parent, name) = split(path)?;
+    let mut args = named(&name)?;
     args.fd = i64::from(source.as_raw_fd());
     // SAFETY: the request takes a btrfs_ioctl_vol_args_v2 and only reads it;
     // `source` stays open until it returns.
@@ -75,9 +79,15 @@ pub(super) fn snapshot(source: &Path, path: &Path) -> io::Result<()> {
 
 /// Deletes a subvolume; the kernel frees its blocks in the background.
 pub(super) fn delete_subvolume(path: &Path) -> io::Result<()> {
-    let (parent, args) = named(path)?;
+    let (parent, name) = split(path)?;
+    delete_subvolume_in(parent, &name)
+}
+
+/// Deletes the subvolume `name` of an open directory. Links are not followed.
+pub(super) fn delete_subvolume_in(parent: impl AsFd, name: &CStr) -> io::Result<()> {
+    let args = named(name)?;
     // SAFETY: the request takes a btrfs_ioctl_vol_args_v2 and only reads it.
-    unsafe { ioctl(&parent, Setter::<SNAP_DESTROY_V2, VolArgsV2>::new(args)) }?;
+    unsafe { ioctl(parent, Setter::<SNAP_DESTROY_V2, VolArgsV2>::new(args)) }?;
     Ok(())
 }
 
@@ -107,7 +117,7 @@ pub(super) fn has_nested_subvolumes(path: &Path) -> io::Result<bool> {
 }
 
 /// Makes the file system fill its device.
-pub(in crate::local) fn resize_to_device(mount_point: &Path) -> io::Result<()> {
+pub(super) fn resize_to_device(mount_point: &Path) -> io::Result<()> {
     let root = File::open(mount_point)?;
     let mut args = VolArgs { fd: 0, name: [0; 4088] };
     args.name[..3].copy_from_slice(b"max");
@@ -116,17 +126,19 @@ pub(in crate::local) fn resize_to_device(mount_point: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The directory `path` is in, opened, and arguments with its last component.
-fn named(path: &Path) -> io::Result<(File, VolArgsV2)> {
+/// The directory `path` is in, opened, and its last component.
+fn split(path: &Path) -> io::Result<(File, CString)> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    let name = name.as_encoded_bytes();
+    Ok((File::open(parent)?, CString::new(name.as_bytes())?))
+}
+
+/// Arguments with this name.
+fn named(name: &CStr) -> io::Result<VolArgsV2> {
+    let name = name.to_bytes_with_nul();
     let mut args = VolArgsV2 { fd: 0, transid: 0, flags: 0, unused: [0; 4], name: [0; 4040] };
-    // The kernel wants the name to end with a zero byte.
-    if name.len() >= args.name.len() {
-        return Err(io::ErrorKind::InvalidFilename.into());
-    }
-    args.name[..name.len()].copy_from_slice(name);
-    Ok((File::open(parent)?, args))
+    let place = args.name.get_mut(..name.len()).ok_or(io::ErrorKind::InvalidFilename)?;
+    place.copy_from_slice(name);
+    Ok(args)
 }

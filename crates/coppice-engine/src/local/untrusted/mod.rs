@@ -1,0 +1,253 @@
+//! Directories that a server can write: its data, its logs, its socket.
+//!
+//! Whoever runs code inside a server can put anything there, at any moment: a
+//! link to a file of the host, a pipe that is never written to, a file without
+//! end, directories without bottom. This process often is root. So nothing else
+//! opens what is below such a directory: here every name is looked up in an
+//! open directory, no link is followed, nothing waits, only ordinary files are
+//! read, and only so much of them.
+//!
+//! Every call blocks on the disk and belongs on a thread that may.
+
+mod removal;
+
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat, unlinkat};
+use rustix::io::Errno;
+
+pub(super) use removal::delete_tree;
+
+/// Where such a directory is. Its own name and all above it can be changed by
+/// this account only, what is below by the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UntrustedPath(PathBuf);
+
+impl UntrustedPath {
+    /// The directory `name` in `parent`, which no server can change.
+    pub(super) fn new(parent: &Path, name: &str) -> Self {
+        Self(parent.join(name))
+    }
+
+    /// To name it to the kernel (as what is mounted, or where a process works)
+    /// and to people. Not to open anything below it.
+    pub fn host_path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Opens it; none when it is not there.
+    ///
+    /// # Errors
+    /// When it is there and is no directory, or can't be opened.
+    pub(super) fn open(&self) -> io::Result<Option<UntrustedDir>> {
+        absent_as_none(open_directory(CWD, &self.0))
+    }
+
+    /// Opens a directory that has to be there.
+    ///
+    /// # Errors
+    /// When it is not there, or as [`open`](Self::open).
+    pub(super) fn require(&self) -> io::Result<UntrustedDir> {
+        open_directory(CWD, &self.0)
+    }
+}
+
+/// A directory that a server can write, opened: whatever happens to its name,
+/// this stays the same one.
+#[derive(Debug)]
+pub(super) struct UntrustedDir(OwnedFd);
+
+impl UntrustedDir {
+    /// Opens a directory in this one; none when it is not there.
+    ///
+    /// # Errors
+    /// When it is there and is no directory, or can't be opened.
+    pub(super) fn directory(&self, name: impl rustix::path::Arg) -> io::Result<Option<Self>> {
+        absent_as_none(open_directory(&self.0, name))
+    }
+
+    /// Opens an ordinary file for reading, and tells about it; none when there
+    /// is no such file, or it is something else.
+    ///
+    /// # Errors
+    /// When it is there and can't be opened.
+    pub(super) fn file(&self, name: impl rustix::path::Arg) -> io::Result<Option<(File, Stat)>> {
+        // Without NONBLOCK, opening a pipe waits for whoever writes to it.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = match openat(&self.0, name, flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT | Errno::LOOP | Errno::NXIO | Errno::NODEV | Errno::ACCESS) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let stat = fstat(&file)?;
+        let is_ordinary = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        Ok(is_ordinary.then(|| (File::from(file), stat)))
+    }
+
+    /// The first bytes of an ordinary file, at most `bytes_max`; none when there
+    /// is no such file, or it is something else.
+    ///
+    /// # Errors
+    /// When it is there and can't be read.
+    pub(super) fn read(&self, name: impl rustix::path::Arg, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
+        let Some((file, _)) = self.file(name)? else { return Ok(None) };
+        let mut bytes = vec![];
+        file.take(bytes_max).read_to_end(&mut bytes)?;
+        Ok(Some(bytes))
+    }
+
+    /// Names of what is in it, at most `count_max`, in no order.
+    ///
+    /// # Errors
+    /// When it can't be read.
+    pub(super) fn names(&self, count_max: usize) -> io::Result<Vec<CString>> {
+        names_in(&self.0, count_max)
+    }
+
+    /// What a name stands for, a link for itself.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub(super) fn stat(&self, name: &CStr) -> io::Result<Stat> {
+        Ok(statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?)
+    }
+
+    /// The file system it is on.
+    ///
+    /// # Errors
+    /// When it can't be asked.
+    pub(super) fn device(&self) -> io::Result<u64> {
+        Ok(fstat(&self.0)?.st_dev)
+    }
+
+    /// Removes anything but a directory; one that is not there is fine, and then
+    /// this is false.
+    ///
+    /// # Errors
+    /// When it can't be removed.
+    pub(super) fn unlink(&self, name: &CStr) -> io::Result<bool> {
+        match unlinkat(&self.0, name, AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Bytes in the ordinary files of it and below, as long as there are no more
+    /// than `entries_max` entries and `depth_max` levels; those beyond do not
+    /// count. Files come and go meanwhile.
+    pub(super) fn size(&self, entries_max: usize, depth_max: usize) -> u64 {
+        let mut entries_left = entries_max;
+        size_below(&self.0, &mut entries_left, depth_max)
+    }
+}
+
+fn names_in(directory: &OwnedFd, count_max: usize) -> io::Result<Vec<CString>> {
+    let entries = Dir::read_from(directory)?.map(|entry| Ok(entry?.file_name().to_owned()));
+    let is_in_it = |name: &io::Result<CString>| {
+        !name.as_ref().is_ok_and(|name| name.as_c_str() == c"." || name.as_c_str() == c"..")
+    };
+    entries.filter(is_in_it).take(count_max).collect()
+}
+
+fn size_below(directory: &OwnedFd, entries_left: &mut usize, depth_left: usize) -> u64 {
+    let Ok(entries) = Dir::read_from(directory) else { return 0 };
+    let mut bytes = 0_u64;
+    for entry in entries.filter_map(Result::ok) {
+        let name = entry.file_name();
+        if name == c"." || name == c".." {
+            continue;
+        }
+        let Some(left) = entries_left.checked_sub(1) else { return bytes };
+        *entries_left = left;
+        let Ok(stat) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+        let size = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => u64::try_from(stat.st_size).unwrap_or_default(),
+            FileType::Directory if depth_left > 0 => open_directory(directory, name)
+                .map_or(0, |inner| size_below(&inner.0, entries_left, depth_left - 1)),
+            _ => 0,
+        };
+        // A file without blocks can be as long as it likes.
+        bytes = u64::saturating_add(bytes, size);
+    }
+    bytes
+}
+
+fn open_directory(at: impl std::os::fd::AsFd, name: impl rustix::path::Arg) -> io::Result<UntrustedDir> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(UntrustedDir(openat(at, name, flags, Mode::empty())?))
+}
+
+fn absent_as_none<T>(opened: io::Result<T>) -> io::Result<Option<T>> {
+    match opened {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        opened => opened.map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn directory() -> (tempfile::TempDir, UntrustedPath) {
+        let parent = tempfile::tempdir().unwrap();
+        let path = UntrustedPath::new(parent.path(), "data");
+        fs::create_dir(path.host_path()).unwrap();
+        (parent, path)
+    }
+
+    fn make_pipe(path: &Path) {
+        rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::RWXU, 0).unwrap();
+    }
+
+    #[test]
+    fn only_an_ordinary_file_is_read_and_only_so_much_of_it() {
+        let (parent, path) = directory();
+        let below = |name: &str| path.host_path().join(name);
+        fs::write(parent.path().join("secret"), "of the host").unwrap();
+        fs::write(below("file"), "0123456789").unwrap();
+        symlink("../secret", below("link")).unwrap();
+        make_pipe(&below("pipe"));
+        fs::create_dir(below("directory")).unwrap();
+        let open = path.require().unwrap();
+        assert_eq!(open.read("file", 4).unwrap().as_deref(), Some(&b"0123"[..]));
+        for name in ["link", "pipe", "directory", "missing"] {
+            assert_eq!(open.read(name, 100).unwrap(), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_link_is_no_directory() {
+        let (parent, path) = directory();
+        fs::create_dir(parent.path().join("outside")).unwrap();
+        symlink("../outside", path.host_path().join("link")).unwrap();
+        let open = path.require().unwrap();
+        assert!(open.directory("link").is_err());
+        assert!(open.directory("missing").unwrap().is_none());
+        fs::rename(path.host_path(), parent.path().join("moved")).unwrap();
+        symlink("outside", path.host_path()).unwrap();
+        assert!(path.open().is_err());
+    }
+
+    #[test]
+    fn the_size_is_that_of_its_files_and_counting_ends() {
+        let (_parent, path) = directory();
+        let below = |name: &str| path.host_path().join(name);
+        fs::create_dir(below("base")).unwrap();
+        fs::write(below("base/1"), [0; 8192]).unwrap();
+        fs::write(below("PG_VERSION"), "18\n").unwrap();
+        symlink("/etc/passwd", below("link")).unwrap();
+        symlink(".", below("base/loop")).unwrap();
+        let open = path.require().unwrap();
+        assert_eq!(open.size(100, 8), 8195);
+        assert_eq!(open.size(100, 0), 3, "levels below do not count");
+        assert_eq!(open.size(0, 8), 0, "more entries than that do not count");
+    }
+}
