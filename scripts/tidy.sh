@@ -32,6 +32,16 @@ while IFS= read -r line; do
   complain "$line: do it or open an issue"
 done < <(search --line-number --word-regexp --extended-regexp 'TOD[O]|FIXM[E]' .)
 
+# What a server can write is opened by one module. Elsewhere the path of such a directory is only
+# named: to the kernel as a mount or a place to work in, to create it, to connect to the socket in it.
+may_name=(connecting.rs launch.rs metastore.rs server.rs volumes/{clone,live,making,removal}.rs)
+while IFS= read -r file; do
+  [[ " ${may_name[*]} " == *" ${file#*/local/} "* ]] && continue
+  if sed '/#\[cfg(test)\]/,$d' "$file" | grep --quiet --extended-regexp 'host_path\(|join\("(data|log|socket)"\)'; then
+    complain "$file: names a directory that a server can write; let crates/coppice-engine/src/local/untrusted open it"
+  fi
+done < <(find crates/*/src -name '*.rs' -not -path '*/untrusted/*' -not -path 'crates/coppice-test-support/*')
+
 # There is one TLS stack: rustls on aws-lc-rs. A second provider makes rustls panic at run time.
 # What is built counts: Cargo.lock also lists what optional features never turned on would bring.
 built=$(cargo tree --workspace --locked --quiet --prefix none --format '{p}')

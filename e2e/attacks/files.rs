@@ -77,52 +77,59 @@ fn a_pipe_in_the_place_of_the_lock_file_holds_up_nobody() {
     is_answering(&coppice);
 }
 
+/// The socket of an instance, as the host sees it.
+fn socket_of(instance: &str) -> String {
+    let engines = fs::read_dir("/run/coppice").expect("engines").flatten();
+    let mut sockets = engines.map(|engine| engine.path().join(instance).join("socket/.s.PGSQL.5432"));
+    sockets.find(|socket| socket.exists()).expect("a socket").display().to_string()
+}
+
 #[test]
 fn a_socket_that_leads_to_another_server_is_not_spoken_to() {
     let coppice = every_release();
     coppice.sql("main", "CREATE TABLE secrets AS SELECT 'of the neighbour' AS text");
     let neighbours_password = coppice.connection_string("main");
+    let metastore = coppice.metastore_url();
+    let metastore_socket = metastore.split([' ', '=']).nth(1).expect("a path").to_owned() + "/.s.PGSQL.5432";
+    let neighbours_socket = socket_of(&format!("{}-1", coppice.branch_id("main")));
+    let refusals = || coppice.log().matches("is served by the account").count();
     for major in MAJORS {
         let branch = format!("links{major}");
         let native = branch_with_code(&coppice, &branch, major);
         let socket = native.sql("SELECT current_setting('unix_socket_directories') || '/.s.PGSQL.5432'");
-        let socket_of = |instance: &str| {
-            let engines = fs::read_dir("/run/coppice").expect("engines").flatten();
-            let mut sockets = engines.map(|engine| engine.path().join(instance).join("socket/.s.PGSQL.5432"));
-            sockets.find(|socket| socket.exists()).expect("a socket").display().to_string()
-        };
-        let (neighbour, metastore) =
-            (socket_of(&format!("{}-1", coppice.branch_id("main"))), coppice.metastore_url());
-        let metastore = format!("{}/.s.PGSQL.5432", metastore.split([' ', '=']).nth(1).expect("a path"));
-        for target in [neighbour, metastore] {
-            // One session for all of it: nobody can open another one afterwards.
-            native.sql(&format!(
-                "SELECT native.unlink('{socket}'), native.symlink('{target}', '{socket}');
-                 SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-                 WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
-            ));
+        let moved = socket.replace("5432", "5433");
+        // By its other name, the attacker still reaches the server.
+        let attacker = coppice.superuser_url(&branch) + " port=5433";
+        assert_eq!(native.number(&format!("rename('{socket}', '{moved}')")), 0);
+        for target in [&neighbours_socket, &metastore_socket] {
+            let (before, socket) = (refusals(), format!("'{socket}'"));
+            let linked = psql(
+                &attacker,
+                &format!(
+                    "SELECT native.unlink({socket}), native.symlink('{target}', {socket}),
+                            (SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+                             WHERE pid <> pg_backend_pid() AND backend_type = 'client backend')"
+                ),
+            );
+            assert!(linked.out.contains("|0|"), "{major}: {} {}", linked.out, linked.err);
             let rotation = format!("{}/credentials/rotate", path(&coppice, &branch));
             coppice.call("POST", &rotation, Some(&json!({ "username": "app" })));
-            wait_for("the platform met the link", PATIENCE, || {
-                coppice.log().contains("is served by the account").then_some(())
-            });
-            let seen = psql(&neighbours_password, "SELECT text FROM secrets");
-            assert_eq!(seen.out, "of the neighbour", "{major}: {}", seen.err);
+            let met = || (refusals() > before).then_some(());
+            wait_for("the platform met the link", PATIENCE, met);
+
             let stolen = coppice.psql(&branch, "SELECT text FROM secrets");
             assert!(!stolen.is_ok && stolen.out.is_empty(), "{major}: {}", stolen.out);
-            let roles = psql(&coppice.metastore_url(), "SELECT count(*) FROM pg_roles WHERE rolname = 'app'");
+            let seen = psql(&neighbours_password, "SELECT text FROM secrets");
+            assert_eq!(seen.out, "of the neighbour", "{major}: {}", seen.err);
+            let roles = psql(&metastore, "SELECT count(*) FROM pg_roles WHERE rolname = 'app'");
             assert_eq!(roles.out, "0", "{major}: {}", roles.err);
-
-            // The branch is none the worse for it once its server is started anew.
-            let path = path(&coppice, &branch);
-            coppice.call("PATCH", &path, Some(&json!({ "hibernate": true })));
-            wait_for("its owner gets in again", PATIENCE, || {
-                (coppice.psql(&branch, "SELECT 1").out == "1").then_some(())
-            });
         }
+        let restored = psql(&attacker, &format!("SELECT native.rename('{moved}', '{socket}')"));
+        assert_eq!(restored.out, "0", "{major}: {}", restored.err);
+        wait_for("its owner gets in again", PATIENCE, || {
+            (coppice.psql(&branch, "SELECT 1").out == "1").then_some(())
+        });
     }
-    assert_eq!(coppice.connection_string("main"), neighbours_password);
-    assert_eq!(coppice.sql("main", "SELECT 1"), "1");
 }
 
 #[test]
@@ -133,15 +140,18 @@ fn directories_without_bottom_are_deleted_with_their_branch() {
         let native = branch_with_code(&coppice, &branch, major);
         let dig = |directory: &str| {
             let chdir = |to: &str| format!("native.call_paths({}, {to}, '', '', 0, 0)", libc::SYS_chdir);
-            native.sql(&format!(
-                "SELECT {}; SELECT count(native.mkdir('d') + {}) FROM generate_series(1, 20000)",
-                chdir(&format!("current_setting('{directory}')::cstring")),
+            let to = |setting: &str| chdir(&format!("current_setting('{setting}')::cstring"));
+            // PostgreSQL finds its own files from its data directory only.
+            let dug = native.sql(&format!(
+                "SELECT {} + (SELECT sum(native.mkdir('d') + {}) FROM generate_series(1, 3000)) + {}",
+                to(directory),
                 chdir("'d'"),
+                to("data_directory"),
             ));
+            assert_eq!(dug, "0", "{directory}");
         };
         dig("log_directory");
         dig("unix_socket_directories");
-        dig("data_directory");
         let id = coppice.branch_id(&branch);
         coppice.cli(&["branch", "delete", &branch, "--yes"]);
         let left = coppice.data_dir().join(format!("instances/{id}-1"));

@@ -318,7 +318,7 @@ async fn with_own_metastore(
     work: impl AsyncFnOnce(Store) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let host = HostEngine::open(data_dir, LAUNCHER.into(), &[]).map_err(|error| chain(&error))?;
-    if !host.layout().metastore().join("data").exists() {
+    if !host.has_metastore() {
         bail!("{} has no metastore: has `coppice serve` ever run on it?", data_dir.display());
     }
     let was_running = host.metastore_is_running();

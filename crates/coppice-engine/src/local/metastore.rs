@@ -55,8 +55,8 @@ impl HostEngine {
             fs::read_to_string(&version_file).ok().and_then(|text| text.trim().parse().ok());
         let image = self.metastore_image(major)?;
         let instance = InstanceId::from_trusted(METASTORE);
-        let data = UntrustedPath::new(&home, "data");
-        let is_new = !data.host_path().exists();
+        let data = self.metastore_data();
+        let is_new = !self.has_metastore();
         if is_new {
             let staging = UntrustedPath::new(&home, "data.new");
             // Left by a start that was interrupted; never held anything.
@@ -107,6 +107,15 @@ impl HostEngine {
             database: "coppice".to_owned(),
             is_new,
         })
+    }
+
+    fn metastore_data(&self) -> UntrustedPath {
+        UntrustedPath::new(&self.layout().metastore(), "data")
+    }
+
+    /// Whether an embedded metastore was made here.
+    pub fn has_metastore(&self) -> bool {
+        self.metastore_data().host_path().exists()
     }
 
     /// Where the metastore of `data_dir` answers while it runs, also for those
@@ -163,7 +172,7 @@ impl HostEngine {
     /// When its processes do not end.
     pub async fn stop_metastore(&self) -> Result<()> {
         let instance = InstanceId::from_trusted(METASTORE);
-        let data = UntrustedPath::new(&self.layout().metastore(), "data");
+        let data = self.metastore_data();
         self.servers.stop(&instance, Some(&data), StopMode::Fast).await
     }
 
