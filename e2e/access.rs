@@ -17,16 +17,16 @@ const FIXED_TEXT: [&str; 4] =
 const WITHOUT_403: &str = "listRegions";
 
 /// One operation of the document.
-struct Operation {
-    id: String,
-    method: String,
-    path: String,
-    scope: Option<String>,
-    has_body: bool,
+pub(crate) struct Operation {
+    pub(crate) id: String,
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) scope: Option<String>,
+    pub(crate) has_body: bool,
     statuses: Vec<String>,
 }
 
-fn operations(document: &Value) -> Vec<Operation> {
+pub(crate) fn operations(document: &Value) -> Vec<Operation> {
     let paths = document["paths"].as_object().expect("paths");
     let methods = paths.iter().flat_map(|(path, item)| {
         item.as_object().expect("an item").iter().map(move |(method, operation)| (path, method, operation))
@@ -69,7 +69,7 @@ impl Operation {
         path
     }
 
-    fn names(&self, parameter: &str) -> bool {
+    pub(crate) fn names(&self, parameter: &str) -> bool {
         self.path.contains(&format!("{{{parameter}}}"))
     }
 
@@ -185,7 +185,7 @@ struct LimitedKeys {
     sibling_branch: String,
 }
 
-fn new_branch(http: &Http, project: &str, name: &str) -> String {
+pub(crate) fn new_branch(http: &Http, project: &str, name: &str) -> String {
     let configuration = json!({ "region": "local", "instanceType": "micro", "image": "postgres:17" });
     let body = json!({ "name": name, "mode": "custom", "configuration": configuration });
     text_of(&http.post(&format!("{project}/branches"), &body).expect(201)["id"])

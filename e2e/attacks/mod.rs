@@ -5,3 +5,4 @@
 mod files;
 mod native;
 mod native_code;
+mod members;

@@ -140,6 +140,15 @@ pub(crate) fn join(http: &Http, link: &str, email: &str, password: &str) -> Valu
     claims(tokens["id_token"].as_str().expect("an ID token"))
 }
 
+/// An access token of the console for somebody, with these scopes.
+pub(crate) fn token_of(http: &Http, email: &str, password: &str, scopes: &str) -> String {
+    let uri = format!("{}/callback", http.platform.api());
+    let mut browser = Browser::of(http, email, password);
+    let code = browser.code(&code_request("console", &uri, &[("scope", scopes)]));
+    let tokens = redeem(http, &code, &uri, &[("client_id", "console")]).json(200);
+    tokens["access_token"].as_str().expect("a token").to_owned()
+}
+
 /// Tokens of the public client, with these scopes.
 fn tokens_of_spa(http: &Http, browser: &mut Browser, scope: &str) -> Value {
     let code = browser.code(&code_request("spa", SPA_URI, &[("scope", scope)]));

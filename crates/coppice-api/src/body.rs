@@ -118,6 +118,12 @@ impl Fields {
         self.get(field).is_some()
     }
 
+    /// Whether a field is there as null, where that does not mean the same as
+    /// being absent.
+    pub(crate) fn is_null(&self, field: &str) -> bool {
+        self.fields.get(field).is_some_and(Value::is_null)
+    }
+
     fn invalid(&self, field: &str, why: &str) -> Error {
         Error::invalid_field(&self.name(field), why)
     }

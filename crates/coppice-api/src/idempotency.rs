@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes, to_bytes};
-use axum::extract::{Extension, Request, State};
+use axum::extract::{Extension, FromRequestParts, Request, State};
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
@@ -11,13 +11,15 @@ use axum::response::{IntoResponse, Response};
 use coppice_app::{App, Begun};
 use coppice_core::access::CredentialId;
 use coppice_core::{Error, Result};
+use coppice_wire::secrets_in;
+use serde_json::Value;
 
 use crate::BODY_LIMIT_BYTES;
 use crate::body::BodyError;
 use crate::context;
 use crate::error::{ApiError, with_status};
 use crate::rates::Rates;
-use crate::request::{Counted, bearer_of, kind_of};
+use crate::request::{Call, Counted, bearer_of, kind_of};
 
 static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 static IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -55,7 +57,11 @@ pub(crate) async fn idempotent(
         Err(error) => return ApiError::from(error).into_response(),
     };
     let path = request.uri().path().to_owned();
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
+    let asked = match Call::from_request_parts(&mut parts, &()).await {
+        Ok(asked) => asked,
+        Err(error) => return error.into_response(),
+    };
     let Ok(body) = to_bytes(body, BODY_LIMIT_BYTES).await else { return BodyError::TooLarge.into_response() };
     // A token is renewed every few minutes, its session goes on.
     let caller = match &credential.caller.credential {
@@ -69,7 +75,7 @@ pub(crate) async fn idempotent(
             let message = "the idempotency key was used with another request";
             return with_status(StatusCode::CONFLICT, "idempotency_mismatch", message);
         }
-        Ok(Begun::Answered(status, body)) => return replay(status, body),
+        Ok(Begun::Answered(status, body)) => return replay_to(&app, &asked, status, body).await,
         Err(error) => return ApiError::from(error).into_response(),
     };
     let work = async move {
@@ -109,6 +115,19 @@ fn running() -> Response {
     let mut response = with_status(StatusCode::CONFLICT, "idempotency_in_progress", message);
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(1));
     response
+}
+
+/// Gives an answer again. What is in it may be no business of the caller's by
+/// now: a role can change, and a session's next token may be good for less.
+async fn replay_to(app: &App, call: &Call, status: u16, body: String) -> Response {
+    let answer: Value = serde_json::from_str(&body).unwrap_or_default();
+    let secrets = secrets_in(&answer);
+    if let Some(operation) = context::operation().filter(|_| !secrets.is_empty())
+        && let Err(error) = call.authorize_again(app, operation, &secrets).await
+    {
+        return ApiError::from(error).into_response();
+    }
+    replay(status, body)
 }
 
 fn replay(status: u16, body: String) -> Response {

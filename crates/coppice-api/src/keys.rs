@@ -5,8 +5,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use coppice_app::{App, NewKey};
-use coppice_core::access::Grant;
-use coppice_core::api_key::{ApiKey, ApiKeySecret};
+use coppice_core::access::{AskedExpiry, Grant};
+use coppice_core::api_key::{ApiKey, ApiKeySecret, Review, ReviewReason};
 use coppice_core::operation::{
     CREATE_ORGANIZATION_API_KEY, CREATE_USER_API_KEY, DELETE_ORGANIZATION_API_KEYS, DELETE_USER_API_KEYS,
     LIST_ORGANIZATION_API_KEYS, LIST_USER_API_KEYS, is_record_id,
@@ -23,6 +23,8 @@ use crate::request::{Call, InOrganization};
 const ITEMS_MAX: usize = 50;
 
 /// List the keys of an organization
+///
+/// Those are marked by `review` whose makers left, or could not make them with the role that they have now.
 #[utoipa::path(
     get, path = "/organizations/{organizationID}/api-keys", operation_id = "listOrganizationAPIKeys",
     tag = "API keys", params(InOrganization),
@@ -38,7 +40,7 @@ pub(crate) async fn list_organization_api_keys(
 
 /// Make a key of an organization
 ///
-/// Its token is in this answer only. It can't do more than the credential that makes it.
+/// Its token is in this answer only. It can't do more than the credential that makes it, nor go on for longer.
 #[utoipa::path(
     post, path = "/organizations/{organizationID}/api-keys", operation_id = "createOrganizationAPIKey",
     tag = "API keys", params(InOrganization), request_body = wire::CreateApiKey,
@@ -89,7 +91,8 @@ pub(crate) async fn list_user_api_keys(
 
 /// Make a key of the calling user
 ///
-/// It acts as the user, within what it was given. Its token is in this answer only.
+/// It acts as the user, within what it was given. Its token is in this answer only. It can't do more than the credential
+/// that makes it, nor go on for longer.
 #[utoipa::path(
     post, path = "/api-keys", operation_id = "createUserAPIKey", tag = "API keys",
     request_body = wire::CreateApiKey,
@@ -148,12 +151,26 @@ fn to_wire(key: ApiKey, token: Option<String>) -> wire::ApiKey {
         created_by: key.created_by.map(|user| user.to_string()),
         created_by_key: key.created_by_key.map(|key| key.to_string()),
         token,
+        review: key.review.map(review),
     }
+}
+
+fn review(review: Review) -> wire::ApiKeyReview {
+    let reason = match review.reason {
+        ReviewReason::MadeByFormerMember => wire::ApiKeyReviewReason::MadeByFormerMember,
+        ReviewReason::MadeByDisabledUser => wire::ApiKeyReviewReason::MadeByDisabledUser,
+        ReviewReason::ExceedsMaker => wire::ApiKeyReviewReason::ExceedsMaker,
+    };
+    wire::ApiKeyReview { reason, maker: review.maker.to_string() }
 }
 
 fn new_key(fields: &Fields) -> Result<NewKey> {
     let name = fields.name_of("name", 128)?;
-    let expiry = fields.time("expiry")?.map(|expiry| expiry.at);
+    let expiry = match fields.time("expiry")? {
+        Some(expiry) => AskedExpiry::At(expiry.at),
+        None if fields.is_null("expiry") => AskedExpiry::Never,
+        None => AskedExpiry::Unsaid,
+    };
     let list = |field: &str, is_item: fn(&str) -> bool, why: &str| -> Result<Vec<String>> {
         let items = fields.texts(field, ITEMS_MAX)?.unwrap_or_default();
         match items.iter().all(|item| is_item(item)) {

@@ -9,10 +9,11 @@ use coppice_core::operation::{
     SET_ORGANIZATION_MEMBER_ROLE,
 };
 use coppice_core::organization::{Member, Role};
-use coppice_core::{Error, Result};
+use coppice_core::{ApiKeyId, Error, Result};
 use coppice_wire as wire;
 
 use crate::body::{BodyError, Fields, RawBody};
+use crate::context;
 use crate::error::ApiError;
 use crate::request::{Call, InOrganization, OnMember};
 
@@ -33,7 +34,8 @@ pub(crate) async fn list_organization_members(
 
 /// Remove a member from an organization
 ///
-/// Their access ends with the next request. Keys and projects they made for the organization stay.
+/// Their access ends with the next request. Keys and projects they made for the organization stay; the list of keys
+/// marks those, and the line in the audit log names them.
 #[utoipa::path(
     delete, path = "/organizations/{organizationID}/members/{userID}",
     operation_id = "removeOrganizationMember", tag = "Organizations", params(OnMember),
@@ -44,11 +46,14 @@ pub(crate) async fn remove_organization_member(
     call: Call,
 ) -> Result<StatusCode, ApiError> {
     let access = call.authorize(&app, &REMOVE_ORGANIZATION_MEMBER).await?;
-    app.remove_member(&access).await?;
+    note_keys(&app.remove_member(&access).await?);
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Give a member another role
+///
+/// Keys that they made for the organization stay. The list of keys marks those that allow more than the role does now,
+/// and the line in the audit log names them.
 #[utoipa::path(
     put, path = "/organizations/{organizationID}/members/{userID}/role",
     operation_id = "setOrganizationMemberRole", tag = "Organizations", params(OnMember),
@@ -63,8 +68,13 @@ pub(crate) async fn set_organization_member_role(
     let access = call.authorize(&app, &SET_ORGANIZATION_MEMBER_ROLE).await?;
     let fields = body.object()?;
     let role = role_of(&fields, "role")?.ok_or_else(|| fields.missing("role"))?;
-    app.set_member_role(&access, role).await?;
+    note_keys(&app.set_member_role(&access, role).await?);
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Names keys in the line of the audit log.
+fn note_keys(keys: &[ApiKeyId]) {
+    context::audit_notes(|notes| notes.targets(keys.iter().map(ToString::to_string).collect()));
 }
 
 /// List the roles that can be given to members

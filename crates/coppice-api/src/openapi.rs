@@ -4,6 +4,7 @@
 //! what every operation has in common (credentials, errors) is added here from
 //! the same table that access is decided from.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use axum::Router;
@@ -11,10 +12,11 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use coppice_app::App;
 use coppice_core::operation::{self, CallerRule, Operation};
-use coppice_wire::ErrorBody;
+use coppice_wire::{ErrorBody, SECRETS};
+use utoipa::openapi::extensions::ExtensionsBuilder;
 use utoipa::openapi::path::Operation as Documented;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
-use utoipa::openapi::{ContentBuilder, InfoBuilder, OpenApi, Ref, ResponseBuilder};
+use utoipa::openapi::{ContentBuilder, InfoBuilder, OpenApi, Ref, RefOr, ResponseBuilder, Schema};
 use utoipa::{OpenApi as _, PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -112,6 +114,7 @@ pub fn document() -> OpenApi {
         ))
         .build();
     components.security_schemes.insert(BEARER.to_owned(), SecurityScheme::Http(scheme).into());
+    mark_secrets(&mut components.schemas);
     for (path, item) in &mut document.paths.paths {
         for (documented, is_post) in [
             (&mut item.get, false),
@@ -126,6 +129,16 @@ pub fn document() -> OpenApi {
         }
     }
     document
+}
+
+/// Says of each secret which scope shows it.
+fn mark_secrets(schemas: &mut BTreeMap<String, RefOr<Schema>>) {
+    for secret in SECRETS {
+        let Some(RefOr::T(Schema::Object(schema))) = schemas.get_mut(secret.schema) else { continue };
+        let Some(RefOr::T(Schema::Object(field))) = schema.properties.get_mut(secret.name) else { continue };
+        let mark = ExtensionsBuilder::new().add("x-secret", secret.scope).build();
+        field.extensions.get_or_insert_default().merge(mark);
+    }
 }
 
 /// Adds what follows from the table of operations.
@@ -206,7 +219,6 @@ fn errors(
 fn refusals(operation: &Operation) -> String {
     let who = match operation.caller {
         CallerRule::Anybody => "",
-        CallerRule::Admin => " Only owner, admins and keys of the organization may.",
         CallerRule::User => " A user's credential is needed.",
         CallerRule::Owner => " The credential of the organization's owner is needed.",
     };
@@ -240,6 +252,9 @@ pub(crate) fn pages() -> Router {
 
 #[cfg(test)]
 mod tests {
+    use coppice_core::access::Scope;
+    use serde_json::Value;
+
     use super::*;
 
     fn documented_operations(document: &OpenApi) -> Vec<&Documented> {
@@ -261,6 +276,51 @@ mod tests {
         documented.sort();
         known.sort();
         assert_eq!(documented, known);
+    }
+
+    /// Fields whose names look like a secret's and that let nobody in, or that
+    /// are in no answer.
+    const HARMLESS: [(&str, &str); 6] = [
+        ("AcceptInvitation", "token"),
+        ("ApiKey", "created_by_key"),
+        ("ApiKeyList", "keys"),
+        ("AuditEntry", "credential_id"),
+        ("CreatedApiKey", "key"),
+        ("PostgresParameter", "documentationLink"),
+    ];
+
+    /// Every field of a schema, also of the schemas that it is made of.
+    fn fields_of(schema: &Value) -> Vec<(&String, &Value)> {
+        let own = schema["properties"].as_object().into_iter().flatten();
+        let parts = schema["allOf"].as_array().into_iter().flatten();
+        own.chain(parts.flat_map(fields_of)).collect()
+    }
+
+    #[test]
+    fn every_field_that_looks_like_a_secret_is_marked_as_one() {
+        let document = serde_json::to_value(document()).expect("JSON");
+        let schemas = document["components"]["schemas"].as_object().expect("schemas");
+        let (mut marked, mut harmless) = (vec![], vec![]);
+        for (schema, content) in schemas {
+            for (name, field) in fields_of(content) {
+                let words = ["password", "token", "secret", "connectionstring", "link", "key", "credential"];
+                let looks_secret = words.iter().any(|word| name.to_lowercase().contains(word))
+                    || field["format"] == "password";
+                match field["x-secret"].as_str() {
+                    Some(scope) => marked.push((schema.as_str(), name.as_str(), scope)),
+                    None if looks_secret => harmless.push((schema.as_str(), name.as_str())),
+                    None => {}
+                }
+            }
+        }
+        harmless.sort_unstable();
+        assert_eq!(harmless, HARMLESS, "what is a secret belongs to SECRETS of coppice-wire");
+        let known = SECRETS.iter().map(|secret| (secret.schema, secret.name, secret.scope));
+        let mut known: Vec<_> = known.collect();
+        known.sort_unstable();
+        marked.sort_unstable();
+        assert_eq!(marked, known, "each secret is a field of the document");
+        assert!(known.iter().all(|(_, _, scope)| Scope::parse(scope).is_some()), "{known:?}");
     }
 
     /// `make openapi` writes the file anew.

@@ -11,10 +11,11 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use chrono::{DateTime, Utc};
 use coppice_app::{Access, App, Credential, PersonalAccess};
-use coppice_core::access::{Caller, Principal};
+use coppice_core::access::{Caller, Principal, Scope, check_scope};
 use coppice_core::audit::RequestOrigin;
 use coppice_core::operation::{Operation, RawTarget};
 use coppice_core::{Error, Result};
+use coppice_wire::SecretField;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -119,6 +120,25 @@ impl Call {
         let credential = self.authenticate(app, None).await?;
         self.begin_audit(app, &credential, operation, None).await?;
         app.authorize_anywhere(credential, operation)
+    }
+
+    /// Whether the caller may still see the secrets of an answer that was
+    /// given before, to the same credential.
+    pub(crate) async fn authorize_again(
+        &self,
+        app: &App,
+        operation: &Operation,
+        secrets: &[&SecretField],
+    ) -> Result<()> {
+        let scopes = secrets.iter().filter_map(|secret| Scope::parse(secret.scope));
+        if !self.path.contains_key("organizationID") {
+            let caller = app.authorize_anywhere(self.authenticate(app, None).await?, operation)?;
+            return scopes.map(|scope| check_scope(&caller, scope)).collect();
+        }
+        let target = self.target();
+        let credential = self.authenticate(app, Some(&target)).await?;
+        let access = app.authorize_again(credential, operation, &target)?;
+        scopes.map(|scope| access.check(scope)).collect()
     }
 
     /// Begins a line of the audit log before anything is changed, or refused.

@@ -2,12 +2,13 @@
 
 use chrono::Utc;
 use coppice_core::access::{
-    Caller, LimitedKeys, check_admin, check_limits, check_owner, check_role, check_scope, check_user,
+    Caller, LimitedKeys, Scope, check_every_scope, check_limits, check_owner, check_role, check_scope,
+    check_user,
 };
 use coppice_core::api_key::ApiKeySecret;
 use coppice_core::operation::{CallerRule, Operation, RawTarget, Target};
 use coppice_core::organization::{Organization, Role};
-use coppice_core::{Error, InvitationId, ProjectId, Result, UserId};
+use coppice_core::{Error, InvitationId, OrganizationId, ProjectId, Result, UserId};
 use coppice_store::Membership;
 
 use crate::App;
@@ -47,6 +48,15 @@ pub struct Access {
 }
 
 impl Access {
+    /// Whether both the caller's credential and their role allow this.
+    ///
+    /// # Errors
+    /// `insufficient_scope`, `role_not_allowed`
+    pub fn check(&self, scope: Scope) -> Result<()> {
+        check_scope(&self.caller, scope)?;
+        check_role(self.role, scope)
+    }
+
     /// The project the path names.
     ///
     /// # Errors
@@ -134,21 +144,35 @@ impl App {
         operation: &Operation,
         raw: &RawTarget<'_>,
     ) -> Result<Access> {
+        let access = self.authorize_again(credential, operation, raw)?;
+        if operation.needs_enabled_organization && !access.organization.is_enabled() {
+            return Err(organization_disabled(&access.target.organization));
+        }
+        Ok(access)
+    }
+
+    /// As [`App::authorize`] for what was done before and is only told again:
+    /// the organization may be disabled by now.
+    ///
+    /// # Errors
+    /// As [`App::authorize`].
+    pub fn authorize_again(
+        &self,
+        credential: Credential,
+        operation: &Operation,
+        raw: &RawTarget<'_>,
+    ) -> Result<Access> {
         let target = raw.check()?;
         let Credential { caller, membership } = credential;
         check_caller(&caller, operation)?;
         let Some(membership) = membership else {
-            return Err(Error::access_denied(
-                "organization_access_denied",
-                format_args!("you are not a member of organization {}", target.organization),
-            ));
+            return Err(not_a_member(&target.organization));
         };
         if let Some(scope) = operation.scope {
             check_role(membership.role, scope)?;
         }
         match operation.caller {
             CallerRule::Owner => check_owner(membership.role)?,
-            CallerRule::Admin => check_admin(membership.role)?,
             CallerRule::Anybody | CallerRule::User => {}
         }
         check_limits(
@@ -158,9 +182,6 @@ impl App {
             target.branch.as_ref(),
             membership.owns_allowed_branch,
         )?;
-        if operation.needs_enabled_organization && !membership.organization.is_enabled() {
-            return Err(organization_disabled(&target.organization));
-        }
         Ok(Access { caller, organization: membership.organization, role: membership.role, target })
     }
 
@@ -189,13 +210,23 @@ impl App {
     }
 }
 
+/// What whoever is told who does not belong to an organization.
+pub(crate) fn not_a_member(organization: &OrganizationId) -> Error {
+    Error::access_denied(
+        "organization_access_denied",
+        format_args!("you are not a member of organization {organization}"),
+    )
+}
+
 /// Checks 6 and 7.
 fn check_caller(caller: &Caller, operation: &Operation) -> Result<()> {
-    if let Some(scope) = operation.scope {
-        check_scope(caller, scope)?;
+    match operation.scope {
+        Some(scope) => check_scope(caller, scope)?,
+        None if operation.is_write => check_every_scope(caller)?,
+        None => {}
     }
     match operation.caller {
-        CallerRule::Anybody | CallerRule::Admin => Ok(()),
+        CallerRule::Anybody => Ok(()),
         CallerRule::User | CallerRule::Owner => check_user(caller).map(drop),
     }
 }

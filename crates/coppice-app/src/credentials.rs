@@ -45,13 +45,13 @@ impl App {
         Ok(self.credentials(&branch, password))
     }
 
-    /// The connection string of a branch, for callers that may read
-    /// credentials.
+    /// The connection string of a branch, for callers whose credential and
+    /// role let them read credentials.
     ///
     /// # Errors
     /// When the password can't be decrypted.
     pub fn connection_string(&self, access: &Access, branch: &Branch) -> Result<Option<Zeroizing<String>>> {
-        if !access.caller.grant.has_scope(Scope::CredentialsRead) {
+        if access.check(Scope::CredentialsRead).is_err() {
             return Ok(None);
         }
         let password = self.key.open(branch.id.as_str(), &branch.password_sealed)?;

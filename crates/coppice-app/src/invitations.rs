@@ -6,7 +6,7 @@
 //! that nobody else sees; an account made with it has a verified address.
 
 use chrono::Utc;
-use coppice_core::access::{Scope, check_role, check_scope};
+use coppice_core::access::Scope;
 use coppice_core::audit::RequestOrigin;
 use coppice_core::id::random_text;
 use coppice_core::limits::{INVITATION_DAYS, INVITATIONS_PER_HOUR_MAX};
@@ -386,9 +386,7 @@ impl App {
     }
 
     fn visible(&self, access: &Access, record: InvitationRecord) -> Result<VisibleInvitation> {
-        let may_invite = check_scope(&access.caller, Scope::InviteWrite)
-            .and_then(|()| check_role(access.role, Scope::InviteWrite))
-            .is_ok();
+        let may_invite = access.check(Scope::InviteWrite).is_ok();
         let link = match may_invite && record.invitation.is_pending {
             true => Some(self.invitation_link(&record)?),
             false => None,

@@ -3,12 +3,13 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-use chrono::{DateTime, Utc};
-use coppice_core::access::{Caller, Grant, Principal};
+use chrono::Utc;
+use coppice_core::access::{AskedExpiry, Caller, Grant, Principal, Scope, check_role};
 use coppice_core::api_key::{ApiKey, ApiKeyKind, ApiKeySecret};
-use coppice_core::{ApiKeyId, Error, Result};
-use coppice_store::{NewApiKey, StoreError};
+use coppice_core::{ApiKeyId, Error, OrganizationId, Result};
+use coppice_store::{NewApiKey, StoreError, Tx};
 
+use crate::access::not_a_member;
 use crate::{Access, App, PersonalAccess};
 
 /// A key to be made; its fields were checked by the caller.
@@ -16,8 +17,8 @@ use crate::{Access, App, PersonalAccess};
 pub struct NewKey {
     /// Not unique.
     pub name: String,
-    /// When it ends, if it does.
-    pub expiry: Option<DateTime<Utc>>,
+    /// When it is to end.
+    pub expiry: AskedExpiry,
     /// What is asked for; empty lists mean what the creator has.
     pub grant: Grant,
 }
@@ -76,7 +77,8 @@ impl App {
     ) -> Result<(ApiKey, ApiKeySecret)> {
         let grant = caller.grant.narrowed_to(new.grant.clone())?;
         let now = Utc::now();
-        if new.expiry.is_some_and(|expiry| expiry <= now) {
+        let expiry = caller.expiry_of_key(new.expiry)?;
+        if expiry.is_some_and(|expiry| expiry <= now) {
             return Err(Error::invalid("expiry_in_past", "expiry must be in the future"));
         }
         let (kind, created_by) = match (of, &caller.principal) {
@@ -91,16 +93,15 @@ impl App {
 
         let mut tx = self.store.begin().await?;
         match of {
-            Principal::User(user) => {
-                self.store.user_lock_in_tx(&mut tx, user).await?;
-                // All keys may be taken away; none must come from one that was.
-                if !self.store.credential_lives_in_tx(&mut tx, &caller.credential).await? {
-                    return Err(Error::Unauthenticated { code: "invalid_token" });
-                }
-            }
+            Principal::User(user) => self.store.user_lock_in_tx(&mut tx, user).await?,
             Principal::Organization(organization) => {
                 self.lock_organization_in_tx(&mut tx, organization).await?;
+                self.check_maker_in_tx(&mut tx, organization, caller).await?;
             }
+        }
+        // All keys may be taken away; none must come from one that was.
+        if !self.store.credential_lives_in_tx(&mut tx, &caller.credential).await? {
+            return Err(Error::Unauthenticated { code: "invalid_token" });
         }
         let max = self.config.limits.api_keys_max;
         if self.store.key_count_in_tx(&mut tx, of).await? >= max {
@@ -116,7 +117,7 @@ impl App {
             preview: &secret.preview(),
             hash: &self.key.hash(secret.expose()),
             grant: &grant,
-            expiry: new.expiry,
+            expiry,
             created_by,
             created_by_key: caller.credential.key(),
         };
@@ -125,7 +126,23 @@ impl App {
         Ok((key, secret))
     }
 
-    /// Keys of the organization.
+    /// Whether a person may still make keys of the organization, which the
+    /// transaction has locked: nobody is removed meanwhile, or has less to say.
+    async fn check_maker_in_tx(
+        &self,
+        tx: &mut Tx,
+        organization: &OrganizationId,
+        caller: &Caller,
+    ) -> Result<()> {
+        let Principal::User(user) = &caller.principal else { return Ok(()) };
+        match self.store.member_role_in_tx(tx, organization, user).await? {
+            Some(role) => check_role(Some(role), Scope::KeysWrite),
+            None => Err(not_a_member(organization)),
+        }
+    }
+
+    /// Keys of the organization, with those marked that whoever runs it should
+    /// look at again.
     ///
     /// # Errors
     /// When the metastore fails.

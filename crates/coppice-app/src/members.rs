@@ -1,9 +1,10 @@
 //! Members of an organization and their roles.
 
 use coppice_core::access::Principal;
+use coppice_core::api_key::{MakerStanding, ReviewReason};
 use coppice_core::limits::MEMBER_CHANGES_PER_HOUR_MAX;
 use coppice_core::organization::{Member, Role};
-use coppice_core::{Error, OrganizationId, Result, UserId};
+use coppice_core::{ApiKeyId, Error, OrganizationId, Result, UserId};
 use coppice_store::{OrganizationChange, StoreError, Tx};
 
 use crate::{Access, App};
@@ -18,12 +19,13 @@ impl App {
     }
 
     /// Ends a membership. The keys and projects that the member made for the
-    /// organization stay.
+    /// organization stay; the keys are returned, because the member may know
+    /// them.
     ///
     /// # Errors
     /// `cannot_remove_self`, `cannot_remove_owner`, `member_not_found`,
     /// `rate_limited`
-    pub async fn remove_member(&self, access: &Access) -> Result<()> {
+    pub async fn remove_member(&self, access: &Access) -> Result<Vec<ApiKeyId>> {
         let (organization, user) = (&access.organization.id, access.user()?);
         if access.caller.principal == Principal::User(user.clone()) {
             return Err(Error::Forbidden {
@@ -46,15 +48,18 @@ impl App {
         )
         .await?;
         self.store.member_delete_in_tx(&mut tx, organization, user).await?;
+        let keys = self.keys_to_review_in_tx(&mut tx, organization, user, None).await?;
         tx.commit().await.map_err(StoreError::from)?;
-        Ok(())
+        Ok(keys)
     }
 
     /// Gives a member another role; the same one again changes nothing.
+    /// Returns the keys that the member made for the organization and could
+    /// not make with that role.
     ///
     /// # Errors
     /// `member_not_found`, `owner_role_fixed`, `rate_limited`
-    pub async fn set_member_role(&self, access: &Access, role: Role) -> Result<()> {
+    pub async fn set_member_role(&self, access: &Access, role: Role) -> Result<Vec<ApiKeyId>> {
         let (organization, user) = (&access.organization.id, access.user()?);
         let mut tx = self.store.begin().await?;
         match self.member_role_in_tx(&mut tx, organization, user).await? {
@@ -64,7 +69,7 @@ impl App {
                     public: "the owner keeps the owner role".to_owned(),
                 });
             }
-            present if present == role => return Ok(()),
+            present if present == role => return Ok(vec![]),
             Role::Admin | Role::Editor | Role::Viewer => {}
         }
         self.count_change_in_tx(
@@ -75,8 +80,24 @@ impl App {
         )
         .await?;
         self.store.member_set_role_in_tx(&mut tx, organization, user, role).await?;
+        let keys = self.keys_to_review_in_tx(&mut tx, organization, user, Some(role)).await?;
         tx.commit().await.map_err(StoreError::from)?;
-        Ok(())
+        Ok(keys)
+    }
+
+    /// Keys of the organization to look at again, now that their maker has
+    /// this role, or none.
+    async fn keys_to_review_in_tx(
+        &self,
+        tx: &mut Tx,
+        organization: &OrganizationId,
+        maker: &UserId,
+        role: Option<Role>,
+    ) -> Result<Vec<ApiKeyId>> {
+        let made = self.store.key_list_by_maker_in_tx(tx, organization, maker).await?;
+        let standing = MakerStanding { role, is_disabled: false };
+        let stand_out = made.into_iter().filter(|key| ReviewReason::of(&key.grant, standing).is_some());
+        Ok(stand_out.map(|key| key.id).collect())
     }
 
     /// Locks an organization and one of its memberships.

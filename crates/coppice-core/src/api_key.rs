@@ -6,7 +6,8 @@ use std::fmt;
 
 use chrono::{DateTime, Utc};
 
-use crate::access::Grant;
+use crate::access::{Grant, Scope};
+use crate::organization::Role;
 use crate::{ApiKeyId, UserId};
 
 const ALPHABET: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -97,6 +98,51 @@ pub struct ApiKey {
     pub created_by: Option<UserId>,
     /// The key that made it, if a key did.
     pub created_by_key: Option<ApiKeyId>,
+    /// Why to look at it again, if there is a reason.
+    pub review: Option<Review>,
+}
+
+/// A key of an organization that its maker could not make today. It goes on
+/// working, because whatever uses it is the organization's, until somebody
+/// who runs the organization decides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Review {
+    /// Why.
+    pub reason: ReviewReason,
+    /// The person who made it, or made the first of the keys that led to it.
+    pub maker: UserId,
+}
+
+/// Why to look at a key again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReviewReason {
+    /// Its maker is no member any more.
+    MadeByFormerMember,
+    /// Its maker's account is disabled.
+    MadeByDisabledUser,
+    /// It allows what its maker's role no longer does.
+    ExceedsMaker,
+}
+
+/// What the maker of an organization's key is to the organization now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MakerStanding {
+    /// The role; none for who is no member.
+    pub role: Option<Role>,
+    /// Whether the account may not be used.
+    pub is_disabled: bool,
+}
+
+impl ReviewReason {
+    /// Why to look again at a key with this grant, if there is a reason.
+    pub fn of(grant: &Grant, maker: MakerStanding) -> Option<Self> {
+        let Some(role) = maker.role else { return Some(Self::MadeByFormerMember) };
+        if maker.is_disabled {
+            return Some(Self::MadeByDisabledUser);
+        }
+        let exceeds = Scope::ALL.into_iter().any(|scope| grant.has_scope(scope) && !role.carries(scope));
+        exceeds.then_some(Self::ExceedsMaker)
+    }
 }
 
 /// The CRC-32 of IEEE 802.3, reflected.
@@ -167,6 +213,25 @@ mod tests {
     #[test]
     fn the_checksum_is_the_standard_crc_32() {
         assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
+    }
+
+    #[test]
+    fn a_key_is_looked_at_again_when_its_maker_could_not_make_it_now() {
+        let grant = |scopes: &[&str]| Grant {
+            scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
+            ..Grant::everything()
+        };
+        let reason =
+            |scopes, role, is_disabled| ReviewReason::of(&grant(scopes), MakerStanding { role, is_disabled });
+        assert_eq!(reason(&["*"], Some(Role::Admin), false), None);
+        assert_eq!(reason(&["*"], Some(Role::Editor), false), Some(ReviewReason::ExceedsMaker));
+        assert_eq!(reason(&["branch:read"], Some(Role::Viewer), false), None);
+        assert_eq!(
+            reason(&["credentials:read"], Some(Role::Viewer), false),
+            Some(ReviewReason::ExceedsMaker)
+        );
+        assert_eq!(reason(&["*"], Some(Role::Owner), true), Some(ReviewReason::MadeByDisabledUser));
+        assert_eq!(reason(&["branch:read"], None, true), Some(ReviewReason::MadeByFormerMember));
     }
 
     #[test]

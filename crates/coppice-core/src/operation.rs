@@ -11,8 +11,6 @@ pub enum CallerRule {
     Anybody,
     /// People only: a token or key of a user.
     User,
-    /// Whoever runs the organization: its owner, its admins and its own keys.
-    Admin,
     /// The person who owns the organization.
     Owner,
 }
@@ -22,7 +20,8 @@ pub enum CallerRule {
 pub struct Operation {
     /// Its operationId.
     pub id: &'static str,
-    /// The scope the credential must hold, if one is needed.
+    /// The scope the credential must hold. Without one every credential may
+    /// look, and only one with every scope may change something.
     pub scope: Option<Scope>,
     /// Who may carry it out.
     pub caller: CallerRule,
@@ -71,7 +70,7 @@ macro_rules! operations {
     };
 }
 
-use CallerRule::{Admin, Owner, User};
+use CallerRule::{Owner, User};
 use LimitedKeys::{Refused, RefusedWithBranchLimit};
 
 operations! {
@@ -86,7 +85,7 @@ operations! {
     GET_ORGANIZATION_MEMBERSHIP_LIMITS =
         Operation::new("getOrganizationMembershipLimits", Scope::OrgRead);
 
-    LIST_AUDIT_LOG = Operation::new("listAuditLog", Scope::OrgRead).by(Admin).limited_keys(Refused);
+    LIST_AUDIT_LOG = Operation::new("listAuditLog", Scope::AuditRead).limited_keys(Refused);
     REQUEST_ORGANIZATION_DELETION =
         Operation::new("requestOrganizationDeletion", Scope::OrgWrite).by(Owner).limited_keys(Refused);
 
@@ -111,7 +110,8 @@ operations! {
         Operation::new("acceptInvitation", Scope::OrgWrite).by(User).without_scope().limited_keys(Refused);
 
     GET_USER = Operation::new("getUser", Scope::OrgRead).by(User).without_scope();
-    UPDATE_USER = Operation::new("updateUser", Scope::OrgWrite).by(User).without_scope();
+    UPDATE_USER =
+        Operation::new("updateUser", Scope::OrgWrite).by(User).without_scope().limited_keys(Refused);
 
     LIST_ORGANIZATION_API_KEYS =
         Operation::new("listOrganizationAPIKeys", Scope::KeysRead).limited_keys(Refused);

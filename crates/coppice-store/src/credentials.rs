@@ -24,6 +24,15 @@ pub struct Membership {
     pub owns_allowed_branch: bool,
 }
 
+/// A session that goes on.
+#[derive(Clone, Debug)]
+pub struct LivingSession {
+    /// When it ends in any case.
+    pub expires_at: DateTime<Utc>,
+    /// What its user is to the organization that was asked about.
+    pub membership: Option<Membership>,
+}
+
 /// A key that was found.
 #[derive(Clone, Debug)]
 pub struct CredentialMatch {
@@ -82,20 +91,21 @@ impl Store {
         self.reads.row(query).await?.map(|row| credential_from(&row)).transpose()
     }
 
-    /// What the user of a session is to `organization`; none when the session
+    /// A session with what its user is to `organization`; none when the session
     /// has ended, is not theirs, or they are disabled. Served by primary keys.
     ///
     /// # Errors
     /// When the metastore can't be reached.
-    pub async fn session_membership(
+    pub async fn session_living(
         &self,
         session: &SessionId,
         user: &UserId,
         organization: Option<&OrganizationId>,
-    ) -> Result<Option<Option<Membership>>> {
+    ) -> Result<Option<LivingSession>> {
         let query = sqlx::query(
             "select o.id, o.name, o.disabled_by_admin, o.billing_status, o.usage_tier, o.admin_reason,
-                    o.billing_reason, o.last_updated, o.created_at, m.role, false as owns_allowed_branch
+                    o.billing_reason, o.last_updated, o.created_at, m.role, false as owns_allowed_branch,
+                    s.expires_at
              from sessions s
              join users u on u.id = s.user_id and not u.disabled
              left join members m on m.organization_id = $3 and m.user_id = u.id
@@ -107,7 +117,8 @@ impl Store {
         .bind(organization.map(OrganizationId::as_str));
         let Some(row) = self.reads.row(query).await? else { return Ok(None) };
         let is_member = row.try_get::<Option<String>, _>("id")?.is_some();
-        Ok(Some(if is_member { Some(membership_from(&row)?) } else { None }))
+        let membership = if is_member { Some(membership_from(&row)?) } else { None };
+        Ok(Some(LivingSession { expires_at: row.try_get("expires_at")?, membership }))
     }
 }
 

@@ -2,14 +2,15 @@
 
 use chrono::{DateTime, Utc};
 use coppice_core::access::{CredentialId, Grant, Principal};
-use coppice_core::api_key::ApiKey;
-use coppice_core::{ApiKeyId, UserId};
+use coppice_core::api_key::{ApiKey, MakerStanding, Review, ReviewReason};
+use coppice_core::{ApiKeyId, OrganizationId, UserId};
 use sqlx::FromRow;
 
-use crate::{Result, Store, Tx};
+use crate::members::role_from;
+use crate::{Result, Store, StoreError, Tx};
 
-const COLUMNS: &str = "id, name, preview, scopes, projects, branches, created_at, expiry, last_used, \
-    created_by, created_by_key";
+const COLUMNS: &str = "k.id, k.name, k.preview, k.scopes, k.projects, k.branches, k.created_at, k.expiry, \
+    k.last_used, k.created_by, k.created_by_key";
 
 /// A key to be inserted. The key itself is never stored.
 #[derive(Debug)]
@@ -61,7 +62,32 @@ impl From<KeyRow> for ApiKey {
             last_used: row.last_used,
             created_by: row.created_by.map(UserId::from_trusted),
             created_by_key: row.created_by_key.map(ApiKeyId::from_trusted),
+            review: None,
         }
+    }
+}
+
+/// A key with what its maker is now, where that matters.
+#[derive(FromRow)]
+struct ListedRow {
+    #[sqlx(flatten)]
+    key: KeyRow,
+    /// None for a key of a user, which does what its user may, and for one
+    /// that has ended.
+    maker: Option<String>,
+    maker_role: Option<String>,
+    maker_disabled: bool,
+}
+
+impl TryFrom<ListedRow> for ApiKey {
+    type Error = StoreError;
+
+    fn try_from(row: ListedRow) -> Result<Self> {
+        let key = Self::from(row.key);
+        let Some(maker) = row.maker.map(UserId::from_trusted) else { return Ok(key) };
+        let role = row.maker_role.map(role_from).transpose()?;
+        let reason = ReviewReason::of(&key.grant, MakerStanding { role, is_disabled: row.maker_disabled });
+        Ok(Self { review: reason.map(|reason| Review { reason, maker }), ..key })
     }
 }
 
@@ -82,12 +108,41 @@ impl Store {
     pub async fn key_list(&self, of: &Principal) -> Result<Vec<ApiKey>> {
         let (user, organization) = owner(of);
         let sql = format!(
-            "select {COLUMNS} from api_keys where user_id = $1 or organization_id = $2 order by created_at, id"
+            "select {COLUMNS}, m.role as maker_role, coalesce(u.disabled, false) as maker_disabled,
+                    case when k.organization_id is null or k.expiry <= now() then null else k.maker end as maker
+             from api_keys k
+             left join users u on u.id = k.maker
+             left join members m on m.organization_id = k.organization_id and m.user_id = k.maker
+             where k.user_id = $1 or k.organization_id = $2 order by k.created_at, k.id"
         );
-        let rows: Vec<KeyRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+        let rows: Vec<ListedRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
             .bind(user)
             .bind(organization)
             .fetch_all(&self.pool)
+            .await?;
+        rows.into_iter().map(ApiKey::try_from).collect()
+    }
+
+    /// Keys of an organization that a user answers for and that have not
+    /// ended, oldest first. Served by index `api_keys_organization`.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn key_list_by_maker_in_tx(
+        &self,
+        tx: &mut Tx,
+        organization: &OrganizationId,
+        maker: &UserId,
+    ) -> Result<Vec<ApiKey>> {
+        let sql = format!(
+            "select {COLUMNS} from api_keys k
+             where k.organization_id = $1 and k.maker = $2 and (k.expiry is null or k.expiry > now())
+             order by k.created_at, k.id"
+        );
+        let rows: Vec<KeyRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+            .bind(organization.as_str())
+            .bind(maker.as_str())
+            .fetch_all(&mut **tx)
             .await?;
         Ok(rows.into_iter().map(ApiKey::from).collect())
     }
@@ -114,9 +169,11 @@ impl Store {
     pub async fn key_insert_in_tx(&self, tx: &mut Tx, key: &NewApiKey<'_>) -> Result<ApiKey> {
         let (user, organization) = owner(key.principal);
         let sql = format!(
-            "insert into api_keys (id, user_id, organization_id, name, preview, hash, scopes, projects,
-                                   branches, expiry, created_by, created_by_key)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) returning {COLUMNS}"
+            "insert into api_keys as k (id, user_id, organization_id, name, preview, hash, scopes, projects,
+                                        branches, expiry, created_by, created_by_key, maker)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
+                     coalesce($11, (select maker from api_keys where id = $12)))
+             returning {COLUMNS}"
         );
         let row: KeyRow = sqlx::query_as(sqlx::AssertSqlSafe(sql))
             .bind(key.id.as_str())
@@ -136,15 +193,16 @@ impl Store {
         Ok(row.into())
     }
 
-    /// Whether a key or session was not ended meanwhile.
+    /// Whether a key or session was not ended meanwhile, and has not expired.
     ///
     /// # Errors
     /// When the metastore can't be reached.
     pub async fn credential_lives_in_tx(&self, tx: &mut Tx, credential: &CredentialId) -> Result<bool> {
         let query = match credential {
-            CredentialId::Key(key) => {
-                sqlx::query_scalar("select exists (select from api_keys where id = $1)").bind(key.as_str())
-            }
+            CredentialId::Key(key) => sqlx::query_scalar(
+                "select exists (select from api_keys where id = $1 and (expiry is null or expiry > now()))",
+            )
+            .bind(key.as_str()),
             CredentialId::Session(session) => {
                 sqlx::query_scalar("select exists (select from sessions where id = $1)")
                     .bind(session.as_str())

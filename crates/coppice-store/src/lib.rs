@@ -49,7 +49,7 @@ use sqlx::{PgPool, Postgres, Transaction};
 
 pub use audit::{AuditEnd, AuditFilter, NewAuditLine};
 pub use branches::{BranchQuotas, NewBranch};
-pub use credentials::{CredentialMatch, Membership};
+pub use credentials::{CredentialMatch, LivingSession, Membership};
 pub use devices::{DeviceState, NewDevice, PollingDevice, WaitingDevice};
 pub use error::StoreError;
 pub use idempotency::{RepeatableRequest, Repetition};

@@ -70,7 +70,7 @@ pub struct Branch {
     #[serde(rename = "parentID")]
     #[schema(required)]
     pub parent_id: Option<String>,
-    /// How to connect; null without the scope credentials:read. Ask for the credentials instead.
+    /// How to connect; null unless both the credential and the role allow credentials:read. Ask for the credentials instead.
     #[schema(required, deprecated)]
     pub connection_string: Option<String>,
 }

@@ -44,6 +44,32 @@ pub struct ApiKey {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "pko_0aB1cD2eF3gH4iJ5kL6mN7oP8qR9sT0uV1w", nullable = false)]
     pub token: Option<String>,
+    /// There when whoever runs the organization should look at its key again. The key goes on working.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub review: Option<ApiKeyReview>,
+}
+
+/// Why to look at a key of an organization again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ApiKeyReview {
+    /// Why.
+    pub reason: ApiKeyReviewReason,
+    /// The user who made it, or made the first of the keys that led to it.
+    #[schema(example = "usr_06gq0m2kj8fr3cjdr0h2qkv5s4")]
+    pub maker: String,
+}
+
+/// What is the matter with the maker of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ApiKeyReviewReason {
+    /// They are no member any more.
+    MadeByFormerMember,
+    /// Their account is disabled.
+    MadeByDisabledUser,
+    /// The key allows what their role no longer does.
+    ExceedsMaker,
 }
 
 impl std::fmt::Debug for ApiKey {
@@ -72,7 +98,7 @@ pub struct CreateApiKey {
     /// What it is for; need not be unique.
     #[schema(example = "ci", min_length = 1, max_length = 128)]
     pub name: String,
-    /// When it ends; null or absent is never.
+    /// When it ends. Null is never. Absent is when the credential that makes it does, or never if that does not end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expiry: Option<Expiry>,
     /// What it may do: scopes, or `*`. Empty or absent is what its maker may.

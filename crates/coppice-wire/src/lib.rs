@@ -21,6 +21,7 @@ mod organizations;
 mod people;
 mod projects;
 mod regions;
+mod secrets;
 mod time;
 
 pub use activity::*;
@@ -35,4 +36,5 @@ pub use organizations::*;
 pub use people::*;
 pub use projects::*;
 pub use regions::*;
+pub use secrets::*;
 pub use time::*;

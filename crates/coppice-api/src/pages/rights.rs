@@ -1,7 +1,7 @@
 //! Scopes in words, as a person who is asked for leave reads them.
 
 /// What a scope's noun is called, and what reading and writing mean there.
-const NOUNS: [(&str, &str, &str, &str); 9] = [
+const NOUNS: [(&str, &str, &str, &str); 10] = [
     ("org", "See your organizations", "Create and change organizations", "See and change your organizations"),
     ("project", "See projects", "Create, change and delete projects", "See, create and delete projects"),
     (
@@ -26,6 +26,7 @@ const NOUNS: [(&str, &str, &str, &str); 9] = [
         "Register with cloud marketplaces",
         "Register with cloud marketplaces",
     ),
+    ("audit", "Read who changed what", "Change the audit log", "Read who changed what"),
 ];
 
 /// One sentence for each thing that `scopes` allow; everything if they hold `*`.

@@ -7,7 +7,7 @@ use coppice_core::{Error, OrganizationId, Result, SessionId, UserId};
 use coppice_oauth::client::Client;
 use coppice_oauth::scope::{OPENID, Scopes};
 use coppice_oauth::token::{AccessClaims, Distrust, IdClaims, key_id, verify_access, verify_id_hint};
-use coppice_store::Membership;
+use coppice_store::LivingSession;
 use serde_json::{Value, json};
 
 use super::IdentityResult;
@@ -17,10 +17,9 @@ use crate::{AccountEvent, AccountEventKind, App};
 /// An access token whose session goes on.
 struct Living {
     claims: AccessClaims,
-    session: SessionId,
+    id: SessionId,
     user: UserId,
-    /// What the user is to the organization that was asked about.
-    membership: Option<Membership>,
+    session: LivingSession,
 }
 
 /// What a bearer of a token is told that is not believed.
@@ -43,11 +42,11 @@ impl App {
             Ok(claims) => claims,
             Err(distrust) => return Ok(Err(distrust)),
         };
-        let session = SessionId::from_trusted(claims.sid.clone());
+        let id = SessionId::from_trusted(claims.sid.clone());
         let user = UserId::from_trusted(claims.sub.clone());
-        let found = self.store.session_membership(&session, &user, organization).await?;
+        let found = self.store.session_living(&id, &user, organization).await?;
         Ok(match found {
-            Some(membership) => Ok(Living { claims, session, user, membership }),
+            Some(session) => Ok(Living { claims, id, user, session }),
             None => Err(Distrust::Invalid),
         })
     }
@@ -66,19 +65,17 @@ impl App {
         organization: Option<&OrganizationId>,
     ) -> Result<Credential> {
         let living = self.living(token, organization).await?.map_err(disbelieved)?;
-        let Living { claims, session, user, membership } = living;
+        let Living { claims, id, user, session } = living;
         let scopes = scopes_of(&claims.scope).of_api();
         // An empty list would be no limit.
         if scopes.is_empty() {
             return Err(disbelieved(Distrust::Invalid));
         }
-        let caller = Caller {
-            principal: Principal::User(user),
-            credential: CredentialId::Session(session),
-            grant: Grant { scopes, projects: vec![], branches: vec![] },
-            expiry: chrono::DateTime::from_timestamp(claims.exp, 0),
-        };
-        Ok(Credential::new(caller, membership))
+        let grant = Grant { scopes, projects: vec![], branches: vec![] };
+        let expiry = (!grant.has_every_scope()).then_some(session.expires_at);
+        let credential = CredentialId::Session(id);
+        let caller = Caller { principal: Principal::User(user), credential, grant, expiry };
+        Ok(Credential::new(caller, session.membership))
     }
 
     /// What the user-info endpoint says to who shows an access token.
@@ -145,7 +142,7 @@ impl App {
             let session = SessionId::from_trusted(claims.sid.clone());
             let user = UserId::from_trusted(claims.sub.clone());
             let is_own = claims.azp == client.id;
-            if !is_own || self.store.session_membership(&session, &user, None).await?.is_none() {
+            if !is_own || self.store.session_living(&session, &user, None).await?.is_none() {
                 return Ok(inactive);
             }
             let mut answer = serde_json::to_value(&claims).map_err(Error::internal)?;

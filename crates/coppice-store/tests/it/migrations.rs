@@ -60,3 +60,41 @@ async fn branches_of_the_first_schema_keep_the_libraries_that_were_always_preloa
         sqlx::query_scalar("select preload_libraries from branches").fetch_one(&mut sql).await.unwrap();
     assert_eq!(libraries, ["pg_stat_statements", "auto_explain"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_of_earlier_schemas_get_the_maker_and_the_end_of_the_keys_that_led_to_them() {
+    let server = Postgres::shared();
+    let options = server.database().await;
+    let mut sql = PgConnection::connect_with(&options).await.unwrap();
+    migrate_to(&mut sql, 11).await;
+    sqlx::raw_sql(
+        "insert into organizations (id, name) values ('o', 'o');
+         insert into api_keys (id, organization_id, name, preview, hash, scopes, projects, branches, expiry,
+                               created_by, created_by_key)
+         select id, 'o', '', '', id, '{}', '{}', '{}', expiry::timestamptz, maker, parent
+         from (values ('short', '2030-01-01', 'ada', null), ('child', null, null, 'short'),
+                      ('grandchild', '2029-01-01', null, 'child'), ('long', '2031-01-01', 'bob', 'short'),
+                      ('endless', null, 'bob', null), ('orphan', null, null, 'gone'))
+              as keys (id, expiry, maker, parent);",
+    )
+    .execute(&mut sql)
+    .await
+    .unwrap();
+    let store = Store::connect(options, std::time::Duration::from_secs(30)).await.unwrap();
+    store.migrate().await.unwrap();
+    let keys: Vec<String> = sqlx::query_scalar(
+        "select concat_ws(' ', id, coalesce(maker, 'nobody'), extract(year from expiry)) from api_keys order by id",
+    )
+    .fetch_all(&mut sql)
+    .await
+    .unwrap();
+    let expected = [
+        "child ada 2030",
+        "endless bob",
+        "grandchild ada 2029",
+        "long bob 2030",
+        "orphan nobody",
+        "short ada 2030",
+    ];
+    assert_eq!(keys, expected);
+}

@@ -4,7 +4,9 @@ use anyhow::{Context, bail};
 use chrono::{DateTime, Duration, NaiveDate, Utc};
 use clap::{Args, Subcommand};
 use coppice_core::access::Scope;
-use coppice_wire::{ApiKey, ApiKeyList, CreateApiKey, CreatedApiKey, DeleteApiKeys, Expiry};
+use coppice_wire::{
+    ApiKey, ApiKeyList, ApiKeyReviewReason, CreateApiKey, CreatedApiKey, DeleteApiKeys, Expiry,
+};
 
 use super::BranchTarget;
 use super::http::{Client, choose};
@@ -41,7 +43,8 @@ pub(crate) enum KeyCommand {
         /// The only branches it reaches, by id, or by name in the only project; repeat for more
         #[arg(long = "branch", value_name = "BRANCH")]
         branches: Vec<String>,
-        /// When it ends: 12h, 30d, a day like 2027-01-31, or an RFC 3339 time [default: never]
+        /// When it ends: 12h, 30d, a day like 2027-01-31, or an RFC 3339 time [default: never, or when the key
+        /// you use does]
         #[arg(long, value_name = "WHEN")]
         expires: Option<String>,
     },
@@ -71,6 +74,7 @@ pub(super) async fn run(command: KeyCommand, client: &Client, as_json: bool) -> 
                 return output::json(&list);
             }
             print(&list.keys);
+            suggest_review(&list.keys);
             Ok(())
         }
         KeyCommand::Create { name, owner, scopes, projects, branches, expires } => {
@@ -124,9 +128,45 @@ fn print(keys: &[ApiKey]) {
             everything(&reach, "everything"),
             key.last_used.as_ref().map_or_else(|| "never".to_owned(), day),
             key.expiry.map_or_else(|| "never".to_owned(), |end| end.0.format("%Y-%m-%d %H:%M").to_string()),
+            key.review.as_ref().map_or("", |review| in_words(review.reason)).to_owned(),
         ]
     });
-    output::table(&["ID", "NAME", "KEY", "MAY", "REACHES", "LAST USED", "ENDS"], rows.collect());
+    output::table(&["ID", "NAME", "KEY", "MAY", "REACHES", "LAST USED", "ENDS", "REVIEW"], rows.collect());
+}
+
+fn in_words(reason: ApiKeyReviewReason) -> &'static str {
+    match reason {
+        ApiKeyReviewReason::MadeByFormerMember => "its maker left",
+        ApiKeyReviewReason::MadeByDisabledUser => "its maker is disabled",
+        ApiKeyReviewReason::ExceedsMaker => "may more than its maker",
+    }
+}
+
+/// Says what to do about keys that are marked.
+fn suggest_review(keys: &[ApiKey]) {
+    let ids: Vec<_> = keys.iter().filter(|key| key.review.is_some()).map(|key| key.id.as_str()).collect();
+    if !ids.is_empty() {
+        eprintln!(
+            "coppice: who made the keys marked in the last column may know them still, and they go on working. \
+             Make others for what uses them, then: coppice key delete {}",
+            ids.join(" ")
+        );
+    }
+}
+
+/// Says which keys of the organization to look at again after somebody left or
+/// was given another role. They are changed already, so it must not fail.
+pub(super) async fn print_made_by(client: &Client, maker: &str) {
+    let listed = client.get::<ApiKeyList>(&client.here("/api-keys")).await;
+    let Ok(ApiKeyList { mut keys }) = listed else {
+        eprintln!("coppice: can't see which keys they made; ask an admin to run `coppice key list`");
+        return;
+    };
+    keys.retain(|key| key.review.as_ref().is_some_and(|review| review.maker == maker));
+    if !keys.is_empty() {
+        print(&keys);
+        suggest_review(&keys);
+    }
 }
 
 fn warn_of_unknown(scopes: &[String]) {

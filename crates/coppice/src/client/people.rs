@@ -8,6 +8,7 @@ use coppice_wire::{
 use reqwest::Method;
 
 use super::http::Client;
+use super::key;
 use super::output::{self, day};
 use super::refusal::Refused;
 
@@ -96,6 +97,9 @@ pub(super) async fn run(command: PeopleCommand, client: &Client, as_json: bool) 
             output::confirm(&format!("Remove {} from the organization?", member.email), yes)?;
             client.delete(&client.here(&format!("/members/{}", member.id))).await?;
             output::done(as_json, format!("removed {}", member.email));
+            if !as_json {
+                key::print_made_by(client, &member.id).await;
+            }
             Ok(())
         }
         PeopleCommand::SetRole { member, role } => {
@@ -104,6 +108,9 @@ pub(super) async fn run(command: PeopleCommand, client: &Client, as_json: bool) 
             let body = SetMemberRole { role: role.into() };
             client.send_only(Method::PUT, &path, Some(&body)).await?;
             output::done(as_json, format!("{} is {} now", member.email, body.role.as_str()));
+            if !as_json {
+                key::print_made_by(client, &member.id).await;
+            }
             Ok(())
         }
         PeopleCommand::Roles => roles(client, as_json).await,

@@ -1,0 +1,126 @@
+//! What a credential was given: scopes and limits.
+
+use super::scope::Scope;
+use crate::{Error, Result};
+
+/// Scopes and limits a credential was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Scope names, or empty or `["*"]` for all of them.
+    pub scopes: Vec<String>,
+    /// Ids of projects, or empty or `["*"]` for no limit.
+    pub projects: Vec<String>,
+    /// Ids of branches, or empty or `["*"]` for no limit.
+    pub branches: Vec<String>,
+}
+
+fn limit(list: &[String]) -> Option<&[String]> {
+    if list.is_empty() || list.iter().any(|item| item == "*") { None } else { Some(list) }
+}
+
+fn normalised(list: Vec<String>) -> Vec<String> {
+    if list.iter().any(|item| item == "*") {
+        return vec!["*".to_owned()];
+    }
+    let mut kept: Vec<String> = Vec::with_capacity(list.len());
+    for item in list {
+        if !kept.contains(&item) {
+            kept.push(item);
+        }
+    }
+    kept
+}
+
+impl Grant {
+    /// Everything, without limits.
+    pub fn everything() -> Self {
+        Self { scopes: vec!["*".to_owned()], projects: vec![], branches: vec![] }
+    }
+
+    /// Whether every scope was given, also those that are not thought of yet.
+    pub fn has_every_scope(&self) -> bool {
+        limit(&self.scopes).is_none()
+    }
+
+    /// Whether the credential was given this scope; a list without any scope is no limit.
+    pub fn has_scope(&self, scope: Scope) -> bool {
+        limit(&self.scopes).is_none_or(|scopes| scopes.iter().any(|held| held == scope.as_str()))
+    }
+
+    /// What a new key gets that was asked for with these lists.
+    ///
+    /// Lists are normalised: duplicates go, and `*` among others stands alone.
+    /// An empty list means no limit beyond those of `self`, the creator.
+    ///
+    /// # Errors
+    /// `scope_not_grantable` when more is asked for than the creator has.
+    pub fn narrowed_to(&self, asked: Grant) -> Result<Grant> {
+        let narrow = |what: &str, asked: Vec<String>, own: &[String]| {
+            let asked = normalised(asked);
+            let Some(own) = limit(own) else { return Ok(asked) };
+            if asked.is_empty() {
+                return Ok(own.to_vec());
+            }
+            match asked.iter().find(|item| !own.contains(item)) {
+                None => Ok(asked),
+                Some(item) => Err(Error::Forbidden {
+                    code: "scope_not_grantable",
+                    public: format!("cannot grant {what} {item}"),
+                }),
+            }
+        };
+        Ok(Grant {
+            scopes: narrow("scope", asked.scopes, &self.scopes)?,
+            projects: narrow("project", asked.projects, &self.projects)?,
+            branches: narrow("branch", asked.branches, &self.branches)?,
+        })
+    }
+
+    /// The projects it is limited to, if it is.
+    pub fn project_limit(&self) -> Option<&[String]> {
+        limit(&self.projects)
+    }
+
+    /// The branches it is limited to, if it is.
+    pub fn branch_limit(&self) -> Option<&[String]> {
+        limit(&self.branches)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grant(projects: &[&str], branches: &[&str]) -> Grant {
+        let owned = |list: &[&str]| list.iter().map(|item| (*item).to_owned()).collect();
+        Grant { scopes: owned(&["*"]), projects: owned(projects), branches: owned(branches) }
+    }
+
+    #[test]
+    fn a_key_grants_no_more_than_its_creator_has() {
+        let creator = grant(&["prj_1"], &[]);
+        let asked = |projects: &[&str]| creator.narrowed_to(Grant { scopes: vec![], ..grant(projects, &[]) });
+        assert_eq!(asked(&["prj_1", "prj_1"]).expect("within").projects, ["prj_1"]);
+        assert_eq!(asked(&[]).expect("copied").projects, ["prj_1"], "no list means the creator's");
+        for beyond in [&["prj_2"][..], &["*"][..]] {
+            assert_eq!(asked(beyond).expect_err("beyond").code(), "scope_not_grantable");
+        }
+    }
+
+    #[test]
+    fn lists_of_a_key_are_normalised() {
+        let given = grant(&["b", "a", "b"], &["x", "*"]);
+        let kept = Grant::everything().narrowed_to(given).expect("everything may be granted");
+        assert_eq!(
+            (kept.projects, kept.branches),
+            (vec!["b".to_owned(), "a".to_owned()], vec!["*".to_owned()])
+        );
+    }
+
+    #[test]
+    fn a_star_is_no_limit() {
+        let grant = grant(&["*"], &["*", "a1"]);
+        assert_eq!(grant.project_limit(), None);
+        assert_eq!(grant.branch_limit(), None);
+    }
+}

@@ -1,0 +1,283 @@
+//! Scopes, roles and the limits of a key: may this caller do this?
+
+mod grant;
+mod scope;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+
+use crate::organization::Role;
+use crate::{ApiKeyId, BranchId, Error, OrganizationId, ProjectId, Result, SessionId, UserId};
+
+pub use grant::Grant;
+pub use scope::Scope;
+
+/// On whose behalf a request acts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Principal {
+    /// A person, through a token or a user key.
+    User(UserId),
+    /// An organization, through one of its keys; acts as an admin.
+    Organization(OrganizationId),
+}
+
+/// What a caller showed; rates and uses are counted per credential.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum CredentialId {
+    /// An API key.
+    Key(ApiKeyId),
+    /// An access token of this session.
+    Session(SessionId),
+}
+
+impl CredentialId {
+    /// The key, if it was one.
+    pub fn key(&self) -> Option<&ApiKeyId> {
+        match self {
+            Self::Key(key) => Some(key),
+            Self::Session(_) => None,
+        }
+    }
+}
+
+/// An authenticated caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// On whose behalf.
+    pub principal: Principal,
+    /// What it showed.
+    pub credential: CredentialId,
+    /// What that allows.
+    pub grant: Grant,
+    /// When it ends, and with it whatever it makes: the expiry of a key, or the
+    /// end of a session that was given some scopes only. None for a session
+    /// with every scope, which stands for the person.
+    pub expiry: Option<DateTime<Utc>>,
+}
+
+impl Caller {
+    /// When a key that the caller makes ends; none is never.
+    ///
+    /// # Errors
+    /// `scope_not_grantable` when it would outlive the caller's credential.
+    pub fn expiry_of_key(&self, asked: AskedExpiry) -> Result<Option<DateTime<Utc>>> {
+        let asked = match (asked, self.expiry) {
+            (AskedExpiry::Unsaid, own) => return Ok(own),
+            (AskedExpiry::Never, None) => return Ok(None),
+            (AskedExpiry::At(time), None) => return Ok(Some(time)),
+            (AskedExpiry::At(time), Some(own)) if time <= own => return Ok(Some(time)),
+            (AskedExpiry::At(time), Some(_)) => time.to_rfc3339_opts(SecondsFormat::Millis, true),
+            (AskedExpiry::Never, Some(_)) => "never".to_owned(),
+        };
+        let own = self.expiry.map(|own| own.to_rfc3339_opts(SecondsFormat::Millis, true)).unwrap_or_default();
+        Err(Error::Forbidden {
+            code: "scope_not_grantable",
+            public: format!(
+                "cannot grant expiry {asked}: the credential that makes the key ends at {own}, and the key must \
+                 not outlive it; ask for an expiry until then or for none, or use a credential that lasts longer"
+            ),
+        })
+    }
+}
+
+/// What is asked for as the end of a new key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AskedExpiry {
+    /// Nothing: it ends with the credential that makes it.
+    Unsaid,
+    /// That it goes on until somebody deletes it.
+    Never,
+    /// Then.
+    At(DateTime<Utc>),
+}
+
+/// How an operation treats a key that is limited to projects or branches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitedKeys {
+    /// Allowed; lists are filtered, ids in the path are checked.
+    Allowed,
+    /// A key limited to branches may not.
+    RefusedWithBranchLimit,
+    /// No limited key may.
+    Refused,
+}
+
+/// Check 6, for what no scope is about, such as changing one's own account:
+/// only a credential for everything is enough.
+///
+/// # Errors
+/// `insufficient_scope`
+pub fn check_every_scope(caller: &Caller) -> Result<()> {
+    if caller.grant.has_every_scope() {
+        return Ok(());
+    }
+    Err(Error::InsufficientScope { needed: "*" })
+}
+
+/// Check 6 of the order of checks: the credential's scope.
+///
+/// # Errors
+/// `insufficient_scope`
+pub fn check_scope(caller: &Caller, scope: Scope) -> Result<()> {
+    if caller.grant.has_scope(scope) {
+        return Ok(());
+    }
+    Err(Error::InsufficientScope { needed: scope.as_str() })
+}
+
+/// Check 7: people only, where the operation says so; returns who it is.
+///
+/// # Errors
+/// `user_required`
+pub fn check_user(caller: &Caller) -> Result<&UserId> {
+    match &caller.principal {
+        Principal::User(user) => Ok(user),
+        Principal::Organization(_) => {
+            Err(Error::access_denied("user_required", "this operation needs a user's credential"))
+        }
+    }
+}
+
+/// Check 9, for operations that only the owner may carry out.
+///
+/// # Errors
+/// `owner_required`
+pub fn check_owner(role: Option<Role>) -> Result<()> {
+    if role == Some(Role::Owner) {
+        return Ok(());
+    }
+    Err(Error::Forbidden { code: "owner_required", public: "only the owner can do this".to_owned() })
+}
+
+/// Check 9: the member's role. `role` is none for an organization's own key.
+///
+/// # Errors
+/// `role_not_allowed`
+pub fn check_role(role: Option<Role>, scope: Scope) -> Result<()> {
+    match role {
+        Some(role) if !role.carries(scope) => Err(Error::access_denied(
+            "role_not_allowed",
+            format_args!("the role {} does not allow {}", role.as_str(), scope.as_str()),
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Check 10: project and branch limits of the key.
+///
+/// `owns_allowed_branch` tells, for a key limited to branches, whether the
+/// project owns at least one of them.
+///
+/// # Errors
+/// `restricted_key`, `project_access_denied`, `branch_access_denied`
+pub fn check_limits(
+    grant: &Grant,
+    rule: LimitedKeys,
+    project: Option<&ProjectId>,
+    branch: Option<&BranchId>,
+    owns_allowed_branch: bool,
+) -> Result<()> {
+    let refused = match rule {
+        LimitedKeys::Allowed => false,
+        LimitedKeys::RefusedWithBranchLimit => grant.branch_limit().is_some(),
+        LimitedKeys::Refused => grant.branch_limit().is_some() || grant.project_limit().is_some(),
+    };
+    if let Some(project) = project {
+        let outside = grant.project_limit().is_some_and(|ids| !ids.iter().any(|id| id == project.as_str()));
+        let foreign = grant.branch_limit().is_some() && !owns_allowed_branch;
+        if outside || foreign {
+            return Err(Error::access_denied(
+                "project_access_denied",
+                format_args!("this key is limited to other projects than {project}"),
+            ));
+        }
+    }
+    if let Some(branch) = branch
+        && grant.branch_limit().is_some_and(|ids| !ids.iter().any(|id| id == branch.as_str()))
+    {
+        return Err(Error::access_denied(
+            "branch_access_denied",
+            format_args!("this key is limited to other branches than {branch}"),
+        ));
+    }
+    if refused {
+        return Err(Error::access_denied(
+            "restricted_key",
+            "this operation is closed to keys that are limited to projects or branches",
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grant(projects: &[&str], branches: &[&str]) -> Grant {
+        let owned = |list: &[&str]| list.iter().map(|item| (*item).to_owned()).collect();
+        Grant { scopes: owned(&["*"]), projects: owned(projects), branches: owned(branches) }
+    }
+
+    fn code(result: Result<()>) -> &'static str {
+        result.map_or_else(|error| error.code(), |()| "ok")
+    }
+
+    #[test]
+    fn a_viewer_looks_and_does_not_touch() {
+        assert_eq!(code(check_role(Some(Role::Viewer), Scope::BranchRead)), "ok");
+        assert_eq!(code(check_role(Some(Role::Viewer), Scope::BranchWrite)), "role_not_allowed");
+        assert_eq!(code(check_role(Some(Role::Viewer), Scope::CredentialsRead)), "role_not_allowed");
+    }
+
+    #[test]
+    fn a_key_limited_to_projects_reaches_those_only() {
+        let p1 = ProjectId::from_trusted("prj_1");
+        let p2 = ProjectId::from_trusted("prj_2");
+        let grant = grant(&["prj_1"], &[]);
+        assert_eq!(code(check_limits(&grant, LimitedKeys::Allowed, Some(&p1), None, false)), "ok");
+        assert_eq!(
+            code(check_limits(&grant, LimitedKeys::Allowed, Some(&p2), None, false)),
+            "project_access_denied"
+        );
+        assert_eq!(code(check_limits(&grant, LimitedKeys::Refused, None, None, false)), "restricted_key");
+    }
+
+    #[test]
+    fn a_key_limited_to_branches_reaches_those_only() {
+        let project = ProjectId::from_trusted("prj_1");
+        let mine = BranchId::from_trusted("a1");
+        let other = BranchId::from_trusted("a2");
+        let grant = grant(&[], &["a1"]);
+        let check =
+            |branch, owns| check_limits(&grant, LimitedKeys::Allowed, Some(&project), Some(branch), owns);
+        assert_eq!(code(check(&mine, true)), "ok");
+        assert_eq!(code(check(&other, true)), "branch_access_denied");
+        assert_eq!(code(check(&mine, false)), "project_access_denied");
+        assert_eq!(
+            code(check_limits(&grant, LimitedKeys::RefusedWithBranchLimit, Some(&project), None, true)),
+            "restricted_key"
+        );
+    }
+
+    #[test]
+    fn a_key_does_not_outlive_the_credential_that_makes_it() {
+        let now = Utc::now();
+        let caller = |expiry| Caller {
+            principal: Principal::User(UserId::from_trusted("usr_1")),
+            credential: CredentialId::Key(ApiKeyId::from_trusted("key_1")),
+            grant: Grant::everything(),
+            expiry,
+        };
+        let (early, own, late) = (now, now + chrono::TimeDelta::seconds(4), now + chrono::TimeDelta::days(1));
+        let ending = caller(Some(own));
+        assert_eq!(ending.expiry_of_key(AskedExpiry::Unsaid).expect("its own"), Some(own));
+        assert_eq!(ending.expiry_of_key(AskedExpiry::At(early)).expect("earlier"), Some(early));
+        assert_eq!(ending.expiry_of_key(AskedExpiry::At(own)).expect("as late"), Some(own));
+        for beyond in [AskedExpiry::Never, AskedExpiry::At(late)] {
+            let refused = ending.expiry_of_key(beyond).expect_err("beyond");
+            assert_eq!(refused.code(), "scope_not_grantable");
+        }
+        let endless = caller(None);
+        assert_eq!(endless.expiry_of_key(AskedExpiry::Never).expect("never"), None);
+        assert_eq!(endless.expiry_of_key(AskedExpiry::At(late)).expect("late"), Some(late));
+    }
+}
