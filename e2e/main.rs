@@ -28,6 +28,7 @@ mod people;
 mod proxy;
 mod refusals;
 mod rekey;
+mod rights;
 mod schemathesis;
 mod sdk;
 mod servers;
