@@ -3,6 +3,6 @@
 //! server. Each story ends with what the attacker did not get.
 
 mod files;
+mod members;
 mod native;
 mod native_code;
-mod members;
