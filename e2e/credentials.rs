@@ -23,19 +23,19 @@ fn wait_for_status(coppice: &Platform, path: &str, wanted: &str) {
     wait_for(wanted, PATIENCE, || (status(coppice, path) == wanted).then_some(()));
 }
 
-fn hibernate(coppice: &Platform, path: &str) {
+pub(crate) fn hibernate(coppice: &Platform, path: &str) {
     change(coppice, path, &json!({ "hibernate": true }));
     wait_for_status(coppice, path, "STATUS_TYPE_HIBERNATED");
 }
 
-fn rotate(coppice: &Platform, path: &str) {
+pub(crate) fn rotate(coppice: &Platform, path: &str) {
     let body = json!({ "username": "app" });
     let (status, answer) = coppice.call("POST", &format!("{path}/credentials/rotate"), Some(&body));
     assert_eq!(status, 204, "{answer}");
 }
 
 /// The connection string as the API says it now; none when it knows none.
-fn url(coppice: &Platform, path: &str) -> Option<String> {
+pub(crate) fn url(coppice: &Platform, path: &str) -> Option<String> {
     let (status, answer) = coppice.call("GET", &format!("{path}/credentials"), None);
     match status {
         200 => Some(text_of(&answer["connectionString"])),
@@ -47,12 +47,12 @@ fn url(coppice: &Platform, path: &str) -> Option<String> {
     }
 }
 
-fn is_refused(url: &str) -> bool {
+pub(crate) fn is_refused(url: &str) -> bool {
     psql(url, "SELECT 1").err.contains("password authentication failed")
 }
 
 /// Waits until the API knows a password that it did not know before.
-fn wait_for_new(coppice: &Platform, path: &str, before: &str) -> String {
+pub(crate) fn wait_for_new(coppice: &Platform, path: &str, before: &str) -> String {
     wait_for("another password", PATIENCE, || url(coppice, path).filter(|now| now != before))
 }
 

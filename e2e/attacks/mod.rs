@@ -2,7 +2,9 @@
 //! tenant with SQL, a tenant who became superuser or runs native code inside a
 //! server. Each story ends with what the attacker did not get.
 
+mod blocked_sessions;
 mod files;
 mod members;
 mod native;
 mod native_code;
+mod open_session;

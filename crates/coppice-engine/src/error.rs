@@ -40,6 +40,15 @@ pub enum EngineError {
         /// The most telling line of its log, or how it ended.
         reason: String,
     },
+    /// Something that can't be ended while the server runs keeps the platform
+    /// waiting.
+    #[error("something on instance {instance} can't be ended while it runs")]
+    Held {
+        /// The instance.
+        instance: InstanceId,
+        /// Prepared transactions, by their ids; none when it is a session.
+        transactions: Vec<u32>,
+    },
     /// There is no room left.
     #[error("no space left: {0}")]
     NoSpace(String),

@@ -242,7 +242,8 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Makes a started copy safe to use: no subscription, replication slot,
     /// prepared transaction or statistic of its source remains, and the
-    /// managed role has its own password.
+    /// managed role has its own password. After [`EngineError::Held`] it needs
+    /// [`Engine::end_holders`] and another start.
     async fn first_start(&self, plan: &FirstStart) -> Result<()>;
 
     /// Stops an instance and proves that nothing of it runs. An instance that
@@ -283,8 +284,15 @@ pub trait Engine: Send + Sync + 'static {
     async fn managed_verifier(&self, instance: &InstanceId) -> Result<Option<String>>;
 
     /// Sets the managed role's verifier on a running server, and makes the role
-    /// usable again whatever its owner did to it. Answers within seconds.
+    /// usable again whatever its owner did to it. Sessions and prepared
+    /// transactions that keep it waiting are ended; after [`EngineError::Held`]
+    /// that takes [`Engine::end_holders`]. Answers within seconds.
     async fn set_managed_verifier(&self, instance: &InstanceId, verifier: &str) -> Result<()>;
+
+    /// Stops an instance with all its sessions, and ends these prepared
+    /// transactions, which [`EngineError::Held`] named.
+    async fn end_holders(&self, instance: &InstanceId, volume: &VolumeId, transactions: &[u32])
+    -> Result<()>;
 
     /// What a running server counted. Answers within seconds.
     async fn statistics(&self, instance: &InstanceId, version: PostgresVersion) -> Result<Observed>;

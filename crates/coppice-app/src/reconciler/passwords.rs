@@ -10,7 +10,7 @@
 use coppice_core::BranchId;
 use coppice_core::branch::MANAGED_ROLE;
 use coppice_core::claim::ClaimToken;
-use coppice_engine::SleepingRoles;
+use coppice_engine::{EngineError, SleepingRoles};
 use coppice_failpoint::failpoint;
 use coppice_store::{BranchWork, StoreError};
 
@@ -29,7 +29,7 @@ impl Reconciler {
             return Ok(());
         }
         let verifier = &work.managed_role_verifier;
-        self.inner.engine.set_managed_verifier(&work.instance, verifier).await?;
+        self.tell(work, verifier).await?;
         failpoint!("rotation.pending_told");
         // Not so when it was replaced again; then the branch does not become
         // ready, and whoever replaced it nudged.
@@ -64,13 +64,37 @@ impl Reconciler {
         }
     }
 
+    async fn tell(&self, work: &BranchWork, verifier: &str) -> Result<(), StepError> {
+        let done = self.inner.engine.set_managed_verifier(&work.instance, verifier).await;
+        self.or_end_holders(work, done).await
+    }
+
+    /// Stops a server on which something can't be ended while it runs; it is
+    /// started as one that ended by itself, and then the same is tried again.
+    pub(super) async fn or_end_holders(
+        &self,
+        work: &BranchWork,
+        done: Result<(), EngineError>,
+    ) -> Result<(), StepError> {
+        let Err(EngineError::Held { transactions, .. }) = done else { return Ok(done?) };
+        let branch = &work.branch.id;
+        tracing::warn!(
+            %branch,
+            "branch {branch} is restarted to end what can't be ended otherwise: {} prepared transactions, or a session",
+            transactions.len()
+        );
+        self.inner.engine.end_holders(&work.instance, &work.volume.id, &transactions).await?;
+        failpoint!("reconciler.holders_ended");
+        Err(StepError::NotYet("its server is restarted"))
+    }
+
     async fn tell_and_finish(
         &self,
         work: &BranchWork,
         token: ClaimToken,
         verifier: &str,
     ) -> Result<(), StepError> {
-        self.inner.engine.set_managed_verifier(&work.instance, verifier).await?;
+        self.tell(work, verifier).await?;
         failpoint!("rotation.told");
         if !self.inner.store.rotation_finish(&work.branch.id, token, verifier).await? {
             return Err(StepError::Lost);

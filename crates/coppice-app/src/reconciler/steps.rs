@@ -51,9 +51,9 @@ impl Reconciler {
             }
             Step::FirstStart => {
                 let managed_role_verifier = work.managed_role_verifier.clone();
-                engine
-                    .first_start(&FirstStart { spec: instance_spec(work, token), managed_role_verifier })
-                    .await?;
+                let plan = FirstStart { spec: instance_spec(work, token), managed_role_verifier };
+                let done = engine.first_start(&plan).await;
+                self.or_end_holders(work, done).await?;
                 failpoint!("reconciler.first_start_done");
                 if !store.volume_admitted(volume, token).await? {
                     return Err(StepError::Lost);

@@ -5,14 +5,15 @@
 //! would then do what it meant to do here. So whoever listens has to run under
 //! the account that this server was started under.
 
+use std::sync::Arc;
+
 use coppice_core::InstanceId;
 use rustix::process::{getgid, getuid};
 use tokio::net::UnixStream;
-use tokio_postgres::Client;
 
 use super::HostEngine;
 use super::server::Servers;
-use super::session;
+use super::session::{self, PLATFORM_DATABASE, Patience, Session};
 use crate::{EngineError, Result};
 
 /// Name of the socket in a server's socket directory.
@@ -46,10 +47,35 @@ impl Servers {
     }
 }
 
-impl HostEngine {
-    /// Opens a session of the platform's superuser on a running server.
-    pub(super) async fn platform_session(&self, instance: &InstanceId, database: &str) -> Result<Client> {
-        let stream = self.servers.connect(instance).await?;
-        session::open(stream, database, self.secret()).await
+/// Where the platform opens its sessions: a running server.
+#[derive(Clone)]
+pub(super) struct Address {
+    pub(super) host: Arc<HostEngine>,
+    pub(super) instance: InstanceId,
+}
+
+impl Address {
+    /// Opens a session to the platform's own database.
+    ///
+    /// # Errors
+    /// When the server does not answer or refuses.
+    pub(super) async fn open(&self, patience: Patience) -> Result<Session> {
+        let stream = self.host.servers.connect(&self.instance).await?;
+        session::open(stream, PLATFORM_DATABASE, self.host.secret(), patience, None).await
+    }
+
+    /// Opens a session to a database whose owner may have changed its settings,
+    /// on a server of this release.
+    ///
+    /// # Errors
+    /// When the server does not answer or refuses.
+    pub(super) async fn open_inside(
+        &self,
+        database: &str,
+        major: u32,
+        patience: Patience,
+    ) -> Result<Session> {
+        let stream = self.host.servers.connect(&self.instance).await?;
+        session::open(stream, database, self.host.secret(), patience, Some(major)).await
     }
 }

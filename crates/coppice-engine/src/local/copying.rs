@@ -1,41 +1,28 @@
 //! Copying a volume whose server may be running.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use coppice_core::plan::InstanceSeen;
 use coppice_core::{InstanceId, VolumeId};
 use tokio::runtime::Handle;
-use tokio_postgres::Client;
 
+use super::LocalEngine;
 use super::blocking::blocking;
-use super::engine::no_answer;
+use super::connecting::Address;
+use super::session::{Patience, Session};
 use super::volumes::{LiveSource, SourceState};
-use super::{HostEngine, LocalEngine};
 use crate::{EngineError, Result, VolumePlan};
 
 /// More WAL than this since the source's last checkpoint makes a copy slow to
 /// recover, so a checkpoint comes first.
 const CHECKPOINT_ABOVE_BYTES: i64 = 16 << 20;
-/// A source that is stuck must not hold up the work on its copies.
-const LOOK_PATIENCE: Duration = Duration::from_secs(10);
 
 impl LocalEngine {
-    /// One shared checkpoint when much WAL would have to be replayed.
+    /// One checkpoint when much WAL would have to be replayed.
     async fn checkpoint_if_needed(&self, source: &InstanceId) -> Result<()> {
-        let action = || EngineError::sql("looking at the source's WAL");
-        let session = self.session(source).await?;
-        let looking = session.query_one(
-            "SELECT (pg_current_wal_insert_lsn() - redo_lsn)::bigint FROM pg_control_checkpoint()",
-            &[],
-        );
-        let row = tokio::time::timeout(LOOK_PATIENCE, looking).await;
-        let row = row.map_err(|_| no_answer())?.map_err(action())?;
+        let session = self.address(source).open(Patience::CHECKPOINT).await?;
+        let query = "SELECT (pg_current_wal_insert_lsn() - redo_lsn)::bigint FROM pg_control_checkpoint()";
+        let row = session.query_one("looking at the source's WAL", query, &[]).await?;
         if row.get::<_, i64>(0) > CHECKPOINT_ABOVE_BYTES {
-            session
-                .batch_execute("CHECKPOINT")
-                .await
-                .map_err(EngineError::sql("checkpointing the source"))?;
+            session.execute("checkpointing the source", "CHECKPOINT").await?;
         }
         Ok(())
     }
@@ -56,15 +43,19 @@ impl LocalEngine {
         if running.is_some() {
             drop(guard);
         }
-        if let Some(instance) = running.as_ref().filter(|_| is_atomic) {
-            self.checkpoint_if_needed(instance).await?;
+        if let Some(instance) = running.as_ref().filter(|_| is_atomic)
+            && let Err(error) = self.checkpoint_if_needed(instance).await
+        {
+            // The copy replays more; a source that is stuck does not hold it up.
+            tracing::warn!(%instance, "instance {instance} is copied without a checkpoint: {}", error.chain());
         }
-        let (host, volumes, runtime) = (self.host.clone(), self.volumes.clone(), Handle::current());
+        let (volumes, runtime) = (self.volumes.clone(), Handle::current());
+        let address = running.as_ref().map(|instance| self.address(instance));
         let (source, label) = (source.clone(), plan.label.clone());
-        blocking(move || match running {
+        blocking(move || match address {
             None => volumes.copy(&source, &label, SourceState::Stopped),
-            Some(instance) => {
-                let mut live = RunningSource { host, runtime, instance, session: None };
+            Some(address) => {
+                let mut live = RunningSource { address, runtime, session: None };
                 volumes.copy(&source, &label, SourceState::Live(&mut live))
             }
         })
@@ -74,30 +65,27 @@ impl LocalEngine {
 
 /// A running server that is copied file by file.
 struct RunningSource {
-    host: Arc<HostEngine>,
+    address: Address,
     runtime: Handle,
-    instance: InstanceId,
     /// The backup lasts as long as this session.
-    session: Option<Client>,
+    session: Option<Session>,
 }
 
 impl LiveSource for RunningSource {
     fn backup_start(&mut self) -> Result<()> {
-        let action = || EngineError::sql("starting a backup of the source");
-        let client = self.runtime.block_on(self.host.platform_session(&self.instance, "postgres"))?;
+        let session = self.runtime.block_on(self.address.open(Patience::BACKUP))?;
         let statements = "SELECT pg_create_physical_replication_slot('coppice_copy_' || pg_backend_pid(), true, true); \
              SELECT pg_backup_start('coppice', true)";
-        self.runtime.block_on(client.batch_execute(statements)).map_err(action())?;
-        self.session = Some(client);
+        self.runtime.block_on(session.execute("starting a backup of the source", statements))?;
+        self.session = Some(session);
         Ok(())
     }
 
     fn backup_stop(&mut self) -> Result<String> {
-        let action = || EngineError::sql("ending a backup of the source");
-        let client =
+        let session =
             self.session.as_ref().ok_or_else(|| EngineError::Other("no backup was started".to_owned()))?;
-        let stop = client.query_one("SELECT labelfile FROM pg_backup_stop(false)", &[]);
-        let row = self.runtime.block_on(stop).map_err(action())?;
+        let query = "SELECT labelfile FROM pg_backup_stop(false)";
+        let row = self.runtime.block_on(session.query_one("ending a backup of the source", query, &[]))?;
         Ok(row.get(0))
     }
 }

@@ -15,19 +15,21 @@ use coppice_core::volume::{VolumeLabel, VolumeSource};
 use coppice_core::{InstanceId, VolumeId};
 use coppice_failpoint::failpoint;
 use tokio::sync::OwnedMutexGuard;
-use tokio_postgres::Client;
 
 use super::blocking::blocking;
+use super::connecting::Address;
 use super::images::InstalledImage;
 use super::installation::write_durably;
 use super::metastore::METASTORE;
 use super::process::cgroup::Limits;
 use super::server::ServerPlan;
+use super::session::{Patience, Session};
 use super::templates::TEMPLATE_PREFIX;
 use super::untrusted::UntrustedPath;
 use super::volumes::{SourceState, Volumes};
 use super::{
-    HostEngine, contents, control_file, first_start, managed_role, measure, session, sleep, statistics,
+    HostEngine, contents, control_file, first_start, managed_role, measure, prepared, session, sleep,
+    statistics,
 };
 use crate::{
     BoxedServerStream, Capacity, Engine, EngineError, FirstStart, Image, ImageContents, InstanceSpec,
@@ -44,6 +46,9 @@ const RELOAD_PATIENCE: Duration = Duration::from_secs(10);
 const SLEEP_PATIENCE: Duration = Duration::from_secs(20);
 /// A server that takes longer to answer a short question hangs.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(3);
+/// A change that takes longer, others having been ended for it, is given up.
+const CHANGE_PATIENCE: Duration = Duration::from_secs(20);
+
 /// Branches on this machine: [`HostEngine`] with its volumes attached.
 pub struct LocalEngine {
     pub(super) host: Arc<HostEngine>,
@@ -52,7 +57,7 @@ pub struct LocalEngine {
     locks: Mutex<HashMap<VolumeId, Arc<tokio::sync::Mutex<()>>>>,
     /// One template at a time is made.
     pub(super) template_lock: tokio::sync::Mutex<()>,
-    sessions: Mutex<HashMap<InstanceId, (Arc<Client>, Instant)>>,
+    sessions: Mutex<HashMap<InstanceId, (Arc<Session>, Instant)>>,
     /// Images never change, so looking once is enough.
     contents: Mutex<HashMap<PostgresVersion, Arc<ImageContents>>>,
     measuring: measure::Measuring,
@@ -100,23 +105,27 @@ impl LocalEngine {
             .eq(&false)
     }
 
-    pub(super) async fn session(&self, instance: &InstanceId) -> Result<Arc<Client>> {
-        if let Some((client, used)) = lock(&self.sessions).get_mut(instance)
-            && !client.is_closed()
+    pub(super) async fn session(&self, instance: &InstanceId) -> Result<Arc<Session>> {
+        if let Some((session, used)) = lock(&self.sessions).get_mut(instance)
+            && !session.is_closed()
         {
             *used = Instant::now();
-            return Ok(client.clone());
+            return Ok(session.clone());
         }
-        let client = Arc::new(self.host.platform_session(instance, "postgres").await?);
-        lock(&self.sessions).insert(instance.clone(), (client.clone(), Instant::now()));
-        Ok(client)
+        let session = Arc::new(self.address(instance).open(Patience::QUESTION).await?);
+        lock(&self.sessions).insert(instance.clone(), (session.clone(), Instant::now()));
+        Ok(session)
+    }
+
+    pub(super) fn address(&self, instance: &InstanceId) -> Address {
+        Address { host: self.host.clone(), instance: instance.clone() }
     }
 
     /// Asks a running server something that it answers at once, if it answers.
     async fn ask<T>(
         &self,
         instance: &InstanceId,
-        question: impl AsyncFnOnce(Arc<Client>) -> Result<T>,
+        question: impl AsyncFnOnce(Arc<Session>) -> Result<T>,
     ) -> Result<T> {
         let asked = async { question(self.session(instance).await?).await };
         match tokio::time::timeout(ANSWER_PATIENCE, asked).await {
@@ -231,9 +240,8 @@ impl Engine for LocalEngine {
         self.volumes.check_claim(&spec.volume, spec.claim)?;
         let (image, data) = (self.host.image(spec.version)?, self.volumes.data_dir(&spec.volume));
         self.host.servers.configure(&server_plan(spec, &image, &data, false))?;
-        let reload = async |session: Arc<Client>| {
-            let done = session.batch_execute("SELECT pg_reload_conf()").await;
-            done.map_err(EngineError::sql("reloading the configuration"))
+        let reload = async |session: Arc<Session>| {
+            session.execute("reloading the configuration", "SELECT pg_reload_conf()").await
         };
         self.ask(&spec.instance, reload).await
     }
@@ -241,10 +249,10 @@ impl Engine for LocalEngine {
     async fn first_start(&self, plan: &FirstStart) -> Result<()> {
         let spec = &plan.spec;
         let servers = &self.host.servers;
+        let address = self.address(&spec.instance);
         let verifier = &plan.managed_role_verifier;
         let has_statistics = spec.preload_libraries.iter().any(|name| name == first_start::STATISTICS);
-        let detaching = first_start::detach_from_source(&self.host, &spec.instance, verifier, has_statistics);
-        let client = detaching.await?;
+        let session = first_start::detach_from_source(&address, verifier, has_statistics).await?;
         failpoint!("first_start.detached");
         let marker = self.first_start_marker(&spec.volume);
         write_durably(&marker, spec.volume.as_str().as_bytes(), 0o600)?;
@@ -252,12 +260,12 @@ impl Engine for LocalEngine {
         let image = self.host.image(spec.version)?;
         let data = self.volumes.data_dir(&spec.volume);
         servers.configure(&server_plan(spec, &image, &data, false))?;
-        let action = || EngineError::sql("ending the first start");
-        client.batch_execute("SELECT pg_reload_conf()").await.map_err(action())?;
+        let action = "ending the first start";
+        session.execute(action, "SELECT pg_reload_conf()").await?;
         // The reload reaches this session as soon as the postmaster passed it on.
         let deadline = Instant::now() + RELOAD_PATIENCE;
         while Instant::now() < deadline {
-            let row = client.query_one("SHOW dynamic_library_path", &[]).await.map_err(action())?;
+            let row = session.query_one(action, "SHOW dynamic_library_path", &[]).await?;
             if row.get::<_, &str>(0) == "$libdir" {
                 return Ok(());
             }
@@ -281,7 +289,8 @@ impl Engine for LocalEngine {
         let data = self.volumes.data_dir(volume);
         let is_running = self.host.servers.observe(instance, &data).await == InstanceSeen::Running;
         let read = if is_running {
-            let reading = sleep::read_roles(&self.host, instance);
+            let address = self.address(instance);
+            let reading = sleep::read_roles(&address);
             match tokio::time::timeout(SLEEP_PATIENCE, reading).await.unwrap_or_else(|_| Err(no_answer())) {
                 Ok(read) => Some(read),
                 Err(error) => {
@@ -320,12 +329,12 @@ impl Engine for LocalEngine {
         let session = self.session(instance).await?;
         let row = session
             .query_opt(
+                "reading a role's verifier",
                 "SELECT rolpassword FROM pg_catalog.pg_authid WHERE rolname = $1 AND rolname <> $2 \
                  AND rolname !~ '^pg_'",
                 &[&role, &session::PLATFORM_ROLE],
             )
-            .await
-            .map_err(EngineError::sql("reading a role's verifier"))?;
+            .await?;
         Ok(row.map(|row| match row.get::<_, Option<String>>(0) {
             None => RoleVerifier::NoPassword,
             Some(text) if text.starts_with("SCRAM-SHA-256$") => RoleVerifier::Scram(text),
@@ -338,14 +347,28 @@ impl Engine for LocalEngine {
     }
 
     async fn set_managed_verifier(&self, instance: &InstanceId, verifier: &str) -> Result<()> {
-        let set = async |session: Arc<Client>| {
-            managed_role::repair(&session, verifier).await?;
-            // Also so that the last statement others see of this session is not the one before.
-            let in_force = managed_role::verifier(&session).await?;
-            let is_set = in_force.as_deref() == Some(verifier);
-            is_set.then_some(()).ok_or_else(|| EngineError::Other("the password was not taken".to_owned()))
-        };
-        self.ask(instance, set).await
+        let address = self.address(instance);
+        let setting = managed_role::set_verifier(&address, verifier);
+        tokio::time::timeout(CHANGE_PATIENCE, setting).await.unwrap_or_else(|_| Err(no_answer()))
+    }
+
+    async fn end_holders(
+        &self,
+        instance: &InstanceId,
+        volume: &VolumeId,
+        transactions: &[u32],
+    ) -> Result<()> {
+        // A session that does not end when it is told to holds up a fast stop, too.
+        let mode = if transactions.is_empty() { StopMode::Immediate } else { StopMode::Fast };
+        self.stop(instance, Some(volume), mode).await?;
+        let data = self.volumes.data_dir(volume);
+        let transactions = transactions.to_owned();
+        blocking(move || match control_file::clean_checkpoint(&data)? {
+            Some(_) => prepared::remove_state(&data, &transactions),
+            // What the server recovers is in its WAL, too: once more, then.
+            None => Ok(()),
+        })
+        .await
     }
 
     async fn statistics(&self, instance: &InstanceId, version: PostgresVersion) -> Result<Observed> {

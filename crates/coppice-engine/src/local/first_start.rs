@@ -8,11 +8,10 @@
 //! transactions are rolled back; statistics of statements are reset; the
 //! managed role is repaired and gets the branch's own password.
 
-use coppice_core::InstanceId;
-use tokio_postgres::Client;
-
+use super::connecting::Address;
+use super::session::{Patience, Session};
 use super::untrusted::UntrustedPath;
-use super::{HostEngine, managed_role};
+use super::{managed_role, prepared};
 use crate::{EngineError, Result};
 
 /// The library whose statistics a copy inherits.
@@ -38,61 +37,41 @@ pub(super) fn remove_inherited_files(data: &UntrustedPath) -> Result<()> {
 }
 
 /// Makes a started copy its own, except for the reload that ends its first start.
+/// Prepared transactions go first: nothing else is there that could hold a lock
+/// for ever.
 pub(super) async fn detach_from_source(
-    host: &HostEngine,
-    instance: &InstanceId,
+    address: &Address,
     managed_role_verifier: &str,
     has_statistics: bool,
-) -> Result<Client> {
-    let client = host.platform_session(instance, "postgres").await?;
-    disable_subscriptions(&client).await?;
-    roll_back_prepared(&client, host, instance).await?;
+) -> Result<Session> {
+    let session = address.open(Patience::CHANGE).await?;
+    prepared::roll_back(address, session.major(), &prepared::all(&session).await?).await?;
+    disable_subscriptions(&session).await?;
     if has_statistics {
-        reset_statistics(&client).await?;
+        reset_statistics(&session).await?;
     }
-    managed_role::repair(&client, managed_role_verifier).await?;
-    Ok(client)
+    managed_role::repair(address, &session, managed_role_verifier).await?;
+    Ok(session)
 }
 
 /// The catalog is shared by all databases, so one session reaches all of them.
 /// Detached from its slot, a subscription can also be dropped without its
 /// publisher.
-async fn disable_subscriptions(client: &Client) -> Result<()> {
-    client
-        .batch_execute("UPDATE pg_catalog.pg_subscription SET subenabled = false, subslotname = NULL")
-        .await
-        .map_err(EngineError::sql("disabling inherited subscriptions"))
+async fn disable_subscriptions(session: &Session) -> Result<()> {
+    let statement = "UPDATE pg_catalog.pg_subscription SET subenabled = false, subslotname = NULL";
+    session.execute("disabling inherited subscriptions", statement).await
 }
 
-async fn roll_back_prepared(client: &Client, host: &HostEngine, instance: &InstanceId) -> Result<()> {
-    let action = || EngineError::sql("rolling back inherited prepared transactions");
-    let rows = client
-        .query("SELECT database::text, quote_literal(gid) FROM pg_catalog.pg_prepared_xacts ORDER BY 1", &[])
-        .await
-        .map_err(action())?;
-    for row in rows {
-        let (database, gid): (String, String) = (row.get(0), row.get(1));
-        let inside = host.platform_session(instance, &database).await?;
-        inside.batch_execute(&format!("ROLLBACK PREPARED {gid}")).await.map_err(action())?;
-    }
-    Ok(())
-}
-
-async fn reset_statistics(client: &Client) -> Result<()> {
-    let action = || EngineError::sql("resetting inherited statistics");
-    let place = client
-        .query_opt(
-            "SELECT quote_ident(n.nspname) FROM pg_catalog.pg_extension e
-             JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'pg_stat_statements'",
-            &[],
-        )
-        .await
-        .map_err(action())?;
-    let Some(place) = place else { return Ok(()) };
+async fn reset_statistics(session: &Session) -> Result<()> {
+    let action = "resetting inherited statistics";
+    let query = "SELECT quote_ident(n.nspname) FROM pg_catalog.pg_extension e
+         JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'pg_stat_statements'";
+    let Some(place) = session.query_opt(action, query, &[]).await? else { return Ok(()) };
     let schema: String = place.get(0);
     // The server itself can't load libraries yet.
-    let statements = format!(
-        "BEGIN; SET LOCAL dynamic_library_path = '$libdir'; SELECT {schema}.pg_stat_statements_reset(); COMMIT"
-    );
-    client.batch_execute(&statements).await.map_err(action())
+    let statements = [
+        "SET LOCAL dynamic_library_path = '$libdir'".to_owned(),
+        format!("SELECT {schema}.pg_stat_statements_reset()"),
+    ];
+    session.transaction(action, &statements).await
 }

@@ -1,90 +1,161 @@
 //! The managed role: the one whose password the platform knows.
 //!
-//! Its owner may lock it out, rename it or drop it. Whoever sets its password
-//! therefore makes it usable again: it exists, may sign in, owns its database,
-//! and may do what it could do when it was made.
+//! Its owner may lock it out, rename it or drop it, put another role in its
+//! place, or give its database away. Whoever sets its password therefore makes
+//! it what it was made as: it exists, may sign in, owns its database, and may do
+//! what it could do. The password comes first, and alone: nothing else that
+//! can't be done takes it back.
 
 use coppice_core::branch::{MANAGED_DATABASE, MANAGED_ROLE};
-use tokio_postgres::Client;
 
+use super::blockers::insist;
+use super::connecting::Address;
+use super::session::{PLATFORM_DATABASE, Patience, Session};
 use crate::{EngineError, Result};
 
-/// The verifier that the role signs in with; none when it can't sign in.
-pub(super) async fn verifier(client: &Client) -> Result<Option<String>> {
-    let row = client
-        .query_opt(
-            "SELECT rolpassword FROM pg_catalog.pg_authid WHERE rolname = $1 AND rolcanlogin
-             AND rolconnlimit <> 0 AND (rolvaliduntil IS NULL OR rolvaliduntil > now())",
-            &[&MANAGED_ROLE],
-        )
-        .await
-        .map_err(EngineError::sql("reading the managed role's verifier"))?;
+/// What is kept waiting by those who hold the role.
+const PURPOSE: &str = "setting the password of the role app";
+/// No verifier of the platform's is longer.
+const VERIFIER_MAX: i32 = 512;
+
+/// The verifier that the role signs in with; none when it can't sign in. One
+/// that its owner made may be cut off.
+pub(super) async fn verifier(session: &Session) -> Result<Option<String>> {
+    let query = format!(
+        "SELECT left(rolpassword, {VERIFIER_MAX}) FROM pg_catalog.pg_authid WHERE rolname = $1 AND rolcanlogin
+         AND rolconnlimit <> 0 AND (rolvaliduntil IS NULL OR rolvaliduntil > now())"
+    );
+    let row = session.query_opt("reading the managed role's verifier", &query, &[&MANAGED_ROLE]).await?;
     Ok(row.and_then(|row| row.get(0)))
 }
 
-/// Makes the role what it was made as, with this verifier.
-pub(super) async fn repair(client: &Client, verifier: &str) -> Result<()> {
-    let action = || EngineError::sql("setting the managed role's password");
-    let exists = client
-        .query_opt("SELECT FROM pg_catalog.pg_roles WHERE rolname = $1", &[&MANAGED_ROLE])
-        .await
-        .map_err(action())?
-        .is_some();
-    let mut statements = vec!["BEGIN".to_owned()];
-    if !exists {
-        statements.extend(creation(client).await?);
+/// As [`repair`], on a session of its own; makes sure that the verifier is in
+/// force.
+pub(super) async fn set_verifier(address: &Address, new: &str) -> Result<()> {
+    let session = address.open(Patience::CHANGE).await?;
+    repair(address, &session, new).await?;
+    let is_set = verifier(&session).await?.as_deref() == Some(new);
+    is_set.then_some(()).ok_or_else(|| EngineError::Other("the password was not taken".to_owned()))
+}
+
+/// Makes the role what it was made as, with this verifier. Whoever holds it in
+/// a transaction is ended.
+pub(super) async fn repair(address: &Address, session: &Session, verifier: &str) -> Result<()> {
+    let done = insist(address, PURPOSE, set_password(session, verifier, false)).await;
+    match done {
+        // Somebody changes the role all the time: nobody may for this moment.
+        Err(EngineError::Sql { .. }) => {
+            insist(address, PURPOSE, set_password(session, verifier, true)).await?;
+        }
+        done => done?,
+    }
+    restore(address, session).await
+}
+
+async fn set_password(session: &Session, verifier: &str, alone: bool) -> Result<()> {
+    let action = "setting the managed role's password";
+    let query = "SELECT FROM pg_catalog.pg_roles WHERE rolname = $1";
+    let mut statements = vec![];
+    if alone {
+        // It conflicts with every change of a role, and with itself.
+        statements.push("LOCK TABLE pg_catalog.pg_authid IN SHARE ROW EXCLUSIVE MODE".to_owned());
+    }
+    if session.query_opt(action, query, &[&MANAGED_ROLE]).await?.is_none() {
+        statements.push(format!("CREATE ROLE {MANAGED_ROLE}"));
     }
     // A verifier has no quote in it, whoever made it.
     let verifier = verifier.replace('\'', "");
     statements.push(format!(
-        "ALTER ROLE {MANAGED_ROLE} LOGIN CREATEDB CREATEROLE CONNECTION LIMIT -1 PASSWORD '{verifier}' \
-         VALID UNTIL 'infinity'"
+        "ALTER ROLE {MANAGED_ROLE} LOGIN INHERIT CREATEDB CREATEROLE CONNECTION LIMIT -1 \
+         PASSWORD '{verifier}' VALID UNTIL 'infinity'"
     ));
-    statements.push("COMMIT".to_owned());
-    let done = client.batch_execute(&statements.join("; ")).await;
-    if let Err(error) = done {
-        // The session may be used again.
-        let _ = client.batch_execute("ROLLBACK").await;
-        return Err(action()(error));
-    }
-    let may_connect: Option<bool> = client
-        .query_one(
-            "SELECT (SELECT has_database_privilege($1, oid, 'CONNECT') FROM pg_catalog.pg_database
-                     WHERE datname = $2)",
-            &[&MANAGED_ROLE, &MANAGED_DATABASE],
-        )
-        .await
-        .map_err(action())?
-        .get(0);
-    if may_connect == Some(false) {
-        let grant = format!("GRANT CONNECT ON DATABASE {MANAGED_DATABASE} TO {MANAGED_ROLE}");
-        client.batch_execute(&grant).await.map_err(action())?;
+    session.transaction(action, &statements).await
+}
+
+/// Gives the role back what it lacks. What can't be given keeps nobody out.
+async fn restore(address: &Address, session: &Session) -> Result<()> {
+    let action = "looking at what the managed role lacks";
+    let look = async {
+        // Also waits for whoever is about to rename the database.
+        let lock =
+            format!("SELECT FROM pg_catalog.pg_database WHERE datname = '{MANAGED_DATABASE}' FOR UPDATE");
+        session.transaction(action, &[lock]).await?;
+        session.query(action, &lacking(), &[]).await
+    };
+    let rows = match insist(address, PURPOSE, look).await {
+        Err(held @ EngineError::Held { .. }) => return Err(held),
+        Err(error) => return warn(address, &error),
+        Ok(rows) => rows,
+    };
+    for statement in rows.iter().map(|row| row.get::<_, String>(0)) {
+        match insist(address, PURPOSE, session.execute("restoring the managed role", &statement)).await {
+            Err(held @ EngineError::Held { .. }) => return Err(held),
+            Err(error) => warn(address, &error)?,
+            Ok(()) => {
+                let instance = &address.instance;
+                tracing::warn!(%instance, "instance {instance}: the managed role lacked something: {statement:?}");
+            }
+        }
     }
     Ok(())
 }
 
-/// What makes the role anew where it was renamed or dropped: it gets its
-/// database back, and everything that belongs to the database's owner of now.
-async fn creation(client: &Client) -> Result<Vec<String>> {
-    let row = client
-        .query_opt(
-            "SELECT quote_ident(r.rolname), r.rolsuper FROM pg_catalog.pg_database d
-             JOIN pg_catalog.pg_roles r ON r.oid = d.datdba WHERE d.datname = $1",
-            &[&MANAGED_DATABASE],
-        )
-        .await
-        .map_err(EngineError::sql("looking for the owner of the managed database"))?;
-    let mut statements = vec![
-        format!("CREATE ROLE {MANAGED_ROLE}"),
-        format!("GRANT pg_monitor, pg_signal_backend TO {MANAGED_ROLE}"),
-        format!("GRANT CONNECT ON DATABASE postgres TO {MANAGED_ROLE}"),
-    ];
-    if let Some(row) = row {
-        let (owner, is_superuser): (String, bool) = (row.get(0), row.get(1));
-        if !is_superuser {
-            statements.push(format!("GRANT {owner} TO {MANAGED_ROLE} WITH ADMIN OPTION"));
-        }
-        statements.push(format!("ALTER DATABASE {MANAGED_DATABASE} OWNER TO {MANAGED_ROLE}"));
-    }
-    Ok(statements)
+fn warn(address: &Address, error: &EngineError) -> Result<()> {
+    let instance = &address.instance;
+    tracing::warn!(%instance, "instance {instance}: the managed role lacks something: {}", error.chain());
+    Ok(())
+}
+
+/// A query for the statements that give the role back what it lacks, in order.
+///
+/// Where another role owns the database, the managed one is to reach what
+/// belongs to that. PostgreSQL 15 lets its owner make a circle of memberships,
+/// which is cut where it begins.
+fn lacking() -> String {
+    let (role, database) = (MANAGED_ROLE, MANAGED_DATABASE);
+    format!(
+        "WITH role AS (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = '{role}'),
+         place AS (
+             SELECT d.oid, datdba, datallowconn, datconnlimit, rolname,
+                    rolsuper OR rolname ~ '^pg_' AS is_reserved
+             FROM pg_catalog.pg_database d JOIN pg_catalog.pg_roles o ON o.oid = datdba
+             WHERE datname = '{database}'),
+         wanted AS (
+             SELECT r.oid, rolname, '' AS how FROM pg_catalog.pg_roles r, role
+             WHERE rolname IN ('pg_monitor', 'pg_signal_backend')
+               AND NOT EXISTS (SELECT FROM pg_catalog.pg_auth_members
+                               WHERE roleid = r.oid AND member = role.oid)
+             UNION ALL
+             SELECT datdba, rolname, ' WITH ADMIN OPTION' FROM place, role
+             WHERE datdba <> role.oid AND NOT is_reserved),
+         settings AS (
+             SELECT setrole, datname FROM pg_catalog.pg_db_role_setting
+             JOIN role ON setrole IN (0, role.oid)
+             LEFT JOIN pg_catalog.pg_database d ON d.oid = setdatabase
+             WHERE (setrole <> 0 OR datname = '{database}')
+               AND EXISTS (SELECT FROM unnest(setconfig) AS setting
+                           WHERE starts_with(setting, 'local_preload_libraries=')))
+         SELECT statement FROM (
+             SELECT 1, format('REVOKE {role} FROM %I', m.rolname)
+             FROM pg_catalog.pg_auth_members a JOIN pg_catalog.pg_roles m ON m.oid = a.member
+             JOIN role ON role.oid = a.roleid
+             WHERE EXISTS (SELECT FROM wanted WHERE pg_has_role(wanted.oid, m.oid, 'MEMBER'))
+             UNION ALL SELECT 2, format('GRANT %I TO {role}', rolname) || how FROM wanted
+             UNION ALL SELECT 3, 'ALTER DATABASE {database} OWNER TO {role}'
+             FROM place, role WHERE datdba <> role.oid
+             UNION ALL SELECT 4, 'GRANT ALL ON DATABASE {database} TO {role}'
+             FROM place, role WHERE NOT (has_database_privilege(role.oid, place.oid, 'CONNECT')
+                 AND has_database_privilege(role.oid, place.oid, 'CREATE')
+                 AND has_database_privilege(role.oid, place.oid, 'TEMP'))
+             UNION ALL SELECT 5, 'GRANT CONNECT ON DATABASE {PLATFORM_DATABASE} TO {role}'
+             FROM role WHERE NOT has_database_privilege(role.oid, '{PLATFORM_DATABASE}', 'CONNECT')
+             UNION ALL SELECT 6, 'ALTER DATABASE {database} ALLOW_CONNECTIONS true' FROM place WHERE NOT datallowconn
+             UNION ALL SELECT 7, 'ALTER DATABASE {database} CONNECTION LIMIT -1' FROM place WHERE datconnlimit = 0
+             UNION ALL SELECT 8, CASE
+                 WHEN setrole = 0 THEN 'ALTER DATABASE {database}'
+                 WHEN datname IS NULL THEN 'ALTER ROLE {role}'
+                 ELSE format('ALTER ROLE {role} IN DATABASE %I', datname) END || ' RESET local_preload_libraries'
+             FROM settings
+         ) AS lacking (number, statement) ORDER BY number LIMIT 100"
+    )
 }

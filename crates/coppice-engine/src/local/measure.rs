@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use coppice_core::statistics::{InstanceStatistics, Operations, ServerStatistics};
 use coppice_core::{InstanceId, VolumeId};
-use tokio_postgres::{Client, Row, Statement};
+use tokio_postgres::{Row, Statement};
 
 use super::server::Servers;
+use super::session::Session;
 use super::untrusted::UntrustedPath;
 use crate::{EngineError, Result};
 
@@ -74,7 +75,7 @@ const EPOCH_15: &str =
 const EPOCH_16: &str =
     "concat_ws(' ', (SELECT stats_reset FROM pg_stat_wal), (SELECT max(stats_reset) FROM pg_stat_io))";
 
-fn statement(major: i32) -> String {
+fn statement(major: u32) -> String {
     let (io, wal, epoch) = match major {
         ..16 => (IO_15, WAL_15, EPOCH_15),
         16 | 17 => (IO_16, WAL_15, EPOCH_16),
@@ -96,7 +97,7 @@ struct DiskSize {
 /// Remembers what makes the next look cheap.
 #[derive(Default)]
 pub(super) struct Measuring {
-    statements: Mutex<HashMap<InstanceId, (Weak<Client>, Statement)>>,
+    statements: Mutex<HashMap<InstanceId, (Weak<Session>, Statement)>>,
     disks: Mutex<HashMap<VolumeId, DiskSize>>,
     /// Volumes that are being measured, some of them perhaps for ever.
     measuring: Arc<Mutex<HashSet<VolumeId>>>,
@@ -113,18 +114,19 @@ impl Measuring {
         lock(&self.disks).remove(volume);
     }
 
-    /// Asks a server; one round trip, two more on a new session.
-    pub(super) async fn ask(&self, instance: &InstanceId, session: &Arc<Client>) -> Result<ServerStatistics> {
-        let action = || EngineError::sql("reading statistics");
+    /// Asks a server; one round trip, another one on a new session.
+    pub(super) async fn ask(
+        &self,
+        instance: &InstanceId,
+        session: &Arc<Session>,
+    ) -> Result<ServerStatistics> {
+        let action = "reading statistics";
         let known = lock(&self.statements).get(instance).cloned();
         let known = known.filter(|(client, _)| client.as_ptr() == Arc::as_ptr(session));
         let prepared = match known {
             Some((_, prepared)) => prepared,
             None => {
-                let version =
-                    session.query_one("SELECT current_setting('server_version_num')::int / 10000", &[]);
-                let major: i32 = version.await.map_err(action())?.get(0);
-                let prepared = session.prepare(&statement(major)).await.map_err(action())?;
+                let prepared = session.prepare(action, &statement(session.major())).await?;
                 let entry = (Arc::downgrade(session), prepared.clone());
                 let mut statements = lock(&self.statements);
                 statements.retain(|_, (client, _)| client.strong_count() > 0);
@@ -132,8 +134,8 @@ impl Measuring {
                 prepared
             }
         };
-        let row = session.query_one(&prepared, &[]).await.map_err(action())?;
-        read(&row).map_err(action())
+        let row = session.query_one(action, &prepared, &[]).await?;
+        read(&row).map_err(EngineError::sql(action))
     }
 
     /// Looks at a server from outside. `server` is what it said itself.

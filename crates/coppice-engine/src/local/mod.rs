@@ -5,7 +5,9 @@
 //! and with them branches. The order at boot: identity and lock
 //! ([`installation`]), images, metastore, volumes, branches.
 
+mod blockers;
 mod blocking;
+mod bounded;
 mod btrfs;
 mod config;
 mod connecting;
@@ -24,6 +26,7 @@ mod managed_role;
 mod measure;
 mod metastore;
 mod pool;
+mod prepared;
 pub mod process;
 mod server;
 mod session;

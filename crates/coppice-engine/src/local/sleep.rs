@@ -7,53 +7,49 @@
 
 use std::time::{Duration, Instant};
 
-use coppice_core::InstanceId;
-use tokio_postgres::Client;
-
-use super::HostEngine;
-use super::session::PLATFORM_ROLE;
-use crate::{EngineError, Result, SleepingRoles};
+use super::connecting::Address;
+use super::session::{PLATFORM_ROLE, Patience, Session};
+use crate::{Result, SleepingRoles};
 
 /// How long clients may take to end after they were told to.
 const CLIENTS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Whether a replication slot is in use.
-pub(super) async fn has_active_slot(session: &Client) -> Result<bool> {
+pub(super) async fn has_active_slot(session: &Session) -> Result<bool> {
     let query = "SELECT EXISTS (SELECT FROM pg_catalog.pg_replication_slots WHERE active)";
-    let row = session.query_one(query, &[]).await;
-    Ok(row.map_err(EngineError::sql("looking at replication slots"))?.get(0))
+    Ok(session.query_one("looking at replication slots", query, &[]).await?.get(0))
 }
 
 /// Ends the clients of a server, then reads its roles; returns them with the
 /// place in the WAL.
-pub(super) async fn read_roles(host: &HostEngine, instance: &InstanceId) -> Result<(SleepingRoles, String)> {
-    let action = || EngineError::sql("preparing a server for its sleep");
-    let client = host.platform_session(instance, "postgres").await?;
+pub(super) async fn read_roles(address: &Address) -> Result<(SleepingRoles, String)> {
+    let action = "preparing a server for its sleep";
+    let session = address.open(Patience::QUESTION).await?;
     let deadline = Instant::now() + CLIENTS_PATIENCE;
     loop {
-        let row = client
+        let row = session
             .query_one(
+                action,
                 "SELECT count(pg_terminate_backend(pid)) FROM pg_catalog.pg_stat_activity
                  WHERE backend_type IN ('client backend', 'parallel worker', 'autovacuum worker')
                    AND usename IS DISTINCT FROM $1",
                 &[&PLATFORM_ROLE],
             )
-            .await
-            .map_err(action())?;
+            .await?;
         if row.get::<_, i64>(0) == 0 || Instant::now() > deadline {
             break;
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    let rows = client
+    let rows = session
         .query(
+            action,
             "SELECT rolname::text, rolpassword FROM pg_catalog.pg_authid
              WHERE rolpassword LIKE 'SCRAM-SHA-256$%' AND rolname <> $1 AND rolname !~ '^pg_'",
             &[&PLATFORM_ROLE],
         )
-        .await
-        .map_err(action())?;
+        .await?;
     let verifiers = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-    let row = client.query_one("SELECT pg_current_wal_insert_lsn()::text", &[]).await.map_err(action())?;
+    let row = session.query_one(action, "SELECT pg_current_wal_insert_lsn()::text", &[]).await?;
     Ok((SleepingRoles { verifiers }, row.get(0)))
 }

@@ -1,13 +1,12 @@
 //! What a server counted, for recommendations.
 
 use coppice_core::parameter::Observed;
-use tokio_postgres::Client;
 
-use super::session::PLATFORM_ROLE;
-use crate::{EngineError, Result};
+use super::session::{PLATFORM_ROLE, Session};
+use crate::Result;
 
 /// Asks a server of this version, in one statement.
-pub(super) async fn read(client: &Client, major: u32) -> Result<Observed> {
+pub(super) async fn read(session: &Session, major: u32) -> Result<Observed> {
     let parallel = if major >= 18 {
         "sum(parallel_workers_to_launch)::bigint AS planned, sum(parallel_workers_launched)::bigint AS launched"
     } else {
@@ -35,10 +34,7 @@ pub(super) async fn read(client: &Client, major: u32) -> Result<Observed> {
               (SELECT coalesce(max(index_vacuum_count), 0) AS passes
                FROM pg_catalog.pg_stat_progress_vacuum WHERE phase = 'scanning heap') AS vacuums"
     );
-    let row = client
-        .query_one(&statement, &[&PLATFORM_ROLE])
-        .await
-        .map_err(EngineError::sql("reading a server's statistics"))?;
+    let row = session.query_one("reading a server's statistics", &statement, &[&PLATFORM_ROLE]).await?;
     let number =
         |column: &str| row.get::<_, Option<i64>>(column).map_or(0, |n| u64::try_from(n).unwrap_or(0));
     Ok(Observed {

@@ -1,0 +1,132 @@
+//! Whoever keeps the platform waiting on a server is ended.
+//!
+//! A tenant may hold any lock that its rights allow, for as long as it likes:
+//! also on rows that the platform has to change. Its transaction gets a moment
+//! to end by itself. Then its session is ended, or, when it is a prepared one,
+//! it is rolled back. One that can't be ended so is named by
+//! [`EngineError::Held`], and then the server has to be stopped.
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use super::connecting::Address;
+use super::prepared::{self, Prepared};
+use super::session::{PLATFORM_ROLE, Patience, Session};
+
+use crate::{EngineError, Result};
+
+/// How long others may keep the platform waiting.
+const GRACE: Duration = Duration::from_millis(300);
+/// How often it is looked whether they still do.
+const LOOK: Duration = Duration::from_millis(50);
+/// A session that goes on for so long after it was told to end won't.
+const END_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Ends the sessions that keep the platform's waiting; `pg_blocking_pids` tells
+/// prepared transactions as 0.
+const END_SESSIONS: &str = "
+    SELECT blocking.pid, blocking.pid <> 0 AND pg_catalog.pg_terminate_backend(blocking.pid)
+    FROM (SELECT DISTINCT unnest(pg_catalog.pg_blocking_pids(waiting.pid)) AS pid
+          FROM pg_catalog.pg_locks waiting JOIN pg_catalog.pg_stat_activity platform USING (pid)
+          WHERE NOT waiting.granted AND platform.usename = $1) blocking
+    WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_stat_activity own
+                      WHERE own.pid = blocking.pid AND own.usename = $1)
+    LIMIT 1000";
+
+/// The prepared transactions that hold what the platform's sessions wait for.
+/// Each holds the lock on its own id, too.
+fn holding_prepared() -> String {
+    let columns = prepared::COLUMNS;
+    format!(
+        "SELECT DISTINCT {columns}
+         FROM pg_catalog.pg_locks waiting
+         JOIN pg_catalog.pg_stat_activity platform ON platform.pid = waiting.pid AND platform.usename = $1
+         JOIN pg_catalog.pg_locks holding ON holding.granted AND holding.pid IS NULL
+              AND holding.mode NOT IN ('AccessShareLock', 'RowShareLock')
+              AND (holding.locktype, holding.database, holding.relation, holding.page, holding.tuple,
+                   holding.transactionid, holding.classid, holding.objid, holding.objsubid)
+                  IS NOT DISTINCT FROM
+                  (waiting.locktype, waiting.database, waiting.relation, waiting.page, waiting.tuple,
+                   waiting.transactionid, waiting.classid, waiting.objid, waiting.objsubid)
+         JOIN pg_catalog.pg_locks id ON id.granted AND id.pid IS NULL AND id.locktype = 'transactionid'
+              AND id.virtualtransaction = holding.virtualtransaction
+         JOIN pg_catalog.pg_prepared_xacts p ON p.transaction = id.transactionid
+         LEFT JOIN pg_catalog.pg_database d ON d.datname = p.database
+         WHERE NOT waiting.granted LIMIT 1000"
+    )
+}
+
+/// Does work on platform sessions of a server; `purpose` says for the log what
+/// is kept waiting, as in "kept the platform from …".
+///
+/// # Errors
+/// As the work; [`EngineError::Held`] when it is kept waiting by something that
+/// can't be ended.
+pub(super) async fn insist<T>(
+    address: &Address,
+    purpose: &str,
+    work: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let mut work = pin!(work);
+    if let Ok(done) = tokio::time::timeout(GRACE, &mut work).await {
+        return done;
+    }
+    let session = address.open(Patience::QUESTION).await?;
+    let mut watcher = Watcher { address, purpose, session, told: HashMap::new() };
+    loop {
+        watcher.end_blockers().await?;
+        if let Ok(done) = tokio::time::timeout(LOOK, &mut work).await {
+            return done;
+        }
+    }
+}
+
+struct Watcher<'a> {
+    address: &'a Address,
+    purpose: &'a str,
+    session: Session,
+    /// When sessions were first told to end.
+    told: HashMap<i32, Instant>,
+}
+
+impl Watcher<'_> {
+    async fn end_blockers(&mut self) -> Result<()> {
+        let action = "looking for who keeps the platform waiting";
+        let rows = self.session.query(action, END_SESSIONS, &[&PLATFORM_ROLE]).await?;
+        let pids: Vec<i32> = rows.iter().map(|row| row.get(0)).collect();
+        for pid in pids.iter().copied().filter(|pid| *pid != 0) {
+            match self.told.get(&pid) {
+                None => {
+                    self.told.insert(pid, Instant::now());
+                    self.tell(&format!("ended session {pid}")).await;
+                }
+                Some(told) if told.elapsed() > END_PATIENCE => {
+                    let instance = self.address.instance.clone();
+                    tracing::warn!(%instance, "instance {instance}: session {pid} does not end");
+                    return Err(EngineError::Held { instance, transactions: vec![] });
+                }
+                Some(_) => {}
+            }
+        }
+        if pids.contains(&0) {
+            let rows = self.session.query(action, &holding_prepared(), &[&PLATFORM_ROLE]).await?;
+            let holding: Vec<_> = rows.iter().map(Prepared::of).collect();
+            prepared::roll_back(self.address, self.session.major(), &holding).await?;
+            if !holding.is_empty() {
+                self.tell(&format!("rolled back {} prepared transactions", holding.len())).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the operator, and the owner in the log of the server.
+    async fn tell(&self, what: &str) {
+        let (instance, purpose) = (&self.address.instance, self.purpose);
+        let line = format!("the platform {what}, which kept it from {purpose}");
+        tracing::warn!(%instance, "instance {instance}: {line}");
+        // Without the language there is nobody to be told: nobody was let in yet.
+        let statement = format!("DO $tell$BEGIN RAISE LOG '{line}'; END$tell$");
+        let _ = self.session.execute("telling the owner of a server", &statement).await;
+    }
+}

@@ -1,0 +1,168 @@
+//! Prepared transactions, which outlive their sessions and their server.
+//!
+//! They can be ended only from inside their database, which may take no
+//! connections. `ALTER DATABASE` can't be counted on to change that: it waits
+//! for a transaction that has changed the database's row, maybe the same. Such
+//! ones are ended while the server is stopped: without its state file a
+//! prepared transaction is one that never came to an end, as after a crash.
+
+use std::collections::BTreeMap;
+
+use tokio_postgres::Row;
+
+use super::connecting::Address;
+use super::session::{Patience, Session};
+use super::untrusted::UntrustedPath;
+use crate::{EngineError, Result};
+
+/// More than any server is allowed to have.
+const MAX: i64 = 10_000;
+/// Files that are looked at.
+const STATES_MAX: usize = 100_000;
+
+/// A prepared transaction.
+#[derive(Clone, Debug)]
+pub(super) struct Prepared {
+    transaction: u32,
+    /// Its identifier as an SQL literal.
+    identifier: String,
+    database: String,
+    takes_connections: bool,
+}
+
+/// What a query for [`Prepared`] selects from `pg_prepared_xacts p` and
+/// `pg_database d`.
+pub(super) const COLUMNS: &str =
+    "p.transaction::text::bigint, quote_literal(p.gid), p.database::text, coalesce(d.datallowconn, false)";
+
+impl Prepared {
+    /// From a row of [`COLUMNS`].
+    pub(super) fn of(row: &Row) -> Self {
+        Self {
+            transaction: row.get::<_, i64>(0) as u32,
+            identifier: row.get(1),
+            database: row.get(2),
+            takes_connections: row.get(3),
+        }
+    }
+}
+
+/// All of a server.
+///
+/// # Errors
+/// When it does not answer.
+pub(super) async fn all(session: &Session) -> Result<Vec<Prepared>> {
+    let query = format!(
+        "SELECT {COLUMNS} FROM pg_catalog.pg_prepared_xacts p
+         LEFT JOIN pg_catalog.pg_database d ON d.datname = p.database LIMIT {MAX}"
+    );
+    let rows = session.query("listing prepared transactions", &query, &[]).await?;
+    Ok(rows.iter().map(Prepared::of).collect())
+}
+
+/// Rolls them back.
+///
+/// # Errors
+/// [`EngineError::Held`] names those for which the server has to be stopped.
+pub(super) async fn roll_back(address: &Address, major: u32, transactions: &[Prepared]) -> Result<()> {
+    let mut by_database: BTreeMap<&str, Vec<&Prepared>> = BTreeMap::new();
+    for prepared in transactions {
+        by_database.entry(&prepared.database).or_default().push(prepared);
+    }
+    let mut held = vec![];
+    for (database, transactions) in by_database {
+        let done = match transactions.iter().all(|prepared| prepared.takes_connections) {
+            true => roll_back_inside(address, major, database, &transactions).await,
+            false => Err(EngineError::Other("its database takes no connections".to_owned())),
+        };
+        if let Err(error) = done {
+            let instance = &address.instance;
+            tracing::warn!(%instance, "instance {instance} can't end a prepared transaction: {}", error.chain());
+            held.extend(transactions.iter().map(|prepared| prepared.transaction));
+        }
+    }
+    if held.is_empty() {
+        return Ok(());
+    }
+    Err(EngineError::Held { instance: address.instance.clone(), transactions: held })
+}
+
+async fn roll_back_inside(
+    address: &Address,
+    major: u32,
+    database: &str,
+    transactions: &[&Prepared],
+) -> Result<()> {
+    let inside = address.open_inside(database, major, Patience::QUESTION).await?;
+    for prepared in transactions {
+        let statement = format!("ROLLBACK PREPARED {}", prepared.identifier);
+        inside.execute("rolling back a prepared transaction", &statement).await?;
+    }
+    Ok(())
+}
+
+/// Removes the state of transactions from the data of a server that was stopped
+/// cleanly, so that their state is nowhere else. Blocks.
+///
+/// # Errors
+/// When the directory can't be read or changed.
+pub(super) fn remove_state(data: &UntrustedPath, transactions: &[u32]) -> Result<()> {
+    let action = || EngineError::io("removing prepared transactions");
+    let data = data.require().map_err(action())?;
+    let Some(states) = data.directory("pg_twophase").map_err(action())? else { return Ok(()) };
+    for name in states.names(STATES_MAX).map_err(action())? {
+        if is_state_of(&name.to_string_lossy(), transactions) {
+            states.unlink(&name).map_err(action())?;
+        }
+    }
+    Ok(())
+}
+
+/// Names are transaction ids in eight hexadecimal digits, since PostgreSQL 17
+/// with eight digits of the epoch before them (`TwoPhaseFilePath` in
+/// src/backend/access/transam/twophase.c).
+fn is_state_of(name: &str, transactions: &[u32]) -> bool {
+    let digits = name.len().checked_sub(8).and_then(|start| name.get(start..));
+    let id = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    id.is_some_and(|id| transactions.contains(&id))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn data() -> (tempfile::TempDir, UntrustedPath) {
+        let home = tempfile::tempdir().expect("a directory");
+        let data = UntrustedPath::new(home.path(), "data");
+        fs::create_dir(data.host_path()).expect("a directory");
+        (home, data)
+    }
+
+    #[test]
+    fn only_the_named_transactions_lose_their_state() {
+        let (_home, data) = data();
+        let directory = data.host_path().join("pg_twophase");
+        fs::create_dir(&directory).expect("a directory");
+        for name in ["000002D8", "00000001000002D9", "000002DA", "0000000000000FFF", "x"] {
+            fs::write(directory.join(name), "").expect("a file");
+        }
+        remove_state(&data, &[0x2d8, 0x2d9]).expect("it can be changed");
+        let mut left: Vec<_> = fs::read_dir(&directory)
+            .expect("a directory")
+            .map(|entry| entry.expect("an entry").file_name())
+            .collect();
+        left.sort();
+        assert_eq!(left, ["0000000000000FFF", "000002DA", "x"]);
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_directory_is_not_followed() {
+        let ((_home, data), elsewhere) = (data(), tempfile::tempdir().expect("another"));
+        fs::write(elsewhere.path().join("000002D8"), "").expect("a file");
+        std::os::unix::fs::symlink(elsewhere.path(), data.host_path().join("pg_twophase")).expect("a link");
+        assert!(remove_state(&data, &[0x2d8]).is_err());
+        assert!(elsewhere.path().join("000002D8").exists());
+    }
+}

@@ -1,0 +1,278 @@
+//! An owner who holds what the platform needs on the server: locks, prepared
+//! transactions, databases without connections, roles in each other's place.
+
+use std::time::Duration;
+
+use coppice_test_support::{Options, Platform, psql, wait_for};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+
+use super::open_session::OpenSession;
+use crate::branches::{change, path, status};
+use crate::credentials::{hibernate, is_refused, rotate, url, wait_for_new};
+use crate::setup::{PROGRAM, postgres_dir};
+
+/// Nothing that an owner does makes the platform take longer.
+const SOON: Duration = Duration::from_secs(20);
+const MAJORS: [&str; 2] = ["15", "18"];
+
+/// A platform with the oldest and the newest release.
+pub(super) fn oldest_and_newest() -> Platform {
+    let newest = postgres_dir().join("18.4").display().to_string();
+    let environment = vec![("COPPICE_POSTGRES_DIRS".to_owned(), newest)];
+    Platform::start(PROGRAM, Options { environment, ..Options::default() })
+}
+
+/// Changes the managed role for some seconds without a pause.
+const BUSY: &str = "DO $$BEGIN
+    FOR i IN 1..1000000 LOOP
+        BEGIN ALTER ROLE app CONNECTION LIMIT 50; EXCEPTION WHEN OTHERS THEN NULL; END;
+        COMMIT;
+        EXIT WHEN clock_timestamp() > statement_timestamp() + interval '8 s';
+    END LOOP;
+END$$";
+
+fn make_branch(coppice: &Platform, major: &str) -> (String, String) {
+    let name = format!("v{major}");
+    coppice.cli(&["branch", "create", &name, "--image", &format!("postgres:{major}")]);
+    let path = path(coppice, &name);
+    change(coppice, &path, &json!({ "scaleToZero": { "enabled": true } }));
+    (name, path)
+}
+
+/// In another database of the same server.
+pub(super) fn at(url: &str, database: &str) -> String {
+    let (server, query) = url.split_once('?').unwrap_or((url, ""));
+    let (server, _) = server.rsplit_once('/').expect("a database");
+    format!("{server}/{database}?{query}")
+}
+
+fn must(url: &str, sql: &str) -> String {
+    let said = psql(url, sql);
+    assert!(said.is_ok, "{sql}: {}", said.err);
+    said.out
+}
+
+/// Rotates, and returns the new connection string, which works; the old one
+/// does not.
+fn rotates_soon(coppice: &Platform, path: &str, before: &str) -> String {
+    let began = std::time::Instant::now();
+    rotate(coppice, path);
+    let after = wait_for_new(coppice, path, before);
+    let works = || Some(psql(&after, "SELECT 1")).filter(|said| said.is_ok);
+    wait_for("the new password works", SOON, works);
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    assert!(is_refused(before));
+    after
+}
+
+fn makes_a_child(coppice: &Platform, parent: &str, child: &str) {
+    coppice.cli(&["branch", "create", child, "--parent", parent]);
+    let answers =
+        || Some(coppice.psql(child, "SELECT count(*) FROM pg_prepared_xacts")).filter(|said| said.is_ok);
+    assert_eq!(wait_for("the child answers", SOON, answers).out, "0", "{}", coppice.log());
+    coppice.cli(&["branch", "delete", child, "--yes"]);
+}
+
+fn platform_sessions(coppice: &Platform, branch: &str) -> usize {
+    let count =
+        "SELECT count(*) FROM pg_stat_activity WHERE usename = 'platform' AND pid <> pg_backend_pid()";
+    must(&coppice.superuser_url(branch), count).parse().expect("a number")
+}
+
+/// Host pids of the sessions of a branch whose title says so.
+fn backends(coppice: &Platform, branch: &str, state: &str) -> Vec<Pid> {
+    let postmaster = coppice.postmaster(&coppice.branch_id(branch));
+    let path = format!("/proc/{postmaster}/task/{postmaster}/children");
+    let children = std::fs::read_to_string(path).unwrap_or_default();
+    let pids = children.split_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw);
+    let says = |pid: &Pid| {
+        std::fs::read(format!("/proc/{pid}/cmdline"))
+            .is_ok_and(|title| String::from_utf8_lossy(&title).contains(state))
+    };
+    pids.filter(says).collect()
+}
+
+#[test]
+fn whoever_holds_the_managed_role_does_not_keep_its_password() {
+    let coppice = oldest_and_newest();
+    for major in MAJORS {
+        let (name, path) = make_branch(&coppice, major);
+        let first = url(&coppice, &path).expect("a password");
+        let mut holder = OpenSession::new(&first);
+        holder.run("BEGIN; ALTER ROLE app PASSWORD 'x'");
+        let mut queued = OpenSession::new(&first);
+        queued.run_within("ALTER ROLE app PASSWORD 'y'", Duration::from_millis(200));
+        let mut bystander = OpenSession::new(&first);
+        bystander.run("BEGIN; CREATE TABLE t (i int)");
+        let second = rotates_soon(&coppice, &path, &first);
+        assert!(holder.run("SELECT 'goes on'").contains("terminating connection"), "{major}");
+        bystander.run("COMMIT");
+        assert_eq!(must(&second, "SELECT count(*) FROM t"), "0", "others go on");
+        assert!(platform_sessions(&coppice, &name) <= 2, "none hangs");
+        let filters = json!([{ "value": "which kept it from setting the password", "op": "contains" }]);
+        let body =
+            json!({ "start": "2020-01-01T00:00:00Z", "end": "2100-01-01T00:00:00Z", "filters": filters });
+        wait_for("its owner is told", SOON, || {
+            let (_, page) = coppice.call("POST", &format!("{path}/logs"), Some(&body));
+            page["logs"].as_array().is_some_and(|logs| !logs.is_empty()).then_some(())
+        });
+
+        // One that does not end when it is told to.
+        let mut holder = OpenSession::new(&second);
+        holder.run("BEGIN; ALTER ROLE app PASSWORD 'x'");
+        let stopped = backends(&coppice, &name, "idle in transaction");
+        assert_eq!(stopped.len(), 1, "{major}");
+        kill(stopped[0], Signal::SIGSTOP).expect("a signal");
+        let third = rotates_soon(&coppice, &path, &second);
+        assert_eq!(must(&third, "SELECT count(*) FROM t"), "0");
+
+        // Somebody who does nothing else than to change the role.
+        let busy: Vec<_> = (0..4)
+            .map(|_| {
+                let mut session = OpenSession::new(&third);
+                session.run_within(BUSY, Duration::ZERO);
+                session
+            })
+            .collect();
+        rotates_soon(&coppice, &path, &third);
+        drop(busy);
+    }
+}
+
+#[test]
+fn a_prepared_transaction_does_not_keep_a_branch_asleep_or_without_children() {
+    let coppice = oldest_and_newest();
+    for major in MAJORS {
+        let (name, path) = make_branch(&coppice, major);
+        let first = url(&coppice, &path).expect("a password");
+        let hold = "BEGIN; ALTER ROLE app PASSWORD 'x'; PREPARE TRANSACTION 'it''s held'";
+        let mut session = OpenSession::new(&first);
+        session
+            .run("CREATE TABLE t (i int); BEGIN; INSERT INTO t VALUES (7); PREPARE TRANSACTION 'innocent'");
+        session.run(hold);
+        assert_eq!(must(&first, "SELECT count(*) FROM pg_prepared_xacts"), "2", "{major}");
+        hibernate(&coppice, &path);
+        rotate(&coppice, &path);
+        let second = wait_for_new(&coppice, &path, &first);
+        let wakes = || Some(psql(&second, "SELECT gid FROM pg_prepared_xacts")).filter(|said| said.is_ok);
+        assert_eq!(wait_for("it wakes", SOON, wakes).out, "innocent", "only what was in the way is gone");
+        assert!(is_refused(&first));
+
+        OpenSession::new(&second).run(hold);
+        makes_a_child(&coppice, &name, &format!("child-{major}"));
+        let third = rotates_soon(&coppice, &path, &second);
+        must(&third, "COMMIT PREPARED 'innocent'");
+        assert_eq!(must(&third, "SELECT i FROM t"), "7");
+    }
+}
+
+#[test]
+fn a_prepared_transaction_in_a_database_without_connections_holds_nothing_up() {
+    let coppice = oldest_and_newest();
+    for major in MAJORS {
+        let (name, path) = make_branch(&coppice, major);
+        let first = url(&coppice, &path).expect("a password");
+        for database in ["x", "\"y ' z\""] {
+            must(&first, &format!("CREATE DATABASE {database}"));
+        }
+        must(&first, "CREATE TABLE t AS SELECT 7 AS i");
+        let mut inside = OpenSession::new(&at(&first, "x"));
+        inside.run("BEGIN; CREATE TABLE t (i int); PREPARE TRANSACTION 'plain'");
+        must(&first, "ALTER DATABASE x ALLOW_CONNECTIONS false");
+        // What would allow connections again waits for this.
+        inside.run("BEGIN; ALTER DATABASE x CONNECTION LIMIT 5; PREPARE TRANSACTION 'circle'");
+        let mut other = OpenSession::new(&at(&first, "y%20%27%20z"));
+        other.run("BEGIN; ALTER ROLE app PASSWORD 'x'; PREPARE TRANSACTION 'p'");
+        must(&first, "ALTER DATABASE \"y ' z\" ALLOW_CONNECTIONS false");
+        assert_eq!(must(&first, "SELECT count(*) FROM pg_prepared_xacts"), "3", "{major}");
+        drop((inside, other));
+
+        makes_a_child(&coppice, &name, &format!("child-{major}"));
+        let second = rotates_soon(&coppice, &path, &first);
+        assert_eq!(must(&second, "SELECT i FROM t"), "7");
+        let left = must(&second, "SELECT string_agg(gid, ' ' ORDER BY gid) FROM pg_prepared_xacts");
+        assert_eq!(left, "circle plain", "what is in nobody's way stays");
+        let allowed = must(
+            &second,
+            "SELECT count(*) FROM pg_database WHERE datname IN ('x', 'y '' z') AND datallowconn",
+        );
+        assert_eq!(allowed, "0", "as its owner wants it");
+        assert_eq!(status(&coppice, &path), "STATUS_TYPE_HEALTHY");
+    }
+}
+
+/// What an owner does to the role and its database, as a script of its own for
+/// each release that lets it.
+const DEEDS: [(&str, &str); 9] = [
+    ("", "ALTER DATABASE app OWNER TO pg_database_owner"),
+    ("", "CREATE ROLE heir; GRANT heir TO app; ALTER DATABASE app OWNER TO heir"),
+    (
+        "",
+        "ALTER ROLE app NOLOGIN NOCREATEDB NOCREATEROLE NOINHERIT CONNECTION LIMIT 0 VALID UNTIL '2001-01-01'",
+    ),
+    ("", "ALTER ROLE app SET local_preload_libraries = 'gone'"),
+    ("", "ALTER DATABASE app SET local_preload_libraries = 'gone'"),
+    ("", "DROP OWNED BY app"),
+    ("", "ALTER DATABASE app CONNECTION LIMIT 0"),
+    ("15", "CREATE ROLE helper LOGIN CREATEROLE PASSWORD 'helper'"),
+    ("15", "REVOKE pg_monitor FROM app; GRANT app TO pg_monitor"),
+];
+
+#[test]
+fn the_managed_role_has_its_database_whoever_was_put_in_its_place() {
+    let coppice = oldest_and_newest();
+    let owner = "SELECT rolname FROM pg_database d JOIN pg_roles r ON r.oid = datdba WHERE datname = 'app'";
+    for major in MAJORS {
+        let (name, path) = make_branch(&coppice, major);
+        let mut now = url(&coppice, &path).expect("a password");
+        let mine = |deed: &&(&str, &str)| deed.0.is_empty() || deed.0 == major;
+        for (_, deed) in DEEDS.iter().filter(mine) {
+            OpenSession::new(&now).run(deed);
+            now = rotates_soon(&coppice, &path, &now);
+            assert_eq!(must(&now, owner), "app", "{major} after {deed}");
+            must(&now, "CREATE SCHEMA s; DROP SCHEMA s");
+            let has = "SELECT bool_and(pg_has_role('app', r, 'usage')) FROM unnest('{pg_monitor,pg_signal_backend}'::name[]) r";
+            assert_eq!(must(&now, has), "t", "{major} after {deed}");
+        }
+        for (round, given) in [owner, "ALTER DATABASE app OWNER TO pg_database_owner"].iter().enumerate() {
+            must(&now, given);
+            if major == "15" {
+                let secret = now.split([':', '@']).nth(2).expect("a password");
+                let helper = now.replacen(secret, "helper", 1).replacen("app.", "helper.", 1);
+                let place =
+                    format!("ALTER ROLE app RENAME TO old{round}; CREATE ROLE app; GRANT app TO old{round}");
+                must(&at(&helper, "template1"), &place);
+            }
+            now = rotates_soon(&coppice, &path, &now);
+            assert_eq!(must(&now, owner), "app", "{major}");
+        }
+        must(&now, "CREATE TABLE t (i int)");
+        makes_a_child(&coppice, &name, &format!("child-{major}"));
+    }
+}
+
+#[test]
+fn an_owner_who_takes_every_connection_leaves_the_platform_its_own() {
+    let coppice = oldest_and_newest();
+    for major in MAJORS {
+        let (name, path) = make_branch(&coppice, major);
+        let first = url(&coppice, &path).expect("a password");
+        let mut sessions = vec![];
+        for _ in 0..400 {
+            let mut session = OpenSession::new(&first);
+            let said = session.run("SELECT 'in'");
+            sessions.push(session);
+            if said != "in" {
+                assert!(said.contains("connection slots") || said.contains("too many"), "{said}");
+                break;
+            }
+        }
+        sessions[0].run("BEGIN; ALTER ROLE app PASSWORD 'x'");
+        rotate(&coppice, &path);
+        wait_for_new(&coppice, &path, &first);
+        makes_a_child(&coppice, &name, &format!("child-{major}"));
+        hibernate(&coppice, &path);
+    }
+}
