@@ -7,7 +7,7 @@ export COPPICE_POSTGRES_DIRS ?= $(CURDIR)/.postgres
 export RUST_TEST_THREADS ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test soak openapi bench
+.PHONY: help setup build run test soak hostile openapi bench
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,10 @@ SEED ?=
 soak: setup ## Let everything happen to branches in random order and look for losses (DRIVER, SECONDS, SEED)
 	COPPICE_SOAK_SECONDS=$(SECONDS) COPPICE_SOAK_SEED=$(SEED) \
 	  cargo test --locked -p coppice --test e2e soak::$(DRIVER) -- --nocapture
+
+hostile: setup ## Let an owner do the worst by SQL in random order (SECONDS, SEED)
+	COPPICE_SOAK_SECONDS=$(SECONDS) COPPICE_SOAK_SEED=$(SEED) \
+	  cargo test --locked -p coppice --test e2e attacks::hostile_sql -- --nocapture
 
 openapi: ## Write openapi/openapi.json anew from the code
 	COPPICE_WRITE_OPENAPI=1 cargo test --locked -p coppice-api the_committed_document

@@ -4,6 +4,7 @@
 
 mod blocked_sessions;
 mod files;
+mod hostile_sql;
 mod members;
 mod native;
 mod native_code;
