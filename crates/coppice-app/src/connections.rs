@@ -5,10 +5,11 @@ use std::time::Duration;
 use coppice_core::branch::{Branch, BranchState, Goal};
 use coppice_core::project::IpFiltering;
 use coppice_core::{BranchId, Error, InstanceId, Result};
-use coppice_engine::{BoxedServerStream, RoleVerifier, SleepingRoles};
+use coppice_engine::{BoxedServerStream, KeptRole, RoleVerifier};
+use coppice_store::KeptVerifier;
 
 use crate::App;
-use crate::rotation::open_roles;
+use crate::rotation::open_verifier;
 
 /// How often the row is looked at where nobody tells that it changed.
 const LOOK: Duration = Duration::from_millis(20);
@@ -21,19 +22,19 @@ pub struct Connectable {
     pub branch: Branch,
     /// Who may connect.
     pub ip_filtering: IpFiltering,
-    /// What authenticates its clients while it sleeps, or can't be woken; none
-    /// when it is awake, or when that is not known for certain.
-    pub sleeping_roles: Option<SleepingRoles>,
+    /// What authenticates the client while it sleeps, or can't be woken.
+    pub kept: KeptRole,
 }
 
 impl App {
-    /// A branch that is not deleted.
+    /// A branch that is not deleted, for a client that signs in as `role`.
     ///
     /// # Errors
     /// When the metastore fails.
     #[tracing::instrument(level = "debug", skip_all)]
-    pub async fn find_for_connection(&self, id: &BranchId) -> Result<Option<Connectable>> {
-        let Some(found) = self.store.branch_find_for_connection(id).await? else { return Ok(None) };
+    pub async fn find_for_connection(&self, id: &BranchId, role: &str) -> Result<Option<Connectable>> {
+        let found = self.store.branch_find_for_connection(id, role).await?;
+        let Some(found) = found else { return Ok(None) };
         let mut branch = found.branch;
         if branch.goal == Goal::Hibernated && branch.state != BranchState::Hibernated {
             branch.state = BranchState::Hibernating;
@@ -44,31 +45,42 @@ impl App {
             branch.message = "its organization is disabled".to_owned();
         }
         let is_down = matches!(branch.state, BranchState::Hibernated | BranchState::Failed);
-        let sleeping_roles = match found.sleeping_verifiers.filter(|_| is_down) {
-            Some((sealed, checkpoint)) => {
-                let now = self.engine.clean_checkpoint(&branch.volume).await.unwrap_or_else(|error| {
-                    tracing::warn!(branch = %id, "what branch {id} keeps for its sleep is of no use: {}", error.chain());
-                    None
-                });
-                let is_true = now.as_ref() == Some(&checkpoint);
-                if is_true { Some(open_roles(&self.key, id, &sealed)?) } else { None }
-            }
-            None => None,
+        let kept = match found.kept.filter(|_| is_down) {
+            Some(kept) => self.kept_role(&branch, role, kept).await?,
+            None => KeptRole::Unknown,
         };
-        Ok(Some(Connectable { branch, ip_filtering: found.ip_filtering, sleeping_roles }))
+        Ok(Some(Connectable { branch, ip_filtering: found.ip_filtering, kept }))
+    }
+
+    async fn kept_role(&self, branch: &Branch, role: &str, kept: KeptVerifier) -> Result<KeptRole> {
+        let id = &branch.id;
+        let now = self.engine.clean_checkpoint(&branch.volume).await.unwrap_or_else(|error| {
+            tracing::warn!(branch = %id, "what branch {id} keeps for its sleep is of no use: {}", error.chain());
+            None
+        });
+        match kept.sealed {
+            _ if now.as_ref() != Some(&kept.checkpoint) => Ok(KeptRole::Unknown),
+            Some(sealed) => Ok(KeptRole::Verifier(open_verifier(&self.key, id, role, &sealed)?)),
+            None => Ok(KeptRole::Nothing),
+        }
     }
 
     /// Waits until a branch comes to rest, or until `patience` is over, and
-    /// returns it as it is then.
+    /// returns it as it is then for a client that signs in as `role`.
     ///
     /// # Errors
     /// When the metastore fails.
     #[tracing::instrument(level = "debug", skip_all)]
-    pub async fn wait_until_settled(&self, id: &BranchId, patience: Duration) -> Result<Option<Connectable>> {
+    pub async fn wait_until_settled(
+        &self,
+        id: &BranchId,
+        role: &str,
+        patience: Duration,
+    ) -> Result<Option<Connectable>> {
         let deadline = tokio::time::Instant::now() + patience;
         loop {
             let changed = self.reconciler.watch(id);
-            let found = self.find_for_connection(id).await?;
+            let found = self.find_for_connection(id, role).await?;
             let is_settled = |found: &Connectable| {
                 matches!(
                     found.branch.state,
@@ -95,6 +107,13 @@ impl App {
     #[tracing::instrument(level = "debug", skip_all)]
     pub async fn role_verifier(&self, instance: &InstanceId, role: &str) -> Result<Option<RoleVerifier>> {
         self.engine.verifier(instance, role).await.map_err(|error| Error::unavailable(error.chain()))
+    }
+
+    /// Takes about as long as [`App::role_verifier`], and tells nothing.
+    #[tracing::instrument(level = "debug", skip_all)]
+    pub async fn ask_nobody(&self) {
+        // Whoever waits for this would learn of an error by the next question.
+        let _ = self.store.verifier_of_nobody().await;
     }
 
     /// Opens a connection to a running server.

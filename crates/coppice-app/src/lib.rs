@@ -20,6 +20,7 @@ mod extensions;
 mod idempotency;
 mod identity;
 mod invitations;
+mod kept_roles;
 mod key_file;
 mod keys;
 mod logs;

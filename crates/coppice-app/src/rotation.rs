@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use coppice_core::branch::{Branch, BranchState, Goal, MANAGED_ROLE};
 use coppice_core::{BranchId, Error, InstanceId, Result};
-use coppice_engine::SleepingRoles;
 use coppice_failpoint::failpoint;
 use coppice_store::{KeptPassword, ManagedRole, StoreError};
 use zeroize::Zeroizing;
@@ -58,14 +57,8 @@ impl App {
             Some(_) => {}
             None if is_up => self.store.rotation_begin_in_tx(&mut tx, id, &new).await?,
             None => {
-                let kept = match &role.kept_roles {
-                    Some((sealed, _)) => {
-                        let roles = with_managed_role(open_roles(&self.key, id, sealed)?, &new.verifier);
-                        Some(seal_roles(&self.key, id, &roles))
-                    }
-                    None => None,
-                };
-                self.store.rotation_store_in_tx(&mut tx, id, &new, kept.as_deref()).await?;
+                let kept = seal_verifier(&self.key, id, MANAGED_ROLE, &new.verifier);
+                self.store.rotation_store_in_tx(&mut tx, id, &new, &kept).await?;
             }
         }
         let done = self.reconciler.watch(id);
@@ -121,12 +114,13 @@ impl App {
                 }
             }
             BranchState::Hibernated | BranchState::Failed => {
-                let Some((sealed, checkpoint)) = &role.kept_roles else { return Ok(InForce::Unknown) };
+                let Some(kept) = &role.kept else { return Ok(InForce::Unknown) };
                 let now = self.engine.clean_checkpoint(&branch.volume).await.unwrap_or_default();
-                if now.as_ref() != Some(checkpoint) {
+                if now.as_ref() != Some(&kept.checkpoint) {
                     return Ok(InForce::Unknown);
                 }
-                open_roles(&self.key, &branch.id, sealed)?.verifiers.remove(MANAGED_ROLE)
+                let open = |sealed: &Vec<u8>| open_verifier(&self.key, &branch.id, MANAGED_ROLE, sealed);
+                kept.sealed.as_ref().map(open).transpose()?
             }
             BranchState::Creating
             | BranchState::Hibernating
@@ -154,23 +148,21 @@ impl App {
     }
 }
 
-/// Opens what was kept for a branch's sleep.
+/// Whom a role's verifier is sealed for; the store's list of sealed columns
+/// says the same.
+fn owner(branch: &BranchId, role: &str) -> String {
+    format!("{branch} {role}")
+}
+
+/// Opens a verifier that was kept for a branch's sleep.
 ///
 /// # Errors
-/// When it was sealed with another key.
-pub(crate) fn open_roles(key: &MasterKey, branch: &BranchId, sealed: &[u8]) -> Result<SleepingRoles> {
-    let text = key.open(branch.as_str(), sealed)?;
-    serde_json::from_str(&text).map_err(Error::internal)
+/// When it was sealed with another key, or for another role.
+pub(crate) fn open_verifier(key: &MasterKey, branch: &BranchId, role: &str, sealed: &[u8]) -> Result<String> {
+    Ok(key.open(&owner(branch, role), sealed)?.to_string())
 }
 
-/// Seals what is kept for a branch's sleep.
-pub(crate) fn seal_roles(key: &MasterKey, branch: &BranchId, roles: &SleepingRoles) -> Vec<u8> {
-    let text = serde_json::to_string(roles).expect("texts by text");
-    key.seal(branch.as_str(), &text)
-}
-
-/// The same roles with another verifier of the managed one.
-pub(crate) fn with_managed_role(mut roles: SleepingRoles, verifier: &str) -> SleepingRoles {
-    roles.verifiers.insert(MANAGED_ROLE.to_owned(), verifier.to_owned());
-    roles
+/// Seals a verifier that is kept for a branch's sleep.
+pub(crate) fn seal_verifier(key: &MasterKey, branch: &BranchId, role: &str, verifier: &str) -> Vec<u8> {
+    key.seal(&owner(branch, role), verifier)
 }

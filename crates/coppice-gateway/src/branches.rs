@@ -1,6 +1,5 @@
 //! What the gateway needs to know about branches, and who tells it.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use async_trait::async_trait;
 use coppice_core::branch::BranchState;
 use coppice_core::project::IpFiltering;
 use coppice_core::{BranchId, InstanceId, Result};
-use coppice_engine::{BoxedServerStream, RoleVerifier};
+use coppice_engine::{BoxedServerStream, KeptRole, RoleVerifier};
 use coppice_pgwire::startup::CancelKey;
 
 /// Where the sessions of a branch go.
@@ -22,20 +21,24 @@ pub struct Route {
     pub message: String,
     /// Who may connect.
     pub ip_filtering: IpFiltering,
-    /// Verifiers by role that hold while the branch sleeps; none when it is
-    /// awake, or when they are not known for certain.
-    pub sleeping_roles: Option<BTreeMap<String, String>>,
+    /// What the client's role has to prove while the branch sleeps.
+    pub kept: KeptRole,
 }
 
 /// Knows the branches and opens connections to their servers.
 #[async_trait]
 pub trait Branches: Send + Sync + 'static {
-    /// Looks a branch up; none when there is no such branch.
-    async fn find(&self, branch: &BranchId) -> Result<Option<Route>>;
+    /// Looks a branch up for a client that signs in as `role`; none when there
+    /// is no such branch.
+    async fn find(&self, branch: &BranchId, role: &str) -> Result<Option<Route>>;
 
     /// What `role` has to prove, read from the running server; none when there
     /// is no such role, or clients may not use it.
     async fn verifier(&self, route: &Route, role: &str) -> Result<Option<RoleVerifier>>;
+
+    /// Takes as long as asking a server what a role has to prove, for where
+    /// there is none to ask.
+    async fn ask_nobody(&self);
 
     /// Opens a connection to the server, before its startup packet.
     async fn open(&self, route: &Route) -> Result<BoxedServerStream>;
@@ -50,7 +53,7 @@ pub trait Branches: Send + Sync + 'static {
 
     /// Waits until the branch is ready, asleep or failed, or `patience` is
     /// over; then tells what is true. None when there is no such branch.
-    async fn wait_settled(&self, branch: &BranchId, patience: Duration) -> Result<Option<Route>>;
+    async fn wait_settled(&self, branch: &BranchId, role: &str, patience: Duration) -> Result<Option<Route>>;
 }
 
 /// Who a client says it is; the role is proved before anything is done for it.

@@ -1,6 +1,7 @@
 //! How the gateway treats its clients.
 
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use coppice_core::proxies::TrustedProxies;
@@ -29,6 +30,20 @@ impl Plaintext {
     }
 }
 
+/// How many connections there may be at the same time. An address of IPv6
+/// counts with its /64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// In all.
+    pub total: usize,
+    /// Of one address, among those that have signed in.
+    pub per_address: usize,
+    /// Among those that have not signed in yet.
+    pub starting: usize,
+    /// Of one address, among those that have not signed in yet.
+    pub starting_per_address: usize,
+}
+
 /// Settings of a [`crate::Gateway`].
 #[derive(Debug)]
 pub struct GatewayConfig {
@@ -45,8 +60,11 @@ pub struct GatewayConfig {
     pub startup_timeout: Duration,
     /// Longest time a client waits for a branch to become ready.
     pub wake_timeout: Duration,
-    /// Clients served at the same time.
-    pub connections_max: usize,
+    /// How many connections there may be at the same time.
+    pub limits: ConnectionLimits,
+    /// Sign-ins as one role of a branch that may fail within a minute, of one
+    /// address; more in all, see `failures.rs`.
+    pub failures_per_minute: NonZeroU32,
     /// How long open sessions may go on after the gateway was told to stop.
     pub drain_timeout: Duration,
     /// Makes up salts for roles that don't exist. As long as it stays the

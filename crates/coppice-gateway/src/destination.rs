@@ -6,6 +6,7 @@
 //! cut off before the rest is passed on.
 
 use coppice_core::BranchId;
+use coppice_engine::ROLE_LENGTH_MAX;
 
 use crate::metrics::Reason;
 use crate::refusal::Refusal;
@@ -15,7 +16,7 @@ use crate::refusal::Refusal;
 pub(crate) struct Destination {
     /// The branch as named.
     pub(crate) branch_name: String,
-    /// None when no branch can have that name.
+    /// None when no branch can have that name, or no role the role's.
     pub(crate) branch: Option<BranchId>,
     /// The user name as it was sent, for messages.
     pub(crate) user_as_sent: String,
@@ -49,12 +50,21 @@ impl Destination {
         parameters.extend((!options.is_empty()).then(|| ("options".to_owned(), options)));
         parameters.extend(others);
         Ok(Self {
-            branch: BranchId::parse(branch_name),
+            // Nobody can have a longer name; a server would cut it and find somebody else.
+            branch: BranchId::parse(branch_name).filter(|_| role.len() <= ROLE_LENGTH_MAX),
             branch_name: branch_name.to_owned(),
             role: role.to_owned(),
             parameters,
             user_as_sent: user,
         })
+    }
+
+    /// Whether there can be a database of that name; a server would cut a longer
+    /// one and find another database. For a client that has proved who it is.
+    pub(crate) fn check_database(&self) -> Result<(), Refusal> {
+        let is_too_long =
+            |(name, value): &(String, String)| name == "database" && value.len() > ROLE_LENGTH_MAX;
+        if self.parameters.iter().any(is_too_long) { Err(Refusal::name_too_long()) } else { Ok(()) }
     }
 }
 

@@ -1,25 +1,26 @@
 //! Stage: taking clients in, and letting them go.
 
-use std::io;
-use std::net::SocketAddr;
+use std::io::{self, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::BytesMut;
+use coppice_pgwire::encode;
 use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::failures::Failures;
 use crate::metrics::Reason;
+use crate::places::{Full, Places};
 use crate::sessions::Sessions;
+use crate::turns::Turns;
 use crate::waiting::Waiters;
 use crate::{Branches, GatewayConfig, metrics};
 
-/// Clients beyond the limit that are told so at the same time, and may still
-/// cancel. Those beyond that are dropped without a word.
-const TURNED_AWAY_MAX: usize = 32;
 /// How long to wait when the system has no socket left for us.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A client that vanished without a word is noticed after idle + count × interval.
@@ -33,8 +34,9 @@ pub struct Gateway {
     pub(crate) branches: Arc<dyn Branches>,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) waiters: Waiters,
-    places: Arc<Semaphore>,
-    places_at_the_door: Arc<Semaphore>,
+    pub(crate) failures: Failures,
+    pub(crate) turns: Turns,
+    places: Arc<Places>,
 }
 
 /// Bytes that passed through open and past sessions.
@@ -51,16 +53,10 @@ pub struct Traffic {
 pub struct Occupancy {
     /// Clients that are served, with or without a session.
     pub taken: usize,
+    /// How many of them have not signed in yet.
+    pub starting: usize,
     /// Clients that may be served at the same time.
     pub places: usize,
-}
-
-/// What a client may do. Holding it keeps its place taken.
-pub(crate) enum Admission {
-    /// Begin a session.
-    Full(#[expect(dead_code, reason = "dropping it frees the place")] OwnedSemaphorePermit),
-    /// Cancel, or be told that there is no place.
-    CancelOnly(#[expect(dead_code, reason = "dropping it frees the place")] OwnedSemaphorePermit),
 }
 
 impl std::fmt::Debug for Gateway {
@@ -74,8 +70,9 @@ impl Gateway {
     pub fn new(config: GatewayConfig, branches: Arc<dyn Branches>, sessions: Arc<Sessions>) -> Self {
         metrics::describe();
         Self {
-            places: Arc::new(Semaphore::new(config.connections_max)),
-            places_at_the_door: Arc::new(Semaphore::new(TURNED_AWAY_MAX)),
+            places: Places::new(config.limits),
+            failures: Failures::new(config.failures_per_minute),
+            turns: Turns::default(),
             sessions,
             waiters: Waiters::default(),
             config,
@@ -104,8 +101,8 @@ impl Gateway {
 
     /// How full it is.
     pub fn occupancy(&self) -> Occupancy {
-        let places = self.config.connections_max;
-        Occupancy { taken: places.saturating_sub(self.places.available_permits()), places }
+        let (taken, starting) = self.places.taken_and_starting();
+        Occupancy { taken, starting, places: self.config.limits.total }
     }
 
     /// Takes clients in until `stop`, then returns as soon as all of them have
@@ -143,8 +140,15 @@ impl Gateway {
         cut: &CancellationToken,
     ) {
         metrics::connected();
-        let Some(admission) = self.admit() else { return metrics::refused(Reason::TooMany) };
         let client_address = address.ip().to_canonical();
+        let is_proxy = self.config.trusted_proxies.trusts(client_address);
+        let place = match self.places.enter((!is_proxy).then_some(client_address)) {
+            Ok(place) => place,
+            Err(full) => {
+                turn_away(tcp, full);
+                return metrics::refused(Reason::TooMany);
+            }
+        };
         if let Err(error) = tune(&tcp) {
             tracing::debug!(%client_address, "a client left at once: {error}");
             return metrics::refused(Reason::Gone);
@@ -152,17 +156,23 @@ impl Gateway {
         let (gateway, cut) = (self.clone(), cut.clone());
         clients.spawn(async move {
             tokio::select! {
-                () = gateway.serve_client(tcp, client_address, admission) => {}
+                () = gateway.serve_client(tcp, client_address, place) => {}
                 () = cut.cancelled() => {}
             }
         });
     }
+}
 
-    fn admit(&self) -> Option<Admission> {
-        let place = self.places.clone().try_acquire_owned().map(Admission::Full);
-        let door = || self.places_at_the_door.clone().try_acquire_owned().map(Admission::CancelOnly);
-        place.or_else(|_| door()).ok()
-    }
+/// Says why to a client that has no place, as far as that needs no waiting. One
+/// that asked for TLS understands it, too: a server without TLS says it so.
+pub(crate) fn turn_away(tcp: TcpStream, full: Full) {
+    let mut message = BytesMut::new();
+    encode::fatal_error(&mut message, &full.refusal().as_fatal());
+    let Ok(mut tcp) = tcp.into_std() else { return };
+    let _ = tcp.write_all(&message);
+    let _ = tcp.shutdown(Shutdown::Write);
+    // Bytes that nobody reads would make the kernel take the message back.
+    let _ = tcp.read(&mut [0; 1024]);
 }
 
 fn tune(tcp: &TcpStream) -> io::Result<()> {

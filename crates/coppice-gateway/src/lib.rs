@@ -5,8 +5,8 @@
 //! **Must not know** the metastore, nor how branches are brought up: it asks
 //! [`Branches`].
 //! **Start reading** at [`Gateway`], then `client.rs`, which walks through the
-//! stages: proxy, negotiate, destination, address filter, waiting, authenticate, wake,
-//! server, relay.
+//! stages: places, proxy, negotiate, destination, lookup, waiting, authenticate,
+//! address filter, wake, server, relay.
 
 mod authenticate;
 mod branches;
@@ -16,20 +16,25 @@ mod client;
 mod config;
 mod connection;
 mod destination;
+mod failures;
 mod gateway;
+mod lookup;
 mod metrics;
 mod negotiate;
+mod places;
 mod proxy;
 mod refusal;
 mod relay;
 mod server;
 mod sessions;
+mod turns;
 mod usage;
+mod visit;
 mod waiting;
 
 pub use branches::{Branches, ClientInfo, Route};
 pub use certificate::{Certificate, CertificateError};
-pub use config::{GatewayConfig, Plaintext};
+pub use config::{ConnectionLimits, GatewayConfig, Plaintext};
 pub use coppice_pgwire::startup::CancelKey;
 pub use gateway::{Gateway, Occupancy, Traffic};
 pub use sessions::{Census, Hold, OpenSession, Sessions};

@@ -18,6 +18,8 @@ const CANCELS: &str = "coppice_gateway_cancel_requests_total";
 pub(crate) enum Reason {
     /// Wrong password, unknown role or unknown branch.
     Authentication,
+    /// Too many failed sign-ins came from its address.
+    Throttled,
     /// The way it came: without TLS, or from an address that may not connect.
     NotAllowed,
     /// There is no place left.
@@ -45,8 +47,9 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::Authentication,
+        Self::Throttled,
         Self::NotAllowed,
         Self::TooMany,
         Self::NotReady,
@@ -64,6 +67,7 @@ impl Reason {
     fn label(self) -> &'static str {
         match self {
             Self::Authentication => "authentication",
+            Self::Throttled => "throttled",
             Self::NotAllowed => "not_allowed",
             Self::TooMany => "too_many",
             Self::NotReady => "not_ready",

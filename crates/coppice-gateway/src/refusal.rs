@@ -3,9 +3,11 @@
 use std::borrow::Cow;
 use std::io;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use coppice_core::branch::BranchState;
 use coppice_core::{BranchId, Error};
+use coppice_engine::ROLE_LENGTH_MAX;
 use coppice_pgwire::WireError;
 use coppice_pgwire::encode::FatalError;
 use coppice_pgwire::frame::Frame;
@@ -43,6 +45,7 @@ impl End {
             Self::Refused(refusal) => match refusal.reason {
                 Reason::NotReady => true,
                 Reason::Authentication
+                | Reason::Throttled
                 | Reason::NotAllowed
                 | Reason::TooMany
                 | Reason::Timeout
@@ -120,6 +123,26 @@ impl Refusal {
 
     pub(crate) fn too_many_clients() -> Self {
         Self::new(Reason::TooMany, "53300", "sorry, too many clients already")
+    }
+
+    pub(crate) fn too_many_of_address() -> Self {
+        Self::new(Reason::TooMany, "53300", "too many connections from this address")
+            .with_hint("Close some, or try again in a moment.")
+    }
+
+    pub(crate) fn too_many_failures(wait: Duration) -> Self {
+        let seconds = wait.as_secs_f64().ceil().max(1.0);
+        let message = format!("too many failed sign-ins from this address, wait {seconds} seconds");
+        Self::new(Reason::Throttled, "28000", message)
+    }
+
+    /// For a client that proved who it is.
+    pub(crate) fn name_too_long() -> Self {
+        Self::new(
+            Reason::Unsupported,
+            "3D000",
+            format!("no database has a name of more than {ROLE_LENGTH_MAX} bytes"),
+        )
     }
 
     pub(crate) fn server_lost() -> Self {

@@ -70,6 +70,7 @@ mod tests {
 
     use coppice_core::branch::BranchState;
     use coppice_core::{BranchId, InstanceId};
+    use coppice_engine::KeptRole;
     use tokio::io::{DuplexStream, duplex};
 
     use super::*;
@@ -86,7 +87,7 @@ mod tests {
             state: BranchState::Ready,
             message: String::new(),
             ip_filtering: Default::default(),
-            sleeping_roles: None,
+            kept: KeptRole::Unknown,
         };
         let somebody =
             ClientInfo { role: "app".to_owned(), application: String::new(), address: [127, 0, 0, 1].into() };

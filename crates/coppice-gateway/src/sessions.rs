@@ -307,6 +307,7 @@ impl Drop for Session {
 mod tests {
     use coppice_core::InstanceId;
     use coppice_core::branch::BranchState;
+    use coppice_engine::KeptRole;
 
     use super::*;
 
@@ -325,7 +326,7 @@ mod tests {
             state: BranchState::Ready,
             message: String::new(),
             ip_filtering: Default::default(),
-            sleeping_roles: None,
+            kept: KeptRole::Unknown,
         }
     }
 

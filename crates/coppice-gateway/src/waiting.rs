@@ -5,15 +5,15 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use coppice_core::BranchId;
 use coppice_core::branch::BranchState;
+use coppice_core::{BranchId, network};
 
 use crate::connection::{Connection, Duplex};
 use crate::metrics::Reason;
 use crate::refusal::{End, Refusal};
 use crate::{Branches, Route};
 
-/// Clients of one address that may wait at the same time. They have not said
+/// Clients of one address, of IPv6 of a /64, that may wait at the same time. They have not said
 /// who they are yet, so an address must not be able to take all places.
 const WAITERS_PER_ADDRESS_MAX: usize = 64;
 
@@ -28,6 +28,7 @@ struct Waiter<'a> {
 
 impl Waiters {
     fn enter(&self, address: IpAddr) -> Result<Waiter<'_>, Refusal> {
+        let address = network::party(address);
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(address).or_default();
         if *count >= WAITERS_PER_ADDRESS_MAX {
@@ -48,13 +49,13 @@ impl Waiters {
         client: &mut Connection<S>,
         address: IpAddr,
         branches: &dyn Branches,
-        branch: &BranchId,
+        (branch, role): (&BranchId, &str),
         patience: Duration,
     ) -> Result<Option<Route>, End> {
         let _place = self.enter(address)?;
         tokio::select! {
             error = client.gone() => Err(error.into()),
-            route = branches.wait_settled(branch, patience) => Ok(route.map_err(Refusal::from)?),
+            route = branches.wait_settled(branch, role, patience) => Ok(route.map_err(Refusal::from)?),
         }
     }
 }

@@ -37,6 +37,7 @@ mod sign_ins;
 mod sleep;
 mod transfer;
 mod users;
+mod verifiers;
 mod volumes;
 mod work;
 
@@ -65,10 +66,11 @@ use reads::Reads;
 pub use rotation::{KeptPassword, ManagedRole};
 pub use sealed::{SEALED, SealedColumn, SealedValue};
 pub use sign_ins::{Attempts, BrowserSession, NewBrowserSession, OldPassword};
-pub use sleep::{ConnectionTarget, IdleCandidate};
+pub use sleep::{ConnectionTarget, IdleCandidate, KeptVerifier};
 pub use sqlx::postgres::PgConnectOptions as ConnectOptions;
 pub use transfer::{ExportHeader, Transferred, check_export};
 pub use users::{NewUser, UserAccount};
+pub use verifiers::SealedRole;
 pub use volumes::{Tombstone, VolumeRow};
 pub use work::BranchWork;
 

@@ -7,10 +7,11 @@
 //! to be told before anybody is let in: no branch becomes ready with it.
 
 use coppice_core::BranchId;
-use coppice_core::branch::{BranchState, Goal};
+use coppice_core::branch::{BranchState, Goal, MANAGED_ROLE};
 use coppice_core::claim::ClaimToken;
 use sqlx::FromRow;
 
+use crate::sleep::KeptVerifier;
 use crate::{Result, Store, StoreError, Tx};
 
 /// A password as it is kept: encrypted, and as what a server gets.
@@ -35,9 +36,9 @@ pub struct ManagedRole {
     pub next: Option<KeptPassword>,
     /// Whether the server has to be told before it lets anybody in.
     pub is_pending: bool,
-    /// Verifiers of all roles, encrypted, kept for the branch's sleep, and the
-    /// checkpoint they are true for.
-    pub kept_roles: Option<(Vec<u8>, String)>,
+    /// What was kept of it for the branch's sleep; none when nothing was kept of
+    /// any role.
+    pub kept: Option<KeptVerifier>,
 }
 
 #[derive(FromRow)]
@@ -49,7 +50,7 @@ struct Row {
     next_password_sealed: Option<Vec<u8>>,
     next_verifier: Option<String>,
     role_pending: bool,
-    verifiers_sealed: Option<Vec<u8>>,
+    verifier_sealed: Option<Vec<u8>>,
     verifiers_checkpoint: Option<String>,
 }
 
@@ -68,13 +69,16 @@ impl TryFrom<Row> for ManagedRole {
             password: KeptPassword { sealed: row.password_sealed, verifier: row.managed_role_verifier },
             next: next.map(|(sealed, verifier)| KeptPassword { sealed, verifier }),
             is_pending: row.role_pending,
-            kept_roles: row.verifiers_sealed.zip(row.verifiers_checkpoint),
+            kept: row
+                .verifiers_checkpoint
+                .map(|checkpoint| KeptVerifier { checkpoint, sealed: row.verifier_sealed }),
         })
     }
 }
 
 const SELECT: &str = "select goal, state, password_sealed, managed_role_verifier, next_password_sealed,
-        next_verifier, role_pending, verifiers_sealed, verifiers_checkpoint
+        next_verifier, role_pending, verifiers_checkpoint,
+        (select k.verifier_sealed from branch_verifiers k where k.branch_id = branches.id and k.role = $2)
     from branches where id = $1 and deleted_at is null";
 
 impl Store {
@@ -83,7 +87,8 @@ impl Store {
     /// # Errors
     /// When the metastore can't be reached.
     pub async fn managed_role(&self, id: &BranchId) -> Result<Option<ManagedRole>> {
-        let row: Option<Row> = sqlx::query_as(SELECT).bind(id.as_str()).fetch_optional(&self.pool).await?;
+        let row: Option<Row> =
+            sqlx::query_as(SELECT).bind(id.as_str()).bind(MANAGED_ROLE).fetch_optional(&self.pool).await?;
         row.map(ManagedRole::try_from).transpose()
     }
 
@@ -94,7 +99,8 @@ impl Store {
     /// When the metastore can't be reached.
     pub async fn managed_role_lock_in_tx(&self, tx: &mut Tx, id: &BranchId) -> Result<Option<ManagedRole>> {
         let sql = sqlx::AssertSqlSafe(format!("{SELECT} for update"));
-        let row: Option<Row> = sqlx::query_as(sql).bind(id.as_str()).fetch_optional(&mut **tx).await?;
+        let row: Option<Row> =
+            sqlx::query_as(sql).bind(id.as_str()).bind(MANAGED_ROLE).fetch_optional(&mut **tx).await?;
         row.map(ManagedRole::try_from).transpose()
     }
 
@@ -119,8 +125,8 @@ impl Store {
     }
 
     /// Replaces the password of a branch that lets nobody in before its server
-    /// was told. `kept_roles` replaces what authenticates its clients until
-    /// then, if anything does.
+    /// was told. `sealed_verifier` replaces what was kept for its sleep, if
+    /// anything was: it authenticates the role's clients until then.
     ///
     /// # Errors
     /// When the metastore can't be reached.
@@ -129,18 +135,22 @@ impl Store {
         tx: &mut Tx,
         id: &BranchId,
         password: &KeptPassword,
-        kept_roles: Option<&[u8]>,
+        sealed_verifier: &[u8],
     ) -> Result<()> {
         sqlx::query(
-            "update branches set password_sealed = $2, managed_role_verifier = $3, role_pending = true,
-                 next_password_sealed = null, next_verifier = null,
-                 verifiers_sealed = case when verifiers_sealed is null then null else $4 end
-             where id = $1",
+            "with stored as (
+                 update branches set password_sealed = $2, managed_role_verifier = $3, role_pending = true,
+                     next_password_sealed = null, next_verifier = null
+                 where id = $1 returning id, verifiers_checkpoint)
+             insert into branch_verifiers (branch_id, role, verifier_sealed)
+             select id, $4, $5 from stored where verifiers_checkpoint is not null
+             on conflict (branch_id, role) do update set verifier_sealed = excluded.verifier_sealed",
         )
         .bind(id.as_str())
         .bind(&password.sealed)
         .bind(&password.verifier)
-        .bind(kept_roles)
+        .bind(MANAGED_ROLE)
+        .bind(sealed_verifier)
         .execute(&mut **tx)
         .await?;
         Ok(())

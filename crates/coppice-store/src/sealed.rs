@@ -24,6 +24,7 @@ pub const SEALED: &[SealedColumn] = &[
     SealedColumn { table: "branches", column: "password_sealed", owner: "id" },
     SealedColumn { table: "branches", column: "next_password_sealed", owner: "id" },
     SealedColumn { table: "branches", column: "verifiers_sealed", owner: "id" },
+    SealedColumn { table: "branch_verifiers", column: "verifier_sealed", owner: "branch_id || ' ' || role" },
     SealedColumn {
         table: "idempotent_requests",
         column: "answer_sealed",

@@ -2,7 +2,6 @@
 
 use chrono::{DateTime, Utc};
 use coppice_core::branch::Branch;
-use coppice_core::claim::ClaimToken;
 use coppice_core::project::{AllowedRange, IpFiltering};
 use coppice_core::{BranchId, HostId};
 use sqlx::types::Json;
@@ -20,9 +19,19 @@ pub struct ConnectionTarget {
     pub ip_filtering: IpFiltering,
     /// Whether its organization is disabled, so that it may not be woken.
     pub is_disabled: bool,
-    /// Verifiers of its roles, encrypted, and the checkpoint they are true for;
-    /// kept when it was put to sleep.
-    pub sleeping_verifiers: Option<(Vec<u8>, String)>,
+    /// What was kept of the client's role when it was put to sleep; none when
+    /// nothing was kept of any role.
+    pub kept: Option<KeptVerifier>,
+}
+
+/// What was kept of one role, or that it has nothing to sign in with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptVerifier {
+    /// The checkpoint that this is true for.
+    pub checkpoint: String,
+    /// Its verifier, encrypted; none when there is no such role, or it can't
+    /// sign in while the branch sleeps.
+    pub sealed: Option<Vec<u8>>,
 }
 
 /// See [`Store::branch_idle_candidates`].
@@ -37,29 +46,35 @@ pub struct IdleCandidate {
 }
 
 impl Store {
-    /// What a client's connection needs to know of a branch; none when there is
-    /// no such branch.
+    /// What the connection of a client that signs in as `role` needs to know of a
+    /// branch; none when there is no such branch.
     ///
     /// # Errors
     /// When the metastore can't be reached.
-    pub async fn branch_find_for_connection(&self, id: &BranchId) -> Result<Option<ConnectionTarget>> {
+    pub async fn branch_find_for_connection(
+        &self,
+        id: &BranchId,
+        role: &str,
+    ) -> Result<Option<ConnectionTarget>> {
         let sql = format!(
-            "select {COLUMNS}, p.ip_filtering_enabled, p.ip_ranges, b.verifiers_sealed, b.verifiers_checkpoint,
+            "select {COLUMNS}, p.ip_filtering_enabled, p.ip_ranges, b.verifiers_checkpoint, k.verifier_sealed,
                     o.disabled_by_admin or o.billing_status <> 'ok' as is_disabled
              from branches b join projects p on p.id = b.project_id
              join organizations o on o.id = p.organization_id
+             left join branch_verifiers k on k.branch_id = b.id and k.role = $2
              where b.id = $1 and b.deleted_at is null"
         );
-        let row = self.reads.row(sqlx::query(sqlx::AssertSqlSafe(sql)).bind(id.as_str())).await?;
+        let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(id.as_str()).bind(role);
+        let row = self.reads.row(query).await?;
         row.map(|row| {
             let ranges: Json<Vec<AllowedRange>> = row.try_get("ip_ranges")?;
-            let sealed: Option<Vec<u8>> = row.try_get("verifiers_sealed")?;
+            let sealed: Option<Vec<u8>> = row.try_get("verifier_sealed")?;
             let checkpoint: Option<String> = row.try_get("verifiers_checkpoint")?;
             Ok(ConnectionTarget {
                 branch: Branch::try_from(BranchRow::from_row(&row)?)?,
                 ip_filtering: IpFiltering { enabled: row.try_get("ip_filtering_enabled")?, ranges: ranges.0 },
                 is_disabled: row.try_get("is_disabled")?,
-                sleeping_verifiers: sealed.zip(checkpoint),
+                kept: checkpoint.map(|checkpoint| KeptVerifier { checkpoint, sealed }),
             })
         })
         .transpose()
@@ -196,30 +211,5 @@ impl Store {
             idle_since,
         };
         Ok(rows.into_iter().map(candidate).collect())
-    }
-
-    /// Keeps, or forgets, what authenticates the clients of a sleeping branch;
-    /// false when a newer claim exists.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
-    pub async fn branch_keep_verifiers_in_tx(
-        &self,
-        tx: &mut Tx,
-        id: &BranchId,
-        token: ClaimToken,
-        kept: Option<(&[u8], &str)>,
-    ) -> Result<bool> {
-        let done = sqlx::query(
-            "update branches set verifiers_sealed = $3, verifiers_checkpoint = $4
-             where id = $1 and claim_token = $2",
-        )
-        .bind(id.as_str())
-        .bind(token.0)
-        .bind(kept.map(|(sealed, _)| sealed))
-        .bind(kept.map(|(_, checkpoint)| checkpoint))
-        .execute(&mut **tx)
-        .await?;
-        Ok(done.rows_affected() == 1)
     }
 }

@@ -68,9 +68,6 @@ enum StepError {
     Engine(#[from] EngineError),
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A secret can't be opened or a record not be read.
-    #[error("{0}")]
-    Secret(String),
     /// Another claim took over, or the row changed: look again later.
     #[error("the branch is claimed by another process")]
     Lost,
@@ -82,7 +79,7 @@ enum StepError {
 impl StepError {
     fn outcome(&self) -> Outcome {
         match self {
-            Self::Engine(_) | Self::Store(_) | Self::Secret(_) => Outcome::Failed,
+            Self::Engine(_) | Self::Store(_) => Outcome::Failed,
             Self::Lost => Outcome::Lost,
             Self::NotYet(_) => Outcome::NotYet,
         }
@@ -92,7 +89,7 @@ impl StepError {
     fn reason(&self) -> String {
         match self {
             Self::Engine(error) => error.chain(),
-            Self::Store(_) | Self::Secret(_) | Self::Lost | Self::NotYet(_) => self.to_string(),
+            Self::Store(_) | Self::Lost | Self::NotYet(_) => self.to_string(),
         }
     }
 }

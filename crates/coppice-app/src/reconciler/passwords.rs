@@ -15,7 +15,8 @@ use coppice_failpoint::failpoint;
 use coppice_store::{BranchWork, StoreError};
 
 use super::{Reconciler, StepError, pause};
-use crate::rotation::{open_roles, seal_roles, with_managed_role};
+use crate::kept_roles::seal_roles;
+use crate::rotation::seal_verifier;
 
 impl Reconciler {
     /// Tells the server of a branch that nobody was let into yet the password
@@ -121,9 +122,9 @@ impl Reconciler {
             if role.is_pending {
                 roles.verifiers.insert(MANAGED_ROLE.to_owned(), role.password.verifier.clone());
             }
-            (seal_roles(&inner.key, branch, &roles), checkpoint)
+            (seal_roles(&inner.key, branch, roles), checkpoint)
         });
-        let kept = kept.as_ref().map(|(sealed, checkpoint)| (sealed.as_slice(), checkpoint.as_str()));
+        let kept = kept.as_ref().map(|(roles, checkpoint)| (roles.as_slice(), checkpoint.as_str()));
         if !inner.store.branch_keep_verifiers_in_tx(&mut tx, branch, token, kept).await? {
             return Err(StepError::Lost);
         }
@@ -145,18 +146,11 @@ impl Reconciler {
         let mut tx = inner.store.begin().await?;
         let Some(role) = inner.store.managed_role_lock_in_tx(&mut tx, branch).await? else { return Ok(()) };
         let Some(next) = role.next else { return Ok(()) };
-        let kept = match &role.kept_roles {
-            Some((sealed, _)) => {
-                let roles = open_roles(&inner.key, branch, sealed)
-                    .map_err(|error| StepError::Secret(error.private().unwrap_or_default().to_owned()))?;
-                Some(seal_roles(&inner.key, branch, &with_managed_role(roles, &next.verifier)))
-            }
-            None => None,
-        };
+        let kept = seal_verifier(&inner.key, branch, MANAGED_ROLE, &next.verifier);
         if !inner.store.branch_holds_claim_in_tx(&mut tx, branch, token).await? {
             return Err(StepError::Lost);
         }
-        inner.store.rotation_store_in_tx(&mut tx, branch, &next, kept.as_deref()).await?;
+        inner.store.rotation_store_in_tx(&mut tx, branch, &next, &kept).await?;
         failpoint!("rotation.asleep");
         tx.commit().await.map_err(StoreError::from)?;
         Ok(())

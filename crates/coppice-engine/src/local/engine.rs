@@ -33,7 +33,8 @@ use super::{
 };
 use crate::{
     BoxedServerStream, Capacity, Engine, EngineError, FirstStart, Image, ImageContents, InstanceSpec,
-    LogFiles, Result, RoleVerifier, SleepingRoles, StopMode, VolumeFacts, VolumePlan,
+    LogFiles, ROLE_LENGTH_MAX, Result, RoleVerifier, SleepingRoles, StopMode, VERIFIER_LENGTH_MAX,
+    VolumeFacts, VolumePlan,
 };
 
 /// A cached platform session is closed after this long without use; longer than
@@ -326,16 +327,21 @@ impl Engine for LocalEngine {
     }
 
     async fn verifier(&self, instance: &InstanceId, role: &str) -> Result<Option<RoleVerifier>> {
-        let session = self.session(instance).await?;
-        let row = session
-            .query_opt(
-                "reading a role's verifier",
-                "SELECT rolpassword FROM pg_catalog.pg_authid WHERE rolname = $1 AND rolname <> $2 \
-                 AND rolname !~ '^pg_'",
-                &[&role, &session::PLATFORM_ROLE],
-            )
-            .await?;
-        Ok(row.map(|row| match row.get::<_, Option<String>>(0) {
+        // The server would complain about it in the tenant's log.
+        if role.len() > ROLE_LENGTH_MAX {
+            return Ok(None);
+        }
+        let action = "reading a role's verifier";
+        let read = async |session: Arc<Session>| {
+            let query = "SELECT CASE WHEN octet_length(rolpassword) <= $3 THEN rolpassword END \
+                 FROM pg_catalog.pg_authid WHERE rolname = $1 AND rolname <> $2 AND rolname !~ '^pg_'";
+            let length_max = VERIFIER_LENGTH_MAX as i32;
+            session.query_opt(action, query, &[&role, &session::PLATFORM_ROLE, &length_max]).await
+        };
+        let row = self.ask(instance, read).await?;
+        let text = row.map(|row| row.try_get::<_, Option<String>>(0)).transpose();
+        let text = text.map_err(EngineError::sql(action))?;
+        Ok(text.map(|text| match text {
             None => RoleVerifier::NoPassword,
             Some(text) if text.starts_with("SCRAM-SHA-256$") => RoleVerifier::Scram(text),
             Some(_) => RoleVerifier::Md5,

@@ -7,9 +7,12 @@
 
 use std::time::{Duration, Instant};
 
+use coppice_core::branch::MANAGED_ROLE;
+use tokio_postgres::Row;
+
 use super::connecting::Address;
 use super::session::{PLATFORM_ROLE, Patience, Session};
-use crate::{Result, SleepingRoles};
+use crate::{EngineError, Result, SleepingRoles, VERIFIER_LENGTH_MAX};
 
 /// How long clients may take to end after they were told to.
 const CLIENTS_PATIENCE: Duration = Duration::from_secs(5);
@@ -45,11 +48,20 @@ pub(super) async fn read_roles(address: &Address) -> Result<(SleepingRoles, Stri
         .query(
             action,
             "SELECT rolname::text, rolpassword FROM pg_catalog.pg_authid
-             WHERE rolpassword LIKE 'SCRAM-SHA-256$%' AND rolname <> $1 AND rolname !~ '^pg_'",
-            &[&PLATFORM_ROLE],
+             WHERE octet_length(rolpassword) <= $1 AND rolpassword LIKE 'SCRAM-SHA-256$%'
+               AND rolname <> $2 AND rolname !~ '^pg_'
+             ORDER BY rolname <> $3, rolcanlogin DESC, oid LIMIT $4",
+            &[
+                &(VERIFIER_LENGTH_MAX as i32),
+                &PLATFORM_ROLE,
+                &MANAGED_ROLE,
+                &(SleepingRoles::ROLES_MAX as i64),
+            ],
         )
         .await?;
-    let verifiers = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let role = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?));
+    let verifiers = rows.iter().map(role).collect::<Result<_, tokio_postgres::Error>>();
+    let verifiers = verifiers.map_err(EngineError::sql(action))?;
     let row = session.query_one(action, "SELECT pg_current_wal_insert_lsn()::text", &[]).await?;
     Ok((SleepingRoles { verifiers }, row.get(0)))
 }

@@ -1,17 +1,20 @@
 //! Addresses that may connect, and addresses that may not.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::Ordering;
+
+use coppice_core::branch::BranchState;
 
 use crate::gateway::TestGateway;
 
 #[tokio::test]
-async fn an_address_outside_the_filter_is_sent_away_before_it_says_who_it_is() {
+async fn an_address_outside_the_filter_is_told_so_when_it_has_signed_in_and_not_before() {
     let gateway = TestGateway::start().await;
     gateway.admit_only("192.0.2.0/24");
-    for stranger in ["", "password=wrong"] {
-        let answer = gateway.refusal(stranger).await;
-        assert!(answer.contains("connections from 127.0.0.1 are not allowed"), "{answer}");
-    }
+    let answer = gateway.refusal("").await;
+    assert!(answer.contains("connections from 127.0.0.1 are not allowed"), "{answer}");
+    let stranger = gateway.refusal("password=wrong").await;
+    assert!(stranger.contains("password authentication failed"), "{stranger}");
     gateway.admit_only("127.0.0.0/8");
     assert_eq!(gateway.query("", "select 1").await, "1");
 }
@@ -24,6 +27,21 @@ async fn a_filter_holds_for_the_next_client_and_not_for_those_who_are_in() {
     let answer = gateway.refusal("").await;
     assert!(answer.contains("connections from 127.0.0.1 are not allowed"), "{answer}");
     assert!(client.simple_query("select 1").await.is_ok());
+}
+
+#[tokio::test]
+async fn an_address_outside_the_filter_wakes_nothing_and_waits_for_nothing() {
+    let gateway = TestGateway::start().await;
+    gateway.may_wake.store(true, Ordering::Relaxed);
+    gateway.admit_only("192.0.2.0/24");
+    gateway.state.send_replace(BranchState::Hibernated);
+    let answer = gateway.refusal("").await;
+    assert!(answer.contains("connections from 127.0.0.1 are not allowed"), "{answer}");
+    // Nobody can be asked, and so nobody is let in.
+    gateway.state.send_replace(BranchState::Waking);
+    let answer = gateway.refusal("").await;
+    assert!(answer.contains("password authentication failed"), "{answer}");
+    assert_eq!(gateway.wakes.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test]

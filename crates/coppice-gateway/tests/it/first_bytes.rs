@@ -112,7 +112,7 @@ async fn a_startup_that_never_ends_is_cut() {
 
 #[tokio::test]
 async fn clients_beyond_the_limit_are_told_so() {
-    let gateway = TestGateway::with(|config| config.connections_max = 1).await;
+    let gateway = TestGateway::with(|config| config.limits.total = 1).await;
     let client = gateway.connect().await;
     let answer = gateway.refusal("").await;
     assert!(answer.contains("too many clients"), "{answer}");

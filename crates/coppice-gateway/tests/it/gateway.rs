@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::process::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -11,9 +12,10 @@ use coppice_core::branch::BranchState;
 use coppice_core::project::{AllowedRange, IpFiltering};
 use coppice_core::proxies::TrustedProxies;
 use coppice_core::{BranchId, Error, InstanceId, Result};
-use coppice_engine::{BoxedServerStream, RoleVerifier};
+use coppice_engine::{BoxedServerStream, KeptRole, RoleVerifier};
 use coppice_gateway::{
-    Branches, CancelKey, Certificate, ClientInfo, Gateway, GatewayConfig, Plaintext, Route, Sessions,
+    Branches, CancelKey, Certificate, ClientInfo, ConnectionLimits, Gateway, GatewayConfig, Plaintext, Route,
+    Sessions,
 };
 use tokio::net::{TcpListener, UnixStream};
 use tokio::process::Command;
@@ -27,6 +29,10 @@ pub(crate) const DOMAIN: &str = "db.example.test";
 pub(crate) const PASSWORD: &str = "correct horse battery staple";
 /// A valid id of no branch.
 pub(crate) const NO_BRANCH: &str = "nnnnnnnnnnnnnnnnnnnnnnnnnn";
+
+/// Enough for everybody.
+pub(crate) const LIMITS: ConnectionLimits =
+    ConnectionLimits { total: 100, per_address: 100, starting: 100, starting_per_address: 100 };
 
 /// One branch on one server.
 struct OneBranch {
@@ -43,22 +49,27 @@ struct OneBranch {
 }
 
 impl OneBranch {
-    fn route(&self) -> Route {
+    fn route(&self, role: &str) -> Route {
         let (instance, state) = (InstanceId::new(&self.branch, 1), *self.state.borrow());
         Route {
             instance,
             state,
             message: String::new(),
             ip_filtering: self.ip_filtering.borrow().clone(),
-            sleeping_roles: (state == BranchState::Hibernated).then(|| self.kept.clone()).flatten(),
+            kept: match &self.kept {
+                Some(kept) if state == BranchState::Hibernated => {
+                    kept.get(role).cloned().map_or(KeptRole::Nothing, KeptRole::Verifier)
+                }
+                _ => KeptRole::Unknown,
+            },
         }
     }
 }
 
 #[async_trait::async_trait]
 impl Branches for OneBranch {
-    async fn find(&self, branch: &BranchId) -> Result<Option<Route>> {
-        Ok((*branch == self.branch).then(|| self.route()))
+    async fn find(&self, branch: &BranchId, role: &str) -> Result<Option<Route>> {
+        Ok((*branch == self.branch).then(|| self.route(role)))
     }
 
     async fn verifier(&self, route: &Route, role: &str) -> Result<Option<RoleVerifier>> {
@@ -72,6 +83,10 @@ impl Branches for OneBranch {
             Some(text) => RoleVerifier::Scram(text),
             None => RoleVerifier::NoPassword,
         }))
+    }
+
+    async fn ask_nobody(&self) {
+        self.admin.simple_query("select 1").await.unwrap();
     }
 
     async fn open(&self, _: &Route) -> Result<BoxedServerStream> {
@@ -98,13 +113,13 @@ impl Branches for OneBranch {
         false
     }
 
-    async fn wait_settled(&self, branch: &BranchId, patience: Duration) -> Result<Option<Route>> {
+    async fn wait_settled(&self, branch: &BranchId, role: &str, patience: Duration) -> Result<Option<Route>> {
         let mut state = self.state.clone();
         let is_settled = |state: &BranchState| {
             matches!(state, BranchState::Ready | BranchState::Hibernated | BranchState::Failed)
         };
         let _ = tokio::time::timeout(patience, state.wait_for(is_settled)).await;
-        self.find(branch).await
+        self.find(branch, role).await
     }
 }
 
@@ -162,7 +177,8 @@ impl TestGateway {
             trusted_proxies: TrustedProxies::default(),
             startup_timeout: Duration::from_secs(60),
             wake_timeout: Duration::from_secs(60),
-            connections_max: 100,
+            limits: LIMITS,
+            failures_per_minute: NonZeroU32::new(20).unwrap(),
             drain_timeout: Duration::from_secs(60),
             fake_salt_secret: [7; 32],
         };

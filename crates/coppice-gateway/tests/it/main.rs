@@ -12,3 +12,4 @@ mod routing;
 mod sessions;
 mod sign_in;
 mod sleep;
+mod strangers;

@@ -76,6 +76,13 @@ async fn the_whole_exchange_looks_the_same_for_an_unknown_branch() {
     let known = exchange(&gateway, &gateway.user()).await;
     assert_eq!(known.iter().map(|answer| answer.0).collect::<Vec<_>>(), b"RRE");
     assert_eq!(exchange(&gateway, &format!("{}.{NO_BRANCH}", gateway.role)).await, known);
+    // Those that a server would cut to a name that exists.
+    let long = format!("{:a<64}", gateway.role);
+    let branch = &gateway.branch;
+    assert_eq!(
+        exchange(&gateway, &format!("{long}.{branch}")).await,
+        exchange(&gateway, &format!("{long}.{NO_BRANCH}")).await
+    );
 }
 
 #[tokio::test]
@@ -99,6 +106,8 @@ async fn an_md5_password_is_answered_like_a_wrong_one() {
 async fn the_server_decides_about_login_expiry_and_databases() {
     let gateway = TestGateway::start().await;
     let role = &gateway.role;
+    let long = gateway.refusal(&format!("dbname={role:x<64}")).await;
+    assert!(long.contains("no database has a name of more than 63 bytes"), "{long}");
     let unknown = gateway.refusal("dbname=nowhere").await;
     assert!(unknown.contains("FATAL:  database \"nowhere\" does not exist"), "{unknown}");
     gateway.admin.batch_execute(&format!("alter role {role} valid until '2000-01-01'")).await.unwrap();

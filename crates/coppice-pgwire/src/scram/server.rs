@@ -44,13 +44,10 @@ impl ScramServer {
         Self { verifier, certificate_digest, nonce: new_nonce() }
     }
 
-    /// The mechanisms to offer, best first.
-    pub fn mechanisms(&self) -> &'static [&'static str] {
-        if self.certificate_digest.is_some() {
-            &[SCRAM_SHA_256_PLUS, SCRAM_SHA_256]
-        } else {
-            &[SCRAM_SHA_256]
-        }
+    /// The mechanisms to offer, best first; channel binding needs the digest of
+    /// a certificate.
+    pub fn mechanisms(has_digest: bool) -> &'static [&'static str] {
+        if has_digest { &[SCRAM_SHA_256_PLUS, SCRAM_SHA_256] } else { &[SCRAM_SHA_256] }
     }
 
     /// Takes the client's first message; gives the answer to send.

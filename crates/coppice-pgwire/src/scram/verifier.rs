@@ -8,6 +8,11 @@ use base64::Engine as _;
 /// PostgreSQL's default number of iterations.
 const ITERATIONS_DEFAULT: NonZeroU32 = NonZeroU32::new(4096).expect("not zero");
 
+/// Bounds of what a tenant chose: a client computes as often as the server
+/// says, and gets the salt in every exchange. PostgreSQL makes salts of 16 bytes.
+const ITERATIONS_MAX: u32 = 1_000_000;
+const SALT_LENGTH_MAX: usize = 64;
+
 /// A parsed `SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Verifier {
@@ -24,14 +29,15 @@ impl std::fmt::Debug for Verifier {
 }
 
 impl Verifier {
-    /// Reads the text of `pg_authid.rolpassword`.
+    /// Reads the text of `pg_authid.rolpassword`; none when it is no verifier,
+    /// or one with a salt of more than 64 bytes or more than a million iterations.
     pub fn parse(text: &str) -> Option<Self> {
         let (parameters, keys) = text.strip_prefix("SCRAM-SHA-256$")?.split_once('$')?;
         let (iterations, salt) = parameters.split_once(':')?;
         let (stored_key, server_key) = keys.split_once(':')?;
         Some(Self {
-            iterations: iterations.parse().ok()?,
-            salt: BASE64.decode(salt).ok().filter(|salt| !salt.is_empty())?,
+            iterations: iterations.parse().ok().filter(|count: &NonZeroU32| count.get() <= ITERATIONS_MAX)?,
+            salt: BASE64.decode(salt).ok().filter(|salt| (1..=SALT_LENGTH_MAX).contains(&salt.len()))?,
             stored_key: base64_32(stored_key)?,
             server_key: base64_32(server_key)?,
         })
@@ -71,6 +77,8 @@ mod tests {
         let broken = [
             TEXT.replace("4096", "0"),
             TEXT.replace("4096", "x"),
+            TEXT.replace("4096", "1000001"),
+            TEXT.replace("c2FsdHNhbHRzYWx0c2FsdA==", &BASE64.encode([7; 65])),
             TEXT.replace("SHA-256", "SHA-1"),
             TEXT.replace("AAA=", "AAA"),
             TEXT.replace("c2FsdHNhbHRzYWx0c2FsdA==", ""),

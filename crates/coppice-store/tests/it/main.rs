@@ -13,6 +13,7 @@ mod rotation;
 mod sealed;
 mod sign_ins;
 mod transfer;
+mod verifiers;
 
 use std::time::Duration;
 

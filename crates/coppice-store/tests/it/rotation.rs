@@ -3,7 +3,7 @@
 use coppice_core::branch::BranchState;
 use coppice_core::claim::ClaimToken;
 use coppice_core::{BranchId, HostId};
-use coppice_store::{KeptPassword, Store};
+use coppice_store::{KeptPassword, KeptVerifier, Store};
 
 use crate::postgres::Postgres;
 use crate::with_rows;
@@ -53,15 +53,16 @@ async fn a_rotation_that_goes_on_is_not_replaced_and_ends_with_its_own_password(
 async fn a_branch_is_not_ready_before_its_server_was_told() {
     let server = Postgres::shared();
     let (store, mut sql) = with_rows(&server.database().await).await;
-    let asleep = "update branches set goal = 'hibernated', state = 'hibernated', verifiers_sealed = 'old',
-                  verifiers_checkpoint = '0/1'";
+    let asleep =
+        "update branches set goal = 'hibernated', state = 'hibernated', verifiers_checkpoint = '0/1'";
     sqlx::raw_sql(asleep).execute(&mut sql).await.unwrap();
     let mut tx = store.begin().await.unwrap();
-    store.rotation_store_in_tx(&mut tx, &branch(), &password("new"), Some(b"roles")).await.unwrap();
+    store.rotation_store_in_tx(&mut tx, &branch(), &password("new"), b"kept").await.unwrap();
     tx.commit().await.unwrap();
     let role = store.managed_role(&branch()).await.unwrap().unwrap();
     assert_eq!((&role.password, role.is_pending), (&password("new"), true));
-    assert_eq!(role.kept_roles, Some((b"roles".to_vec(), "0/1".to_owned())));
+    let kept = KeptVerifier { checkpoint: "0/1".to_owned(), sealed: Some(b"kept".to_vec()) };
+    assert_eq!(role.kept, Some(kept));
 
     let token = claimed(&store).await;
     assert!(!store.branch_report(&branch(), token, BranchState::Ready, "").await.unwrap());

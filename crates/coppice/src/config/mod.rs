@@ -2,6 +2,7 @@
 //! file, then defaults.
 
 mod auth;
+mod gateway;
 mod mail;
 mod settings;
 mod sign_in;
@@ -24,6 +25,7 @@ use coppice_mail::Mailer;
 
 use crate::logging::LogConfig;
 use auth::AuthConfig;
+use gateway::ClientLimits;
 use settings::{AUDIT_DAYS_MAX, Settings};
 
 const DEFAULT_LISTEN: &str = "127.0.0.1:7070";
@@ -89,6 +91,7 @@ pub(crate) struct Config {
     pub(crate) public_url: Option<String>,
     pub(crate) gateway_listen: SocketAddr,
     pub(crate) gateway_domain: Option<String>,
+    pub(crate) client_limits: ClientLimits,
     pub(crate) user_aliases: Vec<String>,
     pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) postgres_dirs: Vec<PathBuf>,
@@ -155,6 +158,7 @@ impl ServeArgs {
             public_url: set.public_url.map(|url| public_url(&url)).transpose()?,
             gateway_listen: address(set.gateway_listen, DEFAULT_GATEWAY_LISTEN)?,
             gateway_domain: set.gateway_domain,
+            client_limits: set.gateway.limits(),
             user_aliases: set.user_aliases.unwrap_or_default(),
             postgres_dirs: set.postgres_dirs.unwrap_or_default(),
             metastore_url: set.metastore_url,

@@ -8,6 +8,7 @@ use clap::Args;
 use serde::Deserialize;
 
 use super::auth::AuthArgs;
+use super::gateway::GatewayArgs;
 use super::mail::MailArgs;
 use crate::logging::LogFormat;
 
@@ -30,6 +31,9 @@ pub(super) struct Settings {
     /// Domain under which each branch has a name of its own
     #[arg(long, env = "COPPICE_GATEWAY_DOMAIN", value_name = "DOMAIN")]
     pub(super) gateway_domain: Option<String>,
+    #[command(flatten)]
+    #[serde(default)]
+    pub(super) gateway: GatewayArgs,
     /// Other names by which the API's clients may call the role `app`
     #[arg(long, env = "COPPICE_USER_ALIASES", value_name = "NAMES", value_delimiter = ',')]
     pub(super) user_aliases: Option<Vec<String>>,
@@ -142,6 +146,7 @@ impl Settings {
             public_url: self.public_url.or(other.public_url),
             gateway_listen: self.gateway_listen.or(other.gateway_listen),
             gateway_domain: self.gateway_domain.or(other.gateway_domain),
+            gateway: self.gateway.or(other.gateway),
             user_aliases: self.user_aliases.or(other.user_aliases),
             trusted_proxies: self.trusted_proxies.or(other.trusted_proxies),
             postgres_dirs: self.postgres_dirs.or(other.postgres_dirs),

@@ -85,6 +85,7 @@ pub(super) async fn boot(
     let clients = gateway::GatewayClients { sessions: sessions.clone(), predecessors: predecessors.clone() };
     let clients = Arc::new(clients);
     let app = App::new(store, engine.clone(), reconciler.clone(), key, clients, app_config);
+    app.spread_kept_verifiers().await?;
     reconciler.adopt().await?;
     Ok(Platform { app, host, engine, reconciler, sessions, predecessors, lock })
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use coppice_app::{App, CustomBranch, FirstAccount, NewBranchRequest, Origin};
-use coppice_core::branch::BranchState;
+use coppice_core::branch::{BranchState, MANAGED_ROLE};
 use coppice_core::operation::{CREATE_BRANCH, RawTarget};
 use coppice_core::{Error, ProjectId};
 use coppice_engine::local::installation::write_durably;
@@ -113,7 +113,7 @@ async fn create_main_branch(app: &App, admin: &Path, project: &ProjectId) -> any
         Err(Error::Conflict { code: "branch_name_taken", .. }) => return Ok(()),
         Err(error) => return Err(error).context("creating the main branch"),
     };
-    let found = app.wait_until_settled(&branch.id, MAIN_BRANCH_PATIENCE).await?;
+    let found = app.wait_until_settled(&branch.id, MANAGED_ROLE, MAIN_BRANCH_PATIENCE).await?;
     let branch = found.map(|found| found.branch);
     if let Some(branch) = branch.filter(|branch| branch.state != BranchState::Ready) {
         println!("the branch `{MAIN_BRANCH}` is not ready yet: {} {}", branch.state.title(), branch.message);

@@ -15,10 +15,10 @@ use coppice_gateway::{
     Branches, CancelKey, Certificate, ClientInfo, Gateway, GatewayConfig, Plaintext, Route, Sessions,
 };
 
+use super::descriptors::Descriptors;
 use super::drain::{Predecessors, client_session};
 use crate::config::{Config, DRAIN_MAX};
 
-const CONNECTIONS_MAX: usize = 10_000;
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(15);
 const WAKE_TIMEOUT: Duration = Duration::from_secs(50);
 
@@ -33,18 +33,22 @@ fn route(found: Connectable) -> Route {
         state: found.branch.state,
         message: found.branch.message,
         ip_filtering: found.ip_filtering,
-        sleeping_roles: found.sleeping_roles.map(|roles| roles.verifiers),
+        kept: found.kept,
     }
 }
 
 #[async_trait]
 impl Branches for Platform {
-    async fn find(&self, branch: &BranchId) -> Result<Option<Route>> {
-        Ok(self.app.find_for_connection(branch).await?.map(route))
+    async fn find(&self, branch: &BranchId, role: &str) -> Result<Option<Route>> {
+        Ok(self.app.find_for_connection(branch, role).await?.map(route))
     }
 
     async fn verifier(&self, found: &Route, role: &str) -> Result<Option<RoleVerifier>> {
         self.app.role_verifier(&found.instance, role).await
+    }
+
+    async fn ask_nobody(&self) {
+        self.app.ask_nobody().await;
     }
 
     async fn open(&self, found: &Route) -> Result<BoxedServerStream> {
@@ -64,8 +68,8 @@ impl Branches for Platform {
         self.predecessors.cancel(key).await
     }
 
-    async fn wait_settled(&self, branch: &BranchId, patience: Duration) -> Result<Option<Route>> {
-        Ok(self.app.wait_until_settled(branch, patience).await?.map(route))
+    async fn wait_settled(&self, branch: &BranchId, role: &str, patience: Duration) -> Result<Option<Route>> {
+        Ok(self.app.wait_until_settled(branch, role, patience).await?.map(route))
     }
 }
 
@@ -132,7 +136,8 @@ pub(super) fn start(
         trusted_proxies: config.trusted_proxies.clone(),
         startup_timeout: STARTUP_TIMEOUT,
         wake_timeout: WAKE_TIMEOUT,
-        connections_max: CONNECTIONS_MAX,
+        limits: config.client_limits.connections(Descriptors::share_out()?.gateway)?,
+        failures_per_minute: config.client_limits.failures_per_minute,
         drain_timeout: DRAIN_MAX,
         fake_salt_secret: app.fake_salt_secret(),
     };

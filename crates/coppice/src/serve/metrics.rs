@@ -151,6 +151,9 @@ impl Page {
         text.sample("coppice_gateway_connections_open", &[], occupancy.taken as f64);
         text.gauge("coppice_gateway_connections_max", "Connections of clients that there may be.");
         text.sample("coppice_gateway_connections_max", &[], occupancy.places as f64);
+        let name = "coppice_gateway_connections_starting";
+        text.gauge(name, "Connections of clients that have not signed in yet.");
+        text.sample(name, &[], occupancy.starting as f64);
         text.gauge("coppice_gateway_sessions_open", "Sessions of clients on servers of branches.");
         text.sample("coppice_gateway_sessions_open", &[], sessions as f64);
         if let Some(expiry) = self.gateway.certificate_expiry() {

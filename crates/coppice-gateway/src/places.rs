@@ -1,0 +1,291 @@
+//! Stage: a place for each connection.
+//!
+//! Places are bounded in all and for each address, apart for clients that have
+//! signed in and for those that have not: strangers can neither take those of
+//! clients, nor one of them those of all the others. Who finds none may get one
+//! at the door, to cancel a statement or to be told properly.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use coppice_core::network;
+
+use crate::ConnectionLimits;
+use crate::refusal::Refusal;
+
+/// Places at the door, in all and for one address. Those beyond are sent away
+/// without being listened to.
+const DOOR_MAX: usize = 32;
+const DOOR_PER_ADDRESS_MAX: usize = 4;
+
+/// Why there is no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// All are taken.
+    Gateway,
+    /// The address has as many as it may have.
+    Address,
+}
+
+impl Full {
+    pub(crate) fn refusal(self) -> Refusal {
+        match self {
+            Self::Gateway => Refusal::too_many_clients(),
+            Self::Address => Refusal::too_many_of_address(),
+        }
+    }
+}
+
+/// All places.
+pub(crate) struct Places {
+    limits: ConnectionLimits,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Default)]
+struct Taken {
+    all: Counts,
+    by_address: HashMap<IpAddr, Counts>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    starting: usize,
+    signed_in: usize,
+    at_the_door: usize,
+}
+
+/// Where a client stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stand {
+    Starting,
+    SignedIn,
+    Door(Full),
+}
+
+/// A client's place, taken as long as it lives.
+pub(crate) struct Place {
+    places: Arc<Places>,
+    /// Of IPv6 a whole network; none until a proxy has said it.
+    party: Option<IpAddr>,
+    stand: Stand,
+}
+
+impl Counts {
+    fn of(&mut self, stand: Stand) -> &mut usize {
+        match stand {
+            Stand::Starting => &mut self.starting,
+            Stand::SignedIn => &mut self.signed_in,
+            Stand::Door(_) => &mut self.at_the_door,
+        }
+    }
+}
+
+impl Taken {
+    fn of_address(&self, party: Option<IpAddr>) -> Counts {
+        party.and_then(|party| self.by_address.get(&party)).copied().unwrap_or_default()
+    }
+
+    fn add(&mut self, stand: Stand, party: Option<IpAddr>) {
+        *self.all.of(stand) += 1;
+        if let Some(party) = party {
+            *self.by_address.entry(party).or_default().of(stand) += 1;
+        }
+    }
+
+    fn remove(&mut self, stand: Stand, party: Option<IpAddr>) {
+        *self.all.of(stand) -= 1;
+        let Some(party) = party else { return };
+        if let Some(counts) = self.by_address.get_mut(&party) {
+            *counts.of(stand) -= 1;
+            if *counts == Counts::default() {
+                self.by_address.remove(&party);
+            }
+        }
+    }
+}
+
+impl Places {
+    pub(crate) fn new(limits: ConnectionLimits) -> Arc<Self> {
+        Arc::new(Self { limits, taken: Mutex::default() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        // Every change is complete in itself, so a panic elsewhere spoils nothing.
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Clients with a place that is not at the door, and how many of them have
+    /// not signed in.
+    pub(crate) fn taken_and_starting(&self) -> (usize, usize) {
+        let all = self.lock().all;
+        (all.starting + all.signed_in, all.starting)
+    }
+
+    /// Takes a place for a client that has just connected from `address`; none
+    /// when that is a proxy, which is going to say where the client is.
+    pub(crate) fn enter(self: &Arc<Self>, address: Option<IpAddr>) -> Result<Place, Full> {
+        let party = address.map(network::party);
+        let mut taken = self.lock();
+        let (all, own) = (taken.all, taken.of_address(party));
+        let full =
+            if all.starting + all.signed_in >= self.limits.total || all.starting >= self.limits.starting {
+                Some(Full::Gateway)
+            } else if own.starting >= self.limits.starting_per_address {
+                Some(Full::Address)
+            } else {
+                None
+            };
+        let stand = match full {
+            None => Stand::Starting,
+            Some(full) if all.at_the_door >= DOOR_MAX || own.at_the_door >= DOOR_PER_ADDRESS_MAX => {
+                return Err(full);
+            }
+            Some(full) => Stand::Door(full),
+        };
+        taken.add(stand, party);
+        Ok(Place { places: self.clone(), party, stand })
+    }
+}
+
+impl Place {
+    /// Counts the client to the address that its proxy has told.
+    pub(crate) fn name(&mut self, address: IpAddr) -> Result<(), Full> {
+        if self.party.is_some() {
+            return Ok(());
+        }
+        let party = Some(network::party(address));
+        let mut taken = self.places.lock();
+        let own = taken.of_address(party);
+        let full = match self.stand {
+            Stand::Door(full) => (own.at_the_door >= DOOR_PER_ADDRESS_MAX).then_some(full),
+            Stand::Starting | Stand::SignedIn => {
+                (own.starting >= self.places.limits.starting_per_address).then_some(Full::Address)
+            }
+        };
+        if let Some(full) = full {
+            return Err(full);
+        }
+        taken.remove(self.stand, None);
+        taken.add(self.stand, party);
+        self.party = party;
+        Ok(())
+    }
+
+    /// Whether its client may begin a session.
+    pub(crate) fn check(&self) -> Result<(), Full> {
+        match self.stand {
+            Stand::Starting | Stand::SignedIn => Ok(()),
+            Stand::Door(full) => Err(full),
+        }
+    }
+
+    /// Makes it a place of a client that has signed in.
+    pub(crate) fn sign_in(&mut self) -> Result<(), Full> {
+        let mut taken = self.places.lock();
+        if taken.of_address(self.party).signed_in >= self.places.limits.per_address {
+            return Err(Full::Address);
+        }
+        taken.remove(self.stand, self.party);
+        self.stand = Stand::SignedIn;
+        taken.add(self.stand, self.party);
+        Ok(())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.lock().remove(self.stand, self.party);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: ConnectionLimits =
+        ConnectionLimits { total: 100, per_address: 5, starting: 60, starting_per_address: 10 };
+
+    fn address(last: u8) -> Option<IpAddr> {
+        Some(IpAddr::from([192, 0, 2, last]))
+    }
+
+    /// Enters until there is no place, not even at the door.
+    fn fill(places: &Arc<Places>, address: Option<IpAddr>) -> (Vec<Place>, Full) {
+        let mut taken = vec![];
+        loop {
+            match places.enter(address) {
+                Ok(place) => taken.push(place),
+                Err(full) => return (taken, full),
+            }
+        }
+    }
+
+    #[test]
+    fn an_address_takes_its_own_places_only() {
+        let places = Places::new(LIMITS);
+        let (silent, full) = fill(&places, address(1));
+        assert_eq!((silent.len(), full), (LIMITS.starting_per_address + DOOR_PER_ADDRESS_MAX, Full::Address));
+        assert_eq!(silent.iter().filter(|place| place.check().is_ok()).count(), LIMITS.starting_per_address);
+        let other = places.enter(address(2)).expect("others are not affected");
+        assert_eq!(other.check(), Ok(()));
+        drop((silent, other));
+        assert!(places.lock().by_address.is_empty());
+        assert_eq!(places.lock().all, Counts::default());
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_address() {
+        let places = Places::new(LIMITS);
+        let of = |text: &str| text.parse().ok();
+        let (silent, _) = fill(&places, of("2001:db8:1:2::1"));
+        assert_eq!(silent.len(), LIMITS.starting_per_address + DOOR_PER_ADDRESS_MAX);
+        assert_eq!(places.enter(of("2001:db8:1:2:ffff::")).err(), Some(Full::Address));
+        assert!(places.enter(of("2001:db8:1:3::1")).is_ok());
+    }
+
+    #[test]
+    fn many_strangers_leave_the_places_of_clients() {
+        let places = Places::new(LIMITS);
+        let mut clients = vec![];
+        for last in 0..8 {
+            for _ in 0..LIMITS.per_address {
+                let mut place = places.enter(address(last)).expect("a place");
+                assert_eq!(place.sign_in(), Ok(()));
+                clients.push(place);
+            }
+        }
+        let strangers: Vec<_> = (0..).map_while(|last| places.enter(address(last)).ok()).collect();
+        let starting = strangers.iter().filter(|place| place.check().is_ok()).count();
+        assert_eq!(starting, LIMITS.starting);
+        assert_eq!(strangers.len() - starting, DOOR_MAX, "some more are told so");
+        assert_eq!(places.taken_and_starting(), (100, 60));
+        assert_eq!(places.enter(address(200)).err(), Some(Full::Gateway));
+    }
+
+    #[test]
+    fn who_has_signed_in_counts_apart() {
+        let places = Places::new(LIMITS);
+        let mut clients: Vec<_> =
+            (0..LIMITS.per_address + 1).map(|_| places.enter(address(1)).expect("a place")).collect();
+        let signed_in: Vec<_> = clients.iter_mut().map(Place::sign_in).collect();
+        assert_eq!(signed_in.iter().filter(|result| result.is_ok()).count(), LIMITS.per_address);
+        assert_eq!(signed_in.last(), Some(&Err(Full::Address)));
+        assert_eq!(places.taken_and_starting(), (LIMITS.per_address + 1, 1));
+    }
+
+    #[test]
+    fn behind_a_proxy_the_client_counts_that_it_names() {
+        let places = Places::new(LIMITS);
+        let (mut unnamed, full) = fill(&places, None);
+        assert_eq!((unnamed.len(), full), (LIMITS.starting + DOOR_MAX, Full::Gateway));
+        let client = IpAddr::from([203, 0, 113, 7]);
+        let named: Vec<_> = unnamed.iter_mut().take(11).map(|place| place.name(client)).collect();
+        assert_eq!(named.iter().filter(|result| result.is_ok()).count(), LIMITS.starting_per_address);
+        assert_eq!(named.last(), Some(&Err(Full::Address)));
+        drop(unnamed);
+        assert!(places.lock().by_address.is_empty());
+        assert_eq!(places.lock().all, Counts::default());
+    }
+}
