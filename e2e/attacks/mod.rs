@@ -9,3 +9,4 @@ mod members;
 mod native;
 mod native_code;
 mod open_session;
+mod strangers_gateway;
