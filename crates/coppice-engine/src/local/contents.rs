@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::images::{InstalledImage, extension_directories};
+use super::trust;
 use crate::{EngineError, ExtensionFile, ImageContents, Result};
 
 /// Looks into an image.
@@ -30,12 +31,7 @@ pub(super) fn read(image: &InstalledImage) -> Result<ImageContents> {
 fn extension(path: &Path) -> Option<ExtensionFile> {
     let name = path.file_name()?.to_str()?.strip_suffix(".control")?;
     let text = fs::read_to_string(path).ok()?;
-    let value = |wanted: &str| {
-        text.lines().find_map(|line| {
-            let (key, value) = line.split_once('=')?;
-            (key.trim() == wanted).then(|| value.trim().trim_matches('\'').replace("''", "'"))
-        })
-    };
+    let value = |wanted: &str| trust::value(&text, wanted).map(|value| value.replace("''", "'"));
     Some(ExtensionFile {
         name: name.to_owned(),
         version: value("default_version").unwrap_or_default(),

@@ -1,9 +1,9 @@
 //! Images: immutable copies of the PostgreSQL installations on this machine.
 //!
 //! A running branch must not notice an upgrade of the host's packages, so each
-//! release found is copied once and never touched again. The copy keeps the
-//! relative places of `bin`, `lib` and `share`, from which PostgreSQL finds its
-//! files wherever it is moved.
+//! release found is copied once; later nothing but the marks of its extensions
+//! changes ([`trust`]). The copy keeps the relative places of `bin`, `lib` and
+//! `share`, from which PostgreSQL finds its files wherever it is moved.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,42 +14,8 @@ use coppice_core::image::PostgresVersion;
 use coppice_failpoint::failpoint;
 
 use super::layout::Layout;
+use super::trust;
 use crate::{EngineError, Result};
-
-/// Extensions that an ordinary role may create: they reach no file, no process
-/// and no network. PostgreSQL's manual, section 38.17.1 ("trusted").
-const TRUSTED: &[&str] = &[
-    "amcheck",
-    "bloom",
-    "btree_gin",
-    "btree_gist",
-    "citext",
-    "cube",
-    "dict_int",
-    "dict_xsyn",
-    "earthdistance",
-    "fuzzystrmatch",
-    "hstore",
-    "intarray",
-    "isn",
-    "lo",
-    "ltree",
-    "pg_freespacemap",
-    "pg_stat_statements",
-    "pg_trgm",
-    "pg_visibility",
-    "pgcrypto",
-    "pgrowlocks",
-    "pgstattuple",
-    "seg",
-    "tablefunc",
-    "tcn",
-    "tsm_system_rows",
-    "tsm_system_time",
-    "unaccent",
-    "uuid-ossp",
-    "vector",
-];
 
 /// One release, ready to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,11 +59,17 @@ pub fn collect(
         }
     }
     let entries = fs::read_dir(&images).map_err(EngineError::io("listing images"))?;
-    Ok(entries
+    let images: BTreeMap<_, _> = entries
         .filter_map(Result::ok)
         .filter_map(|entry| installed(&entry.path()))
         .map(|i| (i.version, i))
-        .collect())
+        .collect();
+    for image in images.values() {
+        trust::mark_extensions(&image.root)
+            .map_err(EngineError::io(format!("marking the extensions of PostgreSQL {}", image.version)))?;
+        failpoint!("image.marked");
+    }
+    Ok(images)
 }
 
 /// Releases of the installations in the system's place and in `directories`.
@@ -168,10 +140,8 @@ fn copy_installation(found: &Found, target: &Path) -> Result<()> {
         copy_tree(from, &staging.join(to)).map_err(EngineError::io(action()))?;
     }
     failpoint!("image.copied");
-    trust_extensions(&staging).map_err(EngineError::io(action()))?;
     let directory = fs::File::open(&staging).map_err(EngineError::io(action()))?;
     rustix::fs::syncfs(&directory).map_err(EngineError::io(action()))?;
-    failpoint!("image.trusted");
     fs::rename(&staging, target).map_err(EngineError::io(action()))
 }
 
@@ -189,21 +159,6 @@ fn copy_tree(from: &Path, to: &Path) -> std::io::Result<()> {
         } else if source.exists() {
             reflink_copy::reflink_or_copy(&source, &target)?;
             fs::set_permissions(&target, fs::metadata(&source)?.permissions())?;
-        }
-    }
-    Ok(())
-}
-
-/// Marks the extensions of [`TRUSTED`] as such in their control files.
-fn trust_extensions(root: &Path) -> std::io::Result<()> {
-    for directory in extension_directories(root) {
-        for name in TRUSTED {
-            let control = directory.join(format!("{name}.control"));
-            let Ok(text) = fs::read_to_string(&control) else { continue };
-            let mut lines: Vec<_> =
-                text.lines().filter(|line| !line.trim_start().starts_with("trusted")).collect();
-            lines.push("trusted = true");
-            fs::write(&control, lines.join("\n") + "\n")?;
         }
     }
     Ok(())

@@ -34,6 +34,7 @@ mod sleep;
 mod statistics;
 mod template;
 mod templates;
+mod trust;
 pub mod untrusted;
 pub mod volumes;
 
