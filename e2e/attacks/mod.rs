@@ -3,6 +3,7 @@
 //! server. Each story ends with what the attacker did not get.
 
 mod blocked_sessions;
+mod extensions;
 mod files;
 mod hostile_sql;
 mod members;
