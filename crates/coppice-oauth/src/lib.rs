@@ -9,6 +9,7 @@ pub mod authorize;
 pub mod client;
 pub mod error;
 pub mod issuer;
+pub mod lookalike;
 pub mod metadata;
 pub mod params;
 pub mod pkce;

@@ -5,11 +5,16 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, Trust};
 use crate::error::{ErrorCode, OAuthError};
+use crate::lookalike::looks_like;
 use crate::redirect;
 
 /// Most redirect URIs of one client.
 const REDIRECT_URIS_MAX: usize = 10;
 const NAME_MAX: usize = 100;
+/// The name of the product: no client that registers itself has it in its own.
+const PRODUCT: &str = "Coppice";
+/// What people are shown of a client without a name.
+const NAMELESS: &str = "A program without a name";
 const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
 
 /// A client that may be registered.
@@ -69,11 +74,26 @@ impl Registration {
         Ok(Self { name: name(metadata)?, redirect_uris: uris.into_iter().map(str::to_owned).collect() })
     }
 
-    /// The client that it becomes.
-    pub fn client(self, id: String) -> Client {
+    /// Refuses a name that people could take for the product's, or for that of
+    /// one of these clients, which somebody vouches for.
+    ///
+    /// # Errors
+    /// `invalid_client_metadata`
+    pub fn check_name(&self, vouched: &[Client]) -> Result<(), OAuthError> {
+        if is_taken(&self.name, vouched) {
+            let description = "client_name reads like the name of another program: choose one of your own";
+            return Err(invalid(description));
+        }
+        Ok(())
+    }
+
+    /// The client that it becomes. A name that was registered before it became
+    /// one of `vouched` is not shown.
+    pub fn client(self, id: String, vouched: &[Client]) -> Client {
+        let name = if is_taken(&self.name, vouched) { NAMELESS.to_owned() } else { self.name };
         Client {
             id,
-            name: self.name,
+            name,
             secret: None,
             redirect_uris: self.redirect_uris,
             any_loopback_port: true,
@@ -82,6 +102,11 @@ impl Registration {
             may_use_device: true,
         }
     }
+}
+
+fn is_taken(name: &str, vouched: &[Client]) -> bool {
+    let name = looks_like(name);
+    name.contains(&looks_like(PRODUCT)) || vouched.iter().any(|client| looks_like(&client.name) == name)
 }
 
 /// What people are shown: no control characters, and nothing that turns the
@@ -99,7 +124,7 @@ fn name(metadata: &Value) -> Result<String, OAuthError> {
     if name.chars().count() > NAME_MAX || name.contains(is_odd) {
         return Err(invalid(format!("client_name has at most {NAME_MAX} printable characters")));
     }
-    Ok(if name.is_empty() { "A program without a name".to_owned() } else { name.to_owned() })
+    Ok(if name.is_empty() { NAMELESS.to_owned() } else { name.to_owned() })
 }
 
 /// What a client is told about its registration.
@@ -164,5 +189,28 @@ mod tests {
         }
         let nameless = Registration::read(&json!({ "redirect_uris": ["https://a/cb"] })).expect("a client");
         assert!(!nameless.name.is_empty());
+    }
+
+    #[test]
+    fn nobody_takes_a_name_that_somebody_vouches_for() {
+        let vouched = [Client::console("https://db.example.com"), {
+            let mut client = Client::console("https://db.example.com");
+            client.name = "Ledger".to_owned();
+            client
+        }];
+        let named = |name: &str| {
+            let metadata = json!({ "redirect_uris": ["https://a/cb"], "client_name": name });
+            Registration::read(&metadata).expect("a client")
+        };
+        for name in
+            ["Coppice console", "coppice", "My C0ppice", "\u{421}oppice", "LEDGER", "Led ger", "l\u{435}dger"]
+        {
+            assert!(named(name).check_name(&vouched).is_err(), "{name}");
+            assert_eq!(named(name).client("dyn_1".to_owned(), &vouched).name, NAMELESS, "{name}");
+        }
+        for name in ["Ledger reader", "Claude", "Caf\u{e9}", "\u{7b46}\u{8a18}"] {
+            assert!(named(name).check_name(&vouched).is_ok(), "{name}");
+            assert_eq!(named(name).client("dyn_1".to_owned(), &vouched).name, name);
+        }
     }
 }

@@ -115,6 +115,7 @@ fn ask(
             leads_to: Some(&authorization.request.destination.redirect_uri),
         },
         client: &authorization.client.name,
+        is_vouched: authorization.client.trust != Trust::Nobody,
         account: &session.email,
         other_account: Some(&browser.path(&format!("{}?{other}", realm.authorize_path()))),
         scopes: &scopes,

@@ -85,6 +85,7 @@ fn ask(browser: &Browser, device: &Device, account: &str) -> Response {
     let content = DeviceConfirmationPage {
         form: form(&action, &csrf, &hidden),
         client: &device.client,
+        is_vouched: device.is_vouched,
         account,
         user_code: &device.user_code,
         address: &device.address,

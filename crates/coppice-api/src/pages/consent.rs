@@ -18,6 +18,8 @@ pub(crate) struct ConsentPage<'a> {
     pub(crate) account: &'a str,
     /// Where to sign in as somebody else, if that is possible.
     pub(crate) other_account: Option<&'a str>,
+    /// Whether somebody else than the client itself says that it is this one.
+    pub(crate) is_vouched: bool,
     /// Names of the scopes that will be granted.
     pub(crate) scopes: &'a [&'a str],
 }

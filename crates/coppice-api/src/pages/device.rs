@@ -39,6 +39,8 @@ pub(crate) struct DeviceConfirmationPage<'a> {
     pub(crate) user_code: &'a str,
     /// Network address that the device asked from.
     pub(crate) address: &'a str,
+    /// Whether somebody else than the client itself says that it is this one.
+    pub(crate) is_vouched: bool,
     /// Names of the scopes that will be granted.
     pub(crate) scopes: &'a [&'a str],
 }

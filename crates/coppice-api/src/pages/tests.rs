@@ -41,11 +41,18 @@ fn every_page() -> Vec<(&'static str, Response)> {
         outside,
     };
     let scopes = &["*", "offline_access"][..];
-    let asking =
-        ConsentPage { form: FORM, client: HOSTILE, account: HOSTILE, other_account: Some("/in"), scopes };
+    let asking = ConsentPage {
+        form: FORM,
+        client: HOSTILE,
+        is_vouched: false,
+        account: HOSTILE,
+        other_account: Some("/in"),
+        scopes,
+    };
     let confirming = DeviceConfirmationPage {
         form: FORM,
         client: HOSTILE,
+        is_vouched: false,
         account: HOSTILE,
         user_code: HOSTILE,
         address: HOSTILE,

@@ -44,7 +44,8 @@ impl App {
         }
         let found = self.store.oauth_client_find(id).await?;
         Ok(found.map(|found| {
-            Registration { name: found.name, redirect_uris: found.redirect_uris }.client(found.id)
+            let registration = Registration { name: found.name, redirect_uris: found.redirect_uris };
+            registration.client(found.id, &self.identity.config.clients)
         }))
     }
 
@@ -63,9 +64,10 @@ impl App {
     /// # Errors
     /// `invalid_redirect_uri`, `invalid_client_metadata`; `rate_limited`
     pub async fn register_client(&self, metadata: &Value, address: IpAddr) -> IdentityResult<Value> {
-        let registration = Registration::read(metadata)?;
+        let (registration, vouched) = (Registration::read(metadata)?, &self.identity.config.clients);
+        registration.check_name(vouched)?;
         self.count_attempt(REGISTRATION, &party(address)).await?;
-        let client = registration.client(format!("{REGISTERED}{}", random_text()));
+        let client = registration.client(format!("{REGISTERED}{}", random_text()), vouched);
         let row = RegisteredClient {
             id: client.id.clone(),
             name: client.name.clone(),

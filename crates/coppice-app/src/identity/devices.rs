@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use chrono::{TimeDelta, Utc};
 use coppice_core::audit::RequestOrigin;
 use coppice_core::{Error, Result};
-use coppice_oauth::client::Client;
+use coppice_oauth::client::{Client, Trust};
 use coppice_oauth::params::Params;
 use coppice_oauth::scope::Scopes;
 use coppice_oauth::{ErrorCode, OAuthError, random, user_code};
@@ -46,6 +46,8 @@ impl std::fmt::Debug for DeviceAnswer {
 pub struct Device {
     /// Name of the program on it.
     pub client: String,
+    /// Whether somebody else than it itself says that it is this one.
+    pub is_vouched: bool,
     /// Id of that program.
     pub client_id: String,
     /// What it asks for.
@@ -112,6 +114,7 @@ impl App {
         let Some(client) = self.oauth_client(&found.client_id).await? else { return Ok(None) };
         self.take_attempt_back(USER_CODE, session.user.as_str()).await?;
         Ok(Some(Device {
+            is_vouched: client.trust != Trust::Nobody,
             client: client.name,
             client_id: client.id,
             scopes: Scopes::from_trusted(found.scopes),
