@@ -11,3 +11,4 @@ mod native;
 mod native_code;
 mod open_session;
 mod strangers_gateway;
+mod strangers_http;

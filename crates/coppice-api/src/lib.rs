@@ -22,9 +22,11 @@ mod branch_metrics;
 mod branches;
 mod client_address;
 mod configuration;
+mod connections;
 mod context;
 mod credentials;
 mod error;
+mod hosts;
 mod idempotency;
 mod invitations;
 mod keys;
@@ -64,6 +66,8 @@ use tower_http::compression::CompressionLayer;
 use tower_http::cors::{AllowHeaders, Any, CorsLayer};
 
 pub use crate::metrics::{Exposition, MetricsToken, Route};
+pub use connections::ConnectionLimits;
+pub use hosts::Hosts;
 pub use openapi::document;
 pub use serve::serve;
 
@@ -91,12 +95,14 @@ pub struct ApiConfig {
     pub trusted_proxies: TrustedProxies,
     /// Whoever has it may read `/metrics`; without one only this machine may.
     pub metrics_token: Option<MetricsToken>,
+    /// Names of this site.
+    pub hosts: Hosts,
 }
 
 /// All routes. `exposition` makes the page of `/metrics`. To be called within a Tokio runtime.
 pub fn router(app: App, config: ApiConfig, exposition: Arc<dyn Exposition>) -> Router {
     metrics::describe();
-    let trusted_proxies = Arc::new(config.trusted_proxies);
+    let (trusted_proxies, hosts) = (Arc::new(config.trusted_proxies), Arc::new(config.hosts));
     let rates = Arc::new(Rates::new(config.requests_per_second, config.address_requests_per_second));
     tokio::spawn(clean(rates.clone()));
     let (operations, document) = openapi::operations();
@@ -109,6 +115,7 @@ pub fn router(app: App, config: ApiConfig, exposition: Arc<dyn Exposition>) -> R
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics::metrics_page))
         .layer(Extension(page))
+        .layer(Extension(hosts.clone()))
         .route("/openapi.json", get(openapi::json))
         .route("/openapi.yaml", get(openapi::yaml))
         .fallback(unknown_route);
@@ -120,12 +127,14 @@ pub fn router(app: App, config: ApiConfig, exposition: Arc<dyn Exposition>) -> R
     let base_path = app.issuers().base_path().to_owned();
     let pages = limits
         .around(oauth::pages(&app), Audience::People)
+        .route_layer(from_fn_with_state(hosts.clone(), hosts::only_this_site))
         .layer(from_fn(move |request, next| pages::below(base_path.clone(), request, next)))
         .merge(pages::routes())
         .with_state(app)
         .fallback_service(routes);
     // Routes must be matched after that.
     openapi::pages()
+        .layer(from_fn_with_state(hosts, hosts::only_this_site))
         .layer(from_fn_with_state(limits.names, metrics::note_route))
         .fallback_service(map_request(ignore_trailing_slash).layer(pages))
         .layer(from_fn(identify))

@@ -21,8 +21,10 @@ use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gau
 use utoipa::openapi::OpenApi;
 
 use crate::client_address::{client_address, is_from_this_machine};
+use crate::connections::Ending;
 use crate::context::{self, Context};
 use crate::error::{ApiError, with_status};
+use crate::hosts::{Hosts, is_sent_by_a_page};
 use crate::rates::Rates;
 use crate::request::bearer_of;
 
@@ -31,6 +33,9 @@ const DURATION: &str = "coppice_http_request_duration_seconds";
 const IN_FLIGHT: &str = "coppice_http_requests_in_flight";
 const RATE_LIMITED: &str = "coppice_http_rate_limited_total";
 const AUTHENTICATION_FAILURES: &str = "coppice_http_authentication_failures_total";
+pub(crate) const CONNECTIONS: &str = "coppice_http_connections";
+pub(crate) const CONNECTIONS_REFUSED: &str = "coppice_http_connections_refused_total";
+pub(crate) const CONNECTIONS_ENDED: &str = "coppice_http_connections_ended_total";
 
 /// What the log's line of each request belongs to.
 const ACCESS: &str = "coppice_api::access";
@@ -53,6 +58,16 @@ pub(crate) fn describe() {
         AUTHENTICATION_FAILURES,
         "Requests without a valid credential, and wrong passwords on the page to sign in."
     );
+    describe_gauge!(CONNECTIONS, "Connections that are held.");
+    describe_counter!(CONNECTIONS_REFUSED, "Connections for which there was no room, by limit.");
+    describe_counter!(CONNECTIONS_ENDED, "Connections that were ended for want of a request, by reason.");
+    gauge!(CONNECTIONS).set(0.0);
+    for limit in ["total", "address"] {
+        counter!(CONNECTIONS_REFUSED, "limit" => limit).absolute(0);
+    }
+    for ending in [Ending::FirstRequest, Ending::Idle, Ending::Displaced] {
+        counter!(CONNECTIONS_ENDED, "reason" => ending.label()).absolute(0);
+    }
     for limit in ["credential", "address"] {
         counter!(RATE_LIMITED, "limit" => limit).absolute(0);
     }
@@ -253,10 +268,11 @@ pub(crate) struct MetricsPage {
 pub(crate) async fn metrics_page(
     Extension(page): Extension<MetricsPage>,
     Extension(rates): Extension<Arc<Rates>>,
+    Extension(hosts): Extension<Arc<Hosts>>,
     request: Request,
 ) -> Response {
     let (parts, _) = request.into_parts();
-    if let Err(refusal) = page.admit(&parts, &rates) {
+    if let Err(refusal) = page.admit(&parts, &rates, &hosts) {
         return refusal;
     }
     ([(header::CONTENT_TYPE, CONTENT_TYPE)], page.exposition.text().await).into_response()
@@ -265,9 +281,10 @@ pub(crate) async fn metrics_page(
 impl MetricsPage {
     /// With a token only who has it is admitted; without one, only this machine.
     #[expect(clippy::result_large_err, reason = "it is answered at once")]
-    fn admit(&self, parts: &Parts, rates: &Rates) -> Result<(), Response> {
+    fn admit(&self, parts: &Parts, rates: &Rates, hosts: &Hosts) -> Result<(), Response> {
         let Some(token) = &self.token else {
-            return if is_from_this_machine(parts) { Ok(()) } else { Err(elsewhere()) };
+            let is_called_here = hosts.are_called(&parts.uri, &parts.headers) && !is_sent_by_a_page(parts);
+            return if is_from_this_machine(parts) && is_called_here { Ok(()) } else { Err(elsewhere()) };
         };
         let code = match bearer_of(&parts.headers) {
             Some(sent) if token.is(sent) => return Ok(()),

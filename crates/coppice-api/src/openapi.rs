@@ -8,7 +8,11 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use axum::Router;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use axum::http::{HeaderName, HeaderValue};
+use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use coppice_app::App;
 use coppice_core::operation::{self, CallerRule, Operation};
@@ -247,7 +251,26 @@ pub(crate) async fn yaml() -> Response {
 /// The page to browse the document with, from files inside this program.
 pub(crate) fn pages() -> Router {
     let config = Config::from("/openapi.json").validator_url("none").persist_authorization(false);
-    SwaggerUi::new("/docs").config(config).into()
+    Router::from(SwaggerUi::new("/docs").config(config)).layer(map_response(shut_in))
+}
+
+/// What the page may do, which has scripts and styles of its own, and inline
+/// styles: it shares its origin with the pages to sign in.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
+                      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+async fn shut_in(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (X_FRAME_OPTIONS, "DENY"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (REFERRER_POLICY, "no-referrer"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
 }
 
 #[cfg(test)]

@@ -1,36 +1,45 @@
 //! Accepting HTTP connections, and letting them finish.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{ConnectInfo, Extension};
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
+use tower::ServiceExt;
+
+use crate::connections::{ConnectionLimits, Connections, IDLE_PATIENCE, Seat, count_ending};
 
 /// Largest request line with all headers; more is answered with 431.
 const HEADERS_LIMIT_BYTES: usize = 32 << 10;
-/// How long a client may take to send them, from the end of its last request
-/// on: longer than clients keep connections they don't use, so that they and
-/// not we close them and no request is sent into a connection that goes away.
-const HEADERS_PATIENCE: Duration = Duration::from_secs(120);
+/// Requests of one HTTP/2 connection that may be in progress.
+const STREAMS_MAX: u32 = 100;
 /// How long requests may go on after the end was asked for.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(30);
 /// Pause after an accept that failed, for example for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// What is told to whom there is no room for.
+const FULL: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n";
+
 /// Serves `router` until `stop` completes, then lets requests finish.
-pub async fn serve(listener: TcpListener, router: Router, stop: impl Future<Output = ()>) {
-    let mut builder = Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADERS_PATIENCE)
-        .max_buf_size(HEADERS_LIMIT_BYTES);
-    builder.http2().timer(TokioTimer::new()).max_header_list_size(HEADERS_LIMIT_BYTES as u32);
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    limits: ConnectionLimits,
+    stop: impl Future<Output = ()>,
+) {
+    let (builder, connections) = (builder(), Connections::new(limits));
     let graceful = GracefulShutdown::new();
     tokio::pin!(stop);
     loop {
@@ -45,14 +54,23 @@ pub async fn serve(listener: TcpListener, router: Router, stop: impl Future<Outp
                 }
             },
         };
+        let Some(seat) = connections.admit(peer.ip()).map(Arc::new) else {
+            let _ = stream.try_write(FULL);
+            continue;
+        };
         let _ = stream.set_nodelay(true);
-        let service = router.clone().layer(Extension(ConnectInfo::<SocketAddr>(peer)));
-        let connection =
-            builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)).into_owned();
+        let service = service(router.clone(), peer, seat.clone());
+        let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%peer, "an HTTP connection ended: {error}");
+            tokio::select! {
+                ended = connection => if let Err(error) = ended {
+                    tracing::debug!(%peer, "an HTTP connection ended: {error}");
+                },
+                ending = seat.ended() => {
+                    tracing::debug!(%peer, "an HTTP connection was ended: {}", ending.label());
+                    count_ending(ending);
+                }
             }
         });
     }
@@ -60,4 +78,37 @@ pub async fn serve(listener: TcpListener, router: Router, stop: impl Future<Outp
     if tokio::time::timeout(DRAIN_PATIENCE, graceful.shutdown()).await.is_err() {
         tracing::warn!("some requests did not finish in time");
     }
+}
+
+fn builder() -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(IDLE_PATIENCE)
+        .max_buf_size(HEADERS_LIMIT_BYTES);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEADERS_LIMIT_BYTES as u32);
+    builder
+}
+
+/// Answers the requests of one connection.
+fn service(
+    router: Router,
+    peer: SocketAddr,
+    seat: Arc<Seat>,
+) -> impl Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send> + Send {
+    service_fn(move |mut request: Request<Incoming>| {
+        let asked = seat.asked();
+        request.extensions_mut().insert(ConnectInfo(peer));
+        let answered = router.clone().oneshot(request);
+        async move {
+            let answer = answered.await;
+            drop(asked);
+            answer
+        }
+    })
 }

@@ -72,14 +72,12 @@ impl GatewayArgs {
 }
 
 impl ClientLimits {
-    /// With as many descriptors for the gateway. A session takes two: to its
-    /// client and to its server.
+    /// Where so many are possible.
     ///
     /// # Errors
     /// The number of connections that was chosen and that they don't suffice for,
     /// and the one that they do.
-    pub(crate) fn connections(&self, descriptors: usize) -> anyhow::Result<ConnectionLimits> {
-        let possible = descriptors / 2;
+    pub(crate) fn connections(&self, possible: usize) -> anyhow::Result<ConnectionLimits> {
         let total = self.connections.unwrap_or(possible.min(CONNECTIONS_MAX));
         anyhow::ensure!(
             (1..=possible).contains(&total),

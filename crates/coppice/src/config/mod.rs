@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use coppice_api::{ApiConfig, MetricsToken};
+use coppice_api::{ApiConfig, Hosts, MetricsToken};
 use coppice_core::audit::AUDIT_DAYS;
 use coppice_core::limits::OrganizationLimits;
 use coppice_core::proxies::TrustedProxies;
@@ -32,6 +32,7 @@ const DEFAULT_LISTEN: &str = "127.0.0.1:7070";
 const DEFAULT_GATEWAY_LISTEN: &str = "127.0.0.1:7432";
 const DEFAULT_REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(1000).expect("not zero");
 const DEFAULT_ADDRESS_REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(20).expect("not zero");
+const DEFAULT_API_CONNECTIONS_PER_ADDRESS: NonZeroU32 = NonZeroU32::new(512).expect("not zero");
 const DEFAULT_CREATE_WAIT: Duration = Duration::from_secs(5);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Longest time that sessions of a process may go on after its end was asked for.
@@ -100,6 +101,7 @@ pub(crate) struct Config {
     pub(crate) admin_email: String,
     pub(crate) limits: OrganizationLimits,
     pub(crate) api: ApiConfig,
+    pub(crate) strangers: Strangers,
     pub(crate) audit_days: u32,
     pub(crate) mailer: Option<Mailer>,
     pub(crate) create_wait: Duration,
@@ -109,6 +111,17 @@ pub(crate) struct Config {
     pub(crate) otlp_endpoint: Option<String>,
     pub(crate) auth: AuthConfig,
     pub(crate) metrics_interval: Duration,
+}
+
+/// What is held for those who connect to the API, before anything is known of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Strangers {
+    /// Connections at the same time; without a value as many as there is room for.
+    pub(crate) api_connections: Option<u32>,
+    /// Of one address.
+    pub(crate) api_connections_per_address: u32,
+    /// From the connection to the end of the first request's headers.
+    pub(crate) first_request: Duration,
 }
 
 /// A number within bounds: those of a file are not checked when it is read.
@@ -148,14 +161,17 @@ impl ServeArgs {
         let set = self.settings.or(file);
         let data_dir = std::path::absolute(self.data_dir.path()).context("finding the data directory")?;
         let trusted_proxies = trusted_proxies(set.trusted_proxies.as_deref().unwrap_or_default())?;
+        let listen = address(set.listen, DEFAULT_LISTEN)?;
+        let public_url = set.public_url.as_deref().map(public_url).transpose()?;
         Ok(Config {
             data_dir,
             storage: storage_options(&set)?,
             limits: limits(&set),
-            api: api(&set, trusted_proxies.clone())?,
+            api: api(&set, trusted_proxies.clone(), Hosts::new(public_url.as_deref(), listen.ip()))?,
+            strangers: strangers(&set)?,
             trusted_proxies,
-            listen: address(set.listen, DEFAULT_LISTEN)?,
-            public_url: set.public_url.map(|url| public_url(&url)).transpose()?,
+            listen,
+            public_url,
             gateway_listen: address(set.gateway_listen, DEFAULT_GATEWAY_LISTEN)?,
             gateway_domain: set.gateway_domain,
             client_limits: set.gateway.limits(),
@@ -201,7 +217,20 @@ fn limits(set: &Settings) -> OrganizationLimits {
     }
 }
 
-fn api(set: &Settings, trusted_proxies: TrustedProxies) -> anyhow::Result<ApiConfig> {
+fn strangers(set: &Settings) -> anyhow::Result<Strangers> {
+    let seconds = set.first_request_timeout.map_or(15, |seconds| u32::try_from(seconds).unwrap_or(u32::MAX));
+    let seconds = within("first_request_timeout", seconds, 1..=120)?;
+    Ok(Strangers {
+        api_connections: set.api_connections.map(NonZeroU32::get),
+        api_connections_per_address: set
+            .api_connections_per_address
+            .unwrap_or(DEFAULT_API_CONNECTIONS_PER_ADDRESS)
+            .get(),
+        first_request: Duration::from_secs(seconds.into()),
+    })
+}
+
+fn api(set: &Settings, trusted_proxies: TrustedProxies, hosts: Hosts) -> anyhow::Result<ApiConfig> {
     Ok(ApiConfig {
         requests_per_second: set.requests_per_second.unwrap_or(DEFAULT_REQUESTS_PER_SECOND),
         address_requests_per_second: set
@@ -209,6 +238,7 @@ fn api(set: &Settings, trusted_proxies: TrustedProxies) -> anyhow::Result<ApiCon
             .unwrap_or(DEFAULT_ADDRESS_REQUESTS_PER_SECOND),
         trusted_proxies,
         metrics_token: set.metrics_token_file.as_deref().map(read_token).transpose()?,
+        hosts,
     })
 }
 

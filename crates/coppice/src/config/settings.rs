@@ -107,6 +107,17 @@ pub(super) struct Settings {
     /// The same of one address, for requests without a credential [default: 20]
     #[arg(long, env = "COPPICE_ADDRESS_REQUESTS_PER_SECOND", value_name = "N")]
     pub(super) address_requests_per_second: Option<NonZeroU32>,
+    /// Most connections to the API at the same time
+    /// [default: 4096, or a quarter of the files that may be open, if that is less]
+    #[arg(long, env = "COPPICE_API_CONNECTIONS", value_name = "N")]
+    pub(super) api_connections: Option<NonZeroU32>,
+    /// The same of one address [default: 512]
+    #[arg(long, env = "COPPICE_API_CONNECTIONS_PER_ADDRESS", value_name = "N")]
+    pub(super) api_connections_per_address: Option<NonZeroU32>,
+    /// Seconds from a connection to the API to the headers of its first request, 1 to 120 [default: 15]
+    #[arg(long, env = "COPPICE_FIRST_REQUEST_TIMEOUT", value_name = "SECONDS",
+          value_parser = clap::value_parser!(u64).range(1..=120))]
+    pub(super) first_request_timeout: Option<u64>,
     /// Days that lines of the audit log are kept [default: 400]
     #[arg(long, env = "COPPICE_AUDIT_DAYS", value_name = "DAYS",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(AUDIT_DAYS_MAX)))]
@@ -174,6 +185,11 @@ impl Settings {
             address_requests_per_second: self
                 .address_requests_per_second
                 .or(other.address_requests_per_second),
+            api_connections: self.api_connections.or(other.api_connections),
+            api_connections_per_address: self
+                .api_connections_per_address
+                .or(other.api_connections_per_address),
+            first_request_timeout: self.first_request_timeout.or(other.first_request_timeout),
             audit_days: self.audit_days.or(other.audit_days),
             smtp: self.smtp.or(other.smtp),
             log: self.log.or(other.log),

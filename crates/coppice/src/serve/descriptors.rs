@@ -1,25 +1,79 @@
-//! File descriptors, and who may use how many of them.
+//! How many of the descriptors that this process may open each door gets.
 //!
-//! A door that strangers knock at must not use those that the metastore, the
-//! engine and the other door need.
+//! Strangers decide how many come to a door. What the platform needs to look
+//! after its branches (sessions to servers, the metastore, files) is kept out
+//! of their reach.
 
-use anyhow::Context as _;
+use anyhow::{Context, bail};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// How many descriptors each part may use.
+/// Most connections that the API gets where nobody chose.
+const API_MAX: usize = 4096;
+/// What a client of the gateway takes: its connection and that to the server.
+const OF_A_SESSION: usize = 2;
+/// Descriptors without which no platform can be run.
+const LEAST: usize = 256;
+
+/// Connections that each door may hold at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Descriptors {
-    /// Connections to the gateway, and to the servers behind it. A quarter is
-    /// left to the API, a quarter to metastore, engine and logs.
+pub(super) struct Doors {
+    /// Of the API.
+    pub(super) api: usize,
+    /// Of the gateway.
     pub(super) gateway: usize,
 }
 
-impl Descriptors {
-    /// Raises the limit of this process as far as it may, and shares it out.
-    pub(super) fn share_out() -> anyhow::Result<Self> {
-        let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("reading the limit of open files")?;
-        let may_be_raised = soft < hard && setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok();
-        let limit = if may_be_raised { hard } else { soft };
-        Ok(Self { gateway: usize::try_from(limit / 2).unwrap_or(usize::MAX) })
+impl Doors {
+    /// Raises the limit of open files as far as this process may, and shares
+    /// it out; `api` is what the operator wants for the API.
+    pub(super) fn open(api: Option<u32>) -> anyhow::Result<Self> {
+        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("asking how many files may be open")?;
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).context("raising how many files may be open")?;
+        Self::of(usize::try_from(hard).unwrap_or(usize::MAX), api)
+    }
+
+    /// A quarter is for the platform itself, a quarter for the API, the rest
+    /// for the gateway.
+    fn of(limit: usize, api: Option<u32>) -> anyhow::Result<Self> {
+        if limit < LEAST {
+            bail!(
+                "only {limit} files may be open: raise the limit (LimitNOFILE, ulimit -n) to {LEAST} at least"
+            );
+        }
+        let quarter = limit / 4;
+        let api = match api.map(|wanted| wanted as usize) {
+            Some(wanted) if wanted > quarter => bail!(
+                "api_connections can be {quarter} at most where {limit} files may be open, not {wanted}: raise \
+                 the limit (LimitNOFILE, ulimit -n), or choose fewer"
+            ),
+            Some(wanted) => wanted,
+            None => quarter.min(API_MAX),
+        };
+        Ok(Self { api, gateway: (limit - quarter - api) / OF_A_SESSION })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doors_leave_a_quarter_to_the_platform() {
+        for (limit, wanted) in
+            [(256, None), (1024, None), (1024, Some(256)), (4096, Some(1)), (65_536, None), (1 << 30, None)]
+        {
+            let doors = Doors::of(limit, wanted).expect("enough");
+            assert!(doors.api >= 1 && doors.gateway >= 64, "{limit}: {doors:?}");
+            assert!(doors.api + doors.gateway * OF_A_SESSION <= limit - limit / 4, "{limit}: {doors:?}");
+        }
+        assert_eq!(Doors::of(1 << 20, None).expect("enough").api, API_MAX);
+        assert_eq!(Doors::of(1 << 20, Some(20_000)).expect("enough").api, 20_000);
+    }
+
+    #[test]
+    fn too_few_files_end_the_start() {
+        assert!(Doors::of(64, None).is_err());
+        let error = Doors::of(1024, Some(257)).expect_err("too many").to_string();
+        assert!(error.contains("256 at most") && error.contains("257"), "{error}");
     }
 }

@@ -15,7 +15,6 @@ use coppice_gateway::{
     Branches, CancelKey, Certificate, ClientInfo, Gateway, GatewayConfig, Plaintext, Route, Sessions,
 };
 
-use super::descriptors::Descriptors;
 use super::drain::{Predecessors, client_session};
 use crate::config::{Config, DRAIN_MAX};
 
@@ -125,6 +124,7 @@ pub(super) fn start(
     app: App,
     sessions: Arc<Sessions>,
     predecessors: Arc<Predecessors>,
+    connections_possible: usize,
 ) -> anyhow::Result<Arc<Gateway>> {
     let directory = config.data_dir.join("tls");
     std::fs::create_dir_all(&directory).context("making the directory of the certificate")?;
@@ -136,7 +136,7 @@ pub(super) fn start(
         trusted_proxies: config.trusted_proxies.clone(),
         startup_timeout: STARTUP_TIMEOUT,
         wake_timeout: WAKE_TIMEOUT,
-        limits: config.client_limits.connections(Descriptors::share_out()?.gateway)?,
+        limits: config.client_limits.connections(connections_possible)?,
         failures_per_minute: config.client_limits.failures_per_minute,
         drain_timeout: DRAIN_MAX,
         fake_salt_secret: app.fake_salt_secret(),

@@ -30,6 +30,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::config::{Config, ServeArgs};
 use crate::traces::Traces;
 use boot::boot;
+use descriptors::Doors;
 use handover::{Door, Knock, Listeners, Predecessor};
 use running::Running;
 
@@ -78,6 +79,7 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let traces = Traces::start(config.otlp_endpoint.as_deref())?;
     crate::logging::start(&config.log, traces.as_ref())?;
     let counted = metrics::start()?;
+    let doors = Doors::open(config.strangers.api_connections)?;
     prepare_data_dir(&config.data_dir)?;
     let (lock, listeners, predecessor) = match takes_over {
         true => take_over(&config.data_dir).await?,
@@ -89,7 +91,8 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let (api, gateway_address) = (listeners.api.local_addr()?, listeners.gateway.local_addr()?);
 
     let platform = boot(&config, api, gateway_address, lock).await?;
-    let running = Running::start(&config, &platform, listeners.try_clone()?, counted, traces.is_some())?;
+    let running =
+        Running::start(&config, &platform, listeners.try_clone()?, doors, counted, traces.is_some())?;
     let door = Door::open(platform.host.layout().runtime_dir())?;
     let record =
         ServeRecord { pid: std::process::id(), api, gateway: gateway_address, door: door.path().to_owned() };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use coppice_api::ConnectionLimits;
 use coppice_app::{App, task_succeeded};
 use coppice_engine::local::{HostEngine, LocalEngine};
 use coppice_gateway::Gateway;
@@ -14,6 +15,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::boot::Platform;
+use super::descriptors::Doors;
 use super::drain::Teller;
 use super::handover::{Knock, Listeners};
 use super::metrics::Page;
@@ -51,6 +53,7 @@ impl Running {
         config: &Config,
         platform: &Platform,
         listeners: Listeners,
+        doors: Doors,
         counted: PrometheusHandle,
         has_traces: bool,
     ) -> anyhow::Result<Self> {
@@ -60,8 +63,14 @@ impl Running {
         };
         let (api, gateway_listener) = (to_tokio(listeners.api)?, to_tokio(listeners.gateway)?);
         let (app, stop) = (platform.app.clone(), CancellationToken::new());
-        let predecessors = platform.predecessors.clone();
-        let gateway = gateway::start(config, app.clone(), platform.sessions.clone(), predecessors.clone())?;
+        let (predecessors, limits) = (platform.predecessors.clone(), connection_limits(config, doors));
+        let gateway = gateway::start(
+            config,
+            app.clone(),
+            platform.sessions.clone(),
+            predecessors.clone(),
+            doors.gateway,
+        )?;
         let looping = tokio::spawn({
             let reconciler = platform.reconciler.clone();
             async move { reconciler.run().await }
@@ -72,7 +81,7 @@ impl Running {
         if has_traces {
             router = router.layer(axum::middleware::from_fn(trace_request));
         }
-        let api_task = tokio::spawn(coppice_api::serve(api, router, stop.clone().cancelled_owned()));
+        let api_task = tokio::spawn(coppice_api::serve(api, router, limits, stop.clone().cancelled_owned()));
         let watches = vec![
             tokio::spawn({
                 let app = app.clone();
@@ -151,6 +160,15 @@ impl Running {
         }
         app.note_uses().await;
         Ok(())
+    }
+}
+
+fn connection_limits(config: &Config, doors: Doors) -> ConnectionLimits {
+    ConnectionLimits {
+        total: doors.api,
+        per_address: config.strangers.api_connections_per_address as usize,
+        first_request: config.strangers.first_request,
+        trusted_proxies: config.trusted_proxies.clone(),
     }
 }
 

@@ -1,0 +1,332 @@
+//! Which connections are held, and which are let go.
+//!
+//! Whoever connects costs a descriptor before anything is known of them. So
+//! connections are counted, all together and by address; and one that has not
+//! sent a request yet makes room for the next one.
+
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use coppice_core::network;
+use coppice_core::proxies::TrustedProxies;
+use metrics::{counter, gauge};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::metrics::{CONNECTIONS, CONNECTIONS_ENDED, CONNECTIONS_REFUSED};
+
+/// How long a connection without a request is held: longer than clients keep
+/// those that they don't use, so that they and not we close them and no request
+/// is sent into a connection that goes away.
+pub(crate) const IDLE_PATIENCE: Duration = Duration::from_secs(120);
+
+/// How many connections are held, and how long without a request.
+#[derive(Clone, Debug)]
+pub struct ConnectionLimits {
+    /// At the same time.
+    pub total: usize,
+    /// At the same time of one address; of IPv6, one /64. Trusted proxies have
+    /// no such limit.
+    pub per_address: usize,
+    /// From the connection to the end of the first request's headers.
+    pub first_request: Duration,
+    /// Who connects for others.
+    pub trusted_proxies: TrustedProxies,
+}
+
+/// The connections that are held.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    limits: ConnectionLimits,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    next: u64,
+    open: HashMap<u64, Open>,
+    /// How many of each address that has a limit.
+    of_address: HashMap<IpAddr, usize>,
+    /// Those that have not sent a request, oldest first.
+    silent: BTreeSet<u64>,
+    /// The same by address.
+    silent_of_address: BTreeSet<(IpAddr, u64)>,
+}
+
+#[derive(Debug)]
+struct Open {
+    address: Option<IpAddr>,
+    end: Arc<Notify>,
+}
+
+/// A connection that is held.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    connections: Arc<Connections>,
+    number: u64,
+    end: Arc<Notify>,
+    usage: Mutex<Usage>,
+}
+
+/// What a connection is used for now.
+#[derive(Clone, Copy, Debug)]
+struct Usage {
+    has_asked: bool,
+    in_progress: usize,
+    since: Instant,
+}
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Its first request did not come in time.
+    FirstRequest,
+    /// No request came any more.
+    Idle,
+    /// Another connection needed its place before it had sent a request.
+    Displaced,
+}
+
+impl Ending {
+    /// As `/metrics` names it.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::FirstRequest => "first_request",
+            Self::Idle => "idle",
+            Self::Displaced => "displaced",
+        }
+    }
+}
+
+impl Connections {
+    pub(crate) fn new(limits: ConnectionLimits) -> Arc<Self> {
+        Arc::new(Self { limits, table: Mutex::default() })
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for a new connection, where need be that of a silent one; none
+    /// when every connection that could make room has sent a request.
+    pub(crate) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Seat> {
+        let peer = peer.to_canonical();
+        let address = (!self.limits.trusted_proxies.trusts(peer)).then(|| network::party(peer));
+        let (mut table, mut refusal) = (self.table(), None);
+        if let Some(address) = address
+            && table.of_address.get(&address).is_some_and(|count| *count >= self.limits.per_address)
+            && !table.displace_one_of(address)
+        {
+            refusal = Some("address");
+        } else if table.open.len() >= self.limits.total && !table.displace_one() {
+            refusal = Some("total");
+        }
+        if let Some(limit) = refusal {
+            counter!(CONNECTIONS_REFUSED, "limit" => limit).increment(1);
+            return None;
+        }
+        let end = Arc::new(Notify::new());
+        let number = table.insert(address, end.clone());
+        gauge!(CONNECTIONS).set(table.open.len() as f64);
+        let usage = Mutex::new(Usage { has_asked: false, in_progress: 0, since: Instant::now() });
+        Some(Seat { connections: self.clone(), number, end, usage })
+    }
+}
+
+impl Table {
+    fn insert(&mut self, address: Option<IpAddr>, end: Arc<Notify>) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.open.insert(number, Open { address, end });
+        self.silent.insert(number);
+        if let Some(address) = address {
+            *self.of_address.entry(address).or_default() += 1;
+            self.silent_of_address.insert((address, number));
+        }
+        number
+    }
+
+    /// Forgets a connection; none when it was forgotten before.
+    fn remove(&mut self, number: u64) -> Option<Open> {
+        let open = self.open.remove(&number)?;
+        self.silent.remove(&number);
+        if let Some(address) = open.address {
+            self.silent_of_address.remove(&(address, number));
+            if let Some(count) = self.of_address.get_mut(&address) {
+                *count -= 1;
+                if *count == 0 {
+                    self.of_address.remove(&address);
+                }
+            }
+        }
+        Some(open)
+    }
+
+    fn has_asked(&mut self, number: u64) {
+        self.silent.remove(&number);
+        if let Some(address) = self.open.get(&number).and_then(|open| open.address) {
+            self.silent_of_address.remove(&(address, number));
+        }
+    }
+
+    fn displace_one(&mut self) -> bool {
+        let oldest = self.silent.first().copied();
+        oldest.is_some_and(|number| self.displace(number))
+    }
+
+    fn displace_one_of(&mut self, address: IpAddr) -> bool {
+        let oldest = self.silent_of_address.range((address, 0)..=(address, u64::MAX)).next().copied();
+        oldest.is_some_and(|(_, number)| self.displace(number))
+    }
+
+    fn displace(&mut self, number: u64) -> bool {
+        self.remove(number).inspect(|open| open.end.notify_one()).is_some()
+    }
+}
+
+impl Seat {
+    fn usage(&self) -> MutexGuard<'_, Usage> {
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A request came; it is answered when what this returns is dropped.
+    pub(crate) fn asked(self: &Arc<Self>) -> Asked {
+        let mut usage = self.usage();
+        if !usage.has_asked {
+            usage.has_asked = true;
+            self.connections.table().has_asked(self.number);
+        }
+        usage.in_progress += 1;
+        drop(usage);
+        Asked(self.clone())
+    }
+
+    /// Completes when the connection has to end.
+    pub(crate) async fn ended(&self) -> Ending {
+        loop {
+            let next_look =
+                match self.usage().next_look(self.connections.limits.first_request, Instant::now()) {
+                    Ok(next_look) => next_look,
+                    Err(ending) => return ending,
+                };
+            tokio::select! {
+                () = self.end.notified() => return Ending::Displaced,
+                () = tokio::time::sleep_until(next_look) => {}
+            }
+        }
+    }
+}
+
+impl Usage {
+    /// When it may have to end at the earliest; or why it has to now.
+    fn next_look(self, first_request: Duration, now: Instant) -> Result<Instant, Ending> {
+        let (patience, ending) = match self.has_asked {
+            false => (first_request, Ending::FirstRequest),
+            true => (IDLE_PATIENCE, Ending::Idle),
+        };
+        let last = if self.in_progress == 0 { self.since + patience } else { now + patience };
+        if last <= now { Err(ending) } else { Ok(last) }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut table = self.connections.table();
+        table.remove(self.number);
+        gauge!(CONNECTIONS).set(table.open.len() as f64);
+    }
+}
+
+/// A request that is being answered.
+#[derive(Debug)]
+pub(crate) struct Asked(Arc<Seat>);
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let mut usage = self.0.usage();
+        usage.in_progress -= 1;
+        usage.since = Instant::now();
+    }
+}
+
+/// Counts a connection that was ended.
+pub(crate) fn count_ending(ending: Ending) {
+    counter!(CONNECTIONS_ENDED, "reason" => ending.label()).increment(1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connections(total: usize, per_address: usize, proxies: &[&str]) -> Arc<Connections> {
+        Connections::new(ConnectionLimits {
+            total,
+            per_address,
+            first_request: Duration::from_secs(15),
+            trusted_proxies: TrustedProxies::parse(proxies).expect("ranges"),
+        })
+    }
+
+    fn admit(connections: &Arc<Connections>, peer: &str) -> Option<Arc<Seat>> {
+        connections.admit(peer.parse().expect("an address")).map(Arc::new)
+    }
+
+    async fn has_to_go(seat: &Seat) -> Option<Ending> {
+        tokio::time::timeout(Duration::from_millis(1), seat.ended()).await.ok()
+    }
+
+    #[tokio::test]
+    async fn who_says_nothing_makes_room_and_who_has_asked_does_not() {
+        let all = connections(3, 2, &[]);
+        let [first, second] = ["10.0.0.1", "10.0.0.1"].map(|peer| admit(&all, peer).expect("room"));
+        drop(first.asked());
+        let third = admit(&all, "10.0.0.1").expect("the second makes room");
+        assert_eq!((has_to_go(&first).await, has_to_go(&second).await), (None, Some(Ending::Displaced)));
+        drop(third.asked());
+        assert!(admit(&all, "10.0.0.1").is_none(), "both have asked");
+        assert!(admit(&all, "::ffff:10.0.0.1").is_none(), "it is the same address");
+
+        let other = admit(&all, "10.0.0.2").expect("room");
+        let another = admit(&all, "10.0.0.3").expect("the silent one makes room");
+        assert_eq!(has_to_go(&other).await, Some(Ending::Displaced));
+        drop(another.asked());
+        assert!(admit(&all, "10.0.0.4").is_none(), "all three have asked");
+        drop((second, other));
+        assert!(admit(&all, "10.0.0.4").is_none(), "who was displaced does not count twice");
+        drop(first);
+        assert!(admit(&all, "10.0.0.4").is_some());
+    }
+
+    #[tokio::test]
+    async fn a_network_of_ipv6_is_one_address_and_a_trusted_proxy_none() {
+        let all = connections(10, 1, &["192.0.2.1"]);
+        let one = admit(&all, "2001:db8::1").expect("room");
+        drop(one.asked());
+        assert!(admit(&all, "2001:db8::2:3").is_none());
+        assert!(admit(&all, "2001:db8:0:1::1").is_some());
+        let behind: Vec<_> = (0..8).map(|_| admit(&all, "192.0.2.1").expect("no limit of its own")).collect();
+        behind.iter().for_each(|seat| drop(seat.asked()));
+        drop(admit(&all, "10.0.0.1").expect("room"));
+        let last = admit(&all, "192.0.2.1").expect("room");
+        drop(last.asked());
+        assert!(admit(&all, "192.0.2.1").is_none(), "the sum holds for it too");
+    }
+
+    #[test]
+    fn a_connection_ends_without_its_first_request_and_when_nothing_comes_any_more() {
+        let (since, first_request) = (Instant::now(), Duration::from_secs(15));
+        let look = |has_asked, in_progress, seconds| {
+            let now = since + Duration::from_secs(seconds);
+            let usage = Usage { has_asked, in_progress, since };
+            usage.next_look(first_request, now).map(|next| next.duration_since(now).as_secs())
+        };
+        assert_eq!(look(false, 0, 0), Ok(15));
+        assert_eq!(look(false, 0, 14), Ok(1));
+        assert_eq!(look(false, 0, 15), Err(Ending::FirstRequest));
+        assert_eq!(look(true, 0, 15), Ok(105));
+        assert_eq!(look(true, 0, 120), Err(Ending::Idle));
+        assert_eq!(look(true, 1, 1000), Ok(120), "it is being answered");
+    }
+}

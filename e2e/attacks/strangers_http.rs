@@ -1,0 +1,174 @@
+//! A stranger at the API's door: connections without requests, another name
+//! for this site, a page in a frame, somebody else's name.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use coppice_test_support::{Platform, wait_for};
+use reqwest::header::{HOST, HeaderName};
+use serde_json::json;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpSocket;
+
+use crate::setup::{PROGRAM, options, platform};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Connections that the API may hold, all together and of one address.
+const TOTAL: usize = 300;
+const PER_ADDRESS: usize = 100;
+/// Many times what is held; each from one of this many addresses.
+const HALF_SENT: usize = 3000;
+const ADDRESSES: usize = 20;
+
+fn address_of(coppice: &Platform) -> SocketAddr {
+    coppice.api().trim_start_matches("http://").parse().expect("an address")
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+/// A line of `/metrics`, read over a new connection.
+fn metric(coppice: &Platform, line: &str) -> f64 {
+    let (status, page) = coppice.call_as(None, "GET", "/metrics", None);
+    assert_eq!(status, 200, "{page}");
+    let page = page.as_str().expect("text");
+    let value = page.lines().find_map(|text| text.strip_prefix(line)).expect("the metric");
+    value.trim().parse().expect("a number")
+}
+
+/// Begins a request from an address of this machine and does not end it.
+async fn half_send(api: SocketAddr, number: usize) -> Option<tokio::net::TcpStream> {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    let source = format!("127.0.0.{}:0", 2 + number % ADDRESSES);
+    socket.bind(source.parse().expect("an address")).expect("an address of this machine");
+    let mut stream = socket.connect(api).await.ok()?;
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nx-slow: ").await.ok()?;
+    Some(stream)
+}
+
+#[test]
+fn half_sent_requests_shut_nobody_out() {
+    let mut coppice = Platform::prepare(PROGRAM, options());
+    let (total, per_address) = (TOTAL.to_string(), PER_ADDRESS.to_string());
+    let flags = ["--api-connections", &total, "--api-connections-per-address", &per_address];
+    coppice.add_flags(&[&flags[..], &["--first-request-timeout", "2"]].concat());
+    coppice.spawn();
+    coppice.wait_ready();
+    let api = address_of(&coppice);
+    let neighbour = coppice.connection_string("main");
+    let resident = metric(&coppice, "process_resident_memory_bytes");
+
+    let runtime = runtime();
+    let mut held = vec![];
+    for number in 0..HALF_SENT {
+        held.extend(runtime.block_on(half_send(api, number)));
+        if number % 500 == 499 {
+            let (status, _) = coppice.call("GET", "/organizations/{org}/projects", None);
+            assert_eq!(status, 200, "after {number}");
+            let said = coppice_test_support::psql(&neighbour, "SELECT 1");
+            assert!(said.is_ok, "after {number}: {}", said.err);
+            let open = metric(&coppice, "coppice_http_connections ");
+            assert!(open <= TOTAL as f64, "{open} are held after {number}");
+        }
+    }
+    assert!(metric(&coppice, "coppice_http_connections_ended_total{reason=\"displaced\"}") > 1000.0);
+    let grown = metric(&coppice, "process_resident_memory_bytes") - resident;
+    assert!(grown < f64::from(64 << 20), "{grown} bytes for {HALF_SENT} half-sent requests");
+    // Nobody has to come for them to end.
+    wait_for("what was never asked has ended", PATIENCE, || {
+        (metric(&coppice, "coppice_http_connections ") <= 1.0).then_some(())
+    });
+    drop(held);
+    asked_connections_stay_and_silent_ones_end(&coppice);
+}
+
+/// Reads until the other side closes; what it said before.
+fn read_to_end(mut stream: TcpStream) -> Vec<u8> {
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let mut said = vec![];
+    match stream.read_to_end(&mut said) {
+        Ok(_) => said,
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => said,
+        Err(error) => panic!("it was not closed: {error}"),
+    }
+}
+
+fn asked_connections_stay_and_silent_ones_end(coppice: &Platform) {
+    let connect = |first: &[u8]| {
+        let mut stream = TcpStream::connect(address_of(coppice)).expect("a connection");
+        stream.write_all(first).expect("it listens");
+        stream
+    };
+    let mut asked = connect(b"");
+    let mut ask = || {
+        asked.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("it is open");
+        let mut answer = [0; 15];
+        asked.read_exact(&mut answer).expect("an answer");
+        assert_eq!(&answer, b"HTTP/1.1 200 OK");
+        let mut rest = vec![0; 4096];
+        let _ = asked.read(&mut rest).expect("the rest");
+    };
+    ask();
+    for silence in [
+        &b""[..],
+        b"G",
+        b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n",
+        // The beginning of HTTP/2 (RFC 9113, 3.4), with and without settings.
+        b"PRI * HTTP/2.0\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
+    ] {
+        let said = read_to_end(connect(silence));
+        assert!(!said.starts_with(b"HTTP/1.1 2"), "{silence:?}: {}", String::from_utf8_lossy(&said));
+    }
+    ask();
+}
+
+#[test]
+fn a_page_of_another_site_reads_nothing_and_takes_nobodys_name() {
+    let coppice = platform();
+    let runtime = runtime();
+    let client =
+        reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().expect("a client");
+    let ask = |path: &str, headers: &[(HeaderName, &str)]| {
+        let request = client.get(format!("{}{path}", coppice.api()));
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(name, *value));
+        runtime.block_on(request.send()).expect("an answer")
+    };
+    let (site, mode) = (HeaderName::from_static("sec-fetch-site"), HeaderName::from_static("sec-fetch-mode"));
+    let pages = ["/docs/", "/oauth/device", "/oauth/logout", "/oauth/authorize"];
+    for path in pages {
+        for host in ["localhost:7070", "127.0.0.1", "[::1]:80"] {
+            assert_ne!(ask(path, &[(HOST, host)]).status(), 421, "{path} as {host}");
+        }
+        for host in ["evil.example", "127.0.0.1.evil.example:7070"] {
+            assert_eq!(ask(path, &[(HOST, host)]).status(), 421, "{path} as {host}");
+        }
+        let used = [(site.clone(), "cross-site"), (mode.clone(), "no-cors")];
+        assert_eq!(ask(path, &used).status(), 403, "{path} in another page");
+    }
+    assert_eq!(ask("/metrics", &[]).status(), 200);
+    assert_eq!(ask("/metrics", &[(HOST, "localhost")]).status(), 200);
+    assert_eq!(ask("/metrics", &[(HOST, "evil.example")]).status(), 403);
+    assert_eq!(ask("/metrics", &[(site, "same-origin")]).status(), 403);
+    // Programs that have a key call it as they like.
+    let key = format!("Bearer {}", coppice.setting("COPPICE_API_KEY"));
+    let call = [(HOST, "db.internal"), (reqwest::header::AUTHORIZATION, &key)];
+    assert_eq!(ask("/organizations", &call).status(), 200);
+
+    let docs = ask("/docs/", &[]);
+    let header = |name: &str| docs.headers()[name].to_str().expect("text").to_owned();
+    let policy = header("content-security-policy");
+    assert!(policy.contains("script-src 'self';") && policy.contains("frame-ancestors 'none'"), "{policy}");
+    assert_eq!(
+        (header("x-frame-options"), header("x-content-type-options")),
+        ("DENY".into(), "nosniff".into())
+    );
+
+    for (name, status) in [("Coppice console", 400), ("\u{421}OPPICE  Con-sole", 400), ("Notes", 201)] {
+        let metadata = json!({ "redirect_uris": ["http://127.0.0.1/cb"], "client_name": name });
+        let (found, answer) = coppice.call_as(None, "POST", "/oauth/register", Some(&metadata));
+        assert_eq!(found, status, "{name}: {answer}");
+    }
+}
