@@ -111,6 +111,7 @@ fn people_get_accounts_and_keep_them() {
             "account/somebody_with_an_account_signs_in_to_accept",
             "account/a_password_is_changed",
             "account/signing_out_is_asked_and_done",
+            "second_factor/a_second_factor_is_added_used_and_removed",
         ],
     );
 }

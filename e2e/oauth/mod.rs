@@ -17,6 +17,7 @@ mod pages;
 mod published_client;
 mod refreshing;
 mod registration;
+mod second_factor;
 mod sign_out;
 
 use std::process::{Command, Stdio};

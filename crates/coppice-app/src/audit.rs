@@ -26,12 +26,22 @@ pub enum AccountEventKind {
     SignedIn,
     /// Somebody tried to sign in with a wrong password.
     SignInFailed,
+    /// Somebody who had shown the first factor had not the second.
+    SecondFactorFailed,
     /// Somebody had the right password of an account that must not be used.
     SignInDisabled,
     /// Somebody signed out, or a session was ended.
     SignedOut,
     /// The password was changed.
     PasswordChanged,
+    /// A second factor was added to the account.
+    SecondFactorAdded,
+    /// It was removed.
+    SecondFactorRemoved,
+    /// The person got other recovery codes.
+    RecoveryCodesMade,
+    /// One of them was used up.
+    RecoveryCodeUsed,
     /// A client was allowed to act for the user.
     ClientAllowed,
     /// A token was revoked.
@@ -46,9 +56,15 @@ pub enum AccountEventKind {
 impl AccountEventKind {
     fn action(self) -> &'static str {
         match self {
-            Self::SignedIn | Self::SignInFailed | Self::SignInDisabled => "account.signIn",
+            Self::SignedIn | Self::SignInFailed | Self::SecondFactorFailed | Self::SignInDisabled => {
+                "account.signIn"
+            }
             Self::SignedOut => "account.signOut",
             Self::PasswordChanged => "account.changePassword",
+            Self::SecondFactorAdded => "account.addSecondFactor",
+            Self::SecondFactorRemoved => "account.removeSecondFactor",
+            Self::RecoveryCodesMade => "account.makeRecoveryCodes",
+            Self::RecoveryCodeUsed => "account.useRecoveryCode",
             Self::ClientAllowed => "account.allowClient",
             Self::TokenRevoked => "account.revokeToken",
             Self::AccountMade => "account.make",
@@ -59,6 +75,7 @@ impl AccountEventKind {
     fn end(self) -> AuditEnd {
         let error = match self {
             Self::SignInFailed => Some("wrong_password"),
+            Self::SecondFactorFailed => Some("wrong_second_factor"),
             Self::SignInDisabled => Some("account_disabled"),
             _ => None,
         };

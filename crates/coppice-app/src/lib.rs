@@ -61,15 +61,16 @@ pub use bootstrap::FirstAccount;
 pub use branch_metrics::{InstanceSeries, MetricsRequest};
 pub use branches::{BranchChange, BranchDetails, CustomBranch, InstanceStatus, NewBranchRequest, Origin};
 pub use connections::Connectable;
-pub use coppice_store::BrowserSession;
 pub use coppice_store::{AuditEnd, InvitationFilter};
+pub use coppice_store::{BrowserSession, HalfSignIn};
 pub use coppice_telemetry::logs::{BodyMatch, LogEntry, LogFilter, LogLevel};
 pub use credentials::Credentials;
 pub use extensions::{Extension, ExtensionKind};
 pub use idempotency::{Begun, RepeatableCall};
 pub use identity::{
-    Authorization, ClientClaim, Device, DeviceAnswer, IdentityConfig, IdentityError, PASSWORD_MAX,
-    PASSWORD_MIN, PasswordChange, RotatedKey, SESSION_LIFETIME, SignIn, TokenAnswer, hash_password,
+    Authorization, ClientClaim, Device, DeviceAnswer, Enrolment, HALF_LIFETIME, IdentityConfig,
+    IdentityError, NewFactor, NewRecoveryCodes, PASSWORD_MAX, PASSWORD_MIN, PasswordChange, RecoveryCodes,
+    RotatedKey, SESSION_LIFETIME, SecondFactorRemoval, SecondStep, SignIn, TokenAnswer, hash_password,
     rotate_signing_key,
 };
 pub use invitations::{Accepted, NewPerson, OfferedInvitation, VisibleInvitation};

@@ -25,6 +25,7 @@ macro_rules! names {
 pub mod access;
 pub mod api_key;
 pub mod audit;
+pub mod authentication;
 pub mod awake;
 pub mod branch;
 pub mod claim;

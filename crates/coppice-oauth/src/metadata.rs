@@ -41,10 +41,11 @@ pub fn of_server(
         "revocation_endpoint_auth_methods_supported": ["none", "client_secret_post", "client_secret_basic"],
         "introspection_endpoint_auth_methods_supported": ["client_secret_post", "client_secret_basic"],
         "code_challenge_methods_supported": ["S256"],
+        "acr_values_supported": ["1", "2"],
         "prompt_values_supported": ["none", "login", "select_account", "consent"],
         "claims_supported": [
-            "iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "sid", "name", "email", "email_verified",
-            "preferred_username"
+            "iss", "sub", "aud", "exp", "iat", "auth_time", "acr", "amr", "nonce", "sid", "name", "email",
+            "email_verified", "preferred_username"
         ],
         "authorization_response_iss_parameter_supported": true,
         "claims_parameter_supported": false,

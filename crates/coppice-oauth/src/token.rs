@@ -8,6 +8,7 @@ use aws_lc_rs::digest;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL;
 use chrono::{DateTime, Utc};
+use coppice_core::authentication::Methods;
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
 use serde::de::DeserializeOwned;
@@ -53,6 +54,10 @@ pub struct AccessClaims {
     pub jti: String,
     pub sid: String,
     pub scope: String,
+    #[serde(default)]
+    pub acr: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub amr: Vec<String>,
     #[serde(flatten)]
     pub profile: Profile,
 }
@@ -66,6 +71,7 @@ impl AccessClaims {
         user: &str,
         session: &str,
         scope: String,
+        methods: &Methods,
         profile: Profile,
         now: DateTime<Utc>,
         exp: DateTime<Utc>,
@@ -81,6 +87,8 @@ impl AccessClaims {
             jti: crate::random::secret(),
             sid: session.to_owned(),
             scope,
+            acr: methods.context_class().to_owned(),
+            amr: methods.words().to_vec(),
             profile,
         }
     }
@@ -98,6 +106,10 @@ pub struct IdClaims {
     pub exp: i64,
     pub iat: i64,
     pub auth_time: i64,
+    #[serde(default)]
+    pub acr: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub amr: Vec<String>,
     pub sid: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_hash: Option<String>,
@@ -124,6 +136,8 @@ impl IdClaims {
             exp: access.exp,
             iat: access.iat,
             auth_time: signed_in_at.timestamp(),
+            acr: access.acr.clone(),
+            amr: access.amr.clone(),
             sid: access.sid.clone(),
             at_hash: Some(half_hash(access_token)),
             nonce,
@@ -314,7 +328,8 @@ mod tests {
     fn claims(seconds: i64) -> AccessClaims {
         let now = Utc::now();
         let exp = now + TimeDelta::seconds(seconds);
-        AccessClaims::new(ISSUER.to_owned(), "cli", "usr_1", "ses_1", "*".to_owned(), profile(), now, exp)
+        let (methods, scope) = (Methods::password(), "*".to_owned());
+        AccessClaims::new(ISSUER.to_owned(), "cli", "usr_1", "ses_1", scope, &methods, profile(), now, exp)
     }
 
     fn verified(token: &str, key: &SigningKey) -> Result<AccessClaims, Distrust> {

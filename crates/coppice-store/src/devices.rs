@@ -2,9 +2,10 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use coppice_core::UserId;
+use coppice_core::authentication::Methods;
 use sqlx::FromRow;
 
-use crate::{Result, Store, StoreError, Tx};
+use crate::{BrowserSession, Result, Store, StoreError, Tx};
 
 /// A device that asks to be connected.
 #[derive(Clone, Debug)]
@@ -45,6 +46,8 @@ pub enum DeviceState {
         user: UserId,
         /// When that person showed who they are.
         signed_in_at: DateTime<Utc>,
+        /// How they showed it.
+        methods: Methods,
     },
     /// The person said no.
     Denied,
@@ -71,6 +74,7 @@ struct PollingRow {
     state: String,
     user_id: Option<String>,
     signed_in_at: Option<DateTime<Utc>>,
+    methods: Option<Vec<String>>,
     expires_at: DateTime<Utc>,
     is_hasty: bool,
 }
@@ -79,11 +83,13 @@ impl TryFrom<PollingRow> for PollingDevice {
     type Error = StoreError;
 
     fn try_from(row: PollingRow) -> Result<Self> {
-        let state = match (row.state.as_str(), row.user_id, row.signed_in_at) {
+        let state = match (row.state.as_str(), row.user_id, row.signed_in_at, row.methods) {
             ("waiting", ..) => DeviceState::Waiting,
-            ("allowed", Some(user), Some(signed_in_at)) => {
-                DeviceState::Allowed { user: UserId::from_trusted(user), signed_in_at }
-            }
+            ("allowed", Some(user), Some(signed_in_at), Some(methods)) => DeviceState::Allowed {
+                user: UserId::from_trusted(user),
+                signed_in_at,
+                methods: methods.into(),
+            },
             ("denied", ..) => DeviceState::Denied,
             ("redeemed", ..) => DeviceState::Redeemed,
             _ => return Err(StoreError::UnknownValue { what: "state of a device", value: row.state }),
@@ -134,17 +140,17 @@ impl Store {
         tx: &mut Tx,
         user_code_hash: &str,
         is_allowed: bool,
-        user: &UserId,
-        signed_in_at: DateTime<Utc>,
+        by: &BrowserSession,
     ) -> Result<bool> {
         let done = sqlx::query(
-            "update device_codes set state = $2, user_id = $3, signed_in_at = $4
+            "update device_codes set state = $2, user_id = $3, signed_in_at = $4, methods = $5
              where user_code_hash = $1 and state = 'waiting' and expires_at > now()",
         )
         .bind(user_code_hash)
         .bind(if is_allowed { "allowed" } else { "denied" })
-        .bind(user.as_str())
-        .bind(signed_in_at)
+        .bind(by.user.as_str())
+        .bind(by.signed_in_at)
+        .bind(by.methods.words())
         .execute(&mut **tx)
         .await?;
         Ok(done.rows_affected() == 1)
@@ -175,7 +181,7 @@ impl Store {
              from (select code_hash, state, polled_at from device_codes
                    where code_hash = $1 and client_id = $2 for update) before
              where d.code_hash = before.code_hash
-             returning d.scopes, before.state, d.user_id, d.signed_in_at, d.expires_at,
+             returning d.scopes, before.state, d.user_id, d.signed_in_at, d.methods, d.expires_at,
                        coalesce(before.polled_at > clock_timestamp() - make_interval(secs => $3), false)
                            as is_hasty",
         );

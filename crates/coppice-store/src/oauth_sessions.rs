@@ -2,6 +2,7 @@
 //! that these come from.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use coppice_core::authentication::Methods;
 use coppice_core::organization::User;
 use coppice_core::{SessionId, UserId};
 use sqlx::FromRow;
@@ -25,6 +26,8 @@ pub struct NewSession<'a> {
     pub is_offline: bool,
     /// When the person showed who they are.
     pub signed_in_at: DateTime<Utc>,
+    /// How they showed it.
+    pub methods: &'a Methods,
     /// When it ends unless it is used before.
     pub idle_until: DateTime<Utc>,
     /// When it ends in any case.
@@ -46,6 +49,8 @@ pub struct Session {
     pub is_offline: bool,
     /// When the person showed who they are.
     pub signed_in_at: DateTime<Utc>,
+    /// How they showed it.
+    pub methods: Methods,
     /// When it ends in any case.
     pub expires_at: DateTime<Utc>,
 }
@@ -62,6 +67,7 @@ struct SessionRow {
     scopes: Vec<String>,
     is_offline: bool,
     signed_in_at: DateTime<Utc>,
+    methods: Vec<String>,
     expires_at: DateTime<Utc>,
 }
 
@@ -80,6 +86,7 @@ impl From<SessionRow> for Session {
             scopes: row.scopes,
             is_offline: row.is_offline,
             signed_in_at: row.signed_in_at,
+            methods: row.methods.into(),
             expires_at: row.expires_at,
         }
     }
@@ -106,6 +113,9 @@ pub struct AuthorizationCode {
     pub browser_session: Option<String>,
     /// When the person showed who they are.
     pub signed_in_at: DateTime<Utc>,
+    /// How they showed it.
+    #[sqlx(try_from = "Vec<String>")]
+    pub methods: Methods,
     /// When it ends.
     pub expires_at: DateTime<Utc>,
 }
@@ -136,8 +146,9 @@ impl Store {
     pub async fn session_insert_in_tx(&self, tx: &mut Tx, new: &NewSession<'_>) -> Result<bool> {
         let done = sqlx::query(
             "insert into sessions (id, user_id, client_id, scopes, browser_session, is_offline, signed_in_at,
-                                   idle_until, expires_at)
-             select $1, u.id, $3, $4, (select id_hash from browser_sessions where id_hash = $5), $6, $7, $8, $9
+                                   idle_until, expires_at, methods)
+             select $1, u.id, $3, $4, (select id_hash from browser_sessions where id_hash = $5), $6, $7, $8, $9,
+                    $10
              from users u where u.id = $2 and not u.disabled for share of u",
         )
         .bind(new.id.as_str())
@@ -149,6 +160,7 @@ impl Store {
         .bind(new.signed_in_at)
         .bind(new.idle_until)
         .bind(new.expires_at)
+        .bind(new.methods.words())
         .execute(&mut **tx)
         .await?;
         Ok(done.rows_affected() == 1)
@@ -161,7 +173,7 @@ impl Store {
     pub async fn session_find_in_tx(&self, tx: &mut Tx, id: &SessionId) -> Result<Option<Session>> {
         let row: Option<SessionRow> = sqlx::query_as(
             "select s.id, s.user_id, u.email, u.email_verified, u.name, u.created_at as user_created_at,
-                    s.client_id, s.scopes, s.is_offline, s.signed_in_at, s.expires_at
+                    s.client_id, s.scopes, s.is_offline, s.signed_in_at, s.methods, s.expires_at
              from sessions s join users u on u.id = s.user_id
              where s.id = $1 and not u.disabled and s.idle_until > now() and s.expires_at > now()",
         )
@@ -253,8 +265,8 @@ impl Store {
     pub async fn code_insert_in_tx(&self, tx: &mut Tx, code: &AuthorizationCode) -> Result<()> {
         sqlx::query(
             "insert into authorization_codes (code_hash, client_id, redirect_uri, challenge, scopes, nonce,
-                                              user_id, browser_session, signed_in_at, expires_at)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+                                              user_id, browser_session, signed_in_at, expires_at, methods)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
         )
         .bind(&code.code_hash)
         .bind(&code.client_id)
@@ -266,6 +278,7 @@ impl Store {
         .bind(&code.browser_session)
         .bind(code.signed_in_at)
         .bind(code.expires_at)
+        .bind(code.methods.words())
         .execute(&mut **tx)
         .await?;
         Ok(())
@@ -287,7 +300,7 @@ impl Store {
         let fresh: Option<AuthorizationCode> = sqlx::query_as(
             "update authorization_codes set used_at = now() where code_hash = $1 and used_at is null
              returning code_hash, client_id, redirect_uri, challenge, scopes, nonce, user_id, browser_session,
-                       signed_in_at, expires_at",
+                       signed_in_at, methods, expires_at",
         )
         .bind(code_hash)
         .fetch_optional(&mut **tx)

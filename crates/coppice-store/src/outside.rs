@@ -89,7 +89,8 @@ impl Store {
     /// it may know or hold lets anybody in any more.
     async fn user_reclaim_in_tx(&self, tx: &mut Tx, user: UserId) -> Result<VerifiedUser> {
         let done = sqlx::query(
-            "update users set email_verified = true, password = null where id = $1 and not email_verified",
+            "update users set email_verified = true, password = null, totp_sealed = null, totp_step = null
+             where id = $1 and not email_verified",
         )
         .bind(user.as_str())
         .execute(&mut **tx)
@@ -99,9 +100,11 @@ impl Store {
             return Ok(VerifiedUser::Account(user));
         }
         self.user_end_sessions_in_tx(tx, &user, None).await?;
-        for statement in
-            ["delete from api_keys where user_id = $1", "delete from consents where user_id = $1"]
-        {
+        for statement in [
+            "delete from recovery_codes where user_id = $1",
+            "delete from api_keys where user_id = $1",
+            "delete from consents where user_id = $1",
+        ] {
             sqlx::query(statement).bind(user.as_str()).execute(&mut **tx).await?;
         }
         Ok(VerifiedUser::Reclaimed(user))

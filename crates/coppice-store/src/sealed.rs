@@ -32,6 +32,7 @@ pub const SEALED: &[SealedColumn] = &[
     },
     SealedColumn { table: "invitations", column: "link_sealed", owner: "id" },
     SealedColumn { table: "signing_keys", column: "private_sealed", owner: "id" },
+    SealedColumn { table: "users", column: "totp_sealed", owner: "id" },
 ];
 
 /// One sealed value.

@@ -3,6 +3,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use coppice_core::UserId;
+use coppice_core::authentication::Methods;
 use sqlx::FromRow;
 
 use crate::{Result, Store, StoreError, Tx};
@@ -37,6 +38,8 @@ pub struct NewBrowserSession<'a> {
     pub password: Option<&'a str>,
     /// Whether they were asked just now who they are.
     pub was_asked: bool,
+    /// How they showed it.
+    pub methods: &'a Methods,
     /// When it ends in any case.
     pub expires_at: DateTime<Utc>,
     /// The browser's earlier session, which ends.
@@ -63,6 +66,8 @@ pub struct BrowserSession {
     /// Whether they showed then who they are; else an outside provider may
     /// have known it from earlier.
     pub was_asked: bool,
+    /// How they showed it.
+    pub methods: Methods,
 }
 
 #[derive(FromRow)]
@@ -72,6 +77,7 @@ struct BrowserSessionRow {
     email: String,
     signed_in_at: DateTime<Utc>,
     was_asked: bool,
+    methods: Vec<String>,
 }
 
 /// How often something was tried within a span of time.
@@ -138,25 +144,31 @@ impl Store {
         ] {
             sqlx::query(statement).bind(id.as_str()).bind(kept).execute(&mut **tx).await?;
         }
-        sqlx::query("delete from device_codes where user_id = $1")
-            .bind(id.as_str())
-            .execute(&mut **tx)
-            .await?;
+        for statement in
+            ["delete from device_codes where user_id = $1", "delete from half_sign_ins where user_id = $1"]
+        {
+            sqlx::query(statement).bind(id.as_str()).execute(&mut **tx).await?;
+        }
         Ok(())
     }
 
     /// Begins a browser session, in the place of the browser's earlier one.
-    /// False when its user is disabled or gone, or has another password by now.
+    /// False when its user is disabled or gone, has another password by now, or
+    /// a second factor that they have not shown.
     ///
     /// # Errors
     /// When the metastore can't be reached.
-    pub async fn browser_session_insert(&self, new: &NewBrowserSession<'_>) -> Result<bool> {
-        let mut tx = self.begin().await?;
+    pub async fn browser_session_insert_in_tx(
+        &self,
+        tx: &mut Tx,
+        new: &NewBrowserSession<'_>,
+    ) -> Result<bool> {
         // The user first, as everywhere.
         let done = sqlx::query(
-            "insert into browser_sessions (id_hash, user_id, was_asked, expires_at)
-             select $1, u.id, $3, $4 from users u
+            "insert into browser_sessions (id_hash, user_id, was_asked, methods, expires_at)
+             select $1, u.id, $3, $6, $4 from users u
              where u.id = $2 and not u.disabled and ($5::text is null or u.password = $5)
+               and (u.totp_sealed is null or $7)
              for share of u",
         )
         .bind(new.id_hash)
@@ -164,15 +176,16 @@ impl Store {
         .bind(new.was_asked)
         .bind(new.expires_at)
         .bind(new.password)
-        .execute(&mut *tx)
+        .bind(new.methods.words())
+        .bind(new.methods.has_second_factor())
+        .execute(&mut **tx)
         .await?;
         if done.rows_affected() == 0 {
             return Ok(false);
         }
         if let Some(replaced) = new.replaced {
-            self.browser_session_end_in_tx(&mut tx, replaced).await?;
+            self.browser_session_end_in_tx(tx, replaced).await?;
         }
-        tx.commit().await?;
         Ok(true)
     }
 
@@ -206,7 +219,7 @@ impl Store {
             "update browser_sessions b set last_seen_at = now() from users u
              where b.id_hash = $1 and b.user_id = u.id and not u.disabled
                and b.expires_at > now() and b.last_seen_at > now() - make_interval(secs => $2)
-             returning b.id_hash, b.user_id, u.email, b.signed_in_at, b.was_asked",
+             returning b.id_hash, b.user_id, u.email, b.signed_in_at, b.was_asked, b.methods",
         )
         .bind(id_hash)
         .bind(idle.num_seconds() as f64)
@@ -218,6 +231,7 @@ impl Store {
             email: row.email,
             signed_in_at: row.signed_in_at,
             was_asked: row.was_asked,
+            methods: row.methods.into(),
         }))
     }
 
@@ -291,6 +305,7 @@ impl Store {
             // Long enough to notice that one is used again.
             "delete from authorization_codes where expires_at < now() - interval '1 day'",
             "delete from device_codes where expires_at < now() - interval '1 hour'",
+            "delete from half_sign_ins where expires_at < now()",
             // One that is ours and not there any more was replaced.
             "delete from refresh_tokens where replaced_at < now() - interval '1 day'",
             "delete from attempts where began_at < now() - interval '1 day'",

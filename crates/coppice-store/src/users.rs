@@ -8,6 +8,8 @@ use sqlx::FromRow;
 use crate::{Result, Store, Tx};
 
 const COLUMNS: &str = "id, email, email_verified, name, created_at";
+/// What decides whether they may sign in.
+const ACCOUNT: &str = "password, disabled, totp_sealed is not null as has_second_factor";
 
 #[derive(FromRow)]
 struct UserRow {
@@ -60,6 +62,8 @@ pub struct UserAccount {
     pub password: Option<String>,
     /// Nothing of them is let in.
     pub is_disabled: bool,
+    /// Whether a second factor is asked for, too.
+    pub has_second_factor: bool,
 }
 
 impl std::fmt::Debug for UserAccount {
@@ -74,11 +78,17 @@ struct AccountRow {
     user: UserRow,
     password: Option<String>,
     disabled: bool,
+    has_second_factor: bool,
 }
 
 impl From<AccountRow> for UserAccount {
     fn from(row: AccountRow) -> Self {
-        Self { user: row.user.into(), password: row.password, is_disabled: row.disabled }
+        Self {
+            user: row.user.into(),
+            password: row.password,
+            is_disabled: row.disabled,
+            has_second_factor: row.has_second_factor,
+        }
     }
 }
 
@@ -111,7 +121,7 @@ impl Store {
     /// # Errors
     /// When the metastore can't be reached.
     pub async fn user_find_by_email(&self, email: &str) -> Result<Option<UserAccount>> {
-        let sql = format!("select {COLUMNS}, password, disabled from users where lower(email) = $1");
+        let sql = format!("select {COLUMNS}, {ACCOUNT} from users where lower(email) = $1");
         let row: Option<AccountRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
             .bind(email::folded(email))
             .fetch_optional(&self.pool)
@@ -124,7 +134,7 @@ impl Store {
     /// # Errors
     /// When the metastore can't be reached.
     pub async fn user_list_all(&self) -> Result<Vec<UserAccount>> {
-        let sql = format!("select {COLUMNS}, password, disabled from users order by created_at, id");
+        let sql = format!("select {COLUMNS}, {ACCOUNT} from users order by created_at, id");
         let rows: Vec<AccountRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql)).fetch_all(&self.pool).await?;
         Ok(rows.into_iter().map(UserAccount::from).collect())
     }

@@ -198,13 +198,13 @@ export async function nobody_sets_a_password_whom_the_provider_did_not_ask(brows
   const page = await begin(browser);
   await continueAt(page, "silent@example.com");
   for (let times = 0; times < 2; times += 1) {
-    await heading(page, "Show who you are to set a password");
+    await heading(page, "Show who you are first");
     assert.equal(await page.locator("input[type=password]").count(), 0);
     if (times === 0) await look(page, "outside-not-asked");
     await page.getByRole("link", { name: "Sign in again" }).click();
     await page.getByRole("link", { name: BUTTON }).click();
   }
-  await heading(page, "Show who you are to set a password");
+  await heading(page, "Show who you are first");
   await leave(page);
 }
 

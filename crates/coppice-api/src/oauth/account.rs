@@ -8,6 +8,7 @@ use axum::response::Response;
 use axum::routing::get;
 use coppice_app::{App, BrowserSession, NewPerson, OfferedInvitation, PasswordChange};
 use coppice_core::Error;
+use coppice_core::authentication::Methods;
 use coppice_core::limits::{INVITATION_DAYS, PERSON_NAME_LENGTH_MAX};
 use coppice_core::sign_up::SignUp;
 use coppice_oauth::params::Params;
@@ -15,7 +16,7 @@ use zeroize::Zeroizing;
 
 use super::body::PageBody;
 use super::browser::Browser;
-use super::{error, outside, redirect, sign_in};
+use super::{error, outside, redirect, second_factor, second_step, sign_in};
 use crate::context;
 use crate::pages::{self, Field, Form, InvitationPage, Message, PasswordPage, Visitor};
 
@@ -54,7 +55,7 @@ impl<'a> Link<'a> {
     }
 }
 
-fn secret(form: &Params, name: &str) -> Zeroizing<String> {
+pub(super) fn secret(form: &Params, name: &str) -> Zeroizing<String> {
     Zeroizing::new(form.get(name).unwrap_or_default().to_owned())
 }
 
@@ -168,8 +169,8 @@ async fn accept_as_new(app: &App, browser: &Browser, form: &Params) -> Result<Re
         }
         Err(failed) => return Err(failed),
     };
-    let secret = app.begin_browser_session(&user, true, &browser.origin, None).await?;
-    Ok(browser.signed_in(welcome(&offered), &secret))
+    let begun = app.begin_browser_session(&user, true, &Methods::password(), &browser.origin, None).await?;
+    Ok(second_step::keep(browser, welcome(&offered), &begun))
 }
 
 fn name_problem(name: &str) -> Option<&'static str> {
@@ -283,25 +284,28 @@ async fn password_page(
     }
     let is_first = match app.has_password(&session.user).await {
         Ok(true) => false,
-        Ok(false) if app.may_set_first_password(session) => true,
-        Ok(false) => return ask_anew(app, browser, session),
+        Ok(false) if app.was_just_asked(session) => true,
+        Ok(false) => return ask_anew(app, browser, session, PASSWORD),
         Err(failed) => return error::page(&failed),
     };
     let (action, csrf) = (browser.path(PASSWORD), browser.form_token(PASSWORD));
     let form = Form { action: &action, csrf: &csrf, hidden: &[], leads_to: None };
-    browser.with_form(pages::password(&PasswordPage { form, account: &session.email, is_first, problem }))
+    let second_factor = &browser.path(second_factor::PATH);
+    let account = &session.email;
+    browser.with_form(pages::password(&PasswordPage { form, account, is_first, second_factor, problem }))
 }
 
-/// Lets somebody say anew who they are before they get a first password.
-fn ask_anew(app: &App, browser: &Browser, session: &BrowserSession) -> Response {
-    let sign_in = sign_in::address(browser, PASSWORD);
+/// Lets somebody say anew who they are before they go on at `next`, where they
+/// change how they sign in.
+pub(super) fn ask_anew(app: &App, browser: &Browser, session: &BrowserSession, next: &str) -> Response {
+    let sign_in = sign_in::address(browser, next);
     let Some(name) = app.outside_name().filter(|_| !session.was_asked) else { return redirect(&sign_in) };
     let what = format!("You are signed in because {name} knew you from earlier. That is not enough here.");
     let next = format!("Sign in again. If {name} lets you in without asking, sign out there first.");
     pages::error(
         StatusCode::FORBIDDEN,
         &Message {
-            title: "Show who you are to set a password",
+            title: "Show who you are first",
             what: &what,
             next: &next,
             link: Some(pages::Link { href: &sign_in, text: "Sign in again" }),
@@ -334,7 +338,7 @@ async fn change_password(State(app): State<App>, browser: Browser, PageBody(body
     let problem = match changed(&app, &browser, session, current, new).await {
         Ok(PasswordChange::Done) => return pages::password_changed(),
         Ok(PasswordChange::Wrong) => (Field::Current, "This is not your password until now."),
-        Ok(PasswordChange::Stale) => return ask_anew(&app, &browser, session),
+        Ok(PasswordChange::Stale) => return ask_anew(&app, &browser, session, PASSWORD),
         Ok(PasswordChange::Unusable(_)) => BAD_LENGTH,
         Ok(PasswordChange::TooOften(seconds)) => return pages::too_many_attempts(seconds.into()),
         Err(failed) => return error::page(&failed),

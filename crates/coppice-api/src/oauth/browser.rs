@@ -1,17 +1,20 @@
 //! The browser that a page is made for: its cookies, who is signed in there,
 //! and the tokens that tie forms to it.
 //!
-//! Two cookies: one that every browser gets with its first form, so that also
-//! the form to sign in is its own, and one that says who is signed in. Both are
-//! sent along only when the person comes by themselves or by a link.
+//! Three cookies: one that every browser gets with its first form, so that also
+//! the form to sign in is its own, one that says who is signed in, and one that
+//! says meanwhile who has still to show their second factor. They are sent along
+//! only when the person comes by themselves or by a link.
 
 use axum::extract::{FromRef, FromRequestParts};
 use axum::http::request::Parts;
 use axum::response::Response;
-use coppice_app::{App, BrowserSession, SESSION_LIFETIME};
+use coppice_app::{App, BrowserSession, HALF_LIFETIME, HalfSignIn, SESSION_LIFETIME};
+use coppice_core::Error;
 use coppice_core::audit::RequestOrigin;
 use coppice_oauth::params::Params;
 use coppice_oauth::random;
+use zeroize::Zeroizing;
 
 use super::{cookies, error};
 use crate::origin::Origin;
@@ -23,6 +26,8 @@ pub(crate) struct Browser {
     /// What every browser gets; made up anew where it is missing.
     id: String,
     is_new: bool,
+    /// What it kept of a sign-in that waits for the second factor.
+    half: Option<Zeroizing<String>>,
     /// Who is signed in.
     pub(crate) session: Option<BrowserSession>,
     /// Where it is, and what it calls itself.
@@ -43,6 +48,7 @@ pub(super) const ANEW: &str = "anew";
 
 const BROWSER: &str = "coppice-browser";
 const SESSION: &str = "coppice-session";
+const HALF: &str = "coppice-half";
 
 impl<S: Send + Sync> FromRequestParts<S> for Browser
 where
@@ -58,9 +64,10 @@ where
             Some(secret) => app.browser_session(secret).await.map_err(|failed| error::page(&failed))?,
             None => None,
         };
+        let half = sent(HALF).map(|secret| Zeroizing::new(secret.to_owned()));
         let is_new = known.is_none();
         let id = known.unwrap_or_else(random::secret);
-        Ok(Self { app, id, is_new, session, origin: Origin::of(parts).0 })
+        Ok(Self { app, id, is_new, half, session, origin: Origin::of(parts).0 })
     }
 }
 
@@ -106,7 +113,28 @@ impl Browser {
     pub(crate) fn signed_in(&self, mut response: Response, secret: &str) -> Response {
         let (name, age) = (cookies::name(&self.app, SESSION), SESSION_LIFETIME.num_seconds());
         cookies::set(&self.app, &mut response, &name, secret, Some(age));
+        if self.half.is_some() {
+            cookies::forget(&self.app, &mut response, &cookies::name(&self.app, HALF));
+        }
         response
+    }
+
+    /// Lets the browser keep who has still to show their second factor.
+    pub(crate) fn half_signed_in(&self, mut response: Response, secret: &str) -> Response {
+        let (name, age) = (cookies::name(&self.app, HALF), HALF_LIFETIME.num_seconds());
+        cookies::set(&self.app, &mut response, &name, secret, Some(age));
+        response
+    }
+
+    /// The sign-in that waits for the second factor in this browser.
+    ///
+    /// # Errors
+    /// When the metastore fails.
+    pub(crate) async fn half_sign_in(&self) -> Result<Option<HalfSignIn>, Error> {
+        match &self.half {
+            Some(secret) => self.app.half_sign_in(secret).await,
+            None => Ok(None),
+        }
     }
 
     /// Lets the browser forget who is signed in.

@@ -17,6 +17,8 @@ mod logout;
 mod metadata;
 mod outside;
 mod register;
+mod second_factor;
+mod second_step;
 mod sign_in;
 mod token;
 
@@ -78,6 +80,8 @@ pub(crate) fn pages(app: &App) -> Router<App> {
         .route("/oauth/logout", get(logout::logout).post(logout::logout_posted))
         .route(&below("logout"), get(logout::logout).post(logout::logout_posted))
         .merge(account::routes())
+        .merge(second_factor::routes())
+        .merge(second_step::routes())
         .merge(outside::routes())
         .route_layer(from_fn_with_state((app.clone(), Audience::People), only_known_realms))
         .route_layer(from_fn(limit_people))

@@ -9,7 +9,7 @@ use coppice_app::{App, OutsideAnswer, OutsideAttempt, OutsideError, OutsideRefus
 use coppice_oauth::params::Params;
 
 use super::browser::{ANEW, Browser, NEXT, own_path};
-use super::{account, cookies, error, redirect};
+use super::{account, cookies, error, redirect, second_factor, second_step};
 use crate::metrics;
 use crate::pages::{self, Link, Message, OutsideLink};
 
@@ -26,9 +26,9 @@ pub(super) fn routes() -> Router<App> {
 
 /// Where the button that signs in outside leads, after which the person is sent
 /// on to `next`. Who is signed in already is to say anew who they are, and so is
-/// who is about to set a password.
+/// who is about to change how they sign in.
 pub(crate) fn address(browser: &Browser, next: &str) -> String {
-    browser.sign_in_path(BEGIN, next, next == account::PASSWORD)
+    browser.sign_in_path(BEGIN, next, matches!(next, account::PASSWORD | second_factor::PATH))
 }
 
 /// The button, if there is a provider, with its [`address`].
@@ -105,7 +105,7 @@ async fn finish(
         OutsideAnswer { code: text("code"), state: state.clone(), issuer: text("iss"), error: text("error") };
     let then = browser.path(&attempt.then);
     let mut response = match app.finish_outside(&attempt, &answer, &browser.origin).await {
-        Ok(Some(user)) => signed_in(&app, &browser, &user, &then).await,
+        Ok(Some(user)) => signed_in(&app, &browser, &user, &attempt.then).await,
         Ok(None) => no_provider(),
         Err(error) => {
             if !matches!(
@@ -124,8 +124,10 @@ async fn finish(
 
 async fn signed_in(app: &App, browser: &Browser, who: &OutsideUser, then: &str) -> Response {
     let replaced = browser.session.as_ref();
-    match app.begin_browser_session(&who.user, who.was_asked, &browser.origin, replaced).await {
-        Ok(secret) => browser.signed_in(redirect(then), &secret),
+    let begun =
+        app.begin_browser_session(&who.user, who.was_asked, &who.methods, &browser.origin, replaced).await;
+    match begun {
+        Ok(begun) => second_step::go_on(browser, then, &begun),
         Err(failed) => error::page(&failed),
     }
 }

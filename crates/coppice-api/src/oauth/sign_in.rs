@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::body::PageBody;
 use super::browser::{ANEW, Browser, NEXT, own_path};
-use super::{error, outside, redirect};
+use super::{error, outside, redirect, second_step};
 use crate::metrics;
 use crate::pages::{self, Form, SignInPage};
 
@@ -69,7 +69,7 @@ pub(crate) async fn page(
 }
 
 /// The authorization request at the path `next`, if it is one that can be answered.
-async fn asked(app: &App, next: &str) -> Result<Option<Authorization>> {
+pub(super) async fn asked(app: &App, next: &str) -> Result<Option<Authorization>> {
     let Some((path, query)) = next.split_once('?') else { return Ok(None) };
     if path != "/oauth/authorize" && !path.ends_with("/openid-connect/auth") {
         return Ok(None);
@@ -95,7 +95,7 @@ pub(super) async fn sign_in_posted(
     }
     let password = Zeroizing::new(form.get("password").unwrap_or_default().to_owned());
     match app.sign_in(email, password, &browser.origin, browser.session.as_ref()).await {
-        Ok(SignIn::Done(secret)) => browser.signed_in(redirect(&browser.path(next)), &secret),
+        Ok(begun @ (SignIn::Done(_) | SignIn::Half(_))) => second_step::go_on(&browser, next, &begun),
         Ok(SignIn::Wrong) => {
             metrics::authentication_failed();
             page(&app, &browser, next, email, Some("The email address or the password is not right.")).await

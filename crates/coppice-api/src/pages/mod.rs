@@ -15,7 +15,9 @@ mod invitation;
 mod message;
 mod password;
 mod policy;
+mod qr;
 mod rights;
+mod second_factor;
 mod sign_in;
 #[cfg(test)]
 mod tests;
@@ -34,6 +36,10 @@ pub(crate) use message::{
     Link, Message, SignOutPage, error, message, sign_out, signed_out, too_many_attempts,
 };
 pub(crate) use password::{Field, PasswordPage, password, password_changed};
+pub(crate) use second_factor::{
+    EnrolmentPage, FactorField, RecoveryCodesPage, SecondFactorPage, SecondStepPage, enrolment,
+    recovery_codes, second_factor, second_factor_removed, second_step,
+};
 pub(crate) use sign_in::{OutsideLink, SignInPage, sign_in};
 
 /// Name of the hidden field with the token that shows that a form is ours.

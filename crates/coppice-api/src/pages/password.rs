@@ -30,6 +30,8 @@ pub(crate) struct PasswordPage<'a> {
     pub(crate) account: &'a str,
     /// Whether they have no password yet; then the current one is not asked.
     pub(crate) is_first: bool,
+    /// Where the page about their second factor is.
+    pub(crate) second_factor: &'a str,
     /// Which field of the last attempt was wrong, and why.
     pub(crate) problem: Option<(Field, &'a str)>,
 }

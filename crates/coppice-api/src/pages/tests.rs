@@ -58,6 +58,21 @@ fn every_page() -> Vec<(&'static str, Response)> {
         address: HOSTILE,
         scopes,
     };
+    let factor = SecondFactorPage {
+        renew: FORM,
+        remove: FORM,
+        account: HOSTILE,
+        recovery_codes: 1,
+        with_password: true,
+        problem: Some((FactorField::RenewCode, HOSTILE)),
+    };
+    let enrolling = EnrolmentPage {
+        form: FORM,
+        account: HOSTILE,
+        secret: HOSTILE,
+        address: "otpauth://totp/Coppice:ada?secret=GE",
+        problem: Some(HOSTILE),
+    };
     pages.extend([
         ("sign in", sign_in(&signing_in)),
         ("consent", consent(&asking)),
@@ -65,8 +80,25 @@ fn every_page() -> Vec<(&'static str, Response)> {
         ("device", device_confirmation(&confirming)),
         ("device done", device_done(HOSTILE, true)),
         ("device refused", device_done(HOSTILE, false)),
-        ("password", password(&PasswordPage { form: FORM, account: HOSTILE, is_first: false, problem })),
+        (
+            "password",
+            password(&PasswordPage {
+                form: FORM,
+                account: HOSTILE,
+                is_first: false,
+                second_factor: "/factor",
+                problem,
+            }),
+        ),
         ("password changed", password_changed()),
+        (
+            "second step",
+            second_step(&SecondStepPage { form: FORM, account: HOSTILE, problem: Some(HOSTILE) }),
+        ),
+        ("second factor", second_factor(&factor)),
+        ("adding one", enrolment(&enrolling)),
+        ("recovery codes", recovery_codes(&RecoveryCodesPage { is_first: true, codes: &[HOSTILE] })),
+        ("second factor removed", second_factor_removed("/in")),
         ("sign out", sign_out(&SignOutPage { form: FORM, account: HOSTILE })),
         ("signed out", signed_out(Some(Link { href: "/in", text: HOSTILE }))),
         ("too many", too_many_attempts(61)),

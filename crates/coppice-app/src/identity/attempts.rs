@@ -12,22 +12,29 @@ use crate::App;
 pub(super) struct Bound {
     /// What is tried.
     pub(super) kind: &'static str,
-    /// How often within [`SPAN`].
+    /// How often within `span`.
     pub(super) max: i32,
+    /// How long attempts count.
+    pub(super) span: TimeDelta,
 }
 
-/// Signing in to one account from one address.
-pub(super) const SIGN_IN: Bound = Bound { kind: "sign-in", max: 10 };
-/// Signing in to whichever account from one address.
-pub(super) const SIGN_INS: Bound = Bound { kind: "sign-ins", max: 100 };
-/// Guessing at the codes of devices.
-pub(super) const USER_CODE: Bound = Bound { kind: "user-code", max: 10 };
-/// Registering clients from one address.
-pub(super) const REGISTRATION: Bound = Bound { kind: "registration", max: 20 };
-/// Devices that ask to be connected from one address.
-pub(super) const DEVICE: Bound = Bound { kind: "device", max: 100 };
+const QUARTER: TimeDelta = TimeDelta::minutes(15);
 
-const SPAN: TimeDelta = TimeDelta::minutes(15);
+/// Signing in to one account from one address.
+pub(super) const SIGN_IN: Bound = Bound { kind: "sign-in", max: 10, span: QUARTER };
+/// Signing in to whichever account from one address.
+pub(super) const SIGN_INS: Bound = Bound { kind: "sign-ins", max: 100, span: QUARTER };
+/// Guessing at the codes of devices.
+pub(super) const USER_CODE: Bound = Bound { kind: "user-code", max: 10, span: QUARTER };
+/// Registering clients from one address.
+pub(super) const REGISTRATION: Bound = Bound { kind: "registration", max: 20, span: QUARTER };
+/// Devices that ask to be connected from one address.
+pub(super) const DEVICE: Bound = Bound { kind: "device", max: 100, span: QUARTER };
+/// Showing the second factor of one account from one address.
+pub(super) const SECOND_FACTOR: Bound = Bound { kind: "second-factor", max: 10, span: QUARTER };
+/// Codes of an app for one account from wherever: of a million, three are good
+/// at a time, so who has many addresses must not get many guesses.
+pub(super) const CODES: Bound = Bound { kind: "codes", max: 50, span: TimeDelta::days(1) };
 
 impl App {
     /// Counts an attempt of `who`.
@@ -35,11 +42,11 @@ impl App {
     /// # Errors
     /// `rate_limited` when there were too many.
     pub(super) async fn count_attempt(&self, bound: Bound, who: &str) -> Result<()> {
-        let attempts = self.store.attempt_count(bound.kind, &self.key.hash(who), SPAN).await?;
+        let attempts = self.store.attempt_count(bound.kind, &self.key.hash(who), bound.span).await?;
         if attempts.count <= bound.max {
             return Ok(());
         }
-        let wait = (attempts.began_at + SPAN - Utc::now()).num_seconds().max(1);
+        let wait = (attempts.began_at + bound.span - Utc::now()).num_seconds().max(1);
         Err(Error::TooMany {
             code: "rate_limited",
             public: "too many attempts".to_owned(),

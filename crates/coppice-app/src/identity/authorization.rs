@@ -128,6 +128,7 @@ impl App {
                     user_id: session.user.to_string(),
                     browser_session: Some(session.id_hash.clone()),
                     signed_in_at: session.signed_in_at,
+                    methods: session.methods.clone(),
                     expires_at: now + CODE_LIFETIME,
                 };
                 let mut tx = self.store.begin().await?;
@@ -161,6 +162,7 @@ impl App {
             browser_session: Some(&browser.id_hash),
             is_offline: false,
             signed_in_at: browser.signed_in_at,
+            methods: &browser.methods,
             idle_until: end,
             expires_at: end,
         };

@@ -136,11 +136,9 @@ impl App {
     ) -> Result<bool> {
         let Some(code) = user_code::parse(&device.user_code) else { return Ok(false) };
         let hash = self.key.hash(&code);
-        let (user, signed_in_at) = (&session.user, session.signed_in_at);
         let mut tx = self.store.begin().await?;
         self.check_goes_on(&mut tx, session).await?;
-        let was_waiting =
-            self.store.device_answer_in_tx(&mut tx, &hash, is_allowed, user, signed_in_at).await?;
+        let was_waiting = self.store.device_answer_in_tx(&mut tx, &hash, is_allowed, session).await?;
         tx.commit().await.map_err(StoreError::from)?;
         if was_waiting && is_allowed {
             let event = AccountEvent::new(AccountEventKind::ClientAllowed, &session.user, origin);

@@ -10,6 +10,8 @@ mod clients;
 mod devices;
 mod keys;
 mod passwords;
+mod proofs;
+mod second_factor;
 mod sessions;
 mod sign_in;
 mod tokens;
@@ -30,6 +32,10 @@ pub use clients::ClientClaim;
 pub use devices::{Device, DeviceAnswer};
 pub use keys::{RotatedKey, rotate_signing_key};
 pub use passwords::{PASSWORD_MAX, PASSWORD_MIN, hash_password};
+pub use proofs::RecoveryCodes;
+pub use second_factor::{
+    Enrolment, HALF_LIFETIME, NewFactor, NewRecoveryCodes, SecondFactorRemoval, SecondStep,
+};
 pub use sign_in::{PasswordChange, SESSION_LIFETIME, SignIn};
 pub use tokens::TokenAnswer;
 

@@ -2,9 +2,10 @@
 
 use chrono::{TimeDelta, Utc};
 use coppice_core::audit::RequestOrigin;
+use coppice_core::authentication::Methods;
 use coppice_core::{Error, Result, UserId, email};
 use coppice_oauth::random;
-use coppice_store::{BrowserSession, NewBrowserSession, OldPassword};
+use coppice_store::{BrowserSession, NewBrowserSession, OldPassword, StoreError, Tx};
 use zeroize::Zeroizing;
 
 use super::attempts::{SIGN_IN, SIGN_INS, party};
@@ -14,7 +15,7 @@ use crate::{AccountEvent, AccountEventKind, App};
 pub(super) const IDLE: TimeDelta = TimeDelta::hours(24);
 /// A browser session ends after this long in any case.
 pub const SESSION_LIFETIME: TimeDelta = TimeDelta::days(14);
-/// Who sets a first password has shown within this time who they are.
+/// Who changes how they sign in has shown within this time who they are.
 const RECENT: TimeDelta = TimeDelta::minutes(15);
 /// Longest address that is looked up.
 const EMAIL_MAX: usize = 254;
@@ -23,6 +24,9 @@ const EMAIL_MAX: usize = 254;
 pub enum SignIn {
     /// Signed in; what the browser is to keep.
     Done(Zeroizing<String>),
+    /// The second factor is to be shown next; what the browser is to keep until
+    /// then.
+    Half(Zeroizing<String>),
     /// There is no such account, or the password is another one.
     Wrong,
     /// Too many attempts; seconds until the next one makes sense.
@@ -33,6 +37,7 @@ impl std::fmt::Debug for SignIn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Done(_) => "Done",
+            Self::Half(_) => "Half",
             Self::Wrong => "Wrong",
             Self::TooOften(_) => "TooOften",
         })
@@ -56,10 +61,22 @@ pub enum PasswordChange {
 }
 
 /// Somebody whose password was found to be right.
-struct Known {
-    user: UserId,
+pub(super) struct Known {
+    pub(super) user: UserId,
     /// What it was compared with.
     password: String,
+}
+
+/// Somebody who showed who they are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shown<'a> {
+    pub(super) user: &'a UserId,
+    /// See [`NewBrowserSession::password`].
+    pub(super) password: Option<&'a str>,
+    /// Whether they were asked just now.
+    pub(super) was_asked: bool,
+    /// How.
+    pub(super) methods: &'a Methods,
 }
 
 impl App {
@@ -84,13 +101,18 @@ impl App {
             Err(error) => return Err(error),
         };
         // Checking takes a while, in which another password may have been set.
-        let begun = self.begin_in_browser(&known.user, Some(&known.password), true, origin, replaced).await?;
-        Ok(begun.map_or(SignIn::Wrong, SignIn::Done))
+        let shown = Shown {
+            user: &known.user,
+            password: Some(&known.password),
+            was_asked: true,
+            methods: &Methods::password(),
+        };
+        self.go_on(shown, origin, replaced).await
     }
 
     /// Who has this address and password. Takes as long for addresses that
     /// nobody has.
-    async fn check_password(
+    pub(super) async fn check_password(
         &self,
         email: &str,
         password: Zeroizing<String>,
@@ -123,8 +145,7 @@ impl App {
     }
 
     /// Signs somebody in who showed otherwise who they are, and `was_asked` to
-    /// do so just now or not; returns what the browser is to keep. What it kept
-    /// until now ends.
+    /// do so just now or not. What the browser kept until now ends.
     ///
     /// # Errors
     /// `invalid_token` when the account is disabled or gone by now.
@@ -132,37 +153,58 @@ impl App {
         &self,
         user: &UserId,
         was_asked: bool,
+        methods: &Methods,
         origin: &RequestOrigin,
         replaced: Option<&BrowserSession>,
-    ) -> Result<Zeroizing<String>> {
-        let begun = self.begin_in_browser(user, None, was_asked, origin, replaced).await?;
-        begun.ok_or(Error::Unauthenticated { code: "invalid_token" })
+    ) -> Result<SignIn> {
+        let shown = Shown { user, password: None, was_asked, methods };
+        match self.go_on(shown, origin, replaced).await? {
+            SignIn::Wrong => Err(Error::Unauthenticated { code: "invalid_token" }),
+            begun => Ok(begun),
+        }
     }
 
-    /// None when the account is disabled or gone, or its password is not the
-    /// one with the hash `password`.
-    async fn begin_in_browser(
+    /// Signs somebody in, or asks first for the second factor that they have.
+    /// `Wrong` when the account is disabled or gone, or has another password.
+    async fn go_on(
         &self,
-        user: &UserId,
-        password: Option<&str>,
-        was_asked: bool,
+        shown: Shown<'_>,
         origin: &RequestOrigin,
+        replaced: Option<&BrowserSession>,
+    ) -> Result<SignIn> {
+        let is_half = !shown.methods.has_second_factor() && self.has_second_factor(shown.user).await?;
+        if is_half {
+            return Ok(self.begin_half(shown).await?.map_or(SignIn::Wrong, SignIn::Half));
+        }
+        let mut tx = self.store.begin().await?;
+        let Some(secret) = self.begin_in_browser(&mut tx, shown, replaced).await? else {
+            return Ok(SignIn::Wrong);
+        };
+        tx.commit().await.map_err(StoreError::from)?;
+        self.note_account_event(&AccountEvent::new(AccountEventKind::SignedIn, shown.user, origin)).await;
+        Ok(SignIn::Done(secret))
+    }
+
+    /// None when the account is disabled or gone, has another password, or a
+    /// second factor that was not shown.
+    pub(super) async fn begin_in_browser(
+        &self,
+        tx: &mut Tx,
+        shown: Shown<'_>,
         replaced: Option<&BrowserSession>,
     ) -> Result<Option<Zeroizing<String>>> {
         let secret = Zeroizing::new(random::secret());
         let new = NewBrowserSession {
             id_hash: &self.key.hash(&secret),
-            user,
-            password,
-            was_asked,
+            user: shown.user,
+            password: shown.password,
+            was_asked: shown.was_asked,
+            methods: shown.methods,
             expires_at: Utc::now() + SESSION_LIFETIME,
             replaced: replaced.map(|replaced| replaced.id_hash.as_str()),
         };
-        if !self.store.browser_session_insert(&new).await? {
-            return Ok(None);
-        }
-        self.note_account_event(&AccountEvent::new(AccountEventKind::SignedIn, user, origin)).await;
-        Ok(Some(secret))
+        let is_begun = self.store.browser_session_insert_in_tx(tx, &new).await?;
+        Ok(is_begun.then_some(secret))
     }
 
     /// The session of a browser that kept this.
@@ -217,9 +259,9 @@ impl App {
         self.replace_password(session, Some(&known.password), new, origin).await
     }
 
-    /// Whether a person who has no password may set one. Whoever finds a
-    /// browser signed in must not be able to keep the account.
-    pub fn may_set_first_password(&self, session: &BrowserSession) -> bool {
+    /// Whether a person may set a first password or a second factor. Whoever
+    /// finds a browser signed in must not be able to keep the account.
+    pub fn was_just_asked(&self, session: &BrowserSession) -> bool {
         session.was_asked && Utc::now() - session.signed_in_at < RECENT
     }
 
@@ -234,7 +276,7 @@ impl App {
         new: Zeroizing<String>,
         origin: &RequestOrigin,
     ) -> Result<PasswordChange> {
-        if !self.may_set_first_password(session) {
+        if !self.was_just_asked(session) {
             return Ok(PasswordChange::Stale);
         }
         self.replace_password(session, None, new, origin).await

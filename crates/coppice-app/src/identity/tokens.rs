@@ -1,6 +1,7 @@
 //! The token endpoint: a code, a refresh token or a device code for tokens.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use coppice_core::authentication::Methods;
 use coppice_core::organization::User;
 use coppice_core::{Error, SessionId, UserId};
 use coppice_oauth::client::Client;
@@ -125,7 +126,8 @@ impl App {
         let scopes = Scopes::from_trusted(code.scopes.clone());
         let user = UserId::from_trusted(code.user_id.clone());
         let browser = code.browser_session.as_deref();
-        let session = self.begin_session(&mut tx, client, &user, &scopes, browser, code.signed_in_at).await?;
+        let shown = (code.signed_in_at, &code.methods);
+        let session = self.begin_session(&mut tx, client, &user, &scopes, browser, shown).await?;
         self.store.code_note_session_in_tx(&mut tx, &code.code_hash, &session.id).await?;
         let answer = self.issue(&mut tx, realm, client, &session, &scopes, code.nonce).await?;
         tx.commit().await.map_err(StoreError::from)?;
@@ -139,7 +141,7 @@ impl App {
         user: &UserId,
         scopes: &Scopes,
         browser_session: Option<&str>,
-        signed_in_at: DateTime<Utc>,
+        (signed_in_at, methods): (DateTime<Utc>, &Methods),
     ) -> IdentityResult<Session> {
         let now = Utc::now();
         let id = SessionId::generate(now);
@@ -152,6 +154,7 @@ impl App {
             browser_session,
             is_offline,
             signed_in_at,
+            methods,
             idle_until: now + idle(is_offline),
             expires_at: now + if is_offline { OFFLINE_LIFETIME } else { BROWSER_LIFETIME },
         };
@@ -221,13 +224,13 @@ impl App {
             DeviceState::Allowed { .. } | DeviceState::Waiting if is_late => {
                 refuse(ErrorCode::ExpiredToken, "nobody answered in time; ask again")
             }
-            DeviceState::Allowed { user, signed_in_at } => Ok((user, signed_in_at)),
+            DeviceState::Allowed { user, signed_in_at, methods } => Ok((user, signed_in_at, methods)),
             DeviceState::Waiting if found.is_hasty => {
                 refuse(ErrorCode::SlowDown, "wait longer between polls")
             }
             DeviceState::Waiting => refuse(ErrorCode::AuthorizationPending, "nobody has answered yet"),
         };
-        let (user, signed_in_at) = match outcome {
+        let (user, signed_in_at, methods) = match outcome {
             Ok(allowed) => allowed,
             Err(error) => {
                 // When it polled is remembered.
@@ -236,7 +239,8 @@ impl App {
             }
         };
         let scopes = Scopes::from_trusted(found.scopes);
-        let session = self.begin_session(&mut tx, client, &user, &scopes, None, signed_in_at).await?;
+        let shown = (signed_in_at, &methods);
+        let session = self.begin_session(&mut tx, client, &user, &scopes, None, shown).await?;
         let answer = self.issue(&mut tx, realm, client, &session, &scopes, None).await?;
         tx.commit().await.map_err(StoreError::from)?;
         Ok(answer)
@@ -256,6 +260,7 @@ impl App {
             session.user.id.as_str(),
             session.id.as_str(),
             scopes.to_string(),
+            &session.methods,
             profile(&session.user),
             now,
             (now + ACCESS_LIFETIME).min(session.expires_at),

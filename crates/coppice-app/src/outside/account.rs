@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use chrono::Utc;
 use coppice_core::audit::RequestOrigin;
+use coppice_core::authentication::Methods;
 use coppice_core::limits::PERSON_NAME_LENGTH_MAX;
 use coppice_core::sign_up::SignUp;
 use coppice_core::{Error, Result, UserId};
@@ -34,6 +35,8 @@ pub struct OutsideUser {
     pub user: UserId,
     /// Whether the provider asked just now who they are.
     pub was_asked: bool,
+    /// How.
+    pub methods: Methods,
 }
 
 /// Why somebody who came back is not let in.
@@ -103,7 +106,8 @@ impl App {
         let Some(issuer) = &self.outside else { return Ok(None) };
         let person = issuer.complete(attempt, answer).await?;
         let user = self.account_of(&person, origin).await?;
-        Ok(Some(OutsideUser { user, was_asked: person.was_asked }))
+        let methods = Methods::outside(person.has_second_factor);
+        Ok(Some(OutsideUser { user, was_asked: person.was_asked, methods }))
     }
 
     /// Whether a user has a password. Who came from the outside provider has

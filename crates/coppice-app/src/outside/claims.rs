@@ -20,8 +20,19 @@ pub(super) struct Claims {
     nonce: Option<String>,
     /// When the provider asked the person last who they are, in seconds.
     pub(super) auth_time: Option<f64>,
+    /// How the provider knows the person (RFC 8176), if it says so.
+    #[serde(default)]
+    amr: serde_json::Value,
     #[serde(flatten)]
     pub(super) profile: Profile,
+}
+
+impl Claims {
+    /// Whether the provider says that it asked for a second factor.
+    pub(super) fn has_second_factor(&self) -> bool {
+        let words = self.amr.as_array().map(Vec::as_slice).unwrap_or_default();
+        words.iter().any(|word| word == "mfa")
+    }
 }
 
 /// Claims about the person, from the ID token or from userinfo.
@@ -171,6 +182,22 @@ mod tests {
             })
             .is_ok()
         );
+    }
+
+    #[test]
+    fn a_second_factor_counts_where_the_provider_says_so() {
+        for (amr, has_one) in [
+            (json!(["pwd", "mfa"]), true),
+            (json!(["pwd", "otp"]), false),
+            (json!("mfa"), false),
+            (json!([1, {}]), false),
+            (Value::Null, false),
+        ] {
+            let shown = amr.to_string();
+            let claims = told(|claims| claims["amr"] = amr).expect("a good token");
+            assert_eq!(claims.has_second_factor(), has_one, "{shown}");
+        }
+        assert!(!told(|_| ()).expect("a good token").has_second_factor());
     }
 
     #[test]

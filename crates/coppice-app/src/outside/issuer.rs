@@ -53,6 +53,8 @@ pub(crate) struct OutsidePerson {
     pub(crate) name: String,
     /// Whether it asked just now who they are.
     pub(crate) was_asked: bool,
+    /// Whether it says that it asked for a second factor.
+    pub(crate) has_second_factor: bool,
 }
 
 #[derive(Deserialize)]
@@ -147,13 +149,14 @@ impl OutsideIssuer {
         let tokens = self.redeem(&metadata, attempt, code).await?;
         let token = tokens.id_token.as_deref().ok_or_else(|| broken("no ID token"))?;
         let claims = self.claims(&metadata, attempt, token).await?;
+        let has_second_factor = claims.has_second_factor();
         let (profile, was_asked) = (claims.profile, attempt.was_asked(claims.auth_time));
         let profile = match (&profile.email, &metadata.userinfo, &tokens.access_token) {
             (None, Some(place), Some(access)) => self.userinfo(place.clone(), access, &profile.sub).await?,
             _ => profile,
         };
         let email = profile.verified_email()?;
-        Ok(OutsidePerson { email, name: profile.name.unwrap_or_default(), was_asked })
+        Ok(OutsidePerson { email, name: profile.name.unwrap_or_default(), was_asked, has_second_factor })
     }
 
     async fn redeem(&self, metadata: &Metadata, attempt: &OutsideAttempt, code: &str) -> Result<Tokens> {

@@ -2,10 +2,11 @@
 //! they do not begin.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use coppice_core::authentication::Methods;
 use coppice_core::{SessionId, UserId};
 use coppice_store::{
-    AuthorizationCode, CodeMatch, ConnectOptions, NewBrowserSession, NewDevice, NewSession, NewUser,
-    OldPassword, Store, Tx, VerifiedUser,
+    AuthorizationCode, CodeMatch, ConnectOptions, NewBrowserSession, NewDevice, NewSecondFactor, NewSession,
+    NewUser, OldPassword, Store, Tx, VerifiedUser,
 };
 use sqlx::PgConnection;
 
@@ -38,10 +39,14 @@ async fn sign_in(store: &Store, id_hash: &str, password: Option<&str>) -> bool {
         user: &user(),
         password,
         was_asked: true,
+        methods: &Methods::password(),
         expires_at: soon(),
         replaced: None,
     };
-    store.browser_session_insert(&new).await.unwrap()
+    let mut tx = store.begin().await.unwrap();
+    let is_begun = store.browser_session_insert_in_tx(&mut tx, &new).await.unwrap();
+    tx.commit().await.unwrap();
+    is_begun
 }
 
 fn code() -> AuthorizationCode {
@@ -55,6 +60,7 @@ fn code() -> AuthorizationCode {
         user_id: user().to_string(),
         browser_session: None,
         signed_in_at: Utc::now(),
+        methods: Methods::password(),
         expires_at: soon(),
     }
 }
@@ -68,6 +74,7 @@ async fn begin_session(store: &Store, tx: &mut Tx) -> bool {
         browser_session: None,
         is_offline: true,
         signed_in_at: Utc::now(),
+        methods: &Methods::password(),
         idle_until: soon(),
         expires_at: soon(),
     };
@@ -154,14 +161,34 @@ async fn a_device_that_is_being_connected_gets_no_session_that_outlives_a_new_pa
         expires_at: soon(),
     };
     assert!(store.device_insert(&new).await.unwrap());
+    assert!(sign_in(&store, "browser", Some("old")).await);
     let mut tx = store.begin().await.unwrap();
-    assert!(store.device_answer_in_tx(&mut tx, "user code", true, &user(), Utc::now()).await.unwrap());
+    let by = store.browser_session_find("browser", TimeDelta::hours(1)).await.unwrap().unwrap();
+    assert!(store.device_answer_in_tx(&mut tx, "user code", true, &by).await.unwrap());
     tx.commit().await.unwrap();
 
     let mut redeeming = store.begin().await.unwrap();
     let found = store.device_poll_in_tx(&mut redeeming, "code", "app", TimeDelta::zero()).await.unwrap();
     assert!(found.is_some());
     a_new_password_ends(redeeming, &store, &mut sql).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_alone_begins_no_session_while_a_second_factor_is_added_or_after() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_user(&server.database().await, true).await;
+    let mut adding = store.begin().await.unwrap();
+    let add = "update users set totp_sealed = 'x', totp_step = 1";
+    sqlx::query(add).execute(&mut *adding).await.unwrap();
+    let late = tokio::spawn({
+        let store = store.clone();
+        async move { sign_in(&store, "late", Some("old")).await }
+    });
+    until_blocked(&mut sql, &mut adding).await;
+    adding.commit().await.unwrap();
+    assert!(!late.await.unwrap());
+    assert!(!sign_in(&store, "later", Some("old")).await);
+    assert_eq!(rows(&mut sql, "browser_sessions").await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -184,6 +211,17 @@ async fn an_account_is_reclaimed_once_and_only_where_nobody_had_verified_it() {
     for is_email_verified in [true, false] {
         let (store, mut sql) = with_user(&server.database().await, is_email_verified).await;
         assert!(sign_in(&store, "browser", Some("old")).await);
+        let proof = Methods::password().and_code();
+        let added = store
+            .second_factor_add(&NewSecondFactor {
+                user: &user(),
+                totp_sealed: b"x",
+                step: 1,
+                recovery_codes: &["one".to_owned()],
+                session: ("browser", &proof),
+            })
+            .await;
+        assert!(added.unwrap());
         let found = store.user_by_verified_email(&new, "ADA@example.com", "", true).await.unwrap();
         let expected = match is_email_verified {
             true => VerifiedUser::Account(user()),
@@ -191,7 +229,9 @@ async fn an_account_is_reclaimed_once_and_only_where_nobody_had_verified_it() {
         };
         assert_eq!(found, expected);
         assert_eq!(rows(&mut sql, "browser_sessions").await, i64::from(is_email_verified));
-        assert_eq!(sign_in(&store, "late", Some("old")).await, is_email_verified);
+        assert_eq!(rows(&mut sql, "recovery_codes").await, i64::from(is_email_verified));
+        assert_eq!(store.second_factor_find(&user()).await.unwrap().is_some(), is_email_verified);
+        assert!(!sign_in(&store, "late", Some("old")).await);
         let again = store.user_by_verified_email(&new, "ada@example.com", "", true).await.unwrap();
         assert_eq!(again, VerifiedUser::Account(user()));
         let account = store.user_find(&user()).await.unwrap().unwrap();

@@ -33,6 +33,14 @@ pub(super) enum UserCommand {
         /// Email address of the user
         email: String,
     },
+    /// Remove the second factor of somebody who has lost it: every session ends, and their password alone
+    /// signs them in
+    ///
+    /// Make sure first that it is they who ask.
+    RemoveSecondFactor {
+        /// Email address of the user
+        email: String,
+    },
 }
 
 fn name(text: &str) -> Result<String, String> {
@@ -58,6 +66,10 @@ pub(super) async fn carry_out(store: &Store, command: UserCommand, hash: Option<
         UserCommand::Disable { email } => {
             recorded(store, change("admin.user.disable", &email), set_disabled(store, &email, true)).await
         }
+        UserCommand::RemoveSecondFactor { email } => {
+            let change = change("admin.user.removeSecondFactor", &email);
+            recorded(store, change, remove_second_factor(store, &email)).await
+        }
         UserCommand::Enable { email } => {
             recorded(store, change("admin.user.enable", &email), set_disabled(store, &email, false)).await
         }
@@ -82,7 +94,8 @@ async fn list(store: &Store) -> anyhow::Result<()> {
         let status = if account.is_disabled { "disabled" } else { "enabled" };
         let verified = if user.is_email_verified { "verified" } else { "unverified" };
         let since = user.created_at.format("%Y-%m-%d");
-        println!("{}  {status}  since {since}  {} ({verified})  {}", user.id, user.email, user.name);
+        let factor = if account.has_second_factor { ", second factor" } else { "" };
+        println!("{}  {status}  since {since}  {} ({verified}{factor})  {}", user.id, user.email, user.name);
     }
     Ok(())
 }
@@ -102,6 +115,17 @@ async fn create(store: &Store, email: &str, name: &str, hash: Option<&str>) -> a
     }
     tx.commit().await.map_err(StoreError::from)?;
     println!("{email} has an account now ({id}), and signs in with that password");
+    Ok(())
+}
+
+async fn remove_second_factor(store: &Store, email: &str) -> anyhow::Result<()> {
+    let id = find(store, email).await?;
+    let mut tx = store.begin().await?;
+    if !store.second_factor_remove_in_tx(&mut tx, &id).await? {
+        bail!("{email} has no second factor");
+    }
+    tx.commit().await.map_err(StoreError::from)?;
+    println!("{email} has no second factor any more; every session of theirs has ended");
     Ok(())
 }
 

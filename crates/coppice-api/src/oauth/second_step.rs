@@ -1,0 +1,108 @@
+//! The page that asks for the second factor after the first, and what a
+//! browser keeps meanwhile.
+
+use axum::Router;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use axum::routing::get;
+use coppice_app::{App, HalfSignIn, SecondStep, SignIn};
+use coppice_core::Error;
+use coppice_oauth::params::Params;
+
+use super::body::PageBody;
+use super::browser::{Browser, NEXT, own_path};
+use super::{error, redirect, sign_in};
+use crate::metrics;
+use crate::pages::{self, Form, SecondStepPage};
+
+const PATH: &str = "/oauth/sign-in/second-step";
+
+pub(super) fn routes() -> Router<App> {
+    Router::new().route(PATH, get(show).post(posted))
+}
+
+/// Sends a person who showed who they are on to `next`, a path of ours, or
+/// first to the page that asks for their second factor.
+pub(super) fn go_on(browser: &Browser, next: &str, begun: &SignIn) -> Response {
+    let to = match begun {
+        SignIn::Half(_) => format!("{PATH}?{}", Params::default().with(NEXT, next).encode()),
+        _ => next.to_owned(),
+    };
+    keep(browser, redirect(&browser.path(&to)), begun)
+}
+
+/// Lets the browser keep what it was given.
+pub(super) fn keep(browser: &Browser, response: Response, begun: &SignIn) -> Response {
+    match begun {
+        SignIn::Done(secret) => browser.signed_in(response, secret),
+        SignIn::Half(secret) => browser.half_signed_in(response, secret),
+        SignIn::Wrong | SignIn::TooOften(_) => response,
+    }
+}
+
+fn purpose(half: &HalfSignIn, next: &str) -> String {
+    format!("second step\n{}\n{next}", half.id_hash)
+}
+
+/// `GET /oauth/sign-in/second-step?next=…`
+async fn show(State(app): State<App>, browser: Browser, RawQuery(query): RawQuery) -> Response {
+    let params = Params::parse(query.unwrap_or_default().as_bytes());
+    let next = params.get(NEXT).and_then(own_path).unwrap_or("/");
+    match browser.half_sign_in().await {
+        Ok(Some(half)) => page(&app, &browser, &half, next, None).await,
+        Ok(None) => redirect(&sign_in::address(&browser, next)),
+        Err(failed) => error::page(&failed),
+    }
+}
+
+async fn page(
+    app: &App,
+    browser: &Browser,
+    half: &HalfSignIn,
+    next: &str,
+    problem: Option<&str>,
+) -> Response {
+    let asks = match sign_in::asked(app, next).await {
+        Ok(asks) => asks,
+        Err(failed) => return error::page(&failed),
+    };
+    let form = Form {
+        action: &browser.path(PATH),
+        csrf: &browser.form_token(&purpose(half, next)),
+        hidden: &[(NEXT, next)],
+        leads_to: asks.as_ref().map(|asks| asks.request.destination.redirect_uri.as_str()),
+    };
+    browser.with_form(pages::second_step(&SecondStepPage { form, account: &half.email, problem }))
+}
+
+/// `POST /oauth/sign-in/second-step`
+async fn posted(State(app): State<App>, browser: Browser, PageBody(body): PageBody) -> Response {
+    let outcome = finish(&app, &browser, &Params::parse(&body)).await;
+    outcome.unwrap_or_else(|failed| error::page(&failed))
+}
+
+async fn finish(app: &App, browser: &Browser, form: &Params) -> Result<Response, Error> {
+    let next = form.get(NEXT).and_then(own_path).unwrap_or("/");
+    let Some(half) = browser.half_sign_in().await? else { return Ok(too_late(app, browser, next).await) };
+    if !browser.made(form, &purpose(&half, next)) {
+        let problem = "The page was out of date. Please try again.";
+        return Ok(page(app, browser, &half, next, Some(problem)).await);
+    }
+    let code = form.get("code").unwrap_or_default();
+    let step = app.finish_sign_in(&half, code, &browser.origin, browser.session.as_ref()).await?;
+    Ok(match step {
+        SecondStep::Done(secret) => go_on(browser, next, &SignIn::Done(secret)),
+        SecondStep::Wrong => {
+            metrics::authentication_failed();
+            let problem = "This code is not right, or it was used before. The app shows a new one soon.";
+            page(app, browser, &half, next, Some(problem)).await
+        }
+        SecondStep::Over => too_late(app, browser, next).await,
+        SecondStep::TooOften(seconds) => pages::too_many_attempts(seconds.into()),
+    })
+}
+
+async fn too_late(app: &App, browser: &Browser, next: &str) -> Response {
+    let problem = "That took too long, or your account has changed. Please begin again.";
+    sign_in::page(app, browser, next, "", Some(problem)).await
+}

@@ -1,0 +1,122 @@
+//! What shows that somebody has their second factor: a code of an
+//! authenticator app, or a recovery code for who has lost that. Each is good
+//! once, and tries are counted.
+
+use chrono::Utc;
+use coppice_core::audit::RequestOrigin;
+use coppice_core::{Error, Result, UserId};
+use coppice_oauth::{recovery_code, totp};
+use coppice_store::SecondProof;
+use zeroize::Zeroizing;
+
+use super::attempts::{Bound, CODES, SECOND_FACTOR, party};
+use crate::{AccountEvent, AccountEventKind, App};
+
+/// What a person is shown once: codes of which each lets them in one time.
+pub type RecoveryCodes = Vec<Zeroizing<String>>;
+
+/// What somebody typed, of a form that it can be judged by.
+pub(super) enum Typed {
+    Totp { sealed: Vec<u8>, step: i64 },
+    Recovery { code_hash: String },
+}
+
+impl Typed {
+    pub(super) fn proof(&self) -> SecondProof<'_> {
+        match self {
+            Self::Totp { sealed, step } => SecondProof::Totp { sealed, step: *step },
+            Self::Recovery { code_hash } => SecondProof::Recovery { code_hash },
+        }
+    }
+}
+
+/// What was found out about a code that somebody typed.
+pub(super) enum Judged {
+    /// It is one; whether it was used before shows when it is used.
+    Good(Typed),
+    Wrong,
+    TooOften(u32),
+}
+
+impl App {
+    /// Judges a code that somebody typed for their second factor. It counts as
+    /// an attempt until it is used.
+    pub(super) async fn judge(&self, user: &UserId, typed: &str, origin: &RequestOrigin) -> Result<Judged> {
+        let recovery = recovery_code::parse(typed);
+        let bounds: &[Bound] = if recovery.is_some() { &[SECOND_FACTOR] } else { &[SECOND_FACTOR, CODES] };
+        if let Some(seconds) = self.count_tries(user, bounds, origin).await? {
+            return Ok(Judged::TooOften(seconds));
+        }
+        if let Some(code) = recovery {
+            return Ok(Judged::Good(Typed::Recovery { code_hash: self.recovery_hash(user, &code) }));
+        }
+        let Some(factor) = self.second_factor(user).await? else { return Ok(Judged::Wrong) };
+        let secret = self.key.open(user.as_str(), &factor.totp_sealed)?;
+        let step = totp::step_of(&secret, typed, Utc::now()).map_err(Error::internal)?;
+        Ok(match step {
+            Some(step) => Judged::Good(Typed::Totp { sealed: factor.totp_sealed, step }),
+            None => Judged::Wrong,
+        })
+    }
+
+    /// Counts an attempt, before it is judged, so that attempts at the same
+    /// time count too; how many seconds to wait if there were too many.
+    pub(super) async fn count_tries(
+        &self,
+        user: &UserId,
+        bounds: &[Bound],
+        origin: &RequestOrigin,
+    ) -> Result<Option<u32>> {
+        for bound in bounds {
+            match self.count_attempt(*bound, &who(*bound, user, origin)).await {
+                Ok(()) => {}
+                Err(Error::TooMany { retry_after_seconds, .. }) => return Ok(Some(retry_after_seconds)),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) async fn take_tries_back(
+        &self,
+        user: &UserId,
+        bounds: &[Bound],
+        origin: &RequestOrigin,
+    ) -> Result<()> {
+        for bound in bounds {
+            self.take_attempt_back(*bound, &who(*bound, user, origin)).await?;
+        }
+        Ok(())
+    }
+
+    /// After a proof was used up.
+    pub(super) async fn note_use(&self, user: &UserId, typed: &Typed, origin: &RequestOrigin) -> Result<()> {
+        match typed {
+            Typed::Totp { .. } => self.take_tries_back(user, &[SECOND_FACTOR, CODES], origin).await,
+            Typed::Recovery { .. } => {
+                let event = AccountEvent::new(AccountEventKind::RecoveryCodeUsed, user, origin);
+                self.note_account_event(&event).await;
+                self.take_tries_back(user, &[SECOND_FACTOR], origin).await
+            }
+        }
+    }
+
+    /// Recovery codes as they are shown, and what is kept of them.
+    pub(super) fn new_recovery_codes(&self, user: &UserId) -> (RecoveryCodes, Vec<String>) {
+        let codes: Vec<_> = (0..recovery_code::COUNT).map(|_| recovery_code::generate()).collect();
+        let hashes = codes.iter().map(|code| self.recovery_hash(user, code)).collect();
+        (codes.iter().map(|code| Zeroizing::new(recovery_code::display(code))).collect(), hashes)
+    }
+
+    fn recovery_hash(&self, user: &UserId, code: &str) -> String {
+        self.key.hash(&format!("recovery code of {user}: {code}"))
+    }
+}
+
+/// Whose attempts are counted together.
+fn who(bound: Bound, user: &UserId, origin: &RequestOrigin) -> String {
+    match bound.kind == CODES.kind {
+        true => user.to_string(),
+        false => format!("{user} {}", origin.address.map(party).unwrap_or_default()),
+    }
+}
