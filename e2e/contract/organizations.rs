@@ -45,7 +45,9 @@ fn an_organization_has_exactly_the_documented_fields() {
     let id = text_of(&made["id"]);
     assert!(id.starts_with("org_") && id.len() == 30, "{id}");
     let path = format!("/organizations/{id}");
-    assert_eq!(http.get(&path).expect(200), made);
+    let mut details = made.clone();
+    details["requires_second_factor"] = json!(false);
+    assert_eq!(http.get(&path).expect(200), details);
     let list = http.get("/organizations").expect(200);
     assert_eq!(fields(&list), ["organizations"]);
     let listed = list["organizations"].as_array().expect("a list");
@@ -54,10 +56,13 @@ fn an_organization_has_exactly_the_documented_fields() {
 
     for unchanged in [json!({}), json!({ "id": id }), json!({ "name": null, "id": null }), json!({ "x": 1 })]
     {
-        assert_eq!(http.with("PUT", &path, &unchanged).expect(200), made, "{unchanged}");
+        assert_eq!(http.with("PUT", &path, &unchanged).expect(200), details, "{unchanged}");
     }
     let renamed = http.with("PUT", &path, &json!({ "id": id, "name": " new " })).expect(200);
-    is_organization(&renamed, "new");
+    details["name"] = json!("new");
+    assert_eq!(renamed, details);
+    let not_a_flag = json!({ "requires_second_factor": "yes" });
+    http.with("PUT", &path, &not_a_flag).expect_error(400, "invalid_field");
     http.with("PUT", &path, &json!({ "id": "org_other", "name": "x" })).expect_error(400, "invalid_field");
     http.with("PUT", &path, &json!({ "name": " " })).expect_error(400, "invalid_field");
     assert_eq!(http.get(&path).expect(200), renamed);

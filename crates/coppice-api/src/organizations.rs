@@ -59,34 +59,39 @@ pub(crate) async fn create_organization(
 #[utoipa::path(
     get, path = "/organizations/{organizationID}", operation_id = "getOrganization", tag = "Organizations",
     params(InOrganization),
-    responses((status = 200, description = "The organization.", body = wire::Organization))
+    responses((status = 200, description = "The organization.", body = wire::OrganizationDetails))
 )]
 pub(crate) async fn get_organization(
     State(app): State<App>,
     call: Call,
-) -> Result<Json<wire::Organization>, ApiError> {
+) -> Result<Json<wire::OrganizationDetails>, ApiError> {
     let access = call.authorize(&app, &GET_ORGANIZATION).await?;
-    Ok(Json(to_wire(access.organization)))
+    Ok(Json(details(access.organization)))
 }
 
-/// Rename an organization
+/// Change an organization
+///
+/// Its name, and whether it asks its members for a second factor. With `requires_second_factor`, who signed in
+/// without one is refused with 403 and the id `second_factor_required`, and so are keys of members without one.
 #[utoipa::path(
     put, path = "/organizations/{organizationID}", operation_id = "updateOrganization", tag = "Organizations",
     params(InOrganization), request_body = wire::UpdateOrganization,
-    responses((status = 200, description = "The organization as it is now.", body = wire::Organization))
+    responses((status = 200, description = "The organization as it is now.", body = wire::OrganizationDetails))
 )]
 pub(crate) async fn update_organization(
     State(app): State<App>,
     call: Call,
     body: RawBody,
-) -> Result<Json<wire::Organization>, BodyError> {
+) -> Result<Json<wire::OrganizationDetails>, BodyError> {
     let access = call.authorize(&app, &UPDATE_ORGANIZATION).await?;
     let fields = body.object()?;
     if fields.text("id")?.is_some_and(|id| id != access.organization.id.as_str()) {
         return Err(Error::invalid_field("id", "must be the id in the path").into());
     }
     let name = fields.optional_name("name", 128)?;
-    Ok(Json(to_wire(app.update_organization(&access, name.as_deref()).await?)))
+    let requires_second_factor = fields.flag("requires_second_factor")?;
+    let updated = app.update_organization(&access, name.as_deref(), requires_second_factor).await?;
+    Ok(Json(details(updated)))
 }
 
 /// Delete an organization
@@ -170,6 +175,11 @@ pub(crate) fn effective_limits(limits: &OrganizationLimits) -> wire::EffectivePr
         max_branches_per_hour: limits.branches_per_hour_max,
         max_storage_gb_per_branch: limits.storage_gib_max,
     }
+}
+
+fn details(organization: Organization) -> wire::OrganizationDetails {
+    let requires_second_factor = organization.requires_second_factor;
+    wire::OrganizationDetails { organization: to_wire(organization), requires_second_factor }
 }
 
 fn to_wire(organization: Organization) -> wire::Organization {

@@ -3,7 +3,7 @@
 use chrono::Utc;
 use coppice_core::access::{
     Caller, LimitedKeys, Scope, check_every_scope, check_limits, check_owner, check_role, check_scope,
-    check_user,
+    check_second_factor, check_user,
 };
 use coppice_core::api_key::ApiKeySecret;
 use coppice_core::operation::{CallerRule, Operation, RawTarget, Target};
@@ -43,6 +43,8 @@ pub struct Access {
     pub organization: Organization,
     /// The caller's role there; none for a key of the organization.
     pub role: Option<Role>,
+    /// See [`Membership::has_second_factor`].
+    pub has_second_factor: bool,
     /// What the path names.
     pub target: Target,
 }
@@ -168,8 +170,10 @@ impl App {
         let Some(membership) = membership else {
             return Err(not_a_member(&target.organization));
         };
+        let Membership { organization, role, has_second_factor, .. } = &membership;
+        check_second_factor(organization, &caller, *has_second_factor, &self.second_factor_place())?;
         if let Some(scope) = operation.scope {
-            check_role(membership.role, scope)?;
+            check_role(*role, scope)?;
         }
         match operation.caller {
             CallerRule::Owner => check_owner(membership.role)?,
@@ -182,7 +186,18 @@ impl App {
             target.branch.as_ref(),
             membership.owns_allowed_branch,
         )?;
-        Ok(Access { caller, organization: membership.organization, role: membership.role, target })
+        Ok(Access {
+            caller,
+            organization: membership.organization,
+            role: membership.role,
+            has_second_factor: membership.has_second_factor,
+            target,
+        })
+    }
+
+    /// Where people add a second factor.
+    pub(crate) fn second_factor_place(&self) -> String {
+        format!("{}/account/second-factor", self.config.public_url)
     }
 
     /// As [`App::authorize`], for what belongs to no organization.

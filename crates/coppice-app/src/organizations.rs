@@ -1,7 +1,7 @@
 //! Organizations.
 
 use chrono::Utc;
-use coppice_core::access::Caller;
+use coppice_core::access::{Caller, check_second_factor};
 use coppice_core::limits::{ORGANIZATIONS_OWNED_MAX, OrganizationLimits};
 use coppice_core::organization::{BillingStatus, Organization};
 use coppice_core::{Error, OrganizationId, Result};
@@ -40,19 +40,32 @@ impl App {
         Ok(organization)
     }
 
-    /// Renames an organization; without a name it stays as it is.
+    /// Changes what is given of an organization: its name, and whether it asks
+    /// its members for a second factor, which only who has shown one may turn on.
     ///
     /// # Errors
-    /// `organization_access_denied` when it was deleted meanwhile.
-    pub async fn update_organization(&self, access: &Access, name: Option<&str>) -> Result<Organization> {
+    /// `second_factor_required`; `organization_access_denied` when it was deleted
+    /// meanwhile.
+    pub async fn update_organization(
+        &self,
+        access: &Access,
+        name: Option<&str>,
+        requires_second_factor: Option<bool>,
+    ) -> Result<Organization> {
         let current = &access.organization;
-        match name.filter(|name| *name != current.name) {
-            None => Ok(current.clone()),
-            Some(name) => {
-                let renamed = self.store.organization_rename(&current.id, name).await?;
-                renamed.ok_or_else(|| organization_gone(&current.id))
-            }
+        let name = name.filter(|name| *name != current.name);
+        let requires = requires_second_factor.filter(|requires| *requires != current.requires_second_factor);
+        if name.is_none() && requires.is_none() {
+            return Ok(current.clone());
         }
+        if requires == Some(true) {
+            // Nobody shuts themselves out.
+            let after = Organization { requires_second_factor: true, ..current.clone() };
+            let place = self.second_factor_place();
+            check_second_factor(&after, &access.caller, access.has_second_factor, &place)?;
+        }
+        let updated = self.store.organization_update(&current.id, name, requires).await?;
+        updated.ok_or_else(|| organization_gone(&current.id))
     }
 
     /// Deletes an organization without projects: its keys and memberships end

@@ -76,6 +76,8 @@ pub struct Organization {
     pub admin_reason: String,
     /// Why billing did; empty when there is no reason.
     pub billing_reason: String,
+    /// Whether only those members get in who showed a second factor.
+    pub requires_second_factor: bool,
     /// When its status last changed.
     pub last_updated: DateTime<Utc>,
     /// When it was made.

@@ -3,6 +3,7 @@
 
 use chrono::{DateTime, Utc};
 use coppice_core::access::{Caller, CredentialId, Grant, Principal};
+use coppice_core::authentication::Methods;
 use coppice_core::organization::{Organization, Role};
 use coppice_core::{ApiKeyId, OrganizationId, ProjectId, SessionId, UserId};
 use sqlx::postgres::PgRow;
@@ -22,6 +23,9 @@ pub struct Membership {
     /// For a key limited to branches: whether the project that was asked about
     /// owns one of them. False when nothing was asked.
     pub owns_allowed_branch: bool,
+    /// Whether the caller signed in with a second factor; for a key of a
+    /// person, whether they have one. True for the organization's own key.
+    pub has_second_factor: bool,
 }
 
 /// A session that goes on.
@@ -74,7 +78,8 @@ impl Store {
             "select k.id as key_id, k.user_id, k.organization_id as key_organization, k.scopes, k.projects,
                     k.branches, k.expiry, coalesce(u.disabled, false) as disabled, o.id, o.name,
                     o.disabled_by_admin, o.billing_status, o.usage_tier, o.admin_reason, o.billing_reason,
-                    o.last_updated, o.created_at, m.role,
+                    o.requires_second_factor, o.last_updated, o.created_at, m.role,
+                    k.user_id is null or u.totp_sealed is not null as has_second_factor,
                     exists (select from branches b where b.project_id = $3 and b.id = any(k.branches)
                             and b.deleted_at is null) as owns_allowed_branch
              from api_keys k
@@ -104,8 +109,8 @@ impl Store {
     ) -> Result<Option<LivingSession>> {
         let query = sqlx::query(
             "select o.id, o.name, o.disabled_by_admin, o.billing_status, o.usage_tier, o.admin_reason,
-                    o.billing_reason, o.last_updated, o.created_at, m.role, false as owns_allowed_branch,
-                    s.expires_at
+                    o.billing_reason, o.requires_second_factor, o.last_updated, o.created_at, m.role,
+                    $4 = any(s.methods) as has_second_factor, false as owns_allowed_branch, s.expires_at
              from sessions s
              join users u on u.id = s.user_id and not u.disabled
              left join members m on m.organization_id = $3 and m.user_id = u.id
@@ -114,7 +119,8 @@ impl Store {
         )
         .bind(session.as_str())
         .bind(user.as_str())
-        .bind(organization.map(OrganizationId::as_str));
+        .bind(organization.map(OrganizationId::as_str))
+        .bind(Methods::SECOND_FACTOR);
         let Some(row) = self.reads.row(query).await? else { return Ok(None) };
         let is_member = row.try_get::<Option<String>, _>("id")?.is_some();
         let membership = if is_member { Some(membership_from(&row)?) } else { None };
@@ -141,5 +147,6 @@ fn membership_from(row: &PgRow) -> Result<Membership> {
     let role: Option<String> = row.try_get("role")?;
     let role = role.map(role_from).transpose()?;
     let owns_allowed_branch = row.try_get("owns_allowed_branch")?;
-    Ok(Membership { organization: organization_from(row)?, role, owns_allowed_branch })
+    let has_second_factor = row.try_get("has_second_factor")?;
+    Ok(Membership { organization: organization_from(row)?, role, owns_allowed_branch, has_second_factor })
 }

@@ -10,7 +10,7 @@ use sqlx::postgres::PgRow;
 use crate::{Result, Store, Tx};
 
 const COLUMNS: &str = "o.id, o.name, o.disabled_by_admin, o.billing_status, o.usage_tier, o.admin_reason, \
-    o.billing_reason, o.last_updated, o.created_at";
+    o.billing_reason, o.requires_second_factor, o.last_updated, o.created_at";
 
 #[derive(FromRow)]
 struct OrganizationRow {
@@ -21,6 +21,7 @@ struct OrganizationRow {
     usage_tier: String,
     admin_reason: String,
     billing_reason: String,
+    requires_second_factor: bool,
     last_updated: DateTime<Utc>,
     created_at: DateTime<Utc>,
 }
@@ -40,6 +41,7 @@ impl From<OrganizationRow> for Organization {
             usage_tier: if row.usage_tier == "t2" { UsageTier::T2 } else { UsageTier::T1 },
             admin_reason: row.admin_reason,
             billing_reason: row.billing_reason,
+            requires_second_factor: row.requires_second_factor,
             last_updated: row.last_updated,
             created_at: row.created_at,
         }
@@ -93,17 +95,26 @@ impl Store {
         Ok(row.into())
     }
 
-    /// Renames an organization and returns it; none when it is deleted.
+    /// Changes what is given of an organization and returns it; none when it is
+    /// deleted.
     ///
     /// # Errors
     /// When the metastore can't be reached.
-    pub async fn organization_rename(&self, id: &OrganizationId, name: &str) -> Result<Option<Organization>> {
+    pub async fn organization_update(
+        &self,
+        id: &OrganizationId,
+        name: Option<&str>,
+        requires_second_factor: Option<bool>,
+    ) -> Result<Option<Organization>> {
         let sql = format!(
-            "update organizations o set name = $2 where id = $1 and deleted_at is null returning {COLUMNS}"
+            "update organizations o set name = coalesce($2, name),
+                    requires_second_factor = coalesce($3, requires_second_factor)
+             where id = $1 and deleted_at is null returning {COLUMNS}"
         );
         let row: Option<OrganizationRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
             .bind(id.as_str())
             .bind(name)
+            .bind(requires_second_factor)
             .fetch_optional(&self.pool)
             .await?;
         Ok(row.map(Organization::from))

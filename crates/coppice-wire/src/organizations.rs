@@ -77,6 +77,18 @@ pub struct Organization {
     pub status: OrganizationStatus,
 }
 
+/// An organization with its settings: the answer of getOrganization and updateOrganization.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OrganizationDetails {
+    #[serde(flatten)]
+    #[schema(inline)]
+    #[expect(missing_docs, reason = "its fields say it all")]
+    pub organization: Organization,
+    /// Whether only those members get in who signed in with a second factor. Keys of members work where their
+    /// owner has one, keys of the organization in any case.
+    pub requires_second_factor: bool,
+}
+
 /// Answer of getOrganizationsList.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct OrganizationList {
@@ -103,6 +115,9 @@ pub struct UpdateOrganization {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "Acme", min_length = 1, max_length = 128)]
     pub name: Option<String>,
+    /// Whether members have to sign in with a second factor. Only who has done so may turn it on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requires_second_factor: Option<bool>,
 }
 
 /// A person with an account.

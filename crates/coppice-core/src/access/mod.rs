@@ -5,7 +5,7 @@ mod scope;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 
-use crate::organization::Role;
+use crate::organization::{Organization, Role};
 use crate::{ApiKeyId, BranchId, Error, OrganizationId, ProjectId, Result, SessionId, UserId};
 
 pub use grant::Grant;
@@ -135,6 +135,34 @@ pub fn check_user(caller: &Caller) -> Result<&UserId> {
             Err(Error::access_denied("user_required", "this operation needs a user's credential"))
         }
     }
+}
+
+/// Check 8, after that the caller is a member: whether it showed a second
+/// factor, where the organization asks for one. `place` is where people add one.
+///
+/// # Errors
+/// `second_factor_required`
+pub fn check_second_factor(
+    organization: &Organization,
+    caller: &Caller,
+    has_second_factor: bool,
+    place: &str,
+) -> Result<()> {
+    if has_second_factor || !organization.requires_second_factor {
+        return Ok(());
+    }
+    let what_next = match caller.credential {
+        CredentialId::Session(_) => "add one at {place} if you have none, then sign in again",
+        CredentialId::Key(_) => "the owner of this key has none and can add one at {place}",
+    };
+    Err(Error::access_denied(
+        "second_factor_required",
+        format_args!(
+            "organization {} asks for a second factor: {}",
+            organization.id,
+            what_next.replace("{place}", place)
+        ),
+    ))
 }
 
 /// Check 9, for operations that only the owner may carry out.

@@ -2,13 +2,13 @@
 
 use clap::Subcommand;
 use coppice_wire::{
-    CreateOrganization, Organization, OrganizationLimits, OrganizationList, OrganizationMembershipLimits,
-    OrganizationState, UpdateOrganization, UpdateUser, User,
+    CreateOrganization, Organization, OrganizationDetails, OrganizationLimits, OrganizationList,
+    OrganizationMembershipLimits, OrganizationState, UpdateOrganization, UpdateUser, User,
 };
 use reqwest::Method;
 
 use super::http::Client;
-use super::output::{self, day};
+use super::output::{self, Switch, day};
 use super::people;
 
 /// What to do with organizations.
@@ -32,6 +32,13 @@ pub(crate) enum OrgCommand {
         org: String,
         /// The new name
         name: String,
+    },
+    /// Say whether members of an organization have to sign in with a second factor
+    SecondFactor {
+        /// Name or id
+        org: String,
+        /// on: who signed in without one is refused, and so are keys of members who have none
+        setting: Switch,
     },
     /// Show the quotas of an organization
     Limits {
@@ -105,8 +112,24 @@ pub(super) async fn run(command: OrgCommand, client: &Client, as_json: bool) -> 
         OrgCommand::Show { org } => one(chosen(client, org.as_deref()).await?),
         OrgCommand::Rename { org, name } => {
             let organization = client.organization_named(&org).await?;
-            let change = UpdateOrganization { id: None, name: Some(name) };
+            let change = UpdateOrganization { name: Some(name), ..UpdateOrganization::default() };
             one(client.call(Method::PUT, &format!("/organizations/{}", organization.id), &change).await?)
+        }
+        OrgCommand::SecondFactor { org, setting } => {
+            let organization = client.organization_named(&org).await?;
+            let requires = setting.is_on();
+            let change = UpdateOrganization {
+                requires_second_factor: Some(requires),
+                ..UpdateOrganization::default()
+            };
+            let path = format!("/organizations/{}", organization.id);
+            let updated: OrganizationDetails = client.call(Method::PUT, &path, &change).await?;
+            let said = match updated.requires_second_factor {
+                true => "asks its members for a second factor",
+                false => "asks nobody for a second factor",
+            };
+            output::done(as_json, format!("organization {} {said}", updated.organization.name));
+            Ok(())
         }
         OrgCommand::People(command) => people::run(command, client, as_json).await,
         OrgCommand::Limits { org } => limits(&chosen(client, org.as_deref()).await?, client, as_json).await,
