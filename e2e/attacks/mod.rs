@@ -9,6 +9,7 @@ mod hostile_sql;
 mod members;
 mod native;
 mod native_code;
+mod neighbours;
 mod open_session;
 mod strangers_gateway;
 mod strangers_http;

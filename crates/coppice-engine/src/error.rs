@@ -32,6 +32,9 @@ pub enum EngineError {
     /// No server of this instance answers.
     #[error("instance {0} is not running")]
     NotRunning(InstanceId),
+    /// The server said nothing for as long as it may take; what was being done.
+    #[error("{0}: the server does not answer in time")]
+    NoAnswer(String),
     /// The server did not come up; `log` holds the last lines it wrote.
     #[error("instance {instance} did not start: {reason}")]
     StartFailed {

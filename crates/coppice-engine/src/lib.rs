@@ -227,6 +227,19 @@ pub struct Capacity {
     pub memory_bytes: u64,
 }
 
+/// How a server that runs meets a platform session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It answers. Also when its clients have taken every connection: it said so.
+    Answers,
+    /// It lets nobody in, and says why; or there is nobody at its door.
+    Refuses(String),
+    /// It says nothing, and its processes work.
+    IsBusy,
+    /// It says nothing, and its processes do nothing.
+    Hangs,
+}
+
 /// A log file of an instance, opened.
 #[derive(Debug)]
 pub struct LogFile {
@@ -323,6 +336,14 @@ pub trait Engine: Send + Sync + 'static {
     /// Where the WAL of a volume ends, if its server was stopped cleanly: no
     /// server can have run since while this stays the same.
     async fn clean_checkpoint(&self, volume: &VolumeId) -> Result<Option<String>>;
+
+    /// Whether a platform session is open that was answered until now. Asks
+    /// nobody, so it costs nothing.
+    fn has_answered(&self, instance: &InstanceId) -> bool;
+
+    /// Asks a running server something, on a new session unless one is open.
+    /// Answers within seconds.
+    async fn ask_whether_it_answers(&self, instance: &InstanceId) -> Answer;
 
     /// Returns when the instance's server has ended, or at once when none runs.
     async fn wait_exit(&self, instance: &InstanceId);

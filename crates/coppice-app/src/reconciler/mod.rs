@@ -11,6 +11,7 @@
 //! Locks: `Inner::work` guards the table of nudged and running branches and is
 //! never held across an await.
 
+mod health;
 mod passwords;
 mod steps;
 
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use coppice_core::branch::{BranchState, Goal};
 use coppice_core::claim::ClaimToken;
-use coppice_core::plan::{Seen, Step, plan};
+use coppice_core::plan::{InstanceSeen, Seen, Step, plan};
 use coppice_core::{BranchId, HostId, InstallationId};
 use coppice_engine::{EngineError, SharedEngine, StopMode};
 use coppice_store::{Store, StoreError};
@@ -33,6 +34,7 @@ use tracing::Instrument as _;
 
 use crate::metrics::{self, Outcome};
 use crate::secrets::MasterKey;
+use health::Health;
 
 /// How long a claim holds without being renewed.
 const LEASE_SECONDS: u32 = 60;
@@ -74,12 +76,15 @@ enum StepError {
     /// Something else has to happen first.
     #[error("{0}")]
     NotYet(&'static str),
+    /// The server runs, but does not answer.
+    #[error("{0}")]
+    Unwell(String),
 }
 
 impl StepError {
     fn outcome(&self) -> Outcome {
         match self {
-            Self::Engine(_) | Self::Store(_) => Outcome::Failed,
+            Self::Engine(_) | Self::Store(_) | Self::Unwell(_) => Outcome::Failed,
             Self::Lost => Outcome::Lost,
             Self::NotYet(_) => Outcome::NotYet,
         }
@@ -89,7 +94,7 @@ impl StepError {
     fn reason(&self) -> String {
         match self {
             Self::Engine(error) => error.chain(),
-            Self::Store(_) | Self::Lost | Self::NotYet(_) => self.to_string(),
+            Self::Store(_) | Self::Lost | Self::NotYet(_) | Self::Unwell(_) => self.to_string(),
         }
     }
 }
@@ -136,6 +141,7 @@ struct Inner {
     control_plane: ControlPlane,
     claims: AtomicU32,
     work: Mutex<Work>,
+    health: Health,
     wake: Notify,
     slots: Arc<Semaphore>,
     tasks: TaskTracker,
@@ -159,6 +165,7 @@ impl Reconciler {
             control_plane,
             claims: AtomicU32::new(0),
             work: Mutex::default(),
+            health: Health::default(),
             wake: Notify::new(),
             slots: Arc::new(Semaphore::new(CONCURRENCY)),
             tasks: TaskTracker::new(),
@@ -235,6 +242,7 @@ impl Reconciler {
     pub async fn run(&self) {
         let inner = &self.inner;
         let listener = inner.tasks.spawn(self.clone().listen());
+        let health = inner.tasks.spawn(self.clone().watch_health());
         let mut timer = tokio::time::interval(TIMER);
         timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -248,6 +256,7 @@ impl Reconciler {
             }
         }
         listener.abort();
+        health.abort();
     }
 
     /// Ends the loop and waits for the steps in progress. Servers keep running.
@@ -380,7 +389,10 @@ impl Reconciler {
             inner.store.branch_claim(branch, &inner.control_plane.host, token, LEASE_SECONDS).await?;
         let Some(mut work) = claimed else { return Err(StepError::Lost) };
         loop {
-            let instance = inner.engine.observe(&work.instance, &work.volume.id).await?;
+            let instance = match inner.engine.observe(&work.instance, &work.volume.id).await? {
+                InstanceSeen::Running if inner.health.is_hopeless(branch) => InstanceSeen::Broken,
+                instance => instance,
+            };
             let seen = Seen { goal: work.branch.goal, volume: work.volume.state, instance };
             let step = plan(&seen);
             tracing::debug!(%branch, ?seen, ?step, "branch {branch}: {step:?}");

@@ -45,6 +45,11 @@ impl Reconciler {
             }
             Step::Start => {
                 self.report_progress(work, token).await?;
+                if self.inner.health.is_hopeless(&work.branch.id) {
+                    // `start` leaves a server alone that runs.
+                    engine.stop(instance, Some(volume), StopMode::Immediate).await?;
+                }
+                self.inner.health.starts_anew(&work.branch.id);
                 engine.start(&instance_spec(work, token)).await?;
                 metrics::started(work.volume.state, work.branch.state);
                 failpoint!("reconciler.started");
@@ -128,6 +133,7 @@ impl Reconciler {
         let id = &work.branch.id;
         let state = match work.branch.goal {
             Goal::Running => {
+                self.check_health(work, token).await?;
                 self.reconfigure(work, token).await?;
                 self.tell_pending_password(work, token).await?;
                 BranchState::Ready
@@ -143,6 +149,7 @@ impl Reconciler {
             let mut inner = self.inner.lock();
             inner.unsettled_since.remove(id);
             if state != BranchState::Ready {
+                self.inner.health.forget(id);
                 // Whatever was to be told a server is in the row by now.
                 inner.stuck_rotations.remove(id);
             }
@@ -155,6 +162,16 @@ impl Reconciler {
             self.watch_server(work);
         }
         Ok(())
+    }
+
+    /// A server that does not answer is not ready, whatever its files say.
+    async fn check_health(&self, work: &BranchWork, token: ClaimToken) -> Result<(), StepError> {
+        let branch = &work.branch.id;
+        let Some(reason) = self.inner.health.complaint(branch) else { return Ok(()) };
+        if work.branch.state == BranchState::Ready {
+            self.inner.store.branch_report(branch, token, BranchState::Waking, &reason).await?;
+        }
+        Err(StepError::Unwell(reason))
     }
 
     /// Gives a server the parameters that its branch has by now. Over again

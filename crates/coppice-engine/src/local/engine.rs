@@ -32,8 +32,8 @@ use super::{
     statistics,
 };
 use crate::{
-    BoxedServerStream, Capacity, Engine, EngineError, FirstStart, Image, ImageContents, InstanceSpec,
-    LogFiles, ROLE_LENGTH_MAX, Result, RoleVerifier, SleepingRoles, StopMode, VERIFIER_LENGTH_MAX,
+    Answer, BoxedServerStream, Capacity, Engine, EngineError, FirstStart, Image, ImageContents,
+    InstanceSpec, LogFiles, ROLE_LENGTH_MAX, Result, RoleVerifier, SleepingRoles, StopMode, VERIFIER_LENGTH_MAX,
     VolumeFacts, VolumePlan,
 };
 
@@ -123,7 +123,7 @@ impl LocalEngine {
     }
 
     /// Asks a running server something that it answers at once, if it answers.
-    async fn ask<T>(
+    pub(super) async fn ask<T>(
         &self,
         instance: &InstanceId,
         question: impl AsyncFnOnce(Arc<Session>) -> Result<T>,
@@ -166,8 +166,8 @@ fn server_plan<'a>(
     }
 }
 
-pub(super) fn no_answer() -> EngineError {
-    EngineError::Other("the server does not answer in time".to_owned())
+fn no_answer() -> EngineError {
+    EngineError::NoAnswer("asking a server".to_owned())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -311,6 +311,14 @@ impl Engine for LocalEngine {
     async fn clean_checkpoint(&self, volume: &VolumeId) -> Result<Option<String>> {
         let data = self.volumes.data_dir(volume);
         blocking(move || control_file::clean_checkpoint(&data)).await
+    }
+
+    fn has_answered(&self, instance: &InstanceId) -> bool {
+        lock(&self.sessions).get(instance).is_some_and(|(session, _)| !session.is_closed())
+    }
+
+    async fn ask_whether_it_answers(&self, instance: &InstanceId) -> Answer {
+        self.health(instance).await
     }
 
     async fn wait_exit(&self, instance: &InstanceId) {

@@ -16,6 +16,7 @@ mod control_file;
 mod copying;
 mod engine;
 mod first_start;
+mod health;
 pub mod images;
 pub mod installation;
 mod launch;

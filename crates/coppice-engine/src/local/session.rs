@@ -99,7 +99,7 @@ pub(super) async fn open(
     let stream = Bounded { stream, allowance: allowance.clone() };
     let signed_in = tokio::time::timeout(SIGN_IN_PATIENCE, config.connect_raw(stream, NoTls)).await;
     let (client, connection) = signed_in
-        .map_err(|_| EngineError::Other(format!("{}: no answer in time", action())))?
+        .map_err(|_| EngineError::NoAnswer(action()))?
         .map_err(EngineError::sql(action()))?;
     let version = connection.parameter("server_version").unwrap_or_default();
     let major = version.split(|c: char| !c.is_ascii_digit()).next().and_then(|text| text.parse().ok());
@@ -159,7 +159,7 @@ impl Session {
             Err(_) => {
                 self.is_given_up.store(true, Ordering::Relaxed);
                 self.connection.abort();
-                Err(EngineError::Other(format!("{action}: the server does not answer in time")))
+                Err(EngineError::NoAnswer(action.to_owned()))
             }
         }
     }

@@ -1,0 +1,256 @@
+//! Watches whether servers that should answer do.
+//!
+//! A process that lives and once said that it is ready may refuse everybody
+//! for ever, as after a full disk, or hang. So *ready* means more: a platform
+//! session is answered. The sampler's sessions tell that all the time; a look
+//! is taken only where one of them was cut or not answered. A server that does
+//! not answer is shown as what it is, and one that goes on like that is ended
+//! and started anew by the same steps as one that died.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use coppice_core::{BranchId, InstanceId};
+use coppice_engine::Answer;
+use tokio::sync::Semaphore;
+use tokio::time::MissedTickBehavior;
+
+use super::Reconciler;
+
+/// How often it is seen to that every server has answered.
+const LOOK: Duration = Duration::from_secs(2);
+/// Servers that are asked at a time.
+const LOOKS_MAX: usize = 4;
+/// After one of its processes crashed a server refuses sessions for a moment.
+const REFUSAL_NORMAL: Duration = Duration::from_secs(3);
+/// A server that is busy may take so long to let somebody in.
+const SILENCE_NORMAL: Duration = Duration::from_secs(20);
+/// One that refuses for longer than a start is worth is started anew, …
+const REFUSAL_PATIENCE: Duration = Duration::from_secs(20);
+/// … and so is one that says and does nothing. Each start in vain doubles it.
+const SILENCE_PATIENCE: Duration = Duration::from_secs(60);
+/// Longest patience: what a start itself may take.
+const PATIENCE_MAX: Duration = Duration::from_secs(600);
+/// A server that answers for so long is well again.
+const RECOVERY: Duration = Duration::from_secs(600);
+
+/// What follows from how a server answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// It may come back by itself in a moment.
+    Wait,
+    /// It is not ready, for this reason.
+    Unwell(String),
+    /// Only a start helps.
+    Hopeless(String),
+}
+
+/// A server that does not answer.
+#[derive(Debug)]
+struct Complaint {
+    since: Instant,
+    verdict: Verdict,
+}
+
+#[derive(Debug, Default)]
+struct Patient {
+    is_asked: bool,
+    complaint: Option<Complaint>,
+    /// How often it was started anew, and when last.
+    starts: u32,
+    last_start: Option<Instant>,
+}
+
+/// What is known of servers that did not answer some time.
+#[derive(Debug)]
+pub(super) struct Health {
+    patients: Mutex<HashMap<BranchId, Patient>>,
+    looks: Semaphore,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self { patients: Mutex::default(), looks: Semaphore::new(LOOKS_MAX) }
+    }
+}
+
+/// What to think of a server that has not answered for `lasting`, after it was
+/// started anew in vain `starts` times.
+fn verdict(answer: &Answer, lasting: Duration, starts: u32) -> Verdict {
+    let (reason, normal, patience) = match answer {
+        Answer::Answers => return Verdict::Wait,
+        Answer::Refuses(reason) => (reason.clone(), REFUSAL_NORMAL, Some(REFUSAL_PATIENCE)),
+        Answer::Hangs => ("the server does not answer".to_owned(), SILENCE_NORMAL, Some(SILENCE_PATIENCE)),
+        // A start would only take from its sessions what they are about to get.
+        Answer::IsBusy => ("the server is too busy to answer".to_owned(), SILENCE_NORMAL, None),
+    };
+    let patience = patience.map(|first| first.saturating_mul(1 << starts.min(10)).min(PATIENCE_MAX));
+    match patience {
+        Some(patience) if lasting >= patience => Verdict::Hopeless(reason),
+        _ if lasting >= normal => Verdict::Unwell(reason),
+        _ => Verdict::Wait,
+    }
+}
+
+impl Health {
+    fn lock(&self) -> MutexGuard<'_, HashMap<BranchId, Patient>> {
+        // Every change is complete in itself.
+        self.patients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why a server that runs is not ready all the same; none when it is.
+    pub(super) fn complaint(&self, branch: &BranchId) -> Option<String> {
+        match &self.lock().get(branch)?.complaint.as_ref()?.verdict {
+            Verdict::Wait => None,
+            Verdict::Unwell(reason) | Verdict::Hopeless(reason) => Some(reason.clone()),
+        }
+    }
+
+    /// Whether a server that runs has to be started anew.
+    pub(super) fn is_hopeless(&self, branch: &BranchId) -> bool {
+        let patients = self.lock();
+        let complaint = patients.get(branch).and_then(|patient| patient.complaint.as_ref());
+        complaint.is_some_and(|complaint| matches!(complaint.verdict, Verdict::Hopeless(_)))
+    }
+
+    /// A new process takes the place of the one that did not answer.
+    pub(super) fn starts_anew(&self, branch: &BranchId) {
+        let mut patients = self.lock();
+        let Some(patient) = patients.get_mut(branch) else { return };
+        if patient.complaint.take().is_some_and(|complaint| matches!(complaint.verdict, Verdict::Hopeless(_)))
+        {
+            patient.starts += 1;
+            patient.last_start = Some(Instant::now());
+        }
+    }
+
+    /// Forgets a branch whose server is not expected to answer.
+    pub(super) fn forget(&self, branch: &BranchId) {
+        self.lock().remove(branch);
+    }
+
+    /// Whether the branch is to be asked by the caller now; nobody else does
+    /// until [`Health::note`].
+    fn begin(&self, branch: &BranchId) -> bool {
+        !std::mem::replace(&mut self.lock().entry(branch.clone()).or_default().is_asked, true)
+    }
+
+    /// Takes an answer down; true when the reconciler has to know.
+    fn note(&self, branch: &BranchId, answer: &Answer) -> bool {
+        let mut patients = self.lock();
+        let Some(patient) = patients.get_mut(branch) else { return false };
+        patient.is_asked = false;
+        if *answer == Answer::Answers {
+            return patient.complaint.take().is_some_and(|complaint| complaint.verdict != Verdict::Wait);
+        }
+        let since = patient.complaint.as_ref().map_or_else(Instant::now, |complaint| complaint.since);
+        let verdict = verdict(answer, since.elapsed(), patient.starts);
+        let before = patient.complaint.replace(Complaint { since, verdict: verdict.clone() });
+        before.map_or(Verdict::Wait, |complaint| complaint.verdict) != verdict
+    }
+
+    /// Those that were well for long enough have no history any more.
+    fn discharge(&self) {
+        self.lock().retain(|_, patient| {
+            let is_well = patient.complaint.is_none() && !patient.is_asked;
+            !is_well || patient.last_start.is_some_and(|start| start.elapsed() < RECOVERY)
+        });
+    }
+}
+
+impl Reconciler {
+    /// Looks at servers that may not answer, again and again.
+    pub(super) async fn watch_health(self) {
+        let mut timer = tokio::time::interval(LOOK);
+        timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            timer.tick().await;
+            for branch in self.servers_in_doubt() {
+                if self.inner.health.begin(&branch) {
+                    self.inner.tasks.spawn(self.clone().ask_server(branch));
+                }
+            }
+            self.inner.health.discharge();
+        }
+    }
+
+    /// Branches whose server should answer, and that nobody works on.
+    fn servers_in_doubt(&self) -> Vec<BranchId> {
+        let work = self.inner.lock();
+        let settled = work.watched_servers.iter().filter(|branch| !work.running.contains(*branch));
+        settled
+            .filter(|branch| !self.inner.engine.has_answered(&InstanceId::new(branch, 1)))
+            .cloned()
+            .collect()
+    }
+
+    async fn ask_server(self, branch: BranchId) {
+        let health = &self.inner.health;
+        let Ok(_place) = health.looks.acquire().await else { return };
+        let instance = InstanceId::new(&branch, 1);
+        let answer = tokio::select! {
+            () = self.inner.stop.cancelled() => return,
+            answer = self.inner.engine.ask_whether_it_answers(&instance) => answer,
+        };
+        if health.note(&branch, &answer) {
+            if let Some(reason) = health.complaint(&branch) {
+                tracing::warn!(%branch, "the server of branch {branch} is not ready: {reason}");
+            }
+            self.nudge(branch);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn refuses() -> Answer {
+        Answer::Refuses("in recovery".to_owned())
+    }
+
+    #[test]
+    fn a_moment_of_recovery_is_no_illness_and_a_minute_is() {
+        let reason = || "in recovery".to_owned();
+        assert_eq!(verdict(&refuses(), SECOND, 0), Verdict::Wait);
+        assert_eq!(verdict(&refuses(), REFUSAL_NORMAL, 0), Verdict::Unwell(reason()));
+        assert_eq!(verdict(&refuses(), REFUSAL_PATIENCE, 0), Verdict::Hopeless(reason()));
+    }
+
+    #[test]
+    fn each_start_in_vain_doubles_the_patience_up_to_that_of_a_start() {
+        let is_hopeless =
+            |lasting, starts| matches!(verdict(&refuses(), lasting, starts), Verdict::Hopeless(_));
+        assert!(!is_hopeless(REFUSAL_PATIENCE, 1));
+        assert!(is_hopeless(REFUSAL_PATIENCE * 2, 1));
+        assert!(!is_hopeless(PATIENCE_MAX - SECOND, 40));
+        assert!(is_hopeless(PATIENCE_MAX, 40));
+    }
+
+    #[test]
+    fn a_busy_server_is_never_started_anew_and_a_hanging_one_is() {
+        assert!(matches!(verdict(&Answer::IsBusy, PATIENCE_MAX * 10, 0), Verdict::Unwell(_)));
+        assert!(matches!(verdict(&Answer::Hangs, SILENCE_NORMAL, 0), Verdict::Unwell(_)));
+        assert!(matches!(verdict(&Answer::Hangs, SILENCE_PATIENCE, 0), Verdict::Hopeless(_)));
+    }
+
+    #[test]
+    fn who_answers_again_is_well_and_the_reconciler_knows() {
+        let (health, branch) = (Health::default(), BranchId::from_trusted("br_1"));
+        assert!(health.begin(&branch) && !health.begin(&branch), "one look at a time");
+        assert!(!health.note(&branch, &refuses()), "that may be over in a moment");
+        assert_eq!(health.complaint(&branch), None);
+        health.lock().get_mut(&branch).expect("known").complaint.as_mut().expect("ill").since -=
+            REFUSAL_PATIENCE;
+        assert!(health.begin(&branch) && health.note(&branch, &refuses()));
+        assert!(health.is_hopeless(&branch));
+        assert!(health.begin(&branch) && !health.note(&branch, &refuses()), "nothing new");
+        assert!(health.begin(&branch) && health.note(&branch, &Answer::Answers));
+        assert_eq!((health.complaint(&branch), health.is_hopeless(&branch)), (None, false));
+        health.discharge();
+        assert!(health.lock().is_empty());
+    }
+}

@@ -1,0 +1,109 @@
+//! Servers that live and serve nobody.
+
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use coppice_test_support::{Platform, Psql, psql, wait_for};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::{PATIENCE, as_superuser};
+use crate::branches::{describe, path, status};
+use crate::setup::every_release;
+
+const HEALTHY: &str = "STATUS_TYPE_HEALTHY";
+/// A server that refuses everybody may be called healthy for so long.
+const DELUSION_MAX: Duration = Duration::from_secs(15);
+
+fn children(postmaster: u32) -> Vec<u32> {
+    let path = format!("/proc/{postmaster}/task/{postmaster}/children");
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+fn title(pid: u32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default()
+}
+
+fn signal(pid: u32, signal: Signal) {
+    kill(Pid::from_raw(pid.cast_signed()), signal).expect("a signal");
+}
+
+/// Crashes a server in a way that it can't recover from by itself: the process
+/// that replays the log stands still.
+fn catch_in_recovery(coppice: &Platform, branch: &str) {
+    let postmaster = coppice.postmaster(&coppice.branch_id(branch));
+    let backend = as_superuser(
+        coppice,
+        branch,
+        "CREATE TABLE kept AS SELECT 7 AS i; CHECKPOINT;
+        CREATE TABLE wal AS SELECT repeat('x', 2000) FROM generate_series(1, 40000);
+        SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'",
+    );
+    signal(backend.lines().last().expect("a pid").parse().expect("a pid"), Signal::SIGKILL);
+    let deadline = Instant::now() + PATIENCE;
+    let startup = loop {
+        assert!(Instant::now() < deadline, "{branch} does not recover");
+        if let Some(pid) = children(postmaster).into_iter().find(|pid| title(*pid).contains("startup")) {
+            break pid;
+        }
+    };
+    signal(startup, Signal::SIGSTOP);
+    let refused = psql(&coppice.superuser_url(branch), "SELECT 1").err;
+    assert!(refused.contains("the database system is"), "it was caught too late: {refused}");
+}
+
+/// Takes every connection of a branch, and with them the session that the
+/// platform had there, so that it has to open another one.
+fn take_every_connection(coppice: &Platform, branch: &str) -> Vec<JoinHandle<Psql>> {
+    let url = coppice.connection_string(branch);
+    let sleep = |_| {
+        let url = url.clone();
+        std::thread::spawn(move || psql(&url, "SELECT pg_sleep(600)"))
+    };
+    let sessions = (0..12).map(sleep).collect();
+    wait_for("every connection is taken", PATIENCE, || (!psql(&url, "SELECT 1").is_ok).then_some(()));
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+               WHERE application_name = 'coppice' AND pid <> pg_backend_pid()";
+    as_superuser(coppice, branch, end);
+    sessions
+}
+
+#[test]
+fn a_server_that_refuses_everybody_is_not_called_healthy_and_is_started_anew() {
+    let coppice = every_release();
+    for major in ["15", "18"] {
+        coppice.cli(&["branch", "create", major, "--image", &format!("postgres:{major}")]);
+    }
+    coppice.cli(&["branch", "create", "busy", "--parameter", "max_connections=5"]);
+    let id_of = |name: &str| coppice.branch_id(name);
+    let [busy, before_15, before_18] = ["busy", "15", "18"].map(|name| coppice.postmaster(&id_of(name)));
+    let busy_path = path(&coppice, "busy");
+    let sessions = take_every_connection(&coppice, "busy");
+    ["15", "18"].iter().for_each(|major| catch_in_recovery(&coppice, major));
+    for major in ["15", "18"] {
+        let path = path(&coppice, major);
+        wait_for("it is not called healthy", DELUSION_MAX, || {
+            (status(&coppice, &path) != HEALTHY).then_some(())
+        });
+        let message = describe(&coppice, &path)["status"]["message"].to_string();
+        assert!(message.contains("the database system is"), "it says why: {message}");
+    }
+    assert_eq!(coppice.sql("main", "SELECT 1"), "1", "the neighbour notices nothing");
+    for (major, before) in [("15", before_15), ("18", before_18)] {
+        let path = path(&coppice, major);
+        wait_for("it is healthy", PATIENCE, || {
+            assert_eq!(status(&coppice, &busy_path), HEALTHY, "one without a free connection is well");
+            (status(&coppice, &path) == HEALTHY).then_some(())
+        });
+        assert_eq!(as_superuser(&coppice, major, "SELECT i FROM kept"), "7", "{major}");
+        assert_ne!(coppice.postmaster(&id_of(major)), before, "{major}");
+    }
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%'";
+    as_superuser(&coppice, "busy", end);
+    for session in sessions {
+        let _ = session.join().expect("a session");
+    }
+    assert_eq!(coppice.sql("busy", "SELECT 1"), "1");
+    assert_eq!(coppice.postmaster(&id_of("busy")), busy, "and was left alone");
+}
