@@ -80,6 +80,8 @@ pub struct InstanceSpec {
     pub cpu_weight: u32,
     /// Memory it may use, in bytes.
     pub memory_bytes: u64,
+    /// Most that its data, WAL and temporary files may take, in bytes.
+    pub storage_bytes: u64,
     /// PostgreSQL parameters from the instance type and the user, in that
     /// order; a later one wins. The platform's own are added by the engine and
     /// can't be overridden.

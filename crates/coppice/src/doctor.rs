@@ -115,7 +115,13 @@ fn accounts() -> Finding {
 fn cgroups() -> Finding {
     let found = if rustix::process::geteuid().is_root() { Cgroups::detect() } else { None };
     match found {
-        Some(cgroups) => Finding { name: "cgroups", seen: cgroups.describe().to_owned(), advice: None },
+        Some(cgroups) => Finding {
+            name: "cgroups",
+            seen: cgroups.describe(),
+            advice: cgroups.unlimited().map(|missing| {
+                format!("nothing limits {missing}: boot with a kernel that has these cgroup controllers")
+            }),
+        },
         None => Finding {
             name: "cgroups",
             seen: "none: instances are not limited, and found by their working directory".to_owned(),

@@ -2,6 +2,7 @@
 //! Their neighbours are served all the same, or again as soon as there is room.
 
 mod health;
+mod limits;
 
 use std::time::Duration;
 

@@ -248,6 +248,7 @@ fn instance_spec(work: &BranchWork, token: ClaimToken) -> InstanceSpec {
         cpu_millis: kind.vcpus * 1000,
         cpu_weight: kind.cpu_weight,
         memory_bytes: u64::from(kind.ram_gib) << 30,
+        storage_bytes: u64::from(work.branch.spec.storage_gib) << 30,
         settings: sized.chain(chosen).collect(),
         preload_libraries: work.branch.spec.preload_libraries.clone(),
     }

@@ -12,6 +12,19 @@ const PLATFORM_CONNECTIONS: u32 = 5;
 /// What stays free. PostgreSQL takes an open session of a superuser from the
 /// others' share, so this is less than all of them.
 const RESERVED_CONNECTIONS: u32 = 3;
+/// Connections of the user's where nothing else is said, as in PostgreSQL.
+const USER_CONNECTIONS: u32 = 100;
+/// Processes that are neither sessions nor workers: the first one, those that
+/// write, archive, collect and launch, three of autovacuum and ten that send
+/// WAL, and as many again, for those that are about to end.
+const OTHER_PROCESSES: u32 = 50;
+/// WAL that a replication slot may hold back where storage is not limited.
+const SLOT_WAL_MAX_MB: u64 = 4096;
+/// The part of a branch's storage that one process may take for temporary
+/// files, and that a slot may hold back.
+const STORAGE_PART: u64 = 4;
+/// WAL between two checkpoints takes no more of it than one part in so many.
+const STORAGE_PART_OF_WAL: u64 = 8;
 
 /// What decides a server's settings.
 #[derive(Clone, Debug)]
@@ -23,6 +36,8 @@ pub(super) struct Configuration<'a> {
     pub(super) preload_libraries: &'a [String],
     /// Whether this is the first start of a copy: nothing may leave it.
     pub(super) is_first_start: bool,
+    /// Most that its data may take, where that is limited.
+    pub(super) storage_bytes: Option<u64>,
     /// Whether the platform signs in by the account of its process.
     pub(super) trusts_root: bool,
 }
@@ -36,13 +51,37 @@ pub(super) struct ServerPaths<'a> {
     pub(super) socket: &'a Path,
 }
 
+/// A number among settings, of which a later one wins.
+fn number(settings: &[(String, String)], name: &str) -> Option<u32> {
+    settings.iter().rev().find(|(key, _)| key == name).and_then(|(_, value)| value.parse().ok())
+}
+
+/// How many processes a server with these settings may have at most.
+pub(super) fn processes_max(settings: &[(String, String)]) -> u32 {
+    let number = |name, default| number(settings, name).unwrap_or(default);
+    let sessions = number("max_connections", USER_CONNECTIONS) + PLATFORM_CONNECTIONS;
+    // Ends of sessions overlap with beginnings of others.
+    sessions + sessions / 4 + number("max_worker_processes", 8) + number("io_workers", 3) + OTHER_PROCESSES
+}
+
 fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\\', "\\\\").replace('\'', "''"))
 }
 
 impl Configuration<'_> {
-    fn setting(&self, name: &str) -> Option<&str> {
-        self.settings.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    /// What a part of the storage is, in MB.
+    fn storage_part_mb(&self, parts: u64) -> Option<u64> {
+        self.storage_bytes.map(|bytes| (bytes >> 20) / parts)
+    }
+
+    /// What temporary files and slots may take of the storage. Not on the command
+    /// line, so that storage can grow without a restart; nobody else may set them.
+    fn storage_settings(&self) -> [(&'static str, String); 2] {
+        let part = self.storage_part_mb(STORAGE_PART);
+        [
+            ("temp_file_limit", part.map_or_else(|| "-1".to_owned(), |part| format!("{part}MB"))),
+            ("max_slot_wal_keep_size", format!("{}MB", part.unwrap_or(SLOT_WAL_MAX_MB).min(SLOT_WAL_MAX_MB))),
+        ]
     }
 
     /// `postgresql.conf`
@@ -52,8 +91,9 @@ impl Configuration<'_> {
             let _ = writeln!(text, "{name} = {}", quoted(value));
         };
         // An idle server should cost next to nothing: few wake-ups, little memory.
+        let wal_mb = self.storage_part_mb(STORAGE_PART_OF_WAL).map_or(1024, |part| part.min(1024));
+        set("max_wal_size", &format!("{wal_mb}MB"));
         let lean = [
-            ("max_wal_size", "1GB"),
             ("min_wal_size", "80MB"),
             ("wal_level", "replica"),
             ("jit", "off"),
@@ -83,6 +123,9 @@ impl Configuration<'_> {
         for (name, value) in self.settings.iter().filter(|(name, _)| name != "max_connections") {
             set(name, value);
         }
+        for (name, value) in self.storage_settings() {
+            set(name, &value);
+        }
         if self.is_first_start {
             // The apply worker of an inherited subscription can't load what it
             // would connect with, so it can't take its parent's place.
@@ -104,8 +147,7 @@ impl Configuration<'_> {
 
     /// Arguments of the server.
     pub(super) fn arguments(&self, paths: &ServerPaths<'_>) -> Vec<String> {
-        let user_connections: u32 =
-            self.setting("max_connections").and_then(|value| value.parse().ok()).unwrap_or(100);
+        let user_connections = number(self.settings, "max_connections").unwrap_or(USER_CONNECTIONS);
         let in_configuration = |name: &str| paths.configuration.join(name).display().to_string();
         let socket_mode = if self.trusts_root { "0000" } else { "0700" };
         let libraries: Vec<_> = self.preload_libraries.iter().map(|name| format!("$libdir/{name}")).collect();
@@ -125,7 +167,6 @@ impl Configuration<'_> {
             ("ssl", "off".to_owned()),
             ("restart_after_crash", "on".to_owned()),
             ("password_encryption", "scram-sha-256".to_owned()),
-            ("max_slot_wal_keep_size", "4GB".to_owned()),
             ("logging_collector", "on".to_owned()),
             ("log_destination", "jsonlog".to_owned()),
             ("log_directory", paths.log.display().to_string()),
@@ -153,8 +194,33 @@ mod tests {
             settings,
             preload_libraries: &[],
             is_first_start: false,
+            storage_bytes: Some(2 << 30),
             trusts_root: true,
         }
+    }
+
+    #[test]
+    fn what_is_temporary_leaves_room_for_what_is_not() {
+        let file = |storage_bytes| Configuration { storage_bytes, ..configuration(&[]) }.file();
+        let small = file(Some(2 << 30));
+        for expected in
+            ["temp_file_limit = '512MB'", "max_slot_wal_keep_size = '512MB'", "max_wal_size = '256MB'"]
+        {
+            assert!(small.contains(expected), "{expected}: {small}");
+        }
+        let unlimited = file(None);
+        assert!(
+            unlimited.contains("temp_file_limit = '-1'") && unlimited.contains("max_wal_size = '1024MB'")
+        );
+        assert!(file(Some(1 << 40)).contains("max_slot_wal_keep_size = '4096MB'"));
+    }
+
+    #[test]
+    fn every_session_and_worker_fits_below_the_limit_of_processes() {
+        let setting = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(processes_max(&[]), 105 + 26 + 8 + 3 + 50);
+        let settings = [setting("max_connections", "200"), setting("max_worker_processes", "64")];
+        assert_eq!(processes_max(&settings), 205 + 51 + 64 + 3 + 50);
     }
 
     #[test]

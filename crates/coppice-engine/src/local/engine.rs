@@ -17,6 +17,7 @@ use coppice_failpoint::failpoint;
 use tokio::sync::OwnedMutexGuard;
 
 use super::blocking::blocking;
+use super::config::processes_max;
 use super::connecting::Address;
 use super::images::InstalledImage;
 use super::installation::write_durably;
@@ -28,8 +29,8 @@ use super::templates::TEMPLATE_PREFIX;
 use super::untrusted::UntrustedPath;
 use super::volumes::{SourceState, Volumes};
 use super::{
-    HostEngine, contents, control_file, first_start, managed_role, measure, prepared, session, sleep,
-    statistics,
+    HostEngine, contents, control_file, first_start, limits, managed_role, measure, prepared, session,
+    sleep, statistics,
 };
 use crate::{
     Answer, BoxedServerStream, Capacity, Engine, EngineError, FirstStart, Image, ImageContents,
@@ -142,7 +143,9 @@ impl LocalEngine {
     async fn start_server(&self, spec: &InstanceSpec, is_first_start: bool) -> Result<()> {
         let image = self.host.image(spec.version)?;
         let data = self.volumes.data_dir(&spec.volume);
-        self.host.servers.start(&server_plan(spec, &image, &data, is_first_start)).await
+        self.host.servers.start(&server_plan(spec, &image, &data, is_first_start)).await?;
+        limits::limit_soon(&self.host, &spec.instance);
+        Ok(())
     }
 }
 
@@ -152,14 +155,19 @@ fn server_plan<'a>(
     data: &'a UntrustedPath,
     is_first_start: bool,
 ) -> ServerPlan<'a> {
-    let limits =
-        Limits { cpu_millis: spec.cpu_millis, cpu_weight: spec.cpu_weight, memory_bytes: spec.memory_bytes };
+    let limits = Limits {
+        cpu_millis: spec.cpu_millis,
+        cpu_weight: spec.cpu_weight,
+        memory_bytes: spec.memory_bytes,
+        processes_max: processes_max(&spec.settings),
+    };
     ServerPlan {
         instance: &spec.instance,
         image,
         data,
         account: spec.account,
         limits,
+        storage_bytes: Some(spec.storage_bytes),
         settings: &spec.settings,
         preload_libraries: &spec.preload_libraries,
         is_first_start,

@@ -47,6 +47,7 @@ impl Servers {
             settings: plan.settings,
             preload_libraries: plan.preload_libraries,
             is_first_start: plan.is_first_start,
+            storage_bytes: plan.storage_bytes,
             trusts_root: self.is_root,
         }
     }

@@ -9,6 +9,7 @@ use coppice_core::InstanceId;
 use coppice_core::image::PostgresVersion;
 use coppice_failpoint::failpoint;
 
+use super::config::processes_max;
 use super::installation::{Installation, write_durably};
 use super::layout::Layout;
 use super::process::cgroup::Limits;
@@ -87,14 +88,19 @@ impl HostEngine {
         self.tend_ballast();
         let settings = [("max_connections", "100"), ("shared_buffers", "32MB"), ("max_wal_size", "256MB")]
             .map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let limits =
-            Limits { cpu_millis: self.capacity_cpu_millis(), cpu_weight: 1000, memory_bytes: 1 << 30 };
+        let limits = Limits {
+            cpu_millis: self.capacity_cpu_millis(),
+            cpu_weight: 1000,
+            memory_bytes: 1 << 30,
+            processes_max: processes_max(&settings),
+        };
         let plan = ServerPlan {
             instance: &instance,
             image: &image,
             data: &data,
             account: ACCOUNT,
             limits,
+            storage_bytes: None,
             settings: &settings,
             preload_libraries: &[],
             is_first_start: false,

@@ -21,6 +21,7 @@ pub mod images;
 pub mod installation;
 mod launch;
 pub mod layout;
+mod limits;
 mod log_files;
 mod logs;
 mod managed_role;
@@ -99,12 +100,6 @@ impl HostEngine {
     /// What groups and limits processes here, if anything does.
     pub fn cgroups(&self) -> Option<&Cgroups> {
         self.servers.cgroups.as_ref()
-    }
-
-    /// To be called now and then: puts processes under limits that they could
-    /// not be born under.
-    pub fn limit_processes(&self) {
-        self.servers.limit_members();
     }
 
     /// Images, oldest release first.

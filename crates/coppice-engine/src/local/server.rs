@@ -71,6 +71,8 @@ pub(super) struct ServerPlan<'a> {
     /// Number of its account.
     pub(super) account: u32,
     pub(super) limits: Limits,
+    /// Most that its data may take, where that is limited.
+    pub(super) storage_bytes: Option<u64>,
     pub(super) settings: &'a [(String, String)],
     pub(super) preload_libraries: &'a [String],
     pub(super) is_first_start: bool,
@@ -280,14 +282,6 @@ impl Servers {
             leaf.remove();
         }
         Ok(())
-    }
-
-    /// Puts processes under limits that they could not be born under.
-    pub(super) fn limit_members(&self) {
-        let Some(cgroups) = self.cgroups.as_ref().filter(|cgroups| cgroups.limits_later()) else { return };
-        for name in cgroups.populated(&self.key) {
-            cgroups.leaf(&self.key, &name).limit_members();
-        }
     }
 
     /// Instances of which something runs.

@@ -12,7 +12,8 @@ use super::untrusted::UntrustedPath;
 use crate::Result;
 
 /// Limits while a cluster is made.
-const LIMITS: Limits = Limits { cpu_millis: 2000, cpu_weight: 100, memory_bytes: 1 << 30 };
+const LIMITS: Limits =
+    Limits { cpu_millis: 2000, cpu_weight: 100, memory_bytes: 1 << 30, processes_max: 100 };
 
 /// What is made in a fresh cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,7 @@ pub(super) async fn make_cluster(
         data,
         account,
         limits: LIMITS,
+        storage_bytes: None,
         settings: &settings,
         preload_libraries: &[],
         is_first_start: false,

@@ -7,8 +7,9 @@ use coppice_app::task_succeeded;
 use coppice_engine::LogRetention;
 use coppice_engine::local::HostEngine;
 
-/// What a server writes meanwhile comes on top of the bound.
-const INTERVAL: Duration = Duration::from_secs(10);
+/// What a server writes meanwhile comes on top of the bound; that is bounded
+/// itself (`limits.rs` of the engine).
+const INTERVAL: Duration = Duration::from_secs(2);
 /// Names the task to whoever watches over it.
 const TASK: &str = "log_retention";
 

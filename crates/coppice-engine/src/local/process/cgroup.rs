@@ -17,14 +17,81 @@ use crate::{EngineError, Result};
 const KILL_PATIENCE: Duration = Duration::from_secs(20);
 const CPU_PERIOD_US: u64 = 100_000;
 
+/// Something of which the kernel can give a cgroup a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Controller {
+    Cpu,
+    Memory,
+    Processes,
+    Io,
+}
+
+impl Controller {
+    const ALL: [Self; 4] = [Self::Cpu, Self::Memory, Self::Processes, Self::Io];
+
+    /// Its name in the unified hierarchy.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Memory => "memory",
+            Self::Processes => "pids",
+            Self::Io => "io",
+        }
+    }
+
+    /// Its name in version 1.
+    fn v1_name(self) -> &'static str {
+        match self {
+            Self::Io => "blkio",
+            _ => self.name(),
+        }
+    }
+
+    /// What it limits, for people.
+    fn title(self) -> &'static str {
+        match self {
+            Self::Cpu => "CPU",
+            Self::Memory => "memory",
+            Self::Processes => "processes",
+            Self::Io => "I/O weight",
+        }
+    }
+}
+
+/// A file of a cgroup and what is written to it.
+struct Setting {
+    file: &'static str,
+    value: String,
+    /// Whether a kernel may lack it: without swap, or without a scheduler that
+    /// knows weights.
+    is_optional: bool,
+}
+
+impl Setting {
+    fn must(file: &'static str, value: impl ToString) -> Self {
+        Self { file, value: value.to_string(), is_optional: false }
+    }
+
+    fn may(file: &'static str, value: impl ToString) -> Self {
+        Self { file, value: value.to_string(), is_optional: true }
+    }
+
+    fn write(&self, directory: &Path) -> io::Result<()> {
+        match fs::write(directory.join(self.file), &self.value) {
+            Err(_) if self.is_optional => Ok(()),
+            written => written,
+        }
+    }
+}
+
 /// What this host offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cgroups {
     unified: PathBuf,
-    /// Directories of version 1 controllers, where the unified one has none.
-    v1_cpu: Option<PathBuf>,
-    v1_memory: Option<PathBuf>,
-    has_v2_limits: bool,
+    /// Controllers of the unified hierarchy.
+    v2: Vec<Controller>,
+    /// Those that are in version 1, each with its directory.
+    v1: Vec<(Controller, PathBuf)>,
 }
 
 /// Limits of one leaf.
@@ -34,8 +101,62 @@ pub struct Limits {
     pub cpu_millis: u32,
     /// Share under contention.
     pub cpu_weight: u32,
-    /// Bytes.
+    /// Bytes, without swapping.
     pub memory_bytes: u64,
+    /// Processes and threads.
+    pub processes_max: u32,
+}
+
+impl Limits {
+    fn cpu_quota(&self) -> u64 {
+        u64::from(self.cpu_millis) * CPU_PERIOD_US / 1000
+    }
+
+    /// What a controller of the unified hierarchy is told.
+    fn v2(&self, controller: Controller) -> Vec<Setting> {
+        let weight = self.cpu_weight.clamp(1, 10_000);
+        match controller {
+            Controller::Cpu => vec![
+                Setting::must("cpu.max", format!("{} {CPU_PERIOD_US}", self.cpu_quota())),
+                Setting::must("cpu.weight", weight),
+            ],
+            // Out of memory ends one process and not all of them, which is what
+            // PostgreSQL recovers from by itself.
+            Controller::Memory => vec![
+                Setting::must("memory.max", self.memory_bytes),
+                Setting::may("memory.swap.max", 0),
+                Setting::may("memory.oom.group", 0),
+            ],
+            Controller::Processes => vec![Setting::must("pids.max", self.processes_max)],
+            Controller::Io => vec![
+                Setting::may("io.weight", format!("default {weight}")),
+                Setting::may("io.bfq.weight", format!("default {}", weight.min(1000))),
+            ],
+        }
+    }
+
+    /// What a controller of version 1 is told.
+    fn v1(&self, controller: Controller) -> Vec<Setting> {
+        match controller {
+            Controller::Cpu => vec![
+                Setting::must("cpu.cfs_period_us", CPU_PERIOD_US),
+                Setting::must("cpu.cfs_quota_us", self.cpu_quota()),
+                Setting::must("cpu.shares", (u64::from(self.cpu_weight) * 1024 / 100).max(2)),
+            ],
+            // The limit with swap can't be below the one without, so it makes
+            // room first.
+            Controller::Memory => vec![
+                Setting::may("memory.memsw.limit_in_bytes", -1),
+                Setting::must("memory.limit_in_bytes", self.memory_bytes),
+                Setting::may("memory.memsw.limit_in_bytes", self.memory_bytes),
+            ],
+            Controller::Processes => vec![Setting::must("pids.max", self.processes_max)],
+            Controller::Io => {
+                let weight = self.cpu_weight.clamp(10, 1000);
+                vec![Setting::may("blkio.weight", weight), Setting::may("blkio.bfq.weight", weight)]
+            }
+        }
+    }
 }
 
 /// The leaf of one instance.
@@ -58,27 +179,37 @@ impl Cgroups {
             return None;
         }
         let controllers = fs::read_to_string(unified.join("cgroup.controllers")).unwrap_or_default();
-        let has_v2_limits =
-            ["cpu", "memory"].iter().all(|name| controllers.split_whitespace().any(|c| c == *name));
-        let v1 = |name: &str| {
-            let dir = root.join(name);
-            (!has_v2_limits && dir.join("cgroup.procs").exists()).then_some(dir)
-        };
-        Some(Self { unified, v1_cpu: v1("cpu"), v1_memory: v1("memory"), has_v2_limits })
+        let is_unified = |one: &Controller| controllers.split_whitespace().any(|name| name == one.name());
+        let (v2, others): (Vec<_>, Vec<_>) = Controller::ALL.into_iter().partition(is_unified);
+        let v1 = others.into_iter().map(|one| (one, root.join(one.v1_name())));
+        let v1 = v1.filter(|(_, directory)| directory.join("cgroup.procs").exists()).collect();
+        Some(Self { unified, v2, v1 })
     }
 
     /// A sentence for people.
-    pub fn describe(&self) -> &'static str {
-        match (self.has_v2_limits, &self.v1_cpu, &self.v1_memory) {
-            (true, ..) => "cgroup v2 with CPU and memory limits",
-            (false, Some(_), Some(_)) => "hybrid: processes in cgroup v2, CPU and memory limits in cgroup v1",
-            (false, ..) => "cgroup v2 without CPU or memory controllers: instances are not limited",
+    pub fn describe(&self) -> String {
+        let titles = |controllers: &mut dyn Iterator<Item = Controller>| {
+            controllers.map(Controller::title).collect::<Vec<_>>().join(", ")
+        };
+        let v2 = titles(&mut self.v2.iter().copied());
+        let v1 = titles(&mut self.v1.iter().map(|(one, _)| *one));
+        match (v2.as_str(), v1.as_str()) {
+            ("", "") => "processes in cgroup v2, which limits nothing here".to_owned(),
+            (v2, "") => format!("cgroup v2, limits by it: {v2}"),
+            ("", v1) => format!("hybrid: processes in cgroup v2, limits by cgroup v1: {v1}"),
+            (v2, v1) => format!("hybrid: limits by cgroup v2: {v2}; by cgroup v1: {v1}"),
         }
     }
 
-    /// Whether [`Leaf::limit_members`] has something to do.
-    pub fn limits_later(&self) -> bool {
-        self.v1_cpu.is_some() || self.v1_memory.is_some()
+    /// What nothing limits here, for people; none when everything is limited.
+    pub fn unlimited(&self) -> Option<String> {
+        let is_limited = |one: &Controller| self.v2.contains(one) || self.v1.iter().any(|(v1, _)| v1 == one);
+        let missing = Controller::ALL.iter().filter(|one| !is_limited(one)).map(|one| one.title());
+        Some(missing.collect::<Vec<_>>().join(", ")).filter(|missing| !missing.is_empty())
+    }
+
+    fn roots(&self) -> impl Iterator<Item = &PathBuf> {
+        std::iter::once(&self.unified).chain(self.v1.iter().map(|(_, directory)| directory))
     }
 
     /// The leaf of an instance of the engine `key`.
@@ -100,8 +231,7 @@ impl Cgroups {
 
     /// Removes the directories of an engine that has no leaf left.
     pub fn remove_parent(&self, key: &str) {
-        for root in [Some(&self.unified), self.v1_cpu.as_ref(), self.v1_memory.as_ref()].into_iter().flatten()
-        {
+        for root in self.roots() {
             let _ = fs::remove_dir(root.join("coppice").join(key));
         }
     }
@@ -109,9 +239,7 @@ impl Cgroups {
 
 impl Leaf {
     fn directories(&self) -> impl Iterator<Item = PathBuf> {
-        let Cgroups { unified, v1_cpu, v1_memory, .. } = &self.cgroups;
-        let roots = [Some(unified), v1_cpu.as_ref(), v1_memory.as_ref()];
-        roots.into_iter().flatten().map(|root| root.join(&self.name)).collect::<Vec<_>>().into_iter()
+        self.cgroups.roots().map(|root| root.join(&self.name))
     }
 
     fn unified(&self) -> PathBuf {
@@ -131,29 +259,16 @@ impl Leaf {
         for directory in self.directories() {
             fs::create_dir_all(&directory).map_err(EngineError::io(action()))?;
         }
-        let quota = u64::from(limits.cpu_millis) * CPU_PERIOD_US / 1000;
-        if self.cgroups.has_v2_limits {
-            self.enable_v2_controllers().map_err(EngineError::io(action()))?;
-            let settings = [
-                ("cpu.max", format!("{quota} {CPU_PERIOD_US}")),
-                ("cpu.weight", limits.cpu_weight.clamp(1, 10_000).to_string()),
-                ("memory.max", limits.memory_bytes.to_string()),
-            ];
-            for (file, value) in settings {
-                fs::write(self.unified().join(file), value).map_err(EngineError::io(action()))?;
-            }
-        }
-        if let Some(cpu) = &self.cgroups.v1_cpu {
-            let dir = cpu.join(&self.name);
-            let shares = u64::from(limits.cpu_weight) * 1024 / 100;
-            fs::write(dir.join("cpu.cfs_period_us"), CPU_PERIOD_US.to_string())
-                .and_then(|()| fs::write(dir.join("cpu.cfs_quota_us"), quota.to_string()))
-                .and_then(|()| fs::write(dir.join("cpu.shares"), shares.max(2).to_string()))
-                .map_err(EngineError::io(action()))?;
-        }
-        if let Some(memory) = &self.cgroups.v1_memory {
-            let file = memory.join(&self.name).join("memory.limit_in_bytes");
-            fs::write(file, limits.memory_bytes.to_string()).map_err(EngineError::io(action()))?;
+        self.enable_controllers().map_err(EngineError::io(action()))?;
+        let v2 = self.cgroups.v2.iter().flat_map(|one| limits.v2(*one));
+        let v2 = v2.map(|setting| (self.unified(), setting));
+        let v1 = self.cgroups.v1.iter().flat_map(|(one, root)| {
+            let directory = root.join(&self.name);
+            limits.v1(*one).into_iter().map(move |setting| (directory.clone(), setting))
+        });
+        for (directory, setting) in v2.chain(v1) {
+            let action = || format!("{}: setting {}", action(), setting.file);
+            setting.write(&directory).map_err(EngineError::io(action()))?;
         }
         Ok(self.unified())
     }
@@ -161,7 +276,7 @@ impl Leaf {
     /// Puts the processes of the leaf under the limits of version 1
     /// controllers, where there are any. A process can't be born there, and
     /// moving it while it starts would make its client wait; so this is done
-    /// now and then, and what is forked later inherits it.
+    /// afterwards and now and then, and what is forked later inherits it.
     pub fn limit_members(&self) {
         let members = |directory: &Path| {
             let text = fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
@@ -176,13 +291,17 @@ impl Leaf {
         }
     }
 
-    fn enable_v2_controllers(&self) -> io::Result<()> {
+    fn enable_controllers(&self) -> io::Result<()> {
+        if self.cgroups.v2.is_empty() {
+            return Ok(());
+        }
+        let wanted: Vec<_> = self.cgroups.v2.iter().map(|one| format!("+{}", one.name())).collect();
         let mut directory = self.cgroups.unified.clone();
         for part in self.name.parent().into_iter().flat_map(Path::components) {
-            fs::write(directory.join("cgroup.subtree_control"), "+cpu +memory")?;
+            fs::write(directory.join("cgroup.subtree_control"), wanted.join(" "))?;
             directory.push(part);
         }
-        fs::write(directory.join("cgroup.subtree_control"), "+cpu +memory")
+        fs::write(directory.join("cgroup.subtree_control"), wanted.join(" "))
     }
 
     /// Whether a process lives in it; one that has ended and was not waited
@@ -240,5 +359,49 @@ impl Leaf {
         for directory in self.directories() {
             let _ = fs::remove_dir(directory);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits =
+        Limits { cpu_millis: 1500, cpu_weight: 50, memory_bytes: 1 << 30, processes_max: 90 };
+
+    fn text(settings: Vec<Setting>) -> Vec<String> {
+        settings.into_iter().map(|setting| format!("{}={}", setting.file, setting.value)).collect()
+    }
+
+    #[test]
+    fn both_versions_are_told_the_same_limits() {
+        assert_eq!(text(LIMITS.v2(Controller::Cpu)), ["cpu.max=150000 100000", "cpu.weight=50"]);
+        let v1 = ["cpu.cfs_period_us=100000", "cpu.cfs_quota_us=150000", "cpu.shares=512"];
+        assert_eq!(text(LIMITS.v1(Controller::Cpu)), v1);
+        let v2 = ["memory.max=1073741824", "memory.swap.max=0", "memory.oom.group=0"];
+        assert_eq!(text(LIMITS.v2(Controller::Memory)), v2);
+        let v1 = text(LIMITS.v1(Controller::Memory));
+        assert_eq!(v1[1..], ["memory.limit_in_bytes=1073741824", "memory.memsw.limit_in_bytes=1073741824"]);
+        for told in [LIMITS.v1(Controller::Processes), LIMITS.v2(Controller::Processes)] {
+            assert_eq!(text(told), ["pids.max=90"]);
+        }
+        assert_eq!(text(LIMITS.v2(Controller::Io))[0], "io.weight=default 50");
+    }
+
+    #[test]
+    fn what_nothing_limits_is_told() {
+        let cgroups = |v2: &[Controller], v1: &[Controller]| Cgroups {
+            unified: PathBuf::new(),
+            v2: v2.to_vec(),
+            v1: v1.iter().map(|one| (*one, PathBuf::new())).collect(),
+        };
+        let all = cgroups(&[Controller::Cpu, Controller::Io], &[Controller::Memory, Controller::Processes]);
+        assert_eq!(all.unlimited(), None);
+        assert_eq!(
+            all.describe(),
+            "hybrid: limits by cgroup v2: CPU, I/O weight; by cgroup v1: memory, processes"
+        );
+        let some = cgroups(&[Controller::Cpu, Controller::Memory], &[]);
+        assert_eq!(some.unlimited().as_deref(), Some("processes, I/O weight"));
     }
 }

@@ -1,0 +1,142 @@
+//! What one server may take of the machine: memory, processes, temporary files
+//! and logs.
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use coppice_test_support::{Platform, psql, wait_for};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use super::PATIENCE;
+use crate::setup::{PROGRAM, every_release, options};
+
+/// The platform's cgroup that limits this of a process.
+fn cgroup(pid: u32, controller: &str) -> Option<PathBuf> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("a process");
+    let root = Path::new("/sys/fs/cgroup");
+    let places = |line: &str| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (name, path) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+        let path = path.trim_start_matches('/').to_owned();
+        match name {
+            "" => vec![root.join(&path), root.join("unified").join(path)],
+            _ => vec![root.join(name).join(path)],
+        }
+    };
+    let is_ours = |dir: &PathBuf| {
+        dir.iter().any(|part| part == "coppice") && dir.join(format!("{controller}.max")).exists()
+    };
+    text.lines().flat_map(places).find(is_ours)
+}
+
+/// Bytes below a directory.
+fn bytes(directory: &Path) -> u64 {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
+    let size = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(found) if found.is_dir() => bytes(&entry.path()),
+        Ok(found) => found.len(),
+        Err(_) => 0,
+    };
+    entries.map(size).sum()
+}
+
+#[test]
+fn one_branch_does_not_take_the_memory_processes_and_disk_of_the_machine() {
+    let coppice = every_release();
+    for major in ["15", "18"] {
+        coppice.cli(&["branch", "create", major, "--image", &format!("postgres:{major}"), "--storage", "1"]);
+        let postmaster = coppice.postmaster(&coppice.branch_id(major));
+
+        let all = wait_for("its processes are counted", PATIENCE, || cgroup(postmaster, "pids"));
+        let bomb = format!(
+            "echo $$ > {}/cgroup.procs; for i in $(seq 600); do sleep 60 & done; wait",
+            all.display()
+        );
+        let mut forks = Command::new("bash")
+            .args(["-c", &bomb])
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .expect("bash");
+        wait_for("no more processes are made", PATIENCE, || {
+            let events = std::fs::read_to_string(all.join("pids.events")).unwrap_or_default();
+            events.lines().any(|line| line.starts_with("max ") && line != "max 0").then_some(())
+        });
+        killpg(Pid::from_raw(forks.id().cast_signed()), Signal::SIGKILL).expect("a group");
+        let _ = forks.wait();
+        let max: u32 =
+            std::fs::read_to_string(all.join("pids.max")).expect("a limit").trim().parse().expect("a number");
+        assert!((110..400).contains(&max), "{max} processes");
+
+        let hoard =
+            "SELECT array_length(array_agg(repeat('x', 1000000) || g), 1) FROM generate_series(1, 3000) g";
+        let said = coppice.psql(major, hoard);
+        assert!(
+            !said.is_ok && said.err.contains("connection"),
+            "its session is ended: {} {}",
+            said.out,
+            said.err
+        );
+        assert_eq!(coppice.sql("main", "SELECT 1"), "1", "the neighbour notices nothing");
+        wait_for("it answers again", PATIENCE, || coppice.psql(major, "SELECT 1").is_ok.then_some(()));
+        assert_eq!(coppice.postmaster(&coppice.branch_id(major)), postmaster, "its server was not ended");
+
+        let sort = "SET work_mem = '64kB'; SELECT count(*) FROM
+            (SELECT g, repeat('x', 200) AS x FROM generate_series(1, 2000000) g ORDER BY x, g DESC) s";
+        let said = coppice.psql(major, sort);
+        assert!(said.err.contains("temporary file size exceeds"), "{} {}", said.out, said.err);
+        let said = coppice.psql(major, "SET temp_file_limit = -1");
+        assert!(said.err.contains("permission denied"), "{}", said.err);
+        let said = coppice.psql(major, "SELECT pg_create_physical_replication_slot('hold', true)");
+        assert!(!said.is_ok, "{}", said.out);
+    }
+    let doctor = coppice.run(&["doctor"]);
+    let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(said.contains("CPU") && said.contains("memory") && said.contains("processes"), "{said}");
+}
+
+#[test]
+fn a_burst_of_log_lines_stays_within_what_is_kept() {
+    const KEPT: u64 = 64 << 20;
+    /// Two seconds of what a collector writes at most.
+    const BURST: u64 = 4 * (16 << 20);
+    let mut options = options();
+    options.flags.extend(["--logs-size-mib", "64"].map(str::to_owned));
+    let coppice = Platform::start(PROGRAM, options);
+    coppice.cli(&["branch", "create", "old", "--image", "postgres:15"]);
+    for branch in ["main", "old"] {
+        let url = coppice.connection_string(branch);
+        let home = coppice.data_dir().join("instances").join(format!("{}-1", coppice.branch_id(branch)));
+        let loud = "SET statement_timeout = '6s'; DO $$ BEGIN FOR i IN 1..100000000 LOOP
+            RAISE LOG '%', repeat('x', 8000); END LOOP; END $$";
+        let sessions: Vec<_> = (0..2)
+            .map(|_| {
+                let url = url.clone();
+                std::thread::spawn(move || psql(&url, loud))
+            })
+            .collect();
+        let mut most = 0;
+        while !sessions.iter().all(std::thread::JoinHandle::is_finished) {
+            most = most.max(bytes(&home));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        for session in sessions {
+            let said = session.join().expect("a session");
+            assert!(said.err.contains("statement timeout"), "{}", said.err);
+        }
+        assert!(most < KEPT + BURST, "{branch}: {most} bytes");
+        assert!(most > KEPT / 2, "{branch}: the burst was one: {most} bytes");
+        // The log goes on.
+        let said = Instant::now();
+        wait_for("a later line is there", PATIENCE, || {
+            let mark = format!("after the burst {}", said.elapsed().as_nanos());
+            assert!(psql(&url, &format!("DO $$ BEGIN RAISE LOG '{mark}'; END $$")).is_ok);
+            let found = coppice.run(&["logs", branch, "--grep", &mark]);
+            String::from_utf8_lossy(&found.stdout).contains(&mark).then_some(())
+        });
+    }
+}
