@@ -4,7 +4,7 @@
 mod claims;
 mod clock;
 mod connections;
-mod disk;
+pub(crate) mod disk;
 mod servers;
 mod wakes;
 

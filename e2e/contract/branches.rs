@@ -244,12 +244,15 @@ fn a_branch_is_renamed_described_and_told_when_to_sleep() {
         change(wrong).expect_error(400, "invalid_field");
     }
     // What can't be changed yet is refused rather than ignored.
-    for field in ["replicas", "storage", "instanceType", "image", "preloadLibraries", "backupConfiguration"] {
+    for field in ["replicas", "instanceType", "image", "preloadLibraries", "backupConfiguration"] {
         let body = json!({ "name": "not me", field: 1 });
         let message = change(body).expect_error(400, "invalid_field");
         assert!(message.starts_with(&format!("invalid {field}: ")), "{message}");
         change(json!({ field: null })).expect(200);
     }
+    let less = change(json!({ "name": "not me", "storage": 9 })).expect_error(400, "storage_shrink");
+    assert_eq!(less, "storage cannot be reduced from 10 to 9 GiB");
+    change(json!({ "name": "not me", "storage": 251 })).expect_error(400, "invalid_field");
     assert_eq!(http.get(&path).expect(200)["name"], "b", "all or nothing");
     http.with("PATCH", &format!("{}/unknown", project.branches), &json!({}))
         .expect_error(404, "branch_not_found");

@@ -7,11 +7,11 @@ use super::{PATIENCE, answer, describe, path};
 use crate::setup::{PROGRAM, options};
 
 /// No host has so much to give, so the pool stays as it is.
-const NO_GROWTH: [&str; 2] = ["--host-reserve-gib", "1000000"];
+pub(crate) const NO_GROWTH: [&str; 2] = ["--host-reserve-gib", "1000000"];
 
 /// Fills the pool by SQL, in smaller and smaller pieces. The table is logged:
 /// a server that ends over a full disk empties the others when it recovers.
-fn fill(url: &str) {
+pub(crate) fn fill(url: &str) {
     let said =
         psql(url, "CREATE TABLE filler (body text); ALTER TABLE filler ALTER body SET STORAGE EXTERNAL");
     assert!(said.is_ok, "{}", said.err);

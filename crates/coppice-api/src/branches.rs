@@ -23,9 +23,12 @@ use crate::request::{Call, InBranch, InProject};
 /// names every one that is wrong.
 const PARAMETERS_MAX: usize = 200;
 
+/// More than any file system of a branch has, in GiB.
+const STORAGE_GIB_MAX: u32 = 65_536;
+
 /// Fields of updateBranch that touch a server; refused rather than ignored.
-const NOT_CHANGEABLE: [&str; 6] =
-    ["replicas", "storage", "instanceType", "image", "preloadLibraries", "backupConfiguration"];
+const NOT_CHANGEABLE: [&str; 5] =
+    ["replicas", "instanceType", "image", "preloadLibraries", "backupConfiguration"];
 
 /// List the branches of a project
 ///
@@ -101,10 +104,10 @@ pub(crate) async fn describe_branch(
 
 /// Change a branch
 ///
-/// Its name, description and when it may sleep, in any state; whether it sleeps; and PostgreSQL parameters, over those
-/// it has: a default takes its place back. Some of them restart the server (`restartRequired` of
-/// getBranchPostgresConfig); a sleeping branch has them when it wakes. Falling asleep, waking and restarting go on in
-/// the background. What else touches a server can't be changed yet.
+/// Its name, description and when it may sleep, in any state; whether it sleeps; its storage, which may only grow; and
+/// PostgreSQL parameters, over those it has: a default takes its place back. Some of them restart the server
+/// (`restartRequired` of getBranchPostgresConfig); a sleeping branch has them when it wakes. Falling asleep, waking and
+/// restarting go on in the background. What else touches a server can't be changed yet.
 #[utoipa::path(
     patch, path = "/organizations/{organizationID}/projects/{projectID}/branches/{branchID}",
     operation_id = "updateBranch", tag = "Branches", params(InBranch), request_body = wire::UpdateBranch,
@@ -126,6 +129,7 @@ pub(crate) async fn update_branch(
         description: fields.description("description")?,
         scale_to_zero: fields.scale_to_zero("scaleToZero")?,
         hibernate: fields.flag("hibernate")?,
+        storage_gib: fields.integer("storage", 1, STORAGE_GIB_MAX)?,
         parameters: fields.text_map("postgresConfigurationParameters", PARAMETERS_MAX)?,
     };
     let branch = app.update_branch(&access, change).await?;
@@ -258,7 +262,7 @@ fn custom_from(fields: &Fields) -> Result<CustomBranch> {
         instance_type: fields.required_text("instanceType")?.to_owned(),
         image: fields.required_text("image")?.to_owned(),
         replicas: fields.integer("replicas", 0, 4)?.unwrap_or(0),
-        storage_gib: fields.integer("storage", 1, 65_536)?.unwrap_or(10),
+        storage_gib: fields.integer("storage", 1, STORAGE_GIB_MAX)?.unwrap_or(10),
         parameters: fields.text_map("postgresConfigurationParameters", PARAMETERS_MAX)?,
         preload_libraries: fields.texts("preloadLibraries", 50)?,
     })

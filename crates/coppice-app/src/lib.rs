@@ -37,6 +37,7 @@ mod rotation;
 mod sampler;
 mod secrets;
 mod sleep;
+mod storage;
 mod users;
 
 use std::net::SocketAddr;

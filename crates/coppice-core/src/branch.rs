@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::image::PostgresVersion;
 use crate::project::ScaleToZero;
+use crate::storage::Fullness;
 use crate::{BranchId, OrganizationId, ProjectId, RegionId, VolumeId};
 
 /// What a branch is made of; changing it raises the generation.
@@ -20,7 +21,7 @@ pub struct BranchSpec {
     pub instance_type: String,
     /// Instances besides the primary.
     pub replicas: u32,
-    /// Largest size of the data, in GiB.
+    /// Largest size of the data, WAL and temporary files included, in GiB.
     pub storage_gib: u32,
     /// PostgreSQL parameters set by the user, over the defaults.
     pub parameters: BTreeMap<String, String>,
@@ -132,6 +133,8 @@ pub struct Branch {
     pub state: BranchState,
     /// Why, when that is not obvious; empty otherwise.
     pub message: String,
+    /// How full its storage was when it was last measured.
+    pub fullness: Fullness,
     /// The volume that holds its data now.
     pub volume: VolumeId,
     /// The managed role's password, encrypted.

@@ -44,6 +44,7 @@ pub mod project;
 pub mod proxies;
 pub mod sign_up;
 pub mod statistics;
+pub mod storage;
 pub mod volume;
 
 pub use error::{Error, Result};

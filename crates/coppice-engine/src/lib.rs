@@ -16,6 +16,7 @@ use coppice_core::image::PostgresVersion;
 use coppice_core::parameter::Observed;
 use coppice_core::plan::InstanceSeen;
 use coppice_core::statistics::InstanceStatistics;
+use coppice_core::storage::Fullness;
 use coppice_core::volume::{VolumeLabel, VolumeSource};
 use coppice_core::{BranchId, InstanceId, VolumeId};
 use serde::Deserialize;
@@ -80,6 +81,9 @@ pub struct InstanceSpec {
     pub cpu_weight: u32,
     /// Memory it may use, in bytes.
     pub memory_bytes: u64,
+    /// How full its storage is: a full one is read-only, a shut one lets nobody
+    /// in but the platform.
+    pub fullness: Fullness,
     /// Most that its data, WAL and temporary files may take, in bytes.
     pub storage_bytes: u64,
     /// PostgreSQL parameters from the instance type and the user, in that
@@ -394,6 +398,17 @@ pub trait Engine: Send + Sync + 'static {
     /// What an instance has done so far, as far as it can be told within a few
     /// seconds. Wakes nothing.
     async fn measure(&self, instance: &InstanceId, volume: &VolumeId) -> InstanceStatistics;
+
+    /// The size of a volume's data as it was last measured.
+    fn known_disk_bytes(&self, volume: &VolumeId) -> Option<u64>;
+
+    /// The size of a volume's data now, or as it was a moment ago when measuring
+    /// it takes long; none when that can't be told in time.
+    async fn disk_bytes(&self, volume: &VolumeId) -> Option<u64>;
+
+    /// Ends sessions of clients on a running server: those that have written in
+    /// their transaction, or all. Answers within seconds.
+    async fn end_sessions(&self, instance: &InstanceId, only_writers: bool) -> Result<()>;
 
     /// Labels of all volumes found on disk, for comparison with the metastore.
     async fn volumes(&self) -> Result<Vec<VolumeLabel>>;

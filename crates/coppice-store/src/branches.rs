@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 use coppice_core::branch::{Branch, BranchSpec, BranchState, Goal, Reconfigure};
 use coppice_core::image::PostgresVersion;
 use coppice_core::project::ScaleToZero;
+use coppice_core::storage::Fullness;
 use coppice_core::{BranchId, HostId, InstanceId, OrganizationId, ProjectId, RegionId, VolumeId};
 use sqlx::postgres::PgArguments;
 use sqlx::query::Query;
@@ -18,7 +19,7 @@ use crate::{Result, Store, StoreError, Tx};
 
 pub(crate) const COLUMNS: &str = "b.id, p.organization_id, b.project_id, b.name, b.description, \
     b.parent_id, b.region, b.image_major, b.image_minor, b.instance_type, b.replicas, b.storage_gib, b.parameters, \
-    b.preload_libraries, b.scale_to_zero, b.inactivity_minutes, b.goal, b.generation, b.state, b.message, \
+    b.preload_libraries, b.scale_to_zero, b.inactivity_minutes, b.goal, b.generation, b.state, b.message, b.fullness, \
     b.volume_id, b.password_sealed, b.idle_since, b.created_at, b.updated_at";
 
 #[derive(FromRow)]
@@ -43,6 +44,7 @@ pub(crate) struct BranchRow {
     generation: i64,
     state: String,
     message: String,
+    fullness: String,
     volume_id: String,
     password_sealed: Vec<u8>,
     idle_since: DateTime<Utc>,
@@ -62,6 +64,8 @@ impl TryFrom<BranchRow> for Branch {
             .ok_or_else(|| StoreError::UnknownValue { what: "goal", value: row.goal })?;
         let state = BranchState::parse(&row.state)
             .ok_or_else(|| StoreError::UnknownValue { what: "state", value: row.state })?;
+        let fullness = Fullness::parse(&row.fullness)
+            .ok_or_else(|| StoreError::UnknownValue { what: "fullness", value: row.fullness })?;
         Ok(Self {
             id: BranchId::from_trusted(row.id),
             organization: OrganizationId::from_trusted(row.organization_id),
@@ -83,6 +87,7 @@ impl TryFrom<BranchRow> for Branch {
             generation: row.generation,
             state,
             message: row.message,
+            fullness,
             volume: VolumeId::from_trusted(row.volume_id),
             password_sealed: row.password_sealed,
             idle_since: row.idle_since,

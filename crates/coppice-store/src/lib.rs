@@ -36,6 +36,7 @@ mod sealed;
 mod second_factors;
 mod sign_ins;
 mod sleep;
+mod storage;
 mod transfer;
 mod users;
 mod verifiers;

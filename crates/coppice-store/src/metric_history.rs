@@ -2,12 +2,13 @@
 //! and forgetting is in `metric_upkeep.rs`.
 
 use chrono::{DateTime, Utc};
+use coppice_core::storage::Fullness;
 use coppice_core::{BranchId, HostId, InstanceId, VolumeId};
 use coppice_telemetry::metrics::{Bucket, Level, METRICS, Merged, Piece, Progress, Sample};
 use sqlx::postgres::PgRow;
 use sqlx::{FromRow, Row};
 
-use crate::{Result, Store};
+use crate::{Result, Store, StoreError};
 
 /// An instance that runs, as far as the metastore knows.
 #[derive(Clone, Debug)]
@@ -20,6 +21,10 @@ pub struct MeasuredInstance {
     pub volume: VolumeId,
     /// Its size, by name.
     pub instance_type: String,
+    /// Most that its data may take, in GiB.
+    pub storage_gib: u32,
+    /// How full that was last.
+    pub fullness: Fullness,
 }
 
 /// A sample to be kept.
@@ -99,25 +104,29 @@ impl Store {
     /// # Errors
     /// When the metastore can't be reached.
     pub async fn metric_instances(&self, host: &HostId) -> Result<Vec<MeasuredInstance>> {
-        let rows: Vec<(String, String, String, String)> = self
+        let rows: Vec<(String, String, String, String, i32, String)> = self
             .reads
             .all(
                 sqlx::query(
-                    "select i.id, i.branch_id, i.volume_id, b.instance_type
+                    "select i.id, i.branch_id, i.volume_id, b.instance_type, b.storage_gib, b.fullness
                      from instances i join branches b on b.id = i.branch_id
                      where i.host_id = $1 and b.goal = 'running' and b.state = 'ready'",
                 )
                 .bind(host.as_str()),
             )
             .await?;
-        let instance =
-            |(id, branch, volume, instance_type): (String, String, String, String)| MeasuredInstance {
+        let instances = rows.into_iter().map(|(id, branch, volume, instance_type, storage_gib, fullness)| {
+            Ok(MeasuredInstance {
                 id: InstanceId::from_trusted(id),
                 branch: BranchId::from_trusted(branch),
                 volume: VolumeId::from_trusted(volume),
                 instance_type,
-            };
-        Ok(rows.into_iter().map(instance).collect())
+                storage_gib: storage_gib.unsigned_abs(),
+                fullness: Fullness::parse(&fullness)
+                    .ok_or(StoreError::UnknownValue { what: "fullness", value: fullness })?,
+            })
+        });
+        instances.collect()
     }
 
     /// Keeps samples. Those of deleted branches, and those that come after

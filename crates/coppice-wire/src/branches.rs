@@ -321,6 +321,10 @@ pub struct UpdateBranch {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = true)]
     pub hibernate: Option<bool>,
+    /// Most storage, in GiB; may only grow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = 20, minimum = 1, maximum = 65536)]
+    pub storage: Option<u32>,
     /// PostgreSQL parameters over those it has; a default takes the choice away. At most 200.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     #[schema(example = json!({ "work_mem": "16MB" }))]

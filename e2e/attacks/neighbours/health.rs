@@ -9,7 +9,8 @@ use nix::unistd::Pid;
 
 use super::{PATIENCE, as_superuser};
 use crate::branches::{describe, path, status};
-use crate::setup::every_release;
+use crate::faults::disk::{NO_GROWTH, fill};
+use crate::setup::{PROGRAM, every_release, options};
 
 const HEALTHY: &str = "STATUS_TYPE_HEALTHY";
 /// A server that refuses everybody may be called healthy for so long.
@@ -106,4 +107,59 @@ fn a_server_that_refuses_everybody_is_not_called_healthy_and_is_started_anew() {
     }
     assert_eq!(coppice.sql("busy", "SELECT 1"), "1");
     assert_eq!(coppice.postmaster(&id_of("busy")), busy, "and was left alone");
+}
+
+/// Looks at a branch for as long as `looks` says so: nobody may be told for
+/// long that a server is healthy which serves nobody.
+fn never_deluded(coppice: &Platform, branch: &str, mut looks: impl FnMut(bool) -> bool) {
+    let (path, url) = (path(coppice, branch), coppice.superuser_url(branch));
+    let mut deluded_since = None;
+    loop {
+        let is_served = psql(&url, "SELECT 1").is_ok;
+        let is_deluded = !is_served && status(coppice, &path) == HEALTHY;
+        deluded_since = deluded_since.filter(|_| is_deluded).or_else(|| is_deluded.then(Instant::now));
+        let lasting = deluded_since.map(|since: Instant| since.elapsed()).unwrap_or_default();
+        assert!(lasting < DELUSION_MAX, "{branch} is called healthy and serves nobody");
+        if !looks(is_served) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_full_pool_takes_a_neighbour_down_for_no_longer_than_it_is_full() {
+    let mut coppice = Platform::start(PROGRAM, options());
+    coppice.cli(&["branch", "create", "big", "--parent", "main"]);
+    coppice.cli(&["branch", "create", "old", "--image", "postgres:15"]);
+    for branch in ["main", "old"] {
+        coppice.sql(branch, "CREATE TABLE t AS SELECT 7 AS i");
+    }
+    coppice.kill();
+    coppice.add_flags(&NO_GROWTH);
+    coppice.spawn();
+    coppice.wait_ready();
+    fill(&coppice.connection_string("big"));
+    for branch in ["main", "old"] {
+        let url = coppice.superuser_url(branch);
+        let began = Instant::now();
+        // Until it has panicked: what it can't flush, it can't go on with.
+        never_deluded(&coppice, branch, |is_served| {
+            let write = "INSERT INTO t SELECT generate_series(1, 100000); CHECKPOINT";
+            let is_well = is_served && psql(&url, write).is_ok;
+            began.elapsed() < Duration::from_secs(if is_well { 5 } else { 15 })
+        });
+    }
+    let (status, answered) = coppice.call("DELETE", &path(&coppice, "big"), None);
+    assert_eq!(status, 204, "{answered}");
+    for branch in ["main", "old"] {
+        let freed = Instant::now();
+        never_deluded(&coppice, branch, |is_served| {
+            assert!(freed.elapsed() < PATIENCE, "{branch} stays down");
+            !is_served
+        });
+        assert_eq!(
+            as_superuser(&coppice, branch, "SELECT count(*) FROM t WHERE i = 7 AND ctid = '(0,1)'"),
+            "1"
+        );
+    }
 }

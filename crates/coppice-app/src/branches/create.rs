@@ -163,13 +163,7 @@ impl App {
         if custom.replicas > 0 {
             return Err(Error::invalid_field("configuration.replicas", "this region runs no replicas"));
         }
-        let storage_max = self.config.limits.storage_gib_max;
-        if storage_max != 0 && custom.storage_gib > storage_max {
-            return Err(Error::invalid_field(
-                "configuration.storage",
-                format_args!("at most {storage_max} GiB"),
-            ));
-        }
+        self.check_storage("configuration.storage", custom.storage_gib)?;
         let contents = self.image_contents(version).await?;
         let preload_libraries =
             self.check_preload_libraries(custom.preload_libraries.as_deref(), &contents)?;

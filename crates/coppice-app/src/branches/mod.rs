@@ -10,6 +10,7 @@ use coppice_core::project::{Project, ScaleToZeroChange};
 use coppice_core::{BranchId, Error, InstanceId, Result};
 use coppice_store::{StoreError, Tx};
 
+use crate::configuration::NewParameters;
 use crate::{Access, Activity, App};
 
 pub use create::{CustomBranch, NewBranchRequest, Origin};
@@ -30,6 +31,8 @@ pub struct BranchChange {
     pub scale_to_zero: ScaleToZeroChange,
     /// Whether it shall sleep now, or wake.
     pub hibernate: Option<bool>,
+    /// Most storage, in GiB.
+    pub storage_gib: Option<u32>,
     /// PostgreSQL parameters, over those it has.
     pub parameters: BTreeMap<String, String>,
 }
@@ -102,7 +105,7 @@ impl App {
     ///
     /// # Errors
     /// `project_not_found`, `branch_not_found`, `branch_name_taken`, `branch_busy`,
-    /// `invalid_postgres_parameter`, `organization_disabled`
+    /// `invalid_postgres_parameter`, `storage_shrink`, `invalid_field`, `organization_disabled`
     pub async fn update_branch(&self, access: &Access, change: BranchChange) -> Result<Branch> {
         let id = access.branch()?;
         if change.hibernate == Some(true) {
@@ -119,6 +122,7 @@ impl App {
         let description = change.description.as_deref().unwrap_or(&current.description);
         let scale_to_zero = current.scale_to_zero.with(change.scale_to_zero);
         let new_parameters = self.changed_parameters(&current, &change.parameters).await?;
+        let new_storage = self.grown_storage(&current, change.storage_gib)?;
         let is_same = (name, description, scale_to_zero)
             == (current.name.as_str(), current.description.as_str(), current.scale_to_zero);
         if !is_same {
@@ -127,25 +131,19 @@ impl App {
                 .await
                 .map_err(|error| name_taken(error, name))?;
         }
-        if let Some(new) = &new_parameters
-            && !self.store.branch_set_parameters_in_tx(&mut tx, id, &new.parameters, new.how).await?
-        {
-            return Err(Error::Conflict {
-                code: "branch_busy",
-                public: format!("branch {id} is being changed, retry"),
-            });
-        }
+        self.set_spec_in_tx(&mut tx, id, new_parameters.as_ref(), new_storage).await?;
         let has_new_goal = match change.hibernate {
             None => false,
             Some(true) => self.store.branch_hibernate_in_tx(&mut tx, id).await?,
             Some(false) => self.store.branch_wake_in_tx(&mut tx, id, WOKEN_BY_REQUEST).await?,
         };
-        if is_same && !has_new_goal && new_parameters.is_none() {
+        let has_new_spec = new_parameters.is_some() || new_storage.is_some();
+        if is_same && !has_new_goal && !has_new_spec {
             return Ok(current);
         }
         let done = self.reconciler.watch(id);
         tx.commit().await.map_err(|error| name_taken(error.into(), name))?;
-        if has_new_goal || new_parameters.is_some() {
+        if has_new_goal || has_new_spec {
             self.reconciler.nudge(id.clone());
         }
         if new_parameters.is_some_and(|new| new.how == Reconfigure::Reload) && !has_new_goal {
@@ -153,6 +151,47 @@ impl App {
             let _ = tokio::time::timeout(RELOAD_WAIT, done).await;
         }
         self.find_in_project(access, id).await
+    }
+
+    /// Changes what a branch is made of, as far as it is to change.
+    async fn set_spec_in_tx(
+        &self,
+        tx: &mut Tx,
+        id: &BranchId,
+        parameters: Option<&NewParameters>,
+        storage_gib: Option<u32>,
+    ) -> Result<()> {
+        let mut is_at_rest = true;
+        if let Some(new) = parameters {
+            is_at_rest = self.store.branch_set_parameters_in_tx(tx, id, &new.parameters, new.how).await?;
+        }
+        if let Some(gib) = storage_gib {
+            is_at_rest = is_at_rest && self.store.branch_set_storage_in_tx(tx, id, gib).await?;
+        }
+        let busy = || format!("branch {id} is being changed, retry");
+        is_at_rest.then_some(()).ok_or_else(|| Error::Conflict { code: "branch_busy", public: busy() })
+    }
+
+    /// The storage that a branch is to have; none when it has that.
+    fn grown_storage(&self, branch: &Branch, asked: Option<u32>) -> Result<Option<u32>> {
+        let has = branch.spec.storage_gib;
+        let Some(asked) = asked.filter(|asked| *asked != has) else { return Ok(None) };
+        if asked < has {
+            let public = format!("storage cannot be reduced from {has} to {asked} GiB");
+            return Err(Error::invalid("storage_shrink", public));
+        }
+        self.check_storage("storage", asked)?;
+        Ok(Some(asked))
+    }
+
+    /// Refuses more storage than a branch may have.
+    fn check_storage(&self, field: &str, gib: u32) -> Result<()> {
+        match self.config.limits.storage_gib_max {
+            max if max != 0 && gib > max => {
+                Err(Error::invalid_field(field, format_args!("at most {max} GiB")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A branch with its instances.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use coppice_core::branch::{BranchState, Goal, Reconfigure};
 use coppice_core::claim::ClaimToken;
 use coppice_core::plan::Step;
+use coppice_core::storage::Fullness;
 use coppice_core::volume::{VolumeLabel, VolumeSource, VolumeState};
 use coppice_engine::{EngineError, FirstStart, InstanceSpec, StopMode, VolumePlan};
 use coppice_failpoint::failpoint;
@@ -144,7 +145,8 @@ impl Reconciler {
             }
             Goal::Deleted => BranchState::Deleted,
         };
-        self.inner.store.branch_report(id, token, state, "").await?;
+        let message = if state == BranchState::Ready { work.branch.fullness.message() } else { "" };
+        self.inner.store.branch_report(id, token, state, message).await?;
         {
             let mut inner = self.inner.lock();
             inner.unsettled_since.remove(id);
@@ -183,7 +185,7 @@ impl Reconciler {
             None => return Ok(()),
             Some(Reconfigure::Reload) => {
                 // A server that hangs is no failure of its branch; the timer tries again.
-                if let Err(error) = inner.engine.configure(&spec).await {
+                if let Err(error) = self.reload(work, &spec).await {
                     let branch = &work.branch.id;
                     tracing::warn!(%branch, "branch {branch} can't be given its parameters: {}", error.chain());
                     return Ok(());
@@ -199,6 +201,18 @@ impl Reconciler {
         failpoint!("configuration.taken");
         inner.store.branch_configured(&work.branch.id, token, work.branch.generation).await?;
         Ok(())
+    }
+
+    /// Gives a server its settings, and those of a full one to sessions that it
+    /// has: what they began goes on writing, and its owner's repairs begin later.
+    async fn reload(&self, work: &BranchWork, spec: &InstanceSpec) -> Result<(), EngineError> {
+        let engine = &self.inner.engine;
+        engine.configure(spec).await?;
+        match work.branch.fullness {
+            Fullness::Fine | Fullness::Tight | Fullness::Short => Ok(()),
+            Fullness::Full => engine.end_sessions(&work.instance, true).await,
+            Fullness::Shut => engine.end_sessions(&work.instance, false).await,
+        }
     }
 
     /// Nudges the branch as soon as its server ends.
@@ -248,6 +262,7 @@ fn instance_spec(work: &BranchWork, token: ClaimToken) -> InstanceSpec {
         cpu_millis: kind.vcpus * 1000,
         cpu_weight: kind.cpu_weight,
         memory_bytes: u64::from(kind.ram_gib) << 30,
+        fullness: work.branch.fullness,
         storage_bytes: u64::from(work.branch.spec.storage_gib) << 30,
         settings: sized.chain(chosen).collect(),
         preload_libraries: work.branch.spec.preload_libraries.clone(),

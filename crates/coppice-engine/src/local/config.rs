@@ -6,6 +6,8 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use coppice_core::storage::Fullness;
+
 /// Sessions on top of the user's: those that the platform may have open while
 /// its users take all that is theirs, and those that stay free for it then.
 const PLATFORM_CONNECTIONS: u32 = 5;
@@ -38,6 +40,8 @@ pub(super) struct Configuration<'a> {
     pub(super) is_first_start: bool,
     /// Most that its data may take, where that is limited.
     pub(super) storage_bytes: Option<u64>,
+    /// How full that is.
+    pub(super) fullness: Fullness,
     /// Whether the platform signs in by the account of its process.
     pub(super) trusts_root: bool,
 }
@@ -126,6 +130,9 @@ impl Configuration<'_> {
         for (name, value) in self.storage_settings() {
             set(name, &value);
         }
+        if self.fullness >= Fullness::Full {
+            set("default_transaction_read_only", "on");
+        }
         if self.is_first_start {
             // The apply worker of an inherited subscription can't load what it
             // would connect with, so it can't take its parent's place.
@@ -137,11 +144,12 @@ impl Configuration<'_> {
     /// `pg_hba.conf`
     pub(super) fn access_file(&self) -> String {
         let platform = if self.trusts_root { "peer map=platform" } else { "scram-sha-256" };
+        let others = if self.fullness == Fullness::Shut { "reject" } else { "scram-sha-256" };
         format!(
             "local all platform {platform}\n\
              local replication platform {platform}\n\
              local replication all reject\n\
-             local all all scram-sha-256\n"
+             local all all {others}\n"
         )
     }
 
@@ -195,6 +203,7 @@ mod tests {
             preload_libraries: &[],
             is_first_start: false,
             storage_bytes: Some(2 << 30),
+            fullness: Fullness::Fine,
             trusts_root: true,
         }
     }
@@ -213,6 +222,18 @@ mod tests {
             unlimited.contains("temp_file_limit = '-1'") && unlimited.contains("max_wal_size = '1024MB'")
         );
         assert!(file(Some(1 << 40)).contains("max_slot_wal_keep_size = '4096MB'"));
+    }
+
+    #[test]
+    fn a_full_branch_is_read_only_and_one_far_beyond_lets_nobody_in() {
+        let with = |fullness| Configuration { fullness, ..configuration(&[]) };
+        let read_only = "default_transaction_read_only = 'on'";
+        assert!(!with(Fullness::Short).file().contains(read_only));
+        assert!(with(Fullness::Full).file().contains(read_only));
+        assert!(with(Fullness::Full).access_file().contains("local all all scram-sha-256"));
+        let shut = with(Fullness::Shut);
+        assert!(shut.file().contains(read_only) && shut.access_file().contains("local all all reject"));
+        assert!(shut.access_file().starts_with("local all platform peer"));
     }
 
     #[test]

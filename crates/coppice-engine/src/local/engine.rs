@@ -168,6 +168,7 @@ fn server_plan<'a>(
         account: spec.account,
         limits,
         storage_bytes: Some(spec.storage_bytes),
+        fullness: spec.fullness,
         settings: &spec.settings,
         preload_libraries: &spec.preload_libraries,
         is_first_start,
@@ -416,6 +417,25 @@ impl Engine for LocalEngine {
         });
         let data = self.volumes.data_dir(volume);
         self.measuring.look(&self.host.servers, instance, (volume, data), server.ok()).await
+    }
+
+    fn known_disk_bytes(&self, volume: &VolumeId) -> Option<u64> {
+        self.measuring.known_disk_size(volume)
+    }
+
+    async fn disk_bytes(&self, volume: &VolumeId) -> Option<u64> {
+        self.measuring.disk_size(volume, self.volumes.data_dir(volume), None).await
+    }
+
+    async fn end_sessions(&self, instance: &InstanceId, only_writers: bool) -> Result<()> {
+        let end = async |client: Arc<Client>| {
+            let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                       WHERE backend_type = 'client backend' AND usename IS DISTINCT FROM $1 \
+                         AND (backend_xid IS NOT NULL OR NOT $2)";
+            let ended = client.execute(sql, &[&session::PLATFORM_ROLE, &only_writers]).await;
+            ended.map(drop).map_err(EngineError::sql("ending sessions"))
+        };
+        self.ask(instance, end).await
     }
 
     async fn volumes(&self) -> Result<Vec<VolumeLabel>> {

@@ -48,6 +48,7 @@ impl Servers {
             preload_libraries: plan.preload_libraries,
             is_first_start: plan.is_first_start,
             storage_bytes: plan.storage_bytes,
+            fullness: plan.fullness,
             trusts_root: self.is_root,
         }
     }

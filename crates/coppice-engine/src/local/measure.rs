@@ -158,7 +158,13 @@ impl Measuring {
         }
     }
 
-    async fn disk_size(
+    /// The size of a volume as it was measured last.
+    pub(super) fn known_disk_size(&self, volume: &VolumeId) -> Option<u64> {
+        lock(&self.disks).get(volume).map(|known| known.bytes)
+    }
+
+    /// The size of a volume's directory, unless measuring it does not end in time.
+    pub(super) async fn disk_size(
         &self,
         volume: &VolumeId,
         data: UntrustedPath,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use coppice_core::InstanceId;
 use coppice_core::image::PostgresVersion;
+use coppice_core::storage::Fullness;
 use coppice_failpoint::failpoint;
 
 use super::config::processes_max;
@@ -101,6 +102,7 @@ impl HostEngine {
             account: ACCOUNT,
             limits,
             storage_bytes: None,
+            fullness: Fullness::Fine,
             settings: &settings,
             preload_libraries: &[],
             is_first_start: false,

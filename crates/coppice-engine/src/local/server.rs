@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use coppice_core::InstanceId;
 use coppice_core::plan::InstanceSeen;
+use coppice_core::storage::Fullness;
 use coppice_failpoint::failpoint;
 use rustix::process::{Signal, pidfd_send_signal};
 
@@ -73,6 +74,8 @@ pub(super) struct ServerPlan<'a> {
     pub(super) limits: Limits,
     /// Most that its data may take, where that is limited.
     pub(super) storage_bytes: Option<u64>,
+    /// How full that is.
+    pub(super) fullness: Fullness,
     pub(super) settings: &'a [(String, String)],
     pub(super) preload_libraries: &'a [String],
     pub(super) is_first_start: bool,

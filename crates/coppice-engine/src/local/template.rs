@@ -2,6 +2,7 @@
 
 use coppice_core::InstanceId;
 use coppice_core::branch::{MANAGED_DATABASE, MANAGED_ROLE};
+use coppice_core::storage::Fullness;
 use coppice_failpoint::failpoint;
 
 use super::images::InstalledImage;
@@ -46,6 +47,7 @@ pub(super) async fn make_cluster(
         account,
         limits: LIMITS,
         storage_bytes: None,
+        fullness: Fullness::Fine,
         settings: &settings,
         preload_libraries: &[],
         is_first_start: false,

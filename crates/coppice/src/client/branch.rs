@@ -64,6 +64,9 @@ pub(crate) enum BranchCommand {
         /// What it is for
         #[arg(long)]
         description: Option<String>,
+        /// Most storage, in GiB; may only grow
+        #[arg(long, value_name = "GIB")]
+        storage: Option<u32>,
         #[command(flatten)]
         sleep: Sleep,
     },
@@ -169,9 +172,10 @@ pub(super) async fn run(command: BranchCommand, client: &Client, as_json: bool) 
         BranchCommand::Delete { branches, project, yes } => {
             delete(client, &branches, project.as_deref(), yes, as_json).await
         }
-        BranchCommand::Update { target, name, description, sleep } => {
+        BranchCommand::Update { target, name, description, storage, sleep } => {
             let scale_to_zero = sleep.change();
-            let change = UpdateBranch { name, description, scale_to_zero, ..UpdateBranch::default() };
+            let change =
+                UpdateBranch { name, description, scale_to_zero, storage, ..UpdateBranch::default() };
             update(client, &target, &change, None, as_json).await
         }
         BranchCommand::Hibernate { target } => {

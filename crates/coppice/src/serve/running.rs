@@ -96,6 +96,10 @@ impl Running {
                 let app = app.clone();
                 async move { app.keep_history().await }
             }),
+            tokio::spawn({
+                let app = app.clone();
+                async move { app.watch_storage().await }
+            }),
             tokio::spawn(async move { predecessors.watch().await }),
             tokio::spawn(tidying(app.clone())),
             tokio::spawn({

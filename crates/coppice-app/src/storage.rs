@@ -1,0 +1,89 @@
+//! Watches that branches stay within their storage.
+//!
+//! What counts is what their files say, blocks shared with others included. A
+//! branch that comes near its limit is measured more often than the sampler
+//! does: what it can write between two looks is what it can exceed it by.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use coppice_core::storage::Fullness;
+use coppice_store::MeasuredInstance;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+
+use crate::{App, metrics};
+
+/// How often branches near their limit are measured.
+const LOOK: Duration = Duration::from_secs(2);
+/// What a branch may write while nobody looks, between two of the sampler's
+/// looks; one that has less room than that is near its limit.
+const NEAR_BYTES: u64 = 3 << 30;
+/// Directories that are measured at a time.
+const LOOKS_MAX: usize = 4;
+/// The task that does this.
+const STORAGE_WATCH: &str = "storage_watch";
+
+impl App {
+    /// Measures branches near their storage's limit again and again, for ever.
+    pub async fn watch_storage(&self) {
+        let mut timer = tokio::time::interval(LOOK);
+        timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let places = Arc::new(Semaphore::new(LOOKS_MAX));
+        loop {
+            timer.tick().await;
+            let instances = match self.store.metric_instances(&self.config.host).await {
+                Ok(instances) => instances,
+                Err(error) => {
+                    tracing::warn!("looking at the storage of branches: {error}");
+                    continue;
+                }
+            };
+            let mut looks = JoinSet::new();
+            for instance in instances.into_iter().filter(|instance| self.is_due(instance)) {
+                let (app, places) = (self.clone(), places.clone());
+                looks.spawn(async move {
+                    let Ok(_place) = places.acquire().await else { return };
+                    app.look_at_storage(&instance).await;
+                });
+            }
+            while looks.join_next().await.is_some() {}
+            metrics::task_succeeded(STORAGE_WATCH);
+        }
+    }
+
+    /// Whether a branch is to be measured here; the sampler measures the others.
+    fn is_due(&self, instance: &MeasuredInstance) -> bool {
+        let (limit, before) = (limit_of(instance), instance.fullness);
+        let is_due =
+            |bytes: u64| bytes.saturating_add(NEAR_BYTES) > limit || before.after(bytes, limit) != before;
+        self.engine.known_disk_bytes(&instance.volume).is_none_or(is_due)
+    }
+
+    async fn look_at_storage(&self, instance: &MeasuredInstance) {
+        let limit = limit_of(instance);
+        let Some(bytes) = self.engine.disk_bytes(&instance.volume).await else { return };
+        let (branch, before) = (&instance.branch, instance.fullness);
+        let now = before.after(bytes, limit);
+        if now == Fullness::Shut && now == before {
+            // Whoever was let in before it was told to let nobody in.
+            let _ = self.engine.end_sessions(&instance.id, false).await;
+        }
+        if now == before {
+            return;
+        }
+        match self.store.branch_note_fullness(branch, now).await {
+            Ok(_) if now > before => {
+                tracing::warn!(%branch, bytes, limit, "branch {branch}: {}", now.message());
+            }
+            Ok(_) => tracing::info!(%branch, bytes, limit, "branch {branch} has more room again"),
+            Err(error) => return tracing::warn!(%branch, "noting the fullness of branch {branch}: {error}"),
+        }
+        self.reconciler.nudge(branch.clone());
+    }
+}
+
+fn limit_of(instance: &MeasuredInstance) -> u64 {
+    u64::from(instance.storage_gib) << 30
+}
