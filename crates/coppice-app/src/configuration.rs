@@ -95,11 +95,5 @@ pub(crate) fn server<'a>(
     preloaded: &'a [String],
     contents: &'a ImageContents,
 ) -> Server<'a> {
-    Server {
-        major,
-        instance_type,
-        preloaded,
-        known: &contents.parameters,
-        has_io_uring: contents.has_io_uring,
-    }
+    Server { major, instance_type, preloaded, known: &contents.parameters }
 }

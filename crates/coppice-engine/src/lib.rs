@@ -220,8 +220,6 @@ pub struct ImageContents {
     pub libraries: BTreeSet<String>,
     /// Names of the parameters its server has without any library.
     pub parameters: BTreeSet<String>,
-    /// Whether its server was built with io_uring.
-    pub has_io_uring: bool,
 }
 
 /// The size of the machine behind the engine.

@@ -193,10 +193,11 @@ pub const PARAMETERS: &[Parameter] = &[
     parameter(
         AsyncBehavior,
         "io_method",
-        Word(&["worker", "io_uring", "sync"]),
+        Word(&["worker", "sync"]),
         "worker",
         RESOURCE,
-        "Who does asynchronous reads: worker processes, the kernel through io_uring, or nobody (sync).",
+        "Who does asynchronous reads: worker processes, or nobody (sync). Servers may not use io_uring, which has had \
+         many weaknesses.",
     )
     .restart()
     .from(18),

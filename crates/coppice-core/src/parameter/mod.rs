@@ -88,8 +88,6 @@ pub struct Server<'a> {
     pub preloaded: &'a [String],
     /// The parameters it says it has without any library.
     pub known: &'a BTreeSet<String>,
-    /// Whether it was built with io_uring.
-    pub has_io_uring: bool,
 }
 
 /// Where a default comes from.
@@ -141,11 +139,6 @@ impl Server<'_> {
         parameter.library.is_none_or(|library| self.preloaded.iter().any(|name| name == library))
     }
 
-    fn words(&self, parameter: &Parameter) -> Vec<&'static str> {
-        let ParameterKind::Word(words) = parameter.kind else { return vec![] };
-        words.iter().copied().filter(|word| *word != "io_uring" || self.has_io_uring).collect()
-    }
-
     /// A parameter's default with where it comes from.
     fn default_of(&self, parameter: &Parameter) -> (String, DefaultSource) {
         let sized = self.instance_type.settings(self.major);
@@ -177,9 +170,9 @@ impl Server<'_> {
         }
         parameter.kind.check(value)?;
         if let ParameterKind::Word(_) = parameter.kind
-            && !self.words(parameter).contains(&value)
+            && !parameter.words().contains(&value)
         {
-            return Err(format!("must be one of {}", self.words(parameter).join(", ")));
+            return Err(format!("must be one of {}", parameter.words().join(", ")));
         }
         match self.most(parameter) {
             Some(most) if bytes(value).is_some_and(|wanted| wanted > most) => {
@@ -191,6 +184,11 @@ impl Server<'_> {
 }
 
 impl Parameter {
+    fn words(&self) -> Vec<&'static str> {
+        let ParameterKind::Word(words) = self.kind else { return vec![] };
+        words.to_vec()
+    }
+
     fn default(&self, major: u32) -> &'static str {
         match self.later_default {
             Some((from, default)) if major >= from => default,
@@ -295,7 +293,7 @@ pub fn describe(
                 documentation: parameter.documentation(server.major),
                 recommendation: recommend(parameter.name, &settings, observed).unwrap_or_default(),
                 bounds: server.bounds(parameter),
-                words: server.words(parameter),
+                words: parameter.words(),
             }
         })
         .collect();

@@ -13,7 +13,7 @@ fn with_server<T>(major: u32, size: &str, preloaded: &[&str], run: impl FnOnce(&
     let instance_type = types.iter().find(|kind| kind.name == size).expect("a size");
     let preloaded: Vec<_> = preloaded.iter().map(|name| (*name).to_owned()).collect();
     let known = known(major);
-    run(&Server { major, instance_type, preloaded: &preloaded, known: &known, has_io_uring: false })
+    run(&Server { major, instance_type, preloaded: &preloaded, known: &known })
 }
 
 fn asked(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -66,12 +66,11 @@ fn bad_values_say_what_is_wanted() {
 }
 
 #[test]
-fn io_uring_is_taken_only_where_the_server_has_it() {
+fn io_uring_is_refused() {
     with_server(18, "micro", &[], |server| {
         let io_uring = asked(&[("io_method", "io_uring")]);
         let error = check_parameters(&io_uring, server).expect_err("refused").to_string();
         assert_eq!(error, "io_method: must be one of worker, sync");
-        check_parameters(&io_uring, &Server { has_io_uring: true, ..*server }).expect("accepted");
     });
 }
 

@@ -22,9 +22,7 @@ pub(super) fn read(image: &InstalledImage) -> Result<ImageContents> {
         .collect();
     extensions.sort_by(|a, b| a.name.cmp(&b.name));
     extensions.dedup_by(|a, b| a.name == b.name);
-    let (libraries, parameters) = (libraries(image), parameters(image)?);
-    let has_io_uring = parameters.contains("io_method") && has_io_uring(image)?;
-    Ok(ImageContents { extensions, libraries, parameters, has_io_uring })
+    Ok(ImageContents { extensions, libraries: libraries(image), parameters: parameters(image)? })
 }
 
 /// Reads a control file (PostgreSQL manual, section 38.17.1).
@@ -60,15 +58,4 @@ fn parameters(image: &InstalledImage) -> Result<BTreeSet<String>> {
         .map_err(EngineError::io(format!("asking PostgreSQL {} for its parameters", image.version)))?;
     let text = String::from_utf8_lossy(&output.stdout);
     Ok(text.lines().filter_map(|line| line.split('\t').next()).map(str::to_owned).collect())
-}
-
-/// Whether the server was built with io_uring: without it, it refuses the word.
-fn has_io_uring(image: &InstalledImage) -> Result<bool> {
-    let output = Command::new(image.program(&image.root, "postgres"))
-        .args(["-C", "io_method", "-c", "io_method=io_uring"])
-        .env_clear()
-        .stdin(Stdio::null())
-        .output()
-        .map_err(EngineError::io(format!("asking PostgreSQL {} for io_uring", image.version)))?;
-    Ok(!String::from_utf8_lossy(&output.stderr).contains("io_uring"))
 }
