@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use coppice_test_support::wait_for;
+use coppice_test_support::{Platform, wait_for};
 
 use crate::servers::OwnServer;
 use crate::setup::{every_release, platform};
@@ -28,7 +28,7 @@ fn each_server_is_shut_in() {
     assert!(!uid(one).starts_with("0\t"));
     assert_eq!(status_of(one, "CapEff:"), "0000000000000000");
     assert_eq!(status_of(one, "NoNewPrivs:"), "1");
-    for namespace in ["net", "mnt", "ipc"] {
+    for namespace in ["net", "mnt", "ipc", "pid", "cgroup"] {
         let of = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/{namespace}")).expect("a namespace");
         assert_ne!(of(&one.to_string()), of("self"), "{namespace}");
         assert_ne!(of(&one.to_string()), of(&two.to_string()), "{namespace}");
@@ -90,11 +90,29 @@ fn a_database_owners_settings_do_not_reach_the_platform() {
     assert!(trapped.err.contains("statement timeout"), "the trap is set: {}", trapped.err);
 }
 
+/// Puts the door of a server of the host where branches of a major version can
+/// see it, which is in their image; returns its directory as they see it.
+fn show_to_branches(coppice: &Platform, major: &str, server: &OwnServer) -> &'static str {
+    let images = std::fs::read_dir(coppice.data_dir().join("images")).expect("images").flatten();
+    let prefix = format!("{major}.");
+    let mut images = images
+        .map(|image| image.path())
+        .filter(|image| name_of(image).is_some_and(|n| n.starts_with(&prefix)));
+    let image = images.next().expect("an image");
+    std::fs::hard_link(server.socket(), image.join(".s.PGSQL.5432")).expect("a second door");
+    "/image"
+}
+
+fn name_of(path: &Path) -> Option<&str> {
+    path.file_name()?.to_str()
+}
+
 #[test]
 fn a_child_does_not_take_its_parents_subscription() {
     let coppice = every_release();
     for major in ["15", "16", "17", "18"] {
         let publisher = OwnServer::start();
+        let socket = show_to_branches(&coppice, major, &publisher);
         publisher.sql("CREATE TABLE events (i int PRIMARY KEY)");
         publisher.sql("CREATE PUBLICATION all_events FOR TABLE events");
         let parent = format!("v{major}");
@@ -102,8 +120,8 @@ fn a_child_does_not_take_its_parents_subscription() {
         coppice.sql(&parent, "CREATE TABLE events (i int PRIMARY KEY)");
         // Only a superuser may subscribe without a password.
         let subscribe = format!(
-            "CREATE SUBSCRIPTION follower CONNECTION '{}' PUBLICATION all_events",
-            publisher.conninfo()
+            "CREATE SUBSCRIPTION follower CONNECTION 'host={socket} user=postgres dbname=postgres' \
+             PUBLICATION all_events"
         );
         let said = coppice_test_support::psql(&coppice.superuser_url(&parent), &subscribe);
         assert!(said.is_ok, "{}", said.err);

@@ -56,6 +56,11 @@ impl OwnServer {
         format!("host={} user=postgres dbname=postgres", self.directory.path().display())
     }
 
+    /// Its socket.
+    pub(crate) fn socket(&self) -> std::path::PathBuf {
+        self.directory.path().join(".s.PGSQL.5432")
+    }
+
     /// As a URL.
     pub(crate) fn url(&self) -> String {
         format!("postgresql://postgres@localhost/postgres?host={}", self.directory.path().display())

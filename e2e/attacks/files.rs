@@ -2,10 +2,13 @@
 //! into as root.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::time::Duration;
 
 use coppice_test_support::{Platform, psql, wait_for};
 use nix::libc;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use serde_json::json;
 
 use super::native::Native;
@@ -44,8 +47,10 @@ fn a_link_in_the_place_of_slots_costs_the_host_nothing() {
         let parent = format!("slots{major}");
         let native = branch_with_code(&coppice, &parent, major);
         assert_eq!(native.number("rename('pg_replslot', 'pg_replslot.moved')"), 0);
-        let target = victim.path().display();
-        assert_eq!(native.number(&format!("symlink('{target}', 'pg_replslot')")), 0);
+        let target = victim.path().to_owned();
+        native.past_the_filter(move |root| {
+            symlink(target, root.join("data/pg_replslot")).expect("a link");
+        });
 
         begin_child(&coppice, &parent, &format!("{parent}-kid"));
         wait_for("the platform met the link", PATIENCE, || {
@@ -64,8 +69,9 @@ fn a_pipe_in_the_place_of_the_lock_file_holds_up_nobody() {
         let native = branch_with_code(&coppice, &parent, major);
         for file in ["postmaster.pid", "global/pg_control"] {
             assert_eq!(native.number(&format!("unlink('{file}')")), 0, "{file}");
-            let mode = libc::S_IFIFO | 0o600;
-            assert_eq!(native.number(&format!("mknod('{file}', {mode}, 0)")), 0, "{file}");
+            native.past_the_filter(move |root| {
+                mkfifo(&root.join("data").join(file), Mode::S_IRWXU).expect("a pipe");
+            });
         }
         begin_child(&coppice, &parent, &format!("{parent}-kid"));
         coppice.call("PATCH", &path(&coppice, &parent), Some(&json!({ "hibernate": true })));
@@ -102,16 +108,18 @@ fn a_socket_that_leads_to_another_server_is_not_spoken_to() {
         let attacker = coppice.superuser_url(&branch) + " port=5433";
         assert_eq!(native.number(&format!("rename('{socket}', '{moved}')")), 0);
         for target in [&neighbours_socket, &metastore_socket] {
-            let (before, socket) = (refusals(), format!("'{socket}'"));
-            let linked = psql(
+            let before = refusals();
+            psql(&attacker, &format!("SELECT native.unlink('{socket}')"));
+            let target = target.clone();
+            native.past_the_filter(move |root| {
+                symlink(target, root.join("socket/.s.PGSQL.5432")).expect("a link");
+            });
+            let ended = psql(
                 &attacker,
-                &format!(
-                    "SELECT native.unlink({socket}), native.symlink('{target}', {socket}),
-                            (SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-                             WHERE pid <> pg_backend_pid() AND backend_type = 'client backend')"
-                ),
+                "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+                 WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'",
             );
-            assert!(linked.out.contains("|0|"), "{major}: {} {}", linked.out, linked.err);
+            assert!(ended.is_ok, "{major}: {}", ended.err);
             let rotation = format!("{}/credentials/rotate", path(&coppice, &branch));
             coppice.call("POST", &rotation, Some(&json!({ "username": "app" })));
             let met = || (refusals() > before).then_some(());

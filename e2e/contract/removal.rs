@@ -26,8 +26,12 @@ pub(super) fn traces(data_dir: &Path, ids: &[String]) -> Vec<String> {
         found.extend(names.filter(|name| ids.iter().any(|id| name.contains(id))));
     }
     let processes = fs::read_dir("/proc").expect("processes").flatten();
-    let lines = processes.filter_map(|entry| fs::read_to_string(entry.path().join("cmdline")).ok());
-    found.extend(lines.filter(|line| ids.iter().any(|id| line.contains(id))));
+    // A server's mounts show where its logs go.
+    let of_these = processes.map(|entry| entry.path()).filter(|process| {
+        let mounts = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
+        ids.iter().any(|id| mounts.contains(id))
+    });
+    found.extend(of_these.map(|process| process.display().to_string()));
     found
 }
 

@@ -232,16 +232,17 @@ impl Platform {
     /// Where the sockets and records of the running servers are; none when
     /// nothing runs.
     fn runtime_dir(&self) -> Option<PathBuf> {
-        let is_of_this = |pid: &u32| {
-            let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
-            mounts.lines().filter_map(|line| line.split(' ').nth(4)).find_map(|point| {
-                // A server sees `<runtime directory>/<instance>/data`.
-                let data = Path::new(point).strip_prefix("/run/coppice").ok()?;
-                (data.ends_with("data"))
-                    .then(|| data.iter().next().map(|key| Path::new("/run/coppice").join(key)))?
-            })
+        let processes = Leftovers::of(&self.data_dir).processes;
+        let of_this = |record: &Path| {
+            let record: Value = serde_json::from_slice(&fs::read(record).ok()?).ok()?;
+            let pid = u32::try_from(record["pid"].as_u64()?).ok()?;
+            processes.contains(&pid).then_some(())
         };
-        Leftovers::of(&self.data_dir).processes.iter().find_map(is_of_this)
+        let engines = fs::read_dir("/run/coppice").ok()?.filter_map(Result::ok).map(|engine| engine.path());
+        engines.into_iter().find(|engine| {
+            let instances = fs::read_dir(engine).into_iter().flatten().filter_map(Result::ok);
+            instances.into_iter().any(|instance| of_this(&instance.path().join("server.json")).is_some())
+        })
     }
 
     /// Starts it again and waits until it is ready.

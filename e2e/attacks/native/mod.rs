@@ -1,8 +1,10 @@
 //! Native code inside a branch's server, as an attacker has it who became
 //! superuser: a library that the test compiles and puts into the image.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
 use coppice_test_support::{Platform, Psql, psql};
 
@@ -40,6 +42,7 @@ const FUNCTIONS: [(&str, &str, &str); 22] = [
 pub(crate) struct Native {
     /// How to reach the server as superuser.
     superuser: String,
+    postmaster: u32,
 }
 
 impl Native {
@@ -49,7 +52,10 @@ impl Native {
         for libraries in library_directories(coppice, major) {
             compile(major, &libraries.join("native.so"));
         }
-        let native = Self { superuser: coppice.superuser_url(branch) };
+        let native = Self {
+            superuser: coppice.superuser_url(branch),
+            postmaster: coppice.postmaster(&coppice.branch_id(branch)),
+        };
         let functions: String = FUNCTIONS
             .iter()
             .map(|(name, arguments, result)| {
@@ -62,6 +68,21 @@ impl Native {
         let made = native.psql(&format!("CREATE SCHEMA native; {functions}"));
         assert!(made.is_ok, "{}", made.err);
         native
+    }
+
+    /// Does something with the server's account in its directories, past what
+    /// confines it: what is there may be older than that, or it may fail.
+    /// Told the server's root directory.
+    pub(crate) fn past_the_filter(&self, action: impl FnOnce(&Path) + Send + 'static) {
+        let root = PathBuf::from(format!("/proc/{}/root", self.postmaster));
+        let done = thread::spawn(move || {
+            let account = std::fs::metadata(root.join("data")).expect("a server").uid();
+            // Of this thread only (setfsuid(2)).
+            nix::unistd::setfsgid(nix::unistd::Gid::from_raw(account));
+            nix::unistd::setfsuid(nix::unistd::Uid::from_raw(account));
+            action(&root);
+        });
+        done.join().expect("it was done");
     }
 
     /// Runs SQL as superuser.
@@ -85,11 +106,6 @@ impl Native {
     /// a negative error number, or what the kernel said.
     pub(crate) fn number(&self, call: &str) -> i64 {
         self.text(call).parse().expect("a number")
-    }
-
-    /// The server's data directory, as the server sees it.
-    pub(crate) fn data_directory(&self) -> String {
-        self.sql("SHOW data_directory")
     }
 }
 

@@ -124,8 +124,13 @@ impl Configuration<'_> {
             // A role that makes another one may use it at once.
             set("createrole_self_grant", "set, inherit");
         }
-        for (name, value) in self.settings.iter().filter(|(name, _)| name != "max_connections") {
-            set(name, value);
+        let is_given_elsewhere = |name: &str| name == "max_connections";
+        // Chosen before servers had to do without it.
+        let is_refused = |name: &str, value: &str| name == "io_method" && value == "io_uring";
+        for (name, value) in self.settings {
+            if !is_given_elsewhere(name) && !is_refused(name, value) {
+                set(name, value);
+            }
         }
         for (name, value) in self.storage_settings() {
             set(name, &value);
@@ -173,6 +178,8 @@ impl Configuration<'_> {
             ("fsync", "on".to_owned()),
             ("full_page_writes", "on".to_owned()),
             ("ssl", "off".to_owned()),
+            // Every account of the machine can see it.
+            ("update_process_title", "off".to_owned()),
             ("restart_after_crash", "on".to_owned()),
             ("password_encryption", "scram-sha-256".to_owned()),
             ("logging_collector", "on".to_owned()),

@@ -1,7 +1,7 @@
 //! What surrounds a server: its files, its directories, and what it may touch.
 
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown};
+use std::os::unix::fs::{OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use coppice_core::InstanceId;
@@ -9,9 +9,45 @@ use coppice_core::InstanceId;
 use super::blocking::blocking;
 use super::config::{Configuration, ServerPaths};
 use super::logs::{self, LogEnd};
-use super::process::launch::{BindMount, FileAccess, Isolation, LaunchSpec};
+use super::process::launch::{BindMount, FileAccess, Isolation, LaunchSpec, MountUse};
 use super::server::{ServerPlan, Servers, make_directory};
 use crate::{EngineError, Result};
+
+/// Where an isolated server finds its directories: the same for all, so that
+/// its arguments, which every account of the machine can see, name no branch.
+const DATA: &str = "/data";
+const IMAGE: &str = "/image";
+const CONFIGURATION: &str = "/conf";
+const LOG: &str = "/log";
+const SOCKET: &str = "/socket";
+
+/// What the kernel runs to run a program, by the C libraries and machines that
+/// there are (ld.so(8)).
+const LOADERS: [&str; 4] = [
+    "/lib64/ld-linux-x86-64.so.2",
+    "/lib/ld-linux-aarch64.so.1",
+    "/lib/ld-musl-x86_64.so.1",
+    "/lib/ld-musl-aarch64.so.1",
+];
+
+/// What the C library, OpenSSL and PostgreSQL read of the system.
+const SYSTEM: [&str; 15] = [
+    "/usr/lib",
+    "/usr/lib64",
+    "/lib",
+    "/lib64",
+    "/usr/share/zoneinfo",
+    "/etc/passwd",
+    "/etc/group",
+    "/etc/nsswitch.conf",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/etc/ssl/openssl.cnf",
+    "/etc/pki/tls/openssl.cnf",
+    "/dev/urandom",
+    "/dev/random",
+    "/dev/zero",
+];
 
 /// Where a program finds its directories, and what takes them there.
 pub(super) struct Surroundings {
@@ -81,28 +117,26 @@ impl Servers {
         for owned in [&home.join("log"), &socket] {
             chown(owned, Some(account), Some(account)).map_err(EngineError::io("giving a directory away"))?;
         }
-        let passwd = runtime.join("passwd");
-        let names = format!("root:x:0:0::/:/bin/false\npostgres:x:{account}:{account}::/:/bin/false\n");
-        fs::write(&passwd, names).map_err(EngineError::io("writing the account's name"))?;
-        fs::set_permissions(&passwd, fs::Permissions::from_mode(0o644))
-            .map_err(EngineError::io("writing the account's name"))?;
-        let mount = |name: &str, from: &Path, owner_on_disk, is_read_only| -> Result<BindMount> {
-            make_directory(&runtime.join(name), 0o711)?;
-            Ok(BindMount { from: from.to_owned(), to: runtime.join(name), owner_on_disk, is_read_only })
+        let mount = |from: &Path, to: &str, owner_on_disk, usage| BindMount {
+            from: from.to_owned(),
+            to: PathBuf::from(to),
+            owner_on_disk,
+            usage,
         };
         let mounts = vec![
-            mount("image", &plan.image.root, None, true)?,
-            mount("conf", &home.join("conf"), None, true)?,
-            mount("log", &home.join("log"), None, false)?,
-            mount("data", plan.data.host_path(), Some(self.installation.storage_account()), false)?,
+            mount(&plan.image.root, IMAGE, None, MountUse::Code),
+            mount(&home.join("conf"), CONFIGURATION, None, MountUse::Read),
+            mount(&home.join("log"), LOG, None, MountUse::Write),
+            mount(&socket, SOCKET, None, MountUse::Write),
+            mount(plan.data.host_path(), DATA, Some(self.installation.storage_account()), MountUse::Write),
         ];
         Ok(Surroundings {
-            data: runtime.join("data"),
-            image: runtime.join("image"),
-            configuration: runtime.join("conf"),
-            log: runtime.join("log"),
-            socket,
-            isolation: Some(Isolation { account, mounts, passwd }),
+            data: DATA.into(),
+            image: IMAGE.into(),
+            configuration: CONFIGURATION.into(),
+            log: LOG.into(),
+            socket: SOCKET.into(),
+            isolation: Some(Isolation { account, mounts }),
         })
     }
 
@@ -114,23 +148,36 @@ impl Servers {
             socket: &around.socket,
         };
         let cgroup = self.leaf(plan.instance).map(|leaf| leaf.ensure(&plan.limits)).transpose()?;
+        let program = plan.image.program(&around.image, "postgres");
         let system = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
-        let mut execute = system(&["/usr/lib", "/usr/lib64", "/lib", "/lib64"]);
-        execute.push(around.image.clone());
-        let mut read = system(&["/etc", "/usr/share", "/proc", "/dev/urandom", "/dev/random", "/dev/zero"]);
-        read.push(around.configuration.clone());
+        let mut execute = system(&LOADERS);
+        execute.push(program.clone());
+        let mut read = system(&SYSTEM);
+        read.extend([&around.image, &around.configuration].map(Clone::clone));
+        if around.isolation.is_some() {
+            // Its own; elsewhere it shows everybody's processes.
+            read.push("/proc".into());
+        }
         let mut write = system(&["/dev/null", "/dev/shm"]);
         write.extend([&around.data, &around.log, &around.socket].map(Clone::clone));
         let environment = [("LC_ALL", "C"), ("TZ", "UTC"), ("PGTZ", "UTC"), ("PATH", "/usr/bin:/bin")];
         Ok(LaunchSpec {
-            program: plan.image.program(&around.image, "postgres"),
+            program,
             arguments: self.configuration(plan).arguments(&paths),
             environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
             input: None,
             cgroup,
             isolation: around.isolation.clone(),
             access: FileAccess { execute, read, write },
+            starts_programs: false,
         })
+    }
+
+    /// The same for `initdb`, which runs `postgres` and `locale` through a shell.
+    pub(super) fn let_start_programs(spec: &mut LaunchSpec, around: &Surroundings) {
+        spec.starts_programs = true;
+        spec.access.execute.extend(["/usr/bin", "/bin"].map(PathBuf::from));
+        spec.access.execute.push(around.image.clone());
     }
 
     pub(super) fn start_log_path(&self, instance: &InstanceId) -> PathBuf {

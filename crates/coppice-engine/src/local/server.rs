@@ -42,6 +42,8 @@ use crate::{EngineError, Result, StopMode};
 const START_PATIENCE: Duration = Duration::from_secs(600);
 /// After that a fast stop becomes an immediate one.
 const FAST_STOP_PATIENCE: Duration = Duration::from_secs(30);
+/// When one that did not end is asked once more.
+const INTERRUPT_AGAIN: Duration = Duration::from_millis(500);
 /// How often a starting server is looked at.
 const READY_POLL: Duration = Duration::from_millis(1);
 
@@ -116,7 +118,7 @@ impl Servers {
     /// Looks at a server without changing anything.
     pub(super) async fn observe(&self, instance: &InstanceId, data: &UntrustedPath) -> InstanceSeen {
         match self.living(instance) {
-            Some(server) if is_ready(data, server.pid).await => InstanceSeen::Running,
+            Some(server) if is_ready(data, server.own_pid()).await => InstanceSeen::Running,
             Some(_) => InstanceSeen::Broken,
             None if self.is_empty(instance, data) => InstanceSeen::Stopped,
             None => InstanceSeen::Broken,
@@ -165,7 +167,8 @@ impl Servers {
         failpoint!("server.recorded");
 
         let started = Instant::now();
-        while !is_ready(plan.data, pid).await {
+        let own_pid = server.own_pid();
+        while !is_ready(plan.data, own_pid).await {
             if !server.is_alive() {
                 return Err(failed(last_words().await));
             }
@@ -191,8 +194,9 @@ impl Servers {
         spec.program = plan.image.program(&surroundings.image, program);
         let data = surroundings.data.display().to_string();
         spec.arguments = arguments.iter().map(|argument| argument.replace("{data}", &data)).collect();
-        // initdb runs `postgres` through a shell.
-        spec.access.execute.extend(["/usr/bin", "/bin"].map(PathBuf::from));
+        if program == "initdb" {
+            Self::let_start_programs(&mut spec, &surroundings);
+        }
         let input_path = self.layout.instance_runtime(plan.instance).join("input");
         if let Some(text) = input {
             write_durably(&input_path, text.as_bytes(), 0o600)?;
@@ -228,13 +232,9 @@ impl Servers {
     ) -> Result<()> {
         if mode == StopMode::Fast
             && let Some(pidfd) = self.living(instance).and_then(|server| server.pidfd())
+            && tokio::time::timeout(FAST_STOP_PATIENCE, interrupt(pidfd)).await.is_err()
         {
-            // A postmaster that has just ended needs no signal.
-            let _ = pidfd_send_signal(&pidfd, Signal::INT);
-            let ended = tokio::time::timeout(FAST_STOP_PATIENCE, wait_readable(pidfd)).await;
-            if ended.is_err() {
-                tracing::warn!(%instance, "instance {instance} did not stop in time: killing it");
-            }
+            tracing::warn!(%instance, "instance {instance} did not stop in time: killing it");
         }
         self.kill(instance, data)?;
         failpoint!("server.stopped");
@@ -258,10 +258,8 @@ impl Servers {
         }
         let started = Instant::now();
         loop {
-            let left = match data {
-                Some(data) => processes_in(data.host_path()),
-                None => self.living(instance).map(|server| server.pid).into_iter().collect(),
-            };
+            let mut left = data.map(|data| processes_in(data.host_path())).unwrap_or_default();
+            left.extend(self.living(instance).map(|server| server.pid));
             if left.is_empty() {
                 return Ok(());
             }
@@ -302,7 +300,8 @@ impl Servers {
     }
 }
 
-/// Whether `postmaster.pid` is of this process and says ready (its eighth line).
+/// Whether `postmaster.pid` is of the process that has this pid for itself, and
+/// says ready (its eighth line).
 async fn is_ready(data: &UntrustedPath, pid: u32) -> bool {
     let data = data.clone();
     let read = blocking(move || {
@@ -314,6 +313,19 @@ async fn is_ready(data: &UntrustedPath, pid: u32) -> bool {
     let mut lines = text.lines();
     let is_of_process = lines.next().is_some_and(|line| line.trim() == pid.to_string());
     is_of_process && lines.nth(6).is_some_and(|line| line.trim() == "ready")
+}
+
+/// Asks a server to end, and returns when it has. The first process of a pid
+/// namespace hears no signal before it listens, so it is asked again.
+async fn interrupt(pidfd: std::os::fd::OwnedFd) {
+    let Ok(pidfd) = watch_exit(pidfd) else { return };
+    loop {
+        // One that has just ended needs no signal.
+        let _ = pidfd_send_signal(pidfd.get_ref(), Signal::INT);
+        if tokio::time::timeout(INTERRUPT_AGAIN, pidfd.readable()).await.is_ok() {
+            return;
+        }
+    }
 }
 
 async fn wait_readable(pidfd: std::os::fd::OwnedFd) {

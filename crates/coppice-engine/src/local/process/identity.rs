@@ -56,6 +56,14 @@ impl ProcessIdentity {
         self.is_alive().then_some(account)
     }
 
+    /// The pid that the process has for itself, in its own namespace (proc(5),
+    /// `NSpid` of `status`).
+    pub fn own_pid(&self) -> u32 {
+        let text = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let pids = text.lines().find_map(|line| line.strip_prefix("NSpid:"));
+        pids.and_then(|pids| pids.split_whitespace().last()?.parse().ok()).unwrap_or(self.pid)
+    }
+
     /// A descriptor that becomes readable when the process ends; none when it
     /// has ended.
     pub fn pidfd(&self) -> Option<OwnedFd> {

@@ -32,17 +32,18 @@ pub struct LaunchSpec {
     pub isolation: Option<Isolation>,
     /// What Landlock lets it use.
     pub access: FileAccess,
+    /// Whether it may start programs, as `initdb` does.
+    pub starts_programs: bool,
 }
 
-/// What only root can set up.
+/// What only root can set up: namespaces, and a root directory that holds the
+/// system's libraries and these mounts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Isolation {
     /// The uid and gid to run under.
     pub account: u32,
     /// Directories to mount, in order.
     pub mounts: Vec<BindMount>,
-    /// Replaces `/etc/passwd`, so that the account has a name.
-    pub passwd: PathBuf,
 }
 
 /// A directory of the host that the program sees in another place.
@@ -50,22 +51,34 @@ pub struct Isolation {
 pub struct BindMount {
     /// On the host.
     pub from: PathBuf,
-    /// An existing directory.
+    /// In the program's own root directory.
     pub to: PathBuf,
     /// Owner on disk that is to appear as the program's account.
     pub owner_on_disk: Option<u32>,
-    /// Whether it is read-only.
-    pub is_read_only: bool,
+    /// What it is for.
+    pub usage: MountUse,
+}
+
+/// What a mount is for. None has devices or programs of other accounts, and
+/// what can be written is never run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MountUse {
+    /// Programs and libraries, read-only.
+    Code,
+    /// Files, read-only.
+    Read,
+    /// Files.
+    Write,
 }
 
 /// Directories and files a program may use; everything else is denied.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct FileAccess {
-    /// Read and execute.
+    /// Read and run as a program.
     pub execute: Vec<PathBuf>,
     /// Read.
     pub read: Vec<PathBuf>,
-    /// Read, write, create, remove.
+    /// Read, write, create and remove files and directories.
     pub write: Vec<PathBuf>,
 }
 

@@ -1,14 +1,19 @@
 //! Processes: how a program is confined, started, recognised and ended.
 //!
 //! [`launch`] describes a confined program and starts it; [`sandbox`] is the
-//! part that runs in the launched process before it becomes PostgreSQL;
+//! part that runs in the launched process before it becomes PostgreSQL, with
+//! the [`root`] directory that it makes and the system calls that [`seccomp`]
+//! leaves;
 //! [`cgroup`] groups and limits what it starts; [`identity`] recognises it
 //! again later.
 
 pub mod cgroup;
+mod failure;
 pub mod identity;
 pub mod launch;
+mod root;
 mod sandbox;
+mod seccomp;
 mod syscalls;
 pub(in crate::local) mod usage;
 

@@ -4,30 +4,28 @@
 //! made in its private mount namespace, and System V and POSIX shared memory
 //! are private too, so nothing is left of it when its processes are gone.
 
+use std::ffi::CString;
 use std::fs;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
-use std::os::unix::process::CommandExt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use failure::{Context, Failure};
 use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr, Scope,
     path_beneath_rules,
 };
 use nix::sched::{CloneFlags, unshare};
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
+use nix::sys::stat::{Mode, umask};
 use nix::sys::wait::waitpid;
-use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid, setsid};
-use rustix::mount::{
-    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_bind,
-    mount_change, move_mount, open_tree, unmount,
-};
+use nix::unistd::{Gid, Pid, Uid, chdir, dup2_stdin, setgroups, setresgid, setresuid, setsid};
 
-use super::launch::{BindMount, FileAccess, Isolation, LaunchSpec};
-use super::syscalls::{Fork, fork_child, fork_into, set_id_map, set_read_only};
+use super::failure::{Context, Failure};
+use super::launch::{FileAccess, Isolation, LaunchSpec};
+use super::syscalls::{Fork, execute, filter_calls, fork_beside, fork_child, keep_descriptors_from_programs};
+use super::{root, seccomp};
 
 /// The newest Landlock rules this program knows; an older kernel enforces what
 /// it can.
@@ -50,65 +48,104 @@ fn launch() -> Result<std::convert::Infallible, Failure> {
     io::stdin().read_to_string(&mut text).context("reading the description")?;
     let spec: LaunchSpec = serde_json::from_str(&text).context("understanding the description")?;
 
-    if let Some(cgroup) = &spec.cgroup {
-        enter_cgroup(cgroup).with_context(|| format!("joining {}", cgroup.display()))?;
-    }
-    rustix::io::write(io::stdin(), &std::process::id().to_le_bytes()).context("telling the pid")?;
+    // Seen from here, where processes have the numbers that `/proc` shows.
+    let owners = spec.isolation.as_ref().and_then(owner_on_disk_and_account);
+    let owners = owners.map(|(owner, account)| id_mapping_namespace(owner, account)).transpose();
+    let owners = owners.context("mapping the owner of files")?;
+    begin(&spec)?;
+
     // Fails only for a process that leads a group already.
     let _ = setsid();
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None).context("clearing the signal mask")?;
-    let input = match &spec.input {
-        Some(path) => Stdio::from(fs::File::open(path).context("opening the input")?),
-        None => Stdio::null(),
-    };
+    let input = spec.input.as_deref().unwrap_or(Path::new("/dev/null"));
+    let input = fs::File::open(input).context("opening the input")?;
+    dup2_stdin(&input).context("taking the input")?;
+    drop(input);
     if let Some(isolation) = &spec.isolation {
-        isolate(isolation, &spec.access)?;
+        isolate(isolation, owners.as_ref(), spec.starts_programs)?;
     }
+    drop(owners);
+    // Neither a file nor, as 0 would do, a program of the host that takes it.
+    setrlimit(Resource::RLIMIT_CORE, 1, 1).context("forbidding core dumps")?;
     confine_files(&spec.access)?;
-    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
+    umask(Mode::from_bits_truncate(0o077));
+    chdir("/").context("changing the directory")?;
+    become_program(&spec)
+}
 
-    let error = Command::new(&spec.program)
-        .args(&spec.arguments)
-        .env_clear()
-        .envs(spec.environment.iter().map(|(name, value)| (name, value)))
-        .stdin(input)
-        .current_dir("/")
-        .exec();
+/// Filters system calls and becomes the program.
+fn become_program(spec: &LaunchSpec) -> Result<std::convert::Infallible, Failure> {
+    let c_string = |bytes: &[u8]| CString::new(bytes).context("preparing the program");
+    let program = c_string(spec.program.as_os_str().as_bytes())?;
+    let mut arguments = vec![program.clone()];
+    for argument in &spec.arguments {
+        arguments.push(c_string(argument.as_bytes())?);
+    }
+    let environment =
+        spec.environment.iter().map(|(name, value)| c_string(format!("{name}={value}").as_bytes()));
+    let environment = environment.collect::<Result<Vec<_>, _>>()?;
+    let mut key = [0; 24];
+    rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty()).context("making a key")?;
+    let key = [0, 8, 16].map(|at| key[at..at + 8].iter().fold(0, |part, byte| part << 8 | u64::from(*byte)));
+
+    keep_descriptors_from_programs().context("keeping descriptors from the program")?;
+    rustix::thread::set_no_new_privs(true).context("giving up new privileges")?;
+    let filter = seccomp::filter((!spec.starts_programs).then_some(&key));
+    filter_calls(&filter).context("filtering system calls")?;
+    let error = execute(&program, &arguments, &environment, &key);
     Err(error).with_context(|| format!("running {}", spec.program.display()))
 }
 
-/// Goes on inside a cgroup. A process that is born there costs nothing; one
-/// that moves there waits until every processor has noticed, 10 to 20 ms.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the launcher's work is done by its child, and nothing is open"
-)]
-fn enter_cgroup(directory: &Path) -> io::Result<()> {
-    let cgroup = fs::File::open(directory)?;
-    match fork_into(cgroup.as_fd()) {
+/// Goes on in the process that is to be the program, and tells its pid: inside
+/// its cgroup and, when isolated, as the first process of a pid namespace,
+/// whose end is the end of all others there.
+fn begin(spec: &LaunchSpec) -> Result<(), Failure> {
+    let is_first = spec.isolation.is_some();
+    if spec.cgroup.is_none() && !is_first {
+        return tell(std::process::id());
+    }
+    let cgroup = spec.cgroup.as_deref().map(fs::File::open).transpose().context("opening the cgroup")?;
+    // A process that is born in a cgroup costs nothing; one that moves there
+    // waits until every processor has noticed, 10 to 20 ms.
+    match fork_beside(cgroup.as_ref().map(AsFd::as_fd), is_first) {
         Ok(Fork::Child) => Ok(()),
-        Ok(Fork::Parent) => std::process::exit(0),
+        Ok(Fork::Parent(child)) => leave_to(child, None),
         // A kernel before 5.7, or one that forbids it.
-        Err(_) => fs::write(directory.join("cgroup.procs"), std::process::id().to_string()),
+        Err(_) => match fork_beside(None, is_first).context("making the first process")? {
+            Fork::Child => Ok(()),
+            Fork::Parent(child) => leave_to(child, spec.cgroup.as_deref()),
+        },
     }
 }
 
-fn isolate(isolation: &Isolation, access: &FileAccess) -> Result<(), Failure> {
-    let apart = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWIPC;
-    unshare(apart).context("leaving the host's namespaces")?;
-    // Unmounts on the host still reach us; our mounts do not reach the host.
-    let downstream = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
-    mount_change("/", downstream).context("separating the mounts")?;
-    for bind in &isolation.mounts {
-        mount_directory(bind, isolation.account)
-            .with_context(|| format!("mounting {} on {}", bind.from.display(), bind.to.display()))?;
-    }
-    mount_bind(&isolation.passwd, "/etc/passwd").context("naming the account")?;
-    let shared_memory = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("tmpfs", "/dev/shm", "tmpfs", shared_memory, Some(c"mode=1777"))
-        .context("mounting shared memory")?;
+/// Puts the child into a cgroup, if there is one left to join, tells its pid,
+/// and ends the launcher, whose work the child does.
+#[expect(clippy::disallowed_methods, reason = "nothing is open")]
+fn leave_to(child: Pid, cgroup: Option<&Path>) -> Result<(), Failure> {
+    let joined = cgroup.map_or(Ok(()), |cgroup| {
+        fs::write(cgroup.join("cgroup.procs"), child.to_string())
+            .with_context(|| format!("joining {}", cgroup.display()))
+    });
+    joined.and_then(|()| tell(child.as_raw().unsigned_abs())).inspect_err(|_| {
+        // Nobody would know of it.
+        let _ = kill(child, Signal::SIGKILL);
+    })?;
+    std::process::exit(0);
+}
 
-    drop_other_mounts(access)?;
+fn tell(pid: u32) -> Result<(), Failure> {
+    rustix::io::write(io::stdin(), &pid.to_le_bytes()).context("telling the pid")?;
+    Ok(())
+}
+
+fn isolate(isolation: &Isolation, owners: Option<&OwnedFd>, has_programs: bool) -> Result<(), Failure> {
+    let apart = CloneFlags::CLONE_NEWNS
+        | CloneFlags::CLONE_NEWNET
+        | CloneFlags::CLONE_NEWIPC
+        | CloneFlags::CLONE_NEWCGROUP;
+    unshare(apart).context("leaving the host's namespaces")?;
+    umask(Mode::from_bits_truncate(0o022));
+    root::enter(isolation, owners, has_programs)?;
 
     let (uid, gid) = (Uid::from_raw(isolation.account), Gid::from_raw(isolation.account));
     setgroups(&[]).context("leaving groups")?;
@@ -116,58 +153,10 @@ fn isolate(isolation: &Isolation, access: &FileAccess) -> Result<(), Failure> {
     setresuid(uid, uid, uid).context("changing the account")
 }
 
-/// Detaches every mount that the program has no use for. A copy of a file
-/// system's mount keeps it busy, so without this no pool, also not somebody
-/// else's, could be detached while any server runs.
-fn drop_other_mounts(access: &FileAccess) -> Result<(), Failure> {
-    let needed: Vec<_> = [&access.execute, &access.read, &access.write].into_iter().flatten().collect();
-    let table = fs::read_to_string("/proc/self/mountinfo").context("reading the mounts")?;
-    let points = table.lines().filter_map(|line| line.split(' ').nth(4)).map(unescape);
-    let useless: Vec<_> = points
-        .filter(|point| !needed.iter().any(|path| path.starts_with(point) || point.starts_with(path)))
-        .collect();
-    // The newest first, so that what is mounted on a mount goes before it.
-    for point in useless.iter().rev() {
-        // One that was below another is gone with it.
-        let _ = unmount(point, UnmountFlags::DETACH);
-    }
-    Ok(())
-}
-
-/// A path of `mountinfo`, where blanks and such are written in octal (proc(5)).
-fn unescape(text: &str) -> PathBuf {
-    let mut bytes = vec![];
-    let mut rest = text.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        let octal =
-            tail.get(..3).filter(|_| *first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
-        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &tail[3..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    PathBuf::from(std::ffi::OsString::from_vec(bytes))
-}
-
-fn mount_directory(bind: &BindMount, account: u32) -> io::Result<()> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    let tree = open_tree(rustix::fs::CWD, &bind.from, flags)?;
-    if let Some(owner) = bind.owner_on_disk {
-        let namespace = id_mapping_namespace(owner, account)?;
-        set_id_map(tree.as_fd(), namespace.as_fd())?;
-    }
-    if bind.is_read_only {
-        set_read_only(tree.as_fd())?;
-    }
-    let empty_path = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-    move_mount(tree.as_fd(), "", rustix::fs::CWD, &bind.to, empty_path)?;
-    Ok(())
+/// Whose files on disk are to appear as the account's.
+fn owner_on_disk_and_account(isolation: &Isolation) -> Option<(u32, u32)> {
+    let owner = isolation.mounts.iter().find_map(|mount| mount.owner_on_disk)?;
+    Some((owner, isolation.account))
 }
 
 /// A user namespace in which `owner` on disk is `account`. A namespace needs a
@@ -197,6 +186,9 @@ fn id_mapping_namespace(owner: u32, account: u32) -> io::Result<OwnedFd> {
 
 fn confine_files(access: &FileAccess) -> Result<(), Failure> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    // Somebody outside could stumble over these.
+    let odd = AccessFs::MakeSym | AccessFs::MakeFifo | AccessFs::MakeChar | AccessFs::MakeBlock;
+    let write = AccessFs::from_all(LANDLOCK_ABI) & !(odd | AccessFs::Execute);
     let rules = |paths: &[PathBuf], rights| {
         let present: Vec<_> = paths.iter().filter(|path| Path::exists(path)).cloned().collect();
         path_beneath_rules(present, rights)
@@ -208,9 +200,7 @@ fn confine_files(access: &FileAccess) -> Result<(), Failure> {
         .and_then(Ruleset::create)
         .and_then(|ruleset| ruleset.add_rules(rules(&access.execute, read | AccessFs::Execute)))
         .and_then(|ruleset| ruleset.add_rules(rules(&access.read, read)))
-        .and_then(|ruleset| {
-            ruleset.add_rules(rules(&access.write, AccessFs::from_all(LANDLOCK_ABI) & !AccessFs::Execute))
-        })
+        .and_then(|ruleset| ruleset.add_rules(rules(&access.write, write)))
         // Also sets no_new_privs.
         .and_then(landlock::RulesetCreated::restrict_self)
         .context("confining file access")?;
@@ -233,46 +223,4 @@ pub fn landlock_version() -> Option<u32> {
             .is_ok()
     };
     versions.into_iter().find(|(_, abi)| is_known(*abi)).map(|(version, _)| version)
-}
-
-/// Errors of a process that has only its standard error to report to.
-mod failure {
-    use std::fmt;
-
-    /// What was being done, and why it failed.
-    #[derive(Debug)]
-    pub(super) struct Failure(String);
-
-    impl fmt::Display for Failure {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str(&self.0)
-        }
-    }
-
-    /// Adds what was being done.
-    pub(super) trait Context<T> {
-        fn context(self, action: &str) -> Result<T, Failure>;
-        fn with_context(self, action: impl FnOnce() -> String) -> Result<T, Failure>;
-    }
-
-    impl<T, E: fmt::Display> Context<T> for Result<T, E> {
-        fn context(self, action: &str) -> Result<T, Failure> {
-            self.with_context(|| action.to_owned())
-        }
-
-        fn with_context(self, action: impl FnOnce() -> String) -> Result<T, Failure> {
-            self.map_err(|error| Failure(format!("{}: {error}", action())))
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn blanks_and_backslashes_in_mount_points_are_understood() {
-        assert_eq!(unescape("/a\\040b\\134c"), PathBuf::from("/a b\\c"));
-        assert_eq!(unescape("/plain"), PathBuf::from("/plain"));
-    }
 }
