@@ -130,15 +130,15 @@ impl Call {
         operation: &Operation,
         secrets: &[&SecretField],
     ) -> Result<()> {
-        let scopes = secrets.iter().filter_map(|secret| Scope::parse(secret.scope));
+        let mut scopes = secrets.iter().filter_map(|secret| Scope::parse(secret.scope));
         if !self.path.contains_key("organizationID") {
             let caller = app.authorize_anywhere(self.authenticate(app, None).await?, operation)?;
-            return scopes.map(|scope| check_scope(&caller, scope)).collect();
+            return scopes.try_for_each(|scope| check_scope(&caller, scope));
         }
         let target = self.target();
         let credential = self.authenticate(app, Some(&target)).await?;
         let access = app.authorize_again(credential, operation, &target)?;
-        scopes.map(|scope| access.check(scope)).collect()
+        scopes.try_for_each(|scope| access.check(scope))
     }
 
     /// Begins a line of the audit log before anything is changed, or refused.

@@ -29,12 +29,12 @@ use super::templates::TEMPLATE_PREFIX;
 use super::untrusted::UntrustedPath;
 use super::volumes::{SourceState, Volumes};
 use super::{
-    HostEngine, contents, control_file, first_start, limits, managed_role, measure, prepared, session,
-    sleep, statistics,
+    HostEngine, contents, control_file, first_start, limits, managed_role, measure, prepared, session, sleep,
+    statistics,
 };
 use crate::{
-    Answer, BoxedServerStream, Capacity, Engine, EngineError, FirstStart, Image, ImageContents,
-    InstanceSpec, LogFiles, ROLE_LENGTH_MAX, Result, RoleVerifier, SleepingRoles, StopMode, VERIFIER_LENGTH_MAX,
+    Answer, BoxedServerStream, Capacity, Engine, EngineError, FirstStart, Image, ImageContents, InstanceSpec,
+    LogFiles, ROLE_LENGTH_MAX, Result, RoleVerifier, SleepingRoles, StopMode, VERIFIER_LENGTH_MAX,
     VolumeFacts, VolumePlan,
 };
 
@@ -428,12 +428,11 @@ impl Engine for LocalEngine {
     }
 
     async fn end_sessions(&self, instance: &InstanceId, only_writers: bool) -> Result<()> {
-        let end = async |client: Arc<Client>| {
+        let end = async |session: Arc<Session>| {
             let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                        WHERE backend_type = 'client backend' AND usename IS DISTINCT FROM $1 \
                          AND (backend_xid IS NOT NULL OR NOT $2)";
-            let ended = client.execute(sql, &[&session::PLATFORM_ROLE, &only_writers]).await;
-            ended.map(drop).map_err(EngineError::sql("ending sessions"))
+            session.query("ending sessions", sql, &[&session::PLATFORM_ROLE, &only_writers]).await.map(drop)
         };
         self.ask(instance, end).await
     }

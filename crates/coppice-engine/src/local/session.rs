@@ -98,9 +98,8 @@ pub(super) async fn open(
     let allowance = Allowance::of(ANSWER_BYTES_MAX);
     let stream = Bounded { stream, allowance: allowance.clone() };
     let signed_in = tokio::time::timeout(SIGN_IN_PATIENCE, config.connect_raw(stream, NoTls)).await;
-    let (client, connection) = signed_in
-        .map_err(|_| EngineError::NoAnswer(action()))?
-        .map_err(EngineError::sql(action()))?;
+    let (client, connection) =
+        signed_in.map_err(|_| EngineError::NoAnswer(action()))?.map_err(EngineError::sql(action()))?;
     let version = connection.parameter("server_version").unwrap_or_default();
     let major = version.split(|c: char| !c.is_ascii_digit()).next().and_then(|text| text.parse().ok());
     let connection = tokio::spawn(async move {
