@@ -81,17 +81,13 @@ fn platform_sessions(coppice: &Platform, branch: &str) -> usize {
     must(&coppice.superuser_url(branch), count).parse().expect("a number")
 }
 
-/// Host pids of the sessions of a branch whose title says so.
-fn backends(coppice: &Platform, branch: &str, state: &str) -> Vec<Pid> {
-    let postmaster = coppice.postmaster(&coppice.branch_id(branch));
-    let path = format!("/proc/{postmaster}/task/{postmaster}/children");
-    let children = std::fs::read_to_string(path).unwrap_or_default();
-    let pids = children.split_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw);
-    let says = |pid: &Pid| {
-        std::fs::read(format!("/proc/{pid}/cmdline"))
-            .is_ok_and(|title| String::from_utf8_lossy(&title).contains(state))
-    };
-    pids.filter(says).collect()
+/// Processes of the sessions of a branch's users that are in this state.
+fn processes(coppice: &Platform, branch: &str, state: &str) -> Vec<Pid> {
+    let find = format!("SELECT pid FROM pg_stat_activity WHERE usename <> 'platform' AND state = '{state}'");
+    let pids = must(&coppice.superuser_url(branch), &find);
+    let id = coppice.branch_id(branch);
+    let process = |pid: &str| coppice.process(&id, pid.parse().expect("a pid")).expect("its process");
+    pids.lines().map(|pid| Pid::from_raw(process(pid).cast_signed())).collect()
 }
 
 #[test]
@@ -122,7 +118,7 @@ fn whoever_holds_the_managed_role_does_not_keep_its_password() {
         // One that does not end when it is told to.
         let mut holder = OpenSession::new(&second);
         holder.run("BEGIN; ALTER ROLE app PASSWORD 'x'");
-        let stopped = backends(&coppice, &name, "idle in transaction");
+        let stopped = processes(&coppice, &name, "idle in transaction");
         assert_eq!(stopped.len(), 1, "{major}");
         kill(stopped[0], Signal::SIGSTOP).expect("a signal");
         let third = rotates_soon(&coppice, &path, &second);

@@ -162,10 +162,11 @@ fn a_server_that_starts_again_makes_no_spike() {
     // A crash of one process makes the others forget it.
     let victim = Client::start(&coppice.connection_string("main"), "SELECT pg_sleep(600)");
     let find = "SELECT pid FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(600)'";
-    let backend: i32 = wait_for("a session", Duration::from_secs(60), || {
-        psql(&coppice.superuser_url("main"), find).out.parse().ok()
+    let backend = wait_for("a session", Duration::from_secs(60), || {
+        let pid = psql(&coppice.superuser_url("main"), find).out.parse().ok()?;
+        coppice.process(&coppice.branch_id("main"), pid)
     });
-    kill(Pid::from_raw(backend), Signal::SIGKILL).expect("a signal");
+    kill(Pid::from_raw(backend.cast_signed()), Signal::SIGKILL).expect("a signal");
     drop(victim);
     wait_for("it is back", PATIENCE, || coppice.psql("main", "SELECT 1").is_ok.then_some(()));
     History::of(&coppice, "main").wait_measured();

@@ -341,6 +341,19 @@ impl Platform {
         u32::try_from(record["pid"].as_u64().expect("a pid")).expect("a pid")
     }
 
+    /// The pid on this machine of what a branch's server calls `pid`: a server
+    /// counts its processes for itself.
+    pub fn process(&self, branch_id: &str, pid: u32) -> Option<u32> {
+        let postmaster = self.postmaster(branch_id);
+        let children = fs::read_to_string(format!("/proc/{postmaster}/task/{postmaster}/children")).ok()?;
+        let is_called = |process: &u32| {
+            let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+            let names = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+            names.and_then(|names| names.split_whitespace().last()) == Some(&pid.to_string())
+        };
+        children.split_whitespace().filter_map(|child| child.parse().ok()).find(is_called)
+    }
+
     /// What the platform recorded about a branch's server.
     pub fn server_record(&self, branch_id: &str) -> Value {
         let parents = ["/run/coppice".to_owned(), format!("/tmp/coppice-{}", nix::unistd::geteuid())];

@@ -33,15 +33,17 @@ fn signal(pid: u32, signal: Signal) {
 /// Crashes a server in a way that it can't recover from by itself: the process
 /// that replays the log stands still.
 fn catch_in_recovery(coppice: &Platform, branch: &str) {
-    let postmaster = coppice.postmaster(&coppice.branch_id(branch));
-    let backend = as_superuser(
+    let id = coppice.branch_id(branch);
+    let postmaster = coppice.postmaster(&id);
+    let walwriter = as_superuser(
         coppice,
         branch,
         "CREATE TABLE kept AS SELECT 7 AS i; CHECKPOINT;
         CREATE TABLE wal AS SELECT repeat('x', 2000) FROM generate_series(1, 40000);
         SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'",
     );
-    signal(backend.lines().last().expect("a pid").parse().expect("a pid"), Signal::SIGKILL);
+    let walwriter = walwriter.lines().last().and_then(|pid| pid.parse().ok()).expect("a pid");
+    signal(coppice.process(&id, walwriter).expect("its process"), Signal::SIGKILL);
     let deadline = Instant::now() + PATIENCE;
     let startup = loop {
         assert!(Instant::now() < deadline, "{branch} does not recover");
