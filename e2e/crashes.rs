@@ -73,11 +73,11 @@ fn a_lock_file_with_the_pid_of_another_branch_does_not_block_a_start() {
     coppice.cli(&["branch", "create", "other", "--parent", "main"]);
     let (main, other) = (coppice.branch_id("main"), coppice.branch_id("other"));
     coppice.sql("main", "CREATE TABLE t (i int); INSERT INTO t VALUES (7)");
+    let lock_file = crate::branches::data_of(&coppice, "main").join("postmaster.pid");
     coppice.kill();
     let pid = nix::unistd::Pid::from_raw(coppice.postmaster(&main) as i32);
     let stranger = coppice.postmaster(&other);
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("a signal");
-    let lock_file = lock_file_of(&coppice, pid.as_raw());
     let text = std::fs::read_to_string(&lock_file).expect("a lock file");
     let (_, rest) = text.split_once('\n').expect("several lines");
     std::fs::write(&lock_file, format!("{stranger}\n{rest}")).expect("writable");
@@ -85,17 +85,6 @@ fn a_lock_file_with_the_pid_of_another_branch_does_not_block_a_start() {
     coppice.wait_ready();
     assert_eq!(answers(&coppice, "main", "SELECT i FROM t"), "7");
     assert_eq!(coppice.postmaster(&other), stranger, "the other branch was left alone");
-}
-
-fn lock_file_of(coppice: &Platform, pid: i32) -> std::path::PathBuf {
-    let volumes = std::fs::read_dir(coppice.data_dir().join("pool/volumes")).expect("volumes");
-    let mut files = volumes.filter_map(Result::ok).map(|entry| entry.path().join("data/postmaster.pid"));
-    files
-        .find(|file| {
-            let text = std::fs::read_to_string(file).unwrap_or_default();
-            text.lines().next() == Some(pid.to_string().as_str())
-        })
-        .expect("the lock file of the server")
 }
 
 #[test]

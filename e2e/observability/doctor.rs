@@ -21,7 +21,9 @@ fn the_doctor_says_how_the_platform_is() {
     assert!(!is_advised);
     assert_eq!(finding(&coppice, "branches"), Some(("1 ready".to_owned(), false)));
     assert_eq!(finding(&coppice, "work"), Some(("every branch is what it should be".to_owned(), false)));
-    assert_eq!(finding(&coppice, "clients"), Some(("0 sessions; 0 of 10000 connections".to_owned(), false)));
+    let (seen, is_advised) = finding(&coppice, "clients").expect("a finding");
+    assert!(seen.starts_with("0 sessions; 0 of ") && seen.ends_with(" connections"), "{seen}");
+    assert!(!is_advised);
     assert!(finding(&coppice, "room for volumes").is_some_and(|(seen, _)| seen.contains("GiB free of")));
     assert!(
         finding(&coppice, "certificate")
