@@ -5,6 +5,7 @@
 mod blocked_sessions;
 mod extensions;
 mod files;
+mod hostile_answers;
 mod hostile_sql;
 mod members;
 mod native;

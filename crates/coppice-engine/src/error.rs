@@ -5,6 +5,9 @@ use coppice_core::{InstanceId, VolumeId};
 /// A result of the engine.
 pub type Result<T, E = EngineError> = std::result::Result<T, E>;
 
+/// Characters of an error that anybody reads.
+const CHAIN_LENGTH_MAX: usize = 1000;
+
 /// Why the engine could not do a step.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
@@ -89,7 +92,8 @@ impl EngineError {
         move |source| Self::Sql { action: action.into(), source }
     }
 
-    /// The whole chain of causes in one line.
+    /// The chain of causes in one line of a bounded length. What a server said
+    /// is among them: it can't begin a line of its own, or colour a terminal.
     pub fn chain(&self) -> String {
         let mut text = self.to_string();
         let mut cause = std::error::Error::source(self);
@@ -98,6 +102,11 @@ impl EngineError {
             text.push_str(&error.to_string());
             cause = error.source();
         }
-        text
+        let one_line = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+        let mut short: String = one_line.clone().take(CHAIN_LENGTH_MAX).collect();
+        if one_line.count() > CHAIN_LENGTH_MAX {
+            short.push('…');
+        }
+        short
     }
 }

@@ -28,6 +28,10 @@ pub(crate) struct Server {
     pub(crate) greeting: BytesMut,
 }
 
+/// Most bytes that a server may say between its sign-in and its first
+/// ReadyForQuery: parameters, and what a trigger at sign-in tells the client.
+const GREETING_LENGTH_MAX: usize = 256 << 10;
+
 /// Begins a session with these startup parameters.
 pub(crate) async fn sign_in(
     stream: BoxedServerStream,
@@ -47,6 +51,10 @@ pub(crate) async fn sign_in(
                 frame.encode(&mut greeting);
                 let cancel_key = cancel_key.ok_or_else(Refusal::server_lost)?;
                 return Ok(Server { connection, cancel_key, greeting });
+            }
+            _ if greeting.len() > GREETING_LENGTH_MAX => {
+                tracing::warn!("a server says more than {GREETING_LENGTH_MAX} bytes while a client signs in");
+                return Err(Refusal::server_lost().into());
             }
             _ => frame.encode(&mut greeting),
         }

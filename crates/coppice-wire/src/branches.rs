@@ -246,7 +246,7 @@ pub struct CustomConfiguration {
     pub storage: Option<u32>,
     /// Parameters over the defaults, from getBranchPostgresConfig; at most 200.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schema(example = json!({ "work_mem": "16MB" }))]
+    #[schema(value_type = Option<BTreeMap<String, String>>, example = json!({ "work_mem": "16MB" }))]
     pub postgres_configuration_parameters: BTreeMap<String, String>,
     /// Libraries that every session shall have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -327,7 +327,7 @@ pub struct UpdateBranch {
     pub storage: Option<u32>,
     /// PostgreSQL parameters over those it has; a default takes the choice away. At most 200.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
-    #[schema(example = json!({ "work_mem": "16MB" }))]
+    #[schema(value_type = Option<BTreeMap<String, String>>, example = json!({ "work_mem": "16MB" }))]
     pub postgres_configuration_parameters: BTreeMap<String, String>,
 }
 

@@ -17,6 +17,7 @@ mod steps;
 
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -27,6 +28,7 @@ use coppice_core::plan::{InstanceSeen, Seen, Step, plan};
 use coppice_core::{BranchId, HostId, InstallationId};
 use coppice_engine::{EngineError, SharedEngine, StopMode};
 use coppice_store::{Store, StoreError};
+use futures_util::FutureExt as _;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -79,12 +81,14 @@ enum StepError {
     /// The server runs, but does not answer.
     #[error("{0}")]
     Unwell(String),
+    #[error("a step panicked; the platform's log tells where, please report it")]
+    Panicked,
 }
 
 impl StepError {
     fn outcome(&self) -> Outcome {
         match self {
-            Self::Engine(_) | Self::Store(_) | Self::Unwell(_) => Outcome::Failed,
+            Self::Engine(_) | Self::Store(_) | Self::Unwell(_) | Self::Panicked => Outcome::Failed,
             Self::Lost => Outcome::Lost,
             Self::NotYet(_) => Outcome::NotYet,
         }
@@ -94,7 +98,9 @@ impl StepError {
     fn reason(&self) -> String {
         match self {
             Self::Engine(error) => error.chain(),
-            Self::Store(_) | Self::Lost | Self::NotYet(_) | Self::Unwell(_) => self.to_string(),
+            Self::Store(_) | Self::Lost | Self::NotYet(_) | Self::Unwell(_) | Self::Panicked => {
+                self.to_string()
+            }
         }
     }
 }
@@ -350,6 +356,9 @@ impl Reconciler {
     /// Gives the slot back when it is done, or takes long.
     async fn reconcile_with(&self, slot: OwnedSemaphorePermit, branch: &BranchId) -> Result<(), StepError> {
         let reconciling = self.reconcile(branch).instrument(tracing::debug_span!("reconcile", %branch));
+        // A branch whose step panics would never be worked on again.
+        let reconciling = AssertUnwindSafe(reconciling).catch_unwind();
+        let reconciling = async { reconciling.await.unwrap_or(Err(StepError::Panicked)) };
         tokio::pin!(reconciling);
         let done = tokio::time::timeout(SLOT_PATIENCE, &mut reconciling).await;
         drop(slot);

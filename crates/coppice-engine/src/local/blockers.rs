@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::connecting::Address;
 use super::prepared::{self, Prepared};
-use super::session::{PLATFORM_ROLE, Patience, Session};
+use super::session::{PLATFORM_ROLE, Patience, Session, column};
 
 use crate::{EngineError, Result};
 
@@ -94,7 +94,7 @@ impl Watcher<'_> {
     async fn end_blockers(&mut self) -> Result<()> {
         let action = "looking for who keeps the platform waiting";
         let rows = self.session.query(action, END_SESSIONS, &[&PLATFORM_ROLE]).await?;
-        let pids: Vec<i32> = rows.iter().map(|row| row.get(0)).collect();
+        let pids = rows.iter().map(|row| column(row, 0)).collect::<Result<Vec<i32>>>()?;
         for pid in pids.iter().copied().filter(|pid| *pid != 0) {
             match self.told.get(&pid) {
                 None => {
@@ -111,7 +111,7 @@ impl Watcher<'_> {
         }
         if pids.contains(&0) {
             let rows = self.session.query(action, &holding_prepared(), &[&PLATFORM_ROLE]).await?;
-            let holding: Vec<_> = rows.iter().map(Prepared::of).collect();
+            let holding: Vec<_> = rows.iter().map(Prepared::of).collect::<Result<_>>()?;
             prepared::roll_back(self.address, self.session.major(), &holding).await?;
             if !holding.is_empty() {
                 self.tell(&format!("rolled back {} prepared transactions", holding.len())).await;

@@ -1,4 +1,5 @@
-//! A connection that takes only so many bytes from the other end.
+//! A connection that takes only so many bytes from a server, and only what the
+//! platform understands.
 
 use std::io;
 use std::pin::Pin;
@@ -7,6 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::wire::Descriptions;
 
 /// How many bytes may still come.
 #[derive(Clone, Debug)]
@@ -30,6 +33,7 @@ impl Allowance {
 pub(super) struct Bounded<S> {
     pub(super) stream: S,
     pub(super) allowance: Allowance,
+    pub(super) descriptions: Descriptions,
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
@@ -42,10 +46,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         let bytes = buffer.filled().len() - before;
         let take = |left: usize| left.checked_sub(bytes);
-        match self.allowance.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
-            Ok(_) => read,
-            Err(_) => Poll::Ready(Err(io::Error::other("the other end sends more than it was asked for"))),
+        if self.allowance.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+            return Poll::Ready(Err(io::Error::other("the other end sends more than it was asked for")));
         }
+        self.descriptions.follow(buffer.filled().get(before..).unwrap_or_default())?;
+        read
     }
 }
 
@@ -76,7 +81,8 @@ mod tests {
     #[tokio::test]
     async fn an_answer_without_end_ends() {
         let allowance = Allowance::of(100);
-        let mut endless = Bounded { stream: repeat(7), allowance: allowance.clone() };
+        let descriptions = Descriptions::default();
+        let mut endless = Bounded { stream: repeat(7), allowance: allowance.clone(), descriptions };
         let mut bytes = [0; 60];
         endless.read_exact(&mut bytes).await.expect("so much is allowed");
         allowance.renew();

@@ -7,7 +7,7 @@ use tokio::runtime::Handle;
 use super::LocalEngine;
 use super::blocking::blocking;
 use super::connecting::Address;
-use super::session::{Patience, Session};
+use super::session::{Patience, Session, column};
 use super::volumes::{LiveSource, SourceState};
 use crate::{EngineError, Result, VolumePlan};
 
@@ -21,7 +21,7 @@ impl LocalEngine {
         let session = self.address(source).open(Patience::CHECKPOINT).await?;
         let query = "SELECT (pg_current_wal_insert_lsn() - redo_lsn)::bigint FROM pg_control_checkpoint()";
         let row = session.query_one("looking at the source's WAL", query, &[]).await?;
-        if row.get::<_, i64>(0) > CHECKPOINT_ABOVE_BYTES {
+        if column::<i64>(&row, 0)? > CHECKPOINT_ABOVE_BYTES {
             session.execute("checkpointing the source", "CHECKPOINT").await?;
         }
         Ok(())
@@ -86,6 +86,6 @@ impl LiveSource for RunningSource {
             self.session.as_ref().ok_or_else(|| EngineError::Other("no backup was started".to_owned()))?;
         let query = "SELECT labelfile FROM pg_backup_stop(false)";
         let row = self.runtime.block_on(session.query_one("ending a backup of the source", query, &[]))?;
-        Ok(row.get(0))
+        column(&row, 0)
     }
 }

@@ -276,7 +276,7 @@ impl Engine for LocalEngine {
         let deadline = Instant::now() + RELOAD_PATIENCE;
         while Instant::now() < deadline {
             let row = session.query_one(action, "SHOW dynamic_library_path", &[]).await?;
-            if row.get::<_, &str>(0) == "$libdir" {
+            if session::column::<&str>(&row, 0)? == "$libdir" {
                 return Ok(());
             }
             tokio::time::sleep(Duration::from_millis(1)).await;

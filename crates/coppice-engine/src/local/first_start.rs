@@ -9,7 +9,7 @@
 //! managed role is repaired and gets the branch's own password.
 
 use super::connecting::Address;
-use super::session::{Patience, Session};
+use super::session::{Patience, Session, column};
 use super::untrusted::UntrustedPath;
 use super::{managed_role, prepared};
 use crate::{EngineError, Result};
@@ -67,7 +67,7 @@ async fn reset_statistics(session: &Session) -> Result<()> {
     let query = "SELECT quote_ident(n.nspname) FROM pg_catalog.pg_extension e
          JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'pg_stat_statements'";
     let Some(place) = session.query_opt(action, query, &[]).await? else { return Ok(()) };
-    let schema: String = place.get(0);
+    let schema: String = column(&place, 0)?;
     // The server itself can't load libraries yet.
     let statements = [
         "SET LOCAL dynamic_library_path = '$libdir'".to_owned(),

@@ -10,7 +10,7 @@ use coppice_core::branch::{MANAGED_DATABASE, MANAGED_ROLE};
 
 use super::blockers::insist;
 use super::connecting::Address;
-use super::session::{PLATFORM_DATABASE, Patience, Session};
+use super::session::{PLATFORM_DATABASE, Patience, Session, column};
 use crate::{EngineError, Result};
 
 /// What is kept waiting by those who hold the role.
@@ -26,7 +26,7 @@ pub(super) async fn verifier(session: &Session) -> Result<Option<String>> {
          AND rolconnlimit <> 0 AND (rolvaliduntil IS NULL OR rolvaliduntil > now())"
     );
     let row = session.query_opt("reading the managed role's verifier", &query, &[&MANAGED_ROLE]).await?;
-    Ok(row.and_then(|row| row.get(0)))
+    row.map_or(Ok(None), |row| column(&row, 0))
 }
 
 /// As [`repair`], on a session of its own; makes sure that the verifier is in
@@ -87,7 +87,8 @@ async fn restore(address: &Address, session: &Session) -> Result<()> {
         Err(error) => return warn(address, &error),
         Ok(rows) => rows,
     };
-    for statement in rows.iter().map(|row| row.get::<_, String>(0)) {
+    for row in &rows {
+        let statement: String = column(row, 0)?;
         match insist(address, PURPOSE, session.execute("restoring the managed role", &statement)).await {
             Err(held @ EngineError::Held { .. }) => return Err(held),
             Err(error) => warn(address, &error)?,

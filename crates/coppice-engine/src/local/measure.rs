@@ -98,7 +98,7 @@ struct DiskSize {
 #[derive(Default)]
 pub(super) struct Measuring {
     statements: Mutex<HashMap<InstanceId, (Weak<Session>, Statement)>>,
-    disks: Mutex<HashMap<VolumeId, DiskSize>>,
+    disks: Arc<Mutex<HashMap<VolumeId, DiskSize>>>,
     /// Volumes that are being measured, some of them perhaps for ever.
     measuring: Arc<Mutex<HashSet<VolumeId>>>,
 }
@@ -179,17 +179,17 @@ impl Measuring {
         if !lock(&self.measuring).insert(volume.clone()) {
             return None;
         }
-        let (measuring, id) = (self.measuring.clone(), volume.clone());
+        let (measuring, disks, id) = (self.measuring.clone(), self.disks.clone(), volume.clone());
+        // What takes longer than anybody waits is known the next time.
         let measure = tokio::task::spawn_blocking(move || {
             let started = Instant::now();
             let bytes = data.require().map_or(0, |data| data.size(ENTRIES_MAX, LEVELS_MAX));
+            let size = DiskSize { bytes, written, measured: Instant::now(), took: started.elapsed() };
+            lock(&disks).insert(id.clone(), size);
             lock(&measuring).remove(&id);
-            (bytes, started.elapsed())
+            bytes
         });
-        let (bytes, took) = tokio::time::timeout(PATIENCE, measure).await.ok()?.ok()?;
-        let size = DiskSize { bytes, written, measured: Instant::now(), took };
-        lock(&self.disks).insert(volume.clone(), size);
-        Some(bytes)
+        tokio::time::timeout(PATIENCE, measure).await.ok()?.ok()
     }
 }
 

@@ -39,6 +39,7 @@ mod templates;
 mod trust;
 pub mod untrusted;
 pub mod volumes;
+mod wire;
 
 use std::collections::BTreeMap;
 use std::fs;

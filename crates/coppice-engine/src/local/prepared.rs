@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use tokio_postgres::Row;
 
 use super::connecting::Address;
-use super::session::{Patience, Session};
+use super::session::{Patience, Session, column};
 use super::untrusted::UntrustedPath;
 use crate::{EngineError, Result};
 
@@ -37,13 +37,13 @@ pub(super) const COLUMNS: &str =
 
 impl Prepared {
     /// From a row of [`COLUMNS`].
-    pub(super) fn of(row: &Row) -> Self {
-        Self {
-            transaction: row.get::<_, i64>(0) as u32,
-            identifier: row.get(1),
-            database: row.get(2),
-            takes_connections: row.get(3),
-        }
+    pub(super) fn of(row: &Row) -> Result<Self> {
+        Ok(Self {
+            transaction: column::<i64>(row, 0)? as u32,
+            identifier: column(row, 1)?,
+            database: column(row, 2)?,
+            takes_connections: column(row, 3)?,
+        })
     }
 }
 
@@ -57,7 +57,7 @@ pub(super) async fn all(session: &Session) -> Result<Vec<Prepared>> {
          LEFT JOIN pg_catalog.pg_database d ON d.datname = p.database LIMIT {MAX}"
     );
     let rows = session.query("listing prepared transactions", &query, &[]).await?;
-    Ok(rows.iter().map(Prepared::of).collect())
+    rows.iter().map(Prepared::of).collect()
 }
 
 /// Rolls them back.

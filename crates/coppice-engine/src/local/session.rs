@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::net::UnixStream;
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::{FromSql, ToSql};
 use tokio_postgres::{Client, NoTls, Row, Statement, ToStatement};
 
 use super::bounded::{Allowance, Bounded};
+use super::wire::Descriptions;
 use crate::{EngineError, Result};
 
 /// The platform's superuser; known to no user.
@@ -96,7 +97,7 @@ pub(super) async fn open(
         config.password(password);
     }
     let allowance = Allowance::of(ANSWER_BYTES_MAX);
-    let stream = Bounded { stream, allowance: allowance.clone() };
+    let stream = Bounded { stream, allowance: allowance.clone(), descriptions: Descriptions::default() };
     let signed_in = tokio::time::timeout(SIGN_IN_PATIENCE, config.connect_raw(stream, NoTls)).await;
     let (client, connection) =
         signed_in.map_err(|_| EngineError::NoAnswer(action()))?.map_err(EngineError::sql(action()))?;
@@ -231,4 +232,13 @@ impl Session {
     pub(super) async fn prepare(&self, action: &str, statement: &str) -> Result<Statement> {
         self.within(action, self.client.prepare(statement)).await
     }
+}
+
+/// Reads a column of what a server answered; that may be of another type than it
+/// was asked for.
+///
+/// # Errors
+/// When it is.
+pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> Result<T> {
+    row.try_get(index).map_err(EngineError::sql("reading what a server answered"))
 }

@@ -11,8 +11,8 @@ use coppice_core::branch::MANAGED_ROLE;
 use tokio_postgres::Row;
 
 use super::connecting::Address;
-use super::session::{PLATFORM_ROLE, Patience, Session};
-use crate::{EngineError, Result, SleepingRoles, VERIFIER_LENGTH_MAX};
+use super::session::{PLATFORM_ROLE, Patience, Session, column};
+use crate::{Result, SleepingRoles, VERIFIER_LENGTH_MAX};
 
 /// How long clients may take to end after they were told to.
 const CLIENTS_PATIENCE: Duration = Duration::from_secs(5);
@@ -20,7 +20,7 @@ const CLIENTS_PATIENCE: Duration = Duration::from_secs(5);
 /// Whether a replication slot is in use.
 pub(super) async fn has_active_slot(session: &Session) -> Result<bool> {
     let query = "SELECT EXISTS (SELECT FROM pg_catalog.pg_replication_slots WHERE active)";
-    Ok(session.query_one("looking at replication slots", query, &[]).await?.get(0))
+    column(&session.query_one("looking at replication slots", query, &[]).await?, 0)
 }
 
 /// Ends the clients of a server, then reads its roles; returns them with the
@@ -39,7 +39,7 @@ pub(super) async fn read_roles(address: &Address) -> Result<(SleepingRoles, Stri
                 &[&PLATFORM_ROLE],
             )
             .await?;
-        if row.get::<_, i64>(0) == 0 || Instant::now() > deadline {
+        if column::<i64>(&row, 0)? == 0 || Instant::now() > deadline {
             break;
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -59,9 +59,8 @@ pub(super) async fn read_roles(address: &Address) -> Result<(SleepingRoles, Stri
             ],
         )
         .await?;
-    let role = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?));
-    let verifiers = rows.iter().map(role).collect::<Result<_, tokio_postgres::Error>>();
-    let verifiers = verifiers.map_err(EngineError::sql(action))?;
+    let role = |row: &Row| Ok((column(row, 0)?, column(row, 1)?));
+    let verifiers = rows.iter().map(role).collect::<Result<_>>()?;
     let row = session.query_one(action, "SELECT pg_current_wal_insert_lsn()::text", &[]).await?;
-    Ok((SleepingRoles { verifiers }, row.get(0)))
+    Ok((SleepingRoles { verifiers }, column(&row, 0)?))
 }

@@ -3,7 +3,7 @@
 use coppice_core::parameter::Observed;
 
 use super::session::{PLATFORM_ROLE, Session};
-use crate::Result;
+use crate::{EngineError, Result};
 
 /// Asks a server of this version, in one statement.
 pub(super) async fn read(session: &Session, major: u32) -> Result<Observed> {
@@ -35,21 +35,24 @@ pub(super) async fn read(session: &Session, major: u32) -> Result<Observed> {
                FROM pg_catalog.pg_stat_progress_vacuum WHERE phase = 'scanning heap') AS vacuums"
     );
     let row = session.query_one("reading a server's statistics", &statement, &[&PLATFORM_ROLE]).await?;
-    let number =
-        |column: &str| row.get::<_, Option<i64>>(column).map_or(0, |n| u64::try_from(n).unwrap_or(0));
+    let number = |name: &str| -> Result<u64> {
+        let number: Option<i64> =
+            row.try_get(name).map_err(EngineError::sql("reading a server's statistics"))?;
+        Ok(number.map_or(0, |number| u64::try_from(number).unwrap_or(0)))
+    };
     Ok(Observed {
-        blocks_hit: number("hit"),
-        blocks_read: number("read"),
-        temp_files: number("temp_files"),
-        temp_bytes: number("temp_bytes"),
-        checkpoints_timed: number("timed"),
-        checkpoints_requested: number("requested"),
-        wal_bytes: number("wal_bytes"),
-        wal_buffers_full: number("wal_full"),
-        connections_peak: number("sessions"),
-        idle_in_transaction_seconds: number("idle"),
-        vacuum_passes: number("passes"),
-        parallel_workers_planned: number("planned"),
-        parallel_workers_launched: number("launched"),
+        blocks_hit: number("hit")?,
+        blocks_read: number("read")?,
+        temp_files: number("temp_files")?,
+        temp_bytes: number("temp_bytes")?,
+        checkpoints_timed: number("timed")?,
+        checkpoints_requested: number("requested")?,
+        wal_bytes: number("wal_bytes")?,
+        wal_buffers_full: number("wal_full")?,
+        connections_peak: number("sessions")?,
+        idle_in_transaction_seconds: number("idle")?,
+        vacuum_passes: number("passes")?,
+        parallel_workers_planned: number("planned")?,
+        parallel_workers_launched: number("launched")?,
     })
 }

@@ -28,7 +28,7 @@ insert into organizations (id, name) values ('o', E'na\tme\nß🌳\\. \\N');
 insert into api_keys (id, organization_id, name, preview, hash, scopes, projects, branches)
     values ('k', 'o', '', 'p', 'hash', array['a,b', '"', '\', 'null'], '{}', array[E'x\ny']);
 insert into projects values ('p', 'o', 'main', true, 5, true, 5, false,
-    '[{"cidr": "::/0", "text": "a\\n\"b"}]', now(), now(), null);
+    '[{"cidr": "::/0", "description": "a\\n\"b"}]', now(), now(), null);
 begin;
 insert into branches (id, project_id, name, description, region, image_major, image_minor, instance_type,
     replicas, storage_gib, parameters, preload_libraries, scale_to_zero, inactivity_minutes, goal, state,

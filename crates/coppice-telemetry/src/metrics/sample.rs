@@ -25,6 +25,10 @@ pub struct Look {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample(pub [Option<f32>; METRICS]);
 
+/// No server counts this far; one that says so would make the sums of all
+/// branches overflow.
+const READING_MAX: f32 = 1e30;
+
 impl Sample {
     /// What the look `now` says after the look `before`, for an instance that
     /// may use `cpu_millis` thousandths of a CPU.
@@ -80,7 +84,7 @@ impl Sample {
     }
 
     fn set(&mut self, metric: Metric, value: Option<f64>) {
-        self.0[metric.index()] = value.map(|value| value as f32).filter(|value| value.is_finite());
+        self.0[metric.index()] = value.map(|value| value as f32).filter(|value| value.abs() <= READING_MAX);
     }
 
     /// The value of a metric.

@@ -1,6 +1,7 @@
 //! The tasks of a running platform, and how they end.
 
 use std::net::TcpListener;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,8 @@ use coppice_api::ConnectionLimits;
 use coppice_app::{App, task_succeeded};
 use coppice_engine::local::{HostEngine, LocalEngine};
 use coppice_gateway::Gateway;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
@@ -33,6 +36,8 @@ const TIDYING: Duration = Duration::from_secs(600);
 /// How often sessions and signing keys are looked after.
 const IDENTITY: Duration = Duration::from_secs(60);
 /// Names of the three among the tasks whose last success is told.
+/// Pause before a task that panicked is begun again.
+const AFTER_PANIC: Duration = Duration::from_secs(5);
 const HOUSEKEEPING_TASK: &str = "housekeeping";
 const TIDYING_TASK: &str = "tidying";
 const IDENTITY_TASK: &str = "identity";
@@ -82,40 +87,37 @@ impl Running {
             router = router.layer(axum::middleware::from_fn(trace_request));
         }
         let api_task = tokio::spawn(coppice_api::serve(api, router, limits, stop.clone().cancelled_owned()));
+        let (host, engine) = (platform.host.clone(), platform.engine.clone());
+        let (retention, is_embedded) = (config.log_retention.clone(), config.metastore_url.is_none());
+        let of_app = |name, task: fn(App) -> BoxFuture<'static, ()>| {
+            let app = app.clone();
+            keep(name, move || task(app.clone()))
+        };
         let watches = vec![
-            tokio::spawn({
-                let app = app.clone();
-                async move { app.watch_idle().await }
-            }),
-            tokio::spawn(tend_identity(app.clone())),
-            tokio::spawn({
-                let app = app.clone();
-                async move { app.sample_instances().await }
-            }),
-            tokio::spawn({
-                let app = app.clone();
-                async move { app.keep_history().await }
-            }),
-            tokio::spawn({
-                let app = app.clone();
-                async move { app.watch_storage().await }
-            }),
+            of_app("idle watch", |app| Box::pin(async move { app.watch_idle().await })),
+            of_app("identity", |app| Box::pin(tend_identity(app))),
+            of_app("samples", |app| Box::pin(async move { app.sample_instances().await })),
+            of_app("history", |app| Box::pin(async move { app.keep_history().await })),
+            of_app("storage watch", |app| Box::pin(async move { app.watch_storage().await })),
+            of_app("tidying", |app| Box::pin(tidying(app))),
+            of_app("mails", |app| Box::pin(async move { app.send_mails().await })),
             tokio::spawn(async move { predecessors.watch().await }),
-            tokio::spawn(tidying(app.clone())),
             tokio::spawn({
-                let app = app.clone();
-                async move { app.send_mails().await }
-            }),
-            tokio::spawn({
-                let (host, is_embedded) = (platform.host.clone(), config.metastore_url.is_none());
+                let host = host.clone();
                 async move {
                     if is_embedded {
                         host.keep_metastore().await;
                     }
                 }
             }),
-            tokio::spawn(log_retention::enforce(platform.host.clone(), config.log_retention.clone())),
-            tokio::spawn(housekeeping(app, platform.host.clone(), platform.engine.clone())),
+            keep("logs", {
+                let host = host.clone();
+                move || log_retention::enforce(host.clone(), retention.clone())
+            }),
+            keep("housekeeping", {
+                let app = app.clone();
+                move || housekeeping(app.clone(), host.clone(), engine.clone())
+            }),
         ];
         Ok(Self { stop, gateway, gateway_task, api_task, looping, watches })
     }
@@ -174,6 +176,20 @@ fn connection_limits(config: &Config, doors: Doors) -> ConnectionLimits {
         first_request: config.strangers.first_request,
         trusted_proxies: config.trusted_proxies.clone(),
     }
+}
+
+/// A task that goes on for ever. One that panics is begun again: nobody else
+/// does its work.
+fn keep<F>(name: &'static str, task: impl Fn() -> F + Send + 'static) -> JoinHandle<()>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    tokio::spawn(async move {
+        while AssertUnwindSafe(task()).catch_unwind().await.is_err() {
+            tracing::error!("the task {name} panicked: it is begun again");
+            tokio::time::sleep(AFTER_PANIC).await;
+        }
+    })
 }
 
 /// Finishes what was asked for, and forgets what is not needed any more.

@@ -132,6 +132,12 @@ const DENIED_HERE: &[c_long] = &[
 const DENIED_HERE: &[c_long] = &[];
 
 /// One instruction (linux/filter.h).
+/// The part of a request to ioctl(2) that says whose it is, and that of btrfs:
+/// the owner of a directory may make subvolumes in it, which no copy would have
+/// and which can't be deleted as directories are.
+const IOCTL_KIND: u32 = 0xff00;
+const BTRFS_IOCTL: u32 = 0x9400;
+
 fn instruction(code: u32, value: u32) -> sock_filter {
     jump(code, value, 0, 0)
 }
@@ -178,6 +184,9 @@ pub(super) fn filter(key: Option<&ExecKey>) -> Vec<sock_filter> {
         let is_unix = skip_unless(libc::AF_UNIX.unsigned_abs(), 1);
         decide(call, &[load(lower(0)), is_unix, answer(ALLOW), answer(DENY)]);
     }
+    let kind = instruction(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, IOCTL_KIND);
+    let is_of_btrfs = skip_unless(BTRFS_IOCTL, 1);
+    decide(libc::SYS_ioctl, &[load(lower(1)), kind, is_of_btrfs, answer(DENY), answer(ALLOW)]);
     if let Some(key) = key {
         decide(libc::SYS_execve, &check_key(key));
     }
@@ -224,6 +233,7 @@ mod tests {
                 0x20 => a = u32::from_le_bytes(std::array::from_fn(|i| data[k as usize + i])),
                 0x01 => x = k,
                 0x07 => x = a,
+                0x54 => a &= k,
                 0xa4 => a ^= k,
                 0x4c => a |= x,
                 0x15 => at += jump(a == k),
@@ -273,6 +283,9 @@ mod tests {
             assert_eq!(one(libc::SYS_clone, libc::SIGCHLD | libc::CLONE_NEWUSER), DENY);
             assert_eq!(one(libc::SYS_clone3, 0), UNKNOWN);
             assert_eq!(one(libc::SYS_read, 0), ALLOW);
+            let request = |request: u64| call(&filter, libc::SYS_ioctl, [3, request, 0, 0, 0, 0]);
+            assert_eq!(request(0x5000_9418), DENY, "BTRFS_IOC_SUBVOL_CREATE_V2");
+            assert_eq!(request(0x5401), ALLOW, "TCGETS");
             for denied in DENIED.iter().chain(DENIED_HERE) {
                 assert_eq!(one(*denied, 0), DENY, "{denied}");
             }
