@@ -172,3 +172,64 @@ fn a_page_of_another_site_reads_nothing_and_takes_nobodys_name() {
         assert_eq!(found, status, "{name}: {answer}");
     }
 }
+
+/// Bodies that are held short of their end, and their size.
+const BODIES: usize = 400;
+const BODY_BYTES: usize = (1 << 20) - 1;
+/// What they may cost: they would need 400 MiB.
+const GROWTH_MAX_BYTES: f64 = (200 << 20) as f64;
+
+/// Sends all but the last byte of a body from an address of this machine.
+async fn hold_body(api: SocketAddr, number: usize, head: String) -> Option<tokio::net::TcpStream> {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind(SocketAddr::from(([127, 0, 0, 2 + (number % 2) as u8], 0))).expect("an address");
+    let mut stream = socket.connect(api).await.ok()?;
+    stream.write_all(head.as_bytes()).await.ok()?;
+    // Who was refused may find the connection closed, who has to wait does not get on.
+    let body = vec![b' '; BODY_BYTES];
+    let sent = tokio::time::timeout(Duration::from_secs(3), stream.write_all(&body)).await;
+    (!matches!(sent, Ok(Err(_)))).then_some(stream)
+}
+
+#[test]
+fn bodies_that_never_end_cost_a_bounded_memory() {
+    let mut coppice = Platform::prepare(PROGRAM, options());
+    coppice.add_flags(&["--api-connections", "1000", "--api-connections-per-address", "500"]);
+    coppice.spawn();
+    coppice.wait_ready();
+    let api = address_of(&coppice);
+    let resident = metric(&coppice, "process_resident_memory_bytes");
+    let organization = coppice.setting("COPPICE_ORGANIZATION").to_owned();
+    let key = format!("authorization: Bearer {}\r\n", coppice.setting("COPPICE_API_KEY"));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let projects = format!("/organizations/{organization}/projects");
+    for (path, credential) in [(&projects[..], ""), ("/oauth/register", ""), (&projects, &key)] {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\n{credential}content-type: application/json\r\n\
+             transfer-encoding: chunked\r\n\r\n100000\r\n"
+        );
+        let held: Vec<_> = runtime.block_on(async {
+            let sent: Vec<_> =
+                (0..BODIES).map(|number| tokio::spawn(hold_body(api, number, head.clone()))).collect();
+            let mut held = vec![];
+            for one in sent {
+                held.push(one.await.expect("it was sent"));
+            }
+            held
+        });
+        let grown = metric(&coppice, "process_resident_memory_bytes") - resident;
+        assert!(grown < GROWTH_MAX_BYTES, "{grown} bytes for {BODIES} bodies of {path} {}", credential.len());
+        let (status, answer) = coppice.call("GET", "/organizations/{org}/projects", None);
+        assert_eq!(status, 200, "{path}: {answer}");
+        drop(held);
+    }
+    wait_for("there is room again", PATIENCE, || {
+        let name = json!({ "name": "after them" });
+        let (status, _) = coppice.call("POST", "/organizations/{org}/projects", Some(&name));
+        (status == 201).then_some(())
+    });
+}

@@ -1,8 +1,7 @@
 //! Reading request bodies: unknown fields are ignored, null is the same as
 //! absent, and every complaint names its field.
 
-use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
+use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequest, Request};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
@@ -13,29 +12,35 @@ use coppice_core::{Error, Result};
 use serde_json::{Map, Value};
 
 use crate::BODY_LIMIT_BYTES;
+use crate::arrival::{CALLERS, Unread};
 use crate::error::{ApiError, with_status};
 use crate::time::{self, AskedTime};
 
-/// A body that was read but not looked at: who calls is checked first.
+/// Marks a request whose body was read before, and has its place in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InMemory;
+
+/// A body that was not read: who calls is checked first.
 #[derive(Debug)]
 pub(crate) struct RawBody {
     content_type: Option<String>,
     is_encoded: bool,
-    bytes: std::result::Result<Bytes, BytesRejection>,
+    is_in_memory: bool,
+    body: Body,
 }
 
 impl<S: Send + Sync> FromRequest<S> for RawBody {
     type Rejection = std::convert::Infallible;
 
-    async fn from_request(request: Request, state: &S) -> std::result::Result<Self, Self::Rejection> {
+    async fn from_request(request: Request, _state: &S) -> std::result::Result<Self, Self::Rejection> {
         let text = |headers: &HeaderMap, name| {
             headers.get(name).map(|value| value.to_str().unwrap_or("unreadable").to_owned())
         };
         let content_type = text(request.headers(), CONTENT_TYPE);
         let is_encoded = text(request.headers(), CONTENT_ENCODING)
             .is_some_and(|name| !name.eq_ignore_ascii_case("identity"));
-        let bytes = Bytes::from_request(request, state).await;
-        Ok(Self { content_type, is_encoded, bytes })
+        let is_in_memory = request.extensions().get::<InMemory>().is_some();
+        Ok(Self { content_type, is_encoded, is_in_memory, body: request.into_body() })
     }
 }
 
@@ -61,6 +66,27 @@ impl From<ApiError> for BodyError {
     }
 }
 
+impl From<Unread> for BodyError {
+    fn from(unread: Unread) -> Self {
+        match unread.error() {
+            Some(error) => error.into(),
+            None if unread == Unread::TooLarge => Self::TooLarge,
+            None => invalid_json().into(),
+        }
+    }
+}
+
+fn invalid_json() -> Error {
+    Error::invalid("invalid_json", "request body is not valid JSON")
+}
+
+fn object_in(bytes: &[u8]) -> std::result::Result<Fields, BodyError> {
+    match serde_json::from_slice(bytes) {
+        Ok(Value::Object(fields)) => Ok(Fields { path: String::new(), fields }),
+        Ok(_) | Err(_) => Err(invalid_json().into()),
+    }
+}
+
 impl IntoResponse for BodyError {
     fn into_response(self) -> Response {
         match self {
@@ -80,20 +106,18 @@ impl IntoResponse for BodyError {
 }
 
 impl RawBody {
-    /// The object the body must be.
-    pub(crate) fn object(self) -> std::result::Result<Fields, BodyError> {
+    /// Reads the object the body must be.
+    pub(crate) async fn object(self) -> std::result::Result<Fields, BodyError> {
         let media_type =
             self.content_type.as_deref().map(|text| text.split(';').next().unwrap_or_default().trim());
         let is_json = media_type.is_none_or(|name| name.eq_ignore_ascii_case("application/json"));
         if !is_json || self.is_encoded {
             return Err(BodyError::MediaType);
         }
-        let bytes = self.bytes.map_err(|_| BodyError::TooLarge)?;
-        let invalid = || Error::invalid("invalid_json", "request body is not valid JSON");
-        match serde_json::from_slice(&bytes) {
-            Ok(Value::Object(fields)) => Ok(Fields { path: String::new(), fields }),
-            Ok(_) | Err(_) => Err(invalid().into()),
+        if self.is_in_memory {
+            return object_in(&to_bytes(self.body, BODY_LIMIT_BYTES).await.map_err(|_| BodyError::TooLarge)?);
         }
+        object_in(&CALLERS.read(self.body).await?)
     }
 }
 

@@ -73,7 +73,7 @@ pub(crate) async fn create_branch(
     body: RawBody,
 ) -> Result<Response, BodyError> {
     let access = call.authorize(&app, &CREATE_BRANCH).await?;
-    let request = request_from(&body.object()?)?;
+    let request = request_from(&body.object().await?)?;
     let branch = app.create_branch(&access, &request).await?;
     Ok((StatusCode::CREATED, Json(short(&app, &access, &branch)?)).into_response())
 }
@@ -119,7 +119,7 @@ pub(crate) async fn update_branch(
     body: RawBody,
 ) -> Result<Json<wire::Branch>, BodyError> {
     let access = call.authorize(&app, &UPDATE_BRANCH).await?;
-    let fields = body.object()?;
+    let fields = body.object().await?;
     if let Some(field) = NOT_CHANGEABLE.into_iter().find(|field| fields.has(field)) {
         let why = "can't be changed in this version; make a new branch with the value you want";
         return Err(Error::invalid_field(field, why).into());

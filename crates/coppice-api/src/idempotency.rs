@@ -15,7 +15,8 @@ use coppice_wire::secrets_in;
 use serde_json::Value;
 
 use crate::BODY_LIMIT_BYTES;
-use crate::body::BodyError;
+use crate::arrival::CALLERS;
+use crate::body::{BodyError, InMemory};
 use crate::context;
 use crate::error::{ApiError, with_status};
 use crate::rates::Rates;
@@ -62,7 +63,10 @@ pub(crate) async fn idempotent(
         Ok(asked) => asked,
         Err(error) => return error.into_response(),
     };
-    let Ok(body) = to_bytes(body, BODY_LIMIT_BYTES).await else { return BodyError::TooLarge.into_response() };
+    let body = match CALLERS.read(body).await {
+        Ok(body) => body,
+        Err(unread) => return BodyError::from(unread).into_response(),
+    };
     // A token is renewed every few minutes, its session goes on.
     let caller = match &credential.caller.credential {
         CredentialId::Key(_) => bearer.as_str(),
@@ -79,7 +83,10 @@ pub(crate) async fn idempotent(
         Err(error) => return ApiError::from(error).into_response(),
     };
     let work = async move {
-        let response = next.run(Request::from_parts(parts, Body::from(body))).await;
+        parts.extensions.insert(InMemory);
+        let (bytes, place) = body.into_parts();
+        let response = next.run(Request::from_parts(parts, Body::from(bytes))).await;
+        drop(place);
         keep(&app, &call, response).await
     };
     match context::detached(work).await {

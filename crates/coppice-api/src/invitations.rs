@@ -88,7 +88,7 @@ pub(crate) async fn create_organization_invitation(
     body: RawBody,
 ) -> Result<Response, BodyError> {
     let access = call.authorize(&app, &CREATE_ORGANIZATION_INVITATION).await?;
-    let fields = body.object()?;
+    let fields = body.object().await?;
     let email = email_of(&fields, "email")?;
     let role = role_of(&fields, "role")?.unwrap_or(Role::Editor);
     let made = app.create_invitation(&access, &email, role).await?;
@@ -157,7 +157,7 @@ pub(crate) async fn accept_invitation(
     body: RawBody,
 ) -> Result<Json<wire::AcceptedInvitation>, BodyError> {
     let access = call.authorize_person(&app, &ACCEPT_INVITATION).await?;
-    let fields = body.object()?;
+    let fields = body.object().await?;
     let accepted = app.accept_invitation(&access, fields.required_text("token")?).await?;
     context::audit_notes(|notes| notes.organization(accepted.organization.to_string()));
     Ok(Json(wire::AcceptedInvitation {

@@ -15,6 +15,7 @@
 #![recursion_limit = "512"]
 
 mod activity;
+mod arrival;
 mod audience;
 mod audit;
 mod body;
@@ -52,7 +53,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Extension, Request, State};
+use axum::extract::{Extension, Request, State};
 use axum::http::{HeaderName, Method, Uri, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state, map_request};
 use axum::response::Response;
@@ -154,7 +155,6 @@ impl Limits {
             .method_not_allowed_fallback(move || async move { audience.wrong_method() })
             .layer(Extension(self.rates.clone()))
             .layer(Extension(self.trusted_proxies.clone()))
-            .layer(DefaultBodyLimit::max(BODY_LIMIT_BYTES))
             .layer(from_fn(move |request, next| limit_time(audience, request, next)))
             .layer(from_fn_with_state(self.names.clone(), metrics::note_route))
             .layer(CatchPanicLayer::custom(move |panic| panicked(audience, &panic)))

@@ -38,7 +38,7 @@ pub(crate) async fn branch_logs(
     body: RawBody,
 ) -> Result<Json<wire::BranchLogs>, BodyError> {
     let access = call.authorize(&app, &BRANCH_LOGS).await?;
-    let fields = body.object()?;
+    let fields = body.object().await?;
     let (start, end) = (fields.required_time("start")?, fields.required_time("end")?);
     let request = log_request(&fields, &start, &end)?;
     let found = app.branch_logs(&access, request).await?;

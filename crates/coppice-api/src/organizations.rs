@@ -50,7 +50,7 @@ pub(crate) async fn create_organization(
     body: RawBody,
 ) -> Result<Response, BodyError> {
     let access = call.authorize_person(&app, &CREATE_ORGANIZATION).await.map_err(as_invalid_key)?;
-    let name = body.object()?.name_of("name", 128)?;
+    let name = body.object().await?.name_of("name", 128)?;
     let organization = app.create_organization(&access, &name).await?;
     Ok((StatusCode::CREATED, Json(to_wire(organization))).into_response())
 }
@@ -84,7 +84,7 @@ pub(crate) async fn update_organization(
     body: RawBody,
 ) -> Result<Json<wire::OrganizationDetails>, BodyError> {
     let access = call.authorize(&app, &UPDATE_ORGANIZATION).await?;
-    let fields = body.object()?;
+    let fields = body.object().await?;
     if fields.text("id")?.is_some_and(|id| id != access.organization.id.as_str()) {
         return Err(Error::invalid_field("id", "must be the id in the path").into());
     }

@@ -52,7 +52,7 @@ pub(crate) async fn create_project(
     body: RawBody,
 ) -> Result<Response, BodyError> {
     let access = call.authorize(&app, &CREATE_PROJECT).await?;
-    let fields = body.object()?;
+    let fields = body.object().await?;
     let name = fields.name_of("name", 128)?;
     let configuration = ProjectConfiguration::default().with(configuration_change(&fields)?);
     let project = app.create_project(&access, &NewProject { name, configuration }).await?;
@@ -85,7 +85,7 @@ pub(crate) async fn update_project(
     body: RawBody,
 ) -> Result<Json<wire::Project>, BodyError> {
     let access = call.authorize(&app, &UPDATE_PROJECT).await?;
-    let fields = body.object()?;
+    let fields = body.object().await?;
     let name = fields.optional_name("name", 128)?;
     let change = ProjectChange { name, configuration: configuration_change(&fields)? };
     Ok(Json(to_wire(app.update_project(&access, change).await?)))

@@ -22,7 +22,12 @@ use crate::connections::{ConnectionLimits, Connections, IDLE_PATIENCE, Seat, cou
 /// Largest request line with all headers; more is answered with 431.
 const HEADERS_LIMIT_BYTES: usize = 32 << 10;
 /// Requests of one HTTP/2 connection that may be in progress.
-const STREAMS_MAX: u32 = 100;
+const STREAMS_MAX: u32 = 32;
+/// Bytes of bodies that an HTTP/2 client may send before anybody reads them:
+/// of one request, and of all requests of a connection (RFC 9113, 5.2). They
+/// wait in memory.
+const STREAM_WINDOW_BYTES: u32 = 64 << 10;
+const CONNECTION_WINDOW_BYTES: u32 = 128 << 10;
 /// How long requests may go on after the end was asked for.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(30);
 /// Pause after an accept that failed, for example for want of descriptors.
@@ -91,6 +96,8 @@ fn builder() -> Builder<TokioExecutor> {
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_header_list_size(HEADERS_LIMIT_BYTES as u32);
     builder
 }

@@ -33,7 +33,7 @@ pub(crate) async fn update_user(
     body: RawBody,
 ) -> Result<Json<wire::User>, BodyError> {
     let access = call.authorize_person(&app, &UPDATE_USER).await?;
-    let name = body.object()?.display_name("name", 128)?;
+    let name = body.object().await?.display_name("name", 128)?;
     Ok(Json(to_wire(app.update_user(&access, name.as_deref()).await?)))
 }
 

@@ -1,27 +1,29 @@
 //! Bodies of requests; one that can't be read is refused in the words of who
 //! sent it.
 
-use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
 use axum::response::Response;
 use coppice_oauth::OAuthError;
 
 use super::error;
+use crate::arrival::{Received, STRANGERS, Unread};
 use crate::pages::{self, Message};
 
 /// What a client sends.
 #[derive(Debug)]
-pub(super) struct ClientBody(pub(super) Bytes);
+pub(super) struct ClientBody(pub(super) Received<'static>);
 
 impl<S: Send + Sync> FromRequest<S> for ClientBody {
     type Rejection = Response;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Self::Rejection> {
-        let read = Bytes::from_request(request, state).await;
-        read.map(Self).map_err(|unread| {
-            let description = match unread.status() {
-                StatusCode::PAYLOAD_TOO_LARGE => "the body is too large",
+    async fn from_request(request: Request, _state: &S) -> Result<Self, Self::Rejection> {
+        STRANGERS.read(request.into_body()).await.map(Self).map_err(|unread| {
+            if let Some(error) = unread.error() {
+                return error::failed(error);
+            }
+            let description = match unread {
+                Unread::TooLarge => "the body is too large",
                 _ => "the body did not come to its end",
             };
             error::refused(&OAuthError::invalid_request(description))
@@ -31,23 +33,24 @@ impl<S: Send + Sync> FromRequest<S> for ClientBody {
 
 /// What a page sends.
 #[derive(Debug)]
-pub(super) struct PageBody(pub(super) Bytes);
+pub(super) struct PageBody(pub(super) Received<'static>);
 
 impl<S: Send + Sync> FromRequest<S> for PageBody {
     type Rejection = Response;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Self::Rejection> {
-        let read = Bytes::from_request(request, state).await;
-        read.map(Self).map_err(|unread| {
-            let what = match unread.status() {
-                StatusCode::PAYLOAD_TOO_LARGE => "Nothing was changed: what you sent is too large.",
-                _ => "Nothing was changed: what you sent did not arrive whole.",
+    async fn from_request(request: Request, _state: &S) -> Result<Self, Self::Rejection> {
+        STRANGERS.read(request.into_body()).await.map(Self).map_err(|unread| {
+            if let Some(error) = unread.error() {
+                return error::page(&error);
+            }
+            let (status, what) = match unread {
+                Unread::TooLarge => {
+                    (StatusCode::PAYLOAD_TOO_LARGE, "Nothing was changed: what you sent is too large.")
+                }
+                _ => (StatusCode::BAD_REQUEST, "Nothing was changed: what you sent did not arrive whole."),
             };
             let next = "Go back, load the page again, and try once more.";
-            pages::error(
-                unread.status(),
-                &Message { title: "That did not work", what, next, ..Message::default() },
-            )
+            pages::error(status, &Message { title: "That did not work", what, next, ..Message::default() })
         })
     }
 }
