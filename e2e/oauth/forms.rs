@@ -107,6 +107,30 @@ fn a_request_that_makes_no_sense_is_told_so() {
 }
 
 #[test]
+fn a_zero_byte_in_a_parameter_is_refused_and_no_error_of_ours() {
+    let http = shared();
+    let mut browser = Browser::new(&http);
+    for address in [
+        code_request("spa\0", SPA_URI, &[]),
+        code_request("spa", SPA_URI, &[("nonce", "a\0b")]),
+        "/oauth/logout?client_id=%00&post_logout_redirect_uri=https%3A%2F%2Fa.example.com".to_owned(),
+    ] {
+        let page = browser.get(&address);
+        assert_eq!(page.status, 400, "{address}: {}", page.text);
+        assert!(page.text.contains("a parameter has a zero byte"), "{}", page.text);
+    }
+    let asks = browser.get("/oauth/sign-in?next=%2Foauth%2Fauthorize%3Fclient_id%3D%2500");
+    assert_eq!(
+        (asks.status, asks.title()),
+        (200, "Sign in"),
+        "what comes next is nothing that can be answered"
+    );
+    let page = browser.get("/oauth/sign-in?next=/signed-in");
+    assert_eq!(browser.submit(&page, &[("email", "ada\0"), ("password", "a")]).status, 400);
+    browser.post("/oauth/token", &[("client_id", "spa\0")]).is_error(400, "invalid_request");
+}
+
+#[test]
 fn whatever_an_endpoint_refuses_it_refuses_in_the_words_of_oauth() {
     let http = shared();
     let mut client = Browser::new(&http);

@@ -2,14 +2,24 @@
 
 use url::form_urlencoded;
 
+use crate::OAuthError;
+
 /// Parameters in the order they came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Params(Vec<(String, String)>);
 
 impl Params {
     /// Reads `application/x-www-form-urlencoded` text.
-    pub fn parse(text: &[u8]) -> Self {
-        Self(form_urlencoded::parse(text).into_owned().collect())
+    ///
+    /// # Errors
+    /// `invalid_request` when a name or a value has a zero byte: nothing that a
+    /// parameter may be has one, and PostgreSQL keeps no text with it.
+    pub fn parse(text: &[u8]) -> Result<Self, OAuthError> {
+        let pairs: Vec<(String, String)> = form_urlencoded::parse(text).into_owned().collect();
+        if pairs.iter().any(|(name, value)| name.contains('\0') || value.contains('\0')) {
+            return Err(OAuthError::invalid_request("a parameter has a zero byte"));
+        }
+        Ok(Self(pairs))
     }
 
     /// A parameter; one without a value counts as absent.
@@ -61,23 +71,37 @@ pub(crate) fn encode(pairs: &[(&str, &str)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ErrorCode;
+
+    fn parsed(text: &[u8]) -> Params {
+        Params::parse(text).expect("parameters")
+    }
+
+    #[test]
+    fn a_zero_byte_is_refused_wherever_it_is() {
+        for text in ["email=ada%00", "client_id=%00", "%00=1", "a=1&nonce=a%00b", "a=\0"] {
+            let refused = Params::parse(text.as_bytes()).expect_err(text);
+            assert_eq!(refused.code, ErrorCode::InvalidRequest, "{text}");
+        }
+        assert_eq!(parsed(b"a=%2500").get("a"), Some("%00"));
+    }
 
     #[test]
     fn a_parameter_without_a_value_is_absent() {
-        let params = Params::parse(b"a=1&b=&c");
+        let params = parsed(b"a=1&b=&c");
         assert_eq!((params.get("a"), params.get("b"), params.get("c")), (Some("1"), None, None));
     }
 
     #[test]
     fn repetitions_are_noticed() {
-        let params = Params::parse(b"a=1&b=2&a=1");
+        let params = parsed(b"a=1&b=2&a=1");
         assert!(params.repeats(&["a"]) && params.repeats_any() && !params.repeats(&["b"]));
-        assert!(!Params::parse(b"a=1&b=1").repeats_any());
+        assert!(!parsed(b"a=1&b=1").repeats_any());
     }
 
     #[test]
     fn what_is_left_is_encoded_again() {
-        let params = Params::parse(b"state=a%26b&prompt=login&x=%C3%A9");
+        let params = parsed(b"state=a%26b&prompt=login&x=%C3%A9");
         assert_eq!(params.without(&["prompt"]).encode(), "state=a%26b&x=%C3%A9");
     }
 }

@@ -2,7 +2,7 @@
 //! to change one's password.
 
 use axum::Router;
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
@@ -14,7 +14,7 @@ use coppice_core::sign_up::SignUp;
 use coppice_oauth::params::Params;
 use zeroize::Zeroizing;
 
-use super::body::PageBody;
+use super::body::{PageForm, PageQuery};
 use super::browser::Browser;
 use super::{error, outside, redirect, second_factor, second_step, sign_in};
 use crate::context;
@@ -60,8 +60,7 @@ pub(super) fn secret(form: &Params, name: &str) -> Zeroizing<String> {
 }
 
 /// `GET /invitation?token=…`
-async fn show_invitation(State(app): State<App>, browser: Browser, RawQuery(query): RawQuery) -> Response {
-    let params = Params::parse(query.unwrap_or_default().as_bytes());
+async fn show_invitation(State(app): State<App>, browser: Browser, PageQuery(params): PageQuery) -> Response {
     offer(&app, &browser, Link::of(&params), "", None).await
 }
 
@@ -111,8 +110,7 @@ async fn offer(
 
 /// `POST /invitation`. It is carried out to its end, so that its line in the
 /// audit log does not stay open.
-async fn accept_invitation(State(app): State<App>, browser: Browser, PageBody(body): PageBody) -> Response {
-    let form = Params::parse(&body);
+async fn accept_invitation(State(app): State<App>, browser: Browser, PageForm(form): PageForm) -> Response {
     if !browser.made(&form, INVITATION) {
         return error::stale_form();
     }
@@ -322,9 +320,8 @@ fn without_passwords(app: &App) -> Response {
 }
 
 /// `POST /account/password`
-async fn change_password(State(app): State<App>, browser: Browser, PageBody(body): PageBody) -> Response {
+async fn change_password(State(app): State<App>, browser: Browser, PageForm(form): PageForm) -> Response {
     let Some(session) = &browser.session else { return redirect(&sign_in::address(&browser, PASSWORD)) };
-    let form = Params::parse(&body);
     if !browser.made(&form, PASSWORD) {
         return error::stale_form();
     }

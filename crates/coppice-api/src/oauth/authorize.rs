@@ -1,6 +1,6 @@
 //! The authorization endpoint, and the page that asks for leave.
 
-use axum::extract::{Extension, RawQuery, State};
+use axum::extract::{Extension, State};
 use axum::response::Response;
 use coppice_app::BrowserSession;
 use coppice_app::{App, Authorization};
@@ -9,7 +9,7 @@ use coppice_oauth::client::Trust;
 use coppice_oauth::params::Params;
 use coppice_oauth::{ErrorCode, OAuthError};
 
-use super::body::PageBody;
+use super::body::{PageForm, PageQuery};
 use super::browser::Browser;
 use super::{KnownRealm, error, redirect, sign_in};
 use crate::pages::{self, ANSWER_FIELD, ConsentPage, Form};
@@ -24,9 +24,8 @@ const CONSENT_PATH: &str = "/oauth/consent";
 pub(super) async fn authorize_posted(
     Extension(realm): Extension<KnownRealm>,
     browser: Browser,
-    PageBody(body): PageBody,
+    PageForm(params): PageForm,
 ) -> Response {
-    let params = Params::parse(&body);
     redirect(&browser.path(&format!("{}?{}", realm.authorize_path(), params.encode())))
 }
 
@@ -35,9 +34,8 @@ pub(super) async fn authorize(
     State(app): State<App>,
     Extension(realm): Extension<KnownRealm>,
     browser: Browser,
-    RawQuery(query): RawQuery,
+    PageQuery(params): PageQuery,
 ) -> Response {
-    let params = Params::parse(query.unwrap_or_default().as_bytes());
     let outcome = handle(&app, &realm, &browser, &params).await;
     outcome.unwrap_or_else(|response| response)
 }
@@ -124,8 +122,8 @@ fn ask(
 }
 
 /// `POST /oauth/consent`
-pub(super) async fn consent(State(app): State<App>, browser: Browser, PageBody(body): PageBody) -> Response {
-    let outcome = decide(&app, &browser, &Params::parse(&body)).await;
+pub(super) async fn consent(State(app): State<App>, browser: Browser, PageForm(form): PageForm) -> Response {
+    let outcome = decide(&app, &browser, &form).await;
     outcome.unwrap_or_else(|response| response)
 }
 
@@ -135,7 +133,7 @@ async fn decide(app: &App, browser: &Browser, form: &Params) -> Result<Response,
         return Err(error::stale_form());
     }
     let realm = KnownRealm::find(app, realm).map_err(|unknown| error::page(&unknown))?;
-    let params = Params::parse(request.as_bytes());
+    let params = Params::parse(request.as_bytes()).map_err(|refusal| error::wrong_request(&refusal))?;
     let authorization = understand(app, &realm, &params).await?;
     let step = app.authorization_step(&authorization, browser.session.as_ref()).await;
     match (step.map_err(|failed| error::page(&failed))?, &browser.session) {

@@ -1,10 +1,12 @@
-//! Bodies of requests; one that can't be read is refused in the words of who
-//! sent it.
+//! What requests bring, in their bodies and queries; what can't be read is
+//! refused in the words of who sent it.
 
-use axum::extract::{FromRequest, Request};
+use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::response::Response;
 use coppice_oauth::OAuthError;
+use coppice_oauth::params::Params;
 
 use super::error;
 use crate::arrival::{Received, STRANGERS, Unread};
@@ -31,15 +33,28 @@ impl<S: Send + Sync> FromRequest<S> for ClientBody {
     }
 }
 
-/// What a page sends.
+/// The query of a page's address.
 #[derive(Debug)]
-pub(super) struct PageBody(pub(super) Received<'static>);
+pub(super) struct PageQuery(pub(super) Params);
 
-impl<S: Send + Sync> FromRequest<S> for PageBody {
+impl<S: Send + Sync> FromRequestParts<S> for PageQuery {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Self::Rejection> {
+        let query = parts.uri.query().unwrap_or_default();
+        Params::parse(query.as_bytes()).map(Self).map_err(|refusal| error::wrong_request(&refusal))
+    }
+}
+
+/// The form that a page sends.
+#[derive(Debug)]
+pub(super) struct PageForm(pub(super) Params);
+
+impl<S: Send + Sync> FromRequest<S> for PageForm {
     type Rejection = Response;
 
     async fn from_request(request: Request, _state: &S) -> Result<Self, Self::Rejection> {
-        STRANGERS.read(request.into_body()).await.map(Self).map_err(|unread| {
+        let body = STRANGERS.read(request.into_body()).await.map_err(|unread| {
             if let Some(error) = unread.error() {
                 return error::page(&error);
             }
@@ -51,6 +66,7 @@ impl<S: Send + Sync> FromRequest<S> for PageBody {
             };
             let next = "Go back, load the page again, and try once more.";
             pages::error(status, &Message { title: "That did not work", what, next, ..Message::default() })
-        })
+        })?;
+        Params::parse(&body).map(Self).map_err(|refusal| error::wrong_request(&refusal))
     }
 }

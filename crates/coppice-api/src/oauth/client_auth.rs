@@ -17,7 +17,7 @@ pub(super) fn form(headers: &HeaderMap, body: &[u8]) -> Result<Params, OAuthErro
     if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
         return Err(OAuthError::invalid_request("send a form, application/x-www-form-urlencoded"));
     }
-    Ok(Params::parse(body))
+    Params::parse(body)
 }
 
 /// Id and secret of the `Authorization` header, each escaped as in a form.
@@ -32,14 +32,12 @@ fn basic(headers: &HeaderMap) -> Result<Option<(String, Zeroizing<String>)>, OAu
     let decoded = Zeroizing::new(BASE64.decode(encoded.trim()).map_err(|_| unusable())?);
     let text = std::str::from_utf8(&decoded).map_err(|_| unusable())?;
     let (id, secret) = text.split_once(':').ok_or_else(unusable)?;
-    Ok(Some((unescape(id), Zeroizing::new(unescape(secret)))))
+    Ok(Some((unescape(id)?, Zeroizing::new(unescape(secret)?))))
 }
 
-fn unescape(text: &str) -> String {
-    Params::parse(format!("x={}", text.replace('&', "%26")).as_bytes())
-        .get("x")
-        .unwrap_or_default()
-        .to_owned()
+fn unescape(text: &str) -> Result<String, OAuthError> {
+    let params = Params::parse(format!("x={}", text.replace('&', "%26")).as_bytes())?;
+    Ok(params.get("x").unwrap_or_default().to_owned())
 }
 
 /// The client that sends a request, if it proves to be it.

@@ -1,11 +1,11 @@
 //! The page that connects a device: the code first, then the question.
 
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::response::Response;
 use coppice_app::{App, Device};
 use coppice_oauth::params::Params;
 
-use super::body::PageBody;
+use super::body::{PageForm, PageQuery};
 use super::browser::Browser;
 use super::{error, sign_in};
 use crate::pages::{self, ANSWER_FIELD, DeviceCodePage, DeviceConfirmationPage, Form};
@@ -20,8 +20,11 @@ fn answering(code: &str) -> String {
 
 /// `GET /oauth/device`. A code in the address is only filled in: nothing is
 /// looked up until the person says so.
-pub(super) async fn device(State(app): State<App>, browser: Browser, RawQuery(query): RawQuery) -> Response {
-    let params = Params::parse(query.unwrap_or_default().as_bytes());
+pub(super) async fn device(
+    State(app): State<App>,
+    browser: Browser,
+    PageQuery(params): PageQuery,
+) -> Response {
     let code = params.get(USER_CODE).unwrap_or_default();
     if browser.session.is_none() {
         return ask_to_sign_in(&app, &browser, code).await;
@@ -51,9 +54,8 @@ fn ask_code(browser: &Browser, code: &str, problem: Option<&str>) -> Response {
 pub(super) async fn device_posted(
     State(app): State<App>,
     browser: Browser,
-    PageBody(body): PageBody,
+    PageForm(posted): PageForm,
 ) -> Response {
-    let posted = Params::parse(&body);
     let code = posted.get(USER_CODE).unwrap_or_default();
     let Some(session) = &browser.session else { return ask_to_sign_in(&app, &browser, code).await };
     let answer = posted.get(ANSWER_FIELD);

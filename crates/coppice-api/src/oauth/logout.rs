@@ -1,14 +1,14 @@
 //! Signing out, also when a client asks for it (OpenID Connect RP-Initiated
 //! Logout). The person is asked, unless the client shows that it knows them.
 
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::response::Response;
 use coppice_app::App;
 use coppice_oauth::OAuthError;
 use coppice_oauth::client::Trust;
 use coppice_oauth::params::Params;
 
-use super::body::PageBody;
+use super::body::{PageForm, PageQuery};
 use super::browser::Browser;
 use super::{error, redirect};
 use crate::pages::{self, CSRF_FIELD, Form, Link, SignOutPage};
@@ -34,8 +34,11 @@ struct Wish {
 }
 
 /// `GET /oauth/logout`
-pub(super) async fn logout(State(app): State<App>, browser: Browser, RawQuery(query): RawQuery) -> Response {
-    let params = Params::parse(query.unwrap_or_default().as_bytes());
+pub(super) async fn logout(
+    State(app): State<App>,
+    browser: Browser,
+    PageQuery(params): PageQuery,
+) -> Response {
     handle(&app, &browser, &params, false).await.unwrap_or_else(|response| response)
 }
 
@@ -44,9 +47,8 @@ pub(super) async fn logout(State(app): State<App>, browser: Browser, RawQuery(qu
 pub(super) async fn logout_posted(
     State(app): State<App>,
     browser: Browser,
-    PageBody(body): PageBody,
+    PageForm(form): PageForm,
 ) -> Response {
-    let form = Params::parse(&body);
     if form.get(CSRF_FIELD).is_none() {
         return redirect(&browser.path(&format!("{PATH}?{}", form.encode())));
     }
@@ -54,8 +56,10 @@ pub(super) async fn logout_posted(
     if !browser.made(&form, &purpose(request)) {
         return error::stale_form();
     }
-    let outcome = handle(&app, &browser, &Params::parse(request.as_bytes()), true).await;
-    outcome.unwrap_or_else(|response| response)
+    match Params::parse(request.as_bytes()) {
+        Ok(params) => handle(&app, &browser, &params, true).await.unwrap_or_else(|response| response),
+        Err(refusal) => error::wrong_request(&refusal),
+    }
 }
 
 async fn handle(

@@ -1,13 +1,13 @@
 //! To an outside provider and back, as the browser goes.
 
 use axum::Router;
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::get;
 use coppice_app::{App, OutsideAnswer, OutsideAttempt, OutsideError, OutsideRefusal, OutsideUser};
-use coppice_oauth::params::Params;
 
+use super::body::PageQuery;
 use super::browser::{ANEW, Browser, NEXT, own_path};
 use super::{account, cookies, error, redirect, second_factor, second_step};
 use crate::metrics;
@@ -41,9 +41,8 @@ async fn begin(
     State(app): State<App>,
     browser: Browser,
     headers: HeaderMap,
-    RawQuery(query): RawQuery,
+    PageQuery(params): PageQuery,
 ) -> Response {
-    let params = Params::parse(query.unwrap_or_default().as_bytes());
     let next = params.get(NEXT).and_then(own_path).unwrap_or("/");
     let Some(name) = app.outside_name() else { return no_provider() };
     let beginning = match app.begin_outside(next, params.get(ANEW).is_some()).await {
@@ -88,9 +87,8 @@ async fn finish(
     State(app): State<App>,
     browser: Browser,
     headers: HeaderMap,
-    RawQuery(query): RawQuery,
+    PageQuery(params): PageQuery,
 ) -> Response {
-    let params = Params::parse(query.unwrap_or_default().as_bytes());
     let Some(name) = app.outside_name() else { return no_provider() };
     let text = |name: &str| params.get(name).map(str::to_owned);
     let state = text("state").unwrap_or_default();

@@ -7,10 +7,9 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use coppice_app::{App, BrowserSession, Enrolment, NewRecoveryCodes, RecoveryCodes, SecondFactorRemoval};
 use coppice_core::Error;
-use coppice_oauth::params::Params;
 
 use super::account::{ask_anew, secret};
-use super::body::PageBody;
+use super::body::PageForm;
 use super::browser::Browser;
 use super::{error, redirect, sign_in};
 use crate::pages::{self, EnrolmentPage, FactorField, Form, RecoveryCodesPage, SecondFactorPage};
@@ -98,9 +97,8 @@ fn show_codes(codes: &RecoveryCodes, is_first: bool) -> Response {
 }
 
 /// `POST /account/second-factor`
-async fn add(State(app): State<App>, browser: Browser, PageBody(body): PageBody) -> Response {
+async fn add(State(app): State<App>, browser: Browser, PageForm(form): PageForm) -> Response {
     let Some(session) = &browser.session else { return redirect(&sign_in::address(&browser, PATH)) };
-    let form = Params::parse(&body);
     let secret = form.get(SECRET).unwrap_or_default();
     if !browser.made(&form, &purpose(secret)) {
         return error::stale_form();
@@ -120,9 +118,8 @@ async fn add(State(app): State<App>, browser: Browser, PageBody(body): PageBody)
 }
 
 /// `POST /account/second-factor/recovery-codes`
-async fn renew(State(app): State<App>, browser: Browser, PageBody(body): PageBody) -> Response {
+async fn renew(State(app): State<App>, browser: Browser, PageForm(form): PageForm) -> Response {
     let Some(session) = &browser.session else { return redirect(&sign_in::address(&browser, PATH)) };
-    let form = Params::parse(&body);
     if !browser.made(&form, RENEW) {
         return error::stale_form();
     }
@@ -139,9 +136,8 @@ async fn renew(State(app): State<App>, browser: Browser, PageBody(body): PageBod
 }
 
 /// `POST /account/second-factor/remove`
-async fn remove(State(app): State<App>, browser: Browser, PageBody(body): PageBody) -> Response {
+async fn remove(State(app): State<App>, browser: Browser, PageForm(form): PageForm) -> Response {
     let Some(session) = &browser.session else { return redirect(&sign_in::address(&browser, PATH)) };
-    let form = Params::parse(&body);
     if !browser.made(&form, REMOVE) {
         return error::stale_form();
     }

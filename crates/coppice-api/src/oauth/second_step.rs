@@ -2,14 +2,14 @@
 //! browser keeps meanwhile.
 
 use axum::Router;
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
 use coppice_app::{App, HalfSignIn, SecondStep, SignIn};
 use coppice_core::Error;
 use coppice_oauth::params::Params;
 
-use super::body::PageBody;
+use super::body::{PageForm, PageQuery};
 use super::browser::{Browser, NEXT, own_path};
 use super::{error, redirect, sign_in};
 use crate::metrics;
@@ -45,8 +45,7 @@ fn purpose(half: &HalfSignIn, next: &str) -> String {
 }
 
 /// `GET /oauth/sign-in/second-step?next=…`
-async fn show(State(app): State<App>, browser: Browser, RawQuery(query): RawQuery) -> Response {
-    let params = Params::parse(query.unwrap_or_default().as_bytes());
+async fn show(State(app): State<App>, browser: Browser, PageQuery(params): PageQuery) -> Response {
     let next = params.get(NEXT).and_then(own_path).unwrap_or("/");
     match browser.half_sign_in().await {
         Ok(Some(half)) => page(&app, &browser, &half, next, None).await,
@@ -76,8 +75,8 @@ async fn page(
 }
 
 /// `POST /oauth/sign-in/second-step`
-async fn posted(State(app): State<App>, browser: Browser, PageBody(body): PageBody) -> Response {
-    let outcome = finish(&app, &browser, &Params::parse(&body)).await;
+async fn posted(State(app): State<App>, browser: Browser, PageForm(form): PageForm) -> Response {
+    let outcome = finish(&app, &browser, &form).await;
     outcome.unwrap_or_else(|failed| error::page(&failed))
 }
 

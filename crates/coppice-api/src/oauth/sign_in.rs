@@ -1,13 +1,13 @@
 //! The page to sign in, and what it leads to.
 
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::response::Response;
 use coppice_app::{App, Authorization, SignIn};
 use coppice_core::Result;
 use coppice_oauth::params::Params;
 use zeroize::Zeroizing;
 
-use super::body::PageBody;
+use super::body::{PageForm, PageQuery};
 use super::browser::{ANEW, Browser, NEXT, own_path};
 use super::{error, outside, redirect, second_step};
 use crate::metrics;
@@ -25,8 +25,11 @@ pub(super) fn address(browser: &Browser, next: &str) -> String {
 }
 
 /// `GET /oauth/sign-in?next=…`
-pub(super) async fn sign_in(State(app): State<App>, browser: Browser, RawQuery(query): RawQuery) -> Response {
-    let params = Params::parse(query.unwrap_or_default().as_bytes());
+pub(super) async fn sign_in(
+    State(app): State<App>,
+    browser: Browser,
+    PageQuery(params): PageQuery,
+) -> Response {
     let next = params.get(NEXT).and_then(own_path).unwrap_or("/");
     if browser.session.is_some() && params.get(ANEW).is_none() {
         return redirect(&browser.path(next));
@@ -74,16 +77,16 @@ pub(super) async fn asked(app: &App, next: &str) -> Result<Option<Authorization>
     if path != "/oauth/authorize" && !path.ends_with("/openid-connect/auth") {
         return Ok(None);
     }
-    Ok(app.read_authorization(&Params::parse(query.as_bytes())).await?.ok())
+    let Ok(params) = Params::parse(query.as_bytes()) else { return Ok(None) };
+    Ok(app.read_authorization(&params).await?.ok())
 }
 
 /// `POST /oauth/sign-in`
 pub(super) async fn sign_in_posted(
     State(app): State<App>,
     browser: Browser,
-    PageBody(body): PageBody,
+    PageForm(form): PageForm,
 ) -> Response {
-    let form = Params::parse(&body);
     let next = form.get(NEXT).and_then(own_path).unwrap_or("/");
     let email = form.get("email").unwrap_or_default();
     if !browser.made(&form, &purpose(next)) {
