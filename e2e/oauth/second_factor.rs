@@ -122,10 +122,16 @@ fn a_password_alone_lets_nobody_in_who_has_a_second_factor() {
     assert_eq!((wrong.status, wrong.title()), (400, "Add a second factor"));
     // Nobody makes an app's secret but the platform, for this browser.
     assert_eq!(browser.submit(&page, &[("secret", "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ")]).status, 400);
+    let mut copied = Browser::of(&http, &email, PASSWORD);
+    copied.cookies = browser.cookies.clone();
+    let of_client = tokens_of_spa(&http, &mut browser, "openid *");
     let (phone, _) = enrol(&mut browser, &email);
     assert_eq!(browser.get(PLACE).title(), "Your second factor", "it goes on here");
-    // What was begun with the password alone has ended elsewhere.
-    assert_eq!(who_am_i(&http, &before["access_token"]).0, 401);
+    // What was begun with the password alone has ended, here and elsewhere.
+    for tokens in [&before, &of_client] {
+        assert_eq!(who_am_i(&http, &tokens["access_token"]).0, 401);
+    }
+    assert_eq!(copied.get("/oauth/device").title(), "Sign in", "a copy of the cookie");
     assert_eq!(elsewhere.get("/oauth/device").title(), "Sign in");
 
     let (mut thief, page) = half_way(&http, &email);
@@ -397,16 +403,29 @@ fn an_organization_that_asks_for_a_second_factor_lets_nobody_in_without() {
     assert!(told.as_str().expect("a message").contains(&place), "{told}");
     assert_eq!(refused(&http, &organization_key, "GET", &path, None), "");
 
-    // Whoever adds one signs in anew; their keys work at once.
+    // Whoever adds one signs in anew, and makes their keys anew: those from before
+    // may be somebody's who had the password alone, as may what such keys make.
+    let late_key = key_of(&token, "/api-keys");
     enrol(&mut of_member, &member);
-    assert_eq!(refused(&http, &own_key, "GET", &path, None), "");
-    assert_eq!(refused(&http, &token, "GET", &path, None), "second_factor_required", "begun without it");
+    assert_eq!(who_am_i(&http, &token).0, 401, "begun without it");
+    for key in [&own_key, &late_key, &key_of(&own_key, "/api-keys")] {
+        assert_eq!(refused(&http, key, "GET", &path, None), "second_factor_required");
+    }
+    let told = http.as_key(own_key.as_str().expect("a key"), "GET", &path, None).json()["message"].clone();
+    assert!(told.as_str().expect("a message").contains("make a new key"), "{told}");
     let token = tokens_of_spa(&http, &mut of_member, "*")["access_token"].clone();
     assert_eq!(refused(&http, &token, "GET", &path, None), "");
-    // And whose is removed is out again, with their keys.
+    let new_key = key_of(&token, "/api-keys");
+    for key in [&new_key, &key_of(&new_key, "/api-keys")] {
+        assert_eq!(refused(&http, key, "GET", &path, None), "");
+    }
+    // And whose is removed is out again, with their keys, also when they add another.
     operator(&http, &["user", "remove-second-factor", &member], "").expect("it is there");
-    assert_eq!(refused(&http, &own_key, "GET", &path, None), "second_factor_required");
+    assert_eq!(refused(&http, &new_key, "GET", &path, None), "second_factor_required");
     assert_eq!(who_am_i(&http, &token).0, 401);
+    of_member.sign_in();
+    enrol(&mut of_member, &member);
+    assert_eq!(refused(&http, &new_key, "GET", &path, None), "second_factor_required");
     http.as_key(with_factor.as_str().expect("a token"), "PUT", &path, Some(&off)).expect(200);
     assert_eq!(refused(&http, &own_key, "GET", &path, None), "");
 }

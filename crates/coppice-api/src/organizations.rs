@@ -72,7 +72,7 @@ pub(crate) async fn get_organization(
 /// Change an organization
 ///
 /// Its name, and whether it asks its members for a second factor. With `requires_second_factor`, who signed in
-/// without one is refused with 403 and the id `second_factor_required`, and so are keys of members without one.
+/// without one is refused with 403 and the id `second_factor_required`, and so are keys that members made without one.
 #[utoipa::path(
     put, path = "/organizations/{organizationID}", operation_id = "updateOrganization", tag = "Organizations",
     params(InOrganization), request_body = wire::UpdateOrganization,

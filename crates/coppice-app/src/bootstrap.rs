@@ -75,7 +75,7 @@ impl App {
             grant: &Grant::everything(),
             expiry: None,
             created_by: Some(&user),
-            created_by_key: None,
+            made_with: None,
         };
         self.store.key_insert_in_tx(&mut tx, &key).await?;
         hand_over(&made)?;

@@ -119,7 +119,7 @@ impl App {
             grant: &grant,
             expiry,
             created_by,
-            created_by_key: caller.credential.key(),
+            made_with: Some(&caller.credential),
         };
         let key = self.store.key_insert_in_tx(&mut tx, &row).await?;
         tx.commit().await.map_err(StoreError::from)?;

@@ -24,7 +24,7 @@ pub struct Membership {
     /// owns one of them. False when nothing was asked.
     pub owns_allowed_branch: bool,
     /// Whether the caller signed in with a second factor; for a key of a
-    /// person, whether they have one. True for the organization's own key.
+    /// person, whether whoever made it had. True for the organization's own key.
     pub has_second_factor: bool,
 }
 
@@ -79,7 +79,7 @@ impl Store {
                     k.branches, k.expiry, coalesce(u.disabled, false) as disabled, o.id, o.name,
                     o.disabled_by_admin, o.billing_status, o.usage_tier, o.admin_reason, o.billing_reason,
                     o.requires_second_factor, o.last_updated, o.created_at, m.role,
-                    k.user_id is null or u.totp_sealed is not null as has_second_factor,
+                    k.user_id is null or k.with_second_factor as has_second_factor,
                     exists (select from branches b where b.project_id = $3 and b.id = any(k.branches)
                             and b.deleted_at is null) as owns_allowed_branch
              from api_keys k

@@ -3,7 +3,8 @@
 use chrono::{DateTime, Utc};
 use coppice_core::access::{CredentialId, Grant, Principal};
 use coppice_core::api_key::{ApiKey, MakerStanding, Review, ReviewReason};
-use coppice_core::{ApiKeyId, OrganizationId, UserId};
+use coppice_core::authentication::Methods;
+use coppice_core::{ApiKeyId, OrganizationId, SessionId, UserId};
 use sqlx::FromRow;
 
 use crate::members::role_from;
@@ -31,8 +32,9 @@ pub struct NewApiKey<'a> {
     pub expiry: Option<DateTime<Utc>>,
     /// The user who makes it, if a user does.
     pub created_by: Option<&'a UserId>,
-    /// The key that makes it, if a key does.
-    pub created_by_key: Option<&'a ApiKeyId>,
+    /// What whoever makes it has shown; none when the platform makes it. A
+    /// person's key counts as a second factor only if that did.
+    pub made_with: Option<&'a CredentialId>,
 }
 
 #[derive(FromRow)]
@@ -170,9 +172,13 @@ impl Store {
         let (user, organization) = owner(key.principal);
         let sql = format!(
             "insert into api_keys as k (id, user_id, organization_id, name, preview, hash, scopes, projects,
-                                        branches, expiry, created_by, created_by_key, maker)
+                                        branches, expiry, created_by, created_by_key, maker,
+                                        with_second_factor)
              values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
-                     coalesce($11, (select maker from api_keys where id = $12)))
+                     coalesce($11, (select maker from api_keys where id = $12)),
+                     $2 is not null and (
+                         exists (select from sessions where id = $13 and $14 = any(methods))
+                         or exists (select from api_keys where id = $12 and with_second_factor)))
              returning {COLUMNS}"
         );
         let row: KeyRow = sqlx::query_as(sqlx::AssertSqlSafe(sql))
@@ -187,7 +193,9 @@ impl Store {
             .bind(&key.grant.branches)
             .bind(key.expiry)
             .bind(key.created_by.map(UserId::as_str))
-            .bind(key.created_by_key.map(ApiKeyId::as_str))
+            .bind(key.made_with.and_then(CredentialId::key).map(ApiKeyId::as_str))
+            .bind(key.made_with.and_then(CredentialId::session).map(SessionId::as_str))
+            .bind(Methods::SECOND_FACTOR)
             .fetch_one(&mut **tx)
             .await?;
         Ok(row.into())

@@ -60,9 +60,8 @@ pub struct NewSecondFactor<'a> {
     pub step: i64,
     /// Hashes of the recovery codes.
     pub recovery_codes: &'a [String],
-    /// Hash of the browser session it is added in, and what that one has shown
-    /// by now. Every other session ends.
-    pub session: (&'a str, &'a Methods),
+    /// Hash of the browser session it is added in.
+    pub session: &'a str,
 }
 
 impl std::fmt::Debug for NewSecondFactor<'_> {
@@ -132,33 +131,26 @@ impl Store {
         Ok(query.bind(user.as_str()).fetch_optional(&self.pool).await?)
     }
 
-    /// Adds a second factor. False when there is one, or the session it is
-    /// added in has ended.
+    /// Adds a second factor, and ends every session of theirs: none of them has
+    /// shown it, and of a cookie there may be copies. False when there is one,
+    /// or the session it is added in has ended.
     ///
     /// # Errors
     /// When the metastore can't be reached.
-    pub async fn second_factor_add(&self, new: &NewSecondFactor<'_>) -> Result<bool> {
-        let (session, methods) = new.session;
-        let mut tx = self.begin().await?;
+    pub async fn second_factor_add_in_tx(&self, tx: &mut Tx, new: &NewSecondFactor<'_>) -> Result<bool> {
         let added = sqlx::query(
             "update users set totp_sealed = $2, totp_step = $3 where id = $1 and totp_sealed is null",
         )
         .bind(new.user.as_str())
         .bind(new.totp_sealed)
         .bind(new.step)
-        .execute(&mut *tx)
+        .execute(&mut **tx)
         .await?;
-        let upgraded = sqlx::query("update browser_sessions set methods = $2 where id_hash = $1")
-            .bind(session)
-            .bind(methods.words())
-            .execute(&mut *tx)
-            .await?;
-        if added.rows_affected() == 0 || upgraded.rows_affected() == 0 {
+        if added.rows_affected() == 0 || !self.browser_session_lives_in_tx(tx, new.user, new.session).await? {
             return Ok(false);
         }
-        self.recovery_codes_replace_in_tx(&mut tx, new.user, new.recovery_codes).await?;
-        self.user_end_sessions_in_tx(&mut tx, new.user, Some(session)).await?;
-        tx.commit().await?;
+        self.recovery_codes_replace_in_tx(tx, new.user, new.recovery_codes).await?;
+        self.user_end_sessions_in_tx(tx, new.user, None).await?;
         Ok(true)
     }
 
@@ -217,8 +209,8 @@ impl Store {
         Ok(())
     }
 
-    /// Removes a person's second factor, and ends every session of theirs.
-    /// False when they have none.
+    /// Removes a person's second factor, ends every session of theirs, and lets
+    /// their keys count as made without. False when they have none.
     ///
     /// # Errors
     /// When the metastore can't be reached.
@@ -233,6 +225,10 @@ impl Store {
             return Ok(false);
         }
         self.recovery_codes_replace_in_tx(tx, user, &[]).await?;
+        sqlx::query("update api_keys set with_second_factor = false where user_id = $1")
+            .bind(user.as_str())
+            .execute(&mut **tx)
+            .await?;
         self.user_end_sessions_in_tx(tx, user, None).await?;
         Ok(true)
     }

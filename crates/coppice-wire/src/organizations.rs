@@ -84,8 +84,8 @@ pub struct OrganizationDetails {
     #[schema(inline)]
     #[expect(missing_docs, reason = "its fields say it all")]
     pub organization: Organization,
-    /// Whether only those members get in who signed in with a second factor. Keys of members work where their
-    /// owner has one, keys of the organization in any case.
+    /// Whether only those members get in who signed in with a second factor. Keys of members work when
+    /// they were made by who had, keys of the organization in any case.
     pub requires_second_factor: bool,
 }
 

@@ -105,7 +105,7 @@ async fn add(State(app): State<App>, browser: Browser, PageForm(form): PageForm)
     }
     let code = form.get("code").unwrap_or_default();
     let outcome = match app.add_second_factor(session, secret, code, &browser.origin).await {
-        Ok(Enrolment::Done(codes)) => Ok(show_codes(&codes, true)),
+        Ok(Enrolment::Done { codes, secret }) => Ok(browser.signed_in(show_codes(&codes, true), &secret)),
         Ok(Enrolment::Wrong) => {
             let problem = "The app shows another code for this account. Is the clock of your phone right?";
             enrolment(&app, &browser, session, Some(secret), Some(problem))

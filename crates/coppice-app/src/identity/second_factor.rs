@@ -46,8 +46,13 @@ pub enum SecondStep {
 
 /// How an attempt to add a second factor ended.
 pub enum Enrolment {
-    /// Added. Every other session has ended.
-    Done(RecoveryCodes),
+    /// Added. Every session until now has ended.
+    Done {
+        /// What helps who loses their phone.
+        codes: RecoveryCodes,
+        /// What the browser is to keep: its new session.
+        secret: Zeroizing<String>,
+    },
     /// The app shows other codes.
     Wrong,
     /// It is too long ago that the person showed who they are, or they have one.
@@ -152,14 +157,21 @@ impl App {
             totp_sealed: &self.key.seal(user.as_str(), secret),
             step,
             recovery_codes: &hashes,
-            session: (&session.id_hash, &session.methods.clone().and_code()),
+            session: &session.id_hash,
         };
-        if !self.store.second_factor_add(&new).await? {
+        let mut tx = self.store.begin().await?;
+        if !self.store.second_factor_add_in_tx(&mut tx, &new).await? {
             return Ok(Enrolment::Stale);
         }
+        let methods = session.methods.clone().and_code();
+        let shown = Shown { user, password: None, was_asked: session.was_asked, methods: &methods };
+        let Some(secret) = self.begin_in_browser(&mut tx, shown, None).await? else {
+            return Ok(Enrolment::Stale);
+        };
+        tx.commit().await.map_err(StoreError::from)?;
         self.take_tries_back(user, &[SECOND_FACTOR], origin).await?;
         self.note_account_event(&AccountEvent::new(AccountEventKind::SecondFactorAdded, user, origin)).await;
-        Ok(Enrolment::Done(codes))
+        Ok(Enrolment::Done { codes, secret })
     }
 
     /// Gives a person other recovery codes who shows their second factor.

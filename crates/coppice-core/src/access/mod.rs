@@ -37,6 +37,14 @@ impl CredentialId {
             Self::Session(_) => None,
         }
     }
+
+    /// The session, if it was an access token.
+    pub fn session(&self) -> Option<&SessionId> {
+        match self {
+            Self::Key(_) => None,
+            Self::Session(session) => Some(session),
+        }
+    }
 }
 
 /// An authenticated caller.
@@ -153,7 +161,9 @@ pub fn check_second_factor(
     }
     let what_next = match caller.credential {
         CredentialId::Session(_) => "add one at {place} if you have none, then sign in again",
-        CredentialId::Key(_) => "the owner of this key has none and can add one at {place}",
+        CredentialId::Key(_) => {
+            "this key was made without one: add one at {place} if you have none, sign in with it, and make a new key"
+        }
     };
     Err(Error::access_denied(
         "second_factor_required",

@@ -173,6 +173,28 @@ async fn a_device_that_is_being_connected_gets_no_session_that_outlives_a_new_pa
     a_new_password_ends(redeeming, &store, &mut sql).await;
 }
 
+async fn add_second_factor(store: &Store) {
+    let mut tx = store.begin().await.unwrap();
+    let new = NewSecondFactor {
+        user: &user(),
+        totp_sealed: b"x",
+        step: 1,
+        recovery_codes: &["one".to_owned()],
+        session: "browser",
+    };
+    assert!(store.second_factor_add_in_tx(&mut tx, &new).await.unwrap());
+    tx.commit().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_factor_ends_also_the_session_it_is_added_in() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_user(&server.database().await, true).await;
+    assert!(sign_in(&store, "browser", Some("old")).await);
+    add_second_factor(&store).await;
+    assert_eq!(rows(&mut sql, "browser_sessions").await, 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_alone_begins_no_session_while_a_second_factor_is_added_or_after() {
     let server = Postgres::shared();
@@ -211,24 +233,13 @@ async fn an_account_is_reclaimed_once_and_only_where_nobody_had_verified_it() {
     for is_email_verified in [true, false] {
         let (store, mut sql) = with_user(&server.database().await, is_email_verified).await;
         assert!(sign_in(&store, "browser", Some("old")).await);
-        let proof = Methods::password().and_code();
-        let added = store
-            .second_factor_add(&NewSecondFactor {
-                user: &user(),
-                totp_sealed: b"x",
-                step: 1,
-                recovery_codes: &["one".to_owned()],
-                session: ("browser", &proof),
-            })
-            .await;
-        assert!(added.unwrap());
+        add_second_factor(&store).await;
         let found = store.user_by_verified_email(&new, "ADA@example.com", "", true).await.unwrap();
         let expected = match is_email_verified {
             true => VerifiedUser::Account(user()),
             false => VerifiedUser::Reclaimed(user()),
         };
         assert_eq!(found, expected);
-        assert_eq!(rows(&mut sql, "browser_sessions").await, i64::from(is_email_verified));
         assert_eq!(rows(&mut sql, "recovery_codes").await, i64::from(is_email_verified));
         assert_eq!(store.second_factor_find(&user()).await.unwrap().is_some(), is_email_verified);
         assert!(!sign_in(&store, "late", Some("old")).await);

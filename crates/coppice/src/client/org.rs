@@ -37,7 +37,7 @@ pub(crate) enum OrgCommand {
     SecondFactor {
         /// Name or id
         org: String,
-        /// on: who signed in without one is refused, and so are keys of members who have none
+        /// on: who signed in without one is refused, and so are keys of members made without one
         setting: Switch,
     },
     /// Show the quotas of an organization
