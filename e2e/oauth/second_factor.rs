@@ -244,8 +244,9 @@ fn guessing_at_codes_is_limited_for_each_account_and_address_and_for_each_accoun
     // With a fresh address each time, too; the password alone is no help for a day.
     metastore(&http, elsewhere);
     assert_eq!(guess(&phone.shows_anew(&http)), 429, "from anywhere");
-    // Nobody guesses a recovery code, so its owner is not shut out.
+    // Nobody guesses a recovery code, so its owner is not shut out, and has their app back.
     assert_eq!(show(&http, &email, &codes[0]).1.location(), "/signed-in");
+    assert_eq!(show(&http, &email, &phone.shows_anew(&http)).1.location(), "/signed-in");
     let (_, other, phone, _) = somebody(&http, "left-alone");
     assert_eq!(show(&http, &other, &phone.shows_anew(&http)).1.location(), "/signed-in");
 }

@@ -287,6 +287,19 @@ impl Store {
         Ok(())
     }
 
+    /// Forgets attempts, as if there had been none.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn attempts_forget(&self, kind: &str, who: &str) -> Result<()> {
+        sqlx::query("delete from attempts where kind = $1 and who = $2")
+            .bind(kind)
+            .bind(who)
+            .execute(&self.relaxed)
+            .await?;
+        Ok(())
+    }
+
     /// Removes what nobody needs any more of signing in, as much of it as can be.
     ///
     /// # Errors

@@ -58,6 +58,11 @@ impl App {
     pub(super) async fn take_attempt_back(&self, bound: Bound, who: &str) -> Result<()> {
         Ok(self.store.attempt_take_back(bound.kind, &self.key.hash(who)).await?)
     }
+
+    /// None of the attempts so far counts any more.
+    pub(super) async fn forget_attempts(&self, bound: Bound, who: &str) -> Result<()> {
+        Ok(self.store.attempts_forget(bound.kind, &self.key.hash(who)).await?)
+    }
 }
 
 /// Who is at an address, as one of those who are counted.

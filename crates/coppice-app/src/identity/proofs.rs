@@ -96,6 +96,8 @@ impl App {
             Typed::Recovery { .. } => {
                 let event = AccountEvent::new(AccountEventKind::RecoveryCodeUsed, user, origin);
                 self.note_account_event(&event).await;
+                // Somebody else's guesses at the app's codes must not shut its owner out.
+                self.forget_attempts(CODES, &who(CODES, user, origin)).await?;
                 self.take_tries_back(user, &[SECOND_FACTOR], origin).await
             }
         }
