@@ -14,7 +14,7 @@ use crate::credentials::{hibernate, is_refused, rotate, url, wait_for_new};
 use crate::setup::{PROGRAM, postgres_dir};
 
 /// Nothing that an owner does makes the platform take longer.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 const MAJORS: [&str; 2] = ["15", "18"];
 
 /// A platform with the oldest and the newest release.
