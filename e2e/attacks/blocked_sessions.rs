@@ -13,7 +13,7 @@ use crate::branches::{change, path, status};
 use crate::credentials::{hibernate, is_refused, rotate, url, wait_for_new};
 use crate::setup::{PROGRAM, postgres_dir};
 
-/// Nothing that an owner does makes the platform take longer.
+/// How long a story waits for what takes moments on a machine that does nothing else.
 const SOON: Duration = Duration::from_secs(60);
 const MAJORS: [&str; 2] = ["15", "18"];
 
