@@ -65,8 +65,12 @@ pub fn collect(
         .map(|i| (i.version, i))
         .collect();
     for image in images.values() {
-        trust::mark_extensions(&image.root)
-            .map_err(EngineError::io(format!("marking the extensions of PostgreSQL {}", image.version)))?;
+        for directory in extension_directories(&image.root) {
+            trust::mark_extensions(&directory).map_err(EngineError::io(format!(
+                "marking the extensions of PostgreSQL {}",
+                image.version
+            )))?;
+        }
         failpoint!("image.marked");
     }
     Ok(images)

@@ -13,8 +13,6 @@ use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{Context, SHA256};
 
-use super::images::extension_directories;
-
 /// Scripts that were read: an extension, the version that it installs by
 /// default, and the [`fingerprint`] of its control file and scripts.
 const REVIEWED: &[(&str, &str, &str)] = &[
@@ -94,29 +92,27 @@ $coppice$;
 /// A file and what it has to say.
 type Change = (PathBuf, String);
 
-/// Marks an image's extensions as they have to be. Safe to repeat, to interrupt
+/// Marks the extensions of a directory as they have to be. Safe to repeat, to interrupt
 /// and to do while servers run: each file is replaced at once, and none of
 /// which scripts are still to be guarded is marked before they are.
 ///
 /// # Errors
 /// When a file can't be read or written.
-pub(super) fn mark_extensions(root: &Path) -> Result<()> {
-    for directory in extension_directories(root) {
-        let (mut unmarked, mut scripts, mut marked) = (vec![], vec![], vec![]);
-        for (name, control) in controls(&directory)? {
-            let text = fs::read_to_string(&control)?;
-            let is_trusted = is_trusted(&directory, &name, &text)?;
-            if is_trusted && needs_guard(&text) {
-                scripts.extend(guarded(&directory, &name)?);
-            }
-            let wanted = control_text(&text, is_trusted);
-            if wanted != text {
-                if is_trusted { &mut marked } else { &mut unmarked }.push((control, wanted));
-            }
+pub(super) fn mark_extensions(directory: &Path) -> Result<()> {
+    let (mut unmarked, mut scripts, mut marked) = (vec![], vec![], vec![]);
+    for (name, control) in controls(directory)? {
+        let text = fs::read_to_string(&control)?;
+        let is_trusted = is_trusted(directory, &name, &text)?;
+        if is_trusted && needs_guard(&text) {
+            scripts.extend(guarded(directory, &name)?);
         }
-        for changes in [unmarked, scripts, marked] {
-            replace(&directory, &changes)?;
+        let wanted = control_text(&text, is_trusted);
+        if wanted != text {
+            if is_trusted { &mut marked } else { &mut unmarked }.push((control, wanted));
         }
+    }
+    for changes in [unmarked, scripts, marked] {
+        replace(directory, &changes)?;
     }
     Ok(())
 }

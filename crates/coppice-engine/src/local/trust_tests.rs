@@ -54,8 +54,8 @@ fn read(directory: &Path, file: &str) -> String {
 #[test]
 fn marks_of_an_earlier_release_are_taken_back() {
     let control = "default_version = '1.0'\nrequires = 'cube'\ntrusted = true\n";
-    let (root, directory) = image(&[("earthdistance", control, "SELECT 1;")]);
-    mark_extensions(root.path()).expect("it can be written");
+    let (_root, directory) = image(&[("earthdistance", control, "SELECT 1;")]);
+    mark_extensions(&directory).expect("it can be written");
     assert_eq!(read(&directory, "earthdistance.control"), "default_version = '1.0'\nrequires = 'cube'\n");
     assert_eq!(read(&directory, "earthdistance--1.0.sql"), "SELECT 1;");
 }
@@ -63,8 +63,8 @@ fn marks_of_an_earlier_release_are_taken_back() {
 #[test]
 fn scripts_that_nobody_read_are_not_trusted() {
     let control = "default_version = '1.0'\ntrusted = true\n";
-    let (root, directory) = image(&[("bloom", control, "SELECT mine();")]);
-    mark_extensions(root.path()).expect("it can be written");
+    let (_root, directory) = image(&[("bloom", control, "SELECT mine();")]);
+    mark_extensions(&directory).expect("it can be written");
     assert!(!read(&directory, "bloom.control").contains("trusted"));
 }
 
@@ -72,10 +72,10 @@ fn scripts_that_nobody_read_are_not_trusted() {
 fn what_others_trust_is_guarded_once_and_stays_as_it_is() {
     let control = "# theirs\ndefault_version = '1.0'\n trusted=true\nrelocatable = true\n";
     let script = "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1';\n";
-    let (root, directory) =
+    let (_root, directory) =
         image(&[("theirs", control, script), ("plain", "default_version = '1.0'\n", script)]);
     let before = fingerprint(&directory, "theirs").expect("files");
-    mark_extensions(root.path()).expect("it can be written");
+    mark_extensions(&directory).expect("it can be written");
     let (marked, guarded) = (read(&directory, "theirs.control"), read(&directory, "theirs--1.0.sql"));
     assert_eq!(marked, "# theirs\ndefault_version = '1.0'\nrelocatable = true\ntrusted = true\n");
     assert!(guarded.starts_with(script) && guarded.contains("extname = 'theirs'"), "{guarded}");
@@ -84,7 +84,7 @@ fn what_others_trust_is_guarded_once_and_stays_as_it_is() {
     let written =
         |file: &str| fs::metadata(directory.join(file)).expect("a file").modified().expect("a time");
     let times = [written("theirs.control"), written("theirs--1.0.sql")];
-    mark_extensions(root.path()).expect("it can be read");
+    mark_extensions(&directory).expect("it can be read");
     assert_eq!(times, [written("theirs.control"), written("theirs--1.0.sql")], "nothing is written twice");
     assert_eq!(fingerprint(&directory, "theirs").expect("files"), before, "the guard does not count");
     assert_eq!(fs::read_dir(&directory).expect("a directory").count(), 4, "nothing is left over");
@@ -92,7 +92,7 @@ fn what_others_trust_is_guarded_once_and_stays_as_it_is() {
     // What a crash between writing and renaming leaves.
     fs::write(directory.join("theirs--1.0.new"), "half").expect("a file");
     fs::write(directory.join("theirs--1.0.sql"), script).expect("a file");
-    mark_extensions(root.path()).expect("it can be written");
+    mark_extensions(&directory).expect("it can be written");
     assert_eq!(read(&directory, "theirs--1.0.sql"), guarded);
 }
 
