@@ -57,6 +57,17 @@ fn log_directory(coppice: &Platform, branch: &str) -> PathBuf {
     coppice.data_dir().join(format!("instances/{}-1/log", coppice.branch_id(branch)))
 }
 
+/// The process that writes what the others of a server log.
+fn logger(postmaster: u32) -> nix::unistd::Pid {
+    let children = fs::read_to_string(format!("/proc/{postmaster}/task/{postmaster}/children"));
+    let children = children.expect("a server");
+    let is_logger = |pid: &&str| {
+        fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|title| title.contains("logger"))
+    };
+    let pid = children.split_whitespace().find(is_logger).expect("a logger");
+    nix::unistd::Pid::from_raw(pid.parse().expect("a pid"))
+}
+
 #[test]
 fn what_is_raised_is_in_the_log_of_every_release_within_a_second() {
     let coppice = every_release();
@@ -105,6 +116,9 @@ fn a_sleeping_branch_tells_its_log_and_sleeps_on() {
     let path = path(&coppice, "main");
     coppice.psql("main", "SELECT * FROM nowhere");
     entry_with(&coppice, &path, "nowhere");
+    // What a logger that is late did not write is not lost.
+    let logger = logger(coppice.postmaster(&coppice.branch_id("main")));
+    nix::sys::signal::kill(logger, nix::sys::signal::Signal::SIGSTOP).expect("a signal");
     change(&coppice, &path, &json!({ "hibernate": true }));
     wait_for("it sleeps", Duration::from_secs(120), || {
         (status(&coppice, &path) == "STATUS_TYPE_HIBERNATED").then_some(())

@@ -1,6 +1,6 @@
 //! Branches that can't be woken.
 
-use coppice_test_support::{psql, wait_for};
+use coppice_test_support::{Platform, psql, wait_for};
 use serde_json::json;
 
 use super::{
@@ -30,25 +30,35 @@ fn a_wake_that_fails_says_why() {
     let file = data_of(&coppice, "main").join("PG_VERSION");
     let aside = file.with_extension("aside");
     std::fs::rename(&file, &aside).expect("a file");
-
-    // The first client waits for the wake, a later one finds that it failed.
-    for client in ["first", "later"] {
-        let (code, message) = refusal(&url);
-        assert_eq!(code, "57P03", "{client}: {message}");
-        assert!(message.contains("is not ready (failed): "), "{client}: {message}");
-        assert!(message.contains("is not a valid data directory"), "{client}: {message}");
-    }
-    let (code, message) = refusal(&with_wrong_password(&url));
-    assert_eq!(code, "28P01", "strangers are told nothing: {message}");
-    let told = describe(&coppice, &main);
-    assert_eq!(told["status"]["statusType"], "STATUS_TYPE_FAULT");
-    assert_eq!(told["status"]["status"], "Failed");
-    let message = told["status"]["message"].as_str().expect("a message");
-    assert!(message.contains("is not a valid data directory"), "{message}");
+    fails_with(&coppice, &main, &url, "is not a valid data directory");
 
     std::fs::rename(&aside, &file).expect("a file");
     wait_for_status(&coppice, &main, "STATUS_TYPE_HEALTHY");
     assert_eq!(coppice.sql("main", "SELECT i FROM t"), "7");
+
+    // Its logger runs when this is found missing.
+    change(&coppice, &main, &json!({ "hibernate": true }));
+    wait_for_status(&coppice, &main, "STATUS_TYPE_HIBERNATED");
+    let wal = data_of(&coppice, "main").join("pg_wal");
+    std::fs::rename(&wal, wal.with_extension("aside")).expect("a directory");
+    fails_with(&coppice, &main, &url, "required WAL directory \"pg_wal\" does not exist");
+}
+
+fn fails_with(coppice: &Platform, main: &str, url: &str, words: &str) {
+    // The first client waits for the wake, a later one finds that it failed.
+    for client in ["first", "later"] {
+        let (code, message) = refusal(url);
+        assert_eq!(code, "57P03", "{client}: {message}");
+        assert!(message.contains("is not ready (failed): "), "{client}: {message}");
+        assert!(message.contains(words), "{client}: {message}");
+    }
+    let (code, message) = refusal(&with_wrong_password(url));
+    assert_eq!(code, "28P01", "strangers are told nothing: {message}");
+    let told = describe(coppice, main);
+    assert_eq!(told["status"]["statusType"], "STATUS_TYPE_FAULT");
+    assert_eq!(told["status"]["status"], "Failed");
+    let message = told["status"]["message"].as_str().expect("a message");
+    assert!(message.contains(words), "{message}");
 }
 
 #[test]

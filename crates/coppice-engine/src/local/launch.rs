@@ -8,6 +8,7 @@ use coppice_core::InstanceId;
 
 use super::blocking::blocking;
 use super::config::{Configuration, ServerPaths};
+use super::log_pipe::LogPipe;
 use super::logs::{self, LogEnd};
 use super::process::launch::{BindMount, FileAccess, Isolation, LaunchSpec, MountUse};
 use super::server::{ServerPlan, Servers, make_directory};
@@ -196,10 +197,18 @@ impl Servers {
     }
 
     /// The most telling line a server wrote before it ended, where its log had
-    /// this end before it was started.
-    pub(super) async fn last_words(&self, instance: &InstanceId, written_before: Option<LogEnd>) -> String {
+    /// this end before it was started; `pipe` leads to its logger, if it had one.
+    pub(super) async fn last_words(
+        &self,
+        instance: &InstanceId,
+        written_before: Option<LogEnd>,
+        pipe: Option<LogPipe>,
+    ) -> String {
         let (start_log, logs) = (self.start_log_path(instance), self.layout.instance_logs(instance));
         let read = blocking(move || {
+            if let Some(pipe) = pipe {
+                logs::complete(&logs, pipe);
+            }
             Ok(logs::tail(&start_log) + &logs::written_since(&logs, written_before.as_ref()))
         });
         logs::most_telling(&read.await.unwrap_or_default())

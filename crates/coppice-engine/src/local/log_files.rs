@@ -43,6 +43,13 @@ fn began(name: &CStr) -> Option<i64> {
     (name_of(time)? == name).then_some(time)
 }
 
+/// The log file that was begun last: what the server writes to, or wrote to.
+pub(super) fn newest(directory: &UntrustedDir) -> io::Result<Option<CString>> {
+    let names = directory.names(NAMES_MAX)?;
+    // The names tell the time.
+    Ok(names.into_iter().filter(|name| began(name).is_some()).max())
+}
+
 fn name_of(began: i64) -> Option<String> {
     DateTime::from_timestamp(began, 0).map(|time| time.format(NAME).to_string())
 }

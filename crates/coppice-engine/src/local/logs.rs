@@ -9,12 +9,12 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
+use super::log_files::newest;
+use super::log_pipe::LogPipe;
 use super::untrusted::{UntrustedDir, UntrustedPath};
 
 /// Most bytes read of a log.
 const LENGTH_MAX: u64 = 1 << 20;
-/// Most names looked at; the server itself makes a fraction of that.
-const NAMES_MAX: usize = 100_000;
 
 /// The newest log file and its length.
 #[derive(Clone, Debug)]
@@ -29,8 +29,7 @@ pub(super) fn end(directory: &UntrustedPath) -> Option<LogEnd> {
 }
 
 fn end_in(directory: &UntrustedDir) -> Option<LogEnd> {
-    // The names tell the time.
-    let name = directory.names(NAMES_MAX).ok()?.into_iter().max()?;
+    let name = newest(directory).ok()??;
     let length = u64::try_from(directory.stat(&name).ok()?.st_size).ok()?;
     Some(LogEnd { name, length })
 }
@@ -45,6 +44,23 @@ pub(super) fn written_since(directory: &UntrustedPath, before: Option<&LogEnd>) 
         read_from(file, skip.max(newest.length.saturating_sub(LENGTH_MAX))).ok()
     };
     read().unwrap_or_default()
+}
+
+/// Puts what its logger left in the pipe of a server that has ended into its
+/// newest log file. Blocks.
+pub(super) fn complete(directory: &UntrustedPath, pipe: LogPipe) {
+    let lines = pipe.lines().concat();
+    if lines.is_empty() {
+        return;
+    }
+    let append = || -> std::io::Result<()> {
+        let Some(directory) = directory.open()? else { return Ok(()) };
+        let Some(name) = newest(&directory)? else { return Ok(()) };
+        directory.append(&name, &lines)
+    };
+    if let Err(error) = append() {
+        tracing::debug!(?directory, "the last lines of a server could not be added to its log: {error}");
+    }
 }
 
 /// The end of a file that this account made, and a server wrote to. Blocks.
@@ -90,13 +106,15 @@ mod tests {
         assert!(end(&directory).is_none());
         fs::create_dir(directory.host_path()).unwrap();
         assert!(end(&directory).is_none());
-        let log = directory.host_path().join("postgresql-20260101-000000.log");
+        let log = directory.host_path().join("postgresql-20260101-000000.json");
         fs::write(&log, "FATAL: of before\n").unwrap();
+        // What the collector itself says before it logs elsewhere.
+        fs::write(log.with_extension("log"), "LOG: ending log output to stderr\n").unwrap();
         let before = end(&directory);
         assert_eq!(written_since(&directory, before.as_ref()), "");
         fs::write(&log, "FATAL: of before\nFATAL: of now\n").unwrap();
         assert_eq!(written_since(&directory, before.as_ref()), "FATAL: of now\n");
-        fs::write(directory.host_path().join("postgresql-20260101-000001.log"), "PANIC: later\n").unwrap();
+        fs::write(directory.host_path().join("postgresql-20260101-000001.json"), "PANIC: later\n").unwrap();
         assert_eq!(written_since(&directory, before.as_ref()), "PANIC: later\n");
     }
 

@@ -23,6 +23,7 @@ mod launch;
 pub mod layout;
 mod limits;
 mod log_files;
+mod log_pipe;
 mod logs;
 mod managed_role;
 mod measure;

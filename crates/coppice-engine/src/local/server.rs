@@ -30,6 +30,7 @@ use super::blocking::blocking;
 use super::images::InstalledImage;
 use super::installation::{Installation, write_durably};
 use super::layout::Layout;
+use super::log_pipe::LogPipe;
 use super::logs;
 use super::process::cgroup::{Cgroups, Leaf, Limits};
 use super::process::identity::{ProcessIdentity, processes_in};
@@ -153,24 +154,29 @@ impl Servers {
         let log = self.start_log(plan.instance)?;
         let spec = self.launch_spec(plan, &surroundings)?;
         let failed = |reason: String| EngineError::StartFailed { instance: plan.instance.clone(), reason };
-        let last_words = async || self.last_words(plan.instance, written_before.clone()).await;
+        let last_words =
+            async |pipe: Option<LogPipe>| self.last_words(plan.instance, written_before.clone(), pipe).await;
         let Some(launched) = spawn(&self.launcher, &spec, &log).await? else {
-            return Err(failed(last_words().await));
+            return Err(failed(last_words(None).await));
         };
         let pid = launched.pid;
         failpoint!("server.spawned");
         // Waited for as long as this process lives; afterwards its new parent does.
         tokio::spawn(launched.wait());
-        let Some(server) = ProcessIdentity::of(pid) else { return Err(failed(last_words().await)) };
+        let Some(server) = ProcessIdentity::of(pid) else {
+            return Err(failed(last_words(None).await));
+        };
         let record = serde_json::to_vec(&server).map_err(|error| EngineError::Other(error.to_string()))?;
         write_durably(&self.record_path(plan.instance), &record, 0o600)?;
         failpoint!("server.recorded");
 
         let started = Instant::now();
         let own_pid = server.own_pid();
+        let mut pipe = None;
         while !is_ready(plan.data, own_pid).await {
+            pipe = pipe.or_else(|| LogPipe::of(&server));
             if !server.is_alive() {
-                return Err(failed(last_words().await));
+                return Err(failed(last_words(pipe).await));
             }
             if started.elapsed() > START_PATIENCE {
                 return Err(failed(format!("not ready after {} s", START_PATIENCE.as_secs())));
@@ -230,13 +236,23 @@ impl Servers {
         data: Option<&UntrustedPath>,
         mode: StopMode,
     ) -> Result<()> {
+        let server = self.living(instance);
+        let pipe = server.as_ref().and_then(LogPipe::of);
         if mode == StopMode::Fast
-            && let Some(pidfd) = self.living(instance).and_then(|server| server.pidfd())
+            && let Some(pidfd) = server.and_then(|server| server.pidfd())
             && tokio::time::timeout(FAST_STOP_PATIENCE, interrupt(pidfd)).await.is_err()
         {
             tracing::warn!(%instance, "instance {instance} did not stop in time: killing it");
         }
         self.kill(instance, data)?;
+        if let Some(pipe) = pipe {
+            let logs = self.layout.instance_logs(instance);
+            blocking(move || {
+                logs::complete(&logs, pipe);
+                Ok(())
+            })
+            .await?;
+        }
         failpoint!("server.stopped");
         if let Some(leaf) = self.leaf(instance) {
             leaf.remove();

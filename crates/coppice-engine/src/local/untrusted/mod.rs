@@ -13,7 +13,7 @@ mod removal;
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -76,8 +76,12 @@ impl UntrustedDir {
     /// # Errors
     /// When it is there and can't be opened.
     pub(super) fn file(&self, name: impl rustix::path::Arg) -> io::Result<Option<(File, Stat)>> {
-        // Without NONBLOCK, opening a pipe waits for whoever writes to it.
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        self.open_file(name, OFlags::RDONLY)
+    }
+
+    fn open_file(&self, name: impl rustix::path::Arg, access: OFlags) -> io::Result<Option<(File, Stat)>> {
+        // Without NONBLOCK, opening a pipe waits for who is at its other end.
+        let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = match openat(&self.0, name, flags, Mode::empty()) {
             Ok(file) => file,
             Err(Errno::NOENT | Errno::LOOP | Errno::NXIO | Errno::NODEV | Errno::ACCESS) => return Ok(None),
@@ -98,6 +102,19 @@ impl UntrustedDir {
         let mut bytes = vec![];
         file.take(bytes_max).read_to_end(&mut bytes)?;
         Ok(Some(bytes))
+    }
+
+    /// Adds to the end of an ordinary file. One that is not there, or something
+    /// else, stays as it is.
+    ///
+    /// # Errors
+    /// When it is there and can't be written.
+    pub(super) fn append(&self, name: &CStr, bytes: &[u8]) -> io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::APPEND;
+        match self.open_file(name, flags)? {
+            Some((mut file, _)) => file.write_all(bytes),
+            None => Ok(()),
+        }
     }
 
     /// Names of what is in it, at most `count_max`, in no order.
