@@ -195,7 +195,7 @@ impl Fields {
         }
     }
 
-    /// A name: trimmed, 1 to `length_max` characters, no control characters.
+    /// A name: trimmed, 1 to `length_max` characters, nothing that can't be seen.
     pub(crate) fn name_of(&self, field: &str, length_max: usize) -> Result<String> {
         self.optional_name(field, length_max)?.ok_or_else(|| self.missing(field))
     }
@@ -206,10 +206,10 @@ impl Fields {
         if name.is_empty() || name.chars().count() > length_max {
             return Err(self.invalid(field, &format!("must have 1 to {length_max} characters")));
         }
-        if name.chars().any(char::is_control) {
-            return Err(self.invalid(field, "must not have control characters"));
+        match coppice_core::name::problem(name) {
+            Some(why) => Err(self.invalid(field, &why)),
+            None => Ok(Some(name.to_owned())),
         }
-        Ok(Some(name.to_owned()))
     }
 
     /// What a person wants to be called, if it is there: as a name, or empty.
@@ -223,11 +223,13 @@ impl Fields {
     /// A remark for people, if it is there: up to `length_max` characters.
     pub(crate) fn remark(&self, field: &str, length_max: usize) -> Result<String> {
         let text = self.text(field)?.unwrap_or_default();
-        if text.chars().count() > length_max || text.chars().any(char::is_control) {
-            let why = format!("must have at most {length_max} characters, none of them a control character");
-            return Err(self.invalid(field, &why));
+        if text.chars().count() > length_max {
+            return Err(self.invalid(field, &format!("must have at most {length_max} characters")));
         }
-        Ok(text.to_owned())
+        match coppice_core::name::problem(text) {
+            Some(why) => Err(self.invalid(field, &why)),
+            None => Ok(text.to_owned()),
+        }
     }
 
     /// A branch's description: empty, or up to 50 letters, digits, hyphens and
@@ -361,6 +363,23 @@ mod tests {
             assert_eq!(body.name_of(field, 128).expect_err("invalid").code(), "invalid_field");
         }
         assert!(body.name_of("d", 129).is_ok());
+    }
+
+    #[test]
+    fn nothing_that_people_are_shown_has_what_they_can_not_see() {
+        let body = fields(serde_json::json!({ "turned": "\u{202e}ppice", "hidden": "Ada\u{200b}" }));
+        for field in ["turned", "hidden"] {
+            let refused = [
+                body.name_of(field, 128),
+                body.display_name(field, 128).map(|_| String::new()),
+                body.remark(field, 100),
+            ];
+            for refused in refused {
+                let error = refused.expect_err("it has something unseen");
+                assert_eq!(error.code(), "invalid_field");
+                assert!(error.to_string().contains("U+20"), "{error}");
+            }
+        }
     }
 
     #[test]

@@ -35,6 +35,7 @@ pub mod id;
 pub mod image;
 pub mod instance_type;
 pub mod limits;
+pub mod name;
 pub mod network;
 pub mod operation;
 pub mod organization;

@@ -1,17 +1,120 @@
 //! Names that a person could take for another one.
+//!
+//! A name is read as people do who expect another: forms of one letter are that
+//! letter (NFKC), letters of other scripts are those of ours that they look like
+//! (Unicode TR 39, section 4, "skeleton"), accents and case are nothing, a digit
+//! or a sign may stand for a letter, and what is no letter may stand for nothing.
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_security::skeleton;
 
-/// What is left of a name when everything goes that people overlook: case,
-/// blanks and signs, forms of one letter (NFKC), letters that look like others
-/// (Unicode TR 39, section 4, "skeleton"), and the digits that stand for some.
-pub fn looks_like(name: &str) -> String {
-    let composed: String = name.nfkc().flat_map(char::to_lowercase).collect();
-    let shapes: String = skeleton(&composed).collect();
-    // Letters of other scripts become capitals of ours in places.
-    let shapes: String = shapes.chars().flat_map(char::to_lowercase).collect();
-    shapes.chars().filter(|letter| letter.is_alphanumeric()).map(one_of_its_kind).collect()
+/// A name, as it may be read.
+#[derive(Clone, Debug)]
+pub struct Reading(Vec<Glyph>);
+
+/// A character of a name.
+#[derive(Clone, Copy, Debug)]
+struct Glyph {
+    /// The letter that it is, or may be taken for; one stands for all that
+    /// differ by a stroke.
+    letter: Option<char>,
+    /// Whether it may be overlooked.
+    is_extra: bool,
+}
+
+impl Reading {
+    /// Reads a name.
+    pub fn of(name: &str) -> Self {
+        let plain: String = name.chars().map(plain_letter).nfkc().flat_map(char::to_lowercase).collect();
+        let plain = plain.replace("()", "o").replace("[]", "o").replace("<>", "o");
+        let signs = plain.chars().flat_map(|c| {
+            let letter = sign(c);
+            // Letters of other scripts become capitals of ours in places.
+            let shape: Vec<char> =
+                skeleton(&letter.unwrap_or(c).to_string()).flat_map(char::to_lowercase).collect();
+            shape.into_iter().map(move |c| Glyph {
+                letter: c.is_alphanumeric().then(|| one_of_its_kind(c)),
+                is_extra: letter.is_some() || !c.is_alphanumeric(),
+            })
+        });
+        Self(signs.collect())
+    }
+
+    /// The letters that it has, each run of one as one.
+    fn letters(&self) -> Vec<char> {
+        let mut letters: Vec<_> =
+            self.0.iter().filter(|glyph| !glyph.is_extra).filter_map(|glyph| glyph.letter).collect();
+        letters.dedup();
+        letters
+    }
+
+    /// Whether it can be read as `other`, or as more than that.
+    pub fn contains(&self, other: &Self) -> bool {
+        let letters = other.letters();
+        (0..self.0.len()).any(|from| read(&self.0[from..], &letters, |_| true))
+    }
+
+    /// Whether it can be read as `other`, and nothing more.
+    pub fn is(&self, other: &Self) -> bool {
+        let has_no_letter = |rest: &[Glyph]| rest.iter().all(|glyph| glyph.is_extra);
+        read(&self.0, &other.letters(), has_no_letter)
+    }
+}
+
+/// Whether `glyphs` begin with `letters`, and what follows is an end. A letter
+/// may be there several times, and some of what is no letter before it.
+fn read(glyphs: &[Glyph], letters: &[char], is_end: impl Fn(&[Glyph]) -> bool) -> bool {
+    if letters.is_empty() {
+        return false;
+    }
+    // How many letters may have been read so far.
+    let mut reached = vec![false; letters.len() + 1];
+    reached[0] = true;
+    for (at, glyph) in glyphs.iter().enumerate() {
+        if reached[letters.len()] && is_end(&glyphs[at..]) {
+            return true;
+        }
+        let mut next = vec![false; reached.len()];
+        for count in (0..reached.len()).filter(|count| reached[*count]) {
+            next[count] |= glyph.is_extra;
+            if let Some(letter) = glyph.letter {
+                next[count] |= count > 0 && letters[count - 1] == letter;
+                if letters.get(count) == Some(&letter) {
+                    next[count + 1] = true;
+                }
+            }
+        }
+        reached = next;
+    }
+    reached[letters.len()] && is_end(&[])
+}
+
+/// A letter without the circle or square around it, where NFKC keeps that; and
+/// the Greek letter that looks like ours, of which NFKC makes one that does not.
+fn plain_letter(c: char) -> char {
+    let from = |first: u32| char::from_u32(u32::from(c) - first + u32::from('a')).unwrap_or(c);
+    match c {
+        '\u{1f150}'..='\u{1f169}' => from(0x1f150),
+        '\u{1f170}'..='\u{1f189}' => from(0x1f170),
+        '\u{1f1e6}'..='\u{1f1ff}' => from(0x1f1e6),
+        '\u{3f2}' | '\u{3f9}' => 'c',
+        _ => c,
+    }
+}
+
+/// The letter that a sign is typed for.
+fn sign(c: char) -> Option<char> {
+    Some(match c {
+        '(' | '[' | '{' | '<' | '\u{a9}' | '\u{a2}' | '\u{20ac}' | '\u{20a1}' | '\u{20b5}' => 'c',
+        '@' => 'a',
+        '$' => 's',
+        '+' | '\u{2020}' => 't',
+        '!' | '|' | '\u{a1}' | '\u{a6}' => 'i',
+        '*' | '\u{b0}' | '\u{2022}' | '\u{b7}' | '\u{25cf}' | '\u{25cb}' | '\u{25ef}' | '\u{2b55}' => 'o',
+        '\u{a7}' => 's',
+        '\u{20b1}' | '\u{2117}' => 'p',
+        _ => return None,
+    })
 }
 
 /// Which of the letters and digits that differ by a stroke stands for all.
@@ -20,7 +123,9 @@ fn one_of_its_kind(letter: char) -> char {
         'i' | 'l' | '1' | '\u{131}' | 'j' => 'l',
         '0' => 'o',
         '3' => 'e',
+        '4' => 'a',
         '5' => 's',
+        '7' => 't',
         other => other,
     }
 }
@@ -31,26 +136,70 @@ mod tests {
 
     #[test]
     fn what_people_read_as_the_same_name_is_the_same() {
+        let ours = Reading::of("Coppice");
         for name in [
             "coppice",
             "COPPICE",
             "C o p p i c e",
+            "C.o_p-p/i\u{b7}c\u{2003}e",
             "Cop-pice.",
             "C0PP1CE",
+            "C0pp!c3",
+            "C|oppice",
+            "Copp|ce",
+            "C()ppice",
+            "(oppice)",
+            "C*pp|<e",
+            "\u{a9}oppi\u{a2}e",
+            "\u{20ac}oppice",
             "Copplce",
-            // Cyrillic, Greek and fullwidth letters; a letter with a dot less.
+            "Copppice",
+            "Coopice",
+            // Cyrillic, Greek, Coptic, Armenian, Cherokee, Lisu; a letter with a dot less.
             "\u{421}\u{43e}\u{440}\u{440}i\u{441}e",
-            "C\u{3bf}ppice",
-            "\u{ff23}\u{ff4f}\u{ff50}\u{ff50}\u{ff49}\u{ff43}\u{ff45}",
+            "\u{421}\u{43e}\u{440}\u{440}\u{456}\u{441}\u{435}",
+            "C\u{3bf}\u{3c1}\u{3c1}\u{3b9}\u{3f2}e",
+            "\u{2ca4}\u{2c9f}\u{2ca3}\u{2ca3}\u{2c93}\u{2ca5}e",
+            "C\u{585}ppice",
+            "\u{13df}oppice",
+            "\u{a4da}OPPI\u{a4da}E",
             "Copp\u{131}ce",
+            // Small capitals, fullwidth, mathematical, script, circled, in squares, as flags.
+            "\u{1d04}\u{1d0f}pp\u{26a}\u{1d04}e",
+            "\u{ff23}\u{ff4f}\u{ff50}\u{ff50}\u{ff49}\u{ff43}\u{ff45}",
             "\u{1d402}\u{1d428}\u{1d429}\u{1d429}\u{1d422}\u{1d41c}\u{1d41e}",
             "C\u{2134}ppice",
+            "\u{24b8}\u{24de}\u{24df}\u{24df}\u{24d8}\u{24d2}\u{24d4}",
+            "\u{1f152}\u{1f15e}\u{1f15f}\u{1f15f}\u{1f158}\u{1f152}\u{1f154}",
+            "\u{1f172}\u{1f17e}\u{1f17f}\u{1f17f}\u{1f178}\u{1f172}\u{1f174}",
+            "\u{1f1e8}\u{1f1f4}\u{1f1f5}\u{1f1f5}\u{1f1ee}\u{1f1e8}\u{1f1ea}",
+            // Accents, of one character or of two, and marks that nobody sees.
+            "C\u{f6}pp\u{ed}\u{e7}\u{e9}",
+            "Co\u{308}p\u{327}pi\u{301}ce\u{20dd}",
+            "C\u{f8}ppice",
+            "Cop\u{200b}pi\u{202e}ce\u{2060}",
+            "Coppi\u{2063}c\u{ad}e",
         ] {
-            assert_eq!(looks_like(name), looks_like("Coppice"), "{name}");
+            assert!(Reading::of(name).is(&ours), "{name}");
+            assert!(Reading::of(&format!("{name} console (official)")).contains(&ours), "{name}");
+            assert!(Reading::of(&format!("my{name}2")).contains(&ours), "{name}");
         }
-        for name in ["Copper", "Notes", "\u{7b46}\u{8a18}"] {
-            assert_ne!(looks_like(name), looks_like("Coppice"), "{name}");
-            assert!(!looks_like(name).is_empty());
+    }
+
+    #[test]
+    fn another_name_is_another() {
+        let ours = Reading::of("Coppice");
+        for name in
+            ["", "Copper", "Notes", "\u{7b46}\u{8a18}", "Copy space", "Cop piece", "Office", "C*", "(((("]
+        {
+            assert!(!Reading::of(name).contains(&ours), "{name}");
+            assert!(!Reading::of(name).is(&ours), "{name}");
         }
+        let ledger = Reading::of("Ledger");
+        assert!(Reading::of("LED GER!").is(&ledger) && !Reading::of("Ledger reader").is(&ledger));
+        let han = Reading::of("\u{7b46}\u{8a18}");
+        assert!(han.is(&han) && !ledger.is(&han));
+        // Nothing is read as a name that has no letters.
+        assert!(!ours.is(&Reading::of("!!!")));
     }
 }

@@ -1,11 +1,12 @@
 //! Clients that register themselves (RFC 7591). They are public: a secret
 //! that anybody can ask for proves nothing.
 
+use coppice_core::name::is_unseen;
 use serde_json::{Value, json};
 
 use crate::client::{Client, Trust};
 use crate::error::{ErrorCode, OAuthError};
-use crate::lookalike::looks_like;
+use crate::lookalike::Reading;
 use crate::redirect;
 
 /// Most redirect URIs of one client.
@@ -42,6 +43,16 @@ fn texts<'a>(metadata: &'a Value, name: &str) -> Result<Vec<&'a str>, OAuthError
     }
 }
 
+/// Whether a text within is one that PostgreSQL can't keep.
+fn has_zero(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains('\0'),
+        Value::Array(items) => items.iter().any(has_zero),
+        Value::Object(fields) => fields.iter().any(|(name, value)| name.contains('\0') || has_zero(value)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
 impl Registration {
     /// Understands the metadata that a client sends of itself.
     ///
@@ -50,6 +61,9 @@ impl Registration {
     pub fn read(metadata: &Value) -> Result<Self, OAuthError> {
         if !metadata.is_object() {
             return Err(invalid("the metadata is a JSON object"));
+        }
+        if has_zero(metadata) {
+            return Err(invalid("the metadata has a zero byte, which is in no text that means anything"));
         }
         let uris = texts(metadata, "redirect_uris")?;
         if uris.is_empty() || uris.len() > REDIRECT_URIS_MAX {
@@ -105,24 +119,21 @@ impl Registration {
 }
 
 fn is_taken(name: &str, vouched: &[Client]) -> bool {
-    let name = looks_like(name);
-    name.contains(&looks_like(PRODUCT)) || vouched.iter().any(|client| looks_like(&client.name) == name)
+    let name = Reading::of(name);
+    name.contains(&Reading::of(PRODUCT)) || vouched.iter().any(|client| name.is(&Reading::of(&client.name)))
 }
 
-/// What people are shown: no control characters, and nothing that turns the
-/// direction of the text around it.
+/// What people are shown.
 fn name(metadata: &Value) -> Result<String, OAuthError> {
     let name = match &metadata["client_name"] {
         Value::Null => "",
         Value::String(name) => name.trim(),
         _ => return Err(invalid("client_name is a text")),
     };
-    let is_odd = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-    };
-    if name.chars().count() > NAME_MAX || name.contains(is_odd) {
-        return Err(invalid(format!("client_name has at most {NAME_MAX} printable characters")));
+    if name.chars().count() > NAME_MAX || name.contains(is_unseen) {
+        return Err(invalid(format!(
+            "client_name has at most {NAME_MAX} characters, all of which can be seen"
+        )));
     }
     Ok(if name.is_empty() { NAMELESS.to_owned() } else { name.to_owned() })
 }
@@ -166,6 +177,20 @@ mod tests {
     }
 
     #[test]
+    fn a_zero_byte_is_refused_wherever_it_is() {
+        let uris = ["https://a/cb"];
+        for metadata in [
+            json!({ "redirect_uris": uris, "client_name": "a\0" }),
+            json!({ "redirect_uris": uris, "software_id": "\0" }),
+            json!({ "redirect_uris": uris, "contacts": ["a", "\0"] }),
+            json!({ "redirect_uris": uris, "jwks": { "keys": [{ "kid\0": 1 }] } }),
+            json!({ "redirect_uris": ["https://a/\0"] }),
+        ] {
+            assert_eq!(code(&metadata), "invalid_client_metadata", "{metadata}");
+        }
+    }
+
+    #[test]
     fn who_registers_alone_gets_no_token_without_a_code() {
         let with = |name: &str, value: Value| {
             let mut metadata = json!({ "redirect_uris": ["https://a/cb"] });
@@ -202,9 +227,15 @@ mod tests {
             let metadata = json!({ "redirect_uris": ["https://a/cb"], "client_name": name });
             Registration::read(&metadata).expect("a client")
         };
-        for name in
-            ["Coppice console", "coppice", "My C0ppice", "\u{421}oppice", "LEDGER", "Led ger", "l\u{435}dger"]
-        {
+        for name in [
+            "Coppice console (official)",
+            "coppice",
+            "My C|oppice",
+            "\u{421}oppice",
+            "LEDGER",
+            "Led ger",
+            "l\u{435}dger",
+        ] {
             assert!(named(name).check_name(&vouched).is_err(), "{name}");
             assert_eq!(named(name).client("dyn_1".to_owned(), &vouched).name, NAMELESS, "{name}");
         }

@@ -10,6 +10,7 @@ use coppice_app::{App, BrowserSession, NewPerson, OfferedInvitation, PasswordCha
 use coppice_core::Error;
 use coppice_core::authentication::Methods;
 use coppice_core::limits::{INVITATION_DAYS, PERSON_NAME_LENGTH_MAX};
+use coppice_core::name::is_unseen;
 use coppice_core::sign_up::SignUp;
 use coppice_oauth::params::Params;
 use zeroize::Zeroizing;
@@ -178,7 +179,9 @@ fn name_problem(name: &str) -> Option<&'static str> {
     if name.chars().count() > PERSON_NAME_LENGTH_MAX {
         return Some("The name is too long: at most 128 characters.");
     }
-    name.chars().any(char::is_control).then_some("The name has characters that can't be shown.")
+    name.contains(is_unseen).then_some(
+        "The name has a character that can't be seen or turns the text around it. Type it without.",
+    )
 }
 
 // What the pages say in words.
@@ -354,4 +357,20 @@ async fn changed(
         return app.change_password(session, current, new, &browser.origin).await;
     }
     app.set_first_password(session, new, &browser.origin).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_person_is_told_what_is_wrong_with_the_name() {
+        for (name, told) in
+            [("", "Write"), ("a\u{202e}dA", "can't be seen"), ("Ada\u{200d}", "can't be seen")]
+        {
+            assert!(name_problem(name).is_some_and(|why| why.contains(told)), "{name:?}");
+        }
+        assert!(name_problem(&"a".repeat(129)).is_some_and(|why| why.contains("too long")));
+        assert_eq!(name_problem("Ada Lovelace"), None);
+    }
 }

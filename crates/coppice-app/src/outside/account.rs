@@ -6,6 +6,7 @@ use chrono::Utc;
 use coppice_core::audit::RequestOrigin;
 use coppice_core::authentication::Methods;
 use coppice_core::limits::PERSON_NAME_LENGTH_MAX;
+use coppice_core::name::is_unseen;
 use coppice_core::sign_up::SignUp;
 use coppice_core::{Error, Result, UserId};
 use coppice_store::VerifiedUser;
@@ -166,7 +167,7 @@ impl App {
 
 /// A name as accounts may have one.
 fn display_name(text: &str) -> String {
-    text.trim().chars().filter(|c| !c.is_control()).take(PERSON_NAME_LENGTH_MAX).collect()
+    text.trim().chars().filter(|c| !is_unseen(*c)).take(PERSON_NAME_LENGTH_MAX).collect()
 }
 
 #[cfg(test)]
@@ -176,6 +177,7 @@ mod tests {
     #[test]
     fn names_of_others_are_made_to_fit() {
         assert_eq!(display_name(" Ada\n\u{7}Lovelace "), "AdaLovelace");
+        assert_eq!(display_name("\u{202e}Ada\u{200b}\u{2066} Lovelace"), "Ada Lovelace");
         assert_eq!(display_name(&"é".repeat(200)).chars().count(), 128);
     }
 }

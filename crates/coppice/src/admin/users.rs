@@ -45,10 +45,10 @@ pub(super) enum UserCommand {
 
 fn name(text: &str) -> Result<String, String> {
     let text = text.trim();
-    match text.chars().count() <= PERSON_NAME_LENGTH_MAX && !text.chars().any(char::is_control) {
-        true => Ok(text.to_owned()),
-        false => Err(format!("must have at most {PERSON_NAME_LENGTH_MAX} characters that can be shown")),
+    if text.chars().count() > PERSON_NAME_LENGTH_MAX {
+        return Err(format!("must have at most {PERSON_NAME_LENGTH_MAX} characters"));
     }
+    coppice_core::name::problem(text).map_or_else(|| Ok(text.to_owned()), Err)
 }
 
 /// The address as accounts have it.
@@ -137,4 +137,16 @@ async fn set_disabled(store: &Store, email: &str, is_disabled: bool) -> anyhow::
         false => println!("{email} is enabled, and may sign in"),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operator_gives_nobody_a_name_that_can_not_be_seen() {
+        assert_eq!(name(" Ada Lovelace "), Ok("Ada Lovelace".to_owned()));
+        assert!(name("\u{202e}adA").is_err_and(|why| why.contains("U+202E")));
+        assert!(name(&"a".repeat(129)).is_err());
+    }
 }
