@@ -8,6 +8,9 @@ use coppice_wire::ErrorBody;
 
 use crate::context::request_id;
 
+/// When to come again who finds the platform unable to work.
+pub(crate) const UNAVAILABLE_SECONDS: u32 = 30;
+
 /// An error on its way to the client.
 #[derive(Debug)]
 pub(crate) struct ApiError {
@@ -83,7 +86,7 @@ fn header_of(error: &Error) -> Option<(header::HeaderName, HeaderValue)> {
         Error::TooMany { retry_after_seconds, .. } => {
             Some((header::RETRY_AFTER, HeaderValue::from(*retry_after_seconds)))
         }
-        Error::Unavailable { .. } => Some((header::RETRY_AFTER, HeaderValue::from(30))),
+        Error::Unavailable { .. } => Some((header::RETRY_AFTER, HeaderValue::from(UNAVAILABLE_SECONDS))),
         Error::Forbidden { .. }
         | Error::Invalid { .. }
         | Error::NotFound { .. }

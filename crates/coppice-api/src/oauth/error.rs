@@ -8,6 +8,7 @@ use coppice_core::Error;
 use coppice_oauth::{ErrorCode, OAuthError};
 use serde_json::json;
 
+use crate::error::UNAVAILABLE_SECONDS;
 use crate::pages::{self, Message};
 
 /// JSON that no cache keeps.
@@ -29,9 +30,13 @@ pub(super) fn refused(error: &OAuthError) -> Response {
         _ => StatusCode::BAD_REQUEST,
     };
     let mut response = uncached(status, &body(error.code.as_str(), &error.description));
-    if status == StatusCode::UNAUTHORIZED {
-        let challenge = HeaderValue::from_static("Basic realm=\"platform\"");
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+    match status {
+        StatusCode::UNAUTHORIZED => {
+            let challenge = HeaderValue::from_static("Basic realm=\"platform\"");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        StatusCode::SERVICE_UNAVAILABLE => come_again(&mut response, UNAVAILABLE_SECONDS),
+        _ => {}
     }
     response
 }
@@ -54,10 +59,16 @@ pub(crate) fn failed(error: Error) -> Response {
         _ => (StatusCode::INTERNAL_SERVER_ERROR, "server_error"),
     };
     let mut response = uncached(status, &body(code, &error.to_string()));
-    if let Error::TooMany { retry_after_seconds, .. } = error {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(retry_after_seconds));
+    match error {
+        Error::TooMany { retry_after_seconds, .. } => come_again(&mut response, retry_after_seconds),
+        Error::Unavailable { .. } => come_again(&mut response, UNAVAILABLE_SECONDS),
+        _ => {}
     }
     response
+}
+
+fn come_again(response: &mut Response, seconds: u32) {
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
 }
 
 /// What a program is told.
@@ -91,7 +102,12 @@ pub(crate) fn page(error: &Error) -> Response {
             "Load the page again. If that does not help, tell the operator of this installation.",
         ),
     };
-    pages::error(status, &Message { title: "That did not work", what, next, ..Message::default() })
+    let content = Message { title: "That did not work", what, next, ..Message::default() };
+    let mut response = pages::error(status, &content);
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        come_again(&mut response, UNAVAILABLE_SECONDS);
+    }
+    response
 }
 
 /// What a person sees who came with a request that can't be answered, and must
@@ -135,4 +151,20 @@ pub(super) fn stale_form() -> Response {
             ..Message::default()
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_finds_the_platform_unable_to_work_is_told_when_to_come_again() {
+        let full = OAuthError::new(ErrorCode::TemporarilyUnavailable, "full");
+        for response in
+            [refused(&full), failed(Error::unavailable("down")), page(&Error::unavailable("down"))]
+        {
+            assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+            assert_eq!(response.headers()[header::RETRY_AFTER], "30");
+        }
+    }
 }
