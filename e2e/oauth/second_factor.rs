@@ -230,7 +230,8 @@ fn guessing_at_codes_is_limited_for_each_account_and_address_and_for_each_accoun
     let http = shared();
     let (_, email, phone, codes) = somebody(&http, "guessed");
     let (mut thief, page) = half_way(&http, &email);
-    let mut guess = |code: &str| thief.submit(&page, &[("code", code)]).status;
+    let mut tries = |code: &str| thief.submit(&page, &[("code", code)]);
+    let mut guess = |code: &str| tries(code).status;
     let elsewhere = "delete from attempts where kind = 'second-factor'";
     for _ in 0..5 {
         metastore(&http, elsewhere);
@@ -243,7 +244,10 @@ fn guessing_at_codes_is_limited_for_each_account_and_address_and_for_each_accoun
     }
     // With a fresh address each time, too; the password alone is no help for a day.
     metastore(&http, elsewhere);
-    assert_eq!(guess(&phone.shows_anew(&http)), 429, "from anywhere");
+    let paused = tries(&phone.shows_anew(&http));
+    assert_eq!(paused.status, 429, "from anywhere");
+    assert!(paused.text.contains("Use one of your recovery codes"), "{}", paused.text);
+    assert!(paused.text.contains("href=\"/oauth/sign-in/second-step?next=%2Fsigned-in\""), "{}", paused.text);
     // Nobody guesses a recovery code, so its owner is not shut out, and has their app back.
     assert_eq!(show(&http, &email, &codes[0]).1.location(), "/signed-in");
     assert_eq!(show(&http, &email, &phone.shows_anew(&http)).1.location(), "/signed-in");

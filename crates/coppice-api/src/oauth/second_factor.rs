@@ -130,6 +130,9 @@ async fn renew(State(app): State<App>, browser: Browser, PageForm(form): PageFor
             page(&app, &browser, session, Some((FactorField::RenewCode, BAD_CODE))).await
         }
         Ok(NewRecoveryCodes::TooOften(seconds)) => Ok(pages::too_many_attempts(seconds.into())),
+        Ok(NewRecoveryCodes::CodesPaused(seconds)) => {
+            Ok(pages::codes_paused(seconds.into(), &browser.path(PATH)))
+        }
         Err(failed) => Err(failed),
     };
     outcome.unwrap_or_else(|failed| error::page(&failed))
@@ -151,6 +154,9 @@ async fn remove(State(app): State<App>, browser: Browser, PageForm(form): PageFo
         Ok(SecondFactorRemoval::WrongCode) => (FactorField::RemoveCode, BAD_CODE),
         Ok(SecondFactorRemoval::Stale) => return ask_anew(&app, &browser, session, PATH),
         Ok(SecondFactorRemoval::TooOften(seconds)) => return pages::too_many_attempts(seconds.into()),
+        Ok(SecondFactorRemoval::CodesPaused(seconds)) => {
+            return pages::codes_paused(seconds.into(), &browser.path(PATH));
+        }
         Err(failed) => return error::page(&failed),
     };
     let page = page(&app, &browser, session, Some(problem)).await;

@@ -25,10 +25,14 @@ pub(super) fn routes() -> Router<App> {
 /// first to the page that asks for their second factor.
 pub(super) fn go_on(browser: &Browser, next: &str, begun: &SignIn) -> Response {
     let to = match begun {
-        SignIn::Half(_) => format!("{PATH}?{}", Params::default().with(NEXT, next).encode()),
-        _ => next.to_owned(),
+        SignIn::Half(_) => address(browser, next),
+        _ => browser.path(next),
     };
-    keep(browser, redirect(&browser.path(&to)), begun)
+    keep(browser, redirect(&to), begun)
+}
+
+fn address(browser: &Browser, next: &str) -> String {
+    browser.path(&format!("{PATH}?{}", Params::default().with(NEXT, next).encode()))
 }
 
 /// Lets the browser keep what it was given.
@@ -98,6 +102,7 @@ async fn finish(app: &App, browser: &Browser, form: &Params) -> Result<Response,
         }
         SecondStep::Over => too_late(app, browser, next).await,
         SecondStep::TooOften(seconds) => pages::too_many_attempts(seconds.into()),
+        SecondStep::CodesPaused(seconds) => pages::codes_paused(seconds.into(), &address(browser, next)),
     })
 }
 

@@ -47,20 +47,47 @@ pub(crate) fn error(status: StatusCode, content: &Message<'_>) -> Response {
 
 /// The page for who failed to sign in too often.
 pub(crate) fn too_many_attempts(retry_after_seconds: u64) -> Response {
-    let minutes = retry_after_seconds.div_ceil(60).max(1);
-    let next = match minutes {
-        1 => "Wait a minute, then try again.".to_owned(),
-        _ => format!("Wait {minutes} minutes, then try again."),
-    };
+    let next = format!("Wait {}, then try again.", in_words(retry_after_seconds));
     let content = Message {
         title: "Too many attempts",
         what: "There were too many attempts in a short time, so this is paused for a while.",
         next: &next,
         ..Message::default()
     };
-    let mut response = page(StatusCode::TOO_MANY_REQUESTS, &content, None);
+    paused(&content, retry_after_seconds)
+}
+
+/// The page for who shows a code of an app while those of the account are not
+/// looked at; a recovery code can be typed at `place`.
+pub(crate) fn codes_paused(retry_after_seconds: u64, place: &str) -> Response {
+    let next = format!(
+        "Use one of your recovery codes: after it, codes of the app are taken again. Without one, wait {}, \
+         or ask the operator of this installation to remove the second factor.",
+        in_words(retry_after_seconds)
+    );
+    let content = Message {
+        title: "Codes of your app are paused",
+        what: "Too many wrong ones were tried for this account within a day, by you or by somebody else.",
+        next: &next,
+        link: Some(Link { href: place, text: "Use a recovery code" }),
+        ..Message::default()
+    };
+    paused(&content, retry_after_seconds)
+}
+
+fn paused(content: &Message<'_>, retry_after_seconds: u64) -> Response {
+    let mut response = page(StatusCode::TOO_MANY_REQUESTS, content, None);
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(retry_after_seconds.max(1)));
     response
+}
+
+/// At least so long, in words.
+fn in_words(seconds: u64) -> String {
+    match seconds.div_ceil(60) {
+        0 | 1 => "a minute".to_owned(),
+        minutes @ 2..=120 => format!("{minutes} minutes"),
+        minutes => format!("{} hours", minutes.div_ceil(60)),
+    }
 }
 
 /// The page after signing out.

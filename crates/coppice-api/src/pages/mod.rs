@@ -33,7 +33,7 @@ pub(crate) use device::{
 };
 pub(crate) use invitation::{InvitationPage, Visitor, invitation};
 pub(crate) use message::{
-    Link, Message, SignOutPage, error, message, sign_out, signed_out, too_many_attempts,
+    Link, Message, SignOutPage, codes_paused, error, message, sign_out, signed_out, too_many_attempts,
 };
 pub(crate) use password::{Field, PasswordPage, password, password_changed};
 pub(crate) use second_factor::{

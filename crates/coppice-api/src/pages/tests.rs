@@ -102,6 +102,7 @@ fn every_page() -> Vec<(&'static str, Response)> {
         ("sign out", sign_out(&SignOutPage { form: FORM, account: HOSTILE })),
         ("signed out", signed_out(Some(Link { href: "/in", text: HOSTILE }))),
         ("too many", too_many_attempts(61)),
+        ("codes paused", codes_paused(61, "/second-step?next=%2F")),
         ("error", error(StatusCode::BAD_REQUEST, &Message { title: HOSTILE, ..Message::default() })),
     ]);
     pages
@@ -177,6 +178,19 @@ async fn a_page_after_too_many_attempts_says_when_to_come_back() {
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(header(response.headers(), "retry-after"), "61");
     assert!(text_of(response).await.contains("Wait 2 minutes"));
+}
+
+#[tokio::test]
+async fn who_finds_codes_paused_is_told_of_recovery_codes_and_where_to_type_one() {
+    let response = codes_paused(23 * 3600 + 1, "/second-step");
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(header(response.headers(), "retry-after"), "82801");
+    let text = text_of(response).await;
+    for told in
+        ["Use one of your recovery codes", "wait 24 hours", "ask the operator", "href=\"/second-step\""]
+    {
+        assert!(text.contains(told), "{told}: {text}");
+    }
 }
 
 #[tokio::test]

@@ -36,19 +36,21 @@ pub(super) enum Judged {
     Good(Typed),
     Wrong,
     TooOften(u32),
+    CodesPaused(u32),
 }
 
 impl App {
     /// Judges a code that somebody typed for their second factor. It counts as
     /// an attempt until it is used.
     pub(super) async fn judge(&self, user: &UserId, typed: &str, origin: &RequestOrigin) -> Result<Judged> {
-        let recovery = recovery_code::parse(typed);
-        let bounds: &[Bound] = if recovery.is_some() { &[SECOND_FACTOR] } else { &[SECOND_FACTOR, CODES] };
-        if let Some(seconds) = self.count_tries(user, bounds, origin).await? {
+        if let Some(seconds) = self.count_tries(user, &[SECOND_FACTOR], origin).await? {
             return Ok(Judged::TooOften(seconds));
         }
-        if let Some(code) = recovery {
+        if let Some(code) = recovery_code::parse(typed) {
             return Ok(Judged::Good(Typed::Recovery { code_hash: self.recovery_hash(user, &code) }));
+        }
+        if let Some(seconds) = self.count_tries(user, &[CODES], origin).await? {
+            return Ok(Judged::CodesPaused(seconds));
         }
         let Some(factor) = self.second_factor(user).await? else { return Ok(Judged::Wrong) };
         let secret = self.key.open(user.as_str(), &factor.totp_sealed)?;

@@ -42,6 +42,9 @@ pub enum SecondStep {
     Over,
     /// Too many attempts; seconds until the next one makes sense.
     TooOften(u32),
+    /// Too many wrong codes of the app, from wherever; seconds until it counts
+    /// again, unless a recovery code is shown.
+    CodesPaused(u32),
 }
 
 /// How an attempt to add a second factor ended.
@@ -69,6 +72,8 @@ pub enum NewRecoveryCodes {
     Wrong,
     /// Too many attempts; seconds until the next one makes sense.
     TooOften(u32),
+    /// See [`SecondStep::CodesPaused`].
+    CodesPaused(u32),
 }
 
 /// How an attempt to remove the second factor ended.
@@ -85,6 +90,8 @@ pub enum SecondFactorRemoval {
     Stale,
     /// Too many attempts; seconds until the next one makes sense.
     TooOften(u32),
+    /// See [`SecondStep::CodesPaused`].
+    CodesPaused(u32),
 }
 
 macro_rules! shows_no_secret {
@@ -101,9 +108,9 @@ macro_rules! shows_no_secret {
 }
 
 shows_no_secret! {
-    SecondStep: Done | Wrong | Over;
+    SecondStep: Done | Wrong | Over | CodesPaused;
     Enrolment: Done | Wrong | Stale;
-    NewRecoveryCodes: Done | Wrong;
+    NewRecoveryCodes: Done | Wrong | CodesPaused;
 }
 
 impl App {
@@ -189,6 +196,7 @@ impl App {
             Judged::Good(typed) => typed,
             Judged::Wrong => return Ok(NewRecoveryCodes::Wrong),
             Judged::TooOften(seconds) => return Ok(NewRecoveryCodes::TooOften(seconds)),
+            Judged::CodesPaused(seconds) => return Ok(NewRecoveryCodes::CodesPaused(seconds)),
         };
         let (codes, hashes) = self.new_recovery_codes(user);
         let mut tx = self.store.begin().await?;
@@ -232,6 +240,7 @@ impl App {
             Judged::Good(typed) => typed,
             Judged::Wrong => return Ok(SecondFactorRemoval::WrongCode),
             Judged::TooOften(seconds) => return Ok(SecondFactorRemoval::TooOften(seconds)),
+            Judged::CodesPaused(seconds) => return Ok(SecondFactorRemoval::CodesPaused(seconds)),
         };
         let mut tx = self.store.begin().await?;
         if !self.store.second_factor_use_in_tx(&mut tx, user, typed.proof()).await? {
@@ -293,6 +302,7 @@ impl App {
                 return Ok(SecondStep::Wrong);
             }
             Judged::TooOften(seconds) => return Ok(SecondStep::TooOften(seconds)),
+            Judged::CodesPaused(seconds) => return Ok(SecondStep::CodesPaused(seconds)),
         };
         let mut tx = self.store.begin().await?;
         if !self.store.second_factor_use_in_tx(&mut tx, user, typed.proof()).await? {
