@@ -90,7 +90,7 @@ pub(crate) struct Xfs {
 
 impl Xfs {
     fn make() -> Self {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = coppice_test_support::directory("coppice-files-");
         let image = directory.path().join("xfs.img");
         let file = std::fs::File::create(&image).expect("an image");
         file.set_len(4 << 30).expect("a size");

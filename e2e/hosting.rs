@@ -28,7 +28,7 @@ fn a_metastore_of_your_own_serves_as_well() {
 
 #[test]
 fn the_end_of_the_first_process_is_the_end_of_every_server() {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = coppice_test_support::directory("coppice-files-");
     let data_dir = directory.path().join("data");
     let log = std::fs::File::create(directory.path().join("log")).expect("a log");
     let mut container = Command::new("unshare")

@@ -14,7 +14,7 @@ fn said(output: &std::process::Output) -> String {
 fn a_lost_metastore_comes_back_from_an_export() {
     let mut coppice = platform();
     coppice.sql("main", "CREATE TABLE t AS SELECT 7 AS i");
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = coppice_test_support::directory("coppice-files-");
     let file = directory.path().join("records.coppice").display().to_string();
     let export = ["admin", "metastore", "export", &file];
     let import = ["admin", "metastore", "import", &file];
@@ -38,7 +38,7 @@ fn a_lost_metastore_comes_back_from_an_export() {
 #[test]
 fn an_export_of_another_installation_is_refused_before_anything_is_touched() {
     let (one, mut other) = (platform(), platform());
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = coppice_test_support::directory("coppice-files-");
     let file = directory.path().join("records.coppice").display().to_string();
     assert!(one.run(&["admin", "metastore", "export", &file]).status.success());
     assert_eq!(other.terminate(), Some(0));

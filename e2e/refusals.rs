@@ -56,7 +56,7 @@ fn a_metastore_of_another_installation_is_refused() {
 
 #[test]
 fn a_long_data_directory_works() {
-    let parent = tempfile::tempdir().expect("a directory");
+    let parent = coppice_test_support::directory("coppice-files-");
     let long = parent.path().join("x".repeat(100)).join("y".repeat(100));
     std::fs::create_dir_all(&long).expect("directories");
     let mut coppice = Platform::start(PROGRAM, Options { data_dir: Some(long.join("data")), ..options() });

@@ -15,7 +15,7 @@ pub(crate) struct OwnServer {
 
 impl OwnServer {
     pub(crate) fn start() -> Self {
-        let directory = tempfile::Builder::new().prefix("own-").tempdir().expect("a directory");
+        let directory = coppice_test_support::directory("coppice-own-");
         let account =
             nix::unistd::User::from_name("postgres").expect("accounts").expect("the account postgres");
         std::os::unix::fs::chown(directory.path(), Some(account.uid.as_raw()), None).expect("a new owner");

@@ -86,7 +86,7 @@ struct Receiver {
 
 impl Receiver {
     fn start(coppice: &Platform, branch: &str) -> Self {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = coppice_test_support::directory("coppice-files-");
         let server = coppice.superuser_url(branch).replace(" dbname=app", "");
         let command = |more: &[&str]| {
             let mut command = Command::new("/usr/lib/postgresql/15/bin/pg_receivewal");

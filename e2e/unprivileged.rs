@@ -40,7 +40,7 @@ fn nobody(arguments: &[&str]) -> Command {
 fn program_for_all() -> String {
     static COPY: std::sync::OnceLock<tempfile::TempDir> = std::sync::OnceLock::new();
     let directory = COPY.get_or_init(|| {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = coppice_test_support::directory("coppice-files-");
         std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).expect("a mode");
         std::fs::copy(PROGRAM, directory.path().join("coppice")).expect("a copy");
         let from = postgres_dir().join("17.10").display().to_string();
@@ -57,7 +57,7 @@ fn postgres_for_all() -> String {
 
 #[test]
 fn an_ordinary_account_gets_a_platform_too() {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = coppice_test_support::directory("coppice-files-");
     let account = nix::unistd::User::from_name("nobody").expect("accounts").expect("the account nobody");
     std::os::unix::fs::chown(directory.path(), Some(account.uid.as_raw()), None).expect("a new owner");
     let data_dir = directory.path().join("data").display().to_string();

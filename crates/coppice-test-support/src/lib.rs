@@ -6,6 +6,7 @@
 //! **Start reading** at [`Platform`].
 
 mod api_client;
+mod directory;
 mod leftovers;
 mod platform;
 mod postgres;
@@ -14,6 +15,7 @@ mod psql;
 use std::time::{Duration, Instant};
 
 pub use api_client::ApiClient;
+pub use directory::directory;
 pub use leftovers::Leftovers;
 pub use platform::{Options, Platform};
 pub use postgres::Postgres;

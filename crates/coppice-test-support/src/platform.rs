@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{ApiClient, Leftovers, Psql, psql, wait_for};
+use crate::{ApiClient, Leftovers, Psql, directory, psql, wait_for};
 
 /// How long a platform may take to be ready; making templates is part of it.
 const READY_PATIENCE: Duration = Duration::from_secs(120);
@@ -43,10 +43,6 @@ pub struct Platform {
     _directory: Option<TempDir>,
 }
 
-fn random_directory() -> TempDir {
-    tempfile::Builder::new().prefix("coppice-test-").tempdir().expect("a temporary directory")
-}
-
 impl Platform {
     /// Starts a platform and waits until it is ready.
     pub fn start(program: &str, options: Options) -> Self {
@@ -58,7 +54,7 @@ impl Platform {
 
     /// A platform that is not started yet.
     pub fn prepare(program: &str, options: Options) -> Self {
-        let directory = if options.data_dir.is_none() { Some(random_directory()) } else { None };
+        let directory = if options.data_dir.is_none() { Some(directory("coppice-test-")) } else { None };
         let data_dir = match (&options.data_dir, &directory) {
             (Some(dir), _) => dir.clone(),
             (None, Some(directory)) => directory.path().join("data"),

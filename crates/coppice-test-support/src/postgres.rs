@@ -48,7 +48,7 @@ impl Postgres {
 
     /// A server of the caller alone.
     pub fn start(hba: &str) -> Self {
-        let dir = tempfile::Builder::new().prefix("coppice-postgres-").tempdir().expect("a directory");
+        let dir = crate::directory("coppice-postgres-");
         let data = dir.path().join("data");
         if nix::unistd::geteuid().is_root() {
             let given = Command::new("chown").arg("postgres:").arg(dir.path()).status();
