@@ -19,7 +19,7 @@ mod stop;
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use coppice_engine::EngineError;
@@ -43,6 +43,11 @@ pub(crate) use stop::{StopArgs, stop};
 pub(crate) const LAUNCHER: &str = "/proc/self/exe";
 /// How long a starting metastore may take to accept a connection.
 pub(crate) const METASTORE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long the last of a process that was killed may hold its lock.
+const DYING_PATIENCE: Duration = Duration::from_secs(2);
+/// How often the lock is asked for meanwhile.
+const DYING_POLL: Duration = Duration::from_millis(10);
 
 /// Where a running `serve` is, for commands on the same machine.
 #[derive(Debug, Serialize, Deserialize)]
@@ -84,7 +89,7 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let (lock, listeners, predecessor) = match takes_over {
         true => take_over(&config.data_dir).await?,
         false => {
-            let lock = take_lock(&config.data_dir)?;
+            let lock = take_lock(&config.data_dir).await?;
             (lock, listen(&config)?, None)
         }
     };
@@ -167,15 +172,22 @@ async fn wait_for_end(
     }
 }
 
-fn take_lock(data_dir: &Path) -> anyhow::Result<ControlLock> {
-    let lock = ControlLock::try_take(data_dir).map_err(|error| chain(&error))?;
-    lock.with_context(|| {
-        format!(
+async fn take_lock(data_dir: &Path) -> anyhow::Result<ControlLock> {
+    let asked = Instant::now();
+    loop {
+        if let Some(lock) = ControlLock::try_take(data_dir).map_err(|error| chain(&error))? {
+            return Ok(lock);
+        }
+        // What a process was about to start when it was killed shares its lock
+        // until it is another program.
+        anyhow::ensure!(
+            asked.elapsed() < DYING_PATIENCE,
             "another coppice works on {}: stop it first, choose another --data-dir, \
              or put this one in its place with --take-over",
             data_dir.display()
-        )
-    })
+        );
+        tokio::time::sleep(DYING_POLL).await;
+    }
 }
 
 async fn take_over(data_dir: &Path) -> anyhow::Result<(ControlLock, Listeners, Option<Predecessor>)> {
