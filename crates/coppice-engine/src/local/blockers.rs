@@ -10,6 +10,8 @@ use std::collections::HashMap;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
+use tokio_postgres::types::Type;
+
 use super::connecting::Address;
 use super::prepared::{self, Prepared};
 use super::session::{PLATFORM_ROLE, Patience, Session, column};
@@ -93,7 +95,7 @@ struct Watcher<'a> {
 impl Watcher<'_> {
     async fn end_blockers(&mut self) -> Result<()> {
         let action = "looking for who keeps the platform waiting";
-        let rows = self.session.query(action, END_SESSIONS, &[&PLATFORM_ROLE]).await?;
+        let rows = self.session.query(action, END_SESSIONS, &[(&PLATFORM_ROLE, Type::NAME)]).await?;
         let pids = rows.iter().map(|row| column(row, 0)).collect::<Result<Vec<i32>>>()?;
         for pid in pids.iter().copied().filter(|pid| *pid != 0) {
             match self.told.get(&pid) {
@@ -110,7 +112,8 @@ impl Watcher<'_> {
             }
         }
         if pids.contains(&0) {
-            let rows = self.session.query(action, &holding_prepared(), &[&PLATFORM_ROLE]).await?;
+            let rows =
+                self.session.query(action, &holding_prepared(), &[(&PLATFORM_ROLE, Type::NAME)]).await?;
             let holding: Vec<_> = rows.iter().map(Prepared::of).collect::<Result<_>>()?;
             prepared::roll_back(self.address, self.session.major(), &holding).await?;
             if !holding.is_empty() {

@@ -15,39 +15,34 @@ use coppice_core::volume::{VolumeLabel, VolumeSource};
 use coppice_core::{InstanceId, VolumeId};
 use coppice_failpoint::failpoint;
 use tokio::sync::OwnedMutexGuard;
+use tokio_postgres::types::Type;
 
 use super::blocking::blocking;
 use super::config::processes_max;
-use super::connecting::Address;
 use super::images::InstalledImage;
 use super::installation::write_durably;
 use super::metastore::METASTORE;
-use super::process::cgroup::Limits;
+use super::process::controllers::Limits;
 use super::server::ServerPlan;
-use super::session::{Patience, Session};
+use super::session::{Parameter, Session};
+use super::sessions::no_answer;
 use super::templates::TEMPLATE_PREFIX;
 use super::untrusted::UntrustedPath;
 use super::volumes::{SourceState, Volumes};
 use super::{
     HostEngine, contents, control_file, first_start, limits, managed_role, measure, prepared, session, sleep,
-    statistics,
+    statistics, verifiers,
 };
 use crate::{
     Answer, BoxedServerStream, Capacity, Engine, EngineError, FirstStart, Image, ImageContents, InstanceSpec,
-    LogFiles, ROLE_LENGTH_MAX, Result, RoleVerifier, SleepingRoles, StopMode, VERIFIER_LENGTH_MAX,
-    VolumeFacts, VolumePlan,
+    LogFiles, ROLE_LENGTH_MAX, Result, RoleVerifier, SleepingRoles, StopMode, VolumeFacts, VolumePlan,
 };
 
-/// A cached platform session is closed after this long without use; longer than
-/// the pauses between looks at its statistics.
-const SESSION_IDLE: Duration = Duration::from_secs(60);
 /// A server takes its new settings within this time.
 const RELOAD_PATIENCE: Duration = Duration::from_secs(10);
 /// A server that has not told within this time who its roles are goes to sleep
 /// without that.
 const SLEEP_PATIENCE: Duration = Duration::from_secs(20);
-/// A server that takes longer to answer a short question hangs.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(3);
 /// A change that takes longer, others having been ended for it, is given up.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(20);
 
@@ -59,7 +54,7 @@ pub struct LocalEngine {
     locks: Mutex<HashMap<VolumeId, Arc<tokio::sync::Mutex<()>>>>,
     /// One template at a time is made.
     pub(super) template_lock: tokio::sync::Mutex<()>,
-    sessions: Mutex<HashMap<InstanceId, (Arc<Session>, Instant)>>,
+    pub(super) sessions: Mutex<HashMap<InstanceId, (Arc<Session>, Instant)>>,
     /// Images never change, so looking once is enough.
     contents: Mutex<HashMap<PostgresVersion, Arc<ImageContents>>>,
     measuring: measure::Measuring,
@@ -84,12 +79,6 @@ impl LocalEngine {
         &self.volumes
     }
 
-    /// Closes platform sessions that were not used for a while; to be called
-    /// every few seconds.
-    pub fn close_idle_sessions(&self) {
-        lock(&self.sessions).retain(|_, (_, used)| used.elapsed() < SESSION_IDLE);
-    }
-
     pub(super) async fn lock_volume(&self, volume: &VolumeId) -> OwnedMutexGuard<()> {
         let mutex = lock(&self.locks).entry(volume.clone()).or_default().clone();
         mutex.lock_owned().await
@@ -105,39 +94,6 @@ impl LocalEngine {
         fs::read_to_string(self.first_start_marker(volume))
             .is_ok_and(|text| text == volume.as_str())
             .eq(&false)
-    }
-
-    pub(super) async fn session(&self, instance: &InstanceId) -> Result<Arc<Session>> {
-        if let Some((session, used)) = lock(&self.sessions).get_mut(instance)
-            && !session.is_closed()
-        {
-            *used = Instant::now();
-            return Ok(session.clone());
-        }
-        let session = Arc::new(self.address(instance).open(Patience::QUESTION).await?);
-        lock(&self.sessions).insert(instance.clone(), (session.clone(), Instant::now()));
-        Ok(session)
-    }
-
-    pub(super) fn address(&self, instance: &InstanceId) -> Address {
-        Address { host: self.host.clone(), instance: instance.clone() }
-    }
-
-    /// Asks a running server something that it answers at once, if it answers.
-    pub(super) async fn ask<T>(
-        &self,
-        instance: &InstanceId,
-        question: impl AsyncFnOnce(Arc<Session>) -> Result<T>,
-    ) -> Result<T> {
-        let asked = async { question(self.session(instance).await?).await };
-        match tokio::time::timeout(ANSWER_PATIENCE, asked).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                // What was asked may still be on its way; the next question is not behind it.
-                lock(&self.sessions).remove(instance);
-                Err(no_answer())
-            }
-        }
     }
 
     async fn start_server(&self, spec: &InstanceSpec, is_first_start: bool) -> Result<()> {
@@ -175,11 +131,7 @@ fn server_plan<'a>(
     }
 }
 
-fn no_answer() -> EngineError {
-    EngineError::NoAnswer("asking a server".to_owned())
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     // Every change under these locks is a single insertion or removal.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -348,21 +300,7 @@ impl Engine for LocalEngine {
         if role.len() > ROLE_LENGTH_MAX {
             return Ok(None);
         }
-        let action = "reading a role's verifier";
-        let read = async |session: Arc<Session>| {
-            let query = "SELECT CASE WHEN octet_length(rolpassword) <= $3 THEN rolpassword END \
-                 FROM pg_catalog.pg_authid WHERE rolname = $1 AND rolname <> $2 AND rolname !~ '^pg_'";
-            let length_max = VERIFIER_LENGTH_MAX as i32;
-            session.query_opt(action, query, &[&role, &session::PLATFORM_ROLE, &length_max]).await
-        };
-        let row = self.ask(instance, read).await?;
-        let text = row.map(|row| row.try_get::<_, Option<String>>(0)).transpose();
-        let text = text.map_err(EngineError::sql(action))?;
-        Ok(text.map(|text| match text {
-            None => RoleVerifier::NoPassword,
-            Some(text) if text.starts_with("SCRAM-SHA-256$") => RoleVerifier::Scram(text),
-            Some(_) => RoleVerifier::Md5,
-        }))
+        self.ask(instance, async |session| verifiers::of_role(&session, role).await).await
     }
 
     async fn managed_verifier(&self, instance: &InstanceId) -> Result<Option<String>> {
@@ -432,7 +370,9 @@ impl Engine for LocalEngine {
             let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                        WHERE backend_type = 'client backend' AND usename IS DISTINCT FROM $1 \
                          AND (backend_xid IS NOT NULL OR NOT $2)";
-            session.query("ending sessions", sql, &[&session::PLATFORM_ROLE, &only_writers]).await.map(drop)
+            let parameters: [Parameter<'_>; 2] =
+                [(&session::PLATFORM_ROLE, Type::NAME), (&only_writers, Type::BOOL)];
+            session.query("ending sessions", sql, &parameters).await.map(drop)
         };
         self.ask(instance, end).await
     }

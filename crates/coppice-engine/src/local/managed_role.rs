@@ -7,6 +7,7 @@
 //! can't be done takes it back.
 
 use coppice_core::branch::{MANAGED_DATABASE, MANAGED_ROLE};
+use tokio_postgres::types::Type;
 
 use super::blockers::insist;
 use super::connecting::Address;
@@ -25,7 +26,9 @@ pub(super) async fn verifier(session: &Session) -> Result<Option<String>> {
         "SELECT left(rolpassword, {VERIFIER_MAX}) FROM pg_catalog.pg_authid WHERE rolname = $1 AND rolcanlogin
          AND rolconnlimit <> 0 AND (rolvaliduntil IS NULL OR rolvaliduntil > now())"
     );
-    let row = session.query_opt("reading the managed role's verifier", &query, &[&MANAGED_ROLE]).await?;
+    let row = session
+        .query_opt("reading the managed role's verifier", &query, &[(&MANAGED_ROLE, Type::NAME)])
+        .await?;
     row.map_or(Ok(None), |row| column(&row, 0))
 }
 
@@ -60,7 +63,7 @@ async fn set_password(session: &Session, verifier: &str, alone: bool) -> Result<
         // It conflicts with every change of a role, and with itself.
         statements.push("LOCK TABLE pg_catalog.pg_authid IN SHARE ROW EXCLUSIVE MODE".to_owned());
     }
-    if session.query_opt(action, query, &[&MANAGED_ROLE]).await?.is_none() {
+    if session.query_opt(action, query, &[(&MANAGED_ROLE, Type::NAME)]).await?.is_none() {
         statements.push(format!("CREATE ROLE {MANAGED_ROLE}"));
     }
     // A verifier has no quote in it, whoever made it.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use coppice_core::statistics::{InstanceStatistics, Operations, ServerStatistics};
 use coppice_core::{InstanceId, VolumeId};
-use tokio_postgres::{Row, Statement};
+use tokio_postgres::Row;
 
 use super::server::Servers;
 use super::session::Session;
@@ -75,6 +75,9 @@ const EPOCH_15: &str =
 const EPOCH_16: &str =
     "concat_ws(' ', (SELECT stats_reset FROM pg_stat_wal), (SELECT max(stats_reset) FROM pg_stat_io))";
 
+/// Name of the statement in sessions: planning it takes longer than answering.
+const PREPARED: &str = "statistics";
+
 fn statement(major: u32) -> String {
     let (io, wal, epoch) = match major {
         ..16 => (IO_15, WAL_15, EPOCH_15),
@@ -97,7 +100,8 @@ struct DiskSize {
 /// Remembers what makes the next look cheap.
 #[derive(Default)]
 pub(super) struct Measuring {
-    statements: Mutex<HashMap<InstanceId, (Weak<Session>, Statement)>>,
+    /// Sessions in which the statement is prepared, as [`PREPARED`].
+    prepared: Mutex<HashMap<InstanceId, Weak<Session>>>,
     disks: Arc<Mutex<HashMap<VolumeId, DiskSize>>>,
     /// Volumes that are being measured, some of them perhaps for ever.
     measuring: Arc<Mutex<HashSet<VolumeId>>>,
@@ -121,20 +125,16 @@ impl Measuring {
         session: &Arc<Session>,
     ) -> Result<ServerStatistics> {
         let action = "reading statistics";
-        let known = lock(&self.statements).get(instance).cloned();
-        let known = known.filter(|(client, _)| client.as_ptr() == Arc::as_ptr(session));
-        let prepared = match known {
-            Some((_, prepared)) => prepared,
-            None => {
-                let prepared = session.prepare(action, &statement(session.major())).await?;
-                let entry = (Arc::downgrade(session), prepared.clone());
-                let mut statements = lock(&self.statements);
-                statements.retain(|_, (client, _)| client.strong_count() > 0);
-                statements.insert(instance.clone(), entry);
-                prepared
-            }
-        };
-        let row = session.query_one(action, &prepared, &[]).await?;
+        let is_in = |known: &Weak<Session>| known.as_ptr() == Arc::as_ptr(session);
+        let is_prepared = lock(&self.prepared).get(instance).is_some_and(is_in);
+        if !is_prepared {
+            let prepare = format!("PREPARE {PREPARED} AS {}", statement(session.major()));
+            session.execute(action, &prepare).await?;
+            let mut prepared = lock(&self.prepared);
+            prepared.retain(|_, session| session.strong_count() > 0);
+            prepared.insert(instance.clone(), Arc::downgrade(session));
+        }
+        let row = session.query_one(action, &format!("EXECUTE {PREPARED}"), &[]).await?;
         read(&row).map_err(EngineError::sql(action))
     }
 
@@ -239,10 +239,10 @@ mod tests {
         let (measuring, volume) = (Measuring::default(), VolumeId::from_trusted("vol_1"));
         let size = async |written| measuring.disk_size(&volume, data.clone(), written).await;
         assert_eq!(size(Some((1.0, 1.0))).await, Some(0));
-        fs::write(data.host_path().join("file"), "x").expect("a file");
+        fs::write(data.host_path().join("file"), [0; 8192]).expect("a file");
         assert_eq!(size(Some((1.0, 1.0))).await, Some(0));
         let deadline = Instant::now() + Duration::from_secs(60);
-        while size(Some((2.0, 1.0))).await != Some(1) {
+        while size(Some((2.0, 1.0))).await != Some(8192) {
             assert!(Instant::now() < deadline, "it is measured again after a while");
         }
     }

@@ -33,12 +33,14 @@ mod prepared;
 pub mod process;
 mod server;
 mod session;
+mod sessions;
 mod sleep;
 mod statistics;
 mod template;
 mod templates;
 mod trust;
 pub mod untrusted;
+mod verifiers;
 pub mod volumes;
 mod wire;
 

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::net::UnixStream;
-use tokio_postgres::types::{FromSql, ToSql};
-use tokio_postgres::{Client, NoTls, Row, Statement, ToStatement};
+use tokio_postgres::types::{FromSql, ToSql, Type};
+use tokio_postgres::{Client, NoTls, Row};
 
 use super::bounded::{Allowance, Bounded};
 use super::wire::Descriptions;
@@ -118,6 +118,9 @@ pub(super) async fn open(
     })
 }
 
+/// A value for a statement, and its type there.
+pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
+
 /// An open session. Each use of it ends within its patience, whether or not the
 /// server answers, and with it an answer without end; a session whose server did
 /// not answer is of no use any more.
@@ -186,17 +189,18 @@ impl Session {
         done
     }
 
-    /// Asks for rows.
+    /// Asks for rows, in one round trip. The answer is described right before
+    /// its rows, so that [`Descriptions`] can compare them.
     ///
     /// # Errors
     /// When that fails, or there is no answer in time.
     pub(super) async fn query(
         &self,
         action: &str,
-        statement: &(impl ToStatement + ?Sized),
-        parameters: &[&(dyn ToSql + Sync)],
+        statement: &str,
+        parameters: &[Parameter<'_>],
     ) -> Result<Vec<Row>> {
-        self.within(action, self.client.query(statement, parameters)).await
+        self.within(action, self.client.query_typed(statement, parameters)).await
     }
 
     /// Asks for exactly one row.
@@ -206,10 +210,10 @@ impl Session {
     pub(super) async fn query_one(
         &self,
         action: &str,
-        statement: &(impl ToStatement + ?Sized),
-        parameters: &[&(dyn ToSql + Sync)],
+        statement: &str,
+        parameters: &[Parameter<'_>],
     ) -> Result<Row> {
-        self.within(action, self.client.query_one(statement, parameters)).await
+        self.within(action, self.client.query_typed_one(statement, parameters)).await
     }
 
     /// Asks for a row, if there is one.
@@ -219,18 +223,10 @@ impl Session {
     pub(super) async fn query_opt(
         &self,
         action: &str,
-        statement: &(impl ToStatement + ?Sized),
-        parameters: &[&(dyn ToSql + Sync)],
+        statement: &str,
+        parameters: &[Parameter<'_>],
     ) -> Result<Option<Row>> {
-        self.within(action, self.client.query_opt(statement, parameters)).await
-    }
-
-    /// Prepares a statement that is asked often.
-    ///
-    /// # Errors
-    /// When that fails, or there is no answer in time.
-    pub(super) async fn prepare(&self, action: &str, statement: &str) -> Result<Statement> {
-        self.within(action, self.client.prepare(statement)).await
+        self.within(action, self.client.query_typed_opt(statement, parameters)).await
     }
 }
 
@@ -241,4 +237,46 @@ impl Session {
 /// When it is.
 pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> Result<T> {
     row.try_get(index).map_err(EngineError::sql("reading what a server answered"))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    fn message(tag: u8, body: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
+        [&[tag][..], &length, body].concat()
+    }
+
+    /// Says what a server says that lets everybody in, then `answer` to each
+    /// question.
+    async fn answer_with(mut stream: UnixStream, answer: Vec<u8>) {
+        let welcome = [message(b'R', &[0; 4]), message(b'Z', b"I")].concat();
+        let mut said = welcome;
+        let mut heard = [0; 4096];
+        while stream.read(&mut heard).await.is_ok_and(|length| length > 0) {
+            stream.write_all(&said).await.expect("somebody listens");
+            said = answer.clone();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_row_without_the_columns_it_was_said_to_have_is_an_error() {
+        let column = |name: &str| [name.as_bytes(), &[0; 7], &25_u32.to_be_bytes(), &[0; 8]].concat();
+        let answer = [
+            message(b'1', &[]),
+            message(b'2', &[]),
+            message(b't', &[0, 0]),
+            message(b'T', &[vec![0, 2], column("a"), column("b")].concat()),
+            message(b'D', &[&[0, 1][..], &1_u32.to_be_bytes(), b"x"].concat()),
+            message(b'C', b"SELECT 1\0"),
+            message(b'Z', b"I"),
+        ];
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        tokio::spawn(answer_with(theirs, answer.concat()));
+        let session = open(ours, PLATFORM_DATABASE, None, Patience::QUESTION, None).await.expect("let in");
+        assert!(session.query_one("asking", "SELECT 'x', 'y'", &[]).await.is_err());
+    }
 }

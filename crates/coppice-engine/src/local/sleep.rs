@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use coppice_core::branch::MANAGED_ROLE;
 use tokio_postgres::Row;
+use tokio_postgres::types::Type;
 
 use super::connecting::Address;
 use super::session::{PLATFORM_ROLE, Patience, Session, column};
@@ -36,7 +37,7 @@ pub(super) async fn read_roles(address: &Address) -> Result<(SleepingRoles, Stri
                 "SELECT count(pg_terminate_backend(pid)) FROM pg_catalog.pg_stat_activity
                  WHERE backend_type IN ('client backend', 'parallel worker', 'autovacuum worker')
                    AND usename IS DISTINCT FROM $1",
-                &[&PLATFORM_ROLE],
+                &[(&PLATFORM_ROLE, Type::NAME)],
             )
             .await?;
         if column::<i64>(&row, 0)? == 0 || Instant::now() > deadline {
@@ -52,10 +53,10 @@ pub(super) async fn read_roles(address: &Address) -> Result<(SleepingRoles, Stri
                AND rolname <> $2 AND rolname !~ '^pg_'
              ORDER BY rolname <> $3, rolcanlogin DESC, oid LIMIT $4",
             &[
-                &(VERIFIER_LENGTH_MAX as i32),
-                &PLATFORM_ROLE,
-                &MANAGED_ROLE,
-                &(SleepingRoles::ROLES_MAX as i64),
+                (&(VERIFIER_LENGTH_MAX as i32), Type::INT4),
+                (&PLATFORM_ROLE, Type::NAME),
+                (&MANAGED_ROLE, Type::NAME),
+                (&(SleepingRoles::ROLES_MAX as i64), Type::INT8),
             ],
         )
         .await?;

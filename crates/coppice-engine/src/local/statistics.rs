@@ -1,6 +1,7 @@
 //! What a server counted, for recommendations.
 
 use coppice_core::parameter::Observed;
+use tokio_postgres::types::Type;
 
 use super::session::{PLATFORM_ROLE, Session};
 use crate::{EngineError, Result};
@@ -34,7 +35,9 @@ pub(super) async fn read(session: &Session, major: u32) -> Result<Observed> {
               (SELECT coalesce(max(index_vacuum_count), 0) AS passes
                FROM pg_catalog.pg_stat_progress_vacuum WHERE phase = 'scanning heap') AS vacuums"
     );
-    let row = session.query_one("reading a server's statistics", &statement, &[&PLATFORM_ROLE]).await?;
+    let row = session
+        .query_one("reading a server's statistics", &statement, &[(&PLATFORM_ROLE, Type::NAME)])
+        .await?;
     let number = |name: &str| -> Result<u64> {
         let number: Option<i64> =
             row.try_get(name).map_err(EngineError::sql("reading a server's statistics"))?;

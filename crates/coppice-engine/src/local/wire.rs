@@ -5,6 +5,10 @@
 //! names a type made of itself would end the whole process. The platform asks for
 //! nothing but types that PostgreSQL brings, so a description of anything else
 //! ends the connection before the library sees it.
+//!
+//! It also takes for granted that a row has the columns that were described, and
+//! panics when one is missing. So a row with others ends the connection, too;
+//! whoever asks has the answer described right before its rows.
 
 use std::io;
 
@@ -21,8 +25,10 @@ pub(super) struct Descriptions {
     header: Vec<u8>,
     /// Bytes of the message that are still to come.
     left: usize,
-    /// What came of a description so far.
+    /// What came so far of a message that is looked at, as far as it is.
     body: Vec<u8>,
+    /// How many columns the last description had.
+    columns: usize,
 }
 
 impl Descriptions {
@@ -42,9 +48,8 @@ impl Descriptions {
                 self.left = self.body_length()?;
             }
             let (more, rest) = bytes.split_at(bytes.len().min(self.left));
-            if self.is_description() {
-                self.body.extend_from_slice(more);
-            }
+            let wanted = self.looked_at().saturating_sub(self.body.len());
+            self.body.extend_from_slice(&more[..more.len().min(wanted)]);
             self.left -= more.len();
             bytes = rest;
             if self.left == 0 {
@@ -60,6 +65,16 @@ impl Descriptions {
         matches!(self.header.first(), Some(b'T' | b't'))
     }
 
+    /// How much of a message is looked at: a description, or the number of
+    /// columns of a row.
+    fn looked_at(&self) -> usize {
+        match self.header.first() {
+            Some(b'T' | b't') => DESCRIPTION_LENGTH_MAX,
+            Some(b'D') => 2,
+            _ => 0,
+        }
+    }
+
     fn body_length(&self) -> io::Result<usize> {
         let length = self.header.get(1..).and_then(|length| length.try_into().ok()).map(u32::from_be_bytes);
         let length = length.and_then(|length| usize::try_from(length).ok()?.checked_sub(4));
@@ -69,10 +84,11 @@ impl Descriptions {
         }
     }
 
-    fn check(&self) -> io::Result<()> {
+    fn check(&mut self) -> io::Result<()> {
         let types = match self.header.first() {
-            Some(b'T') => column_types(&self.body),
+            Some(b'T') => column_types(&self.body).inspect(|types| self.columns = types.len()),
             Some(b't') => parameter_types(&self.body),
+            Some(b'D') => return self.check_row(),
             _ => return Ok(()),
         };
         let types = types.ok_or_else(|| io::Error::other("the server sent a malformed description"))?;
@@ -80,6 +96,16 @@ impl Descriptions {
             None => Ok(()),
             Some(oid) => Err(io::Error::other(format!("the server answers with a type of its own ({oid})"))),
         }
+    }
+}
+
+impl Descriptions {
+    fn check_row(&self) -> io::Result<()> {
+        let columns = number(&mut self.body.as_slice()).map(u16::from_be_bytes).map(usize::from);
+        if columns == Some(self.columns) {
+            return Ok(());
+        }
+        Err(io::Error::other("the server sent a row with other columns than it had said"))
     }
 }
 
@@ -132,10 +158,26 @@ mod tests {
         message(b't', &[&1_u16.to_be_bytes()[..], &oid.to_be_bytes()].concat())
     }
 
+    fn row(columns: u16) -> Vec<u8> {
+        message(b'D', &[&columns.to_be_bytes()[..], &[1; 3000]].concat())
+    }
+
+    #[test]
+    fn a_row_with_other_columns_than_described_ends_the_connection() {
+        for answer in [vec![columns(&[25, 20]), row(1)], vec![columns(&[25]), columns(&[25, 20]), row(1)]] {
+            let bytes = answer.concat();
+            for size in [1, 7, bytes.len()] {
+                let mut followed = Descriptions::default();
+                assert!(bytes.chunks(size).any(|chunk| followed.follow(chunk).is_err()), "{size}");
+            }
+        }
+        assert!(Descriptions::default().follow(&row(1)).is_err(), "nothing was described");
+        assert!(Descriptions::default().follow(&message(b'D', &[0])).is_err());
+    }
+
     #[test]
     fn types_that_postgresql_brings_are_understood_however_they_arrive() {
-        let answer =
-            [columns(&[25, 20]), message(b'D', &[1; 3000]), message(b'Z', b"I"), parameters(25)].concat();
+        let answer = [columns(&[25, 20]), row(2), row(2), message(b'Z', b"I"), parameters(25)].concat();
         for size in [1, 2, 7, 64, answer.len()] {
             let mut followed = Descriptions::default();
             assert!(answer.chunks(size).all(|chunk| followed.follow(chunk).is_ok()), "{size}");
