@@ -4,7 +4,6 @@
 //! done a moment after its start, when its first client is served, and again
 //! now and then, because PostgreSQL replaces processes of its own that ended.
 
-use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use super::HostEngine;
 use super::metastore::METASTORE;
+use super::process::identity::{ProcessDirectory, ProcessIdentity};
 use super::process::usage;
 use super::server::Servers;
 
@@ -35,7 +35,7 @@ impl Servers {
         let Some(server) = self.living(instance) else { return };
         bound_logs(server.pid);
         if instance.as_str() != METASTORE {
-            offer_to_the_oom_killer(server.pid);
+            offer_to_the_oom_killer(&server);
         }
         if let Some(leaf) = self.leaf(instance) {
             leaf.limit_members();
@@ -65,25 +65,39 @@ pub(super) fn limit_soon(host: &Arc<HostEngine>, instance: &InstanceId) {
 /// Bounds the files that a server's collector writes. It goes on when a file
 /// can't grow: PostgreSQL ignores `SIGXFSZ`.
 fn bound_logs(postmaster: u32) {
-    let is_collector = |pid: &u32| {
-        let title = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&title).trim_end_matches(['\0', ' ']) == COLLECTOR
+    let is_collector = |child: &(u32, ProcessDirectory)| {
+        let title = child.1.read("cmdline").unwrap_or_default();
+        title.trim_end_matches(['\0', ' ']) == COLLECTOR
     };
-    let collector = usage::children(postmaster).into_iter().find(is_collector);
-    if let Some(pid) = collector.and_then(|pid| Pid::from_raw(pid.cast_signed())) {
-        let limit = Rlimit { current: Some(LOG_FILE_MAX), maximum: Some(LOG_FILE_MAX) };
-        // One that has just ended writes nothing.
-        let _ = prlimit(Some(pid), Resource::Fsize, limit);
+    let Some((pid, collector)) = children(postmaster).find(is_collector) else { return };
+    let Some(number) = Pid::from_raw(pid.cast_signed()) else { return };
+    let limit = Rlimit { current: Some(LOG_FILE_MAX), maximum: Some(LOG_FILE_MAX) };
+    // One that has just ended writes nothing.
+    if let Ok(before) = prlimit(Some(number), Resource::Fsize, limit)
+        && collector.parent().is_none()
+    {
+        // It ended in between, and this may be somebody else already.
+        let _ = prlimit(Some(number), Resource::Fsize, before);
     }
 }
 
-fn offer_to_the_oom_killer(postmaster: u32) {
-    let file = |pid: u32| format!("/proc/{pid}/oom_score_adj");
-    let is_done = fs::read_to_string(file(postmaster)).is_ok_and(|text| text.trim() == FIRST_TO_GO);
-    if is_done {
+/// Processes that a server started itself.
+fn children(postmaster: u32) -> impl Iterator<Item = (u32, ProcessDirectory)> {
+    let opened = usage::children(postmaster)
+        .into_iter()
+        .filter_map(|pid| ProcessDirectory::open(pid).map(|directory| (pid, directory)));
+    // Asked of what was opened: a number may have become another process's before.
+    opened.filter(move |(_, directory)| directory.parent() == Some(postmaster))
+}
+
+fn offer_to_the_oom_killer(server: &ProcessIdentity) {
+    const FILE: &str = "oom_score_adj";
+    let Some(first) = ProcessDirectory::open(server.pid).filter(|_| server.is_alive()) else { return };
+    if first.read(FILE).is_some_and(|text| text.trim() == FIRST_TO_GO) {
         return;
     }
-    for pid in usage::children(postmaster).into_iter().chain([postmaster]) {
-        let _ = fs::write(file(pid), FIRST_TO_GO);
+    for process in children(server.pid).map(|(_, directory)| directory).chain([first]) {
+        // One that has just ended goes by itself.
+        let _ = process.write(FILE, FIRST_TO_GO);
     }
 }

@@ -13,7 +13,7 @@ use coppice_failpoint::failpoint;
 use super::config::processes_max;
 use super::installation::{Installation, write_durably};
 use super::layout::Layout;
-use super::process::cgroup::Limits;
+use super::process::controllers::Limits;
 use super::server::{ServerPlan, make_directory};
 use super::template::{Contents, make_cluster};
 use super::untrusted::{self, UntrustedPath};

@@ -6,7 +6,7 @@ use coppice_core::storage::Fullness;
 use coppice_failpoint::failpoint;
 
 use super::images::InstalledImage;
-use super::process::cgroup::Limits;
+use super::process::controllers::Limits;
 use super::server::{ServerPlan, Servers};
 use super::session::PLATFORM_ROLE;
 use super::untrusted::UntrustedPath;

@@ -1,9 +1,11 @@
 //! Recognising a process: a pid alone may belong to somebody else by now.
 
 use std::fs;
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 
@@ -81,18 +83,57 @@ fn effective(status: &str, field: &str) -> Option<u32> {
 
 /// Living processes of this account whose working directory is `directory`:
 /// PostgreSQL's processes all stay in their data directory.
-pub fn processes_in(directory: &Path) -> Vec<u32> {
+pub fn processes_in(directory: &Path) -> Vec<ProcessIdentity> {
     let own = rustix::process::geteuid().as_raw();
     let Ok(entries) = fs::read_dir("/proc") else { return vec![] };
     entries
         .filter_map(Result::ok)
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .filter(|pid: &u32| {
-            let is_own = fs::metadata(format!("/proc/{pid}"))
-                .is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == own);
-            is_own
-                && fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == directory)
-                && stat(*pid).is_some_and(|(state, _)| state != 'Z')
+            fs::metadata(format!("/proc/{pid}"))
+                .is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == own)
+        })
+        .filter_map(ProcessIdentity::of)
+        .filter(|process| {
+            // Looked at between two looks at who it is.
+            fs::read_link(format!("/proc/{}/cwd", process.pid)).is_ok_and(|cwd| cwd == directory)
+                && process.is_alive()
         })
         .collect()
+}
+
+/// A process's directory in `/proc`, opened: it is that of the same process
+/// whoever has its number later, and is empty when the process has ended.
+#[derive(Debug)]
+pub struct ProcessDirectory(OwnedFd);
+
+impl ProcessDirectory {
+    /// That of the process which has this number now.
+    pub fn open(pid: u32) -> Option<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        openat(CWD, format!("/proc/{pid}"), flags, Mode::empty()).ok().map(Self)
+    }
+
+    /// What a file in it says; none when the process has ended.
+    pub fn read(&self, name: &str) -> Option<String> {
+        let file = openat(&self.0, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let mut bytes = vec![];
+        fs::File::from(file).read_to_end(&mut bytes).ok()?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Writes to a file in it.
+    ///
+    /// # Errors
+    /// When that can't be done, also because the process has ended.
+    pub fn write(&self, name: &str, text: &str) -> io::Result<()> {
+        let file = openat(&self.0, name, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+        fs::File::from(file).write_all(text.as_bytes())
+    }
+
+    /// Who started it (proc(5), `PPid` of `status`); none when it has ended.
+    pub fn parent(&self) -> Option<u32> {
+        let status = self.read("status")?;
+        status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+    }
 }

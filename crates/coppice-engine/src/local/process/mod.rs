@@ -4,10 +4,11 @@
 //! part that runs in the launched process before it becomes PostgreSQL, with
 //! the [`root`] directory that it makes and the system calls that [`seccomp`]
 //! leaves;
-//! [`cgroup`] groups and limits what it starts; [`identity`] recognises it
+//! [`cgroup`] groups and limits what it starts, as [`controllers`] are told; [`identity`] recognises it
 //! again later.
 
 pub mod cgroup;
+pub mod controllers;
 mod failure;
 pub mod identity;
 pub mod launch;
