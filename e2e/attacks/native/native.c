@@ -155,9 +155,11 @@ static long copy(int from, int to)
 {
 	char buffer[1 << 16];
 	ssize_t length;
-	while ((length = read(from, buffer, sizeof buffer)) > 0)
-		if (write(to, buffer, length) != length)
-			return -errno;
+	while ((length = read(from, buffer, sizeof buffer)) > 0) {
+		ssize_t written = write(to, buffer, length);
+		if (written != length)
+			return written < 0 ? -errno : -ENOSPC;
+	}
 	return checked(length);
 }
 

@@ -1,7 +1,7 @@
 //! What surrounds a server: its files, its directories, and what it may touch.
 
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{OpenOptionsExt, chown};
+use std::os::unix::fs::{OpenOptionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
 use coppice_core::InstanceId;
@@ -10,8 +10,11 @@ use super::blocking::blocking;
 use super::config::{Configuration, ServerPaths};
 use super::log_pipe::LogPipe;
 use super::logs::{self, LogEnd};
+use super::metastore::METASTORE;
+use super::process::identity::ProcessIdentity;
 use super::process::launch::{BindMount, FileAccess, Isolation, LaunchSpec, MountUse};
 use super::server::{ServerPlan, Servers, make_directory};
+use super::untrusted;
 use crate::{EngineError, Result};
 
 /// Where an isolated server finds its directories: the same for all, so that
@@ -101,9 +104,13 @@ impl Servers {
         make_directory(runtime.ancestors().nth(2).unwrap_or(&runtime), 0o711)?;
         make_directory(self.layout.runtime_dir(), 0o711)?;
         make_directory(&runtime, 0o711)?;
-        make_directory(&runtime.join("socket"), 0o700)?;
-        self.configure(plan)?;
         let socket = runtime.join("socket");
+        // A link to where the last server had it.
+        untrusted::delete_tree(&socket).map_err(EngineError::io("removing an old socket"))?;
+        if !self.has_own_socket_directory(plan.instance) {
+            make_directory(&socket, 0o700)?;
+        }
+        self.configure(plan)?;
         if !self.is_root {
             return Ok(Surroundings {
                 data: plan.data.host_path().to_owned(),
@@ -115,7 +122,8 @@ impl Servers {
             });
         }
         let account = self.installation.instance_account(plan.account);
-        for owned in [&home.join("log"), &socket] {
+        let on_host = (!self.has_own_socket_directory(plan.instance)).then_some(&socket);
+        for owned in [&home.join("log")].into_iter().chain(on_host) {
             chown(owned, Some(account), Some(account)).map_err(EngineError::io("giving a directory away"))?;
         }
         let mount = |from: &Path, to: &str, owner_on_disk, usage| BindMount {
@@ -124,20 +132,21 @@ impl Servers {
             owner_on_disk,
             usage,
         };
-        let mounts = vec![
+        let mut mounts = vec![
             mount(&plan.image.root, IMAGE, None, MountUse::Code),
             mount(&home.join("conf"), CONFIGURATION, None, MountUse::Read),
             mount(&home.join("log"), LOG, None, MountUse::Write),
-            mount(&socket, SOCKET, None, MountUse::Write),
             mount(plan.data.host_path(), DATA, Some(self.installation.storage_account()), MountUse::Write),
         ];
+        mounts.extend(on_host.map(|socket| mount(socket, SOCKET, None, MountUse::Write)));
+        let own_socket = on_host.is_none().then(|| SOCKET.into());
         Ok(Surroundings {
             data: DATA.into(),
             image: IMAGE.into(),
             configuration: CONFIGURATION.into(),
             log: LOG.into(),
             socket: SOCKET.into(),
-            isolation: Some(Isolation { account, mounts }),
+            isolation: Some(Isolation { account, mounts, socket: own_socket }),
         })
     }
 
@@ -159,8 +168,10 @@ impl Servers {
             // Its own; elsewhere it shows everybody's processes.
             read.push("/proc".into());
         }
-        let mut write = system(&["/dev/null", "/dev/shm"]);
-        write.extend([&around.data, &around.log, &around.socket].map(Clone::clone));
+        let mut write = system(&["/dev/null"]);
+        write.push(around.data.clone());
+        let mut write_files = system(&["/dev/shm"]);
+        write_files.extend([&around.log, &around.socket].map(Clone::clone));
         let environment = [("LC_ALL", "C"), ("TZ", "UTC"), ("PGTZ", "UTC"), ("PATH", "/usr/bin:/bin")];
         Ok(LaunchSpec {
             program,
@@ -169,7 +180,7 @@ impl Servers {
             input: None,
             cgroup,
             isolation: around.isolation.clone(),
-            access: FileAccess { execute, read, write },
+            access: FileAccess { execute, read, write, write_files },
             starts_programs: false,
         })
     }
@@ -179,6 +190,23 @@ impl Servers {
         spec.starts_programs = true;
         spec.access.execute.extend(["/usr/bin", "/bin"].map(PathBuf::from));
         spec.access.execute.push(around.image.clone());
+    }
+
+    /// Whether a server has the directory of its socket in memory of its own.
+    /// The metastore is no tenant's, and its socket is where people look for it.
+    fn has_own_socket_directory(&self, instance: &InstanceId) -> bool {
+        self.is_root && instance.as_str() != METASTORE
+    }
+
+    /// Shows where the socket of a server that was just started is: in its own
+    /// root directory, which is there for as long as it lives.
+    pub(super) fn show_socket(&self, instance: &InstanceId, server: &ProcessIdentity) -> Result<()> {
+        if !self.has_own_socket_directory(instance) {
+            return Ok(());
+        }
+        let place = self.layout.instance_socket(instance);
+        symlink(format!("/proc/{}/root{SOCKET}", server.pid), place.host_path())
+            .map_err(EngineError::io("showing where a socket is"))
     }
 
     pub(super) fn start_log_path(&self, instance: &InstanceId) -> PathBuf {

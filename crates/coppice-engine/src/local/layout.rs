@@ -98,7 +98,8 @@ impl Layout {
         UntrustedPath::new(&self.instance(instance), "log")
     }
 
-    /// Where an instance's socket is.
+    /// Where an instance's socket is: a directory, or a link to where the server
+    /// has it.
     pub fn instance_socket(&self, instance: &InstanceId) -> UntrustedPath {
         UntrustedPath::new(&self.instance_runtime(instance), "socket")
     }

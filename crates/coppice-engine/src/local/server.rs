@@ -32,7 +32,8 @@ use super::installation::{Installation, write_durably};
 use super::layout::Layout;
 use super::log_pipe::LogPipe;
 use super::logs;
-use super::process::cgroup::{Cgroups, Leaf, Limits};
+use super::process::cgroup::{Cgroups, Leaf};
+use super::process::controllers::Limits;
 use super::process::identity::{ProcessIdentity, processes_in};
 use super::process::launch::spawn;
 use super::process::{usage, watch_exit};
@@ -166,6 +167,7 @@ impl Servers {
         let Some(server) = ProcessIdentity::of(pid) else {
             return Err(failed(last_words(None).await));
         };
+        self.show_socket(plan.instance, &server)?;
         let record = serde_json::to_vec(&server).map_err(|error| EngineError::Other(error.to_string()))?;
         write_durably(&self.record_path(plan.instance), &record, 0o600)?;
         failpoint!("server.recorded");
@@ -275,12 +277,12 @@ impl Servers {
         let started = Instant::now();
         loop {
             let mut left = data.map(|data| processes_in(data.host_path())).unwrap_or_default();
-            left.extend(self.living(instance).map(|server| server.pid));
+            left.extend(self.living(instance));
             if left.is_empty() {
                 return Ok(());
             }
-            for pid in left.iter().filter_map(|pid| rustix::process::Pid::from_raw(*pid as i32)) {
-                let _ = rustix::process::kill_process(pid, Signal::KILL);
+            for pidfd in left.iter().filter_map(ProcessIdentity::pidfd) {
+                let _ = pidfd_send_signal(pidfd, Signal::KILL);
             }
             if started.elapsed() > FAST_STOP_PATIENCE {
                 return Err(EngineError::Other(format!("processes of instance {instance} do not end")));

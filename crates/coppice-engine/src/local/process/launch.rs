@@ -44,6 +44,9 @@ pub struct Isolation {
     pub account: u32,
     /// Directories to mount, in order.
     pub mounts: Vec<BindMount>,
+    /// Where it has a directory in memory, of its own, with room for a socket
+    /// and little else.
+    pub socket: Option<PathBuf>,
 }
 
 /// A directory of the host that the program sees in another place.
@@ -80,6 +83,8 @@ pub struct FileAccess {
     pub read: Vec<PathBuf>,
     /// Read, write, create and remove files and directories.
     pub write: Vec<PathBuf>,
+    /// The same for files alone: no directory is made there.
+    pub write_files: Vec<PathBuf>,
 }
 
 /// A program that was started, as a child of this process.

@@ -15,8 +15,8 @@ use nix::libc::{MOUNT_ATTR_NODEV, MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NOSUID, MOUNT_AT
 use nix::unistd::chdir;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
-    OpenTreeFlags, UnmountFlags, fsconfig_create, fsmount, fsopen, mount, mount_change, move_mount,
-    open_tree, unmount,
+    OpenTreeFlags, UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount, mount_change,
+    move_mount, open_tree, unmount,
 };
 use rustix::process::pivot_root;
 
@@ -49,10 +49,7 @@ pub(super) fn enter(
 ) -> Result<(), Failure> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .context("separating the mounts")?;
-    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).context("making a root directory")?;
-    fsconfig_create(&context).context("making a root directory")?;
-    let root = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
-        .context("making a root directory")?;
+    let root = in_memory(&[], MountAttrFlags::empty()).context("making a root directory")?;
     attach(&root, Path::new(BEFORE)).context("mounting the root directory")?;
     // From here on, relative paths are in the new root, absolute ones outside.
     chdir(BEFORE).context("entering the root directory")?;
@@ -70,6 +67,9 @@ pub(super) fn enter(
         mount_directory(bind, owners)
             .with_context(|| format!("mounting {} on {}", bind.from.display(), bind.to.display()))?;
     }
+    if let Some(path) = &isolation.socket {
+        socket_directory(path, isolation.account).context("making a directory for the socket")?;
+    }
     restrict_mount(root.as_fd(), FILES | MOUNT_ATTR_RDONLY, None).context("closing the root directory")?;
 
     pivot_root(".", ".").context("changing the root directory")?;
@@ -85,6 +85,29 @@ fn inside(path: &Path) -> &Path {
 
 fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(mode).create(path)
+}
+
+/// A file system in memory, mounted nowhere yet.
+fn in_memory(options: &[(&str, &str)], attributes: MountAttrFlags) -> io::Result<OwnedFd> {
+    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (name, value) in options {
+        fsconfig_set_string(&context, *name, *value)?;
+    }
+    fsconfig_create(&context)?;
+    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
+}
+
+/// The server's alone, and small: whatever it puts there, the host has room.
+fn socket_directory(path: &Path, account: u32) -> io::Result<()> {
+    let account = account.to_string();
+    let owner = account.as_str();
+    let options = [("size", "1m"), ("nr_inodes", "64"), ("mode", "0700"), ("uid", owner), ("gid", owner)];
+    let harmless = MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    let mount = in_memory(&options, harmless)?;
+    make_directory(inside(path), 0o755)?;
+    attach(&mount, inside(path))
 }
 
 fn attach(mount: &OwnedFd, to: &Path) -> io::Result<()> {

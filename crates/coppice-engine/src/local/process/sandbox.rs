@@ -189,6 +189,7 @@ fn confine_files(access: &FileAccess) -> Result<(), Failure> {
     // Somebody outside could stumble over these.
     let odd = AccessFs::MakeSym | AccessFs::MakeFifo | AccessFs::MakeChar | AccessFs::MakeBlock;
     let write = AccessFs::from_all(LANDLOCK_ABI) & !(odd | AccessFs::Execute);
+    let write_files = write & !AccessFs::MakeDir;
     let rules = |paths: &[PathBuf], rights| {
         let present: Vec<_> = paths.iter().filter(|path| Path::exists(path)).cloned().collect();
         path_beneath_rules(present, rights)
@@ -201,6 +202,7 @@ fn confine_files(access: &FileAccess) -> Result<(), Failure> {
         .and_then(|ruleset| ruleset.add_rules(rules(&access.execute, read | AccessFs::Execute)))
         .and_then(|ruleset| ruleset.add_rules(rules(&access.read, read)))
         .and_then(|ruleset| ruleset.add_rules(rules(&access.write, write)))
+        .and_then(|ruleset| ruleset.add_rules(rules(&access.write_files, write_files)))
         // Also sets no_new_privs.
         .and_then(landlock::RulesetCreated::restrict_self)
         .context("confining file access")?;
