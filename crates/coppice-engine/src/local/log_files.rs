@@ -21,6 +21,11 @@ const NAME: &str = "postgresql-%Y%m%d-%H%M%S.json";
 /// Most names that are looked at; the server itself makes a fraction of that.
 const NAMES_MAX: usize = 100_000;
 
+/// What a file takes at least, for its name and what is known about it.
+const FILE_BYTES_MIN: u64 = 4096;
+/// Most of a directory in the place of a log that is removed at once.
+const ENTRIES_AT_ONCE: u64 = 100_000;
+
 /// The log directory of an instance; none while it never ran.
 #[derive(Debug)]
 pub(super) struct LogDirectory(Option<UntrustedDir>);
@@ -81,26 +86,37 @@ struct Removable {
     bytes: u64,
 }
 
+/// What is in a log directory.
+#[derive(Debug, Default)]
+struct Found {
+    /// Oldest first.
+    files: Vec<Removable>,
+    directories: Vec<CString>,
+}
+
 impl LogDirectory {
-    /// Everything but directories, oldest first.
-    fn removable(&self, directory: &UntrustedDir) -> io::Result<Vec<Removable>> {
-        let mut found = vec![];
+    fn look(&self, directory: &UntrustedDir) -> io::Result<Found> {
+        let mut found = Found::default();
         for name in self.names()? {
             let Ok(stat) = directory.stat(&name) else { continue };
-            if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+                found.directories.push(name);
+            } else {
                 let blocks = u64::try_from(stat.st_blocks).unwrap_or_default();
-                found.push(Removable { name, modified_ns: modified_ns(&stat), bytes: blocks * 512 });
+                let bytes = (blocks * 512).max(FILE_BYTES_MIN);
+                found.files.push(Removable { name, modified_ns: modified_ns(&stat), bytes });
             }
         }
-        found.sort_by(|a, b| (a.modified_ns, &a.name).cmp(&(b.modified_ns, &b.name)));
+        found.files.sort_by(|a, b| (a.modified_ns, &a.name).cmp(&(b.modified_ns, &b.name)));
         Ok(found)
     }
 
     /// Removes what is too old, then the oldest of what is too much. What the
     /// server writes to stays: the newest of each kind, by name and by time.
+    /// Directories go; a server makes none.
     pub(super) fn trim(&self, retention: &LogRetention, now: DateTime<chrono::Utc>) -> io::Result<u32> {
         let Some(directory) = &self.0 else { return Ok(0) };
-        let found = self.removable(directory)?;
+        let Found { files: found, directories } = self.look(directory)?;
         let mut kept: Vec<CString> = vec![];
         for ending in [&b".json"[..], b".log"] {
             let of_kind = || found.iter().filter(|one| one.name.to_bytes().ends_with(ending));
@@ -118,6 +134,10 @@ impl LogDirectory {
             }
             removed += u32::from(directory.unlink(&one.name)?);
             total = total.saturating_sub(one.bytes);
+        }
+        for name in directories {
+            directory.remove_some(&name, ENTRIES_AT_ONCE)?;
+            removed += 1;
         }
         Ok(removed)
     }
@@ -259,13 +279,13 @@ mod tests {
         write(root.path(), "postgresql-20260103-030405.json", 100_000, 700);
         // The clock was set back: the newest name is not what is written to.
         write(root.path(), "postgresql-20260102-120000.json", 100_000, 10);
-        fs::create_dir(root.path().join("directory")).expect("a directory");
+        fs::create_dir_all(root.path().join("directory/deeper")).expect("a directory");
         let directory = open(root.path()).expect("readable");
         let trim = |bytes| directory.trim(&retention(1 << 30, bytes), chrono::Utc::now()).expect("trimmed");
-        assert_eq!(trim(350_000), 1);
+        assert_eq!(trim(350_000), 2, "one file, and the directory");
         assert!(!names(root.path()).contains(&"anything".to_owned()));
         trim(0);
-        let kept = ["directory", "postgresql-20260102-120000.json", "postgresql-20260103-030405.json"];
+        let kept = ["postgresql-20260102-120000.json", "postgresql-20260103-030405.json"];
         assert_eq!(names(root.path()), kept);
         assert!(secret.path().exists());
     }

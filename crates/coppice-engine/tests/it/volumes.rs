@@ -234,6 +234,29 @@ fn data_in_several_pieces_is_refused() {
 }
 
 #[test]
+fn subvolumes_inside_each_other_are_deleted_however_many_they_are() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let storage = Storage::pool();
+    let volumes = storage.open();
+    let volume = new_volume(&storage, &volumes);
+    let mut inside = crate::storage::data_of(&volumes, &volume);
+    for level in 0..40 {
+        inside.push("inner");
+        crate::storage::run(std::process::Command::new("btrfs").args(["subvolume", "create"]).arg(&inside));
+        fs::create_dir(inside.join("deeper")).unwrap();
+        fs::write(inside.join("deeper/file"), "").unwrap();
+        if level % 7 == 0 {
+            inside.push("deeper");
+        }
+    }
+    volumes.remove(&volume).unwrap();
+    assert!(!volumes.exists(&volume));
+    assert_eq!(fs::read_dir(storage.layout().trash()).unwrap().count(), 0);
+}
+
+#[test]
 fn what_an_earlier_run_left_is_deleted() {
     on_every_driver(|storage, volumes| {
         let volume = new_volume(storage, volumes);

@@ -14,10 +14,10 @@ mod removal;
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
 pub(super) use removal::delete_tree;
@@ -117,6 +117,24 @@ impl UntrustedDir {
         }
     }
 
+    /// Makes a directory in this one, and opens it.
+    ///
+    /// # Errors
+    /// When there is something of that name, or it can't be made.
+    pub(super) fn make_directory(&self, name: impl rustix::path::Arg + Copy) -> io::Result<Self> {
+        mkdirat(&self.0, name, Mode::RWXU)?;
+        open_directory(&self.0, name)
+    }
+
+    /// Makes a file in this one, for writing.
+    ///
+    /// # Errors
+    /// When there is something of that name, or it can't be made.
+    pub(super) fn make_file(&self, name: impl rustix::path::Arg) -> io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(File::from(openat(&self.0, name, flags, Mode::RUSR | Mode::WUSR)?))
+    }
+
     /// Names of what is in it, at most `count_max`, in no order.
     ///
     /// # Errors
@@ -154,12 +172,19 @@ impl UntrustedDir {
         }
     }
 
-    /// Bytes in the ordinary files of it and below, as long as there are no more
-    /// than `entries_max` entries and `depth_max` levels; those beyond do not
-    /// count. Files come and go meanwhile.
+    /// Bytes in the ordinary files of it and below, of each entry a block of the
+    /// disk at least, as long as there are no more than `entries_max` entries
+    /// and `depth_max` levels; those beyond do not count. Files come and go
+    /// meanwhile.
     pub(super) fn size(&self, entries_max: usize, depth_max: usize) -> u64 {
         let mut entries_left = entries_max;
         size_below(&self.0, &mut entries_left, depth_max)
+    }
+}
+
+impl AsFd for UntrustedDir {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
@@ -170,6 +195,10 @@ fn names_in(directory: &OwnedFd, count_max: usize) -> io::Result<Vec<CString>> {
     };
     entries.filter(is_in_it).take(count_max).collect()
 }
+
+/// What an entry counts at least: names, and what is known about files, take
+/// room, too, and some file systems have only so many of them.
+const ENTRY_BYTES_MIN: u64 = 4096;
 
 fn size_below(directory: &OwnedFd, entries_left: &mut usize, depth_left: usize) -> u64 {
     let Ok(entries) = Dir::read_from(directory) else { return 0 };
@@ -189,12 +218,12 @@ fn size_below(directory: &OwnedFd, entries_left: &mut usize, depth_left: usize) 
             _ => 0,
         };
         // A file without blocks can be as long as it likes.
-        bytes = u64::saturating_add(bytes, size);
+        bytes = u64::saturating_add(bytes, size.max(ENTRY_BYTES_MIN));
     }
     bytes
 }
 
-fn open_directory(at: impl std::os::fd::AsFd, name: impl rustix::path::Arg) -> io::Result<UntrustedDir> {
+fn open_directory(at: impl AsFd, name: impl rustix::path::Arg) -> io::Result<UntrustedDir> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(UntrustedDir(openat(at, name, flags, Mode::empty())?))
 }
@@ -263,8 +292,9 @@ mod tests {
         symlink("/etc/passwd", below("link")).unwrap();
         symlink(".", below("base/loop")).unwrap();
         let open = path.require().unwrap();
-        assert_eq!(open.size(100, 8), 8195);
-        assert_eq!(open.size(100, 0), 3, "levels below do not count");
+        // Five entries, of which one is longer than a block.
+        assert_eq!(open.size(100, 8), 8192 + 3 * 4096);
+        assert_eq!(open.size(100, 0), 3 * 4096, "levels below do not count");
         assert_eq!(open.size(0, 8), 0, "more entries than that do not count");
     }
 }

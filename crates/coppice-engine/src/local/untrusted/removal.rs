@@ -15,9 +15,6 @@ use crate::local::btrfs;
 /// Descriptors that are open at the same time, and calls that wait for each
 /// other; what lies deeper is moved up first.
 const DEPTH_MAX: u32 = 32;
-/// Subvolumes inside each other. PostgreSQL makes none, so this many were made
-/// to be in the way.
-const SUBVOLUMES_MAX: u32 = 8;
 /// Names looked at before they are deleted.
 const NAMES_AT_ONCE: usize = 1024;
 
@@ -35,7 +32,7 @@ pub(in crate::local) fn delete_tree(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         parent => parent?,
     };
-    delete(&parent.0, &CString::new(name.as_bytes())?, SUBVOLUMES_MAX)
+    Removal::of(u64::MAX).delete(&parent.0, &CString::new(name.as_bytes())?, None)
 }
 
 impl UntrustedDir {
@@ -45,25 +42,60 @@ impl UntrustedDir {
     /// # Errors
     /// When something can't be deleted.
     pub(in crate::local) fn remove(&self, name: &CStr) -> io::Result<()> {
-        delete(&self.0, name, SUBVOLUMES_MAX)
+        Removal::of(u64::MAX).delete(&self.0, name, None)
+    }
+
+    /// The same where a server may go on to put something there: at most
+    /// `entries_max` entries go.
+    ///
+    /// # Errors
+    /// When something can't be deleted, or there is more.
+    pub(in crate::local) fn remove_some(&self, name: &CStr, entries_max: u64) -> io::Result<()> {
+        Removal::of(entries_max).delete(&self.0, name, None)
     }
 }
 
-/// `name` in `parent`, where no server changes anything meanwhile.
-fn delete(parent: &OwnedFd, name: &CStr, subvolumes_left: u32) -> io::Result<()> {
-    if unlink(parent, name)? {
-        return Ok(());
+/// How far a removal is.
+struct Removal {
+    entries_left: u64,
+    /// How many directories were moved up because they were too deep.
+    moved_up: u64,
+}
+
+impl Removal {
+    fn of(entries_max: u64) -> Self {
+        Self { entries_left: entries_max, moved_up: 0 }
     }
-    // Refused where there are others inside, and for an account without rights.
-    if btrfs::delete_subvolume_in(parent, name).is_ok() {
-        return Ok(());
+
+    /// `name` in `parent`, which may be a subvolume in `outermost`, the first
+    /// of those that are deleted.
+    fn delete(&mut self, parent: &OwnedFd, name: &CStr, outermost: Option<&OwnedFd>) -> io::Result<()> {
+        if unlink(parent, name)? {
+            return Ok(());
+        }
+        // Refused where there are others inside, and for an account without rights.
+        if btrfs::delete_subvolume_in(parent, name).is_ok() {
+            return Ok(());
+        }
+        let top = open_directory(parent, name)?.0;
+        Emptying { top: &top, outermost, removal: self }.empty(&top, DEPTH_MAX)?;
+        match unlinkat(parent, name, AtFlags::REMOVEDIR) {
+            // One that was set read-only can still be deleted as a subvolume.
+            Err(Errno::ROFS) => btrfs::delete_subvolume_in(parent, name),
+            removed => Ok(removed?),
+        }
     }
-    let top = open_directory(parent, name)?.0;
-    Emptying { top: &top, subvolumes_left, moved_up: 0 }.empty(&top, DEPTH_MAX)?;
-    match unlinkat(parent, name, AtFlags::REMOVEDIR) {
-        // One that was set read-only can still be deleted as a subvolume.
-        Err(Errno::ROFS) => btrfs::delete_subvolume_in(parent, name),
-        removed => Ok(removed?),
+
+    /// Moves `name` in `directory` to `up`, under a name that is free there.
+    fn move_up(&mut self, directory: &OwnedFd, name: &CStr, up: &OwnedFd) -> io::Result<()> {
+        loop {
+            self.moved_up += 1;
+            let free = format!(".deleting-{}", self.moved_up);
+            match renameat_with(directory, name, up, free, RenameFlags::NOREPLACE) {
+                Err(Errno::EXIST) => {}
+                moved => return Ok(moved?),
+            }
+        }
     }
 }
 
@@ -79,9 +111,9 @@ fn unlink(parent: &OwnedFd, name: &CStr) -> io::Result<bool> {
 /// A directory on its way to be empty.
 struct Emptying<'a> {
     top: &'a OwnedFd,
-    subvolumes_left: u32,
-    /// How many directories were moved to the top because they were too deep.
-    moved_up: u64,
+    /// Where it is itself below another one.
+    outermost: Option<&'a OwnedFd>,
+    removal: &'a mut Removal,
 }
 
 impl Emptying<'_> {
@@ -99,32 +131,26 @@ impl Emptying<'_> {
     }
 
     fn delete(&mut self, directory: &OwnedFd, name: &CStr, depth_left: u32) -> io::Result<()> {
+        self.removal.entries_left = self.removal.entries_left.checked_sub(1).ok_or_else(|| {
+            io::Error::other("it has too many entries to be deleted at once; some are left")
+        })?;
         if unlink(directory, name)? || unlinkat(directory, name, AtFlags::REMOVEDIR).is_ok() {
             return Ok(());
         }
         let inner = open_directory(directory, name)?.0;
         if fstat(&inner)?.st_dev != fstat(directory)?.st_dev {
-            let left = self.subvolumes_left.checked_sub(1).ok_or_else(|| {
-                io::Error::other(format!("more than {SUBVOLUMES_MAX} subvolumes are inside each other"))
-            })?;
-            return delete(directory, name, left);
+            // Subvolumes can be inside each other to any depth, and can be
+            // moved from one to another.
+            return match self.outermost {
+                None => self.removal.delete(directory, name, Some(self.top)),
+                Some(outermost) => self.removal.move_up(directory, name, outermost),
+            };
         }
         if depth_left == 0 {
-            return self.move_up(directory, name);
+            return self.removal.move_up(directory, name, self.top);
         }
         self.empty(&inner, depth_left - 1)?;
         Ok(unlinkat(directory, name, AtFlags::REMOVEDIR)?)
-    }
-
-    fn move_up(&mut self, directory: &OwnedFd, name: &CStr) -> io::Result<()> {
-        loop {
-            self.moved_up += 1;
-            let free = format!(".deleting-{}", self.moved_up);
-            match renameat_with(directory, name, self.top, free, RenameFlags::NOREPLACE) {
-                Err(Errno::EXIST) => {}
-                moved => return Ok(moved?),
-            }
-        }
     }
 }
 
@@ -161,6 +187,20 @@ mod tests {
         delete_tree(&tree).unwrap();
         assert!(!tree.exists());
         delete_tree(&tree).unwrap();
+    }
+
+    #[test]
+    fn where_much_is_put_only_so_much_is_deleted_at_once() {
+        let parent = tempfile::tempdir().unwrap();
+        fs::create_dir(parent.path().join("wide")).unwrap();
+        for number in 0..30 {
+            fs::write(parent.path().join(format!("wide/{number}")), "").unwrap();
+        }
+        let open = open_directory(CWD, parent.path()).unwrap();
+        assert!(open.remove_some(c"wide", 20).is_err());
+        assert_eq!(fs::read_dir(parent.path().join("wide")).unwrap().count(), 10);
+        open.remove_some(c"wide", 20).unwrap();
+        assert!(!parent.path().join("wide").exists());
     }
 
     #[test]

@@ -7,11 +7,11 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use coppice_core::VolumeId;
-use rustix::fs::{self, FileType, Mode, OFlags, Stat};
+use rustix::fs::{self, FileType, Mode, Stat};
 use rustix::io::Errno;
 
 use super::failed;
@@ -70,13 +70,12 @@ impl Walk<'_> {
 
     /// The same for a directory in the source.
     pub(super) fn copy_directory(&self, from: &UntrustedDir, target: &UntrustedPath) -> Result<()> {
-        let to = open_directory(fs::CWD, target.host_path())
-            .map_err(failed(format!("opening {}", target.host_path().display())))?;
+        let to = target.require().map_err(failed(format!("opening {}", target.host_path().display())))?;
         let device = from.device().map_err(failed("looking at the source"))?;
         self.directory(from, &to, Path::new(""), device)
     }
 
-    fn directory(&self, from: &UntrustedDir, to: &OwnedFd, below: &Path, device: u64) -> Result<()> {
+    fn directory(&self, from: &UntrustedDir, to: &UntrustedDir, below: &Path, device: u64) -> Result<()> {
         let reading = || format!("reading directory data/{}", below.display());
         if below.components().count() > DEPTH_MAX {
             return Err(self.not_copyable(format!("its directories are more than {DEPTH_MAX} levels deep")));
@@ -114,16 +113,15 @@ impl Walk<'_> {
     fn subdirectory(
         &self,
         from: &UntrustedDir,
-        to: &OwnedFd,
+        to: &UntrustedDir,
         path: &Path,
         stat: &Stat,
         selected: Selected,
     ) -> Result<io::Result<()>> {
         let name = path.file_name().unwrap_or_default();
-        let opened = || -> io::Result<(UntrustedDir, OwnedFd)> {
+        let opened = || -> io::Result<(UntrustedDir, UntrustedDir)> {
             let inner_from = from.directory(name)?.ok_or(io::ErrorKind::NotFound)?;
-            fs::mkdirat(to, name, Mode::RWXU)?;
-            Ok((inner_from, open_directory(to, name)?))
+            Ok((inner_from, to.make_directory(name)?))
         };
         let (inner_from, inner_to) = match opened() {
             Ok(opened) => opened,
@@ -135,11 +133,10 @@ impl Walk<'_> {
         Ok(copy_attributes(stat, &inner_to))
     }
 
-    fn file(&self, from: &UntrustedDir, to: &OwnedFd, path: &Path) -> io::Result<()> {
+    fn file(&self, from: &UntrustedDir, to: &UntrustedDir, path: &Path) -> io::Result<()> {
         let name = path.file_name().unwrap_or_default();
         let (source, stat) = from.file(name)?.ok_or(io::ErrorKind::NotFound)?;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut target = File::from(fs::openat(to, name, flags, Mode::RUSR | Mode::WUSR)?);
+        let mut target = to.make_file(name)?;
         if !(self.method == FileMethod::Reflink && reflink(&source, &target)?) {
             if self.is_live && path == Path::new("global/pg_control") {
                 io::Write::write_all(&mut target, &read_stable(&source)?)?;
@@ -193,11 +190,6 @@ fn copy_attributes(stat: &Stat, to: impl AsFd) -> io::Result<()> {
     }
     // No set-user-ID bit ever: nothing PostgreSQL writes has one.
     Ok(fs::fchmod(&to, Mode::from_raw_mode(stat.st_mode & 0o777))?)
-}
-
-fn open_directory(at: impl AsFd, path: impl rustix::path::Arg) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(fs::openat(at, path, flags, Mode::empty())?)
 }
 
 fn is_not_found(error: &io::Error) -> bool {
