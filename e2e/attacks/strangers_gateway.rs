@@ -169,6 +169,11 @@ fn answers_and_their_time_tell_a_stranger_nothing() {
             }
         }
     }
+    let is_inherited = |number: &u32| {
+        let salt_on = |branch: &str| exchange(&coppice, HERE, &format!("nobody{number}.{branch}")).salt;
+        salt_on(&main) == salt_on(&asleep)
+    };
+    assert!((0..16).filter(is_inherited).count() > 4, "a copy has the salts of its parent's roles");
     for branch in ["main", "v15"] {
         let logged = coppice.run(&["logs", branch]);
         let logged = String::from_utf8_lossy(&logged.stdout).into_owned();

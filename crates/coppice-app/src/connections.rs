@@ -20,6 +20,8 @@ pub struct Connectable {
     /// The branch; its state is what it is about to be, so that nobody is sent
     /// to a server that is going to stop.
     pub branch: Branch,
+    /// The branch that it is a copy of, at whatever distance; itself when it is no copy.
+    pub root: BranchId,
     /// Who may connect.
     pub ip_filtering: IpFiltering,
     /// What authenticates the client while it sleeps, or can't be woken.
@@ -49,7 +51,7 @@ impl App {
             Some(kept) => self.kept_role(&branch, role, kept).await?,
             None => KeptRole::Unknown,
         };
-        Ok(Some(Connectable { branch, ip_filtering: found.ip_filtering, kept }))
+        Ok(Some(Connectable { branch, root: found.root, ip_filtering: found.ip_filtering, kept }))
     }
 
     async fn kept_role(&self, branch: &Branch, role: &str, kept: KeptVerifier) -> Result<KeptRole> {

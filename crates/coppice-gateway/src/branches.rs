@@ -15,6 +15,8 @@ use coppice_pgwire::startup::CancelKey;
 pub struct Route {
     /// The instance that takes writes.
     pub instance: InstanceId,
+    /// The branch that it is a copy of, at whatever distance; itself when it is no copy.
+    pub root: BranchId,
     /// What was last observed of the branch.
     pub state: BranchState,
     /// Why it is in that state, when that is not obvious; empty otherwise.

@@ -163,8 +163,9 @@ impl Gateway {
         verifier: Option<RoleVerifier>,
     ) -> Result<(Found, ProvenRole), End> {
         let destination = &visit.destination;
-        let verifier = authenticate::verifier(verifier, destination, &self.config.fake_salt_secret);
-        let scram = ScramServer::new(verifier.clone(), self.digest(client.is_tls).map(<[u8]>::to_vec));
+        let root = found.as_ref().map(|found| &found.route.root);
+        let verifier = authenticate::verifier(verifier, destination, root, &self.config.fake_salt_secret);
+        let scram = ScramServer::new(verifier.clone(), client.digest().map(<[u8]>::to_vec));
         let (connection, user) = (&mut client.connection, &destination.user_as_sent);
         let scram = authenticate::challenge(connection, user, scram, asked).await?;
         let proof = authenticate::read_proof(connection).await?;

@@ -147,9 +147,9 @@ impl Store {
             "insert into branches (id, project_id, parent_id, name, description, region, image_major,
                  image_minor, instance_type, replicas, storage_gib, parameters, preload_libraries,
                  scale_to_zero, inactivity_minutes, goal, state, volume_id, password_sealed,
-                 managed_role_verifier)
+                 managed_role_verifier, root_id)
              values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, 'running',
-                 'creating', $16, $17, $18)",
+                 'creating', $16, $17, $18, (select coalesce(root_id, id) from branches where id = $3))",
         )
         .bind(new.id.as_str())
         .bind(new.project.as_str())

@@ -15,6 +15,8 @@ use crate::{Result, Store, Tx};
 pub struct ConnectionTarget {
     /// The branch.
     pub branch: Branch,
+    /// The branch that it is a copy of, at whatever distance; itself when it is no copy.
+    pub root: BranchId,
     /// Who may connect.
     pub ip_filtering: IpFiltering,
     /// Whether its organization is disabled, so that it may not be woken.
@@ -57,7 +59,8 @@ impl Store {
         role: &str,
     ) -> Result<Option<ConnectionTarget>> {
         let sql = format!(
-            "select {COLUMNS}, p.ip_filtering_enabled, p.ip_ranges, b.verifiers_checkpoint, k.verifier_sealed,
+            "select {COLUMNS}, coalesce(b.root_id, b.id) as root, p.ip_filtering_enabled, p.ip_ranges,
+                    b.verifiers_checkpoint, k.verifier_sealed,
                     o.disabled_by_admin or o.billing_status <> 'ok' as is_disabled
              from branches b join projects p on p.id = b.project_id
              join organizations o on o.id = p.organization_id
@@ -72,6 +75,7 @@ impl Store {
             let checkpoint: Option<String> = row.try_get("verifiers_checkpoint")?;
             Ok(ConnectionTarget {
                 branch: Branch::try_from(BranchRow::from_row(&row)?)?,
+                root: BranchId::from_trusted(row.try_get::<String, _>("root")?),
                 ip_filtering: IpFiltering { enabled: row.try_get("ip_filtering_enabled")?, ranges: ranges.0 },
                 is_disabled: row.try_get("is_disabled")?,
                 kept: checkpoint.map(|checkpoint| KeptVerifier { checkpoint, sealed }),

@@ -55,6 +55,11 @@ impl Verifier {
             server_key: derive("server key"),
         }
     }
+
+    /// True for one made-up verifier in `many`; nothing that a client is shown tells for which.
+    pub fn draws_one_in(&self, many: u8) -> bool {
+        self.stored_key[0].is_multiple_of(many)
+    }
 }
 
 #[cfg(test)]

@@ -20,6 +20,11 @@ async fn migrate_to(sql: &mut PgConnection, count: usize) {
     earlier.run(sql).await.unwrap();
 }
 
+/// Every migration with a smaller number.
+pub(crate) async fn migrate_before(sql: &mut PgConnection, version: i64) {
+    migrate_to(sql, ALL.migrations.iter().filter(|migration| migration.version < version).count()).await;
+}
+
 async fn rows_of(sql: &mut PgConnection, table: &str) -> i64 {
     let query = format!("select count(*) from {table}");
     sqlx::query_scalar(sqlx::AssertSqlSafe(query)).fetch_one(sql).await.unwrap()
