@@ -1,6 +1,7 @@
 //! Cancel requests, which come on a connection of their own.
 
 use std::io;
+use std::net::IpAddr;
 
 use coppice_pgwire::encode;
 use coppice_pgwire::startup::CancelKey;
@@ -13,13 +14,18 @@ use crate::metrics;
 impl Gateway {
     /// Passes a cancel request on. As in PostgreSQL, the client gets no answer,
     /// only the end of its connection when all is done.
-    pub(crate) async fn pass_cancel_on(&self, key: &CancelKey, deadline: Instant) {
+    pub(crate) async fn pass_cancel_on(&self, key: &CancelKey, address: IpAddr, deadline: Instant) {
+        if !self.failures.may_cancel(address, Instant::now().into_std()) {
+            metrics::cancelled("throttled");
+            return tracing::debug!(client = %address, "too many cancel requests without a session");
+        }
         let pass_on = async { self.cancel(key).await || self.branches.cancel_elsewhere(key).await };
         match timeout_at(deadline, pass_on).await {
             Ok(true) => metrics::cancelled("passed_on"),
             Ok(false) => {
                 metrics::cancelled("unknown");
-                tracing::debug!("a cancel request has no session");
+                self.failures.count_cancel(address, Instant::now().into_std());
+                tracing::debug!(client = %address, "a cancel request has no session");
             }
             Err(_) => {
                 metrics::cancelled("timeout");

@@ -66,7 +66,11 @@ impl Gateway {
         };
         let address = origin.client;
         let startup = match request {
-            Request::Cancel(key) => return self.pass_cancel_on(&key, deadline).await,
+            Request::Cancel(key) => {
+                self.pass_cancel_on(&key, address, deadline).await;
+                // Over TLS its end is said, too: without that libpq takes it for cut off.
+                return client.connection.finish().await;
+            }
             Request::Session(startup) => startup,
         };
         let begun = self.begin(&mut client, startup, origin, &mut place, deadline);
@@ -262,21 +266,15 @@ impl Gateway {
         found: &Found,
         proven: &ProvenRole,
     ) -> Result<Opened, End> {
-        let session = match self.sessions.begin(
-            branch,
-            &found.route,
-            &visit.client,
-            visit.secret_length,
-            found.holds_seen,
-        ) {
+        let session = match self.sessions.begin(branch, &found.route, &visit.client, found.holds_seen) {
             Ok(session) => session,
             Err(held) => return Ok(Opened::Held(held)),
         };
         let stream = self.branches.open(&found.route).await.map_err(Refusal::from)?;
         let server = server::sign_in(stream, &visit.destination.parameters, proven).await?;
-        session.set_server_key(server.cancel_key.clone());
+        let key = session.set_server_key(server.cancel_key.clone(), visit.secret_length);
         let outgoing = &mut client.connection.outgoing;
-        encode::backend_key_data(outgoing, &session.key);
+        encode::backend_key_data(outgoing, &key);
         outgoing.extend_from_slice(&server.greeting);
         client.connection.flush().await?;
         Ok(Opened::Session(Box::new(server), session))

@@ -7,6 +7,9 @@
 //! tried from everywhere is answered slowly instead, owner included. Names
 //! count as they were sent, whether or not they exist.
 //!
+//! Cancel requests that fit no session are counted for an address: a key may
+//! have a secret of four bytes, and process ids are easy to guess.
+//!
 //! Memory is constant however many names and addresses there are: a count-min
 //! sketch (Cormode and Muthukrishnan, 2005) of debts in time. A failure adds
 //! its share of a minute to a debt, which time pays off.
@@ -54,11 +57,12 @@ impl Attempt {
     }
 }
 
-/// Failed sign-ins of the last minute.
+/// Failed sign-ins, and guessed cancel keys, of the last minute.
 pub(crate) struct Failures {
     attempts: Sketch,
     addresses: Sketch,
     roles: Sketch,
+    cancels: Sketch,
     began: Instant,
 }
 
@@ -70,6 +74,7 @@ impl Failures {
             attempts: Sketch::new(per_minute),
             addresses: times(ADDRESS_FACTOR),
             roles: times(ROLE_FACTOR),
+            cancels: times(ADDRESS_FACTOR),
             began: Instant::now(),
         }
     }
@@ -91,6 +96,16 @@ impl Failures {
     /// Whether the role is tried so often that whoever signs in waits.
     pub(crate) fn is_slow(&self, attempt: &Attempt, now: Instant) -> bool {
         !self.roles.wait(&attempt.of_role(), self.since(now)).is_zero()
+    }
+
+    /// Whether one more cancel request of an address may fit no session.
+    pub(crate) fn may_cancel(&self, address: IpAddr, now: Instant) -> bool {
+        self.cancels.wait(&network::party(address), self.since(now)).is_zero()
+    }
+
+    /// Counts a cancel request that fits no session.
+    pub(crate) fn count_cancel(&self, address: IpAddr, now: Instant) {
+        self.cancels.add(&network::party(address), self.since(now));
     }
 
     /// Counts a failure.
@@ -199,6 +214,21 @@ mod tests {
         }
         assert!(failures.check(&attempt("another", "2001:db8:1:2:ffff::"), now).is_err());
         assert_eq!(failures.check(&attempt("another", "2001:db8:1:3::"), now), Ok(()));
+    }
+
+    #[test]
+    fn a_network_that_guesses_cancel_keys_waits_and_no_other_does() {
+        let (failures, now) = (Failures::new(PER_MINUTE), Instant::now());
+        let address = |text: &str| text.parse::<IpAddr>().expect("an address");
+        for number in 0..PER_MINUTE.get() * ADDRESS_FACTOR.get() {
+            let guesser = address(&format!("2001:db8:1:2::{number:x}"));
+            assert!(failures.may_cancel(guesser, now), "{number}");
+            failures.count_cancel(guesser, now);
+        }
+        assert!(!failures.may_cancel(address("2001:db8:1:2:ffff::"), now));
+        assert!(failures.may_cancel(address("2001:db8:1:3::"), now));
+        assert_eq!(failures.check(&attempt("app", "2001:db8:1:2::1"), now), Ok(()), "may sign in");
+        assert!(failures.may_cancel(address("2001:db8:1:2::"), now + SPAN));
     }
 
     #[test]

@@ -95,7 +95,7 @@ pub(crate) fn describe() {
     for reason in Reason::ALL {
         counter!(REFUSED, "reason" => reason.label()).absolute(0);
     }
-    for outcome in ["passed_on", "unknown", "timeout"] {
+    for outcome in ["passed_on", "unknown", "throttled", "timeout"] {
         counter!(CANCELS, "outcome" => outcome).absolute(0);
     }
     // Histograms are there as soon as somebody has asked for them.

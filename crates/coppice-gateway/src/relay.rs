@@ -84,6 +84,7 @@ mod tests {
         let instance = InstanceId::new(&branch, 1);
         let route = Route {
             instance,
+            root: branch.clone(),
             state: BranchState::Ready,
             message: String::new(),
             ip_filtering: Default::default(),
@@ -92,7 +93,7 @@ mod tests {
         let somebody =
             ClientInfo { role: "app".to_owned(), application: String::new(), address: [127, 0, 0, 1].into() };
         let session =
-            Arc::<Sessions>::default().begin(&branch, &route, &somebody, 4, 0).ok().expect("nobody holds it");
+            Arc::<Sessions>::default().begin(&branch, &route, &somebody, 0).ok().expect("nobody holds it");
         let near_client: Box<dyn Duplex> = Box::new(near_client);
         let relayed =
             async move { relay(Connection::new(near_client), Connection::new(near_server), &session).await };

@@ -1,14 +1,16 @@
 //! Open sessions, and the keys that cancel what they do.
 //!
-//! Clients get keys of ours: servers of different branches would hand out the
-//! same ones, and a key has to say which server it is for.
+//! A client's key has the process id that its session has on its server, which
+//! is what SQL there calls it. Servers of different branches have the same ids,
+//! so it is the secret, which is ours, that says which session a key is for.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
-use aws_lc_rs::{constant_time, rand};
+use aws_lc_rs::rand;
 use coppice_core::BranchId;
 use coppice_core::awake::NewUse;
 use coppice_core::statistics::ClientTraffic;
@@ -34,7 +36,11 @@ pub struct Sessions {
 
 #[derive(Default)]
 struct State {
-    by_process_id: HashMap<u32, Target>,
+    /// By the number of each, which counts those that began.
+    open: HashMap<u64, Open>,
+    begun: u64,
+    /// Sessions whose clients know their keys, by the process id in those.
+    by_process_id: HashMap<u32, Vec<u64>>,
     per_branch: HashMap<BranchId, usize>,
     /// When the last client of a branch without clients left.
     last_left: HashMap<BranchId, Instant>,
@@ -103,14 +109,21 @@ impl Drop for Hold {
     }
 }
 
-/// What a cancel key of ours stands for.
-struct Target {
-    key: CancelKey,
+/// A session as the gateway knows it.
+struct Open {
     route: Route,
     branch: BranchId,
     session: OpenSession,
-    /// None until the server has told.
-    server_key: Option<CancelKey>,
+    /// None until the server has told its own.
+    keys: Option<Keys>,
+}
+
+/// What cancels a session's statements.
+struct Keys {
+    /// The client's, for us.
+    client: CancelKey,
+    /// Ours, for the server.
+    server: CancelKey,
 }
 
 /// Keeps a session in the list as long as it lives.
@@ -120,7 +133,7 @@ pub(crate) struct Session {
     /// Under which it is counted.
     application: String,
     traffic: Arc<Counters>,
-    pub(crate) key: CancelKey,
+    number: u64,
 }
 
 impl Counters {
@@ -145,14 +158,14 @@ impl Sessions {
 
     /// Number of sessions that are open, or about to be.
     pub fn open(&self) -> usize {
-        self.lock().by_process_id.len()
+        self.lock().open.len()
     }
 
     /// Those of a branch one by one, oldest first.
     pub fn list(&self, branch: &BranchId) -> Vec<OpenSession> {
         let state = self.lock();
-        let of_branch = state.by_process_id.values().filter(|target| target.branch == *branch);
-        let mut open: Vec<_> = of_branch.map(|target| target.session.clone()).collect();
+        let of_branch = state.open.values().filter(|open| open.branch == *branch);
+        let mut open: Vec<_> = of_branch.map(|open| open.session.clone()).collect();
         open.sort_by_key(|session| session.since);
         open
     }
@@ -167,8 +180,8 @@ impl Sessions {
     pub fn census(&self) -> Census {
         let state = self.lock();
         let mut sessions = HashMap::<_, Vec<_>>::new();
-        for target in state.by_process_id.values() {
-            sessions.entry(target.branch.clone()).or_default().push(target.session.clone());
+        for open in state.open.values() {
+            sessions.entry(open.branch.clone()).or_default().push(open.session.clone());
         }
         Census { starting: state.starting, sessions }
     }
@@ -212,14 +225,12 @@ impl Sessions {
         Some(Hold { sessions: self.clone(), branch: branch.clone() })
     }
 
-    /// Adds a session whose cancel key has a secret of this length, unless the
-    /// branch was held since `holds_seen`.
+    /// Adds a session, unless the branch was held since `holds_seen`.
     pub(crate) fn begin(
         self: &Arc<Self>,
         branch: &BranchId,
         route: &Route,
         client: &ClientInfo,
-        secret_length: usize,
         holds_seen: u64,
     ) -> Result<Session, Held> {
         let mut state = self.lock();
@@ -230,49 +241,74 @@ impl Sessions {
             return Err(Held(None));
         }
         state.last_left.remove(branch);
-        let mut process_id = new_process_id();
-        while state.by_process_id.contains_key(&process_id) {
-            process_id = new_process_id();
-        }
-        let mut secret = vec![0; secret_length];
-        rand::fill(&mut secret).expect("the system random source works");
-        let key = CancelKey { process_id, secret: secret.into() };
+        state.begun += 1;
+        let number = state.begun;
         let application = state.usage.begin(branch, &client.application, Instant::now());
         let traffic = state.traffic.entry(branch.clone()).or_default().clone();
-        let target = Target {
-            key: key.clone(),
+        let open = Open {
             route: route.clone(),
             branch: branch.clone(),
             session: OpenSession { client: client.clone(), since: SystemTime::now() },
-            server_key: None,
+            keys: None,
         };
-        state.by_process_id.insert(process_id, target);
+        state.open.insert(number, open);
         *state.per_branch.entry(branch.clone()).or_default() += 1;
-        Ok(Session { sessions: self.clone(), branch: branch.clone(), application, traffic, key })
+        Ok(Session { sessions: self.clone(), branch: branch.clone(), application, traffic, number })
     }
 
     /// Where a cancel request with this key has to go, and the key to use there.
     pub(crate) fn target(&self, key: &CancelKey) -> Option<(Route, CancelKey)> {
         let state = self.lock();
-        let target = state.by_process_id.get(&key.process_id)?;
-        constant_time::verify_slices_are_equal(&target.key.secret, &key.secret).ok()?;
-        Some((target.route.clone(), target.server_key.clone()?))
+        let (open, keys) = state.with_process_id(key.process_id).find(|(_, keys)| keys.client.fits(key))?;
+        Some((open.route.clone(), keys.server.clone()))
     }
 }
 
-/// Positive as a signed number: clients show it as one.
-fn new_process_id() -> u32 {
-    let mut bytes = [0; 4];
-    rand::fill(&mut bytes).expect("the system random source works");
-    (u32::from_be_bytes(bytes) >> 1).max(1)
+impl State {
+    /// Sessions whose clients were told this process id, each on another server.
+    fn with_process_id(&self, process_id: u32) -> impl Iterator<Item = (&Open, &Keys)> {
+        let numbers = self.by_process_id.get(&process_id).into_iter().flatten();
+        numbers.filter_map(|number| {
+            let open = self.open.get(number)?;
+            Some((open, open.keys.as_ref()?))
+        })
+    }
+
+    /// Forgets a session.
+    fn end(&mut self, number: u64) {
+        let Some(process_id) = self.open.remove(&number).and_then(|open| Some(open.keys?.client.process_id))
+        else {
+            return;
+        };
+        if let Entry::Occupied(mut numbers) = self.by_process_id.entry(process_id) {
+            numbers.get_mut().retain(|other| *other != number);
+            if numbers.get().is_empty() {
+                numbers.remove();
+            }
+        }
+    }
 }
 
 impl Session {
-    /// From now on, cancel requests are passed on.
-    pub(crate) fn set_server_key(&self, server_key: CancelKey) {
-        if let Some(target) = self.sessions.lock().by_process_id.get_mut(&self.key.process_id) {
-            target.server_key = Some(server_key);
+    /// From now on cancel requests are passed on: returns the client's key, whose
+    /// secret has this length.
+    pub(crate) fn set_server_key(&self, server: CancelKey, secret_length: usize) -> CancelKey {
+        let mut state = self.sessions.lock();
+        let process_id = server.process_id;
+        let client = loop {
+            let mut secret = vec![0; secret_length];
+            rand::fill(&mut secret).expect("the system random source works");
+            let key = CancelKey { process_id, secret: secret.into() };
+            // Four bytes are few enough for two of the same to happen.
+            if !state.with_process_id(process_id).any(|(_, keys)| keys.client == key) {
+                break key;
+            }
+        };
+        if let Some(open) = state.open.get_mut(&self.number) {
+            open.keys = Some(Keys { client: client.clone(), server });
+            state.by_process_id.entry(process_id).or_default().push(self.number);
         }
+        client
     }
 
     pub(crate) fn count_from_client(&self, bytes: usize) {
@@ -291,7 +327,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         let mut state = self.sessions.lock();
-        state.by_process_id.remove(&self.key.process_id);
+        state.end(self.number);
         state.usage.end(&self.branch, &self.application, Instant::now());
         if let Some(count) = state.per_branch.get_mut(&self.branch) {
             *count -= 1;
@@ -304,99 +340,5 @@ impl Drop for Session {
 }
 
 #[cfg(test)]
-mod tests {
-    use coppice_core::InstanceId;
-    use coppice_core::branch::BranchState;
-    use coppice_engine::KeptRole;
-
-    use super::*;
-
-    fn begin(sessions: &Arc<Sessions>, branch: &BranchId) -> Session {
-        let begun = sessions.begin(branch, &route_to(branch), &somebody(), 4, sessions.holds(branch));
-        begun.ok().expect("the branch is not held")
-    }
-
-    fn somebody() -> ClientInfo {
-        ClientInfo { role: "app".to_owned(), application: "psql".to_owned(), address: [127, 0, 0, 1].into() }
-    }
-
-    fn route_to(branch: &BranchId) -> Route {
-        Route {
-            instance: InstanceId::new(branch, 1),
-            state: BranchState::Ready,
-            message: String::new(),
-            ip_filtering: Default::default(),
-            kept: KeptRole::Unknown,
-        }
-    }
-
-    #[test]
-    fn a_branch_with_clients_is_not_held() {
-        let (sessions, branch) = (Arc::<Sessions>::default(), BranchId::generate());
-        let session = begin(&sessions, &branch);
-        assert!(sessions.hold(&branch).is_none());
-        assert_eq!(sessions.last_left(&branch), None);
-        drop(session);
-        assert!(sessions.last_left(&branch).is_some());
-        assert!(sessions.hold(&branch).is_some());
-    }
-
-    #[test]
-    fn a_client_that_looked_before_the_hold_has_to_look_again() {
-        let (sessions, branch) = (Arc::<Sessions>::default(), BranchId::generate());
-        let route = route_to(&branch);
-        let seen = sessions.holds(&branch);
-        let hold = sessions.hold(&branch).expect("nobody is there");
-        let waits =
-            |seen| sessions.begin(&branch, &route, &somebody(), 4, seen).err().expect("is held").0.is_some();
-        assert!(waits(seen));
-        drop(hold);
-        assert!(!waits(seen), "it looked before");
-        assert!(sessions.begin(&branch, &route, &somebody(), 4, sessions.holds(&branch)).is_ok());
-    }
-
-    #[test]
-    fn a_session_is_counted_until_it_ends() {
-        let (sessions, branch) = (Arc::<Sessions>::default(), BranchId::generate());
-        let (one, two) = (begin(&sessions, &branch), begin(&sessions, &branch));
-        assert_eq!(sessions.count(&branch), 2);
-        assert_eq!(sessions.list(&branch).len(), 2);
-        drop(one);
-        assert_eq!(sessions.count(&branch), 1);
-        drop(two);
-        assert_eq!(sessions.count(&branch), 0);
-        assert!(sessions.lock().per_branch.is_empty() && sessions.lock().by_process_id.is_empty());
-    }
-
-    #[test]
-    fn bytes_count_to_the_branch_they_were_moved_for() {
-        let sessions = Arc::<Sessions>::default();
-        let (busy, other) = (BranchId::generate(), BranchId::generate());
-        let (one, two, idle) = (begin(&sessions, &busy), begin(&sessions, &busy), begin(&sessions, &other));
-        one.count_from_client(3);
-        two.count_from_client(4);
-        two.count_to_client(10);
-        drop((one, two, idle));
-        let traffic = sessions.traffic();
-        assert_eq!(traffic[&busy], ClientTraffic { from_clients: 7, to_clients: 10 });
-        assert_eq!(traffic[&other], ClientTraffic::default());
-        assert_eq!(sessions.counters.read(), traffic[&busy]);
-    }
-
-    #[test]
-    fn a_key_cancels_its_own_session_only_while_that_lives() {
-        let (sessions, branch) = (Arc::<Sessions>::default(), BranchId::generate());
-        let session = begin(&sessions, &branch);
-        let server_key = CancelKey { process_id: 9, secret: vec![1; 4].into() };
-        assert_eq!(sessions.target(&session.key).map(|target| target.1), None);
-        session.set_server_key(server_key.clone());
-        assert_eq!(sessions.target(&session.key).map(|target| target.1), Some(server_key));
-        let mut secret = session.key.secret.to_vec();
-        secret[0] ^= 1;
-        let forged = CancelKey { secret: secret.into(), ..session.key.clone() };
-        assert!(sessions.target(&forged).is_none());
-        let key = session.key.clone();
-        drop(session);
-        assert!(sessions.target(&key).is_none());
-    }
-}
+#[path = "sessions_tests.rs"]
+mod tests;

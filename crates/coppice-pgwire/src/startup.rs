@@ -1,5 +1,6 @@
 //! The first packets of a client, which have a length and no type.
 
+use aws_lc_rs::constant_time;
 use bytes::{Buf as _, Bytes, BytesMut};
 
 use crate::{WireError, take_cstr};
@@ -25,6 +26,15 @@ pub struct CancelKey {
     pub process_id: u32,
     /// Proves the right to cancel; 4 bytes up to protocol 3.1.
     pub secret: Bytes,
+}
+
+impl CancelKey {
+    /// Whether this is the same key; how much of a secret is the same can't be
+    /// told from how long it takes.
+    pub fn fits(&self, other: &Self) -> bool {
+        self.process_id == other.process_id
+            && constant_time::verify_slices_are_equal(&self.secret, &other.secret).is_ok()
+    }
 }
 
 impl std::fmt::Debug for CancelKey {
