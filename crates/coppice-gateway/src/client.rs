@@ -128,13 +128,15 @@ impl Gateway {
     ) -> Result<(Server, Session, Option<Instant>), End> {
         // Without TLS both ways lie open: the client's to its proxy, and the proxy's to us.
         let ways = [origin.client, origin.peer];
-        if !client.is_tls && !ways.iter().all(|end| self.config.plaintext.allows(*end)) {
+        if client.tls.is_none() && !ways.iter().all(|end| self.config.plaintext.allows(*end)) {
             return Err(Refusal::tls_required().into());
         }
         place.check().map_err(Full::refusal)?;
         let secret_length = negotiate_version(client, &startup);
         let server_name = client.server_name.as_deref();
-        let destination = Destination::find(startup.parameters, server_name, self.config.domain.as_deref())?;
+        let mut destination =
+            Destination::find(startup.parameters, server_name, self.config.domain.as_deref())?;
+        destination.tell_server(origin.client, client.tls.as_ref());
 
         let attempt = Attempt::new(&destination.branch_name, &destination.role, origin.client);
         self.failures.check(&attempt, Instant::now().into_std())?;
@@ -143,7 +145,7 @@ impl Gateway {
         let woken = OnceLock::new();
         let mut visit = Visit { client: client_info, attempt, deadline, secret_length, destination, woken };
         let asked = Instant::now();
-        within(deadline, authenticate::offer(&mut client.connection, self.digest(client.is_tls))).await?;
+        within(deadline, authenticate::offer(client)).await?;
         let finding = self.find_with_verifier(client, &mut visit);
         let (found, verifier) = finding.instrument(tracing::debug_span!("find")).await?;
         let authenticating = self.authenticate(client, &visit, asked, found, verifier);
@@ -189,11 +191,6 @@ impl Gateway {
         // Without a route the verifier was made up, and nobody gets here.
         let found = found.ok_or_else(|| Refusal::wrong_password(user))?;
         Ok((found, ProvenRole { client_key: accepted.client_key, verifier }))
-    }
-
-    /// What a client binds its sign-in to; none without TLS.
-    fn digest(&self, is_tls: bool) -> Option<&[u8]> {
-        self.config.certificate.digest.as_deref().filter(|_| is_tls)
     }
 
     /// Gets an authenticated client to a server. A branch that goes to sleep, or

@@ -5,10 +5,13 @@
 //! endpoint stands after the last `-` of the name. Whatever is only for us is
 //! cut off before the rest is passed on.
 
+use std::net::IpAddr;
+
 use coppice_core::BranchId;
 use coppice_engine::ROLE_LENGTH_MAX;
 
 use crate::metrics::Reason;
+use crate::negotiate::Tls;
 use crate::refusal::Refusal;
 
 /// Where a client wants to go.
@@ -57,6 +60,19 @@ impl Destination {
             parameters,
             user_as_sent: user,
         })
+    }
+
+    /// Has the server set what SQL there can't find out: the server sees a socket
+    /// of ours. Later parameters beat earlier ones and those in `options`, so a
+    /// client can't say something else, and a reset leads back to these.
+    pub(crate) fn tell_server(&mut self, client: IpAddr, tls: Option<&Tls>) {
+        let (version, cipher) = tls.map_or(("", ""), |tls| (tls.version, tls.cipher.as_str()));
+        let told = [
+            ("coppice.client_address", client.to_string()),
+            ("coppice.tls_version", version.to_owned()),
+            ("coppice.tls_cipher", cipher.to_owned()),
+        ];
+        self.parameters.extend(told.map(|(name, value)| (name.to_owned(), value)));
     }
 
     /// Whether there can be a database of that name; a server would cut a longer

@@ -5,14 +5,14 @@
 //! handshake could have been slipped in by someone else, so it must be nothing.
 
 use std::io;
-use std::sync::Arc;
 
 use coppice_pgwire::startup::{CancelKey, Startup, StartupPacket};
-use rustls::server::ServerConfig;
+use rustls::{ProtocolVersion, ServerConnection};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
+use crate::Certificate;
 use crate::certificate::ALPN_POSTGRESQL;
 use crate::connection::{Connection, Duplex};
 use crate::metrics::Reason;
@@ -30,16 +30,41 @@ pub(crate) enum Request {
 /// A client that has said what it wants.
 pub(crate) struct Client {
     pub(crate) connection: Connection<Box<dyn Duplex>>,
-    pub(crate) is_tls: bool,
+    /// None when the connection is not encrypted.
+    pub(crate) tls: Option<Tls>,
     pub(crate) server_name: Option<String>,
+}
+
+/// How a connection is encrypted.
+pub(crate) struct Tls {
+    /// As PostgreSQL calls it: `TLSv1.3`.
+    pub(crate) version: &'static str,
+    /// The name that IANA lists.
+    pub(crate) cipher: String,
+    /// Of the certificate that the client was shown.
+    digest: Option<Vec<u8>>,
+}
+
+impl Tls {
+    fn of(connection: &ServerConnection, certificate: &Certificate) -> Self {
+        let version = match connection.protocol_version() {
+            Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
+            // rustls speaks no other.
+            _ => "TLSv1.2",
+        };
+        let cipher = connection.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str());
+        // IANA's names of those of 1.3 don't repeat the version.
+        let cipher = cipher.unwrap_or_default().replacen("TLS13_", "TLS_", 1);
+        Self { version, cipher, digest: certificate.digest.clone() }
+    }
 }
 
 /// Takes a client up to its first packet that is not about encryption. A
 /// client whose packet makes no sense has been told so when this fails.
-pub(crate) async fn negotiate(tcp: TcpStream, tls: &Arc<ServerConfig>) -> io::Result<(Client, Request)> {
+pub(crate) async fn negotiate(tcp: TcpStream, certificate: &Certificate) -> io::Result<(Client, Request)> {
     let mut first = [0];
     if tcp.peek(&mut first).await? == 1 && first[0] == TLS_HANDSHAKE {
-        return over_tls(tcp, tls, true).await;
+        return over_tls(tcp, certificate, true).await;
     }
     let mut connection = Connection::new(tcp);
     loop {
@@ -47,7 +72,7 @@ pub(crate) async fn negotiate(tcp: TcpStream, tls: &Arc<ServerConfig>) -> io::Re
             Ok(StartupPacket::SslRequest) => {
                 check_nothing_unread(&connection)?;
                 connection.stream.write_all(b"S").await?;
-                return over_tls(connection.stream, tls, false).await;
+                return over_tls(connection.stream, certificate, false).await;
             }
             Ok(StartupPacket::GssEncRequest) => {
                 check_nothing_unread(&connection)?;
@@ -57,7 +82,7 @@ pub(crate) async fn negotiate(tcp: TcpStream, tls: &Arc<ServerConfig>) -> io::Re
                 let Connection { stream, received, outgoing } = connection;
                 let stream: Box<dyn Duplex> = Box::new(stream);
                 let connection = Connection { stream, received, outgoing };
-                let client = Client { connection, is_tls: false, server_name: None };
+                let client = Client { connection, tls: None, server_name: None };
                 return client.begin(result).await;
             }
         }
@@ -73,22 +98,28 @@ fn check_nothing_unread<S>(connection: &Connection<S>) -> io::Result<()> {
 
 async fn over_tls(
     tcp: TcpStream,
-    tls: &Arc<ServerConfig>,
+    certificate: &Certificate,
     is_alpn_required: bool,
 ) -> io::Result<(Client, Request)> {
-    let stream = TlsAcceptor::from(tls.clone()).accept(tcp).await?;
+    let stream = TlsAcceptor::from(certificate.tls.clone()).accept(tcp).await?;
     let (_, session) = stream.get_ref();
     if is_alpn_required && session.alpn_protocol() != Some(ALPN_POSTGRESQL) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "direct TLS without the ALPN of PostgreSQL"));
     }
     let server_name = session.server_name().map(str::to_owned);
+    let tls = Some(Tls::of(session, certificate));
     let stream: Box<dyn Duplex> = Box::new(stream);
-    let mut client = Client { connection: Connection::new(stream), is_tls: true, server_name };
+    let mut client = Client { connection: Connection::new(stream), tls, server_name };
     let result = client.connection.read_startup().await;
     client.begin(result).await
 }
 
 impl Client {
+    /// What a client binds its sign-in to; none without TLS.
+    pub(crate) fn digest(&self) -> Option<&[u8]> {
+        self.tls.as_ref()?.digest.as_deref()
+    }
+
     async fn begin(mut self, result: Result<StartupPacket, End>) -> io::Result<(Self, Request)> {
         let refusal = match result {
             Ok(StartupPacket::Startup(startup)) => return Ok((self, Request::Session(startup))),
