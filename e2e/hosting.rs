@@ -1,10 +1,13 @@
 //! Where the platform runs: with a metastore of somebody else's, and as the
 //! first process of a container.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use coppice_test_support::{Leftovers, Options, Platform, wait_for};
+use coppice_gateway::CertificateFiles;
+use coppice_test_support::{Leftovers, Options, Platform, psql, wait_for};
 
 use crate::servers::OwnServer;
 use crate::setup::{PROGRAM, options, postgres_dir};
@@ -15,15 +18,68 @@ const WITHOUT_OTHER_POOLS: &str =
     r#"for pool in $(grep -o '/[^ ]*/pool ' /proc/mounts); do umount -l "$pool"; done; exec "$0" "$@""#;
 
 #[test]
-fn a_metastore_of_your_own_serves_as_well() {
-    let server = OwnServer::start();
-    let flags = vec!["--metastore-url".to_owned(), server.url()];
+fn a_metastore_an_address_and_a_certificate_of_your_own_serve_as_well() {
+    let (server, pairs) = (OwnServer::start(), [(); 2].map(|()| tempfile::tempdir().expect("a directory")));
+    for pair in &pairs {
+        CertificateFiles::ensure(pair.path()).expect("a certificate");
+    }
+    let [used, other] =
+        pairs.each_ref().map(|pair| ["gateway.crt", "gateway.key"].map(|name| pair.path().join(name)));
+    let flag = |name: &str, value: &str| [name.to_owned(), value.to_owned()];
+    let [certificate, key] = used.each_ref().map(|path| path.display().to_string());
+    let mut flags = flag("--metastore-url", &server.url()).to_vec();
+    flags.extend(flag("--public-gateway", "localhost"));
+    flags.extend([flag("--gateway-certificate", &certificate), flag("--gateway-key", &key)].concat());
     let mut coppice = Platform::start(PROGRAM, Options { flags, ..options() });
     assert_eq!(server.sql("SELECT name || goal || state FROM branches"), "mainrunningready");
     assert!(!coppice.data_dir().join("metastore/data").exists());
     coppice.sql("main", "CREATE TABLE t (i int); INSERT INTO t VALUES (7)");
-    coppice.restart();
+    assert!(
+        coppice.connection_string("main").contains("@localhost:"),
+        "{}",
+        coppice.connection_string("main")
+    );
+
+    // What a client finds that trusts this certificate alone.
+    let asked = |coppice: &Platform, root: &Path| {
+        let url = coppice.connection_string("main");
+        let root = root.display();
+        psql(&format!("{url}?sslmode=verify-full&sslrootcert={root}"), "SHOW coppice.tls_version").out
+    };
+    assert_eq!(asked(&coppice, &used[0]), "TLSv1.3");
+    let other_root = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::copy(&other[0], other_root.path()).expect("a copy");
+    assert_eq!(asked(&coppice, other_root.path()), "");
+    for (from, to) in other.iter().zip(&used) {
+        std::fs::rename(from, to).expect("the other pair in its place");
+    }
+    let is_shown = |coppice: &Platform| (asked(coppice, other_root.path()) == "TLSv1.3").then_some(());
+    wait_for("the new certificate is shown", Duration::from_secs(60), || is_shown(&coppice));
+    std::fs::write(&used[1], "no key").expect("written");
+    let is_told = || coppice.log().contains("keeps the certificate that it has").then_some(());
+    wait_for("the broken pair is told", Duration::from_secs(60), is_told);
+    assert_eq!(is_shown(&coppice), Some(()));
+    // For the next start.
+    CertificateFiles::ensure(pairs[1].path()).expect("a certificate");
+    for (from, to) in other.iter().zip(&used) {
+        std::fs::rename(from, to).expect("a pair");
+    }
+    templates_of_an_earlier_release_are_made_anew(&mut coppice);
     assert_eq!(coppice.sql("main", "SELECT i FROM t"), "7");
+}
+
+fn templates_of_an_earlier_release_are_made_anew(coppice: &mut Platform) {
+    let path = coppice.data_dir().join("templates.json");
+    let known = |text: &str| serde_json::from_str::<BTreeMap<String, String>>(text).expect("templates");
+    let text = std::fs::read_to_string(&path).expect("templates");
+    std::fs::write(&path, text.replace(" #2", "")).expect("written");
+    coppice.restart();
+    coppice.cli(&["branch", "create", "new", "--image", "postgres:17"]);
+    assert_eq!(coppice.sql("new", "SHOW default_text_search_config"), "pg_catalog.english");
+    let anew = std::fs::read_to_string(&path).expect("templates");
+    let [old, new] = [&text, &anew].map(|text| known(text)["17.10 #2"].clone());
+    let volume = |id: &str| coppice.data_dir().join("pool/volumes").join(id);
+    assert!(old != new && !volume(&old).exists() && volume(&new).exists(), "{old} {new}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use coppice_core::access::Scope;
 use coppice_core::branch::{Branch, MANAGED_DATABASE, MANAGED_ROLE};
 use zeroize::Zeroizing;
 
-use crate::{Access, App};
+use crate::{Access, App, GatewayPlace};
 
 /// How clients connect to a branch.
 #[derive(Debug)]
@@ -59,10 +59,10 @@ impl App {
     }
 
     fn credentials(&self, branch: &Branch, password: Zeroizing<String>) -> Credentials {
-        let port = self.config.gateway_address.port();
+        let GatewayPlace { host, port } = self.config.gateway.clone();
         let (username, host) = match &self.config.gateway_domain {
             Some(domain) => (MANAGED_ROLE.to_owned(), format!("{}.{domain}", branch.id)),
-            None => (format!("{MANAGED_ROLE}.{}", branch.id), self.config.gateway_address.ip().to_string()),
+            None => (format!("{MANAGED_ROLE}.{}", branch.id), host),
         };
         let url_host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
         let url_port = if port == 5432 { String::new() } else { format!(":{port}") };

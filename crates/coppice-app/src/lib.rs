@@ -40,7 +40,6 @@ mod sleep;
 mod storage;
 mod users;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -92,6 +91,15 @@ pub use sleep::Clients;
 /// after a few seconds.
 const READY_PATIENCE: Duration = Duration::from_secs(3);
 
+/// Where clients reach the gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GatewayPlace {
+    /// A name or an address.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+}
+
 /// Settings of the platform that use cases need.
 #[derive(Clone, Debug)]
 pub struct AppConfig {
@@ -102,7 +110,7 @@ pub struct AppConfig {
     /// What links to the API and its pages begin with; no slash at its end.
     pub public_url: String,
     /// Where clients reach the gateway.
-    pub gateway_address: SocketAddr,
+    pub gateway: GatewayPlace,
     /// The domain under which every branch has a host name, if there is one.
     pub gateway_domain: Option<String>,
     /// How long a creation waits for its branch to be ready.

@@ -1,5 +1,7 @@
 //! What can be had where.
 
+use std::net::IpAddr;
+
 use coppice_core::instance_type::{InstanceType, types_that_fit};
 use coppice_core::{Error, RegionId, Result};
 use coppice_engine::Image;
@@ -18,8 +20,9 @@ pub struct Region {
 impl App {
     /// Regions an organization may use.
     pub fn list_regions(&self) -> Vec<Region> {
-        let is_public = !self.config.gateway_address.ip().is_loopback();
-        vec![Region { id: self.config.region.clone(), is_public }]
+        let host = self.config.gateway.host.as_str();
+        let is_loopback = host.parse::<IpAddr>().map_or(host == "localhost", |address| address.is_loopback());
+        vec![Region { id: self.config.region.clone(), is_public: !is_loopback }]
     }
 
     /// The region with this name; without one, every region.

@@ -31,7 +31,7 @@ pub enum CertificateError {
         source: io::Error,
     },
     /// A file does not hold what it should.
-    #[error("{} is not valid PEM; move it and its counterpart away to have new ones made", path.display())]
+    #[error("{} is no PEM file with what should be in it", path.display())]
     Pem {
         /// The file.
         path: PathBuf,
@@ -80,12 +80,28 @@ impl Certificate {
         tls.alpn_protocols = vec![ALPN_POSTGRESQL.to_vec()];
         Ok(Self { tls: Arc::new(tls), digest, expiry })
     }
+}
 
-    /// Reads the certificate in `dir`, making a self-signed one first when
-    /// there is none: `gateway.crt` and, readable by us alone, `gateway.key`.
+/// Where a certificate chain and its key are, as PEM.
+#[derive(Clone, Debug)]
+pub struct CertificateFiles {
+    chain: PathBuf,
+    key: PathBuf,
+    /// A digest of what was in them when they were last looked at.
+    seen: Vec<u8>,
+}
+
+impl CertificateFiles {
+    /// Those with these names.
+    pub fn new(chain: PathBuf, key: PathBuf) -> Self {
+        Self { chain, key, seen: vec![] }
+    }
+
+    /// Those in `dir`, `gateway.crt` and, readable by us alone, `gateway.key`;
+    /// makes them self-signed when there are none.
     ///
     /// # Errors
-    /// As [`Certificate::load`], and when `dir` can't be written.
+    /// When `dir` can't be written.
     pub fn ensure(dir: &Path) -> Result<Self, CertificateError> {
         let (chain, key) = (dir.join("gateway.crt"), dir.join("gateway.key"));
         // The certificate is written last, so one that is there has its key.
@@ -98,7 +114,29 @@ impl Certificate {
             coppice_failpoint::failpoint!("gateway.certificate_key_written");
             write_durably(dir, &chain, &certificate.pem(), 0o644)?;
         }
-        Self::load(&chain, &key)
+        Ok(Self::new(chain, key))
+    }
+
+    /// What is in them; none when that is what was in them the last time, good
+    /// or bad.
+    ///
+    /// # Errors
+    /// As [`Certificate::load`].
+    pub fn load_changed(&mut self) -> Result<Option<Certificate>, CertificateError> {
+        let mut seen = digest::Context::new(&digest::SHA256);
+        for path in [&self.chain, &self.key] {
+            match read(path) {
+                Ok(text) => seen.update(&text),
+                Err(error) => seen.update(error.to_string().as_bytes()),
+            }
+            seen.update(b"\0");
+        }
+        let seen = seen.finish().as_ref().to_vec();
+        if self.seen == seen {
+            return Ok(None);
+        }
+        self.seen = seen;
+        Certificate::load(&self.chain, &self.key).map(Some)
     }
 }
 
@@ -198,6 +236,10 @@ mod tests {
 
     use super::*;
 
+    fn made(dir: &Path) -> Certificate {
+        CertificateFiles::ensure(dir).unwrap().load_changed().unwrap().expect("is new")
+    }
+
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).unwrap().permissions().mode() & 0o777
     }
@@ -205,19 +247,38 @@ mod tests {
     #[test]
     fn a_certificate_is_made_once_and_its_key_is_ours_alone() {
         let dir = tempfile::tempdir().unwrap();
-        let digest = Certificate::ensure(dir.path()).unwrap().digest;
+        let digest = made(dir.path()).digest;
         assert_eq!(mode(&dir.path().join("gateway.key")), 0o600);
 
         assert_eq!(digest.as_ref().expect("can be bound to").len(), 32);
-        assert_eq!(Certificate::ensure(dir.path()).unwrap().digest, digest);
+        assert_eq!(made(dir.path()).digest, digest);
     }
 
     #[test]
     fn a_key_whose_certificate_was_never_written_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("gateway.key"), "cut short").unwrap();
-        Certificate::ensure(dir.path()).unwrap();
+        made(dir.path());
         assert_eq!(mode(&dir.path().join("gateway.key")), 0o600);
+    }
+
+    #[test]
+    fn files_are_read_again_when_they_change_and_only_as_a_pair() {
+        let [one, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let first = made(one.path()).digest;
+        let other_digest = made(other.path()).digest;
+        let mut files = CertificateFiles::ensure(one.path()).unwrap();
+        assert_eq!(files.load_changed().unwrap().expect("is new").digest, first);
+        assert!(files.load_changed().unwrap().is_none(), "nothing changed");
+
+        let copy = |name: &str| fs::copy(other.path().join(name), one.path().join(name)).unwrap();
+        copy("gateway.crt");
+        assert!(matches!(files.load_changed(), Err(CertificateError::Tls(_))), "another's key");
+        assert!(files.load_changed().unwrap().is_none(), "is said once");
+        copy("gateway.key");
+        assert_eq!(files.load_changed().unwrap().expect("is new").digest, other_digest);
+        fs::remove_file(one.path().join("gateway.key")).unwrap();
+        assert!(matches!(files.load_changed(), Err(CertificateError::File { .. })));
     }
 
     #[test]

@@ -113,7 +113,7 @@ impl Gateway {
             turn_away(tcp, full);
             return Ok(None);
         }
-        let (client, request) = negotiate(tcp, &self.config.certificate.tls).await?;
+        let (client, request) = negotiate(tcp, &self.certificate()).await?;
         Ok(Some((origin, client, request)))
     }
 

@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use coppice_core::proxies::TrustedProxies;
 
-use crate::Certificate;
-
 /// Who may connect without TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plaintext {
@@ -47,8 +45,6 @@ pub struct ConnectionLimits {
 /// Settings of a [`crate::Gateway`].
 #[derive(Debug)]
 pub struct GatewayConfig {
-    /// Shown to clients that use TLS.
-    pub certificate: Certificate,
     /// Branches are reached as `<branch>.<domain>`.
     pub domain: Option<String>,
     /// Who may connect without TLS.

@@ -2,8 +2,8 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -19,7 +19,7 @@ use crate::places::{Full, Places};
 use crate::sessions::Sessions;
 use crate::turns::Turns;
 use crate::waiting::Waiters;
-use crate::{Branches, GatewayConfig, metrics};
+use crate::{Branches, Certificate, GatewayConfig, metrics};
 
 /// How long to wait when the system has no socket left for us.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -31,6 +31,7 @@ const KEEPALIVE_COUNT: u32 = 6;
 /// Takes clients in and connects them to the servers of their branches.
 pub struct Gateway {
     pub(crate) config: GatewayConfig,
+    certificate: RwLock<Certificate>,
     pub(crate) branches: Arc<dyn Branches>,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) waiters: Waiters,
@@ -66,10 +67,17 @@ impl std::fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    /// A gateway to these branches that keeps its sessions in `sessions`.
-    pub fn new(config: GatewayConfig, branches: Arc<dyn Branches>, sessions: Arc<Sessions>) -> Self {
+    /// A gateway to these branches that keeps its sessions in `sessions`, and
+    /// shows `certificate` to clients that use TLS.
+    pub fn new(
+        config: GatewayConfig,
+        certificate: Certificate,
+        branches: Arc<dyn Branches>,
+        sessions: Arc<Sessions>,
+    ) -> Self {
         metrics::describe();
         Self {
+            certificate: RwLock::new(certificate),
             places: Places::new(config.limits),
             failures: Failures::new(config.failures_per_minute),
             turns: Turns::default(),
@@ -96,7 +104,16 @@ impl Gateway {
 
     /// When its certificate ends, in seconds of Unix time; none when that is not understood.
     pub fn certificate_expiry(&self) -> Option<i64> {
-        self.config.certificate.expiry
+        self.certificate().expiry
+    }
+
+    /// Shows another certificate to clients that connect from now on.
+    pub fn set_certificate(&self, certificate: Certificate) {
+        *self.certificate.write().unwrap_or_else(PoisonError::into_inner) = certificate;
+    }
+
+    pub(crate) fn certificate(&self) -> Certificate {
+        self.certificate.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// How full it is.

@@ -33,7 +33,7 @@ mod visit;
 mod waiting;
 
 pub use branches::{Branches, ClientInfo, Route};
-pub use certificate::{Certificate, CertificateError};
+pub use certificate::{Certificate, CertificateError, CertificateFiles};
 pub use config::{ConnectionLimits, GatewayConfig, Plaintext};
 pub use coppice_pgwire::startup::CancelKey;
 pub use gateway::{Gateway, Occupancy, Traffic};

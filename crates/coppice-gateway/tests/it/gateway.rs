@@ -14,8 +14,8 @@ use coppice_core::proxies::TrustedProxies;
 use coppice_core::{BranchId, Error, InstanceId, Result};
 use coppice_engine::{BoxedServerStream, KeptRole, RoleVerifier};
 use coppice_gateway::{
-    Branches, CancelKey, Certificate, ClientInfo, ConnectionLimits, Gateway, GatewayConfig, Plaintext, Route,
-    Sessions,
+    Branches, CancelKey, CertificateFiles, ClientInfo, ConnectionLimits, Gateway, GatewayConfig, Plaintext,
+    Route, Sessions,
 };
 use tokio::net::{TcpListener, UnixStream};
 use tokio::process::Command;
@@ -53,6 +53,7 @@ impl OneBranch {
         let (instance, state) = (InstanceId::new(&self.branch, 1), *self.state.borrow());
         Route {
             instance,
+            root: self.branch.clone(),
             state,
             message: String::new(),
             ip_filtering: self.ip_filtering.borrow().clone(),
@@ -171,7 +172,6 @@ impl TestGateway {
 
         let certificate_dir = tempfile::tempdir().unwrap();
         let mut config = GatewayConfig {
-            certificate: Certificate::ensure(certificate_dir.path()).unwrap(),
             domain: Some(DOMAIN.to_owned()),
             plaintext: Plaintext::Loopback,
             trusted_proxies: TrustedProxies::default(),
@@ -202,7 +202,9 @@ impl TestGateway {
             wakes: wakes.clone(),
         };
         let sessions = Arc::<Sessions>::default();
-        let gateway = Arc::new(Gateway::new(config, Arc::new(branches), sessions.clone()));
+        let certificate = CertificateFiles::ensure(certificate_dir.path()).unwrap().load_changed().unwrap();
+        let gateway =
+            Arc::new(Gateway::new(config, certificate.unwrap(), Arc::new(branches), sessions.clone()));
         let listener = TcpListener::bind((address, 0)).await.unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
         let served = Some(tokio::spawn(gateway.clone().serve(listener, stop.clone())));

@@ -25,7 +25,7 @@ use coppice_mail::Mailer;
 
 use crate::logging::LogConfig;
 use auth::AuthConfig;
-use gateway::ClientLimits;
+use gateway::{ClientLimits, PublicGateway};
 use settings::{AUDIT_DAYS_MAX, Settings};
 
 const DEFAULT_LISTEN: &str = "127.0.0.1:7070";
@@ -91,7 +91,10 @@ pub(crate) struct Config {
     /// Without a slash at its end; without a value it follows from the address that is listened on.
     pub(crate) public_url: Option<String>,
     pub(crate) gateway_listen: SocketAddr,
+    pub(crate) public_gateway: PublicGateway,
     pub(crate) gateway_domain: Option<String>,
+    /// Files of the gateway's certificate and its key; without them it makes its own.
+    pub(crate) certificate: Option<(PathBuf, PathBuf)>,
     pub(crate) client_limits: ClientLimits,
     pub(crate) user_aliases: Vec<String>,
     pub(crate) trusted_proxies: TrustedProxies,
@@ -173,7 +176,12 @@ impl ServeArgs {
             listen,
             public_url,
             gateway_listen: address(set.gateway_listen, DEFAULT_GATEWAY_LISTEN)?,
+            public_gateway: set
+                .public_gateway
+                .filter(|place| !place.is_empty())
+                .map_or_else(|| Ok(PublicGateway::default()), |place| PublicGateway::parse(&place))?,
             gateway_domain: set.gateway_domain,
+            certificate: set.gateway.certificate()?,
             client_limits: set.gateway.limits(),
             user_aliases: set.user_aliases.unwrap_or_default(),
             postgres_dirs: set.postgres_dirs.unwrap_or_default(),

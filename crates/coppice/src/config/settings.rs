@@ -28,6 +28,9 @@ pub(super) struct Settings {
     /// Address of the gateway [default: 127.0.0.1:7432]
     #[arg(long, env = "COPPICE_GATEWAY_LISTEN", value_name = "ADDR")]
     pub(super) gateway_listen: Option<SocketAddr>,
+    /// Where clients reach the gateway, HOST or HOST:PORT, if that is not the address that it listens on
+    #[arg(long, env = "COPPICE_PUBLIC_GATEWAY", value_name = "HOST[:PORT]")]
+    pub(super) public_gateway: Option<String>,
     /// Domain under which each branch has a name of its own
     #[arg(long, env = "COPPICE_GATEWAY_DOMAIN", value_name = "DOMAIN")]
     pub(super) gateway_domain: Option<String>,
@@ -156,6 +159,7 @@ impl Settings {
             listen: self.listen.or(other.listen),
             public_url: self.public_url.or(other.public_url),
             gateway_listen: self.gateway_listen.or(other.gateway_listen),
+            public_gateway: self.public_gateway.or(other.public_gateway),
             gateway_domain: self.gateway_domain.or(other.gateway_domain),
             gateway: self.gateway.or(other.gateway),
             user_aliases: self.user_aliases.or(other.user_aliases),

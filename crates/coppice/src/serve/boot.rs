@@ -62,6 +62,7 @@ pub(super) async fn boot(
     let control_plane =
         ControlPlane { installation: installation.installation, host: installation.host, epoch };
     let reconciler = Reconciler::new(store.clone(), engine.clone(), key.clone(), control_plane.clone());
+    let gateway_place = config.public_gateway.place(gateway_address, config.gateway_domain.is_some());
     let public_url = config.public_url.clone().unwrap_or_else(|| format!("http://{api_address}"));
     let app_config = AppConfig {
         sign_up: config.auth.sign_in.sign_up,
@@ -71,7 +72,7 @@ pub(super) async fn boot(
         region,
         host: control_plane.host,
         public_url,
-        gateway_address,
+        gateway: gateway_place,
         gateway_domain: config.gateway_domain.clone(),
         create_wait: config.create_wait,
         user_aliases: config.user_aliases.clone(),

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use async_trait::async_trait;
 use coppice_app::{App, Clients, Connectable};
 use coppice_core::awake::{ClientSession, NewUse};
@@ -29,6 +28,7 @@ struct Platform {
 fn route(found: Connectable) -> Route {
     Route {
         instance: InstanceId::new(&found.branch.id, 1),
+        root: found.root,
         state: found.branch.state,
         message: found.branch.message,
         ip_filtering: found.ip_filtering,
@@ -118,19 +118,16 @@ impl Clients for GatewayClients {
     }
 }
 
-/// Makes the gateway; its certificate is made at the first start.
+/// Makes the gateway.
 pub(super) fn start(
     config: &Config,
+    certificate: Certificate,
     app: App,
     sessions: Arc<Sessions>,
     predecessors: Arc<Predecessors>,
     connections_possible: usize,
 ) -> anyhow::Result<Arc<Gateway>> {
-    let directory = config.data_dir.join("tls");
-    std::fs::create_dir_all(&directory).context("making the directory of the certificate")?;
-    let certificate = Certificate::ensure(&directory).context("preparing the certificate")?;
     let gateway_config = GatewayConfig {
-        certificate,
         domain: config.gateway_domain.clone(),
         plaintext: Plaintext::Loopback,
         trusted_proxies: config.trusted_proxies.clone(),
@@ -141,5 +138,6 @@ pub(super) fn start(
         drain_timeout: DRAIN_MAX,
         fake_salt_secret: app.fake_salt_secret(),
     };
-    Ok(Arc::new(Gateway::new(gateway_config, Arc::new(Platform { app, predecessors }), sessions)))
+    let platform = Arc::new(Platform { app, predecessors });
+    Ok(Arc::new(Gateway::new(gateway_config, certificate, platform, sessions)))
 }

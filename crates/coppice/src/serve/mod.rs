@@ -4,6 +4,7 @@
 //! Each part needs the ones before it, and only those.
 
 mod boot;
+mod certificate;
 mod descriptors;
 mod drain;
 mod first_start;

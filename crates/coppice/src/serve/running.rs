@@ -22,7 +22,7 @@ use super::descriptors::Doors;
 use super::drain::Teller;
 use super::handover::{Knock, Listeners};
 use super::metrics::Page;
-use super::{gateway, is_inside, log_retention, stop};
+use super::{certificate, gateway, is_inside, log_retention, stop};
 use crate::config::{Config, DRAIN_MAX};
 use crate::traces::trace_request;
 
@@ -69,8 +69,10 @@ impl Running {
         let (api, gateway_listener) = (to_tokio(listeners.api)?, to_tokio(listeners.gateway)?);
         let (app, stop) = (platform.app.clone(), CancellationToken::new());
         let (predecessors, limits) = (platform.predecessors.clone(), connection_limits(config, doors));
+        let (files, certificate) = certificate::open(config)?;
         let gateway = gateway::start(
             config,
+            certificate,
             app.clone(),
             platform.sessions.clone(),
             predecessors.clone(),
@@ -102,6 +104,10 @@ impl Running {
             of_app("tidying", |app| Box::pin(tidying(app))),
             of_app("mails", |app| Box::pin(async move { app.send_mails().await })),
             tokio::spawn(async move { predecessors.watch().await }),
+            keep("certificate", {
+                let gateway = gateway.clone();
+                move || certificate::follow(gateway.clone(), files.clone())
+            }),
             tokio::spawn({
                 let host = host.clone();
                 async move {
