@@ -32,6 +32,11 @@ fn every_release_makes_branches_and_keeps_its_owner_inside() {
         let settings = "SELECT current_setting('fsync') || current_setting('data_checksums')
             || current_setting('server_encoding') || current_setting('password_encryption')";
         assert_eq!(coppice.sql(&name, settings), "ononUTF8scram-sha-256");
+        // As distributions have it, in databases that the owner makes as well.
+        coppice.sql(&name, "CREATE DATABASE library");
+        let url = coppice.connection_string(&name);
+        let library = format!("{}/library", url.strip_suffix("/app").expect("the database app"));
+        assert_eq!(coppice_test_support::psql(&library, "SELECT to_tsvector('the trees')").out, "'tree':2");
 
         // A role that the owner makes is no stronger than its maker.
         coppice.sql(&name, "CREATE ROLE helper LOGIN PASSWORD 'helper' CREATEROLE");

@@ -88,6 +88,9 @@ fn statements(contents: Contents, major: u32, platform_password: Option<&str>) -
             lines.push(format!("CREATE ROLE {MANAGED_ROLE} LOGIN CREATEDB CREATEROLE"));
             lines.push(format!("CREATE DATABASE {MANAGED_DATABASE} OWNER {MANAGED_ROLE}"));
             lines.push(format!("GRANT pg_monitor, pg_signal_backend TO {MANAGED_ROLE}"));
+            // As distributions have it, whose initdb finds it by the locale. As a setting
+            // of all roles it comes along to every copy, and any other beats it.
+            lines.push("ALTER ROLE ALL SET default_text_search_config = 'pg_catalog.english'".to_owned());
             lines.push("REVOKE CONNECT ON DATABASE postgres FROM PUBLIC".to_owned());
             lines.push(format!("GRANT CONNECT ON DATABASE postgres TO {MANAGED_ROLE}"));
             if major < 16 {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use coppice_core::claim::ClaimToken;
 use coppice_core::image::PostgresVersion;
@@ -17,10 +18,17 @@ use super::installation::write_durably;
 use super::template::{Contents, make_cluster};
 use crate::{EngineError, Result, StopMode};
 
+/// Grows with every change of what is in a template; those of smaller numbers are made anew.
+const GENERATION: u32 = 2;
 /// Begins the names of instances that make templates.
 pub(super) const TEMPLATE_PREFIX: &str = "template-";
 /// Accounts that make templates stay clear of those of volumes.
 const TEMPLATE_ACCOUNT: u32 = 65_300;
+
+fn write(path: &Path, known: &BTreeMap<String, VolumeId>) -> Result<()> {
+    let text = serde_json::to_vec_pretty(known).map_err(|error| EngineError::Other(error.to_string()))?;
+    write_durably(path, &text, 0o600)
+}
 
 impl LocalEngine {
     /// Makes the template of every image, newest first, so that the first
@@ -52,20 +60,28 @@ impl LocalEngine {
         let path = self.host.layout().data_dir().join("templates.json");
         let mut known: BTreeMap<String, VolumeId> =
             fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
-        let id = match known.get(&version.to_string()) {
+        let name = format!("{version} #{GENERATION}");
+        let id = match known.get(&name) {
             Some(id) => id.clone(),
             None => {
                 let id = VolumeId::generate(chrono::Utc::now());
-                known.insert(version.to_string(), id.clone());
-                let text =
-                    serde_json::to_vec_pretty(&known).map_err(|e| EngineError::Other(e.to_string()))?;
-                write_durably(&path, &text, 0o600)?;
+                known.insert(name.clone(), id.clone());
+                write(&path, &known)?;
                 id
             }
         };
         failpoint!("template.named");
         if !self.volumes.exists(&id) {
             self.make_template(version, &id).await?;
+        }
+        let is_older = |other: &str| other.split(' ').next() == Some(&version.to_string()) && other != name;
+        let older: Vec<_> = known.extract_if(.., |other, _| is_older(other)).map(|(_, id)| id).collect();
+        if !older.is_empty() {
+            for id in older {
+                let volumes = self.volumes.clone();
+                blocking(move || volumes.remove(&id)).await?;
+            }
+            write(&path, &known)?;
         }
         Ok(id)
     }
