@@ -54,10 +54,10 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Extension, Request, State};
-use axum::http::{HeaderName, Method, Uri, header};
+use axum::http::{HeaderMap, HeaderName, Method, Uri, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state, map_request};
-use axum::response::Response;
-use axum::routing::get;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get};
 use coppice_app::App;
 use coppice_core::Error;
 use coppice_core::proxies::TrustedProxies;
@@ -76,6 +76,7 @@ use crate::audience::Audience;
 use crate::metrics::MetricsPage;
 use context::{REQUEST_ID, identify};
 use error::ApiError;
+use pages::HomePage;
 use rates::Rates;
 
 /// Longest time a request may take.
@@ -127,7 +128,7 @@ pub fn router(app: App, config: ApiConfig, exposition: Arc<dyn Exposition>) -> R
     // something of the secrets in its forms.
     let base_path = app.issuers().base_path().to_owned();
     let pages = limits
-        .around(oauth::pages(&app), Audience::People)
+        .around(oauth::pages(&app).route("/", any(home)), Audience::People)
         .route_layer(from_fn_with_state(hosts.clone(), hosts::only_this_site))
         .layer(from_fn(move |request, next| pages::below(base_path.clone(), request, next)))
         .merge(pages::routes())
@@ -227,7 +228,21 @@ async fn ignore_trailing_slash(mut request: Request) -> Request {
 }
 
 async fn unknown_route(_uri: Uri) -> ApiError {
+    not_found()
+}
+
+fn not_found() -> ApiError {
     Error::NotFound { code: "route_not_found", public: "no such path".to_owned() }.into()
+}
+
+/// Leads people somewhere; to programs it is no path of the API.
+async fn home(State(app): State<App>, method: Method, headers: HeaderMap) -> Response {
+    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if matches!(method, Method::GET | Method::HEAD) && accepted.contains("text/html") {
+        pages::home(&HomePage { url: app.issuers().public_url() })
+    } else {
+        not_found().into_response()
+    }
 }
 
 async fn healthz() -> axum::Json<serde_json::Value> {

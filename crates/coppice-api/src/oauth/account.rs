@@ -19,7 +19,7 @@ use super::body::{PageForm, PageQuery};
 use super::browser::Browser;
 use super::{error, outside, redirect, second_factor, second_step, sign_in};
 use crate::context;
-use crate::pages::{self, Field, Form, InvitationPage, Message, PasswordPage, Visitor};
+use crate::pages::{self, Field, Form, InvitationPage, Message, PasswordPage, Visitor, WelcomePage};
 
 const INVITATION: &str = "/invitation";
 pub(super) const PASSWORD: &str = "/account/password";
@@ -137,7 +137,7 @@ async fn accept_as(
     let token = Link::of(form).token;
     let offered = app.find_invitation(token).await?;
     app.accept_invitation_as(session, token, &browser.origin).await?;
-    Ok(welcome(&offered))
+    Ok(welcome(app, &offered))
 }
 
 /// Makes an account and a member of whoever has the link, and signs them in.
@@ -169,7 +169,7 @@ async fn accept_as_new(app: &App, browser: &Browser, form: &Params) -> Result<Re
         Err(failed) => return Err(failed),
     };
     let begun = app.begin_browser_session(&user, true, &Methods::password(), &browser.origin, None).await?;
-    Ok(second_step::keep(browser, welcome(&offered), &begun))
+    Ok(second_step::keep(browser, welcome(app, &offered), &begun))
 }
 
 fn name_problem(name: &str) -> Option<&'static str> {
@@ -194,16 +194,11 @@ fn repetition_problem(new: &str, repeated: &str) -> Option<(Field, &'static str)
     (new != repeated).then_some((Field::Repeated, "This is not the same as above. Type both again."))
 }
 
-fn welcome(offered: &OfferedInvitation) -> Response {
-    let organization = &offered.organization_name;
-    let title = format!("You are a member of {organization}");
-    let role = offered.invitation.role.as_str();
-    let what = format!("Your role there is {role}.");
-    pages::message(&Message {
-        title: &title,
-        what: &what,
-        next: "You can go on in the program of your choice, and sign in there.",
-        ..Message::default()
+fn welcome(app: &App, offered: &OfferedInvitation) -> Response {
+    pages::welcome(&WelcomePage {
+        organization: &offered.organization_name,
+        role: offered.invitation.role.as_str(),
+        url: app.issuers().public_url(),
     })
 }
 

@@ -26,7 +26,8 @@ pub(crate) async fn below(base_path: String, request: Request, next: Next) -> Re
     BASE_PATH.scope(base_path, next.run(request)).await
 }
 
-fn public(path: &str) -> String {
+/// A path of this site as browsers have to ask for it.
+pub(crate) fn public(path: &str) -> String {
     BASE_PATH.try_with(|base| format!("{base}{path}")).unwrap_or_else(|_| path.to_owned())
 }
 

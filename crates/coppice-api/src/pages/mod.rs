@@ -11,6 +11,7 @@
 mod assets;
 mod consent;
 mod device;
+mod home;
 mod invitation;
 mod message;
 mod password;
@@ -26,11 +27,12 @@ use askama::Template;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-pub(crate) use assets::{below, icon_path, routes, style_path};
+pub(crate) use assets::{below, icon_path, public, routes, style_path};
 pub(crate) use consent::{ConsentPage, consent};
 pub(crate) use device::{
     DeviceCodePage, DeviceConfirmationPage, device_code, device_confirmation, device_done,
 };
+pub(crate) use home::{HomePage, WelcomePage, home, welcome};
 pub(crate) use invitation::{InvitationPage, Visitor, invitation};
 pub(crate) use message::{
     Link, Message, SignOutPage, codes_paused, error, message, sign_out, signed_out, too_many_attempts,

@@ -73,7 +73,10 @@ fn every_page() -> Vec<(&'static str, Response)> {
         address: "otpauth://totp/Coppice:ada?secret=GE",
         problem: Some(HOSTILE),
     };
+    let joined = WelcomePage { organization: HOSTILE, role: "editor", url: HOSTILE };
     pages.extend([
+        ("home", home(&HomePage { url: HOSTILE })),
+        ("welcome", welcome(&joined)),
         ("sign in", sign_in(&signing_in)),
         ("consent", consent(&asking)),
         ("code", device_code(&DeviceCodePage { form: FORM, user_code: HOSTILE, problem: Some(HOSTILE) })),
