@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use coppice_test_support::{Options, Platform};
 use serde_json::{Value, json};
 
-use crate::setup::{PROGRAM, options};
+use crate::setup::{PROGRAM, fixed_port, options};
 
 /// A client that asks people for leave.
 const CLIENT: &str = "studio";
@@ -33,9 +33,11 @@ fn tell(coppice: &Platform, stories: &[&str]) {
 
 /// Tells stories in which this provider has a part.
 fn tell_with(coppice: &Platform, stories: &[&str], issuer: &str) {
+    // By the name that people are given, which cookies belong to.
+    let auth_url = coppice.setting("COPPICE_AUTH_URL");
     let told = json!({
-        "url": coppice.api(),
-        "authUrl": coppice.setting("COPPICE_AUTH_URL"),
+        "url": auth_url.split("/realms/").next(),
+        "authUrl": auth_url,
         "key": coppice.setting("COPPICE_API_KEY"),
         "organization": coppice.setting("COPPICE_ORGANIZATION"),
         "email": coppice.setting("COPPICE_EMAIL"),
@@ -103,7 +105,11 @@ fn people_connect_devices() {
 
 #[test]
 fn people_get_accounts_and_keep_them() {
-    let coppice = platform();
+    // With a name, as browsers have no passkeys for addresses.
+    let port = fixed_port();
+    let place = [format!("127.0.0.1:{port}"), format!("http://localhost:{port}")];
+    let flags = ["--listen", &place[0], "--public-url", &place[1]].map(str::to_owned);
+    let coppice = platform_with(flags.to_vec(), &[]);
     tell(
         &coppice,
         &[
@@ -112,6 +118,7 @@ fn people_get_accounts_and_keep_them() {
             "account/a_password_is_changed",
             "account/signing_out_is_asked_and_done",
             "second_factor/a_second_factor_is_added_used_and_removed",
+            "passkeys/a_passkey_is_added_used_and_removed",
         ],
     );
 }

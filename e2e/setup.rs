@@ -41,10 +41,14 @@ pub(crate) fn every_release() -> Platform {
     Platform::start(PROGRAM, Options { environment, ..Options::default() })
 }
 
-/// Flags for a gateway whose address outlives the control plane. The port is
-/// none of those that the kernel gives to clients, so that nobody takes it
-/// while the control plane is down.
+/// Flags for a gateway whose address outlives the control plane.
 pub(crate) fn fixed_gateway() -> [String; 2] {
+    ["--gateway-listen".to_owned(), format!("127.0.0.1:{}", fixed_port())]
+}
+
+/// A port that is none of those that the kernel gives to clients, so that
+/// nobody takes it while the control plane is down.
+pub(crate) fn fixed_port() -> u16 {
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").expect("a range of ports");
     let first = range.split_whitespace().next().and_then(|port| port.parse().ok()).expect("a port");
     // Tests that run at the same time begin at different ports.
@@ -52,6 +56,5 @@ pub(crate) fn fixed_gateway() -> [String; 2] {
         std::process::id() as u16 ^ std::time::UNIX_EPOCH.elapsed().expect("a clock").subsec_nanos() as u16;
     let ports = (10_000..first).cycle().skip(usize::from(offset)).take(1000);
     let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    let port = ports.into_iter().find(is_free).expect("a free port");
-    ["--gateway-listen".to_owned(), format!("127.0.0.1:{port}")]
+    ports.into_iter().find(is_free).expect("a free port")
 }

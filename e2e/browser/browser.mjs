@@ -26,7 +26,7 @@ export async function person(browser, options = {}) {
   context.setDefaultTimeout(PATIENCE);
   const page = await context.newPage();
   page.complaints = [];
-  await context.route((address) => address.hostname !== "127.0.0.1", (route) => {
+  await context.route((address) => !["127.0.0.1", "localhost"].includes(address.hostname), (route) => {
     const from = route.request().frame().url();
     if (from.startsWith(told.url)) page.complaints.push(`${from} asks for ${route.request().url()}`);
     return route.abort();

@@ -34,10 +34,14 @@ pub enum AccountEventKind {
     SignedOut,
     /// The password was changed.
     PasswordChanged,
-    /// A second factor was added to the account.
+    /// An authenticator app was added to the account.
     SecondFactorAdded,
-    /// It was removed.
+    /// All that was its second factor was removed.
     SecondFactorRemoved,
+    /// A passkey was added to the account.
+    PasskeyAdded,
+    /// A passkey was removed from it.
+    PasskeyRemoved,
     /// The person got other recovery codes.
     RecoveryCodesMade,
     /// One of them was used up.
@@ -63,6 +67,8 @@ impl AccountEventKind {
             Self::PasswordChanged => "account.changePassword",
             Self::SecondFactorAdded => "account.addSecondFactor",
             Self::SecondFactorRemoved => "account.removeSecondFactor",
+            Self::PasskeyAdded => "account.addPasskey",
+            Self::PasskeyRemoved => "account.removePasskey",
             Self::RecoveryCodesMade => "account.makeRecoveryCodes",
             Self::RecoveryCodeUsed => "account.useRecoveryCode",
             Self::ClientAllowed => "account.allowClient",

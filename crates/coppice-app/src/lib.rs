@@ -69,9 +69,9 @@ pub use extensions::{Extension, ExtensionKind};
 pub use idempotency::{Begun, RepeatableCall};
 pub use identity::{
     Authorization, ClientClaim, Device, DeviceAnswer, Enrolment, HALF_LIFETIME, IdentityConfig,
-    IdentityError, NewFactor, NewRecoveryCodes, PASSWORD_MAX, PASSWORD_MIN, PasswordChange, RecoveryCodes,
-    RotatedKey, SESSION_LIFETIME, SecondFactorRemoval, SecondStep, SignIn, TokenAnswer, hash_password,
-    rotate_signing_key,
+    IdentityError, NewFactor, NewRecoveryCodes, PASSWORD_MAX, PASSWORD_MIN, PasskeyRemoved, PasswordChange,
+    Proof, RecoveryCodes, RotatedKey, SESSION_LIFETIME, SecondFactorRemoval, SecondStep, SignIn, TokenAnswer,
+    hash_password, rotate_signing_key,
 };
 pub use invitations::{Accepted, NewPerson, OfferedInvitation, VisibleInvitation};
 pub use key_file::KeyFile;

@@ -4,6 +4,8 @@
 const PASSWORD: &str = "pwd";
 /// A code that is good once.
 const ONE_TIME: &str = "otp";
+/// A key that only they have.
+const KEY: &str = "pop";
 
 /// The ways in which somebody showed who they are, in the words of RFC 8176;
 /// none where an outside provider vouches for them and does not say how it knows.
@@ -29,6 +31,13 @@ impl Methods {
     #[must_use]
     pub fn and_code(mut self) -> Self {
         self.0.extend([ONE_TIME, Self::SECOND_FACTOR].map(str::to_owned));
+        self
+    }
+
+    /// The same, and then with a passkey.
+    #[must_use]
+    pub fn and_key(mut self) -> Self {
+        self.0.extend([KEY, Self::SECOND_FACTOR].map(str::to_owned));
         self
     }
 
@@ -64,6 +73,7 @@ mod tests {
         for (methods, words, class) in [
             (Methods::password(), vec!["pwd"], "1"),
             (Methods::password().and_code(), vec!["pwd", "otp", "mfa"], "2"),
+            (Methods::password().and_key(), vec!["pwd", "pop", "mfa"], "2"),
             (Methods::outside(false), vec![], "1"),
             (Methods::outside(true), vec!["mfa"], "2"),
             (Methods::outside(false).and_code(), vec!["otp", "mfa"], "2"),

@@ -13,6 +13,7 @@ mod letters;
 pub mod lookalike;
 pub mod metadata;
 pub mod params;
+pub mod passkey;
 pub mod pkce;
 pub mod random;
 pub mod recovery_code;

@@ -29,6 +29,7 @@ mod oauth_sessions;
 mod observations;
 mod organizations;
 mod outside;
+mod passkeys;
 mod projects;
 mod reads;
 mod rotation;
@@ -64,10 +65,13 @@ pub use metric_history::{MeasuredInstance, MetricHistory, TakenSample};
 pub use oauth_clients::{RegisteredClient, SigningKeyRow};
 pub use oauth_sessions::{AuthorizationCode, CodeMatch, NewSession, RefreshMatch, Session};
 pub use outside::VerifiedUser;
+pub use passkeys::{PASSKEYS_MAX, PasskeyRemoval, PasskeyRow};
 use reads::Reads;
 pub use rotation::{KeptPassword, ManagedRole};
 pub use sealed::{SEALED, SealedColumn, SealedValue};
-pub use second_factors::{HalfSignIn, NewHalfSignIn, NewSecondFactor, SecondFactor, SecondProof};
+pub use second_factors::{
+    AddedFactor, Addition, HalfSignIn, NewHalfSignIn, NewSecondFactor, SecondFactor, SecondProof,
+};
 pub use sign_ins::{Attempts, BrowserSession, NewBrowserSession, OldPassword};
 pub use sleep::{ConnectionTarget, IdleCandidate, KeptVerifier};
 pub use sqlx::postgres::PgConnectOptions as ConnectOptions;

@@ -89,7 +89,8 @@ impl Store {
     /// it may know or hold lets anybody in any more.
     async fn user_reclaim_in_tx(&self, tx: &mut Tx, user: UserId) -> Result<VerifiedUser> {
         let done = sqlx::query(
-            "update users set email_verified = true, password = null, totp_sealed = null, totp_step = null
+            "update users set email_verified = true, password = null, totp_sealed = null, totp_step = null,
+                    has_second_factor = false
              where id = $1 and not email_verified",
         )
         .bind(user.as_str())
@@ -101,6 +102,7 @@ impl Store {
         }
         self.user_end_sessions_in_tx(tx, &user, None).await?;
         for statement in [
+            "delete from passkeys where user_id = $1",
             "delete from recovery_codes where user_id = $1",
             "delete from api_keys where user_id = $1",
             "delete from consents where user_id = $1",

@@ -1,25 +1,30 @@
-//! The second factor of people: the secret of their codes, what helps who has
-//! lost it, and sign-ins that wait for it.
+//! The second factor of people: the secret of their codes or a passkey, what
+//! helps who has lost that, and sign-ins that wait for it.
 
 use chrono::{DateTime, Utc};
 use coppice_core::UserId;
 use coppice_core::authentication::Methods;
+use serde_json::Value;
 use sqlx::FromRow;
 
+use crate::passkeys::PASSKEYS_MAX;
 use crate::{Result, Store, Tx};
 
 /// A person's second factor.
 #[derive(Clone, FromRow)]
 pub struct SecondFactor {
-    /// The sealed secret that their codes are made with.
-    pub totp_sealed: Vec<u8>,
+    /// The sealed secret that the codes of their app are made with, if they
+    /// have one.
+    pub totp_sealed: Option<Vec<u8>>,
+    /// How many passkeys they have.
+    pub passkeys: i64,
     /// How many recovery codes are left.
     pub recovery_codes: i64,
 }
 
 impl std::fmt::Debug for SecondFactor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "SecondFactor({} recovery codes)", self.recovery_codes)
+        write!(f, "SecondFactor({} passkeys, {} recovery codes)", self.passkeys, self.recovery_codes)
     }
 }
 
@@ -38,6 +43,15 @@ pub enum SecondProof<'a> {
         /// Its hash.
         code_hash: &'a str,
     },
+    /// A passkey, which signed a question that nobody can answer again.
+    Passkey {
+        /// Its id.
+        id: &'a str,
+        /// What was kept of it when it was asked.
+        before: &'a Value,
+        /// What is kept of it from now on.
+        after: &'a Value,
+    },
 }
 
 impl std::fmt::Debug for SecondProof<'_> {
@@ -45,8 +59,51 @@ impl std::fmt::Debug for SecondProof<'_> {
         f.write_str(match self {
             Self::Totp { .. } => "Totp",
             Self::Recovery { .. } => "Recovery",
+            Self::Passkey { .. } => "Passkey",
         })
     }
+}
+
+/// What is a second factor.
+#[derive(Clone, Copy)]
+pub enum AddedFactor<'a> {
+    /// An authenticator app.
+    Totp {
+        /// Its sealed secret.
+        sealed: &'a [u8],
+        /// The step of the code that showed that they have it.
+        step: i64,
+    },
+    /// A passkey.
+    Passkey {
+        /// What devices know it by.
+        id: &'a str,
+        /// What the person calls it.
+        name: &'a str,
+        /// What is kept of it.
+        credential: &'a Value,
+    },
+}
+
+impl std::fmt::Debug for AddedFactor<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Totp { .. } => "Totp",
+            Self::Passkey { .. } => "Passkey",
+        })
+    }
+}
+
+/// What came of adding a second factor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Addition {
+    /// It is the first one.
+    First,
+    /// There was one before.
+    Another,
+    /// It can't be added: there is an app, there are too many passkeys, or the
+    /// session it is added in has ended.
+    Refused,
 }
 
 /// A second factor to be added.
@@ -54,11 +111,9 @@ impl std::fmt::Debug for SecondProof<'_> {
 pub struct NewSecondFactor<'a> {
     /// Whose.
     pub user: &'a UserId,
-    /// The sealed secret.
-    pub totp_sealed: &'a [u8],
-    /// The step of the code that showed that they have it.
-    pub step: i64,
-    /// Hashes of the recovery codes.
+    /// What it is.
+    pub factor: AddedFactor<'a>,
+    /// Hashes of the recovery codes, which count if it is the first one.
     pub recovery_codes: &'a [String],
     /// Hash of the browser session it is added in.
     pub session: &'a str,
@@ -125,33 +180,71 @@ impl Store {
     /// When the metastore can't be reached.
     pub async fn second_factor_find(&self, user: &UserId) -> Result<Option<SecondFactor>> {
         let query = sqlx::query_as(
-            "select totp_sealed, (select count(*) from recovery_codes where user_id = u.id) as recovery_codes
-             from users u where id = $1 and totp_sealed is not null",
+            "select totp_sealed, (select count(*) from passkeys where user_id = u.id) as passkeys,
+                    (select count(*) from recovery_codes where user_id = u.id) as recovery_codes
+             from users u where id = $1 and has_second_factor",
         );
         Ok(query.bind(user.as_str()).fetch_optional(&self.pool).await?)
     }
 
-    /// Adds a second factor, and ends every session of theirs: none of them has
-    /// shown it, and of a cookie there may be copies. False when there is one,
-    /// or the session it is added in has ended.
+    /// Adds a second factor. The first one ends every session of theirs: none of
+    /// them has shown it, and of a cookie there may be copies.
     ///
     /// # Errors
     /// When the metastore can't be reached.
-    pub async fn second_factor_add_in_tx(&self, tx: &mut Tx, new: &NewSecondFactor<'_>) -> Result<bool> {
-        let added = sqlx::query(
-            "update users set totp_sealed = $2, totp_step = $3 where id = $1 and totp_sealed is null",
-        )
-        .bind(new.user.as_str())
-        .bind(new.totp_sealed)
-        .bind(new.step)
-        .execute(&mut **tx)
-        .await?;
-        if added.rows_affected() == 0 || !self.browser_session_lives_in_tx(tx, new.user, new.session).await? {
-            return Ok(false);
+    pub async fn second_factor_add_in_tx(&self, tx: &mut Tx, new: &NewSecondFactor<'_>) -> Result<Addition> {
+        let user = new.user.as_str();
+        self.user_lock_in_tx(tx, new.user).await?;
+        let had_one: Option<bool> = sqlx::query_scalar("select has_second_factor from users where id = $1")
+            .bind(user)
+            .fetch_optional(&mut **tx)
+            .await?;
+        if !self.factor_insert_in_tx(tx, user, new.factor).await?
+            || !self.browser_session_lives_in_tx(tx, new.user, new.session).await?
+        {
+            return Ok(Addition::Refused);
+        }
+        if had_one == Some(true) {
+            return Ok(Addition::Another);
         }
         self.recovery_codes_replace_in_tx(tx, new.user, new.recovery_codes).await?;
         self.user_end_sessions_in_tx(tx, new.user, None).await?;
-        Ok(true)
+        Ok(Addition::First)
+    }
+
+    async fn factor_insert_in_tx(&self, tx: &mut Tx, user: &str, factor: AddedFactor<'_>) -> Result<bool> {
+        let inserted = match factor {
+            AddedFactor::Totp { sealed, step } => {
+                sqlx::query(
+                    "update users set totp_sealed = $2, totp_step = $3, has_second_factor = true
+                     where id = $1 and totp_sealed is null",
+                )
+                .bind(user)
+                .bind(sealed)
+                .bind(step)
+                .execute(&mut **tx)
+                .await?
+            }
+            AddedFactor::Passkey { id, name, credential } => {
+                sqlx::query("update users set has_second_factor = true where id = $1")
+                    .bind(user)
+                    .execute(&mut **tx)
+                    .await?;
+                sqlx::query(
+                    "insert into passkeys (id, user_id, name, credential) select $2, $1, $3, $4
+                     where (select count(*) from passkeys where user_id = $1) < $5
+                     on conflict do nothing",
+                )
+                .bind(user)
+                .bind(id)
+                .bind(name)
+                .bind(credential)
+                .bind(PASSKEYS_MAX as i64)
+                .execute(&mut **tx)
+                .await?
+            }
+        };
+        Ok(inserted.rows_affected() == 1)
     }
 
     /// Uses a proof up. False when it was used before, or is none (any more).
@@ -165,26 +258,30 @@ impl Store {
         user: &UserId,
         proof: SecondProof<'_>,
     ) -> Result<bool> {
-        let done =
-            match proof {
-                SecondProof::Totp { sealed, step } => sqlx::query(
-                    "update users set totp_step = $2 where id = $1 and totp_sealed = $3 and totp_step < $2",
-                )
-                .bind(user.as_str())
-                .bind(step)
-                .bind(sealed)
-                .execute(&mut **tx)
-                .await?,
-                SecondProof::Recovery { code_hash } => {
-                    self.user_lock_in_tx(tx, user).await?;
-                    sqlx::query("delete from recovery_codes where user_id = $1 and code_hash = $2")
-                        .bind(user.as_str())
-                        .bind(code_hash)
-                        .execute(&mut **tx)
-                        .await?
-                }
-            };
-        Ok(done.rows_affected() == 1)
+        self.user_lock_in_tx(tx, user).await?;
+        let user = user.as_str();
+        let statement = match proof {
+            SecondProof::Totp { sealed, step } => sqlx::query(
+                "update users set totp_step = $2 where id = $1 and totp_sealed = $3 and totp_step < $2",
+            )
+            .bind(user)
+            .bind(step)
+            .bind(sealed),
+            SecondProof::Recovery { code_hash } => {
+                sqlx::query("delete from recovery_codes where user_id = $1 and code_hash = $2")
+                    .bind(user)
+                    .bind(code_hash)
+            }
+            SecondProof::Passkey { id, before, after } => sqlx::query(
+                "update passkeys set credential = $4, last_used_at = now()
+                 where user_id = $1 and id = $2 and credential = $3",
+            )
+            .bind(user)
+            .bind(id)
+            .bind(before)
+            .bind(after),
+        };
+        Ok(statement.execute(&mut **tx).await?.rows_affected() == 1)
     }
 
     /// Gives a person other recovery codes than those until now.
@@ -209,14 +306,15 @@ impl Store {
         Ok(())
     }
 
-    /// Removes a person's second factor, ends every session of theirs, and lets
-    /// their keys count as made without. False when they have none.
+    /// Removes all that is a person's second factor, ends every session of theirs,
+    /// and lets their keys count as made without. False when they have none.
     ///
     /// # Errors
     /// When the metastore can't be reached.
     pub async fn second_factor_remove_in_tx(&self, tx: &mut Tx, user: &UserId) -> Result<bool> {
         let done = sqlx::query(
-            "update users set totp_sealed = null, totp_step = null where id = $1 and totp_sealed is not null",
+            "update users set totp_sealed = null, totp_step = null, has_second_factor = false
+             where id = $1 and has_second_factor",
         )
         .bind(user.as_str())
         .execute(&mut **tx)
@@ -225,10 +323,12 @@ impl Store {
             return Ok(false);
         }
         self.recovery_codes_replace_in_tx(tx, user, &[]).await?;
-        sqlx::query("update api_keys set with_second_factor = false where user_id = $1")
-            .bind(user.as_str())
-            .execute(&mut **tx)
-            .await?;
+        for statement in [
+            "delete from passkeys where user_id = $1",
+            "update api_keys set with_second_factor = false where user_id = $1",
+        ] {
+            sqlx::query(statement).bind(user.as_str()).execute(&mut **tx).await?;
+        }
         self.user_end_sessions_in_tx(tx, user, None).await?;
         Ok(true)
     }

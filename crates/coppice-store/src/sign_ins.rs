@@ -168,7 +168,7 @@ impl Store {
             "insert into browser_sessions (id_hash, user_id, was_asked, methods, expires_at)
              select $1, u.id, $3, $6, $4 from users u
              where u.id = $2 and not u.disabled and ($5::text is null or u.password = $5)
-               and (u.totp_sealed is null or $7)
+               and ($7 or not u.has_second_factor)
              for share of u",
         )
         .bind(new.id_hash)
@@ -319,6 +319,7 @@ impl Store {
             "delete from authorization_codes where expires_at < now() - interval '1 day'",
             "delete from device_codes where expires_at < now() - interval '1 hour'",
             "delete from half_sign_ins where expires_at < now()",
+            "delete from passkey_questions where expires_at < now()",
             // One that is ours and not there any more was replaced.
             "delete from refresh_tokens where replaced_at < now() - interval '1 day'",
             "delete from attempts where began_at < now() - interval '1 day'",

@@ -9,7 +9,7 @@ use crate::{Result, Store, Tx};
 
 const COLUMNS: &str = "id, email, email_verified, name, created_at";
 /// What decides whether they may sign in.
-const ACCOUNT: &str = "password, disabled, totp_sealed is not null as has_second_factor";
+const ACCOUNT: &str = "password, disabled, has_second_factor";
 
 #[derive(FromRow)]
 struct UserRow {

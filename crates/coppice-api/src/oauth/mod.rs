@@ -16,6 +16,7 @@ pub(crate) mod error;
 mod logout;
 mod metadata;
 mod outside;
+mod passkeys;
 mod register;
 mod second_factor;
 mod second_step;
@@ -82,6 +83,7 @@ pub(crate) fn pages(app: &App) -> Router<App> {
         .merge(account::routes())
         .merge(second_factor::routes())
         .merge(second_step::routes())
+        .merge(passkeys::routes())
         .merge(outside::routes())
         .route_layer(from_fn_with_state((app.clone(), Audience::People), only_known_realms))
         .route_layer(from_fn(limit_people))

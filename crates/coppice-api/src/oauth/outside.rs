@@ -9,7 +9,7 @@ use coppice_app::{App, OutsideAnswer, OutsideAttempt, OutsideError, OutsideRefus
 
 use super::body::PageQuery;
 use super::browser::{ANEW, Browser, NEXT, own_path};
-use super::{account, cookies, error, redirect, second_factor, second_step};
+use super::{account, cookies, error, passkeys, redirect, second_factor, second_step};
 use crate::metrics;
 use crate::pages::{self, Link, Message, OutsideLink};
 
@@ -28,7 +28,11 @@ pub(super) fn routes() -> Router<App> {
 /// on to `next`. Who is signed in already is to say anew who they are, and so is
 /// who is about to change how they sign in.
 pub(crate) fn address(browser: &Browser, next: &str) -> String {
-    browser.sign_in_path(BEGIN, next, matches!(next, account::PASSWORD | second_factor::PATH))
+    browser.sign_in_path(
+        BEGIN,
+        next,
+        matches!(next, account::PASSWORD | second_factor::PATH | second_factor::APP | passkeys::PATH),
+    )
 }
 
 /// The button, if there is a provider, with its [`address`].

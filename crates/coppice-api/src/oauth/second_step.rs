@@ -11,6 +11,7 @@ use coppice_oauth::params::Params;
 
 use super::body::{PageForm, PageQuery};
 use super::browser::{Browser, NEXT, own_path};
+use super::second_factor::{proof, refusal};
 use super::{error, redirect, sign_in};
 use crate::metrics;
 use crate::pages::{self, Form, SecondStepPage};
@@ -65,17 +66,33 @@ async fn page(
     next: &str,
     problem: Option<&str>,
 ) -> Response {
-    let asks = match sign_in::asked(app, next).await {
-        Ok(asks) => asks,
-        Err(failed) => return error::page(&failed),
-    };
+    let page = try_page(app, browser, half, next, problem).await;
+    page.unwrap_or_else(|failed| error::page(&failed))
+}
+
+async fn try_page(
+    app: &App,
+    browser: &Browser,
+    half: &HalfSignIn,
+    next: &str,
+    problem: Option<&str>,
+) -> Result<Response, Error> {
+    let asks = sign_in::asked(app, next).await?;
+    let factor = app.second_factor(&half.user).await?;
+    let passkey = app.ask_to_sign(&half.user, &half.id_hash).await?.map(|options| options.to_string());
     let form = Form {
         action: &browser.path(PATH),
         csrf: &browser.form_token(&purpose(half, next)),
         hidden: &[(NEXT, next)],
         leads_to: asks.as_ref().map(|asks| asks.request.destination.redirect_uri.as_str()),
     };
-    browser.with_form(pages::second_step(&SecondStepPage { form, account: &half.email, problem }))
+    Ok(browser.with_form(pages::second_step(&SecondStepPage {
+        form,
+        account: &half.email,
+        passkey: passkey.as_deref(),
+        has_app: factor.is_some_and(|factor| factor.totp_sealed.is_some()),
+        problem,
+    })))
 }
 
 /// `POST /oauth/sign-in/second-step`
@@ -91,14 +108,13 @@ async fn finish(app: &App, browser: &Browser, form: &Params) -> Result<Response,
         let problem = "The page was out of date. Please try again.";
         return Ok(page(app, browser, &half, next, Some(problem)).await);
     }
-    let code = form.get("code").unwrap_or_default();
-    let step = app.finish_sign_in(&half, code, &browser.origin, browser.session.as_ref()).await?;
+    let proof = proof(form);
+    let step = app.finish_sign_in(&half, proof, &browser.origin, browser.session.as_ref()).await?;
     Ok(match step {
         SecondStep::Done(secret) => go_on(browser, next, &SignIn::Done(secret)),
         SecondStep::Wrong => {
             metrics::authentication_failed();
-            let problem = "This code is not right, or it was used before. The app shows a new one soon.";
-            page(app, browser, &half, next, Some(problem)).await
+            page(app, browser, &half, next, Some(refusal(proof))).await
         }
         SecondStep::Over => too_late(app, browser, next).await,
         SecondStep::TooOften(seconds) => pages::too_many_attempts(seconds.into()),

@@ -1,4 +1,4 @@
-//! The stylesheet and the icon, under names that change with what is in them.
+//! The stylesheet, the script and the icon, under names that change with what is in them.
 
 use std::sync::LazyLock;
 
@@ -10,10 +10,15 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 const STYLE: &str = include_str!("../../templates/style.css");
+/// The one script, on the pages where a passkey can be used.
+const SCRIPT: &str = include_str!("../../templates/passkey.js");
 const ICON: &str = include_str!("../../templates/icon.svg");
 
 static STYLE_PATH: LazyLock<String> = LazyLock::new(|| format!("/assets/pages-{:016x}.css", digest(STYLE)));
 static ICON_PATH: LazyLock<String> = LazyLock::new(|| format!("/assets/icon-{:016x}.svg", digest(ICON)));
+
+static SCRIPT_PATH: LazyLock<String> =
+    LazyLock::new(|| format!("/assets/passkey-{:016x}.js", digest(SCRIPT)));
 
 tokio::task_local! {
     /// What the public URL has after its host: others take it away before a
@@ -36,6 +41,11 @@ pub(crate) fn style_path() -> String {
     public(&STYLE_PATH)
 }
 
+/// Where browsers find the script.
+pub(crate) fn script_path() -> String {
+    public(&SCRIPT_PATH)
+}
+
 /// Where browsers find the icon.
 pub(crate) fn icon_path() -> String {
     public(&ICON_PATH)
@@ -53,10 +63,11 @@ const fn digest(text: &str) -> u64 {
     hash
 }
 
-/// The routes of both files. Another version has another path, so browsers may keep them.
+/// The routes of these files. Another version has another path, so browsers may keep them.
 pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     Router::new()
         .route(&STYLE_PATH, get(async || file("text/css; charset=utf-8", STYLE)))
+        .route(&SCRIPT_PATH, get(async || file("text/javascript; charset=utf-8", SCRIPT)))
         .route(&ICON_PATH, get(async || file("image/svg+xml", ICON)))
 }
 

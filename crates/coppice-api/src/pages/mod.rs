@@ -6,7 +6,8 @@
 //! plain texts and a function that makes the answer of it.
 //!
 //! Templates are in `templates/`; they escape what they are given. There is no
-//! script on any page, and nothing comes from another host.
+//! script on any page but a small one where a passkey can be used, and nothing
+//! comes from another host.
 
 mod assets;
 mod consent;
@@ -14,6 +15,7 @@ mod device;
 mod home;
 mod invitation;
 mod message;
+mod passkeys;
 mod password;
 mod policy;
 mod qr;
@@ -27,7 +29,7 @@ use askama::Template;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-pub(crate) use assets::{below, icon_path, public, routes, style_path};
+pub(crate) use assets::{below, icon_path, public, routes, script_path, style_path};
 pub(crate) use consent::{ConsentPage, consent};
 pub(crate) use device::{
     DeviceCodePage, DeviceConfirmationPage, device_code, device_confirmation, device_done,
@@ -37,6 +39,7 @@ pub(crate) use invitation::{InvitationPage, Visitor, invitation};
 pub(crate) use message::{
     Link, Message, SignOutPage, codes_paused, error, message, sign_out, signed_out, too_many_attempts,
 };
+pub(crate) use passkeys::{KnownPasskey, NewPasskey, PasskeysPage, passkeys};
 pub(crate) use password::{Field, PasswordPage, password, password_changed};
 pub(crate) use second_factor::{
     EnrolmentPage, FactorField, RecoveryCodesPage, SecondFactorPage, SecondStepPage, enrolment,
@@ -66,6 +69,15 @@ pub(crate) struct Form<'a> {
 
 /// The answer with this page.
 fn page(status: StatusCode, template: &impl Template, leads_to: Option<&str>) -> Response {
+    answer(status, template, policy::content_security_policy(leads_to, false))
+}
+
+/// The answer with this page, which has our script.
+fn page_with_script(status: StatusCode, template: &impl Template, leads_to: Option<&str>) -> Response {
+    answer(status, template, policy::content_security_policy(leads_to, true))
+}
+
+fn answer(status: StatusCode, template: &impl Template, policy: HeaderValue) -> Response {
     let text = match template.render() {
         Ok(text) => text,
         Err(error) => {
@@ -75,7 +87,7 @@ fn page(status: StatusCode, template: &impl Template, leads_to: Option<&str>) ->
     };
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
-        (header::CONTENT_SECURITY_POLICY, policy::content_security_policy(leads_to)),
+        (header::CONTENT_SECURITY_POLICY, policy),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
         (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
         (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),

@@ -5,12 +5,14 @@ use axum::http::{HeaderValue, Uri};
 const FIXED: &str =
     "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// The policy of a page whose form may lead to the redirect URI `leads_to`.
-pub(super) fn content_security_policy(leads_to: Option<&str>) -> HeaderValue {
+/// The policy of a page whose form may lead to the redirect URI `leads_to`, with
+/// a script file of ours or without any.
+pub(super) fn content_security_policy(leads_to: Option<&str>, has_script: bool) -> HeaderValue {
+    let script = if has_script { "; script-src 'self'" } else { "" };
     let destination = leads_to.and_then(source_of);
     let text = match destination {
-        Some(source) => format!("{FIXED}; form-action 'self' {source}"),
-        None => format!("{FIXED}; form-action 'self'"),
+        Some(source) => format!("{FIXED}{script}; form-action 'self' {source}"),
+        None => format!("{FIXED}{script}; form-action 'self'"),
     };
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("default-src 'none'"))
 }
@@ -61,7 +63,7 @@ mod tests {
     #[test]
     fn no_redirect_uri_adds_a_directive() {
         for uri in ["https://a; script-src *", "https://a,b", "https://*", "https://a b", "\n:"] {
-            let policy = content_security_policy(Some(uri));
+            let policy = content_security_policy(Some(uri), false);
             let policy = policy.to_str().expect("text");
             assert!(policy.starts_with(FIXED), "{policy}");
             assert_eq!(policy.matches(';').count(), FIXED.matches(';').count() + 1, "{policy}");

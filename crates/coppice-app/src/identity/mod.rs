@@ -9,6 +9,7 @@ mod authorization;
 mod clients;
 mod devices;
 mod keys;
+mod passkeys;
 mod passwords;
 mod proofs;
 mod second_factor;
@@ -20,6 +21,7 @@ use coppice_core::Error;
 use coppice_oauth::OAuthError;
 use coppice_oauth::client::Client;
 use coppice_oauth::issuer::{Issuers, Realm};
+use coppice_oauth::passkey::Site;
 use coppice_oauth::signing::SigningAlgorithm;
 use coppice_oauth::token::RefreshKey;
 use coppice_store::StoreError;
@@ -31,8 +33,9 @@ pub use authorization::Authorization;
 pub use clients::ClientClaim;
 pub use devices::{Device, DeviceAnswer};
 pub use keys::{RotatedKey, rotate_signing_key};
+pub use passkeys::PasskeyRemoved;
 pub use passwords::{PASSWORD_MAX, PASSWORD_MIN, hash_password};
-pub use proofs::RecoveryCodes;
+pub use proofs::{Proof, RecoveryCodes};
 pub use second_factor::{
     Enrolment, HALF_LIFETIME, NewFactor, NewRecoveryCodes, SecondFactorRemoval, SecondStep,
 };
@@ -60,11 +63,14 @@ pub(crate) struct Identity {
     keys: keys::KeyRing,
     passwords: passwords::Passwords,
     refresh: RefreshKey,
+    /// None where browsers have no passkeys.
+    site: Option<Site>,
 }
 
 impl Identity {
     pub(crate) fn new(config: IdentityConfig, key: &MasterKey) -> Self {
         Self {
+            site: Site::at(config.issuers.public_url()),
             config,
             keys: keys::KeyRing::default(),
             passwords: passwords::Passwords::default(),

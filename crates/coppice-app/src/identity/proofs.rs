@@ -1,10 +1,11 @@
 //! What shows that somebody has their second factor: a code of an
-//! authenticator app, or a recovery code for who has lost that. Each is good
-//! once, and tries are counted.
+//! authenticator app, what a passkey has signed, or a recovery code for who has
+//! lost those. Each is good once, and tries are counted.
 
 use chrono::Utc;
 use coppice_core::audit::RequestOrigin;
 use coppice_core::{Error, Result, UserId};
+use coppice_oauth::passkey::Signed;
 use coppice_oauth::{recovery_code, totp};
 use coppice_store::SecondProof;
 use zeroize::Zeroizing;
@@ -15,50 +16,77 @@ use crate::{AccountEvent, AccountEventKind, App};
 /// What a person is shown once: codes of which each lets them in one time.
 pub type RecoveryCodes = Vec<Zeroizing<String>>;
 
-/// What somebody typed, of a form that it can be judged by.
-pub(super) enum Typed {
-    Totp { sealed: Vec<u8>, step: i64 },
-    Recovery { code_hash: String },
+/// What a form brings to show a second factor.
+#[derive(Clone, Copy)]
+pub struct Proof<'a> {
+    /// What was typed.
+    pub code: &'a str,
+    /// What the browser says that a passkey signed; empty when a code was typed.
+    pub passkey: &'a str,
 }
 
-impl Typed {
+impl std::fmt::Debug for Proof<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Proof")
+    }
+}
+
+/// What was shown, in a form that it can be used up in.
+pub(super) enum Evidence {
+    Totp { sealed: Vec<u8>, step: i64 },
+    Recovery { code_hash: String },
+    Passkey(Signed),
+}
+
+impl Evidence {
     pub(super) fn proof(&self) -> SecondProof<'_> {
         match self {
             Self::Totp { sealed, step } => SecondProof::Totp { sealed, step: *step },
             Self::Recovery { code_hash } => SecondProof::Recovery { code_hash },
+            Self::Passkey(Signed { before, after }) => {
+                SecondProof::Passkey { id: &before.id, before: &before.credential, after }
+            }
         }
     }
 }
 
-/// What was found out about a code that somebody typed.
+/// What was found out about what somebody showed.
 pub(super) enum Judged {
-    /// It is one; whether it was used before shows when it is used.
-    Good(Typed),
+    /// It is right; whether it was used before shows when it is used.
+    Good(Evidence),
     Wrong,
     TooOften(u32),
     CodesPaused(u32),
 }
 
 impl App {
-    /// Judges a code that somebody typed for their second factor. It counts as
-    /// an attempt until it is used.
-    pub(super) async fn judge(&self, user: &UserId, typed: &str, origin: &RequestOrigin) -> Result<Judged> {
+    /// Judges what somebody showed for their second factor in a browser that was
+    /// asked as `holder`. It counts as an attempt until it is used.
+    pub(super) async fn judge(
+        &self,
+        user: &UserId,
+        holder: &str,
+        proof: Proof<'_>,
+        origin: &RequestOrigin,
+    ) -> Result<Judged> {
         if let Some(seconds) = self.count_tries(user, &[SECOND_FACTOR], origin).await? {
             return Ok(Judged::TooOften(seconds));
         }
-        if let Some(code) = recovery_code::parse(typed) {
-            return Ok(Judged::Good(Typed::Recovery { code_hash: self.recovery_hash(user, &code) }));
+        if !proof.passkey.is_empty() {
+            let signed = self.signed(holder, proof.passkey).await?;
+            return Ok(signed.map_or(Judged::Wrong, |signed| Judged::Good(Evidence::Passkey(signed))));
         }
+        if let Some(code) = recovery_code::parse(proof.code) {
+            return Ok(Judged::Good(Evidence::Recovery { code_hash: self.recovery_hash(user, &code) }));
+        }
+        let factor = self.second_factor(user).await?;
+        let Some(sealed) = factor.and_then(|factor| factor.totp_sealed) else { return Ok(Judged::Wrong) };
         if let Some(seconds) = self.count_tries(user, &[CODES], origin).await? {
             return Ok(Judged::CodesPaused(seconds));
         }
-        let Some(factor) = self.second_factor(user).await? else { return Ok(Judged::Wrong) };
-        let secret = self.key.open(user.as_str(), &factor.totp_sealed)?;
-        let step = totp::step_of(&secret, typed, Utc::now()).map_err(Error::internal)?;
-        Ok(match step {
-            Some(step) => Judged::Good(Typed::Totp { sealed: factor.totp_sealed, step }),
-            None => Judged::Wrong,
-        })
+        let secret = self.key.open(user.as_str(), &sealed)?;
+        let step = totp::step_of(&secret, proof.code, Utc::now()).map_err(Error::internal)?;
+        Ok(step.map_or(Judged::Wrong, |step| Judged::Good(Evidence::Totp { sealed, step })))
     }
 
     /// Counts an attempt, before it is judged, so that attempts at the same
@@ -92,10 +120,16 @@ impl App {
     }
 
     /// After a proof was used up.
-    pub(super) async fn note_use(&self, user: &UserId, typed: &Typed, origin: &RequestOrigin) -> Result<()> {
-        match typed {
-            Typed::Totp { .. } => self.take_tries_back(user, &[SECOND_FACTOR, CODES], origin).await,
-            Typed::Recovery { .. } => {
+    pub(super) async fn note_use(
+        &self,
+        user: &UserId,
+        shown: &Evidence,
+        origin: &RequestOrigin,
+    ) -> Result<()> {
+        match shown {
+            Evidence::Totp { .. } => self.take_tries_back(user, &[SECOND_FACTOR, CODES], origin).await,
+            Evidence::Passkey(_) => self.take_tries_back(user, &[SECOND_FACTOR], origin).await,
+            Evidence::Recovery { .. } => {
                 let event = AccountEvent::new(AccountEventKind::RecoveryCodeUsed, user, origin);
                 self.note_account_event(&event).await;
                 // Somebody else's guesses at the app's codes must not shut its owner out.

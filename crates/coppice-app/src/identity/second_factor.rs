@@ -2,16 +2,18 @@
 
 use chrono::{TimeDelta, Utc};
 use coppice_core::audit::RequestOrigin;
+use coppice_core::authentication::Methods;
 use coppice_core::{Error, Result, UserId};
 use coppice_oauth::{random, totp};
 use coppice_store::{
-    BrowserSession, HalfSignIn, NewHalfSignIn, NewSecondFactor, SecondFactor, StoreError, Tx,
+    AddedFactor, Addition, BrowserSession, HalfSignIn, NewHalfSignIn, NewSecondFactor, SecondFactor,
+    StoreError, Tx,
 };
 use zeroize::Zeroizing;
 
 use super::RecoveryCodes;
 use super::attempts::SECOND_FACTOR;
-use super::proofs::Judged;
+use super::proofs::{Evidence, Judged, Proof};
 use super::sign_in::Shown;
 use crate::{AccountEvent, AccountEventKind, App};
 
@@ -49,16 +51,19 @@ pub enum SecondStep {
 
 /// How an attempt to add a second factor ended.
 pub enum Enrolment {
-    /// Added. Every session until now has ended.
-    Done {
+    /// Added, and there was none before. Every session until now has ended.
+    First {
         /// What helps who loses their phone.
         codes: RecoveryCodes,
         /// What the browser is to keep: its new session.
         secret: Zeroizing<String>,
     },
-    /// The app shows other codes.
+    /// Added to what there was.
+    Another,
+    /// The app shows other codes; or this is no new passkey.
     Wrong,
-    /// It is too long ago that the person showed who they are, or they have one.
+    /// It is too long ago that the person showed who they are, or there can't be
+    /// another one.
     Stale,
     /// Too many attempts; seconds until the next one makes sense.
     TooOften(u32),
@@ -83,8 +88,8 @@ pub enum SecondFactorRemoval {
     Done,
     /// This is not the password.
     WrongPassword,
-    /// This is no code, or it was used before.
-    WrongCode,
+    /// This is no code or passkey, or it was used before.
+    WrongProof,
     /// There is no password, and it is too long ago that the person showed who
     /// they are.
     Stale,
@@ -109,7 +114,7 @@ macro_rules! shows_no_secret {
 
 shows_no_secret! {
     SecondStep: Done | Wrong | Over | CodesPaused;
-    Enrolment: Done | Wrong | Stale;
+    Enrolment: First | Another | Wrong | Stale;
     NewRecoveryCodes: Done | Wrong | CodesPaused;
 }
 
@@ -137,8 +142,8 @@ impl App {
         Ok(NewFactor { secret, address })
     }
 
-    /// Adds a second factor whose `secret` was made for this session, for who
-    /// shows a code of it.
+    /// Adds an authenticator app whose `secret` was made for this session, for
+    /// who shows a code of it.
     ///
     /// # Errors
     /// When the metastore fails.
@@ -158,27 +163,44 @@ impl App {
         }
         let step = totp::step_of(secret, typed, Utc::now()).map_err(Error::internal)?;
         let Some(step) = step else { return Ok(Enrolment::Wrong) };
+        let sealed = self.key.seal(user.as_str(), secret);
+        let factor = AddedFactor::Totp { sealed: &sealed, step };
+        self.enrol(session, factor, session.methods.clone().and_code(), origin).await
+    }
+
+    /// Adds a second factor that was shown just now, which makes the session one
+    /// of these methods.
+    pub(super) async fn enrol(
+        &self,
+        session: &BrowserSession,
+        factor: AddedFactor<'_>,
+        methods: Methods,
+        origin: &RequestOrigin,
+    ) -> Result<Enrolment> {
+        let user = &session.user;
         let (codes, hashes) = self.new_recovery_codes(user);
-        let new = NewSecondFactor {
-            user,
-            totp_sealed: &self.key.seal(user.as_str(), secret),
-            step,
-            recovery_codes: &hashes,
-            session: &session.id_hash,
-        };
+        let new = NewSecondFactor { user, factor, recovery_codes: &hashes, session: &session.id_hash };
         let mut tx = self.store.begin().await?;
-        if !self.store.second_factor_add_in_tx(&mut tx, &new).await? {
-            return Ok(Enrolment::Stale);
-        }
-        let methods = session.methods.clone().and_code();
-        let shown = Shown { user, password: None, was_asked: session.was_asked, methods: &methods };
-        let Some(secret) = self.begin_in_browser(&mut tx, shown, None).await? else {
-            return Ok(Enrolment::Stale);
+        let secret = match self.store.second_factor_add_in_tx(&mut tx, &new).await? {
+            Addition::Refused => return Ok(Enrolment::Stale),
+            Addition::Another => None,
+            Addition::First => {
+                let shown = Shown { user, password: None, was_asked: session.was_asked, methods: &methods };
+                let begun = self.begin_in_browser(&mut tx, shown, None).await?;
+                let Some(secret) = begun else { return Ok(Enrolment::Stale) };
+                Some(secret)
+            }
         };
         tx.commit().await.map_err(StoreError::from)?;
         self.take_tries_back(user, &[SECOND_FACTOR], origin).await?;
-        self.note_account_event(&AccountEvent::new(AccountEventKind::SecondFactorAdded, user, origin)).await;
-        Ok(Enrolment::Done { codes, secret })
+        let event = match factor {
+            AddedFactor::Totp { .. } => AccountEvent::new(AccountEventKind::SecondFactorAdded, user, origin),
+            AddedFactor::Passkey { id, .. } => {
+                AccountEvent::new(AccountEventKind::PasskeyAdded, user, origin).about(id)
+            }
+        };
+        self.note_account_event(&event).await;
+        Ok(secret.map_or(Enrolment::Another, |secret| Enrolment::First { codes, secret }))
     }
 
     /// Gives a person other recovery codes who shows their second factor.
@@ -188,25 +210,25 @@ impl App {
     pub async fn renew_recovery_codes(
         &self,
         session: &BrowserSession,
-        typed: &str,
+        proof: Proof<'_>,
         origin: &RequestOrigin,
     ) -> Result<NewRecoveryCodes> {
         let user = &session.user;
-        let typed = match self.judge(user, typed, origin).await? {
-            Judged::Good(typed) => typed,
+        let shown = match self.judge(user, &session.id_hash, proof, origin).await? {
+            Judged::Good(shown) => shown,
             Judged::Wrong => return Ok(NewRecoveryCodes::Wrong),
             Judged::TooOften(seconds) => return Ok(NewRecoveryCodes::TooOften(seconds)),
             Judged::CodesPaused(seconds) => return Ok(NewRecoveryCodes::CodesPaused(seconds)),
         };
         let (codes, hashes) = self.new_recovery_codes(user);
         let mut tx = self.store.begin().await?;
-        if !self.store.second_factor_use_in_tx(&mut tx, user, typed.proof()).await? {
+        if !self.store.second_factor_use_in_tx(&mut tx, user, shown.proof()).await? {
             return Ok(NewRecoveryCodes::Wrong);
         }
         self.check_goes_on(&mut tx, session).await?;
         self.store.recovery_codes_replace_in_tx(&mut tx, user, &hashes).await?;
         tx.commit().await.map_err(StoreError::from)?;
-        self.note_use(user, &typed, origin).await?;
+        self.note_use(user, &shown, origin).await?;
         self.note_account_event(&AccountEvent::new(AccountEventKind::RecoveryCodesMade, user, origin)).await;
         Ok(NewRecoveryCodes::Done(codes))
     }
@@ -220,7 +242,7 @@ impl App {
         &self,
         session: &BrowserSession,
         password: Zeroizing<String>,
-        typed: &str,
+        proof: Proof<'_>,
         origin: &RequestOrigin,
     ) -> Result<SecondFactorRemoval> {
         let user = &session.user;
@@ -236,20 +258,20 @@ impl App {
         } else if !self.was_just_asked(session) {
             return Ok(SecondFactorRemoval::Stale);
         }
-        let typed = match self.judge(user, typed, origin).await? {
-            Judged::Good(typed) => typed,
-            Judged::Wrong => return Ok(SecondFactorRemoval::WrongCode),
+        let shown = match self.judge(user, &session.id_hash, proof, origin).await? {
+            Judged::Good(shown) => shown,
+            Judged::Wrong => return Ok(SecondFactorRemoval::WrongProof),
             Judged::TooOften(seconds) => return Ok(SecondFactorRemoval::TooOften(seconds)),
             Judged::CodesPaused(seconds) => return Ok(SecondFactorRemoval::CodesPaused(seconds)),
         };
         let mut tx = self.store.begin().await?;
-        if !self.store.second_factor_use_in_tx(&mut tx, user, typed.proof()).await? {
-            return Ok(SecondFactorRemoval::WrongCode);
+        if !self.store.second_factor_use_in_tx(&mut tx, user, shown.proof()).await? {
+            return Ok(SecondFactorRemoval::WrongProof);
         }
         self.check_goes_on(&mut tx, session).await?;
         self.store.second_factor_remove_in_tx(&mut tx, user).await?;
         tx.commit().await.map_err(StoreError::from)?;
-        self.note_use(user, &typed, origin).await?;
+        self.note_use(user, &shown, origin).await?;
         let event = AccountEvent::new(AccountEventKind::SecondFactorRemoved, user, origin);
         self.note_account_event(&event).await;
         Ok(SecondFactorRemoval::Done)
@@ -290,13 +312,13 @@ impl App {
     pub async fn finish_sign_in(
         &self,
         half: &HalfSignIn,
-        typed: &str,
+        proof: Proof<'_>,
         origin: &RequestOrigin,
         replaced: Option<&BrowserSession>,
     ) -> Result<SecondStep> {
         let user = &half.user;
-        let typed = match self.judge(user, typed, origin).await? {
-            Judged::Good(typed) => typed,
+        let shown = match self.judge(user, &half.id_hash, proof, origin).await? {
+            Judged::Good(shown) => shown,
             Judged::Wrong => {
                 self.note_second_factor_failed(user, origin).await;
                 return Ok(SecondStep::Wrong);
@@ -305,16 +327,16 @@ impl App {
             Judged::CodesPaused(seconds) => return Ok(SecondStep::CodesPaused(seconds)),
         };
         let mut tx = self.store.begin().await?;
-        if !self.store.second_factor_use_in_tx(&mut tx, user, typed.proof()).await? {
+        if !self.store.second_factor_use_in_tx(&mut tx, user, shown.proof()).await? {
             drop(tx);
             self.note_second_factor_failed(user, origin).await;
             return Ok(SecondStep::Wrong);
         }
-        let Some(secret) = self.begin_second(&mut tx, half, replaced).await? else {
+        let Some(secret) = self.begin_second(&mut tx, half, &shown, replaced).await? else {
             return Ok(SecondStep::Over);
         };
         tx.commit().await.map_err(StoreError::from)?;
-        self.note_use(user, &typed, origin).await?;
+        self.note_use(user, &shown, origin).await?;
         self.note_account_event(&AccountEvent::new(AccountEventKind::SignedIn, user, origin)).await;
         Ok(SecondStep::Done(secret))
     }
@@ -323,12 +345,16 @@ impl App {
         &self,
         tx: &mut Tx,
         half: &HalfSignIn,
+        shown: &Evidence,
         replaced: Option<&BrowserSession>,
     ) -> Result<Option<Zeroizing<String>>> {
         if !self.store.half_sign_in_end_in_tx(tx, &half.id_hash).await? {
             return Ok(None);
         }
-        let methods = half.methods.clone().and_code();
+        let methods = match shown {
+            Evidence::Passkey(_) => half.methods.clone().and_key(),
+            Evidence::Totp { .. } | Evidence::Recovery { .. } => half.methods.clone().and_code(),
+        };
         // Its password was compared when the waiting began, which another one ends.
         let shown = Shown { user: &half.user, password: None, was_asked: half.was_asked, methods: &methods };
         self.begin_in_browser(tx, shown, replaced).await

@@ -5,9 +5,11 @@ use chrono::{DateTime, TimeDelta, Utc};
 use coppice_core::authentication::Methods;
 use coppice_core::{SessionId, UserId};
 use coppice_store::{
-    AuthorizationCode, CodeMatch, ConnectOptions, NewBrowserSession, NewDevice, NewSecondFactor, NewSession,
-    NewUser, OldPassword, Store, Tx, VerifiedUser,
+    AddedFactor, Addition, AuthorizationCode, CodeMatch, ConnectOptions, NewBrowserSession, NewDevice,
+    NewSecondFactor, NewSession, NewUser, OldPassword, PASSKEYS_MAX, PasskeyRemoval, SecondProof, Store, Tx,
+    VerifiedUser,
 };
+use serde_json::{Value, json};
 use sqlx::PgConnection;
 
 use crate::connect;
@@ -34,12 +36,16 @@ async fn with_user(options: &ConnectOptions, is_email_verified: bool) -> (Store,
 }
 
 async fn sign_in(store: &Store, id_hash: &str, password: Option<&str>) -> bool {
+    sign_in_by(store, id_hash, password, &Methods::password()).await
+}
+
+async fn sign_in_by(store: &Store, id_hash: &str, password: Option<&str>, methods: &Methods) -> bool {
     let new = NewBrowserSession {
         id_hash,
         user: &user(),
         password,
         was_asked: true,
-        methods: &Methods::password(),
+        methods,
         expires_at: soon(),
         replaced: None,
     };
@@ -173,17 +179,100 @@ async fn a_device_that_is_being_connected_gets_no_session_that_outlives_a_new_pa
     a_new_password_ends(redeeming, &store, &mut sql).await;
 }
 
-async fn add_second_factor(store: &Store) {
+async fn add_second_factor(store: &Store, factor: AddedFactor<'_>) -> Addition {
     let mut tx = store.begin().await.unwrap();
-    let new = NewSecondFactor {
-        user: &user(),
-        totp_sealed: b"x",
-        step: 1,
-        recovery_codes: &["one".to_owned()],
-        session: "browser",
-    };
-    assert!(store.second_factor_add_in_tx(&mut tx, &new).await.unwrap());
+    let new =
+        NewSecondFactor { user: &user(), factor, recovery_codes: &["one".to_owned()], session: "browser" };
+    let added = store.second_factor_add_in_tx(&mut tx, &new).await.unwrap();
+    if added != Addition::Refused {
+        tx.commit().await.unwrap();
+    }
+    added
+}
+
+const APP: AddedFactor<'static> = AddedFactor::Totp { sealed: b"x", step: 1 };
+
+async fn add_passkey(store: &Store, id: &str, credential: &Value) -> Addition {
+    add_second_factor(store, AddedFactor::Passkey { id, name: "key", credential }).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_passkey_is_a_second_factor_and_the_first_one_ends_what_was_begun_without() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_user(&server.database().await, true).await;
+    assert!(sign_in(&store, "browser", Some("old")).await);
+    assert_eq!(add_passkey(&store, "a", &json!(1)).await, Addition::First);
+    assert_eq!(rows(&mut sql, "browser_sessions").await, 0);
+    assert!(!sign_in(&store, "later", Some("old")).await);
+    assert_eq!(add_passkey(&store, "b", &json!(1)).await, Addition::Refused, "its session has ended");
+    assert!(sign_in_by(&store, "browser", None, &Methods::password().and_key()).await);
+    assert_eq!(add_passkey(&store, "a", &json!(1)).await, Addition::Refused, "it is somebody's");
+    assert_eq!(add_passkey(&store, "b", &json!(1)).await, Addition::Another);
+    assert_eq!(add_second_factor(&store, APP).await, Addition::Another);
+    assert_eq!(rows(&mut sql, "browser_sessions").await, 1, "it was begun with one");
+    for count in 3..=PASSKEYS_MAX {
+        assert_eq!(add_passkey(&store, &count.to_string(), &json!(1)).await, Addition::Another);
+    }
+    assert_eq!(add_passkey(&store, "too many", &json!(1)).await, Addition::Refused);
+
+    let mut tx = store.begin().await.unwrap();
+    assert!(store.second_factor_remove_in_tx(&mut tx, &user()).await.unwrap());
     tx.commit().await.unwrap();
+    assert_eq!(rows(&mut sql, "passkeys").await, 0);
+    assert!(sign_in(&store, "later", Some("old")).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_passkey_counts_as_it_was_when_it_was_asked_and_each_question_once() {
+    let server = Postgres::shared();
+    let (store, _) = with_user(&server.database().await, true).await;
+    assert!(sign_in(&store, "browser", Some("old")).await);
+    let (first, second) = (json!({ "counter": 1 }), json!({ "counter": 2 }));
+    add_passkey(&store, "a", &first).await;
+    let used = async |before: &Value, after: &Value| {
+        let mut tx = store.begin().await.unwrap();
+        let proof = SecondProof::Passkey { id: "a", before, after };
+        let used = store.second_factor_use_in_tx(&mut tx, &user(), proof).await.unwrap();
+        tx.commit().await.unwrap();
+        used
+    };
+    assert!(used(&first, &second).await);
+    assert!(!used(&first, &second).await, "another one has used it meanwhile");
+    assert!(store.passkey_list(&user()).await.unwrap()[0].last_used_at.is_some());
+
+    store.passkey_question_keep("browser", &json!("old"), soon()).await.unwrap();
+    store.passkey_question_keep("browser", &json!("new"), soon()).await.unwrap();
+    assert_eq!(store.passkey_question_take("other").await.unwrap(), None);
+    assert_eq!(store.passkey_question_take("browser").await.unwrap(), Some(json!("new")));
+    assert_eq!(store.passkey_question_take("browser").await.unwrap(), None);
+    let past = Utc::now() - TimeDelta::seconds(1);
+    store.passkey_question_keep("browser", &json!("late"), past).await.unwrap();
+    assert_eq!(store.passkey_question_take("browser").await.unwrap(), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_second_factor_is_not_removed_by_the_way() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_user(&server.database().await, true).await;
+    assert!(sign_in(&store, "browser", Some("old")).await);
+    add_passkey(&store, "a", &json!(1)).await;
+    assert!(sign_in_by(&store, "browser", None, &Methods::password().and_key()).await);
+    let remove = async |id: &str| {
+        let mut tx = store.begin().await.unwrap();
+        let removed = store.passkey_remove_in_tx(&mut tx, &user(), id, "browser").await.unwrap();
+        if removed == PasskeyRemoval::Done {
+            tx.commit().await.unwrap();
+        }
+        removed
+    };
+    assert_eq!(remove("a").await, PasskeyRemoval::Last);
+    add_passkey(&store, "b", &json!(1)).await;
+    assert_eq!(remove("c").await, PasskeyRemoval::Absent);
+    assert_eq!(remove("a").await, PasskeyRemoval::Done);
+    assert_eq!(remove("b").await, PasskeyRemoval::Last);
+    assert_eq!(add_second_factor(&store, APP).await, Addition::Another);
+    assert_eq!(remove("b").await, PasskeyRemoval::Done);
+    assert_eq!(rows(&mut sql, "browser_sessions").await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -191,7 +280,7 @@ async fn a_second_factor_ends_also_the_session_it_is_added_in() {
     let server = Postgres::shared();
     let (store, mut sql) = with_user(&server.database().await, true).await;
     assert!(sign_in(&store, "browser", Some("old")).await);
-    add_second_factor(&store).await;
+    add_second_factor(&store, APP).await;
     assert_eq!(rows(&mut sql, "browser_sessions").await, 0);
 }
 
@@ -200,7 +289,7 @@ async fn a_password_alone_begins_no_session_while_a_second_factor_is_added_or_af
     let server = Postgres::shared();
     let (store, mut sql) = with_user(&server.database().await, true).await;
     let mut adding = store.begin().await.unwrap();
-    let add = "update users set totp_sealed = 'x', totp_step = 1";
+    let add = "update users set has_second_factor = true";
     sqlx::query(add).execute(&mut *adding).await.unwrap();
     let late = tokio::spawn({
         let store = store.clone();
@@ -233,7 +322,7 @@ async fn an_account_is_reclaimed_once_and_only_where_nobody_had_verified_it() {
     for is_email_verified in [true, false] {
         let (store, mut sql) = with_user(&server.database().await, is_email_verified).await;
         assert!(sign_in(&store, "browser", Some("old")).await);
-        add_second_factor(&store).await;
+        add_second_factor(&store, APP).await;
         let found = store.user_by_verified_email(&new, "ADA@example.com", "", true).await.unwrap();
         let expected = match is_email_verified {
             true => VerifiedUser::Account(user()),

@@ -1,0 +1,157 @@
+//! Passkeys: what browsers are asked, and what people have.
+
+use chrono::{TimeDelta, Utc};
+use coppice_core::audit::RequestOrigin;
+use coppice_core::{Error, Result, UserId};
+use coppice_oauth::passkey::{Passkey, Question, Signed};
+use coppice_store::{AddedFactor, BrowserSession, PASSKEYS_MAX, PasskeyRemoval, PasskeyRow, StoreError};
+use serde_json::Value;
+
+use super::attempts::SECOND_FACTOR;
+use super::second_factor::Enrolment;
+use crate::{AccountEvent, AccountEventKind, App};
+
+/// How long a browser may take to answer.
+const QUESTION_LIFETIME: TimeDelta = TimeDelta::minutes(10);
+
+/// How an attempt to remove a passkey ended.
+#[derive(Clone, Copy, Debug)]
+pub enum PasskeyRemoved {
+    /// Removed. Every other session has ended.
+    Done,
+    /// It is the only second factor.
+    Last,
+    /// It is too long ago that the person showed who they are.
+    Stale,
+}
+
+impl App {
+    /// Whether browsers have passkeys for this installation, which depends on
+    /// its public URL.
+    pub fn has_passkeys(&self) -> bool {
+        self.identity.site.is_some()
+    }
+
+    /// A person's passkeys, the first one first.
+    ///
+    /// # Errors
+    /// When the metastore fails.
+    pub async fn passkeys(&self, user: &UserId) -> Result<Vec<PasskeyRow>> {
+        Ok(self.store.passkey_list(user).await?)
+    }
+
+    /// What a browser is to ask a device for another passkey with; none where
+    /// there are none, or a person has as many as they may.
+    ///
+    /// # Errors
+    /// When the metastore fails.
+    pub async fn ask_for_passkey(&self, session: &BrowserSession) -> Result<Option<Value>> {
+        let Some(site) = &self.identity.site else { return Ok(None) };
+        let have = self.kept_passkeys(&session.user).await?;
+        if have.len() >= PASSKEYS_MAX {
+            return Ok(None);
+        }
+        let asked = site.ask_for_new(session.user.as_str(), &session.email, &have);
+        self.ask(&session.id_hash, asked.map_err(Error::internal)?).await.map(Some)
+    }
+
+    /// Adds the passkey that a browser answers with, which the person calls
+    /// `name`.
+    ///
+    /// # Errors
+    /// When the metastore fails.
+    pub async fn add_passkey(
+        &self,
+        session: &BrowserSession,
+        name: &str,
+        answer: &str,
+        origin: &RequestOrigin,
+    ) -> Result<Enrolment> {
+        let user = &session.user;
+        if !self.was_just_asked(session) {
+            return Ok(Enrolment::Stale);
+        }
+        if let Some(seconds) = self.count_tries(user, &[SECOND_FACTOR], origin).await? {
+            return Ok(Enrolment::TooOften(seconds));
+        }
+        let Some(site) = &self.identity.site else { return Ok(Enrolment::Wrong) };
+        let Some(kept) = self.store.passkey_question_take(&session.id_hash).await? else {
+            return Ok(Enrolment::Wrong);
+        };
+        let passkey = match site.new_passkey(kept, answer) {
+            Ok(passkey) => passkey,
+            Err(refused) => {
+                tracing::info!(%user, "{refused}");
+                return Ok(Enrolment::Wrong);
+            }
+        };
+        let factor = AddedFactor::Passkey { id: &passkey.id, name, credential: &passkey.credential };
+        self.enrol(session, factor, session.methods.clone().and_key(), origin).await
+    }
+
+    /// Removes a passkey of a person who has another second factor.
+    ///
+    /// # Errors
+    /// When the metastore fails.
+    pub async fn remove_passkey(
+        &self,
+        session: &BrowserSession,
+        id: &str,
+        origin: &RequestOrigin,
+    ) -> Result<PasskeyRemoved> {
+        let user = &session.user;
+        if !self.was_just_asked(session) {
+            return Ok(PasskeyRemoved::Stale);
+        }
+        let mut tx = self.store.begin().await?;
+        match self.store.passkey_remove_in_tx(&mut tx, user, id, &session.id_hash).await? {
+            PasskeyRemoval::Done => {}
+            PasskeyRemoval::Absent => return Ok(PasskeyRemoved::Done),
+            PasskeyRemoval::Last => return Ok(PasskeyRemoved::Last),
+        }
+        self.check_goes_on(&mut tx, session).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        let event = AccountEvent::new(AccountEventKind::PasskeyRemoved, user, origin).about(id);
+        self.note_account_event(&event).await;
+        Ok(PasskeyRemoved::Done)
+    }
+
+    /// What a browser is to ask a device to sign; none where the person has no
+    /// passkey. `holder` is the hash of what the browser keeps.
+    ///
+    /// # Errors
+    /// When the metastore fails.
+    pub async fn ask_to_sign(&self, user: &UserId, holder: &str) -> Result<Option<Value>> {
+        let Some(site) = &self.identity.site else { return Ok(None) };
+        let have = self.kept_passkeys(user).await?;
+        if have.is_empty() {
+            return Ok(None);
+        }
+        self.ask(holder, site.ask_to_sign(have).map_err(Error::internal)?).await.map(Some)
+    }
+
+    /// The passkey that a browser answered with, which was asked as this
+    /// holder; none when it is none of those, or was not asked now.
+    pub(super) async fn signed(&self, holder: &str, answer: &str) -> Result<Option<Signed>> {
+        let Some(site) = &self.identity.site else { return Ok(None) };
+        let Some(kept) = self.store.passkey_question_take(holder).await? else { return Ok(None) };
+        match site.signed(kept, answer) {
+            Ok(signed) => Ok(Some(signed)),
+            Err(refused) => {
+                tracing::info!("{refused}");
+                Ok(None)
+            }
+        }
+    }
+
+    async fn kept_passkeys(&self, user: &UserId) -> Result<Vec<Passkey>> {
+        let rows = self.store.passkey_list(user).await?;
+        Ok(rows.into_iter().map(|row| Passkey { id: row.id, credential: row.credential }).collect())
+    }
+
+    async fn ask(&self, holder: &str, question: Question) -> Result<Value> {
+        let end = Utc::now() + QUESTION_LIFETIME;
+        self.store.passkey_question_keep(holder, &question.kept, end).await?;
+        Ok(question.options)
+    }
+}
