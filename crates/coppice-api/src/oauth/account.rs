@@ -15,14 +15,15 @@ use coppice_core::sign_up::SignUp;
 use coppice_oauth::params::Params;
 use zeroize::Zeroizing;
 
-use super::body::{PageForm, PageQuery};
+use super::body::{PageForm, PageQuery, secret};
 use super::browser::Browser;
-use super::{error, outside, redirect, second_factor, second_step, sign_in};
+use super::places::PASSWORD;
+use super::showing::{ask_anew, keep};
+use super::{error, places, redirect};
 use crate::context;
 use crate::pages::{self, Field, Form, InvitationPage, Message, PasswordPage, Visitor, WelcomePage};
 
 const INVITATION: &str = "/invitation";
-pub(super) const PASSWORD: &str = "/account/password";
 /// Parameter and field with what an invitation is found by.
 const TOKEN: &str = "token";
 /// The same with what only its letter has.
@@ -56,10 +57,6 @@ impl<'a> Link<'a> {
     }
 }
 
-pub(super) fn secret(form: &Params, name: &str) -> Zeroizing<String> {
-    Zeroizing::new(form.get(name).unwrap_or_default().to_owned())
-}
-
 /// `GET /invitation?token=…`
 async fn show_invitation(State(app): State<App>, browser: Browser, PageQuery(params): PageQuery) -> Response {
     offer(&app, &browser, Link::of(&params), "", None).await
@@ -82,8 +79,8 @@ async fn offer(
     }
     let OfferedInvitation { invitation, organization_name, has_account } = &offered;
     let back = link.address();
-    let sign_in = sign_in::address(browser, &back);
-    let outside_address = outside::address(browser, &back);
+    let sign_in = places::sign_in(browser, &back);
+    let outside_address = places::outside(browser, &back);
     let visitor = match &browser.session {
         Some(session) if session.email.eq_ignore_ascii_case(&invitation.email) => Visitor::Invited,
         Some(session) => Visitor::SomebodyElse { account: &session.email, sign_in: &sign_in },
@@ -91,7 +88,7 @@ async fn offer(
         None if app.config().sign_up == SignUp::Off => return no_accounts(),
         None => {
             let has_password = app.config().has_passwords;
-            Visitor::New { name, problem, has_password, outside: outside::link(app, &outside_address) }
+            Visitor::New { name, problem, has_password, outside: places::outside_link(app, &outside_address) }
         }
     };
     let (action, csrf) = (browser.path(INVITATION), browser.form_token(INVITATION));
@@ -169,7 +166,7 @@ async fn accept_as_new(app: &App, browser: &Browser, form: &Params) -> Result<Re
         Err(failed) => return Err(failed),
     };
     let begun = app.begin_browser_session(&user, true, &Methods::password(), &browser.origin, None).await?;
-    Ok(second_step::keep(browser, welcome(app, &offered), &begun))
+    Ok(keep(browser, welcome(app, &offered), &begun))
 }
 
 fn name_problem(name: &str) -> Option<&'static str> {
@@ -265,7 +262,7 @@ fn refusal(failed: &Error) -> Response {
 async fn show_password(State(app): State<App>, browser: Browser) -> Response {
     match &browser.session {
         Some(session) => password_page(&app, &browser, session, None).await,
-        None => redirect(&sign_in::address(&browser, PASSWORD)),
+        None => redirect(&places::sign_in(&browser, PASSWORD)),
     }
 }
 
@@ -286,28 +283,9 @@ async fn password_page(
     };
     let (action, csrf) = (browser.path(PASSWORD), browser.form_token(PASSWORD));
     let form = Form { action: &action, csrf: &csrf, hidden: &[], leads_to: None };
-    let second_factor = &browser.path(second_factor::PATH);
+    let second_factor = &browser.path(places::SECOND_FACTOR);
     let account = &session.email;
     browser.with_form(pages::password(&PasswordPage { form, account, is_first, second_factor, problem }))
-}
-
-/// Lets somebody say anew who they are before they go on at `next`, where they
-/// change how they sign in.
-pub(super) fn ask_anew(app: &App, browser: &Browser, session: &BrowserSession, next: &str) -> Response {
-    let sign_in = sign_in::address(browser, next);
-    let Some(name) = app.outside_name().filter(|_| !session.was_asked) else { return redirect(&sign_in) };
-    let what = format!("You are signed in because {name} knew you from earlier. That is not enough here.");
-    let next = format!("Sign in again. If {name} lets you in without asking, sign out there first.");
-    pages::error(
-        StatusCode::FORBIDDEN,
-        &Message {
-            title: "Show who you are first",
-            what: &what,
-            next: &next,
-            link: Some(pages::Link { href: &sign_in, text: "Sign in again" }),
-            ..Message::default()
-        },
-    )
 }
 
 fn without_passwords(app: &App) -> Response {
@@ -319,7 +297,7 @@ fn without_passwords(app: &App) -> Response {
 
 /// `POST /account/password`
 async fn change_password(State(app): State<App>, browser: Browser, PageForm(form): PageForm) -> Response {
-    let Some(session) = &browser.session else { return redirect(&sign_in::address(&browser, PASSWORD)) };
+    let Some(session) = &browser.session else { return redirect(&places::sign_in(&browser, PASSWORD)) };
     if !browser.made(&form, PASSWORD) {
         return error::stale_form();
     }

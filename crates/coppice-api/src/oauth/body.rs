@@ -7,6 +7,7 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use coppice_oauth::OAuthError;
 use coppice_oauth::params::Params;
+use zeroize::Zeroizing;
 
 use super::error;
 use crate::arrival::{Received, STRANGERS, Unread};
@@ -69,4 +70,9 @@ impl<S: Send + Sync> FromRequest<S> for PageForm {
         })?;
         Params::parse(&body).map(Self).map_err(|refusal| error::wrong_request(&refusal))
     }
+}
+
+/// A field of a form that is a secret.
+pub(super) fn secret(form: &Params, name: &str) -> Zeroizing<String> {
+    Zeroizing::new(form.get(name).unwrap_or_default().to_owned())
 }

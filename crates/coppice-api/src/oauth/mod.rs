@@ -17,9 +17,11 @@ mod logout;
 mod metadata;
 mod outside;
 mod passkeys;
+mod places;
 mod register;
 mod second_factor;
 mod second_step;
+mod showing;
 mod sign_in;
 mod token;
 
@@ -75,7 +77,7 @@ pub(crate) fn pages(app: &App) -> Router<App> {
         .route("/oauth/authorize", get(authorize::authorize).post(authorize::authorize_posted))
         .route(&below("auth"), get(authorize::authorize).post(authorize::authorize_posted))
         .route("/oauth/consent", post(authorize::consent))
-        .route("/oauth/sign-in", get(sign_in::sign_in).post(sign_in::sign_in_posted))
+        .route(places::SIGN_IN, get(sign_in::sign_in).post(sign_in::sign_in_posted))
         .route("/oauth/device", get(device::device).post(device::device_posted))
         .route("/realms/{realm}/device", get(device::device).post(device::device_posted))
         .route("/oauth/logout", get(logout::logout).post(logout::logout_posted))

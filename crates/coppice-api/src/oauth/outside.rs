@@ -9,11 +9,11 @@ use coppice_app::{App, OutsideAnswer, OutsideAttempt, OutsideError, OutsideRefus
 
 use super::body::PageQuery;
 use super::browser::{ANEW, Browser, NEXT, own_path};
-use super::{account, cookies, error, passkeys, redirect, second_factor, second_step};
+use super::showing::go_on;
+use super::{cookies, error, places, redirect};
 use crate::metrics;
-use crate::pages::{self, Link, Message, OutsideLink};
+use crate::pages::{self, Link, Message};
 
-const BEGIN: &str = "/oauth/outside";
 const CALLBACK: &str = "/oauth/outside/callback";
 /// Longest value that browsers keep, with room for the rest of the cookie.
 const COOKIE_LENGTH_MAX: usize = 3800;
@@ -21,23 +21,7 @@ const COOKIE_LENGTH_MAX: usize = 3800;
 const ATTEMPTS_MAX: usize = 4;
 
 pub(super) fn routes() -> Router<App> {
-    Router::new().route(BEGIN, get(begin)).route(CALLBACK, get(finish))
-}
-
-/// Where the button that signs in outside leads, after which the person is sent
-/// on to `next`. Who is signed in already is to say anew who they are, and so is
-/// who is about to change how they sign in.
-pub(crate) fn address(browser: &Browser, next: &str) -> String {
-    browser.sign_in_path(
-        BEGIN,
-        next,
-        matches!(next, account::PASSWORD | second_factor::PATH | second_factor::APP | passkeys::PATH),
-    )
-}
-
-/// The button, if there is a provider, with its [`address`].
-pub(crate) fn link<'a>(app: &'a App, address: &'a str) -> Option<OutsideLink<'a>> {
-    app.outside_name().map(|name| OutsideLink { href: address, name })
+    Router::new().route(places::OUTSIDE, get(begin)).route(CALLBACK, get(finish))
 }
 
 /// `GET /oauth/outside?next=…`
@@ -129,7 +113,7 @@ async fn signed_in(app: &App, browser: &Browser, who: &OutsideUser, then: &str) 
     let begun =
         app.begin_browser_session(&who.user, who.was_asked, &who.methods, &browser.origin, replaced).await;
     match begun {
-        Ok(begun) => second_step::go_on(browser, then, &begun),
+        Ok(begun) => go_on(browser, then, &begun),
         Err(failed) => error::page(&failed),
     }
 }

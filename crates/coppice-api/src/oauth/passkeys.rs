@@ -8,14 +8,14 @@ use coppice_app::{App, BrowserSession, Enrolment, PasskeyRemoved};
 use coppice_core::Error;
 use coppice_core::name::is_unseen;
 
-use super::account::ask_anew;
 use super::body::PageForm;
 use super::browser::Browser;
-use super::second_factor::{self, PASSKEY, show_codes};
-use super::{error, redirect, sign_in};
+use super::places::{self, PASSKEYS};
+use super::second_factor::{PASSKEY, show_codes};
+use super::showing::ask_anew;
+use super::{error, redirect};
 use crate::pages::{self, Form, KnownPasskey, NewPasskey, PasskeysPage};
 
-pub(super) const PATH: &str = "/account/passkeys";
 const REMOVE: &str = "/account/passkeys/remove";
 /// Field with which passkey is meant.
 const ID: &str = "id";
@@ -23,12 +23,12 @@ const ID: &str = "id";
 const NAME_MAX: usize = 64;
 
 pub(super) fn routes() -> Router<App> {
-    Router::new().route(PATH, get(show).post(add)).route(REMOVE, post(remove))
+    Router::new().route(PASSKEYS, get(show).post(add)).route(REMOVE, post(remove))
 }
 
 /// `GET /account/passkeys`
 async fn show(State(app): State<App>, browser: Browser) -> Response {
-    let Some(session) = &browser.session else { return redirect(&sign_in::address(&browser, PATH)) };
+    let Some(session) = &browser.session else { return redirect(&places::sign_in(&browser, PASSKEYS)) };
     page(&app, &browser, session, "", None).await
 }
 
@@ -51,14 +51,14 @@ async fn try_page(
     problem: Option<&str>,
 ) -> Result<Response, Error> {
     if !app.was_just_asked(session) {
-        return Ok(ask_anew(app, browser, session, PATH));
+        return Ok(ask_anew(app, browser, session, PASSKEYS));
     }
     let options = app.ask_for_passkey(session).await?.map(|options| options.to_string());
     let have = app.passkeys(&session.user).await?;
     let factor = app.second_factor(&session.user).await?;
     let has_app = factor.as_ref().is_some_and(|factor| factor.totp_sealed.is_some());
-    let (add, remove) = (browser.path(PATH), browser.path(REMOVE));
-    let (add_csrf, remove_csrf) = (browser.form_token(PATH), browser.form_token(REMOVE));
+    let (add, remove) = (browser.path(PASSKEYS), browser.path(REMOVE));
+    let (add_csrf, remove_csrf) = (browser.form_token(PASSKEYS), browser.form_token(REMOVE));
     let hidden: Vec<_> = have.iter().map(|passkey| [(ID, passkey.id.as_str())]).collect();
     let known = have.iter().zip(&hidden).map(|(passkey, hidden)| KnownPasskey {
         name: &passkey.name,
@@ -79,7 +79,7 @@ async fn try_page(
         new,
         is_first: factor.is_none(),
         are_possible: app.has_passkeys(),
-        second_factor: &browser.path(second_factor::PATH),
+        second_factor: &browser.path(places::SECOND_FACTOR),
         problem,
     })))
 }
@@ -95,8 +95,8 @@ fn name_problem(name: &str) -> Option<&'static str> {
 
 /// `POST /account/passkeys`
 async fn add(State(app): State<App>, browser: Browser, PageForm(form): PageForm) -> Response {
-    let Some(session) = &browser.session else { return redirect(&sign_in::address(&browser, PATH)) };
-    if !browser.made(&form, PATH) {
+    let Some(session) = &browser.session else { return redirect(&places::sign_in(&browser, PASSKEYS)) };
+    if !browser.made(&form, PASSKEYS) {
         return error::stale_form();
     }
     let name = form.get("name").unwrap_or_default().trim();
@@ -106,7 +106,7 @@ async fn add(State(app): State<App>, browser: Browser, PageForm(form): PageForm)
     let answer = form.get(PASSKEY).unwrap_or_default();
     match app.add_passkey(session, name, answer, &browser.origin).await {
         Ok(Enrolment::First { codes, secret }) => browser.signed_in(show_codes(&codes, true), &secret),
-        Ok(Enrolment::Another) => redirect(&browser.path(PATH)),
+        Ok(Enrolment::Another) => redirect(&browser.path(PASSKEYS)),
         Ok(Enrolment::Wrong) => {
             let problem = "What your device sent is no answer to what it was asked, or it came too late. \
                            Try again.";
@@ -120,18 +120,18 @@ async fn add(State(app): State<App>, browser: Browser, PageForm(form): PageForm)
 
 /// `POST /account/passkeys/remove`
 async fn remove(State(app): State<App>, browser: Browser, PageForm(form): PageForm) -> Response {
-    let Some(session) = &browser.session else { return redirect(&sign_in::address(&browser, PATH)) };
+    let Some(session) = &browser.session else { return redirect(&places::sign_in(&browser, PASSKEYS)) };
     if !browser.made(&form, REMOVE) {
         return error::stale_form();
     }
     let id = form.get(ID).unwrap_or_default();
     match app.remove_passkey(session, id, &browser.origin).await {
-        Ok(PasskeyRemoved::Done) => redirect(&browser.path(PATH)),
+        Ok(PasskeyRemoved::Done) => redirect(&browser.path(PASSKEYS)),
         Ok(PasskeyRemoved::Last) => {
             let problem = "This is your only second factor by now. Add another one first.";
             page(&app, &browser, session, "", Some(problem)).await
         }
-        Ok(PasskeyRemoved::Stale) => ask_anew(&app, &browser, session, PATH),
+        Ok(PasskeyRemoved::Stale) => ask_anew(&app, &browser, session, PASSKEYS),
         Err(failed) => error::page(&failed),
     }
 }

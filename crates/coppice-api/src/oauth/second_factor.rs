@@ -11,14 +11,13 @@ use coppice_app::{
 use coppice_core::Error;
 use coppice_oauth::params::Params;
 
-use super::account::{ask_anew, secret};
-use super::body::PageForm;
+use super::body::{PageForm, secret};
 use super::browser::Browser;
-use super::{error, passkeys, redirect, sign_in};
+use super::places::{self, AUTHENTICATOR, SECOND_FACTOR};
+use super::showing::ask_anew;
+use super::{error, redirect};
 use crate::pages::{self, EnrolmentPage, FactorField, Form, RecoveryCodesPage, SecondFactorPage};
 
-pub(super) const PATH: &str = "/account/second-factor";
-pub(super) const APP: &str = "/account/second-factor/app";
 const RENEW: &str = "/account/second-factor/recovery-codes";
 const REMOVE: &str = "/account/second-factor/remove";
 /// Field with what an app is given, which the form's token holds for this
@@ -31,8 +30,8 @@ const BAD_PASSKEY: &str = "This passkey was not accepted, or it answered too lat
 
 pub(super) fn routes() -> Router<App> {
     Router::new()
-        .route(PATH, get(show))
-        .route(APP, get(show_app).post(add))
+        .route(SECOND_FACTOR, get(show))
+        .route(AUTHENTICATOR, get(show_app).post(add))
         .route(RENEW, post(renew))
         .route(REMOVE, post(remove))
 }
@@ -53,7 +52,7 @@ fn purpose(secret: &str) -> String {
 
 /// `GET /account/second-factor`
 async fn show(State(app): State<App>, browser: Browser) -> Response {
-    let Some(session) = &browser.session else { return redirect(&sign_in::address(&browser, PATH)) };
+    let Some(session) = &browser.session else { return redirect(&places::sign_in(&browser, SECOND_FACTOR)) };
     page(&app, &browser, session, None).await.unwrap_or_else(|failed| error::page(&failed))
 }
 
@@ -77,8 +76,8 @@ async fn page(
         has_app: factor.totp_sealed.is_some(),
         passkeys: factor.passkeys,
         passkey: asked.as_deref(),
-        passkeys_page: &browser.path(passkeys::PATH),
-        app_page: &browser.path(APP),
+        passkeys_page: &browser.path(places::PASSKEYS),
+        app_page: &browser.path(AUTHENTICATOR),
         recovery_codes: factor.recovery_codes,
         with_password: app.has_password(&session.user).await?,
         problem,
@@ -87,7 +86,7 @@ async fn page(
 
 /// `GET /account/second-factor/app`
 async fn show_app(State(app): State<App>, browser: Browser) -> Response {
-    let Some(session) = &browser.session else { return redirect(&sign_in::address(&browser, APP)) };
+    let Some(session) = &browser.session else { return redirect(&places::sign_in(&browser, AUTHENTICATOR)) };
     let page = enrolment(&app, &browser, session, None, None).await;
     page.unwrap_or_else(|failed| error::page(&failed))
 }
@@ -103,15 +102,15 @@ async fn enrolment(
 ) -> Result<Response, Error> {
     let known = app.second_factor(&session.user).await?;
     if known.as_ref().is_some_and(|known| known.totp_sealed.is_some()) {
-        return Ok(redirect(&browser.path(PATH)));
+        return Ok(redirect(&browser.path(SECOND_FACTOR)));
     }
     if !app.was_just_asked(session) {
-        return Ok(ask_anew(app, browser, session, APP));
+        return Ok(ask_anew(app, browser, session, AUTHENTICATOR));
     }
     let factor = app.new_factor(&session.email, secret)?;
-    let passkeys = browser.path(passkeys::PATH);
+    let passkeys = browser.path(places::PASSKEYS);
     let form = Form {
-        action: &browser.path(APP),
+        action: &browser.path(AUTHENTICATOR),
         csrf: &browser.form_token(&purpose(&factor.secret)),
         hidden: &[(SECRET, &factor.secret)],
         leads_to: None,
@@ -139,7 +138,7 @@ pub(super) fn show_codes(codes: &RecoveryCodes, is_first: bool) -> Response {
 
 /// `POST /account/second-factor/app`
 async fn add(State(app): State<App>, browser: Browser, PageForm(form): PageForm) -> Response {
-    let Some(session) = &browser.session else { return redirect(&sign_in::address(&browser, APP)) };
+    let Some(session) = &browser.session else { return redirect(&places::sign_in(&browser, AUTHENTICATOR)) };
     let secret = form.get(SECRET).unwrap_or_default();
     if !browser.made(&form, &purpose(secret)) {
         return error::stale_form();
@@ -147,7 +146,7 @@ async fn add(State(app): State<App>, browser: Browser, PageForm(form): PageForm)
     let code = form.get("code").unwrap_or_default();
     let outcome = match app.add_second_factor(session, secret, code, &browser.origin).await {
         Ok(Enrolment::First { codes, secret }) => Ok(browser.signed_in(show_codes(&codes, true), &secret)),
-        Ok(Enrolment::Another) => Ok(redirect(&browser.path(PATH))),
+        Ok(Enrolment::Another) => Ok(redirect(&browser.path(SECOND_FACTOR))),
         Ok(Enrolment::Wrong) => {
             let problem = "The app shows another code for this account. Is the clock of your phone right?";
             enrolment(&app, &browser, session, Some(secret), Some(problem)).await
@@ -161,7 +160,7 @@ async fn add(State(app): State<App>, browser: Browser, PageForm(form): PageForm)
 
 /// `POST /account/second-factor/recovery-codes`
 async fn renew(State(app): State<App>, browser: Browser, PageForm(form): PageForm) -> Response {
-    let Some(session) = &browser.session else { return redirect(&sign_in::address(&browser, PATH)) };
+    let Some(session) = &browser.session else { return redirect(&places::sign_in(&browser, SECOND_FACTOR)) };
     if !browser.made(&form, RENEW) {
         return error::stale_form();
     }
@@ -173,7 +172,7 @@ async fn renew(State(app): State<App>, browser: Browser, PageForm(form): PageFor
         }
         Ok(NewRecoveryCodes::TooOften(seconds)) => Ok(pages::too_many_attempts(seconds.into())),
         Ok(NewRecoveryCodes::CodesPaused(seconds)) => {
-            Ok(pages::codes_paused(seconds.into(), &browser.path(PATH)))
+            Ok(pages::codes_paused(seconds.into(), &browser.path(SECOND_FACTOR)))
         }
         Err(failed) => Err(failed),
     };
@@ -182,22 +181,22 @@ async fn renew(State(app): State<App>, browser: Browser, PageForm(form): PageFor
 
 /// `POST /account/second-factor/remove`
 async fn remove(State(app): State<App>, browser: Browser, PageForm(form): PageForm) -> Response {
-    let Some(session) = &browser.session else { return redirect(&sign_in::address(&browser, PATH)) };
+    let Some(session) = &browser.session else { return redirect(&places::sign_in(&browser, SECOND_FACTOR)) };
     if !browser.made(&form, REMOVE) {
         return error::stale_form();
     }
     let (password, proof) = (secret(&form, "password"), proof(&form));
     let problem = match app.remove_second_factor(session, password, proof, &browser.origin).await {
         Ok(SecondFactorRemoval::Done) => {
-            let sign_in = sign_in::address(&browser, PATH);
+            let sign_in = places::sign_in(&browser, SECOND_FACTOR);
             return browser.signed_out(pages::second_factor_removed(&sign_in));
         }
         Ok(SecondFactorRemoval::WrongPassword) => (FactorField::Password, "This is not your password."),
         Ok(SecondFactorRemoval::WrongProof) => (FactorField::RemoveCode, refusal(proof)),
-        Ok(SecondFactorRemoval::Stale) => return ask_anew(&app, &browser, session, PATH),
+        Ok(SecondFactorRemoval::Stale) => return ask_anew(&app, &browser, session, SECOND_FACTOR),
         Ok(SecondFactorRemoval::TooOften(seconds)) => return pages::too_many_attempts(seconds.into()),
         Ok(SecondFactorRemoval::CodesPaused(seconds)) => {
-            return pages::codes_paused(seconds.into(), &browser.path(PATH));
+            return pages::codes_paused(seconds.into(), &browser.path(SECOND_FACTOR));
         }
         Err(failed) => return error::page(&failed),
     };

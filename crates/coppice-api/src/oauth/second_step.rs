@@ -11,38 +11,15 @@ use coppice_oauth::params::Params;
 
 use super::body::{PageForm, PageQuery};
 use super::browser::{Browser, NEXT, own_path};
+use super::places::{self, SECOND_STEP};
 use super::second_factor::{proof, refusal};
+use super::showing::go_on;
 use super::{error, redirect, sign_in};
 use crate::metrics;
 use crate::pages::{self, Form, SecondStepPage};
 
-const PATH: &str = "/oauth/sign-in/second-step";
-
 pub(super) fn routes() -> Router<App> {
-    Router::new().route(PATH, get(show).post(posted))
-}
-
-/// Sends a person who showed who they are on to `next`, a path of ours, or
-/// first to the page that asks for their second factor.
-pub(super) fn go_on(browser: &Browser, next: &str, begun: &SignIn) -> Response {
-    let to = match begun {
-        SignIn::Half(_) => address(browser, next),
-        _ => browser.path(next),
-    };
-    keep(browser, redirect(&to), begun)
-}
-
-fn address(browser: &Browser, next: &str) -> String {
-    browser.path(&format!("{PATH}?{}", Params::default().with(NEXT, next).encode()))
-}
-
-/// Lets the browser keep what it was given.
-pub(super) fn keep(browser: &Browser, response: Response, begun: &SignIn) -> Response {
-    match begun {
-        SignIn::Done(secret) => browser.signed_in(response, secret),
-        SignIn::Half(secret) => browser.half_signed_in(response, secret),
-        SignIn::Wrong | SignIn::TooOften(_) => response,
-    }
+    Router::new().route(SECOND_STEP, get(show).post(posted))
 }
 
 fn purpose(half: &HalfSignIn, next: &str) -> String {
@@ -54,7 +31,7 @@ async fn show(State(app): State<App>, browser: Browser, PageQuery(params): PageQ
     let next = params.get(NEXT).and_then(own_path).unwrap_or("/");
     match browser.half_sign_in().await {
         Ok(Some(half)) => page(&app, &browser, &half, next, None).await,
-        Ok(None) => redirect(&sign_in::address(&browser, next)),
+        Ok(None) => redirect(&places::sign_in(&browser, next)),
         Err(failed) => error::page(&failed),
     }
 }
@@ -81,7 +58,7 @@ async fn try_page(
     let factor = app.second_factor(&half.user).await?;
     let passkey = app.ask_to_sign(&half.user, &half.id_hash).await?.map(|options| options.to_string());
     let form = Form {
-        action: &browser.path(PATH),
+        action: &browser.path(SECOND_STEP),
         csrf: &browser.form_token(&purpose(half, next)),
         hidden: &[(NEXT, next)],
         leads_to: asks.as_ref().map(|asks| asks.request.destination.redirect_uri.as_str()),
@@ -118,7 +95,9 @@ async fn finish(app: &App, browser: &Browser, form: &Params) -> Result<Response,
         }
         SecondStep::Over => too_late(app, browser, next).await,
         SecondStep::TooOften(seconds) => pages::too_many_attempts(seconds.into()),
-        SecondStep::CodesPaused(seconds) => pages::codes_paused(seconds.into(), &address(browser, next)),
+        SecondStep::CodesPaused(seconds) => {
+            pages::codes_paused(seconds.into(), &places::second_step(browser, next))
+        }
     })
 }
 

@@ -9,19 +9,13 @@ use zeroize::Zeroizing;
 
 use super::body::{PageForm, PageQuery};
 use super::browser::{ANEW, Browser, NEXT, own_path};
-use super::{error, outside, redirect, second_step};
+use super::showing::go_on;
+use super::{error, places, redirect};
 use crate::metrics;
 use crate::pages::{self, Form, SignInPage};
 
-const PATH: &str = "/oauth/sign-in";
-
 fn purpose(next: &str) -> String {
     format!("sign-in\n{next}")
-}
-
-/// Where somebody signs in, also if they are signed in, and is sent on to `next`.
-pub(super) fn address(browser: &Browser, next: &str) -> String {
-    browser.sign_in_path(PATH, next, false)
 }
 
 /// `GET /oauth/sign-in?next=…`
@@ -54,10 +48,10 @@ pub(crate) async fn page(
     let leads_to = asks.as_ref().map(|asks| asks.request.destination.redirect_uri.as_str());
     let hint = asks.as_ref().and_then(|asks| asks.request.login_hint.as_deref());
     let hidden = [(NEXT, next)];
-    let outside_address = outside::address(browser, next);
+    let outside_address = places::outside(browser, next);
     let content = SignInPage {
         form: Form {
-            action: &browser.path(PATH),
+            action: &browser.path(places::SIGN_IN),
             csrf: &browser.form_token(&purpose(next)),
             hidden: &hidden,
             leads_to,
@@ -66,7 +60,7 @@ pub(crate) async fn page(
         email: if email.is_empty() { hint.unwrap_or_default() } else { email },
         problem,
         with_password: app.config().has_passwords,
-        outside: outside::link(app, &outside_address),
+        outside: places::outside_link(app, &outside_address),
     };
     browser.with_form(pages::sign_in(&content))
 }
@@ -98,7 +92,7 @@ pub(super) async fn sign_in_posted(
     }
     let password = Zeroizing::new(form.get("password").unwrap_or_default().to_owned());
     match app.sign_in(email, password, &browser.origin, browser.session.as_ref()).await {
-        Ok(begun @ (SignIn::Done(_) | SignIn::Half(_))) => second_step::go_on(&browser, next, &begun),
+        Ok(begun @ (SignIn::Done(_) | SignIn::Half(_))) => go_on(&browser, next, &begun),
         Ok(SignIn::Wrong) => {
             metrics::authentication_failed();
             page(&app, &browser, next, email, Some("The email address or the password is not right.")).await
