@@ -9,12 +9,20 @@
 //! - in a literal that has the word in it (a connection string, a statement
 //!   that is put together), all that follows it; if the text is about roles or
 //!   servers too, everything that follows it, and every literal before it;
-//! - the password in a URL;
+//! - every literal of a statement that makes or changes a role, user, group,
+//!   user mapping, subscription or server, whatever stands before it: the word
+//!   may be misspelled, or missing. Only a time after `until` stays. What such
+//!   a statement begins with has to be spelled right where the word is not;
+//! - the password in a URL, and what follows the name of a verifier (RFC 5803);
 //! - the same words where another part of the entry repeats them.
 
+mod statement;
+
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use memchr::{memchr_iter, memchr2, memchr2_iter};
+use regex_automata::meta::Regex;
 
 use super::entry::MESSAGE_BYTES_MAX;
 
@@ -22,6 +30,13 @@ use super::entry::MESSAGE_BYTES_MAX;
 pub(super) const MASK: &str = "********";
 
 const WORD: &str = "password";
+/// What a verifier begins with that PostgreSQL keeps.
+const VERIFIER: &str = "scram-sha-256$";
+/// Finds texts in which such a statement or a verifier can be.
+static TRACES: LazyLock<Regex> = LazyLock::new(|| {
+    let traces = r"(?i-u:\b(?:create|alter)(?:[\t-\r ]|/\*|--)|scram-sha-256\$)";
+    Regex::new(traces).expect("the expression is valid")
+});
 /// Words of texts in which a password may be put together from literals.
 const PLACES: [&str; 7] = ["role", "user", "group", "subscription", "server", "dblink", "connect"];
 /// Shorter secrets are not looked for elsewhere: that would hide letters.
@@ -49,9 +64,8 @@ impl Masker {
             words_end: text.bytes().rposition(is_word_byte).map_or(0, |last| last + 1),
             ranges: vec![],
         };
-        if lower.contains(WORD) {
-            hidden.hide_literals();
-        }
+        hidden.hide_literals();
+        hidden.hide_verifiers();
         if lower.contains("://") {
             hidden.hide_urls();
         }
@@ -92,7 +106,7 @@ impl Masker {
 }
 
 /// Tells almost every text in no time that it has none: `w` is rare, and a
-/// colon before two slashes is rarer.
+/// colon before two slashes is rarer; few statements create or alter anything.
 fn may_have_secrets(text: &[u8]) -> bool {
     let is_word = |at: usize| {
         let word = at.checked_sub(4).and_then(|begin| text.get(begin..begin + WORD.len()));
@@ -100,6 +114,7 @@ fn may_have_secrets(text: &[u8]) -> bool {
     };
     memchr2_iter(b'w', b'W', text).any(is_word)
         || memchr_iter(b':', text).any(|at| text[at..].starts_with(b"://"))
+        || TRACES.is_match(text)
 }
 
 struct Hidden<'a> {
@@ -154,21 +169,23 @@ impl Hidden<'_> {
     /// quotes are statements themselves.
     fn hide_literals(&mut self) {
         let has_place = PLACES.iter().any(|place| self.lower.contains(place));
-        let mut literals = vec![];
-        let mut at = 0;
+        let (mut literals, mut at) = (vec![], 0);
+        // Whether what follows belongs to a statement about roles or servers.
+        let mut is_in_statement = false;
         while let Some(byte) = self.byte(at) {
             if let Some(end) = self.end_of_comment(at) {
-                if let Some(word) = end_of_word(&self.lower[..end], at) {
-                    self.hide(word..end);
-                }
+                self.hide_in_comment(at..end, is_in_statement);
+                at = end;
+            } else if is_in_statement && let Some(end) = self.pass_in_statement(at) {
                 at = end;
             } else if byte == b'\'' {
                 let content = self.literal(at);
                 at = content.end + 1;
-                match end_of_word(&self.lower[..content.end], content.start) {
-                    Some(word) if has_place => {
+                let statement = self.statement_in(content.clone());
+                match end_of_word(&self.lower[..content.end], content.start).or(statement) {
+                    Some(from) if has_place => {
                         // A statement that is put together, or a quote that is none.
-                        self.hide(word..self.text.len());
+                        self.hide(from..self.text.len());
                         literals.drain(..).for_each(|literal| self.hide(literal));
                         return;
                     }
@@ -177,9 +194,25 @@ impl Hidden<'_> {
                 }
             } else if self.is_word_at(at) {
                 at = self.hide_after_word(at + WORD.len());
+            } else if let Some(end) = self.end_of_beginning(at) {
+                is_in_statement = true;
+                at = end;
             } else {
+                is_in_statement &= byte != b';';
                 at += 1;
             }
+        }
+    }
+
+    /// Hides what follows the names of verifiers.
+    fn hide_verifiers(&mut self) {
+        let mut from = 0;
+        while let Some(found) = self.find(VERIFIER, from) {
+            let begin = found + VERIFIER.len();
+            let rest = &self.text[begin..];
+            let ends = |c: char| c.is_whitespace() || "'\",;)".contains(c);
+            from = begin + rest.find(ends).unwrap_or(rest.len());
+            self.hide(begin..from);
         }
     }
 

@@ -51,6 +51,29 @@ fn passwords_are_hidden_however_they_are_written() {
         "/* ALTER ROLE a PASSWORD 's3cret' */ SELECT 1",
         "SELECT * FROM users WHERE password = 's3cret'",
         "ALTER ROLE \"it's\" PASSWORD 's3cret'",
+        "ALTER ROLE a PASSWROD 's3cret'",
+        "ALTER ROLE \"it's\" PASSWROD 's3cret'",
+        "ALTER ROLE \"a PASSWROD 's3cret'",
+        "ALTER USER a WITH ENCRYPTED 's3cret'",
+        "alter group a 's3cret'; SELECT 1",
+        "CREATE ROLE a PASSWROD $$s3cret$$",
+        "CREATE ROLE a LOGIN\n  PASWORD E's3cret\\'s3cret'",
+        "CREATE ROLE a PASWORD '''s3cret'",
+        "CREATE ROLE a PASWORD 's3cret",
+        "ALTER /* it's */ ROLE -- it's\n a PASSWROD /* s3cret's */ 's3cret'",
+        "ALTER ROLE a PASSWROD -- 's3cret'",
+        "ALTER ROLE a PASWORD 'x' 's3cret'",
+        "ALTER ROLE a SET x = 'y' PASWORD 's3cret' VALID UNTIL '2030-01-01'",
+        "ALTER USER MAPPING FOR a SERVER s OPTIONS (SET passwrod 's3cret')",
+        "CREATE SERVER s FOREIGN DATA WRAPPER w OPTIONS (passwd 's3cret')",
+        "ALTER SUBSCRIPTION s CONNECTION 'host=a passwrod=s3cret'",
+        "DO $$ BEGIN EXECUTE 'ALTER ROLE a PASSWROD ''s3cret'''; END $$",
+        "DO 'BEGIN EXECUTE ''ALTER ROLE a PASSWROD ''''s3cret''''''; END'",
+        "DO $$ BEGIN EXECUTE format('ALTER ROLE %I PASSWROD %L', 'a', 's3cret'); END $$",
+        "DO $$ DECLARE p text := 's3cret'; BEGIN EXECUTE format('ALTER ROLE a PASSWROD %L', p); END $$",
+        "SQL statement \"ALTER ROLE a PASSWROD 's3cret'\"\nPL/pgSQL function f() line 1 at EXECUTE",
+        "LINE 1: ALTER ROLE a PASSWROD 's3cret'\n                       ^",
+        "SELECT 'SCRAM-SHA-256$4096:s3cret$s3cret:s3cret'",
     ] {
         let shown = masked(text);
         assert!(!shown.contains("s3cret"), "{text}\n{shown}");
@@ -69,6 +92,10 @@ fn what_is_no_password_stays() {
         "column \"password_hash\" does not exist",
         "SELECT password FROM accounts WHERE name = 'ada'",
         "Wörter und 'Anführungszeichen' ohne Geheimnis",
+        "CREATE TABLE t AS SELECT 'ada' AS user",
+        "ALTER TABLE roles ADD COLUMN a text DEFAULT 'ada'",
+        "must be superuser to alter role \"app\"",
+        "ALTER ROLE a VALID UNTIL '2030-01-01'; SELECT 'ada'",
     ] {
         assert_eq!(masked(text), text);
     }
@@ -98,16 +125,26 @@ fn long_texts_made_to_be_read_again_and_again_are_read_once() {
     assert!(!masked(&comments).contains("s3cret"));
     let quotes = format!("password {}", "'' ".repeat(times));
     assert_eq!(masked(&quotes), quotes);
-    for piece in
-        ["password /* ", "password $a ", "password '' /**/ ", "password=", "--\n", "'password ", "://", "$$ "]
-    {
+    for piece in [
+        "password /* ",
+        "password $a ",
+        "password '' /**/ ",
+        "password=",
+        "--\n",
+        "'password ",
+        "://",
+        "$$ ",
+        "'alter /* ",
+        "alter role \" $a ",
+        "create -- ",
+    ] {
         masked(&piece.repeat(times / 4));
     }
 }
 
 proptest::proptest! {
     #[test]
-    fn any_text_can_be_masked(text in "(password|PASSWORD |role|'|''|\\$|\\$a\\$|://|@|:|=|--|/\\*|\\*/|\n|\\\\|E|é| |x){0,40}") {
+    fn any_text_can_be_masked(text in "(password|PASSWORD |role|alter |CREATE user|; |until |'|''|\\$|\\$a\\$|://|@|:|=|--|/\\*|\\*/|\n|\\\\|E|é| |x){0,40}") {
         masked(&text);
     }
 
