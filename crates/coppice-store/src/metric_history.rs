@@ -73,19 +73,19 @@ impl FromRow<'_, PgRow> for SeriesRow {
     fn from_row(row: &PgRow) -> Result<Self, sqlx::Error> {
         let (series, at) = (row.try_get(0)?, row.try_get(1)?);
         if row.len() == 3 {
-            let readings: Vec<Option<f32>> = row.try_get(2)?;
+            let readings: Vec<Option<f64>> = row.try_get(2)?;
             return Ok(Self(series, Bucket::of_readings(at, readings)));
         }
         let mut bucket = Bucket { at, values: [None; METRICS] };
         let counts: Vec<i32> = row.try_get(2)?;
-        let [sums, mins, maxs]: [Vec<Option<f32>>; 3] = [row.try_get(3)?, row.try_get(4)?, row.try_get(5)?];
+        let [sums, mins, maxs]: [Vec<Option<f64>>; 3] = [row.try_get(3)?, row.try_get(4)?, row.try_get(5)?];
         for (index, value) in bucket.values.iter_mut().enumerate() {
-            let number = |list: &[Option<f32>]| list.get(index).copied().flatten();
+            let number = |list: &[Option<f64>]| list.get(index).copied().flatten();
             let count = counts.get(index).copied().unwrap_or_default();
             if let (1.., Some(sum), Some(min), Some(max)) =
                 (count, number(&sums), number(&mins), number(&maxs))
             {
-                *value = Some(Merged { count: count.unsigned_abs(), sum: sum.into(), min, max });
+                *value = Some(Merged { count: count.unsigned_abs(), sum, min, max });
             }
         }
         Ok(Self(series, bucket))
@@ -141,7 +141,7 @@ impl Store {
         let insert = || {
             sqlx::query(
                 "insert into metric_samples (series_id, at, readings)
-                 select s.id, taken.at, taken.readings::real[]
+                 select s.id, taken.at, taken.readings::double precision[]
                  from unnest($1::text[], $2::timestamptz[], $3::text[]) as taken (instance_id, at, readings)
                  join metric_series s on s.instance_id = taken.instance_id
                  where taken.at >= (select quarters from metric_progress)

@@ -211,7 +211,7 @@ const MERGE_QUARTERS: &str = "insert into metric_quarters (series_id, at, counts
     select series_id, quarter, array_agg(count order by place), array_agg(sum order by place),
            array_agg(min order by place), array_agg(max order by place)
     from (select series_id, date_bin('15 minutes', at, 'epoch') as quarter, place, count(reading)::integer as count,
-                 least(sum(reading::double precision), 3e38)::real as sum, min(reading) as min, max(reading) as max
+                 sum(reading) as sum, min(reading) as min, max(reading) as max
           from metric_samples cross join lateral unnest(readings) with ordinality as each (reading, place)
           where at >= $1 and at < $2 group by series_id, quarter, place) merged
     group by series_id, quarter
@@ -221,7 +221,7 @@ const MERGE_HOURS: &str = "insert into metric_hours (series_id, at, counts, sums
     select series_id, hour, array_agg(count order by place), array_agg(sum order by place),
            array_agg(min order by place), array_agg(max order by place)
     from (select series_id, date_bin('1 hour', at, 'epoch') as hour, place, sum(count)::integer as count,
-                 least(sum(sum::double precision), 3e38)::real as sum, min(min) as min, max(max) as max
+                 sum(sum) as sum, min(min) as min, max(max) as max
           from metric_quarters
           cross join lateral unnest(counts, sums, mins, maxs) with ordinality as each (count, sum, min, max, place)
           where at >= $1 and at < $2 group by series_id, hour, place) merged

@@ -118,6 +118,6 @@ pub struct MetricSeries {
 pub struct MetricValue {
     /// When its step began.
     pub timestamp: Timestamp,
-    /// In the unit of the metric, to seven digits.
-    pub value: f32,
+    /// In the unit of the metric.
+    pub value: f64,
 }

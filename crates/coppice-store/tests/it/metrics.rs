@@ -29,7 +29,7 @@ async fn at(server: &Postgres, now: DateTime<Utc>) -> (Store, PgConnection) {
     (store, sql)
 }
 
-fn taken(at: DateTime<Utc>, cpu: Option<f32>, disk: Option<f32>) -> TakenSample {
+fn taken(at: DateTime<Utc>, cpu: Option<f64>, disk: Option<f64>) -> TakenSample {
     let mut sample = Sample::default();
     sample.0[Metric::Cpu.index()] = cpu;
     sample.0[Metric::Disk.index()] = disk;
@@ -71,7 +71,7 @@ async fn merged_samples_answer_as_the_samples_did() {
     let samples: Vec<_> = (0..600)
         .filter(|number| !(200..300).contains(number))
         .map(|number| {
-            let value = (number * 7919 % 1000) as f32 / 8.0;
+            let value = (number * 7919 % 1000) as f64 / 8.0;
             taken(
                 noon() + TimeDelta::seconds(number * 15),
                 Some(value),
@@ -115,10 +115,12 @@ async fn merged_samples_answer_as_the_samples_did() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_hour_that_is_not_over_is_answered_from_what_there_is() {
+    const BYTES: f64 = 123_456_789_013.0;
     let server = Postgres::shared();
     let (store, _) = at(&server, noon()).await;
-    let samples: Vec<_> =
-        (0..35).map(|minute| taken(noon() + TimeDelta::minutes(minute), Some(minute as f32), None)).collect();
+    let samples: Vec<_> = (0..35)
+        .map(|minute| taken(noon() + TimeDelta::minutes(minute), Some(minute as f64), Some(BYTES)))
+        .collect();
     store.metric_add(&samples).await.unwrap();
     let now = noon() + TimeDelta::minutes(35);
     store.metric_merge(now).await.unwrap();
@@ -127,6 +129,9 @@ async fn an_hour_that_is_not_over_is_answered_from_what_there_is() {
     let avg = points(&steps, Metric::Cpu, Aggregation::Avg);
     assert_eq!(max.iter().map(|point| (point.at, point.value)).collect::<Vec<_>>(), [(noon(), 34.0)]);
     assert_eq!(avg[0].value, 17.0);
+    for aggregation in [Aggregation::Min, Aggregation::Avg, Aggregation::Max] {
+        assert_eq!(points(&steps, Metric::Disk, aggregation)[0].value, BYTES, "with all its digits");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

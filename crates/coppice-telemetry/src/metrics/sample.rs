@@ -23,11 +23,11 @@ pub struct Look {
 
 /// The metrics of an instance at one time; one that can't be told is left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Sample(pub [Option<f32>; METRICS]);
+pub struct Sample(pub [Option<f64>; METRICS]);
 
 /// No server counts this far; one that says so would make the sums of all
 /// branches overflow.
-const READING_MAX: f32 = 1e30;
+const READING_MAX: f64 = 1e30;
 
 impl Sample {
     /// What the look `now` says after the look `before`, for an instance that
@@ -84,11 +84,11 @@ impl Sample {
     }
 
     fn set(&mut self, metric: Metric, value: Option<f64>) {
-        self.0[metric.index()] = value.map(|value| value as f32).filter(|value| value.abs() <= READING_MAX);
+        self.0[metric.index()] = value.filter(|value| value.abs() <= READING_MAX);
     }
 
     /// The value of a metric.
-    pub fn get(&self, metric: Metric) -> Option<f32> {
+    pub fn get(&self, metric: Metric) -> Option<f64> {
         self.0[metric.index()]
     }
 }

@@ -12,15 +12,15 @@ pub struct Merged {
     /// Their sum.
     pub sum: f64,
     /// The smallest.
-    pub min: f32,
+    pub min: f64,
     /// The largest.
-    pub max: f32,
+    pub max: f64,
 }
 
 impl Merged {
     /// One sample.
-    fn one(value: f32) -> Self {
-        Self { count: 1, sum: value.into(), min: value, max: value }
+    fn one(value: f64) -> Self {
+        Self { count: 1, sum: value, min: value, max: value }
     }
 
     fn merge(self, other: Self) -> Self {
@@ -32,10 +32,10 @@ impl Merged {
         }
     }
 
-    fn value(&self, aggregation: Aggregation) -> f32 {
+    fn value(&self, aggregation: Aggregation) -> f64 {
         match aggregation {
             // Rounding must not put a mean beyond what was measured.
-            Aggregation::Avg => ((self.sum / f64::from(self.count)) as f32).clamp(self.min, self.max),
+            Aggregation::Avg => (self.sum / f64::from(self.count)).clamp(self.min, self.max),
             Aggregation::Max => self.max,
             Aggregation::Min => self.min,
         }
@@ -54,7 +54,7 @@ pub struct Bucket {
 impl Bucket {
     /// A bucket of one sample, whose readings are in the order of
     /// [`Metric::index`]; an older one may lack the last.
-    pub fn of_readings(at: DateTime<Utc>, readings: impl IntoIterator<Item = Option<f32>>) -> Self {
+    pub fn of_readings(at: DateTime<Utc>, readings: impl IntoIterator<Item = Option<f64>>) -> Self {
         let mut bucket = Self { at, values: [None; METRICS] };
         for (value, reading) in bucket.values.iter_mut().zip(readings) {
             *value = reading.map(Merged::one);
@@ -78,7 +78,7 @@ pub struct Point {
     /// When its step began.
     pub at: DateTime<Utc>,
     /// In the unit of the metric.
-    pub value: f32,
+    pub value: f64,
 }
 
 impl Plan {
@@ -128,7 +128,7 @@ mod tests {
 
     /// What the metastore does with samples: merged by the width of a level.
     fn merged(
-        samples: &[(i64, f32)],
+        samples: &[(i64, f64)],
         level: Level,
         from: DateTime<Utc>,
         until: DateTime<Utc>,
@@ -152,8 +152,8 @@ mod tests {
 
     /// The same answer by the definition alone: every sample belongs to the
     /// point at which its step, or the request, began.
-    fn model(samples: &[(i64, f32)], start: i64, end: i64, step: i64) -> BTreeMap<i64, Vec<f32>> {
-        let mut points = BTreeMap::<i64, Vec<f32>>::new();
+    fn model(samples: &[(i64, f64)], start: i64, end: i64, step: i64) -> BTreeMap<i64, Vec<f64>> {
+        let mut points = BTreeMap::<i64, Vec<f64>>::new();
         for (second, value) in samples.iter().filter(|(second, _)| (start..=end).contains(second)) {
             points.entry((second.div_euclid(step) * step).max(start)).or_default().push(*value);
         }
@@ -165,7 +165,7 @@ mod tests {
     proptest! {
         #[test]
         fn series_are_what_their_definition_says(
-            ages in prop::collection::vec((0..40_i64 * 86_400, 0_f32..1e6), 0..200),
+            ages in prop::collection::vec((0..40_i64 * 86_400, 0_f64..1e6), 0..200),
             length in 1..38_i64,
             hours_ago in 0..30_i64,
             lag in 0..4_i64,
@@ -190,10 +190,10 @@ mod tests {
                 for (values, (min, (max, avg))) in expected.values().zip(
                     of(Aggregation::Min).into_iter().zip(of(Aggregation::Max).into_iter().zip(of(Aggregation::Avg)))
                 ) {
-                    prop_assert_eq!(min.value, values.iter().copied().fold(f32::MAX, f32::min));
-                    prop_assert_eq!(max.value, values.iter().copied().fold(f32::MIN, f32::max));
-                    let mean = values.iter().map(|value| f64::from(*value)).sum::<f64>() / values.len() as f64;
-                    prop_assert!((f64::from(avg.value) - mean).abs() <= mean.abs() * 1e-6);
+                    prop_assert_eq!(min.value, values.iter().copied().fold(f64::MAX, f64::min));
+                    prop_assert_eq!(max.value, values.iter().copied().fold(f64::MIN, f64::max));
+                    let mean = values.iter().sum::<f64>() / values.len() as f64;
+                    prop_assert!((avg.value - mean).abs() <= mean.abs() * 1e-12);
                 }
             }
             // Coarse or not, every sample is counted once, within what was asked for.

@@ -146,30 +146,30 @@ fn row(
     now: DateTime<Utc>,
 ) -> Option<Vec<String>> {
     let last = avg.values.last()?;
-    let mean = avg.values.iter().map(|point| f64::from(point.value)).sum::<f64>() / avg.values.len() as f64;
-    let most = max.values.iter().map(|point| point.value).fold(f32::MIN, f32::max);
+    let mean = avg.values.iter().map(|point| point.value).sum::<f64>() / avg.values.len() as f64;
+    let most = max.values.iter().map(|point| point.value).fold(f64::MIN, f64::max);
     // What was measured long ago is not so now: the branch may sleep.
     let is_now = now - last.timestamp.0 <= ((now - start) / 24).max(TimeDelta::minutes(3));
     let unit = result.unit.as_str();
     Some(vec![
         name(result.metric),
         draw(avg, start, now, if unit == "percentage" { 100.0 } else { 0.0 }),
-        if is_now { amount(f64::from(last.value), unit) } else { "-".to_owned() },
+        if is_now { amount(last.value, unit) } else { "-".to_owned() },
         amount(mean, unit),
-        amount(f64::from(most), unit),
+        amount(most, unit),
     ])
 }
 
 /// A bar for each part of the time; blanks where nothing was measured. The
 /// largest bar is the largest value, or `top` if that is more.
-fn draw(series: &MetricSeries, start: DateTime<Utc>, end: DateTime<Utc>, top: f32) -> String {
+fn draw(series: &MetricSeries, start: DateTime<Utc>, end: DateTime<Utc>, top: f64) -> String {
     let length = (end - start).num_milliseconds().max(1) as f64;
     let mut parts = [(0_u32, 0_f64); COLUMNS];
     for point in &series.values {
         let place = (point.timestamp.0 - start).num_milliseconds() as f64 / length;
         let column = ((place * COLUMNS as f64) as usize).min(COLUMNS - 1);
         parts[column].0 += 1;
-        parts[column].1 += f64::from(point.value);
+        parts[column].1 += point.value;
     }
     // Fewer points than columns: each is drawn up to the next one.
     let gap = COLUMNS.div_ceil(series.values.len().max(1));
@@ -181,7 +181,7 @@ fn draw(series: &MetricSeries, start: DateTime<Utc>, end: DateTime<Utc>, top: f3
             values[column] = before.and_then(|before| values[before]);
         }
     }
-    let top = values.iter().flatten().copied().fold(f64::from(top), f64::max);
+    let top = values.iter().flatten().copied().fold(top, f64::max);
     let bar = |value: Option<f64>| match value {
         None => ' ',
         Some(value) if top <= 0.0 || value <= 0.0 => BARS[0],
@@ -223,7 +223,7 @@ mod tests {
         DateTime::from_timestamp(second, 0).expect("a time")
     }
 
-    fn series(values: impl IntoIterator<Item = (i64, f32)>) -> MetricSeries {
+    fn series(values: impl IntoIterator<Item = (i64, f64)>) -> MetricSeries {
         let value = |(second, value)| MetricValue { timestamp: Timestamp(at(second)), value };
         MetricSeries {
             instance_id: "b-1".to_owned(),
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_drawing_goes_from_nothing_to_the_largest_value() {
-        let drawn = draw(&series((0..48).map(|second| (second, second as f32))), at(0), at(48), 0.0);
+        let drawn = draw(&series((0..48).map(|second| (second, second as f64))), at(0), at(48), 0.0);
         assert_eq!(
             (drawn.chars().count(), drawn.chars().next(), drawn.chars().last()),
             (48, Some('▁'), Some('█'))
