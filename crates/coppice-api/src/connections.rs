@@ -2,9 +2,11 @@
 //!
 //! Whoever connects costs a descriptor before anything is known of them. So
 //! connections are counted, all together and by address; and one that has not
-//! sent a request yet makes room for the next one.
+//! sent a request yet makes room for the next one. When all have, whoever holds
+//! most gives up the one that has waited longest for another request.
 
-use std::collections::{BTreeSet, HashMap};
+mod table;
+
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,6 +17,7 @@ use metrics::{counter, gauge};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use self::table::Table;
 use crate::metrics::{CONNECTIONS, CONNECTIONS_ENDED, CONNECTIONS_REFUSED};
 
 /// How long a connection without a request is held: longer than clients keep
@@ -43,24 +46,6 @@ pub(crate) struct Connections {
     table: Mutex<Table>,
 }
 
-#[derive(Debug, Default)]
-struct Table {
-    next: u64,
-    open: HashMap<u64, Open>,
-    /// How many of each address that has a limit.
-    of_address: HashMap<IpAddr, usize>,
-    /// Those that have not sent a request, oldest first.
-    silent: BTreeSet<u64>,
-    /// The same by address.
-    silent_of_address: BTreeSet<(IpAddr, u64)>,
-}
-
-#[derive(Debug)]
-struct Open {
-    address: Option<IpAddr>,
-    end: Arc<Notify>,
-}
-
 /// A connection that is held.
 #[derive(Debug)]
 pub(crate) struct Seat {
@@ -85,7 +70,7 @@ pub(crate) enum Ending {
     FirstRequest,
     /// No request came any more.
     Idle,
-    /// Another connection needed its place before it had sent a request.
+    /// Another connection needed its place while it asked for nothing.
     Displaced,
 }
 
@@ -102,15 +87,15 @@ impl Ending {
 
 impl Connections {
     pub(crate) fn new(limits: ConnectionLimits) -> Arc<Self> {
-        Arc::new(Self { limits, table: Mutex::default() })
+        Arc::new(Self { limits, table: Mutex::new(Table::new()) })
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a new connection, where need be that of a silent one; none
-    /// when every connection that could make room has sent a request.
+    /// A place for a new connection, where need be that of a silent one, or of
+    /// an idle one of an address that holds more than this one does.
     pub(crate) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Seat> {
         let peer = peer.to_canonical();
         let address = (!self.limits.trusted_proxies.trusts(peer)).then(|| network::party(peer));
@@ -120,7 +105,10 @@ impl Connections {
             && !table.displace_one_of(address)
         {
             refusal = Some("address");
-        } else if table.open.len() >= self.limits.total && !table.displace_one() {
+        } else if table.open.len() >= self.limits.total
+            && !table.displace_one()
+            && !table.displace_idle_of_most(address)
+        {
             refusal = Some("total");
         }
         if let Some(limit) = refusal {
@@ -135,57 +123,6 @@ impl Connections {
     }
 }
 
-impl Table {
-    fn insert(&mut self, address: Option<IpAddr>, end: Arc<Notify>) -> u64 {
-        let number = self.next;
-        self.next += 1;
-        self.open.insert(number, Open { address, end });
-        self.silent.insert(number);
-        if let Some(address) = address {
-            *self.of_address.entry(address).or_default() += 1;
-            self.silent_of_address.insert((address, number));
-        }
-        number
-    }
-
-    /// Forgets a connection; none when it was forgotten before.
-    fn remove(&mut self, number: u64) -> Option<Open> {
-        let open = self.open.remove(&number)?;
-        self.silent.remove(&number);
-        if let Some(address) = open.address {
-            self.silent_of_address.remove(&(address, number));
-            if let Some(count) = self.of_address.get_mut(&address) {
-                *count -= 1;
-                if *count == 0 {
-                    self.of_address.remove(&address);
-                }
-            }
-        }
-        Some(open)
-    }
-
-    fn has_asked(&mut self, number: u64) {
-        self.silent.remove(&number);
-        if let Some(address) = self.open.get(&number).and_then(|open| open.address) {
-            self.silent_of_address.remove(&(address, number));
-        }
-    }
-
-    fn displace_one(&mut self) -> bool {
-        let oldest = self.silent.first().copied();
-        oldest.is_some_and(|number| self.displace(number))
-    }
-
-    fn displace_one_of(&mut self, address: IpAddr) -> bool {
-        let oldest = self.silent_of_address.range((address, 0)..=(address, u64::MAX)).next().copied();
-        oldest.is_some_and(|(_, number)| self.displace(number))
-    }
-
-    fn displace(&mut self, number: u64) -> bool {
-        self.remove(number).inspect(|open| open.end.notify_one()).is_some()
-    }
-}
-
 impl Seat {
     fn usage(&self) -> MutexGuard<'_, Usage> {
         self.usage.lock().unwrap_or_else(PoisonError::into_inner)
@@ -194,10 +131,13 @@ impl Seat {
     /// A request came; it is answered when what this returns is dropped.
     pub(crate) fn asked(self: &Arc<Self>) -> Asked {
         let mut usage = self.usage();
+        let mut table = self.connections.table();
         if !usage.has_asked {
             usage.has_asked = true;
-            self.connections.table().has_asked(self.number);
+            table.has_asked(self.number);
         }
+        table.set_idle(self.number, None);
+        drop(table);
         usage.in_progress += 1;
         drop(usage);
         Asked(self.clone())
@@ -248,6 +188,9 @@ impl Drop for Asked {
         let mut usage = self.0.usage();
         usage.in_progress -= 1;
         usage.since = Instant::now();
+        if usage.in_progress == 0 {
+            self.0.connections.table().set_idle(self.0.number, Some(usage.since));
+        }
     }
 }
 
@@ -291,19 +234,52 @@ mod tests {
         let other = admit(&all, "10.0.0.2").expect("room");
         let another = admit(&all, "10.0.0.3").expect("the silent one makes room");
         assert_eq!(has_to_go(&other).await, Some(Ending::Displaced));
-        drop(another.asked());
-        assert!(admit(&all, "10.0.0.4").is_none(), "all three have asked");
+        let busy = [first.asked(), third.asked(), another.asked()];
+        assert!(admit(&all, "10.0.0.4").is_none(), "all three are being answered");
         drop((second, other));
         assert!(admit(&all, "10.0.0.4").is_none(), "who was displaced does not count twice");
+        drop(busy);
         drop(first);
         assert!(admit(&all, "10.0.0.4").is_some());
+    }
+
+    #[tokio::test]
+    async fn idle_connections_of_whoever_holds_most_make_room() {
+        let all = connections(5, 3, &[]);
+        let [a1, a2, a3, b1, b2] = ["10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.2"]
+            .map(|peer| admit(&all, peer).expect("room"));
+        for seat in [&b1, &a2, &a1, &b2, &a3] {
+            drop(seat.asked());
+        }
+        let busy = a2.asked();
+        let third = admit(&all, "10.0.0.3").expect("room");
+        assert_eq!(has_to_go(&a1).await, Some(Ending::Displaced), "idle longest of those that hold most");
+        drop(third.asked());
+        // The first address has one idle connection left and as many as the second.
+        let fourth = admit(&all, "10.0.0.4").expect("room");
+        drop(fourth.asked());
+        drop(busy);
+        let held = [&a2, &a3, &b1, &b2, &third, &fourth];
+        let mut gone = vec![];
+        for seat in held {
+            gone.push(has_to_go(seat).await.is_some());
+        }
+        assert_eq!(gone.iter().filter(|gone| **gone).count(), 1, "{gone:?}");
+        assert!(!gone[0] && !gone[4] && !gone[5], "neither who is answered nor who holds less: {gone:?}");
+
+        // Where everybody holds as many, nobody is ended for one who has that many.
+        let even = connections(2, 2, &[]);
+        let seats = ["10.0.0.1", "10.0.0.2"].map(|peer| admit(&even, peer).expect("room"));
+        seats.iter().for_each(|seat| drop(seat.asked()));
+        assert!(admit(&even, "10.0.0.1").is_none());
+        assert!(admit(&even, "10.0.0.3").is_some(), "who has none comes first");
     }
 
     #[tokio::test]
     async fn a_network_of_ipv6_is_one_address_and_a_trusted_proxy_none() {
         let all = connections(10, 1, &["192.0.2.1"]);
         let one = admit(&all, "2001:db8::1").expect("room");
-        drop(one.asked());
+        let _busy = one.asked();
         assert!(admit(&all, "2001:db8::2:3").is_none());
         assert!(admit(&all, "2001:db8:0:1::1").is_some());
         let behind: Vec<_> = (0..8).map(|_| admit(&all, "192.0.2.1").expect("no limit of its own")).collect();

@@ -1,0 +1,125 @@
+//! The connections that are held, and which of them gives its place to another.
+
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Table {
+    /// Before everything that is noted here.
+    began: Instant,
+    next: u64,
+    pub(super) open: HashMap<u64, Open>,
+    /// How many of each address that has a limit.
+    pub(super) of_address: HashMap<IpAddr, usize>,
+    /// Those that have not sent a request, oldest first.
+    silent: BTreeSet<u64>,
+    /// The same by address.
+    silent_of_address: BTreeSet<(IpAddr, u64)>,
+    /// Those whose requests are all answered, of addresses that have a limit,
+    /// with when the last one was.
+    idle: BTreeSet<(IpAddr, Instant, u64)>,
+}
+
+#[derive(Debug)]
+pub(super) struct Open {
+    address: Option<IpAddr>,
+    pub(super) end: Arc<Notify>,
+    idle_since: Option<Instant>,
+}
+
+impl Table {
+    pub(super) fn new() -> Self {
+        Self {
+            began: Instant::now(),
+            next: 0,
+            open: HashMap::new(),
+            of_address: HashMap::new(),
+            silent: BTreeSet::new(),
+            silent_of_address: BTreeSet::new(),
+            idle: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn insert(&mut self, address: Option<IpAddr>, end: Arc<Notify>) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.open.insert(number, Open { address, end, idle_since: None });
+        self.silent.insert(number);
+        if let Some(address) = address {
+            *self.of_address.entry(address).or_default() += 1;
+            self.silent_of_address.insert((address, number));
+        }
+        number
+    }
+
+    /// Forgets a connection; none when it was forgotten before.
+    pub(super) fn remove(&mut self, number: u64) -> Option<Open> {
+        self.set_idle(number, None);
+        let open = self.open.remove(&number)?;
+        self.silent.remove(&number);
+        if let Some(address) = open.address {
+            self.silent_of_address.remove(&(address, number));
+            if let Some(count) = self.of_address.get_mut(&address) {
+                *count -= 1;
+                if *count == 0 {
+                    self.of_address.remove(&address);
+                }
+            }
+        }
+        Some(open)
+    }
+
+    pub(super) fn has_asked(&mut self, number: u64) {
+        self.silent.remove(&number);
+        if let Some(address) = self.open.get(&number).and_then(|open| open.address) {
+            self.silent_of_address.remove(&(address, number));
+        }
+    }
+
+    pub(super) fn displace_one(&mut self) -> bool {
+        let oldest = self.silent.first().copied();
+        oldest.is_some_and(|number| self.displace(number))
+    }
+
+    pub(super) fn displace_one_of(&mut self, address: IpAddr) -> bool {
+        let oldest = self.silent_of_address.range((address, 0)..=(address, u64::MAX)).next().copied();
+        oldest.is_some_and(|(_, number)| self.displace(number))
+    }
+
+    /// Notes since when a connection waits for another request; none while one
+    /// is being answered.
+    pub(super) fn set_idle(&mut self, number: u64, since: Option<Instant>) {
+        let Some(open) = self.open.get_mut(&number) else { return };
+        let before = std::mem::replace(&mut open.idle_since, since);
+        let Some(address) = open.address else { return };
+        if let Some(before) = before {
+            self.idle.remove(&(address, before, number));
+        }
+        if let Some(since) = since {
+            self.idle.insert((address, since, number));
+        }
+    }
+
+    /// Ends the connection that has been idle longest of the address that holds
+    /// most, if that is more than who comes holds.
+    pub(super) fn displace_idle_of_most(&mut self, comes: Option<IpAddr>) -> bool {
+        let own = comes.and_then(|address| self.of_address.get(&address)).copied().unwrap_or_default();
+        let longest = |address: IpAddr| {
+            let mut from = self.idle.range((address, self.began, 0)..);
+            from.next().filter(|(of, ..)| *of == address).map(|(.., number)| *number)
+        };
+        let holders = self.of_address.iter().filter(|(_, count)| **count > own);
+        let holders = holders.filter_map(|(address, count)| Some((*count, longest(*address)?)));
+        let most = holders.max();
+        most.is_some_and(|(_, number)| self.displace(number))
+    }
+
+    fn displace(&mut self, number: u64) -> bool {
+        self.remove(number).inspect(|open| open.end.notify_one()).is_some()
+    }
+}
