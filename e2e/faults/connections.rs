@@ -11,6 +11,8 @@ use crate::setup::platform;
 const CONNECTIONS: usize = 3;
 /// Sessions that the platform may have open without taking them from users.
 const PLATFORM_SESSIONS: usize = 2;
+/// Connections that stay free for it.
+const RESERVED: usize = 3;
 
 /// Connects as the owner, past the gateway, until there is no connection left.
 fn take_all(coppice: &Platform, branch: &str, runtime: &Runtime) -> Vec<Client> {
@@ -42,7 +44,7 @@ fn when_all_connections_are_taken_the_platform_still_gets_in() {
         "region": "local",
         "instanceType": "micro",
         "image": "postgres:17",
-        "postgresConfigurationParameters": { "max_connections": CONNECTIONS.to_string() },
+        "postgresConfigurationParameters": { "max_connections": (CONNECTIONS + PLATFORM_SESSIONS + RESERVED).to_string() },
     });
     let body = json!({ "name": "busy", "mode": "custom", "configuration": configuration });
     let main = path(&coppice, "main");

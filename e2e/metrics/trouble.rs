@@ -67,7 +67,7 @@ fn a_branch_whose_connections_are_all_taken_is_measured() {
         "region": "local",
         "instanceType": "micro",
         "image": "postgres:17",
-        "postgresConfigurationParameters": { "max_connections": "3" },
+        "postgresConfigurationParameters": { "max_connections": "8" },
     });
     let body = json!({ "name": "full", "mode": "custom", "configuration": configuration });
     let (made, answer) = coppice.call("POST", branches, Some(&body));

@@ -78,7 +78,7 @@ fn a_server_that_refuses_everybody_is_not_called_healthy_and_is_started_anew() {
     for major in ["15", "18"] {
         coppice.cli(&["branch", "create", major, "--image", &format!("postgres:{major}")]);
     }
-    coppice.cli(&["branch", "create", "busy", "--parameter", "max_connections=5"]);
+    coppice.cli(&["branch", "create", "busy", "--parameter", "max_connections=10"]);
     let id_of = |name: &str| coppice.branch_id(name);
     let [busy, before_15, before_18] = ["busy", "15", "18"].map(|name| coppice.postmaster(&id_of(name)));
     let busy_path = path(&coppice, "busy");

@@ -8,14 +8,11 @@ use std::path::Path;
 
 use coppice_core::storage::Fullness;
 
-/// Sessions on top of the user's: those that the platform may have open while
-/// its users take all that is theirs, and those that stay free for it then.
-const PLATFORM_CONNECTIONS: u32 = 5;
-/// What stays free. PostgreSQL takes an open session of a superuser from the
-/// others' share, so this is less than all of them.
+/// Connections that stay free for the platform while others take all that
+/// there are; fewer where there are few.
 const RESERVED_CONNECTIONS: u32 = 3;
-/// Connections of the user's where nothing else is said, as in PostgreSQL.
-const USER_CONNECTIONS: u32 = 100;
+/// Connections where nothing else is said, as in PostgreSQL.
+const CONNECTIONS: u32 = 100;
 /// Processes that are neither sessions nor workers: the first one, those that
 /// write, archive, collect and launch, three of autovacuum and ten that send
 /// WAL, and as many again, for those that are about to end.
@@ -63,7 +60,7 @@ fn number(settings: &[(String, String)], name: &str) -> Option<u32> {
 /// How many processes a server with these settings may have at most.
 pub(super) fn processes_max(settings: &[(String, String)]) -> u32 {
     let number = |name, default| number(settings, name).unwrap_or(default);
-    let sessions = number("max_connections", USER_CONNECTIONS) + PLATFORM_CONNECTIONS;
+    let sessions = number("max_connections", CONNECTIONS);
     // Ends of sessions overlap with beginnings of others.
     sessions + sessions / 4 + number("max_worker_processes", 8) + number("io_workers", 3) + OTHER_PROCESSES
 }
@@ -160,7 +157,8 @@ impl Configuration<'_> {
 
     /// Arguments of the server.
     pub(super) fn arguments(&self, paths: &ServerPaths<'_>) -> Vec<String> {
-        let user_connections = number(self.settings, "max_connections").unwrap_or(USER_CONNECTIONS);
+        let connections = number(self.settings, "max_connections").unwrap_or(CONNECTIONS);
+        let reserved = RESERVED_CONNECTIONS.min(connections.saturating_sub(1) / 2);
         let in_configuration = |name: &str| paths.configuration.join(name).display().to_string();
         let socket_mode = if self.trusts_root { "0000" } else { "0700" };
         let libraries: Vec<_> = self.preload_libraries.iter().map(|name| format!("$libdir/{name}")).collect();
@@ -172,8 +170,8 @@ impl Configuration<'_> {
             ("port", "5432".to_owned()),
             ("unix_socket_directories", paths.socket.display().to_string()),
             ("unix_socket_permissions", socket_mode.to_owned()),
-            ("max_connections", (user_connections + PLATFORM_CONNECTIONS).to_string()),
-            ("superuser_reserved_connections", RESERVED_CONNECTIONS.to_string()),
+            ("max_connections", connections.to_string()),
+            ("superuser_reserved_connections", reserved.to_string()),
             ("shared_preload_libraries", libraries.join(",")),
             ("fsync", "on".to_owned()),
             ("full_page_writes", "on".to_owned()),
@@ -246,9 +244,9 @@ mod tests {
     #[test]
     fn every_session_and_worker_fits_below_the_limit_of_processes() {
         let setting = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        assert_eq!(processes_max(&[]), 105 + 26 + 8 + 3 + 50);
+        assert_eq!(processes_max(&[]), 100 + 25 + 8 + 3 + 50);
         let settings = [setting("max_connections", "200"), setting("max_worker_processes", "64")];
-        assert_eq!(processes_max(&settings), 205 + 51 + 64 + 3 + 50);
+        assert_eq!(processes_max(&settings), 200 + 50 + 64 + 3 + 50);
     }
 
     #[test]
@@ -259,10 +257,18 @@ mod tests {
     }
 
     #[test]
-    fn the_platforms_sessions_come_on_top_of_the_users() {
-        let settings = [("max_connections".to_owned(), "50".to_owned())];
+    fn a_server_has_the_connections_that_were_asked_for_and_some_stay_free() {
         let here = Path::new("/x");
         let paths = ServerPaths { data: here, configuration: here, log: here, socket: here };
-        assert!(configuration(&settings).arguments(&paths).contains(&"max_connections=55".to_owned()));
+        for (connections, reserved) in [("50", 3), ("7", 3), ("5", 2), ("3", 1), ("1", 0)] {
+            let settings = [("max_connections".to_owned(), connections.to_owned())];
+            let arguments = configuration(&settings).arguments(&paths);
+            for expected in [
+                format!("max_connections={connections}"),
+                format!("superuser_reserved_connections={reserved}"),
+            ] {
+                assert!(arguments.contains(&expected), "{expected}: {arguments:?}");
+            }
+        }
     }
 }
