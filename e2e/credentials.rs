@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::branches::{change, path, status};
+use crate::branches::{change, describe, path, status};
 use crate::http::{Http, text_of};
 use crate::setup::{
     PROGRAM, environment_with, every_release, fixed_gateway, options, platform, postgres_dir,
@@ -317,6 +317,7 @@ fn a_password_set_by_sql_is_its_owners_secret_until_the_next_rotation() {
     coppice.sql("main", "ALTER ROLE app PASSWORD 'chosen'");
     let (status, answer) = coppice.call("GET", &format!("{main}/credentials"), None);
     assert_eq!((status, &answer["id"]), (404, &json!("credentials_not_found")));
+    assert_eq!(describe(&coppice, &main)["connectionString"], json!(null), "nor is it shown as it was");
     let message = text_of(&answer["message"]);
     assert!(message.starts_with("credentials not found") && message.contains("rotate"), "{message}");
     let chosen = before.replacen(before.split([':', '@']).nth(2).unwrap_or_default(), "chosen", 1);
@@ -324,6 +325,7 @@ fn a_password_set_by_sql_is_its_owners_secret_until_the_next_rotation() {
 
     hibernate(&coppice, &main);
     assert_eq!(url(&coppice, &main), None, "also while it sleeps");
+    assert_eq!(describe(&coppice, &main)["connectionString"], json!(null));
     let shown = coppice.run(&["credentials", "show", "main"]);
     let said = String::from_utf8_lossy(&shown.stderr).into_owned();
     assert!(shown.status.code() == Some(4) && said.contains("coppice credentials rotate"), "{said}");

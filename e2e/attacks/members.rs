@@ -168,6 +168,46 @@ fn what_a_key_makes_ends_with_it() {
 }
 
 #[test]
+fn no_credential_makes_a_member_who_outlives_it_or_may_do_more() {
+    let http = shared();
+    let victim = Victim::new(&http, "lasting members");
+    let viewer = victim.member(&http, "viewer", "viewer");
+    let key = |body: Value| http.new_token(&victim.at("/api-keys"), body);
+    let ending = key(json!({ "expiry": "2099-01-01T00:00:00Z" }));
+    let inviting = key(json!({ "scopes": ["invite:write", "org:write", "org:read"] }));
+    let pending = json!({ "email": "late@example.com", "role": "admin" });
+    let pending = http.post(&victim.at("/invitations"), &pending).expect(201);
+    let pending_path = victim.at(&format!("/invitations/{}", text_of(&pending["id"])));
+    for (who, lacks) in [(&ending, "this credential ends at 2099"), (&inviting, "lacks the scope keys:read")]
+    {
+        for role in ["admin", "editor"] {
+            let body = json!({ "email": "mallory@example.com", "role": role });
+            let refused = http.as_key(who, "POST", &victim.at("/invitations"), Some(&body));
+            let message = refused.expect_error(403, "scope_not_grantable");
+            assert!(message.starts_with(&format!("cannot grant role {role}: ")), "{message}");
+            let change = http.as_key(
+                who,
+                "PUT",
+                &victim.at(&format!("/members/{}/role", viewer.id)),
+                Some(&json!({ "role": role })),
+            );
+            change.expect_error(403, "scope_not_grantable");
+            assert!(role != "admin" || message.contains(lacks), "{message}");
+        }
+        let seen = http.as_key(who, "GET", &pending_path, None);
+        assert!(
+            !is_told(&seen, &text_of(&pending["invite_link"])),
+            "whoever has the link can be that member"
+        );
+        // To give somebody less makes nothing.
+        victim.set_role(&http, &viewer, "editor");
+        let body = json!({ "role": "viewer" });
+        let path = victim.at(&format!("/members/{}/role", viewer.id));
+        assert_eq!(http.as_key(who, "PUT", &path, Some(&body)).status, 204);
+    }
+}
+
+#[test]
 fn what_a_client_with_few_rights_makes_ends_with_its_session() {
     let http = shared();
     let setting = |name| http.platform.setting(name).to_owned();

@@ -55,6 +55,7 @@ fn half_sent_requests_shut_nobody_out() {
     let flags = ["--api-connections", &total, "--api-connections-per-address", &per_address];
     coppice.add_flags(&[&flags[..], &["--first-request-timeout", "2"]].concat());
     coppice.spawn();
+    ready_is_said_when_everything_is_there(&coppice);
     coppice.wait_ready();
     let api = address_of(&coppice);
     let neighbour = coppice.connection_string("main");
@@ -82,6 +83,27 @@ fn half_sent_requests_shut_nobody_out() {
     });
     drop(held);
     asked_connections_stay_and_silent_ones_end(&coppice);
+}
+
+/// The status of an answer.
+fn status_of(api: &str, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(api).ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").ok()?;
+    let mut said = String::new();
+    stream.read_to_string(&mut said).ok()?;
+    said.split(' ').nth(1).map(str::to_owned)
+}
+
+fn ready_is_said_when_everything_is_there(coppice: &Platform) {
+    let data_dir = coppice.data_dir();
+    let api = wait_for("the API listens", PATIENCE, || {
+        let record = std::fs::read_to_string(data_dir.join("serve.json")).ok()?;
+        let record: serde_json::Value = serde_json::from_str(&record).ok()?;
+        record["api"].as_str().map(str::to_owned)
+    });
+    assert_eq!(status_of(&api, "/healthz").as_deref(), Some("200"));
+    wait_for("it is ready", PATIENCE, || (status_of(&api, "/readyz")? == "200").then_some(()));
+    assert!(data_dir.join("admin.env").exists() && !data_dir.join("main-branch.pending").exists());
 }
 
 /// Reads until the other side closes; what it said before.

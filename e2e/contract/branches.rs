@@ -155,7 +155,15 @@ fn bounds_of_a_branch_hold() {
             project.make(&custom("x", json!({ required: null }))).expect_error(400, "missing_field");
         assert_eq!(message, format!("configuration.{required} is required"));
     }
+    let long = "x".repeat(900_000);
+    for field in ["region", "instanceType", "image"] {
+        let message = project.make(&custom("x", json!({ field: long }))).json()["message"].to_string();
+        assert!(message.len() < 200, "{field}: {} bytes are said again", message.len());
+    }
     for (more, id) in [
+        (json!({ "region": "" }), "invalid_region"),
+        (json!({ "image": "postgres:017" }), "invalid_image"),
+        (json!({ "replicas": 0.0 }), "invalid_field"),
         (json!({ "region": "mars" }), "invalid_region"),
         (json!({ "instanceType": "giant" }), "invalid_instance_type"),
         (json!({ "replicas": 5 }), "invalid_field"),
@@ -249,6 +257,29 @@ fn a_branch_is_renamed_described_and_told_when_to_sleep() {
         let message = change(body).expect_error(400, "invalid_field");
         assert!(message.starts_with(&format!("invalid {field}: ")), "{message}");
         change(json!({ field: null })).expect(200);
+    }
+    // To name what it is changes nothing.
+    let is = http.get(&path).expect(200)["configuration"].clone();
+    for same in [
+        json!({ "replicas": 0 }),
+        json!({ "instanceType": is["instanceType"] }),
+        json!({ "instanceType": "custom" }),
+        json!({ "image": is["image"] }),
+        json!({ "preloadLibraries": is["preloadLibraries"] }),
+        json!({ "storage": is["storage"] }),
+        json!({ "backupConfiguration": {} }),
+        is.clone(),
+    ] {
+        change(same).expect(200);
+    }
+    for (other, id) in [
+        (json!({ "replicas": 5 }), "invalid_field"),
+        (json!({ "instanceType": "giant" }), "invalid_instance_type"),
+        (json!({ "image": "mysql:8" }), "invalid_image"),
+        (json!({ "preloadLibraries": [] }), "invalid_field"),
+        (json!({ "backupConfiguration": { "retentionPeriod": 2 } }), "invalid_backup_configuration"),
+    ] {
+        change(other).expect_error(400, id);
     }
     let less = change(json!({ "name": "not me", "storage": 9 })).expect_error(400, "storage_shrink");
     assert_eq!(less, "storage cannot be reduced from 10 to 9 GiB");

@@ -140,6 +140,11 @@ fn bounds_of_a_question_are_the_documented_ones() {
             "invalid filter: op of level must be in",
         ),
         (
+            filters(json!([{ "field": "level", "values": ["error", "fatal"] }])),
+            "invalid_filter",
+            "invalid filter: levels are debug, info, warning, error",
+        ),
+        (
             filters(json!([{ "op": "regex", "value": "(" }])),
             "invalid_filter",
             "invalid filter: regular expression: unclosed group",

@@ -85,7 +85,7 @@ fn a_request_for_metrics_that_can_not_work_is_refused() {
     for field in ["start", "end", "metrics"] {
         assert_eq!(refused(json!({ field: null }), "missing_field"), format!("{field} is required"));
     }
-    for time in ["yesterday", "2026-01-02", "2026-13-02T00:00:00Z", ""] {
+    for time in ["yesterday", "2026-01-02", "2026-01-02 00:00:00Z", "2026-13-02T00:00:00Z", ""] {
         refused(json!({ "start": time }), "invalid_field");
         refused(json!({ "end": time }), "invalid_field");
     }
@@ -105,7 +105,9 @@ fn a_request_for_metrics_that_can_not_work_is_refused() {
     http.post(&path, &request(json!({ "instances": vec![format!("{id}-1"); 100] }))).expect(200);
     refused(json!({ "instances": [""] }), "invalid_field");
     refused(json!({ "instances": ["x".repeat(257)] }), "invalid_field");
-    for instance in ["x".repeat(256), id.clone(), format!("{id}-2")] {
+    let long = refused(json!({ "instances": ["x".repeat(256)] }), "invalid_instance");
+    assert_eq!(long, format!("invalid instance {}…", "x".repeat(64)), "no more of it is said again");
+    for instance in [id.clone(), format!("{id}-2")] {
         assert_eq!(
             refused(json!({ "instances": [format!("{id}-1"), instance] }), "invalid_instance"),
             format!("invalid instance {instance}")

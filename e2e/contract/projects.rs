@@ -81,6 +81,9 @@ fn bounds_of_a_project_hold() {
     ranges(json!(["10.0.0.0/8"])).expect_error(400, "invalid_field");
     let message = ranges(json!([{ "cidr": "10.0.0.0/33" }])).expect_error(400, "invalid_cidr");
     assert_eq!(message, "invalid address range 10.0.0.0/33");
+    ranges(json!([{ "cidr": "1.2.3.4/08" }])).expect_error(400, "invalid_cidr");
+    let long = ranges(json!([{ "cidr": "x".repeat(900_000) }])).expect_error(400, "invalid_cidr");
+    assert!(long.len() < 300, "{} bytes are said again", long.len());
     for wrong in [json!(1), json!([]), json!("x")] {
         configure(&http, wrong.clone()).expect_error(400, "invalid_field");
         configure(&http, json!({ "ipFiltering": wrong })).expect_error(400, "invalid_field");

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::removal::traces;
 use super::{custom, shared};
 use crate::branches::{change, path, status};
-use crate::http::{Http, text_of};
+use crate::http::{Answer, Http, text_of};
 use crate::setup::{PROGRAM, options, platform};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -70,6 +70,13 @@ fn quotas_hold_when_calls_come_together() {
     assert!(created.len() == 6 && created.is_sorted(), "the oldest first: {created:?}");
 }
 
+/// Whether an answer says to come again when the oldest of what was just made
+/// does not count any more.
+fn is_about_an_hour(refused: &Answer) {
+    let seconds: u32 = refused.header("retry-after").parse().expect("whole seconds");
+    assert!((3300..=3600).contains(&seconds), "{seconds}");
+}
+
 #[test]
 fn a_quota_of_an_hour_counts_what_was_deleted_too() {
     let flags = ["--projects-per-hour", "3", "--branches-per-hour", "3", "--branches-per-project", "2"];
@@ -80,7 +87,7 @@ fn a_quota_of_an_hour_counts_what_was_deleted_too() {
     let refused = http.post("/organizations/{org}/projects", &json!({ "name": "third" }));
     let message = refused.expect_error(429, "project_rate_exceeded");
     assert_eq!(message, "too many projects created in one hour");
-    assert!(refused.header("retry-after").parse::<u32>().expect("whole seconds") >= 1);
+    is_about_an_hour(&refused);
 
     let make =
         |project: &str, name: &str| http.post(&format!("{project}/branches"), &custom(name, json!({})));
@@ -90,7 +97,7 @@ fn a_quota_of_an_hour_counts_what_was_deleted_too() {
     assert_eq!(message, "branch limit of 2 reached");
     let refused = make(&second, "a");
     assert_eq!(refused.expect_error(429, "branch_rate_exceeded"), "too many branches created in one hour");
-    assert!(refused.header("retry-after").parse::<u32>().expect("whole seconds") >= 1);
+    is_about_an_hour(&refused);
     assert_eq!(http.delete(&first).status, 204);
     make(&second, "a").expect_error(429, "branch_rate_exceeded");
     http.post("/organizations/{org}/projects", &json!({ "name": "x" }))
@@ -119,6 +126,29 @@ fn a_branch_made_while_its_project_goes_is_gone_or_was_never_made() {
     }
     let gone = || traces(http.platform.data_dir(), &ids).is_empty().then_some(());
     wait_for("nothing is left", Duration::from_secs(60), gone);
+}
+
+#[test]
+fn who_made_a_branch_that_another_deleted_is_told_so() {
+    let http = shared();
+    let branches = format!("{}/branches", http.new_project("made and deleted"));
+    let make = |name: &str| http.send(http.request("POST", &branches).json(&custom(name, json!({}))));
+    let told = (0..20).find_map(|round| {
+        let name = format!("b{round}");
+        let answer = std::thread::scope(|scope| {
+            let made = scope.spawn(|| make(&name));
+            let id = wait_for("it is listed", PATIENCE, || {
+                let listed = http.get(&branches).expect(200)["branches"].clone();
+                let found = listed.as_array()?.iter().find(|branch| branch["name"] == name.as_str())?;
+                Some(text_of(&found["id"]))
+            });
+            assert_eq!(http.delete(&format!("{branches}/{id}")).status, 204);
+            made.join().expect("an answer")
+        });
+        (answer.status != 201).then_some(answer)
+    });
+    let message = told.expect("one was deleted before it was ready").expect_error(404, "branch_not_found");
+    assert!(message.ends_with("was deleted by another one before it was ready"), "{message}");
 }
 
 #[test]

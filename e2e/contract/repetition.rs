@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::{custom, shared};
 use crate::http::{Answer, Http, text_of};
+use crate::people::Person;
 use crate::servers::OwnServer;
 use crate::setup::{PROGRAM, options};
 
@@ -151,18 +152,33 @@ fn a_fault_of_the_server_is_not_repeated() {
 }
 
 #[test]
-fn a_repeated_post_that_only_reads_is_answered_anew() {
+fn a_repeated_question_gets_its_first_answer_as_long_as_its_caller_may_ask() {
     let http = shared();
-    let project = http.new_project("readings");
-    let branch = http.post(&format!("{project}/branches"), &custom("main", json!({}))).expect(201);
-    let branch = format!("{project}/branches/{}", text_of(&branch["id"]));
-    let (start, end) = ("2026-01-02T03:00:00Z", ["2026-01-02T04:00:00Z", "2026-01-02T05:00:00Z"]);
+    let organization = http.new_organization("readings");
+    let projects = format!("/organizations/{organization}/projects");
+    let project = http.post(&projects, &json!({ "name": "readings" })).expect(201);
+    let branches = format!("{projects}/{}/branches", text_of(&project["id"]));
+    let branch = http.post(&branches, &custom("main", json!({}))).expect(201);
+    let branch = format!("{branches}/{}", text_of(&branch["id"]));
+    let ada = Person::in_organization(&http, &organization, "ada", "viewer");
+    let ask = |what: &str, end: &str| {
+        let body = json!({ "start": "2026-01-02T03:00:00Z", "end": end, "metrics": ["cpu"] });
+        let request = http.anonymous("POST", &format!("{branch}/{what}")).bearer_auth(&ada.key);
+        http.send(request.header("idempotency-key", "a reading").json(&body))
+    };
+    let (end, other) = ("2026-01-02T04:00:00Z", "2026-01-02T05:00:00Z");
     for what in ["metrics", "logs"] {
-        for end in end {
-            let body = json!({ "start": start, "end": end, "metrics": ["cpu"] });
-            let answer = post(&http, &format!("{branch}/{what}"), "a reading", &body);
-            assert_eq!(answer.expect(200)["end"], end, "{what}");
-            assert_eq!(answer.header("idempotency-replayed"), "");
-        }
+        let first = ask(what, end);
+        assert_eq!(
+            (first.expect(200)["end"].clone(), first.header("idempotency-replayed")),
+            (json!(end), "")
+        );
+        let again = ask(what, end);
+        assert_eq!((&again.bytes, again.header("idempotency-replayed")), (&first.bytes, "true"), "{what}");
+        ask(what, other).expect_error(409, "idempotency_mismatch");
+    }
+    assert_eq!(http.delete(&format!("/organizations/{organization}/members/{}", ada.id)).status, 204);
+    for what in ["metrics", "logs"] {
+        ask(what, end).expect_error(403, "organization_access_denied");
     }
 }

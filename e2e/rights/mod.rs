@@ -20,6 +20,9 @@ use crate::setup::platform;
 use rules::{Caller, LOOKING, OF_OWNERS, REFUSALS, is_write};
 
 const PASSWORD: &str = "a password of somebody";
+/// Makes somebody a member, in the end, and the role when none is named.
+const MAKES_MEMBERS: &str = "createOrganizationInvitation";
+const INVITED_AS: &str = "editor";
 
 /// Secrets of the document: the name of the field, and the scope that shows it.
 struct Secrets(Vec<(String, String)>);
@@ -156,6 +159,7 @@ fn callers_of(http: &Http, place: &Place, role: &'static str, account: Option<(&
         scopes: scopes.map(<[_]>::to_vec),
         is_for_project: false,
         is_for_branch: false,
+        ends: false,
     };
     let token = |scopes: &str| {
         let (email, password) = account.expect("a person");
@@ -172,6 +176,10 @@ fn callers_of(http: &Http, place: &Place, role: &'static str, account: Option<(&
     let mut callers = vec![
         caller("a key for everything", key(json!({})), None),
         caller("a key for looking", key(json!({ "scopes": LOOKING })), Some(&LOOKING)),
+        Caller {
+            ends: true,
+            ..caller("a key that ends", key(json!({ "expiry": "2099-01-01T00:00:00Z" })), None)
+        },
         caller(
             "a key for everything but credentials",
             key(json!({ "scopes": without_credentials })),
@@ -188,7 +196,8 @@ fn callers_of(http: &Http, place: &Place, role: &'static str, account: Option<(&
     ];
     if account.is_some() {
         callers.push(caller("a token for everything", token("openid"), None));
-        callers.push(caller("a token for looking", token(&LOOKING.join(" ")), Some(&LOOKING)));
+        let looking = token(&LOOKING.join(" "));
+        callers.push(Caller { ends: true, ..caller("a token for looking", looking, Some(&LOOKING)) });
     }
     callers
 }
@@ -217,7 +226,10 @@ fn ask(
     document: &Value,
     index: usize,
 ) -> Option<Answer> {
-    let is_allowed = caller.may_carry_out(operation);
+    let may_try = caller.may_carry_out(operation);
+    // Whom it would invite is known from the body only.
+    let is_beyond = may_try && operation.id == MAKES_MEMBERS && !caller.may_make(INVITED_AS);
+    let is_allowed = may_try && !is_beyond;
     let is_for_real = !is_write(operation)
         || answers_with_secret(document, operation)
             // Branches are dear; one role and the organization are enough.
@@ -231,7 +243,7 @@ fn ask(
         return None;
     }
     let path = place.path(operation, is_allowed && is_removal);
-    let body = operation.has_body.then(|| match is_allowed && is_for_real {
+    let body = operation.has_body.then(|| match may_try && is_for_real {
         true => place.body(operation, index),
         // Never complete: it changes nothing also where it is let through.
         false => json!([]),
@@ -269,12 +281,14 @@ fn nobody_is_shown_a_secret_or_does_a_thing_beyond_role_scope_and_limit() {
             secrets.shown_by(&answer.json(), &mut shown);
             for (name, scope) in shown {
                 assert!(caller.may(scope) || is_own_key(operation, caller), "{who} shows {name}");
+                assert!(name != "invite_link" || caller.may_make(INVITED_AS), "{who} shows {name}");
                 seen.insert(name.clone());
             }
             // Also where nobody would look for it.
             let text = answer.text();
             assert!(!text.contains(&place.password) || caller.may("credentials:read"), "{who}: {text}");
-            assert!(!text.contains(&place.link_token) || caller.may("invite:write"), "{who}: {text}");
+            let may_have_link = caller.may("invite:write") && caller.may_make(INVITED_AS);
+            assert!(!text.contains(&place.link_token) || may_have_link, "{who}: {text}");
             if operation.id == "createBranch" && answer.status == 201 {
                 let branch = format!("{}/{}", place.path(operation, false), text_of(&answer.json()["id"]));
                 assert_eq!(http.delete(&branch).status, 204);

@@ -54,7 +54,7 @@ pub(super) const MAKES_KEYS: [&str; 2] = ["createOrganizationAPIKey", "createUse
 /// On a project, and closed to keys for single branches.
 pub(super) const CLOSED_TO_BRANCH_KEYS: [&str; 3] = ["updateProject", "deleteProject", "createBranch"];
 /// Every id of a refusal for want of a right.
-pub(super) const REFUSALS: [&str; 7] = [
+pub(super) const REFUSALS: [&str; 8] = [
     "insufficient_scope",
     "role_not_allowed",
     "organization_access_denied",
@@ -62,6 +62,7 @@ pub(super) const REFUSALS: [&str; 7] = [
     "user_required",
     "owner_required",
     "project_access_denied",
+    "scope_not_grantable",
 ];
 
 /// Whom a credential is good for, and what for.
@@ -74,6 +75,8 @@ pub(super) struct Caller {
     pub(super) scopes: Option<Vec<&'static str>>,
     pub(super) is_for_project: bool,
     pub(super) is_for_branch: bool,
+    /// Whether the credential ends some day.
+    pub(super) ends: bool,
 }
 
 impl Caller {
@@ -84,6 +87,15 @@ impl Caller {
     /// Whether both the credential and the role allow it.
     pub(super) fn may(&self, scope: &str) -> bool {
         self.has(scope) && carried_by(self.role).is_none_or(|carried| carried.contains(&scope))
+    }
+
+    /// Whether a member with a role neither exceeds nor outlives the credential.
+    pub(super) fn may_make(&self, role: &str) -> bool {
+        let has_all = match carried_by(role) {
+            Some(carried) => carried.iter().all(|scope| self.has(scope)),
+            None => self.scopes.is_none(),
+        };
+        has_all && !self.ends
     }
 
     pub(super) fn may_carry_out(&self, operation: &Operation) -> bool {

@@ -2,32 +2,46 @@
 //!
 //! A body takes memory for as long as its sender likes to be slow. So all of
 //! them together share a room of fixed size, each byte takes its place there
-//! when it arrives, and who finds none is told to come again.
+//! when it arrives, and who finds none is told to come again. Nobody has more
+//! of it than is left: one sender alone gets half, two get a third each, and
+//! there is always something for the next one.
 
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
 use std::ops::Deref;
 use std::pin::Pin;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes, HttpBody};
-use coppice_core::Error;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use axum::body::{Body, HttpBody};
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+use coppice_core::{Error, network};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::BODY_LIMIT_BYTES;
+use crate::client_address::client_address;
 
 /// For bodies of those who are known and may do what they ask for.
-pub(crate) static CALLERS: Room =
-    Room::new(64 << 20, BODY_LIMIT_BYTES, Duration::from_secs(20), Duration::from_secs(3));
+pub(crate) static CALLERS: LazyLock<Room> =
+    LazyLock::new(|| Room::new(64 << 20, BODY_LIMIT_BYTES, Duration::from_secs(20), Duration::from_secs(3)));
 /// For bodies that say who sends them: forms of people, requests of programs
 /// for tokens. Small ones, and a room of their own, so that who has no
 /// credential takes nothing from those who have one.
-pub(crate) static STRANGERS: Room =
-    Room::new(64 << 20, 64 << 10, Duration::from_secs(10), Duration::from_secs(3));
+pub(crate) static STRANGERS: LazyLock<Room> =
+    LazyLock::new(|| Room::new(64 << 20, 64 << 10, Duration::from_secs(10), Duration::from_secs(3)));
+
+/// Tells senders apart, also after a request is gone.
+static SENDERS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 /// Memory for bodies.
 #[derive(Debug)]
 pub(crate) struct Room {
-    free: Semaphore,
+    taken: Mutex<Taken>,
+    left: Notify,
+    size_bytes: usize,
     limit_bytes: usize,
     /// How long a body may take to come to its end.
     patience: Duration,
@@ -35,11 +49,31 @@ pub(crate) struct Room {
     patience_for_room: Duration,
 }
 
+/// Bytes that have a place.
+#[derive(Debug, Default)]
+struct Taken {
+    sum: usize,
+    by_sender: HashMap<u64, usize>,
+}
+
+/// Whose body it is, to count bytes by: an address, and what was shown as a
+/// credential, if something was.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Senders([Option<u64>; 2]);
+
+/// The place of a body; its bytes are free again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Place<'a> {
+    room: &'a Room,
+    senders: Senders,
+    bytes: usize,
+}
+
 /// A body that was read. It has its place until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Received<'a> {
     bytes: Vec<u8>,
-    place: Option<SemaphorePermit<'a>>,
+    place: Place<'a>,
 }
 
 /// Why a body was not read.
@@ -47,63 +81,127 @@ pub(crate) struct Received<'a> {
 pub(crate) enum Unread {
     /// It has more bytes than are allowed.
     TooLarge,
-    /// Its sender went away.
+    /// Its sender went away, or does not send what it announced.
     Broken,
     /// Its sender took too long.
     Slow,
-    /// Bodies of others fill the room.
+    /// Other bodies fill the room.
     NoRoom,
+}
+
+/// What is told to whom there is no room for.
+pub(crate) fn no_room() -> Error {
+    Error::unavailable("bodies of other requests fill their room")
+}
+
+impl Senders {
+    /// Who sends a request.
+    pub(crate) fn of(parts: &Parts) -> Self {
+        let shown = parts.headers.get(AUTHORIZATION).map(|shown| SENDERS.hash_one(shown.as_bytes()));
+        Self::new(client_address(parts), shown)
+    }
+
+    fn new(address: IpAddr, shown: Option<u64>) -> Self {
+        Self([Some(SENDERS.hash_one(network::party(address))), shown])
+    }
+
+    fn each(self) -> impl Iterator<Item = u64> {
+        self.0.into_iter().flatten()
+    }
 }
 
 impl Room {
     /// Of `size_bytes` for bodies of at most `limit_bytes`.
-    const fn new(
-        size_bytes: usize,
-        limit_bytes: usize,
-        patience: Duration,
-        patience_for_room: Duration,
-    ) -> Self {
-        Self { free: Semaphore::const_new(size_bytes), limit_bytes, patience, patience_for_room }
+    fn new(size_bytes: usize, limit_bytes: usize, patience: Duration, patience_for_room: Duration) -> Self {
+        let (taken, left) = (Mutex::default(), Notify::new());
+        Self { taken, left, size_bytes, limit_bytes, patience, patience_for_room }
     }
 
     /// Reads a body to its end.
-    pub(crate) async fn read(&self, body: Body) -> Result<Received<'_>, Unread> {
+    pub(crate) async fn read(&self, body: Body, senders: Senders) -> Result<Received<'_>, Unread> {
         if body.size_hint().lower() > self.limit_bytes as u64 {
             return Err(Unread::TooLarge);
         }
-        timeout(self.patience, self.collect(body)).await.unwrap_or(Err(Unread::Slow))
+        timeout(self.patience, self.collect(body, senders)).await.unwrap_or(Err(Unread::Slow))
     }
 
-    async fn collect(&self, mut body: Body) -> Result<Received<'_>, Unread> {
-        let mut received = Received { bytes: vec![], place: None };
+    async fn collect(&self, mut body: Body, senders: Senders) -> Result<Received<'_>, Unread> {
+        let mut received = Received { bytes: vec![], place: Place { room: self, senders, bytes: 0 } };
         while let Some(frame) = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await
         {
             let Ok(data) = frame.map_err(|_| Unread::Broken)?.into_data() else { continue };
             if received.bytes.len() + data.len() > self.limit_bytes {
                 return Err(Unread::TooLarge);
             }
-            let place = self.place(&data).await?;
-            match &mut received.place {
-                Some(taken) => taken.merge(place),
-                none => *none = Some(place),
-            }
+            received.place.grow(data.len()).await?;
             received.bytes.extend_from_slice(&data);
         }
         Ok(received)
     }
 
-    async fn place(&self, data: &Bytes) -> Result<SemaphorePermit<'_>, Unread> {
-        let count = u32::try_from(data.len()).map_err(|_| Unread::TooLarge)?;
-        match timeout(self.patience_for_room, self.free.acquire_many(count)).await {
-            Ok(Ok(place)) => Ok(place),
-            Ok(Err(_)) | Err(_) => Err(Unread::NoRoom),
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives bytes a place, if none of their senders has more then than is left.
+    fn take(&self, senders: Senders, bytes: usize) -> bool {
+        let mut taken = self.taken();
+        let left = self.size_bytes.saturating_sub(taken.sum + bytes);
+        let has = |sender| taken.by_sender.get(&sender).copied().unwrap_or_default();
+        if senders.each().any(|sender| has(sender) + bytes > left) {
+            return false;
         }
+        taken.sum += bytes;
+        senders.each().for_each(|sender| *taken.by_sender.entry(sender).or_default() += bytes);
+        true
+    }
+}
+
+impl Place<'_> {
+    /// Takes place for more bytes; waits a while for others to leave.
+    async fn grow(&mut self, bytes: usize) -> Result<(), Unread> {
+        let room = self.room;
+        let taken = async {
+            loop {
+                let left = room.left.notified();
+                tokio::pin!(left);
+                // From here on nobody leaves unnoticed.
+                left.as_mut().enable();
+                if room.take(self.senders, bytes) {
+                    return;
+                }
+                left.await;
+            }
+        };
+        timeout(room.patience_for_room, taken).await.map_err(|_| Unread::NoRoom)?;
+        self.bytes += bytes;
+        Ok(())
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if self.bytes == 0 {
+            return;
+        }
+        let mut taken = self.room.taken();
+        taken.sum -= self.bytes;
+        for sender in self.senders.each() {
+            if let Some(has) = taken.by_sender.get_mut(&sender) {
+                *has -= self.bytes;
+                if *has == 0 {
+                    taken.by_sender.remove(&sender);
+                }
+            }
+        }
+        drop(taken);
+        self.room.left.notify_waiters();
     }
 }
 
 impl<'a> Received<'a> {
     /// The bytes, and the place that they have until it is dropped.
-    pub(crate) fn into_parts(self) -> (Vec<u8>, Option<SemaphorePermit<'a>>) {
+    pub(crate) fn into_parts(self) -> (Vec<u8>, Place<'a>) {
         (self.bytes, self.place)
     }
 }
@@ -116,44 +214,81 @@ impl Deref for Received<'_> {
     }
 }
 
-impl Unread {
-    /// The error that it is, where the body itself is not to blame.
-    pub(crate) fn error(self) -> Option<Error> {
-        match self {
-            Self::TooLarge | Self::Broken => None,
-            Self::Slow => Some(Error::Timeout { private: "a body did not come to its end".to_owned() }),
-            Self::NoRoom => Some(Error::unavailable("bodies of other requests fill their room")),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn room() -> Room {
-        let moment = Duration::from_millis(10);
-        Room::new(10, 8, Duration::from_secs(30), moment)
+    fn room(size_bytes: usize) -> Room {
+        Room::new(size_bytes, 8, Duration::from_secs(30), Duration::from_millis(10))
+    }
+
+    fn sender(number: u8) -> Senders {
+        Senders::new(IpAddr::from([192, 0, 2, number]), None)
     }
 
     #[tokio::test]
     async fn who_finds_no_room_is_told_and_who_leaves_makes_room() {
-        let room = room();
-        let first = room.read(Body::from("12345678")).await.expect("room");
+        let room = room(16);
+        let first = room.read(Body::from("12345678"), sender(1)).await.expect("half of it");
         assert_eq!(*first, *b"12345678");
-        assert_eq!(room.read(Body::from("123")).await.err(), Some(Unread::NoRoom));
-        let small = room.read(Body::from("12")).await.expect("two bytes are left");
+        assert_eq!(room.read(Body::from("12345"), sender(2)).await.err(), Some(Unread::NoRoom));
+        let small = room.read(Body::from("1234"), sender(2)).await.expect("half of what is left");
         drop(first);
-        assert!(room.read(Body::from("12345678")).await.is_ok());
+        assert!(room.read(Body::from("123456"), sender(1)).await.is_ok());
         drop(small);
-        assert_eq!(room.free.available_permits(), 10);
+        let taken = room.taken();
+        assert_eq!((taken.sum, taken.by_sender.len()), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn no_address_and_no_credential_has_the_whole_room() {
+        let room = room(40);
+        let mut held = vec![];
+        // One address, whatever credentials it shows.
+        for number in 0..8 {
+            let senders = Senders::new(IpAddr::from([192, 0, 2, 1]), Some(number));
+            held.extend(room.read(Body::from("12345678"), senders).await.ok());
+        }
+        assert_eq!(held.len(), 2, "half of the room");
+        // One credential, from wherever it is used.
+        let everywhere = |number| Senders::new(IpAddr::from([198, 51, 100, number]), Some(99));
+        for number in 0..8 {
+            held.extend(room.read(Body::from("1234"), everywhere(number)).await.ok());
+        }
+        assert_eq!(held.len(), 5, "half of what was left");
+        assert!(room.read(Body::from("12345"), sender(3)).await.is_ok(), "there is room for the others");
+    }
+
+    /// A body of which nothing comes, or an error.
+    struct Silent(bool);
+
+    impl HttpBody for Silent {
+        type Data = axum::body::Bytes;
+        type Error = std::io::Error;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _context: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<Option<Result<hyper::body::Frame<Self::Data>, Self::Error>>> {
+            match self.0 {
+                true => std::task::Poll::Ready(Some(Err(std::io::ErrorKind::ConnectionReset.into()))),
+                false => std::task::Poll::Pending,
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_does_not_come_to_its_end_is_slow_or_broken() {
+        let room = Room { patience: Duration::from_millis(1), ..room(16) };
+        let read = async |is_broken| room.read(Body::new(Silent(is_broken)), sender(1)).await.err();
+        assert_eq!((read(true).await, read(false).await), (Some(Unread::Broken), Some(Unread::Slow)));
     }
 
     #[tokio::test]
     async fn a_body_that_is_too_large_takes_no_room() {
-        let room = room();
-        assert_eq!(room.read(Body::from("123456789")).await.err(), Some(Unread::TooLarge));
-        assert!(room.read(Body::empty()).await.expect("nothing needs no room").is_empty());
-        assert_eq!(room.free.available_permits(), 10);
+        let room = room(20);
+        assert_eq!(room.read(Body::from("123456789"), sender(1)).await.err(), Some(Unread::TooLarge));
+        assert!(room.read(Body::empty(), sender(1)).await.expect("nothing needs no room").is_empty());
+        assert_eq!(room.taken().sum, 0);
     }
 }

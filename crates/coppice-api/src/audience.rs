@@ -3,7 +3,7 @@
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use coppice_core::Error;
+use coppice_core::{Error, ErrorCode};
 
 use crate::error::{ApiError, with_status};
 use crate::oauth::error as oauth;
@@ -33,7 +33,7 @@ impl Audience {
     pub(crate) fn wrong_method(self) -> Response {
         match self {
             Self::Api => {
-                with_status(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "method not allowed")
+                with_status(StatusCode::METHOD_NOT_ALLOWED, ErrorCode::MethodNotAllowed, "method not allowed")
             }
             Self::Clients => oauth::impossible(StatusCode::METHOD_NOT_ALLOWED, "method not allowed"),
             Self::People => oauth::wrong_method_page(),

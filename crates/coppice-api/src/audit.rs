@@ -100,7 +100,7 @@ pub(crate) async fn recorded(State(app): State<App>, request: Request, next: Nex
 /// What an answer says about how it ended.
 async fn end_of(response: Response) -> (Response, AuditEnd) {
     let status = response.status();
-    let error = response.extensions().get::<ErrorId>().map(|id| id.0.clone());
+    let error = response.extensions().get::<ErrorId>().map(|id| id.0.to_string());
     let end = AuditEnd { status: status.as_u16(), error, ..AuditEnd::default() };
     if status != StatusCode::CREATED {
         return (response, end);

@@ -1,20 +1,20 @@
-//! Reading request bodies: unknown fields are ignored, null is the same as
-//! absent, and every complaint names its field.
+//! Reading request bodies.
+
+mod fields;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequest, Request};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use coppice_core::operation::is_record_id;
-use coppice_core::project::ScaleToZeroChange;
-use coppice_core::{Error, Result};
-use serde_json::{Map, Value};
+use coppice_core::{Error, ErrorCode};
+use serde_json::Value;
 
 use crate::BODY_LIMIT_BYTES;
-use crate::arrival::{CALLERS, Unread};
+use crate::arrival::{CALLERS, Senders, Unread, no_room};
 use crate::error::{ApiError, with_status};
-use crate::time::{self, AskedTime};
+
+pub(crate) use fields::Fields;
 
 /// Marks a request whose body was read before, and has its place in memory.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +26,7 @@ pub(crate) struct RawBody {
     content_type: Option<String>,
     is_encoded: bool,
     is_in_memory: bool,
+    senders: Senders,
     body: Body,
 }
 
@@ -40,7 +41,8 @@ impl<S: Send + Sync> FromRequest<S> for RawBody {
         let is_encoded = text(request.headers(), CONTENT_ENCODING)
             .is_some_and(|name| !name.eq_ignore_ascii_case("identity"));
         let is_in_memory = request.extensions().get::<InMemory>().is_some();
-        Ok(Self { content_type, is_encoded, is_in_memory, body: request.into_body() })
+        let (parts, body) = request.into_parts();
+        Ok(Self { content_type, is_encoded, is_in_memory, senders: Senders::of(&parts), body })
     }
 }
 
@@ -50,6 +52,10 @@ pub(crate) enum BodyError {
     Api(ApiError),
     /// 413
     TooLarge,
+    /// 400: it did not come to its end.
+    Broken,
+    /// 408
+    Slow,
     /// 415
     MediaType,
 }
@@ -68,21 +74,22 @@ impl From<ApiError> for BodyError {
 
 impl From<Unread> for BodyError {
     fn from(unread: Unread) -> Self {
-        match unread.error() {
-            Some(error) => error.into(),
-            None if unread == Unread::TooLarge => Self::TooLarge,
-            None => invalid_json().into(),
+        match unread {
+            Unread::TooLarge => Self::TooLarge,
+            Unread::Broken => Self::Broken,
+            Unread::Slow => Self::Slow,
+            Unread::NoRoom => no_room().into(),
         }
     }
 }
 
 fn invalid_json() -> Error {
-    Error::invalid("invalid_json", "request body is not valid JSON")
+    Error::invalid(ErrorCode::InvalidJson, "request body is not valid JSON")
 }
 
 fn object_in(bytes: &[u8]) -> std::result::Result<Fields, BodyError> {
     match serde_json::from_slice(bytes) {
-        Ok(Value::Object(fields)) => Ok(Fields { path: String::new(), fields }),
+        Ok(Value::Object(fields)) => Ok(Fields::new(fields)),
         Ok(_) | Err(_) => Err(invalid_json().into()),
     }
 }
@@ -93,12 +100,22 @@ impl IntoResponse for BodyError {
             Self::Api(error) => error.into_response(),
             Self::TooLarge => with_status(
                 StatusCode::PAYLOAD_TOO_LARGE,
-                "body_too_large",
+                ErrorCode::BodyTooLarge,
                 &format!("request body is larger than {BODY_LIMIT_BYTES} bytes"),
+            ),
+            Self::Broken => with_status(
+                StatusCode::BAD_REQUEST,
+                ErrorCode::InvalidJson,
+                "request body did not arrive whole",
+            ),
+            Self::Slow => with_status(
+                StatusCode::REQUEST_TIMEOUT,
+                ErrorCode::BodyTimeout,
+                "request body did not arrive in time",
             ),
             Self::MediaType => with_status(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "unsupported_media_type",
+                ErrorCode::UnsupportedMediaType,
                 "content type must be application/json",
             ),
         }
@@ -115,226 +132,9 @@ impl RawBody {
             return Err(BodyError::MediaType);
         }
         if self.is_in_memory {
-            return object_in(&to_bytes(self.body, BODY_LIMIT_BYTES).await.map_err(|_| BodyError::TooLarge)?);
+            return object_in(&to_bytes(self.body, BODY_LIMIT_BYTES).await.map_err(|_| BodyError::Broken)?);
         }
-        object_in(&CALLERS.read(self.body).await?)
-    }
-}
-
-/// The fields of an object, with the object's own place for complaints.
-#[derive(Debug)]
-pub(crate) struct Fields {
-    path: String,
-    fields: Map<String, Value>,
-}
-
-impl Fields {
-    fn name(&self, field: &str) -> String {
-        if self.path.is_empty() { field.to_owned() } else { format!("{}.{field}", self.path) }
-    }
-
-    fn get(&self, field: &str) -> Option<&Value> {
-        self.fields.get(field).filter(|value| !value.is_null())
-    }
-
-    /// Whether a field is there.
-    pub(crate) fn has(&self, field: &str) -> bool {
-        self.get(field).is_some()
-    }
-
-    /// Whether a field is there as null, where that does not mean the same as
-    /// being absent.
-    pub(crate) fn is_null(&self, field: &str) -> bool {
-        self.fields.get(field).is_some_and(Value::is_null)
-    }
-
-    fn invalid(&self, field: &str, why: &str) -> Error {
-        Error::invalid_field(&self.name(field), why)
-    }
-
-    fn too_many(&self, field: &str, count_max: usize) -> Error {
-        Error::invalid("too_many_items", format!("{} accepts at most {count_max} items", self.name(field)))
-    }
-
-    /// The complaint about an absent field.
-    pub(crate) fn missing(&self, field: &str) -> Error {
-        Error::invalid("missing_field", format!("{} is required", self.name(field)))
-    }
-
-    /// A text, if it is there.
-    pub(crate) fn text(&self, field: &str) -> Result<Option<&str>> {
-        match self.get(field) {
-            None => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text)),
-            Some(_) => Err(self.invalid(field, "must be a string")),
-        }
-    }
-
-    /// A time, if it is there.
-    pub(crate) fn time(&self, field: &str) -> Result<Option<AskedTime>> {
-        let Some(text) = self.text(field)? else { return Ok(None) };
-        AskedTime::parse(text).map(Some).ok_or_else(|| self.invalid(field, time::WHY_NONE))
-    }
-
-    /// A time that must be there.
-    pub(crate) fn required_time(&self, field: &str) -> Result<AskedTime> {
-        self.time(field)?.ok_or_else(|| self.missing(field))
-    }
-
-    /// A text that must be there.
-    pub(crate) fn required_text(&self, field: &str) -> Result<&str> {
-        self.text(field)?.ok_or_else(|| self.missing(field))
-    }
-
-    /// An id that must be there.
-    pub(crate) fn required_id(&self, field: &str) -> Result<&str> {
-        let id = self.required_text(field)?;
-        match is_record_id(id) {
-            true => Ok(id),
-            false => Err(self.invalid(field, "must be an id: 1 to 64 letters, digits, - and _")),
-        }
-    }
-
-    /// A name: trimmed, 1 to `length_max` characters, nothing that can't be seen.
-    pub(crate) fn name_of(&self, field: &str, length_max: usize) -> Result<String> {
-        self.optional_name(field, length_max)?.ok_or_else(|| self.missing(field))
-    }
-
-    /// As [`Fields::name_of`], if it is there.
-    pub(crate) fn optional_name(&self, field: &str, length_max: usize) -> Result<Option<String>> {
-        let Some(name) = self.text(field)?.map(str::trim) else { return Ok(None) };
-        if name.is_empty() || name.chars().count() > length_max {
-            return Err(self.invalid(field, &format!("must have 1 to {length_max} characters")));
-        }
-        match coppice_core::name::problem(name) {
-            Some(why) => Err(self.invalid(field, &why)),
-            None => Ok(Some(name.to_owned())),
-        }
-    }
-
-    /// What a person wants to be called, if it is there: as a name, or empty.
-    pub(crate) fn display_name(&self, field: &str, length_max: usize) -> Result<Option<String>> {
-        match self.text(field)?.map(str::trim) {
-            Some("") => Ok(Some(String::new())),
-            Some(_) | None => self.optional_name(field, length_max),
-        }
-    }
-
-    /// A remark for people, if it is there: up to `length_max` characters.
-    pub(crate) fn remark(&self, field: &str, length_max: usize) -> Result<String> {
-        let text = self.text(field)?.unwrap_or_default();
-        if text.chars().count() > length_max {
-            return Err(self.invalid(field, &format!("must have at most {length_max} characters")));
-        }
-        match coppice_core::name::problem(text) {
-            Some(why) => Err(self.invalid(field, &why)),
-            None => Ok(text.to_owned()),
-        }
-    }
-
-    /// A branch's description: empty, or up to 50 letters, digits, hyphens and
-    /// blanks that begin with a letter or digit.
-    pub(crate) fn description(&self, field: &str) -> Result<Option<String>> {
-        let Some(text) = self.text(field)? else { return Ok(None) };
-        let is_allowed =
-            |(index, c): (usize, char)| c.is_ascii_alphanumeric() || (index > 0 && (c == '-' || c == ' '));
-        if text.len() > 50 || !text.chars().enumerate().all(is_allowed) {
-            return Err(self.invalid(
-                field,
-                "must have at most 50 letters, digits, hyphens and blanks, and begin with a letter or digit",
-            ));
-        }
-        Ok(Some(text.to_owned()))
-    }
-
-    /// A truth value, if it is there.
-    pub(crate) fn flag(&self, field: &str) -> Result<Option<bool>> {
-        match self.get(field) {
-            None => Ok(None),
-            Some(Value::Bool(value)) => Ok(Some(*value)),
-            Some(_) => Err(self.invalid(field, "must be true or false")),
-        }
-    }
-
-    /// A whole number within bounds, if it is there.
-    pub(crate) fn integer(&self, field: &str, min: u32, max: u32) -> Result<Option<u32>> {
-        let Some(value) = self.get(field) else { return Ok(None) };
-        let number = value.as_u64().or_else(|| {
-            // 30.0 is a whole number too.
-            value.as_f64().filter(|n| n.fract() == 0.0 && *n >= 0.0 && *n < 1e15).map(|n| n as u64)
-        });
-        match number.and_then(|number| u32::try_from(number).ok()) {
-            Some(number) if (min..=max).contains(&number) => Ok(Some(number)),
-            _ => Err(self.invalid(field, &format!("must be a whole number from {min} to {max}"))),
-        }
-    }
-
-    /// An object, if it is there.
-    pub(crate) fn object(&self, field: &str) -> Result<Option<Fields>> {
-        match self.get(field) {
-            None => Ok(None),
-            Some(Value::Object(fields)) => {
-                Ok(Some(Fields { path: self.name(field), fields: fields.clone() }))
-            }
-            Some(_) => Err(self.invalid(field, "must be an object")),
-        }
-    }
-
-    /// How many items an array has, if it is there.
-    pub(crate) fn list_length(&self, field: &str) -> Result<Option<usize>> {
-        Ok(self.list(field, usize::MAX)?.map(<[Value]>::len))
-    }
-
-    /// An array, if it is there.
-    pub(crate) fn list(&self, field: &str, count_max: usize) -> Result<Option<&[Value]>> {
-        match self.get(field) {
-            None => Ok(None),
-            Some(Value::Array(items)) if items.len() > count_max => Err(self.too_many(field, count_max)),
-            Some(Value::Array(items)) => Ok(Some(items)),
-            Some(_) => Err(self.invalid(field, "must be an array")),
-        }
-    }
-
-    /// An array of texts, if it is there.
-    pub(crate) fn texts(&self, field: &str, count_max: usize) -> Result<Option<Vec<String>>> {
-        let Some(items) = self.list(field, count_max)? else { return Ok(None) };
-        let texts = items.iter().map(|item| item.as_str().map(str::to_owned));
-        texts
-            .collect::<Option<_>>()
-            .map(Some)
-            .ok_or_else(|| self.invalid(field, "must be an array of strings"))
-    }
-
-    /// An object of texts, if it is there.
-    pub(crate) fn text_map(
-        &self,
-        field: &str,
-        count_max: usize,
-    ) -> Result<std::collections::BTreeMap<String, String>> {
-        let Some(object) = self.object(field)? else { return Ok(Default::default()) };
-        if object.fields.len() > count_max {
-            return Err(self.too_many(field, count_max));
-        }
-        let texts = object.fields.into_iter().map(|(name, value)| Some((name, value.as_str()?.to_owned())));
-        texts.collect::<Option<_>>().ok_or_else(|| self.invalid(field, "must be an object of strings"))
-    }
-
-    /// A change of a scale-to-zero setting, as far as it is there.
-    pub(crate) fn scale_to_zero(&self, field: &str) -> Result<ScaleToZeroChange> {
-        let Some(setting) = self.object(field)? else { return Ok(ScaleToZeroChange::default()) };
-        Ok(ScaleToZeroChange {
-            enabled: setting.flag("enabled")?,
-            inactivity_period_minutes: setting.integer("inactivityPeriodMinutes", 1, 10_080)?,
-        })
-    }
-
-    /// Fields of one item of an array.
-    pub(crate) fn item(&self, field: &str, index: usize, value: &Value) -> Result<Fields> {
-        let path = format!("{}[{index}]", self.name(field));
-        match value {
-            Value::Object(fields) => Ok(Fields { path, fields: fields.clone() }),
-            _ => Err(Error::invalid_field(&path, "must be an object")),
-        }
+        object_in(&CALLERS.read(self.body, self.senders).await?)
     }
 }
 
@@ -342,61 +142,10 @@ impl Fields {
 mod tests {
     use super::*;
 
-    fn fields(value: Value) -> Fields {
-        match value {
-            Value::Object(fields) => Fields { path: String::new(), fields },
-            _ => panic!("not an object"),
-        }
-    }
-
     #[test]
-    fn null_is_the_same_as_absent() {
-        let body = fields(serde_json::json!({ "name": null }));
-        assert_eq!(body.required_text("name").expect_err("missing").to_string(), "name is required");
-    }
-
-    #[test]
-    fn names_are_trimmed_and_bounded() {
-        let body = fields(serde_json::json!({ "a": " x ", "b": "  ", "c": "x\u{7}", "d": "é".repeat(129) }));
-        assert_eq!(body.name_of("a", 128).expect("valid"), "x");
-        for field in ["b", "c", "d"] {
-            assert_eq!(body.name_of(field, 128).expect_err("invalid").code(), "invalid_field");
-        }
-        assert!(body.name_of("d", 129).is_ok());
-    }
-
-    #[test]
-    fn nothing_that_people_are_shown_has_what_they_can_not_see() {
-        let body = fields(serde_json::json!({ "turned": "\u{202e}ppice", "hidden": "Ada\u{200b}" }));
-        for field in ["turned", "hidden"] {
-            let refused = [
-                body.name_of(field, 128),
-                body.display_name(field, 128).map(|_| String::new()),
-                body.remark(field, 100),
-            ];
-            for refused in refused {
-                let error = refused.expect_err("it has something unseen");
-                assert_eq!(error.code(), "invalid_field");
-                assert!(error.to_string().contains("U+20"), "{error}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_complaint_names_the_whole_path() {
-        let body = fields(serde_json::json!({ "scaleToZero": { "inactivityPeriodMinutes": 0 } }));
-        let error = body.scale_to_zero("scaleToZero").expect_err("out of range");
-        assert_eq!(
-            error.to_string(),
-            "invalid scaleToZero.inactivityPeriodMinutes: must be a whole number from 1 to 10080"
-        );
-    }
-
-    #[test]
-    fn descriptions_follow_the_documented_pattern() {
-        let body =
-            fields(serde_json::json!({ "ok": "PR 12 - fix", "bad": "-x", "long": "x".repeat(51), "no": "" }));
-        assert!(body.description("ok").is_ok() && body.description("no").is_ok());
-        assert!(body.description("bad").is_err() && body.description("long").is_err());
+    fn only_what_is_too_large_is_called_so() {
+        let statuses = [Unread::TooLarge, Unread::Broken, Unread::Slow, Unread::NoRoom]
+            .map(|unread| BodyError::from(unread).into_response().status().as_u16());
+        assert_eq!(statuses, [413, 400, 408, 503]);
     }
 }

@@ -24,7 +24,7 @@ const AGGREGATIONS_MAX: usize = 100;
 /// CPU, memory, disk, sessions, network, I/O and WAL of its instances over time, kept for 180 days. Asking wakes nobody.
 #[utoipa::path(
     post, path = "/organizations/{organizationID}/projects/{projectID}/branches/{branchID}/metrics",
-    operation_id = "branchMetrics", tag = "Branches", params(InBranch),
+    operation_id = "branchMetrics", tag = "Metrics", params(InBranch),
     request_body = wire::BranchMetricsRequest,
     responses((status = 200, description = "One result for each metric.", body = wire::BranchMetrics))
 )]

@@ -5,12 +5,12 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use coppice_app::{
-    Access, App, BranchChange, BranchDetails, CustomBranch, InstanceStatus, NewBranchRequest, Origin,
+    Access, App, BranchChange, BranchDetails, CustomBranch, Fixed, InstanceStatus, NewBranchRequest, Origin,
 };
 use coppice_core::branch::{Branch, BranchState};
 use coppice_core::image::image_name;
 use coppice_core::operation::{CREATE_BRANCH, DELETE_BRANCH, DESCRIBE_BRANCH, LIST_BRANCHES, UPDATE_BRANCH};
-use coppice_core::{BranchId, Error, Result};
+use coppice_core::{BranchId, Error, ErrorCode, Result};
 use coppice_wire as wire;
 
 use crate::activity::summary;
@@ -23,12 +23,13 @@ use crate::request::{Call, InBranch, InProject};
 /// names every one that is wrong.
 const PARAMETERS_MAX: usize = 200;
 
+/// Instances of a branch besides its primary.
+const REPLICAS_MAX: u32 = 4;
+/// Libraries of one request.
+const LIBRARIES_MAX: usize = 50;
+
 /// More than any file system of a branch has, in GiB.
 const STORAGE_GIB_MAX: u32 = 65_536;
-
-/// Fields of updateBranch that touch a server; refused rather than ignored.
-const NOT_CHANGEABLE: [&str; 5] =
-    ["replicas", "instanceType", "image", "preloadLibraries", "backupConfiguration"];
 
 /// List the branches of a project
 ///
@@ -75,7 +76,7 @@ pub(crate) async fn create_branch(
     let access = call.authorize(&app, &CREATE_BRANCH).await?;
     let request = request_from(&body.object().await?)?;
     let branch = app.create_branch(&access, &request).await?;
-    Ok((StatusCode::CREATED, Json(short(&app, &access, &branch)?)).into_response())
+    Ok((StatusCode::CREATED, Json(short(&app, &access, &branch).await?)).into_response())
 }
 
 /// Show a branch
@@ -98,7 +99,7 @@ pub(crate) async fn describe_branch(
         status: status(&access, &details),
         scale_to_zero: scale_to_zero(branch.scale_to_zero),
         configuration: configuration(branch),
-        branch: short(&app, &access, branch)?,
+        branch: short(&app, &access, branch).await?,
     }))
 }
 
@@ -107,7 +108,7 @@ pub(crate) async fn describe_branch(
 /// Its name, description and when it may sleep, in any state; whether it sleeps; its storage, which may only grow; and
 /// PostgreSQL parameters, over those it has: a default takes its place back. Some of them restart the server
 /// (`restartRequired` of getBranchPostgresConfig); a sleeping branch has them when it wakes. Falling asleep, waking and
-/// restarting go on in the background. What else touches a server can't be changed yet.
+/// restarting go on in the background. What else touches a server can't be changed yet, and may be named as it is.
 #[utoipa::path(
     patch, path = "/organizations/{organizationID}/projects/{projectID}/branches/{branchID}",
     operation_id = "updateBranch", tag = "Branches", params(InBranch), request_body = wire::UpdateBranch,
@@ -120,10 +121,7 @@ pub(crate) async fn update_branch(
 ) -> Result<Json<wire::Branch>, BodyError> {
     let access = call.authorize(&app, &UPDATE_BRANCH).await?;
     let fields = body.object().await?;
-    if let Some(field) = NOT_CHANGEABLE.into_iter().find(|field| fields.has(field)) {
-        let why = "can't be changed in this version; make a new branch with the value you want";
-        return Err(Error::invalid_field(field, why).into());
-    }
+    refuse_backups(&fields)?;
     let change = BranchChange {
         name: fields.optional_name("name", 255)?,
         description: fields.description("description")?,
@@ -131,9 +129,15 @@ pub(crate) async fn update_branch(
         hibernate: fields.flag("hibernate")?,
         storage_gib: fields.integer("storage", 1, STORAGE_GIB_MAX)?,
         parameters: fields.text_map("postgresConfigurationParameters", PARAMETERS_MAX)?,
+        fixed: Fixed {
+            replicas: fields.integer("replicas", 0, REPLICAS_MAX)?,
+            instance_type: fields.text("instanceType")?.map(str::to_owned),
+            image: fields.text("image")?.map(str::to_owned),
+            preload_libraries: fields.texts("preloadLibraries", LIBRARIES_MAX)?,
+        },
     };
     let branch = app.update_branch(&access, change).await?;
-    Ok(Json(short(&app, &access, &branch)?))
+    Ok(Json(short(&app, &access, &branch).await?))
 }
 
 /// Delete a branch
@@ -155,7 +159,7 @@ fn is_public(app: &App, branch: &Branch) -> bool {
     region.is_some_and(|region| region.is_public)
 }
 
-fn short(app: &App, access: &Access, branch: &Branch) -> Result<wire::Branch> {
+async fn short(app: &App, access: &Access, branch: &Branch) -> Result<wire::Branch> {
     Ok(wire::Branch {
         id: branch.id.to_string(),
         name: branch.name.clone(),
@@ -165,7 +169,7 @@ fn short(app: &App, access: &Access, branch: &Branch) -> Result<wire::Branch> {
         public_access: is_public(app, branch),
         description: branch.description.clone(),
         parent_id: branch.parent.as_ref().map(ToString::to_string),
-        connection_string: app.connection_string(access, branch)?.map(|text| text.to_string()),
+        connection_string: app.connection_string(access, branch).await?.map(|text| text.to_string()),
     })
 }
 
@@ -244,10 +248,7 @@ fn request_from(fields: &Fields) -> Result<NewBranchRequest> {
         }
         _ => return Err(Error::invalid_field("mode", "must be inherit or custom")),
     };
-    if fields.object("backupConfiguration")?.is_some() {
-        let public = "invalid backup configuration: this region makes no backups";
-        return Err(Error::invalid("invalid_backup_configuration", public));
-    }
+    refuse_backups(fields)?;
     Ok(NewBranchRequest {
         name,
         description: fields.description("description")?.unwrap_or_default(),
@@ -256,14 +257,24 @@ fn request_from(fields: &Fields) -> Result<NewBranchRequest> {
     })
 }
 
+/// Refuses settings of backups where there are none; to say nothing of them is
+/// to change nothing.
+fn refuse_backups(fields: &Fields) -> Result<()> {
+    if fields.object("backupConfiguration")?.is_none_or(|settings| settings.is_empty()) {
+        return Ok(());
+    }
+    let public = "invalid backup configuration: this region makes no backups";
+    Err(Error::invalid(ErrorCode::InvalidBackupConfiguration, public))
+}
+
 fn custom_from(fields: &Fields) -> Result<CustomBranch> {
     Ok(CustomBranch {
         region: fields.required_text("region")?.to_owned(),
         instance_type: fields.required_text("instanceType")?.to_owned(),
         image: fields.required_text("image")?.to_owned(),
-        replicas: fields.integer("replicas", 0, 4)?.unwrap_or(0),
+        replicas: fields.integer("replicas", 0, REPLICAS_MAX)?.unwrap_or(0),
         storage_gib: fields.integer("storage", 1, STORAGE_GIB_MAX)?.unwrap_or(10),
         parameters: fields.text_map("postgresConfigurationParameters", PARAMETERS_MAX)?,
-        preload_libraries: fields.texts("preloadLibraries", 50)?,
+        preload_libraries: fields.texts("preloadLibraries", LIBRARIES_MAX)?,
     })
 }

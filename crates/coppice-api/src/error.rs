@@ -3,13 +3,10 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use coppice_core::Error;
+use coppice_core::{Error, ErrorCode};
 use coppice_wire::ErrorBody;
 
 use crate::context::request_id;
-
-/// When to come again who finds the platform unable to work.
-pub(crate) const UNAVAILABLE_SECONDS: u32 = 30;
 
 /// An error on its way to the client.
 #[derive(Debug)]
@@ -34,13 +31,13 @@ pub(crate) fn as_invalid_key(error: Error) -> ApiError {
 
 /// The id of the error that an answer is.
 #[derive(Clone, Debug)]
-pub(crate) struct ErrorId(pub(crate) String);
+pub(crate) struct ErrorId(pub(crate) ErrorCode);
 
 /// An error that only HTTP knows.
-pub(crate) fn with_status(status: StatusCode, id: &str, message: &str) -> Response {
-    let body = ErrorBody { message: message.to_owned(), id: id.to_owned() };
+pub(crate) fn with_status(status: StatusCode, id: ErrorCode, message: &str) -> Response {
+    let body = ErrorBody { message: message.to_owned(), id: id.to_string() };
     let mut response = (status, Json(body)).into_response();
-    response.extensions_mut().insert(ErrorId(id.to_owned()));
+    response.extensions_mut().insert(ErrorId(id));
     response
 }
 
@@ -61,38 +58,55 @@ impl IntoResponse for ApiError {
             None => error.to_string(),
         };
         let mut response = with_status(status, error.code(), &message);
-        if let Some((name, value)) = header_of(&error) {
-            response.headers_mut().insert(name, value);
+        if let Some(challenge) = challenge_of(&error) {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        if let Some(seconds) = error.retry_after_seconds() {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
     }
 }
 
-/// The header that tells a client what to do about an error.
-fn header_of(error: &Error) -> Option<(header::HeaderName, HeaderValue)> {
+/// What tells a client which credential is wanted.
+fn challenge_of(error: &Error) -> Option<HeaderValue> {
     match error {
-        Error::Unauthenticated { code } => {
-            let challenge = match *code {
-                "missing_token" => "Bearer realm=\"platform\"",
-                _ => "Bearer realm=\"platform\", error=\"invalid_token\"",
-            };
-            Some((header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge)))
+        Error::Unauthenticated { code: ErrorCode::MissingToken } => {
+            Some(HeaderValue::from_static("Bearer realm=\"platform\""))
+        }
+        Error::Unauthenticated { .. } => {
+            Some(HeaderValue::from_static("Bearer realm=\"platform\", error=\"invalid_token\""))
         }
         Error::InsufficientScope { needed } => {
             let challenge =
                 format!("Bearer realm=\"platform\", error=\"insufficient_scope\", scope=\"{needed}\"");
-            Some((header::WWW_AUTHENTICATE, HeaderValue::from_str(&challenge).ok()?))
+            HeaderValue::from_str(&challenge).ok()
         }
-        Error::TooMany { retry_after_seconds, .. } => {
-            Some((header::RETRY_AFTER, HeaderValue::from(*retry_after_seconds)))
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_come_again_is_told_when() {
+        let code = ErrorCode::RateLimited;
+        let busy = Error::Conflict { code: ErrorCode::BranchBusy, public: String::new() };
+        let taken = Error::Conflict { code: ErrorCode::BranchNameTaken, public: String::new() };
+        let parent = Error::NotReady { code: ErrorCode::ParentNotReady, public: String::new() };
+        let many = Error::TooMany { code, public: String::new(), retry_after_seconds: 7 };
+        for (error, expected) in [
+            (busy, Some("1")),
+            (parent, Some("1")),
+            (taken, None),
+            (many, Some("7")),
+            (Error::unavailable("a test"), Some("30")),
+        ] {
+            let response = ApiError::from(error).into_response();
+            let said = response.headers().get(header::RETRY_AFTER).map(|value| value.to_str().expect("text"));
+            assert_eq!(said, expected);
         }
-        Error::Unavailable { .. } => Some((header::RETRY_AFTER, HeaderValue::from(UNAVAILABLE_SECONDS))),
-        Error::Forbidden { .. }
-        | Error::Invalid { .. }
-        | Error::NotFound { .. }
-        | Error::Conflict { .. }
-        | Error::NotReady { .. }
-        | Error::Timeout { .. }
-        | Error::Internal { .. } => None,
     }
 }

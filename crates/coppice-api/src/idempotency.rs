@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::extract::{Extension, FromRequestParts, Request, State};
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
@@ -10,12 +10,12 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use coppice_app::{App, Begun};
 use coppice_core::access::CredentialId;
-use coppice_core::{Error, Result};
+use coppice_core::{Error, ErrorCode, Result};
 use coppice_wire::secrets_in;
 use serde_json::Value;
 
 use crate::BODY_LIMIT_BYTES;
-use crate::arrival::CALLERS;
+use crate::arrival::{CALLERS, Senders};
 use crate::body::{BodyError, InMemory};
 use crate::context;
 use crate::error::{ApiError, with_status};
@@ -25,20 +25,19 @@ use crate::request::{Call, Counted, bearer_of, kind_of};
 static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 static IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// Largest answer that is kept: a refusal may say again what it was sent.
-const ANSWER_LIMIT_BYTES: usize = 4 * BODY_LIMIT_BYTES;
+/// Largest answer that is kept. Only one that reads can be larger.
+const ANSWER_LIMIT_BYTES: usize = BODY_LIMIT_BYTES;
 
-/// Lets a POST with a key through once. Where it only reads nothing can happen
-/// twice, and answers are large and nobody's but the caller's: a repetition is
-/// answered with what is true then.
+/// Lets a POST with a key through once. Nothing can happen twice by one that
+/// only reads; so an answer of it that would take too much room is not kept,
+/// and a repetition of it is answered anew.
 pub(crate) async fn idempotent(
     State(app): State<App>,
     Extension(rates): Extension<Arc<Rates>>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let only_reads = || context::operation().is_some_and(|operation| !operation.is_write);
-    if request.method() != Method::POST || !request.headers().contains_key(&IDEMPOTENCY_KEY) || only_reads() {
+    if request.method() != Method::POST || !request.headers().contains_key(&IDEMPOTENCY_KEY) {
         return next.run(request).await;
     }
     // A bad credential has nothing to repeat; the handler says what is wrong.
@@ -63,7 +62,7 @@ pub(crate) async fn idempotent(
         Ok(asked) => asked,
         Err(error) => return error.into_response(),
     };
-    let body = match CALLERS.read(body).await {
+    let body = match CALLERS.read(body, Senders::of(&parts)).await {
         Ok(body) => body,
         Err(unread) => return BodyError::from(unread).into_response(),
     };
@@ -77,7 +76,7 @@ pub(crate) async fn idempotent(
         Ok(Begun::Running) => return running(),
         Ok(Begun::Mismatch) => {
             let message = "the idempotency key was used with another request";
-            return with_status(StatusCode::CONFLICT, "idempotency_mismatch", message);
+            return with_status(StatusCode::CONFLICT, ErrorCode::IdempotencyMismatch, message);
         }
         Ok(Begun::Answered(status, body)) => return replay_to(&app, &asked, status, body).await,
         Err(error) => return ApiError::from(error).into_response(),
@@ -96,6 +95,11 @@ pub(crate) async fn idempotent(
     }
 }
 
+/// Whether the operation that is asked for changes nothing.
+fn only_reads() -> bool {
+    context::operation().is_some_and(|operation| !operation.is_write)
+}
+
 fn key_of(request: &Request) -> Result<String> {
     let value = request.headers().get(&IDEMPOTENCY_KEY).and_then(|value| value.to_str().ok());
     let is_allowed =
@@ -109,27 +113,33 @@ fn key_of(request: &Request) -> Result<String> {
 /// Keeps the answer. One that says "try again" is not the last word, so the
 /// same key may try again.
 async fn keep(app: &App, call: &coppice_app::RepeatableCall, response: Response) -> Result<Response> {
+    if only_reads() && response.body().size_hint().lower() > ANSWER_LIMIT_BYTES as u64 {
+        app.finish_call(call, None, true).await?;
+        return Ok(response);
+    }
     let (parts, body) = response.into_parts();
     let body: Bytes = to_bytes(body, ANSWER_LIMIT_BYTES).await.map_err(Error::internal)?;
     let is_final = !parts.status.is_server_error() && parts.status != StatusCode::TOO_MANY_REQUESTS;
     let text = std::str::from_utf8(&body).map_err(Error::internal)?;
-    app.finish_call(call, is_final.then_some((parts.status.as_u16(), text))).await?;
+    let answer = is_final.then_some((parts.status.as_u16(), text));
+    app.finish_call(call, answer, only_reads()).await?;
     Ok(Response::from_parts(parts, Body::from(body)))
 }
 
 fn running() -> Response {
     let message = "a request with this idempotency key is still running";
-    let mut response = with_status(StatusCode::CONFLICT, "idempotency_in_progress", message);
+    let mut response = with_status(StatusCode::CONFLICT, ErrorCode::IdempotencyInProgress, message);
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(1));
     response
 }
 
 /// Gives an answer again. What is in it may be no business of the caller's by
-/// now: a role can change, and a session's next token may be good for less.
+/// now: a role can change, and a session's next token may be good for less. The
+/// answer of one that reads is nothing but what was read.
 async fn replay_to(app: &App, call: &Call, status: u16, body: String) -> Response {
     let answer: Value = serde_json::from_str(&body).unwrap_or_default();
     let secrets = secrets_in(&answer);
-    if let Some(operation) = context::operation().filter(|_| !secrets.is_empty())
+    if let Some(operation) = context::operation().filter(|_| !secrets.is_empty() || only_reads())
         && let Err(error) = call.authorize_again(app, operation, &secrets).await
     {
         return ApiError::from(error).into_response();

@@ -53,9 +53,11 @@ pub(crate) struct ListInvitations {
 }
 
 /// List the invitations of an organization
+///
+/// Pending and expired ones, the newest first, in pages of up to 100.
 #[utoipa::path(
     get, path = "/organizations/{organizationID}/invitations",
-    operation_id = "listOrganizationInvitations", tag = "Invitations",
+    operation_id = "listOrganizationInvitations", tag = "Organizations",
     params(InOrganization, ListInvitations),
     responses((status = 200, description = "Its invitations, also expired ones.", body = wire::InvitationList))
 )]
@@ -78,7 +80,7 @@ pub(crate) async fn list_organization_invitations(
 /// same address is replaced.
 #[utoipa::path(
     post, path = "/organizations/{organizationID}/invitations",
-    operation_id = "createOrganizationInvitation", tag = "Invitations",
+    operation_id = "createOrganizationInvitation", tag = "Organizations",
     params(InOrganization), request_body = wire::CreateInvitation,
     responses((status = 201, description = "The invitation.", body = wire::Invitation))
 )]
@@ -96,9 +98,11 @@ pub(crate) async fn create_organization_invitation(
 }
 
 /// Show an invitation
+///
+/// With its link, while it is pending, for those who may invite.
 #[utoipa::path(
     get, path = "/organizations/{organizationID}/invitations/{invitationID}",
-    operation_id = "getOrganizationInvitation", tag = "Invitations", params(OnInvitation),
+    operation_id = "getOrganizationInvitation", tag = "Organizations", params(OnInvitation),
     responses((status = 200, description = "The invitation.", body = wire::Invitation))
 )]
 pub(crate) async fn get_organization_invitation(
@@ -114,7 +118,7 @@ pub(crate) async fn get_organization_invitation(
 /// Its link stops working.
 #[utoipa::path(
     delete, path = "/organizations/{organizationID}/invitations/{invitationID}",
-    operation_id = "deleteOrganizationInvitation", tag = "Invitations", params(OnInvitation),
+    operation_id = "deleteOrganizationInvitation", tag = "Organizations", params(OnInvitation),
     responses((status = 204, description = "Withdrawn."))
 )]
 pub(crate) async fn delete_organization_invitation(
@@ -131,7 +135,7 @@ pub(crate) async fn delete_organization_invitation(
 /// It gets a new link, which makes the old one useless, and its whole time again.
 #[utoipa::path(
     post, path = "/organizations/{organizationID}/invitations/{invitationID}/resend",
-    operation_id = "resendOrganizationInvitation", tag = "Invitations", params(OnInvitation),
+    operation_id = "resendOrganizationInvitation", tag = "Organizations", params(OnInvitation),
     responses((status = 204, description = "Sent again."))
 )]
 pub(crate) async fn resend_organization_invitation(
@@ -147,7 +151,7 @@ pub(crate) async fn resend_organization_invitation(
 ///
 /// It must be for the user's own address. Whoever is a member already keeps their role.
 #[utoipa::path(
-    post, path = "/invitations/accept", operation_id = "acceptInvitation", tag = "Invitations",
+    post, path = "/invitations/accept", operation_id = "acceptInvitation", tag = "Organizations",
     request_body = wire::AcceptInvitation,
     responses((status = 200, description = "The caller is a member.", body = wire::AcceptedInvitation))
 )]

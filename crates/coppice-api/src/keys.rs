@@ -11,7 +11,7 @@ use coppice_core::operation::{
     CREATE_ORGANIZATION_API_KEY, CREATE_USER_API_KEY, DELETE_ORGANIZATION_API_KEYS, DELETE_USER_API_KEYS,
     LIST_ORGANIZATION_API_KEYS, LIST_USER_API_KEYS, is_record_id,
 };
-use coppice_core::{Error, Result};
+use coppice_core::{Error, ErrorCode, Result};
 use coppice_wire as wire;
 
 use crate::body::{BodyError, Fields, RawBody};
@@ -27,7 +27,7 @@ const ITEMS_MAX: usize = 50;
 /// Those are marked by `review` whose makers left, or could not make them with the role that they have now.
 #[utoipa::path(
     get, path = "/organizations/{organizationID}/api-keys", operation_id = "listOrganizationAPIKeys",
-    tag = "API keys", params(InOrganization),
+    tag = "API Keys", params(InOrganization),
     responses((status = 200, description = "Its keys, also expired ones.", body = wire::ApiKeyList))
 )]
 pub(crate) async fn list_organization_api_keys(
@@ -43,7 +43,7 @@ pub(crate) async fn list_organization_api_keys(
 /// Its token is in this answer only. It can't do more than the credential that makes it, nor go on for longer.
 #[utoipa::path(
     post, path = "/organizations/{organizationID}/api-keys", operation_id = "createOrganizationAPIKey",
-    tag = "API keys", params(InOrganization), request_body = wire::CreateApiKey,
+    tag = "API Keys", params(InOrganization), request_body = wire::CreateApiKey,
     responses((status = 201, description = "The new key with its token.", body = wire::CreatedApiKey))
 )]
 pub(crate) async fn create_organization_api_key(
@@ -61,7 +61,7 @@ pub(crate) async fn create_organization_api_key(
 /// Up to 50 at once; ids that don't exist or belong elsewhere are skipped.
 #[utoipa::path(
     delete, path = "/organizations/{organizationID}/api-keys", operation_id = "deleteOrganizationAPIKeys",
-    tag = "API keys", params(InOrganization), request_body = wire::DeleteApiKeys,
+    tag = "API Keys", params(InOrganization), request_body = wire::DeleteApiKeys,
     responses((status = 204, description = "They are gone."))
 )]
 pub(crate) async fn delete_organization_api_keys(
@@ -77,8 +77,10 @@ pub(crate) async fn delete_organization_api_keys(
 }
 
 /// List the calling user's keys
+///
+/// Also those that have expired. The tokens are in no answer but the one that made them.
 #[utoipa::path(
-    get, path = "/api-keys", operation_id = "listUserAPIKeys", tag = "API keys",
+    get, path = "/api-keys", operation_id = "listUserAPIKeys", tag = "API Keys",
     responses((status = 200, description = "The caller's keys, also expired ones.", body = wire::ApiKeyList))
 )]
 pub(crate) async fn list_user_api_keys(
@@ -94,7 +96,7 @@ pub(crate) async fn list_user_api_keys(
 /// It acts as the user, within what it was given. Its token is in this answer only. It can't do more than the credential
 /// that makes it, nor go on for longer.
 #[utoipa::path(
-    post, path = "/api-keys", operation_id = "createUserAPIKey", tag = "API keys",
+    post, path = "/api-keys", operation_id = "createUserAPIKey", tag = "API Keys",
     request_body = wire::CreateApiKey,
     responses((status = 201, description = "The new key with its token.", body = wire::CreatedApiKey))
 )]
@@ -112,7 +114,7 @@ pub(crate) async fn create_user_api_key(
 ///
 /// Up to 50 at once; ids that don't exist or belong elsewhere are skipped.
 #[utoipa::path(
-    delete, path = "/api-keys", operation_id = "deleteUserAPIKeys", tag = "API keys",
+    delete, path = "/api-keys", operation_id = "deleteUserAPIKeys", tag = "API Keys",
     request_body = wire::DeleteApiKeys,
     responses((status = 204, description = "They are gone."))
 )]
@@ -202,7 +204,7 @@ fn ids(fields: &Fields) -> Result<Vec<String>> {
     let count = fields.list_length("ids")?.ok_or_else(|| fields.missing("ids"))?;
     if count > ITEMS_MAX {
         return Err(Error::invalid(
-            "too_many_api_keys",
+            ErrorCode::TooManyApiKeys,
             format!("at most {ITEMS_MAX} API keys can be deleted at once"),
         ));
     }

@@ -59,8 +59,8 @@ use axum::middleware::{Next, from_fn, from_fn_with_state, map_request};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use coppice_app::App;
-use coppice_core::Error;
 use coppice_core::proxies::TrustedProxies;
+use coppice_core::{Error, ErrorCode};
 use tower::Layer;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
@@ -232,7 +232,7 @@ async fn unknown_route(_uri: Uri) -> ApiError {
 }
 
 fn not_found() -> ApiError {
-    Error::NotFound { code: "route_not_found", public: "no such path".to_owned() }.into()
+    Error::NotFound { code: ErrorCode::RouteNotFound, public: "no such path".to_owned() }.into()
 }
 
 /// Leads people somewhere; to programs it is no path of the API.

@@ -5,7 +5,7 @@ use axum::extract::State;
 use chrono::DateTime;
 use coppice_app::{App, BodyMatch, LogFilter, LogLevel, LogRequest};
 use coppice_core::operation::BRANCH_LOGS;
-use coppice_core::{Error, Result};
+use coppice_core::{Error, ErrorCode, Result};
 use coppice_wire as wire;
 
 use crate::body::{BodyError, Fields, RawBody};
@@ -29,7 +29,7 @@ const LIMIT_DEFAULT: u32 = 100;
 /// chose otherwise.
 #[utoipa::path(
     post, path = "/organizations/{organizationID}/projects/{projectID}/branches/{branchID}/logs",
-    operation_id = "branchLogs", tag = "Branches", params(InBranch), request_body = wire::BranchLogsRequest,
+    operation_id = "branchLogs", tag = "Logs", params(InBranch), request_body = wire::BranchLogsRequest,
     responses((status = 200, description = "A page of entries.", body = wire::BranchLogs))
 )]
 pub(crate) async fn branch_logs(
@@ -72,8 +72,12 @@ fn log_request(fields: &Fields, start: &AskedTime, end: &AskedTime) -> Result<Lo
     Ok(LogRequest { start: start.at, end: end.at, filters, limit, cursor })
 }
 
+fn is_level(text: &str) -> bool {
+    LogLevel::ALL.iter().any(|level| level.as_str() == text)
+}
+
 fn filter(fields: &Fields) -> Result<LogFilter> {
-    let invalid = |why: String| Error::invalid("invalid_filter", format!("invalid filter: {why}"));
+    let invalid = |why: String| Error::invalid(ErrorCode::InvalidFilter, format!("invalid filter: {why}"));
     let field = fields.text("field")?.unwrap_or("body");
     let mut texts = fields.texts("values", VALUES_MAX)?.unwrap_or_default();
     if texts.iter().any(|text| !(1..=VALUES_LENGTH_MAX).contains(&text.chars().count())) {
@@ -90,7 +94,13 @@ fn filter(fields: &Fields) -> Result<LogFilter> {
     }
     let how = match (field, fields.text("op")?) {
         ("instance", None | Some("in")) => return Ok(LogFilter::Instance(texts)),
-        ("level", None | Some("in")) => return Ok(LogFilter::Level(texts)),
+        ("level", None | Some("in")) if texts.iter().all(|text| is_level(text)) => {
+            return Ok(LogFilter::Level(texts));
+        }
+        ("level", None | Some("in")) => {
+            let names = LogLevel::ALL.map(LogLevel::as_str).join(", ");
+            return Err(invalid(format!("levels are {names}")));
+        }
         ("process", None | Some("in")) => return Ok(LogFilter::Process(texts)),
         ("body", None | Some("icontains")) => BodyMatch::ContainsInAnyCase,
         ("body", Some("contains")) => BodyMatch::Contains,

@@ -18,6 +18,8 @@ use crate::error::ApiError;
 use crate::request::{Call, InOrganization, OnMember};
 
 /// List the members of an organization
+///
+/// With their roles; who joined first comes first.
 #[utoipa::path(
     get, path = "/organizations/{organizationID}/members", operation_id = "listOrganizationMembers",
     tag = "Organizations", params(InOrganization),
@@ -78,6 +80,8 @@ fn note_keys(keys: &[ApiKeyId]) {
 }
 
 /// List the roles that can be given to members
+///
+/// The mightiest first. The owner's is not among them: nobody can be given it.
 #[utoipa::path(
     get, path = "/organizations/{organizationID}/roles", operation_id = "listOrganizationRoles",
     tag = "Organizations", params(InOrganization),

@@ -16,7 +16,7 @@ use axum::http::request::Parts;
 use axum::http::{Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use coppice_core::Error;
+use coppice_core::{Error, ErrorCode};
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use utoipa::openapi::OpenApi;
 
@@ -288,8 +288,8 @@ impl MetricsPage {
         };
         let code = match bearer_of(&parts.headers) {
             Some(sent) if token.is(sent) => return Ok(()),
-            Some(_) => "invalid_token",
-            None => "missing_token",
+            Some(_) => ErrorCode::InvalidToken,
+            None => ErrorCode::MissingToken,
         };
         authentication_failed();
         let refused = rates.admit_address(client_address(parts)).err();
@@ -300,7 +300,7 @@ impl MetricsPage {
 fn elsewhere() -> Response {
     let message = "metrics are for this machine itself, without a proxy: ask 127.0.0.1, or start the platform \
                    with --metrics-token-file to read them from elsewhere";
-    with_status(StatusCode::FORBIDDEN, "loopback_required", message)
+    with_status(StatusCode::FORBIDDEN, ErrorCode::LoopbackRequired, message)
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! what every operation has in common (credentials, errors) is added here from
 //! the same table that access is decided from.
 
+mod errors;
+
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
@@ -15,11 +17,15 @@ use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use coppice_app::App;
-use coppice_core::operation::{self, CallerRule, Operation};
+use coppice_core::ErrorCode;
+use coppice_core::access::Scope;
+use coppice_core::operation;
 use coppice_wire::{ErrorBody, SECRETS};
 use utoipa::openapi::extensions::ExtensionsBuilder;
 use utoipa::openapi::path::Operation as Documented;
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::security::{
+    Flow, HttpAuthScheme, HttpBuilder, Implicit, OAuth2, Scopes, SecurityRequirement, SecurityScheme,
+};
 use utoipa::openapi::{ContentBuilder, InfoBuilder, OpenApi, Ref, RefOr, ResponseBuilder, Schema};
 use utoipa::{OpenApi as _, PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -28,11 +34,14 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::{
     activity, audit, branch_metrics, branches, configuration, credentials, invitations, keys, logs, members,
-    organizations, projects, regions, users,
+    organizations, pages, projects, regions, users,
 };
 
-/// Name of the security scheme.
+/// Names of the security schemes.
 const BEARER: &str = "bearer";
+const OAUTH: &str = "oauth";
+/// Where the implicit flow begins, below the server.
+const AUTHORIZATION: &str = "/oauth/authorize";
 
 #[derive(utoipa::OpenApi)]
 #[openapi()]
@@ -102,7 +111,7 @@ pub fn document() -> OpenApi {
              a branch is a real PostgreSQL server, and a copy of one is there in a blink.\n\n\
              Send an API key or an OAuth access token as `Authorization: Bearer <it>`. \
              Every answer carries `x-request-id`.\n\n\
-             A POST that changes something accepts the header `Idempotency-Key`, 1 to 255 printable characters that \
+             Every POST accepts the header `Idempotency-Key`, 1 to 255 printable characters that \
              no other request of yours has: for 24 hours the same request with it gets the first answer again, \
              with `Idempotency-Replayed: true`, and nothing is done twice.",
         ))
@@ -118,6 +127,8 @@ pub fn document() -> OpenApi {
         ))
         .build();
     components.security_schemes.insert(BEARER.to_owned(), SecurityScheme::Http(scheme).into());
+    components.security_schemes.insert(OAUTH.to_owned(), implicit_flow().into());
+    name_error_ids(&mut components.schemas);
     mark_secrets(&mut components.schemas);
     for (path, item) in &mut document.paths.paths {
         for (documented, is_post) in [
@@ -135,6 +146,27 @@ pub fn document() -> OpenApi {
     document
 }
 
+/// How a program in a browser gets a token: by the implicit flow, for the
+/// scopes that it names.
+fn implicit_flow() -> SecurityScheme {
+    let in_words = |scope| (scope, pages::rights::in_words(&[scope]).concat());
+    let scopes: Vec<_> = Scope::ALL.map(Scope::as_str).into_iter().chain(["*"]).map(in_words).collect();
+    let scopes = Scopes::from_iter(scopes.iter().map(|(name, words)| (*name, words.as_str())));
+    let description = "The token comes back in the fragment of the redirect URI. \
+                       Use the code flow with PKCE where you can: `/.well-known/oauth-authorization-server` has its endpoints.";
+    SecurityScheme::OAuth2(OAuth2::with_description(
+        [Flow::Implicit(Implicit::new(AUTHORIZATION, scopes))],
+        description,
+    ))
+}
+
+/// Lists the ids that an error can have.
+fn name_error_ids(schemas: &mut BTreeMap<String, RefOr<Schema>>) {
+    let Some(RefOr::T(Schema::Object(error))) = schemas.get_mut(&*ErrorBody::name()) else { return };
+    let Some(RefOr::T(Schema::Object(id))) = error.properties.get_mut("id") else { return };
+    id.enum_values = Some(ErrorCode::ALL.iter().map(|code| code.as_str().into()).collect());
+}
+
 /// Says of each secret which scope shows it.
 fn mark_secrets(schemas: &mut BTreeMap<String, RefOr<Schema>>) {
     for secret in SECRETS {
@@ -150,87 +182,18 @@ fn complete(path: &str, documented: &mut Documented, is_post: bool) {
     let known = operation::ALL.iter().find(|known| Some(known.id) == documented.operation_id.as_deref());
     let Some(operation) = known else { return };
     let scopes: Vec<_> = operation.scope.iter().map(|scope| scope.as_str()).collect();
-    documented.security = Some(vec![SecurityRequirement::new(BEARER, scopes)]);
-    let is_repeatable = is_post && operation.is_write;
-    for (status, what) in errors(path, documented.request_body.is_some(), is_repeatable, operation) {
-        let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(ErrorBody::name()))).build();
-        let response = ResponseBuilder::new().description(what).content("application/json", content).build();
-        documented.responses.responses.insert(status.to_owned(), response.into());
-    }
-}
-
-/// The errors an operation can answer with.
-fn errors(
-    path: &str,
-    has_body: bool,
-    is_repeatable: bool,
-    operation: &Operation,
-) -> Vec<(&'static str, String)> {
-    let mut errors = vec![
-        ("400", "The request can never work as it stands; the message says why.".to_owned()),
-        ("401", "No credential, or one that is not valid.".to_owned()),
-    ];
-    if operation.id != operation::LIST_REGIONS.id {
-        errors.push(("403", refusals(operation)));
-    }
-    if path.contains("{projectID}") {
-        errors.push(("404", "There is no such project or branch.".to_owned()));
-    }
-    if path.contains("{userID}") {
-        errors.push(("404", "There is no such member.".to_owned()));
-    }
-    if path.contains("{invitationID}") || operation.id == operation::ACCEPT_INVITATION.id {
-        errors.push(("404", "There is no such invitation.".to_owned()));
-    }
-    if has_body {
-        errors.push(("413", "The body is larger than 1 MiB.".to_owned()));
-        errors.push(("415", "The body is not JSON.".to_owned()));
-    }
-    match operation.id {
-        "deleteOrganization" | "requestOrganizationDeletion" => {
-            errors.push(("409", "It still has projects.".to_owned()))
-        }
-        "createBranch" => {
-            errors.push(("409", "The name is taken.".to_owned()));
-            errors.push(("412", "The parent is not ready.".to_owned()));
-        }
-        "createOrganizationInvitation" => {
-            errors.push(("409", "The address is invited already, or a member's.".to_owned()));
-        }
-        "setOrganizationMemberRole" => {
-            errors.push(("409", "The owner keeps the role of the owner.".to_owned()));
-        }
-        "updateBranch" => {
-            errors.push(("409", "The name is taken, or the server is being changed.".to_owned()));
-        }
-        _ if is_repeatable => {
-            errors.push(("409", "The idempotency key was used differently, or is in use.".to_owned()));
-        }
-        _ => {}
-    }
-    errors.extend([
-        (
-            "429",
-            "Too many requests, or too many creations within an hour; `Retry-After` says when.".to_owned(),
-        ),
-        ("500", "A fault of the server; its log has the cause under the request id.".to_owned()),
-        ("503", "The server can't work now; nothing was changed.".to_owned()),
-        ("504", "The work took too long.".to_owned()),
+    documented.security = Some(vec![
+        SecurityRequirement::new(BEARER, scopes.iter().copied()),
+        SecurityRequirement::new(OAUTH, scopes),
     ]);
-    errors
-}
-
-fn refusals(operation: &Operation) -> String {
-    let who = match operation.caller {
-        CallerRule::Anybody => "",
-        CallerRule::User => " A user's credential is needed.",
-        CallerRule::Owner => " The credential of the organization's owner is needed.",
-    };
-    match operation.scope {
-        Some(scope) => {
-            format!("The credential may not do this here. The scope `{}` is needed.{who}", scope.as_str())
+    for (status, what) in errors::of(path, documented.request_body.is_some(), is_post, operation) {
+        let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(ErrorBody::name()))).build();
+        let mut response = ResponseBuilder::new().description(what);
+        if status != "431" {
+            response = response.content("application/json", content);
         }
-        None => format!("The credential may not do this.{who}"),
+        let response = response.build();
+        documented.responses.responses.insert(status.to_owned(), response.into());
     }
 }
 
@@ -275,7 +238,7 @@ async fn shut_in(mut response: Response) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use coppice_core::access::Scope;
+    use regex_automata::meta::Regex;
     use serde_json::Value;
 
     use super::*;
@@ -299,6 +262,78 @@ mod tests {
         documented.sort();
         known.sort();
         assert_eq!(documented, known);
+    }
+
+    #[test]
+    fn every_operation_says_what_it_does_where_it_belongs_and_what_can_go_wrong() {
+        const AREAS: [&str; 7] =
+            ["API Keys", "Branches", "Logs", "Metrics", "Organizations", "Projects", "Users"];
+        let document = document();
+        let mut areas = std::collections::BTreeSet::new();
+        for (path, item) in &document.paths.paths {
+            for (documented, is_post) in [
+                (&item.get, false),
+                (&item.put, false),
+                (&item.post, true),
+                (&item.patch, false),
+                (&item.delete, false),
+            ] {
+                let Some(operation) = documented else { continue };
+                let id = operation.operation_id.as_deref().unwrap_or_default();
+                assert!(operation.description.as_ref().is_some_and(|text| text.len() > 20), "{id}: {path}");
+                areas.extend(operation.tags.iter().flatten().cloned());
+                let statuses = &operation.responses.responses;
+                assert!(["405", "431"].iter().all(|status| statuses.contains_key(*status)), "{id}");
+                assert_eq!(statuses.contains_key("408"), operation.request_body.is_some(), "{id}");
+                let response = serde_json::to_value(statuses.get("409")).expect("JSON");
+                let says = |text| response["description"].as_str().is_some_and(|said| said.contains(text));
+                assert_eq!(says("Idempotency-Key"), is_post, "{id}");
+                let schemes = serde_json::to_value(&operation.security).expect("JSON");
+                assert_eq!(schemes[0]["bearer"], schemes[1]["oauth"], "{id}");
+            }
+        }
+        assert_eq!(areas.iter().map(String::as_str).collect::<Vec<_>>(), AREAS);
+    }
+
+    #[test]
+    fn the_document_names_the_scopes_of_the_implicit_flow_and_the_ids_of_errors() {
+        let document = serde_json::to_value(document()).expect("JSON");
+        let flow = &document["components"]["securitySchemes"]["oauth"]["flows"]["implicit"];
+        assert_eq!(flow["authorizationUrl"], "/oauth/authorize");
+        for scope in Scope::ALL.map(Scope::as_str).into_iter().chain(["*"]) {
+            assert!(flow["scopes"][scope].as_str().is_some_and(|words| !words.is_empty()), "{scope}");
+        }
+        let ids = &document["components"]["schemas"]["ErrorBody"]["properties"]["id"]["enum"];
+        let ids: Vec<_> = ids.as_array().expect("a list").iter().filter_map(Value::as_str).collect();
+        assert_eq!(ids, ErrorCode::ALL.iter().map(|code| code.as_str()).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_pattern_of_an_address_takes_those_that_are_taken() {
+        let document = serde_json::to_value(document()).expect("JSON");
+        let field = &document["components"]["schemas"]["CreateInvitation"]["properties"]["email"];
+        let pattern = Regex::new(field["pattern"].as_str().expect("a pattern")).expect("an expression");
+        for text in [
+            "ada@example.com",
+            "Ada.L+x@sub.a-b.example.co.uk",
+            "o'brien@example.com",
+            "!#$%&*/=?^_`{|}~-@example.com",
+            "a@xn--e1afmkfd.xn--p1ai",
+            "ada@localhost",
+            "ada@@example.com",
+            ".ada@example.com",
+            "a..b@example.com",
+            "a@-b.com",
+            "a@b-.com",
+            "a@b.c",
+            "a@b.c1",
+            "a b@example.com",
+            "\u{e9}@example.com",
+            "",
+        ] {
+            let is_taken = coppice_core::email::normalised(text).is_some();
+            assert_eq!(pattern.is_match(text), is_taken, "{text}");
+        }
     }
 
     /// Fields whose names look like a secret's and that let nobody in, or that

@@ -56,6 +56,8 @@ pub(crate) async fn create_organization(
 }
 
 /// Show an organization
+///
+/// Its name, and whether it may write and run branches.
 #[utoipa::path(
     get, path = "/organizations/{organizationID}", operation_id = "getOrganization", tag = "Organizations",
     params(InOrganization),
@@ -127,9 +129,11 @@ pub(crate) async fn request_organization_deletion(
 }
 
 /// Show the quotas of an organization
+///
+/// How many projects and branches it may have and make, and how large they may be.
 #[utoipa::path(
     get, path = "/organizations/{organizationID}/limits", operation_id = "getOrganizationLimits",
-    tag = "Limits", params(InOrganization),
+    tag = "Organizations", params(InOrganization),
     responses((status = 200, description = "Its quotas.", body = wire::OrganizationLimits))
 )]
 pub(crate) async fn get_organization_limits(
@@ -147,9 +151,11 @@ pub(crate) async fn get_organization_limits(
 }
 
 /// Show how many members an organization may have
+///
+/// And how many invitations may be pending at once.
 #[utoipa::path(
     get, path = "/organizations/{organizationID}/membership-limits",
-    operation_id = "getOrganizationMembershipLimits", tag = "Limits", params(InOrganization),
+    operation_id = "getOrganizationMembershipLimits", tag = "Organizations", params(InOrganization),
     responses((status = 200, description = "The quotas.", body = wire::OrganizationMembershipLimits))
 )]
 pub(crate) async fn get_organization_membership_limits(

@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use coppice_app::{App, NewProject, ProjectChange};
+use coppice_core::error::excerpt;
 use coppice_core::limits::{DESCRIPTION_LENGTH_MAX, INSTANCES_PER_BRANCH_MAX};
 use coppice_core::operation::{
     CREATE_PROJECT, DELETE_PROJECT, GET_DEFAULT_PROJECT_LIMITS, GET_PROJECT, GET_PROJECT_LIMITS,
@@ -13,7 +14,7 @@ use coppice_core::operation::{
 use coppice_core::project::{
     AllowedRange, ConfigurationChange, Project, ProjectConfiguration, ScaleToZero, parse_address_range,
 };
-use coppice_core::{Error, Result};
+use coppice_core::{Error, ErrorCode, Result};
 use coppice_wire as wire;
 
 use crate::body::{BodyError, Fields, RawBody};
@@ -60,6 +61,8 @@ pub(crate) async fn create_project(
 }
 
 /// Show a project
+///
+/// With what its branches get unless they are told otherwise, and who may connect to them.
 #[utoipa::path(
     get, path = "/organizations/{organizationID}/projects/{projectID}", operation_id = "getProject",
     tag = "Projects", params(InProject),
@@ -106,9 +109,11 @@ pub(crate) async fn delete_project(State(app): State<App>, call: Call) -> Result
 }
 
 /// Show the quotas that projects have unless told otherwise
+///
+/// As the operator of this installation set them.
 #[utoipa::path(
     get, path = "/organizations/{organizationID}/projects/limits", operation_id = "getDefaultProjectLimits",
-    tag = "Limits", params(InOrganization),
+    tag = "Projects", params(InOrganization),
     responses((status = 200, description = "The quotas.", body = wire::ProjectLimits))
 )]
 pub(crate) async fn get_default_project_limits(
@@ -125,9 +130,11 @@ pub(crate) async fn get_default_project_limits(
 }
 
 /// Show the quotas of a project
+///
+/// How many branches it may have, and how large they may be.
 #[utoipa::path(
     get, path = "/organizations/{organizationID}/projects/{projectID}/limits",
-    operation_id = "getProjectLimits", tag = "Limits", params(InProject),
+    operation_id = "getProjectLimits", tag = "Projects", params(InProject),
     responses((status = 200, description = "Its quotas.", body = wire::EffectiveProjectLimits))
 )]
 pub(crate) async fn get_project_limits(
@@ -189,7 +196,10 @@ fn ranges_from(filter: &Fields) -> Result<Option<Vec<AllowedRange>>> {
         let entry = filter.item("cidr", index, item)?;
         let cidr = entry.required_text("cidr")?;
         if cidr.len() > 64 || parse_address_range(cidr).is_none() {
-            return Err(Error::invalid("invalid_cidr", format!("invalid address range {cidr}")));
+            return Err(Error::invalid(
+                ErrorCode::InvalidCidr,
+                format!("invalid address range {}", excerpt(cidr)),
+            ));
         }
         Ok(AllowedRange { cidr: cidr.to_owned(), description: entry.remark("description", 100)? })
     });

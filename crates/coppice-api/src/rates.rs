@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 
 use coppice_core::access::CredentialId;
-use coppice_core::{Error, Result, network};
+use coppice_core::{Error, ErrorCode, Result, network};
 use governor::clock::{Clock, DefaultClock};
 use governor::middleware::StateInformationMiddleware;
 use governor::state::keyed::DefaultKeyedStateStore;
@@ -96,7 +96,7 @@ impl Rates {
                 context::note_rate(RateState::new(not_yet.quota(), 0));
                 let wait = not_yet.wait_time_from(self.clock.now()).as_secs_f64().ceil();
                 Err(Error::TooMany {
-                    code: "rate_limited",
+                    code: ErrorCode::RateLimited,
                     public: "too many requests".to_owned(),
                     retry_after_seconds: (wait as u32).max(1),
                 })

@@ -11,8 +11,10 @@ use crate::error::ApiError;
 use crate::request::{Call, InOrganization, as_unauthenticated};
 
 /// List the regions where branches can be made
+///
+/// Those that are open to everybody, and those of the organization.
 #[utoipa::path(
-    get, path = "/organizations/{organizationID}/regions", operation_id = "listRegions", tag = "Regions",
+    get, path = "/organizations/{organizationID}/regions", operation_id = "listRegions", tag = "Projects",
     params(InOrganization),
     responses((status = 200, description = "Regions the organization may use.", body = wire::RegionList))
 )]
@@ -32,9 +34,11 @@ pub(crate) async fn list_regions(
 }
 
 /// List the sizes an instance can have
+///
+/// With their CPUs, memory and rates; without a region those of every region.
 #[utoipa::path(
     get, path = "/organizations/{organizationID}/instanceTypes", operation_id = "listInstanceTypes",
-    tag = "Regions",
+    tag = "Projects",
     params(InOrganization, ("region" = Option<String>, Query, description = "Only of this region.")),
     responses((status = 200, description = "Sizes with their prices.", body = wire::InstanceTypeList))
 )]
@@ -56,8 +60,10 @@ pub(crate) async fn list_instance_types(
 }
 
 /// List the releases of PostgreSQL
+///
+/// The newest first. `postgres:17` means the newest release of 17.
 #[utoipa::path(
-    get, path = "/organizations/{organizationID}/images", operation_id = "listImages", tag = "Regions",
+    get, path = "/organizations/{organizationID}/images", operation_id = "listImages", tag = "Projects",
     params(InOrganization, ("region" = Option<String>, Query, description = "Only of this region.")),
     responses((status = 200, description = "Releases, the newest first.", body = wire::ImageList))
 )]
@@ -76,9 +82,11 @@ pub(crate) async fn list_images(
 }
 
 /// List the extensions an image brings
+///
+/// Extensions of PostgreSQL, and libraries that can be preloaded, with their versions and manuals.
 #[utoipa::path(
     get, path = "/organizations/{organizationID}/extensions", operation_id = "listExtensions",
-    tag = "Regions",
+    tag = "Projects",
     params(
         InOrganization,
         ("image" = String, Query, description = "The image.", example = "postgres:17", min_length = 1),

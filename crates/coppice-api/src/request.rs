@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::extract::{Extension, FromRequestParts, Path, Query};
+use axum::extract::{Extension, FromRequestParts, MatchedPath, Path, Query};
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
@@ -14,7 +14,7 @@ use coppice_app::{Access, App, Credential, PersonalAccess};
 use coppice_core::access::{Caller, Principal, Scope, check_scope};
 use coppice_core::audit::RequestOrigin;
 use coppice_core::operation::{Operation, RawTarget};
-use coppice_core::{Error, Result};
+use coppice_core::{Error, ErrorCode, Result};
 use coppice_wire::SecretField;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -54,8 +54,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Call {
         let rates = Extension::<Arc<Rates>>::from_request_parts(parts, state).await;
         Ok(Self {
             bearer,
-            // What is no UTF-8 is refused by the check of the parameter.
-            path: path.map(|path| path.0).unwrap_or_default(),
+            path: path.map_or_else(|_| unreadable_path(parts), |path| path.0),
             query: query.map(|query| query.0).unwrap_or_default(),
             address: client_address(parts),
             origin: Origin::of(parts).0,
@@ -65,16 +64,34 @@ impl<S: Send + Sync> FromRequestParts<S> for Call {
     }
 }
 
-/// The bearer credential among the headers.
+/// Stands for a credential that is no UTF-8; none of ours is like it.
+const UNREADABLE: &str = "\u{fffd}";
+
+/// The parameters of a path that can't be read as a whole, because one of them
+/// is no UTF-8, as they were sent. No id has a `%`, so the check of the
+/// parameters refuses the right one.
+fn unreadable_path(parts: &Parts) -> HashMap<String, String> {
+    let Some(pattern) = parts.extensions.get::<MatchedPath>() else { return HashMap::new() };
+    let segments = pattern.as_str().split('/').zip(parts.uri.path().split('/'));
+    let parameters = segments.filter_map(|(name, segment)| {
+        let name = name.strip_prefix('{')?.strip_suffix('}')?;
+        Some((name.to_owned(), segment.to_owned()))
+    });
+    parameters.collect()
+}
+
+/// The bearer credential among the headers. One that can't be read is one all
+/// the same, and none of ours.
 pub(crate) fn bearer_of(headers: &HeaderMap) -> Option<&str> {
-    headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(bearer)
+    headers.get(AUTHORIZATION).and_then(|value| bearer(value.as_bytes()))
 }
 
 /// The value of a bearer credential; the scheme's case does not matter.
-fn bearer(header: &str) -> Option<&str> {
-    let (scheme, value) = header.split_once(' ')?;
-    let value = value.trim();
-    (scheme.eq_ignore_ascii_case("bearer") && !value.is_empty()).then_some(value)
+fn bearer(header: &[u8]) -> Option<&str> {
+    let (scheme, value) = header.split_at(header.iter().position(|byte| *byte == b' ')?);
+    let value = value.trim_ascii();
+    let is_bearer = scheme.eq_ignore_ascii_case(b"bearer") && !value.is_empty();
+    is_bearer.then(|| std::str::from_utf8(value).unwrap_or(UNREADABLE))
 }
 
 impl Call {
@@ -201,8 +218,9 @@ impl Call {
 
     /// A query parameter that must be there.
     pub(crate) fn required_query(&self, name: &str) -> Result<&str> {
-        self.query(name)
-            .ok_or_else(|| Error::invalid("missing_parameter", format!("query parameter {name} is required")))
+        self.query(name).ok_or_else(|| {
+            Error::invalid(ErrorCode::MissingParameter, format!("query parameter {name} is required"))
+        })
     }
 }
 
@@ -218,7 +236,7 @@ pub(crate) fn kind_of(caller: &Caller) -> &'static str {
 pub(crate) fn as_unauthenticated(error: Error) -> Error {
     match error {
         Error::Forbidden { code, .. } => Error::Unauthenticated { code },
-        Error::InsufficientScope { .. } => Error::Unauthenticated { code: "insufficient_scope" },
+        Error::InsufficientScope { .. } => Error::Unauthenticated { code: ErrorCode::InsufficientScope },
         other => other,
     }
 }
@@ -300,13 +318,49 @@ pub(crate) struct OnInvitation {
 
 #[cfg(test)]
 mod tests {
+    use axum::Router;
+    use axum::body::{Body, to_bytes};
+    use axum::extract::Request;
+    use axum::routing::get;
+    use tower::ServiceExt;
+
     use super::*;
 
     #[test]
     fn the_scheme_is_matched_without_regard_to_case() {
-        assert_eq!(bearer("bEaReR abc"), Some("abc"));
-        assert_eq!(bearer("Basic abc"), None);
-        assert_eq!(bearer("Bearer "), None);
-        assert_eq!(bearer("abc"), None);
+        assert_eq!(bearer(b"bEaReR abc"), Some("abc"));
+        assert_eq!(bearer(b"Basic abc"), None);
+        assert_eq!(bearer(b"Bearer "), None);
+        assert_eq!(bearer(b"abc"), None);
+    }
+
+    #[test]
+    fn a_credential_that_can_not_be_read_is_one_all_the_same() {
+        assert_eq!(bearer("Bearer pkü_1".as_bytes()), Some("pkü_1"));
+        assert_eq!(bearer(b"Bearer pk\xfc_1"), Some(UNREADABLE));
+    }
+
+    #[tokio::test]
+    async fn the_parameter_that_can_not_be_read_is_the_one_that_is_refused() {
+        let show = async |request: Request| {
+            let (mut parts, _) = request.into_parts();
+            let path = Path::<HashMap<String, String>>::from_request_parts(&mut parts, &()).await;
+            assert!(path.is_err(), "axum reads it");
+            let path = unreadable_path(&parts);
+            let part = |name: &str| path.get(name).map(String::as_str);
+            let organization = part("organizationID").unwrap_or_default();
+            let target = RawTarget { organization, project: part("projectID"), ..RawTarget::default() };
+            target.check().expect_err("refused").to_string()
+        };
+        let router = Router::new().route("/o/{organizationID}/p/{projectID}/x", get(show));
+        for (path, expected) in [
+            ("/o/%ff/p/prj_1/x", "invalid path parameter organizationID"),
+            ("/o/org_1/p/%ff/x", "invalid path parameter projectID"),
+        ] {
+            let request = Request::builder().uri(path).body(Body::empty()).expect("a request");
+            let answer = router.clone().oneshot(request).await.expect("an answer");
+            let body = to_bytes(answer.into_body(), 1024).await.expect("a body");
+            assert_eq!(body, expected, "{path}");
+        }
     }
 }

@@ -9,6 +9,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{Request, Response};
+use coppice_core::id::random_text;
 use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -34,8 +35,13 @@ const DRAIN_PATIENCE: Duration = Duration::from_secs(30);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// What is told to whom there is no room for.
-const FULL: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n";
+fn full() -> String {
+    let id = random_text();
+    format!(
+        "HTTP/1.1 503 Service Unavailable\r\nx-request-id: req_{id}\r\nconnection: close\r\nretry-after: 1\r\n\
+         content-length: 0\r\n\r\n"
+    )
+}
 
 /// Serves `router` until `stop` completes, then lets requests finish.
 pub async fn serve(
@@ -60,7 +66,7 @@ pub async fn serve(
             },
         };
         let Some(seat) = connections.admit(peer.ip()).map(Arc::new) else {
-            let _ = stream.try_write(FULL);
+            let _ = stream.try_write(full().as_bytes());
             continue;
         };
         let _ = stream.set_nodelay(true);

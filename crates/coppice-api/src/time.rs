@@ -1,10 +1,13 @@
 //! Times as callers send them.
 
-use chrono::{DateTime, Datelike, NaiveDateTime, SecondsFormat, Utc};
-use coppice_core::{Error, Result};
+use chrono::{DateTime, Datelike, SecondsFormat, Utc};
+use coppice_core::{Error, ErrorCode, Result};
 
 /// What is wrong with a text that is none.
 pub(crate) const WHY_NONE: &str = "must be an RFC 3339 date-time, like 2027-01-01T00:00:00Z";
+
+/// Length of the date that a time begins with.
+const DATE_LENGTH: usize = "2027-01-01".len();
 
 /// A time that was asked for, and how it is said back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,10 +31,13 @@ impl AskedTime {
 
 /// An RFC 3339 time; without an offset it is UTC.
 pub(crate) fn parse(text: &str) -> Option<DateTime<Utc>> {
-    let time = match DateTime::parse_from_rfc3339(text) {
-        Ok(time) => time.with_timezone(&Utc),
-        Err(_) => NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S%.f").ok()?.and_utc(),
-    };
+    // RFC 3339 leaves a blank there to whoever wants one; we don't.
+    if text.as_bytes().get(DATE_LENGTH).is_none_or(|byte| !byte.eq_ignore_ascii_case(&b'T')) {
+        return None;
+    }
+    let time =
+        DateTime::parse_from_rfc3339(text).or_else(|_| DateTime::parse_from_rfc3339(&format!("{text}Z")));
+    let time = time.ok()?.with_timezone(&Utc);
     // Its year in UTC has to have four digits too, so that it can be written again.
     (0..=9999).contains(&time.year()).then_some(time)
 }
@@ -39,7 +45,7 @@ pub(crate) fn parse(text: &str) -> Option<DateTime<Utc>> {
 /// Refuses a time that ends before it starts.
 pub(crate) fn check_range(start: DateTime<Utc>, end: DateTime<Utc>) -> Result<()> {
     match end < start {
-        true => Err(Error::invalid("invalid_time_range", "invalid time range: end is before start")),
+        true => Err(Error::invalid(ErrorCode::InvalidTimeRange, "invalid time range: end is before start")),
         false => Ok(()),
     }
 }
@@ -53,7 +59,9 @@ mod tests {
         let noon = parse("2027-01-01T12:00:00Z");
         assert_eq!(parse("2027-01-01T14:00:00.000000000+02:00"), noon);
         assert_eq!(parse("2027-01-01T12:00:00"), noon, "without an offset it is UTC");
-        assert_eq!(parse("2027-01-01"), None);
+        for text in ["2027-01-01", "2027-01-01 12:00:00Z", "2027-01-01 12:00:00", "2027-01- 1T12:00:00"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
         assert_eq!(parse("9999-12-31T23:59:59-23:00"), None, "a year with five digits");
     }
 

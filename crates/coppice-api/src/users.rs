@@ -12,6 +12,8 @@ use crate::error::ApiError;
 use crate::request::Call;
 
 /// Show the calling user
+///
+/// Whose key or token it is.
 #[utoipa::path(
     get, path = "/user", operation_id = "getUser", tag = "Users",
     responses((status = 200, description = "The caller's account.", body = wire::User))
@@ -22,6 +24,8 @@ pub(crate) async fn get_user(State(app): State<App>, call: Call) -> Result<Json<
 }
 
 /// Rename the calling user
+///
+/// Everywhere; the address stays.
 #[utoipa::path(
     patch, path = "/user", operation_id = "updateUser", tag = "Users",
     request_body = wire::UpdateUser,

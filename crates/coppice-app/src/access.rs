@@ -8,7 +8,7 @@ use coppice_core::access::{
 use coppice_core::api_key::ApiKeySecret;
 use coppice_core::operation::{CallerRule, Operation, RawTarget, Target};
 use coppice_core::organization::{Organization, Role};
-use coppice_core::{Error, InvitationId, OrganizationId, ProjectId, Result, UserId};
+use coppice_core::{Error, ErrorCode, InvitationId, OrganizationId, ProjectId, Result, UserId};
 use coppice_store::Membership;
 
 use crate::App;
@@ -113,8 +113,8 @@ impl App {
         bearer: Option<&str>,
         target: Option<&RawTarget<'_>>,
     ) -> Result<Credential> {
-        let text = bearer.ok_or(Error::Unauthenticated { code: "missing_token" })?;
-        let unknown = Error::Unauthenticated { code: "invalid_token" };
+        let text = bearer.ok_or(Error::Unauthenticated { code: ErrorCode::MissingToken })?;
+        let unknown = Error::Unauthenticated { code: ErrorCode::InvalidToken };
         // A path that names nothing well-formed is refused later; who calls comes first.
         let target = target.and_then(|target| target.check().ok());
         let (organization, project) = match &target {
@@ -128,7 +128,7 @@ impl App {
         let found = self.store.credential_find(&hash, organization, project).await?;
         let Some(found) = found.filter(|found| !found.is_user_disabled) else { return Err(unknown) };
         if found.caller.expiry.is_some_and(|expiry| expiry <= Utc::now()) {
-            return Err(Error::Unauthenticated { code: "expired_token" });
+            return Err(Error::Unauthenticated { code: ErrorCode::ExpiredToken });
         }
         if let Some(key) = found.caller.credential.key() {
             self.key_uses.note(key);
@@ -228,7 +228,7 @@ impl App {
 /// What whoever is told who does not belong to an organization.
 pub(crate) fn not_a_member(organization: &OrganizationId) -> Error {
     Error::access_denied(
-        "organization_access_denied",
+        ErrorCode::OrganizationAccessDenied,
         format_args!("you are not a member of organization {organization}"),
     )
 }

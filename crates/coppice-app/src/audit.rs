@@ -9,7 +9,7 @@ use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use coppice_core::access::CredentialId;
 use coppice_core::audit::{AuditActor, AuditEntry, RequestOrigin};
 use coppice_core::operation::{ACCEPT_INVITATION, Operation, RawTarget};
-use coppice_core::{AuditId, Error, InvitationId, OrganizationId, Result, UserId};
+use coppice_core::{AuditId, Error, ErrorCode, InvitationId, OrganizationId, Result, UserId};
 use coppice_failpoint::failpoint;
 use coppice_store::{AuditEnd, AuditFilter, NewAuditLine};
 use tracing::Instrument;
@@ -291,7 +291,7 @@ impl App {
             Ok(_) => AuditEnd { status: 200, ..AuditEnd::default() },
             Err(error) => AuditEnd {
                 status: error.status(),
-                error: Some(error.code().to_owned()),
+                error: Some(error.code().to_string()),
                 ..AuditEnd::default()
             },
         };
@@ -343,7 +343,7 @@ impl App {
         let (id, _) = cursor.split_once('.').unwrap_or_default();
         match self.cursor_at(organization, query, id) == cursor {
             true => Ok(AuditId::from_trusted(id)),
-            false => Err(Error::invalid("invalid_cursor", "invalid cursor")),
+            false => Err(Error::invalid(ErrorCode::InvalidCursor, "invalid cursor")),
         }
     }
 

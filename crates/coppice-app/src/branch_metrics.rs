@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
-use coppice_core::{Error, InstanceId, Result};
+use coppice_core::error::excerpt;
+use coppice_core::{Error, ErrorCode, InstanceId, Result};
 use coppice_telemetry::metrics::{Bucket, Plan};
 use futures_util::future::try_join_all;
 
@@ -46,7 +47,10 @@ impl App {
             history.instances.iter().chain(history.series.iter().map(|(_, id)| id)).collect();
         let unknown = request.instances.iter().find(|id| !known.iter().any(|known| known.as_str() == **id));
         if let Some(id) = unknown {
-            return Err(Error::invalid("invalid_instance", format!("invalid instance {id}")));
+            return Err(Error::invalid(
+                ErrorCode::InvalidInstance,
+                format!("invalid instance {}", excerpt(id)),
+            ));
         }
         let is_asked = |id: &InstanceId| {
             request.instances.is_empty() || request.instances.iter().any(|asked| asked == id.as_str())

@@ -1,9 +1,9 @@
 //! How clients connect to a branch. Which password its server has is in
 //! `rotation.rs`.
 
-use coppice_core::Result;
 use coppice_core::access::Scope;
 use coppice_core::branch::{Branch, MANAGED_DATABASE, MANAGED_ROLE};
+use coppice_core::{Error, ErrorCode, Result};
 use zeroize::Zeroizing;
 
 use crate::{Access, App, GatewayPlace};
@@ -46,16 +46,24 @@ impl App {
     }
 
     /// The connection string of a branch, for callers whose credential and
-    /// role let them read credentials.
+    /// role let them read credentials; none, too, when its owner set a password
+    /// by SQL.
     ///
     /// # Errors
-    /// When the password can't be decrypted.
-    pub fn connection_string(&self, access: &Access, branch: &Branch) -> Result<Option<Zeroizing<String>>> {
+    /// `branch_not_found` when it is gone by now
+    pub async fn connection_string(
+        &self,
+        access: &Access,
+        branch: &Branch,
+    ) -> Result<Option<Zeroizing<String>>> {
         if access.check(Scope::CredentialsRead).is_err() {
             return Ok(None);
         }
-        let password = self.key.open(branch.id.as_str(), &branch.password_sealed)?;
-        Ok(Some(self.credentials(branch, password).connection_string))
+        match self.password_in_force(branch).await {
+            Ok(password) => Ok(Some(self.credentials(branch, password).connection_string)),
+            Err(Error::NotFound { code: ErrorCode::CredentialsNotFound, .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     fn credentials(&self, branch: &Branch, password: Zeroizing<String>) -> Credentials {

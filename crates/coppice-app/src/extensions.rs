@@ -1,8 +1,9 @@
 //! Extensions that an image brings.
 
+use coppice_core::error::excerpt;
 use coppice_core::image::{ImageRequest, PostgresVersion};
 use coppice_core::parameter::PRELOAD_LIBRARIES;
-use coppice_core::{Error, Result};
+use coppice_core::{Error, ErrorCode, Result};
 use coppice_engine::ImageContents;
 
 use crate::App;
@@ -69,7 +70,9 @@ impl App {
 
     /// The release that an image's name means.
     pub(crate) fn choose_image(&self, name: &str) -> Result<PostgresVersion> {
-        let invalid = |why: &str| Error::invalid("invalid_image", format!("invalid image {name}: {why}"));
+        let invalid = |why: &str| {
+            Error::invalid(ErrorCode::InvalidImage, format!("invalid image {}: {why}", excerpt(name)))
+        };
         let request = ImageRequest::parse(name)
             .ok_or_else(|| invalid("write postgres:<major> or postgres:<major>.<minor>"))?;
         let offered: Vec<_> = self.engine.images().into_iter().map(|image| image.version).collect();
@@ -100,8 +103,8 @@ impl App {
         for name in asked {
             if !allowed.contains(name) {
                 return Err(Error::invalid(
-                    "invalid_preload_library",
-                    format!("invalid preload library {name}"),
+                    ErrorCode::InvalidPreloadLibrary,
+                    format!("invalid preload library {}", excerpt(name)),
                 ));
             }
             if !chosen.contains(name) {

@@ -8,6 +8,10 @@ use crate::App;
 /// A first request that runs longer than this has died with its process.
 const RUNNING_SECONDS_MAX: u32 = 60;
 
+/// Most bytes of answers that are kept of one caller, where they can be had
+/// again.
+const READINGS_BYTES_MAX: u32 = 32 << 20;
+
 /// A request as far as it tells repetitions apart.
 #[derive(Clone, Debug)]
 pub struct RepeatableCall {
@@ -66,17 +70,24 @@ impl App {
     }
 
     /// Keeps the answer of a call for a day, or forgets the call when its
-    /// answer is not worth keeping.
+    /// answer is not worth keeping, or when it only reads and its caller's
+    /// answers take too much room as it is.
     ///
     /// # Errors
     /// When the metastore fails.
-    pub async fn finish_call(&self, call: &RepeatableCall, answer: Option<(u16, &str)>) -> Result<()> {
-        match answer {
-            Some((status, body)) => {
-                let sealed = self.key.seal(&call.owner(), body);
-                Ok(self.store.idempotency_finish(call.row(), status, &sealed).await?)
+    pub async fn finish_call(
+        &self,
+        call: &RepeatableCall,
+        answer: Option<(u16, &str)>,
+        only_reads: bool,
+    ) -> Result<()> {
+        if let Some((status, body)) = answer {
+            let sealed = self.key.seal(&call.owner(), body);
+            let room_bytes = only_reads.then_some(READINGS_BYTES_MAX);
+            if self.store.idempotency_finish(call.row(), status, &sealed, room_bytes).await? {
+                return Ok(());
             }
-            None => Ok(self.store.idempotency_forget(call.row()).await?),
         }
+        Ok(self.store.idempotency_forget(call.row()).await?)
     }
 }

@@ -5,6 +5,8 @@
 //! not show that an address is one's own. The one in the letter carries a proof
 //! that nobody else sees; an account made with it has a verified address.
 
+mod links;
+
 use chrono::Utc;
 use coppice_core::access::Scope;
 use coppice_core::audit::RequestOrigin;
@@ -12,7 +14,7 @@ use coppice_core::id::random_text;
 use coppice_core::limits::{INVITATION_DAYS, INVITATIONS_PER_HOUR_MAX};
 use coppice_core::organization::{Invitation, Role};
 use coppice_core::sign_up::SignUp;
-use coppice_core::{Error, InvitationId, OrganizationId, Result, UserId};
+use coppice_core::{Error, ErrorCode, InvitationId, OrganizationId, Result, UserId};
 use coppice_oauth::random;
 use coppice_store::{
     InvitationFilter, InvitationRecord, NewInvitation, NewUser, OrganizationChange, StoreError, Tx,
@@ -27,7 +29,7 @@ pub struct VisibleInvitation {
     /// The invitation.
     pub invitation: Invitation,
     /// The link to accept it with; none when it has expired, or when the caller
-    /// may not invite anybody.
+    /// may not invite anybody to that role.
     pub link: Option<Zeroizing<String>>,
 }
 
@@ -68,19 +70,19 @@ pub struct Accepted {
 }
 
 fn not_found(id: &InvitationId) -> Error {
-    Error::NotFound { code: "invitation_not_found", public: format!("invitation {id} not found") }
+    Error::NotFound { code: ErrorCode::InvitationNotFound, public: format!("invitation {id} not found") }
 }
 
 /// For links; what is in them is not said again.
 fn link_not_found() -> Error {
-    Error::NotFound { code: "invitation_not_found", public: "invitation not found".to_owned() }
+    Error::NotFound { code: ErrorCode::InvitationNotFound, public: "invitation not found".to_owned() }
 }
 
 fn not_pending() -> Error {
-    Error::invalid("invitation_not_pending", "invitation is not pending")
+    Error::invalid(ErrorCode::InvitationNotPending, "invitation is not pending")
 }
 
-fn limit_reached(code: &'static str, what: &str, max: u32) -> Error {
+fn limit_reached(code: ErrorCode, what: &str, max: u32) -> Error {
     Error::invalid(code, format!("{what} limit of {max} reached"))
 }
 
@@ -88,7 +90,7 @@ impl App {
     /// Invites somebody. An expired invitation of the same address is replaced.
     ///
     /// # Errors
-    /// `invitation_conflict`, `invitation_limit_reached`,
+    /// `scope_not_grantable`, `invitation_conflict`, `invitation_limit_reached`,
     /// `member_limit_reached`, `rate_limited`
     pub async fn create_invitation(
         &self,
@@ -96,20 +98,25 @@ impl App {
         email: &str,
         role: Role,
     ) -> Result<VisibleInvitation> {
+        access.caller.check_grantable(role)?;
         let organization = &access.organization.id;
         let limits = self.config.limits;
         let mut tx = self.store.begin().await?;
         self.lock_organization_in_tx(&mut tx, organization).await?;
         if self.store.invitation_conflicts_in_tx(&mut tx, organization, email).await? {
             return Err(Error::Conflict {
-                code: "invitation_conflict",
+                code: ErrorCode::InvitationConflict,
                 public: format!("{email} is already invited or a member"),
             });
         }
         self.check_member_limit_in_tx(&mut tx, organization).await?;
         let pending = self.store.invitation_count_pending_in_tx(&mut tx, organization).await?;
         if pending >= limits.invitations_max {
-            return Err(limit_reached("invitation_limit_reached", "invitation", limits.invitations_max));
+            return Err(limit_reached(
+                ErrorCode::InvitationLimitReached,
+                "invitation",
+                limits.invitations_max,
+            ));
         }
         self.count_invitation_in_tx(&mut tx, organization).await?;
         let (id, secret) = (InvitationId::generate(Utc::now()), Zeroizing::new(random::secret()));
@@ -273,7 +280,7 @@ impl App {
     ) -> Result<(UserId, Accepted)> {
         if self.config.sign_up == SignUp::Off || !self.config.has_passwords {
             return Err(Error::Forbidden {
-                code: "sign_up_closed",
+                code: ErrorCode::SignUpClosed,
                 public: "no account is made by an invitation here".to_owned(),
             });
         }
@@ -304,7 +311,7 @@ impl App {
         match self.store.user_insert_in_tx(&mut tx, &new).await {
             Err(error) if error.is_unique_violation("users_email") => {
                 return Err(Error::Conflict {
-                    code: "account_exists",
+                    code: ErrorCode::AccountExists,
                     public: format!("{email} has an account: sign in to accept the invitation"),
                 });
             }
@@ -337,7 +344,7 @@ impl App {
     async fn check_member_limit_in_tx(&self, tx: &mut Tx, organization: &OrganizationId) -> Result<()> {
         let max = self.config.limits.members_max;
         if self.store.member_count_in_tx(tx, organization).await? >= max {
-            return Err(limit_reached("member_limit_reached", "member", max));
+            return Err(limit_reached(ErrorCode::MemberLimitReached, "member", max));
         }
         Ok(())
     }
@@ -355,38 +362,10 @@ impl App {
         Ok(self.store.mail_insert_in_tx(tx, &random_text(), id).await?)
     }
 
-    fn link_hash(&self, secret: &str) -> String {
-        // Not to be mistaken for the hash of an API key, whatever the text is.
-        self.key.hash(&format!("invitation {secret}"))
-    }
-
-    fn link_secret(&self, record: &InvitationRecord) -> Result<Zeroizing<String>> {
-        self.key.open(record.invitation.id.as_str(), &record.link_sealed)
-    }
-
-    /// What the letter's link has besides the secret that those who may invite
-    /// see, too. They can't compute it.
-    fn mailed_proof(&self, secret: &str) -> String {
-        self.key.hash(&format!("mailed invitation {secret}"))
-    }
-
-    /// Where an invitation is accepted.
-    fn invitation_link(&self, record: &InvitationRecord) -> Result<Zeroizing<String>> {
-        let secret = self.link_secret(record)?;
-        Ok(Zeroizing::new(format!("{}/invitation?token={}", self.config.public_url, secret.as_str())))
-    }
-
-    /// The same for the letter, and for nobody else to see: who comes by it has
-    /// shown that the address is theirs. The secret stays at its end, where
-    /// programs look for it.
-    pub(crate) fn mailed_link(&self, record: &InvitationRecord) -> Result<Zeroizing<String>> {
-        let secret = self.link_secret(record)?;
-        let (place, proof) = (&self.config.public_url, self.mailed_proof(&secret));
-        Ok(Zeroizing::new(format!("{place}/invitation?mailed={proof}&token={}", secret.as_str())))
-    }
-
     fn visible(&self, access: &Access, record: InvitationRecord) -> Result<VisibleInvitation> {
-        let may_invite = access.check(Scope::InviteWrite).is_ok();
+        // Whoever has the link can become that member.
+        let may_invite = access.check(Scope::InviteWrite).is_ok()
+            && access.caller.check_grantable(record.invitation.role).is_ok();
         let link = match may_invite && record.invitation.is_pending {
             true => Some(self.invitation_link(&record)?),
             false => None,

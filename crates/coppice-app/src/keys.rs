@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use chrono::Utc;
 use coppice_core::access::{AskedExpiry, Caller, Grant, Principal, Scope, check_role};
 use coppice_core::api_key::{ApiKey, ApiKeyKind, ApiKeySecret};
-use coppice_core::{ApiKeyId, Error, OrganizationId, Result};
+use coppice_core::{ApiKeyId, Error, ErrorCode, OrganizationId, Result};
 use coppice_store::{NewApiKey, StoreError, Tx};
 
 use crate::access::not_a_member;
@@ -79,7 +79,7 @@ impl App {
         let now = Utc::now();
         let expiry = caller.expiry_of_key(new.expiry)?;
         if expiry.is_some_and(|expiry| expiry <= now) {
-            return Err(Error::invalid("expiry_in_past", "expiry must be in the future"));
+            return Err(Error::invalid(ErrorCode::ExpiryInPast, "expiry must be in the future"));
         }
         let (kind, created_by) = match (of, &caller.principal) {
             (Principal::User(_), Principal::User(user)) => (ApiKeyKind::User, Some(user)),
@@ -101,12 +101,12 @@ impl App {
         }
         // All keys may be taken away; none must come from one that was.
         if !self.store.credential_lives_in_tx(&mut tx, &caller.credential).await? {
-            return Err(Error::Unauthenticated { code: "invalid_token" });
+            return Err(Error::Unauthenticated { code: ErrorCode::InvalidToken });
         }
         let max = self.config.limits.api_keys_max;
         if self.store.key_count_in_tx(&mut tx, of).await? >= max {
             return Err(Error::invalid(
-                "api_key_limit_reached",
+                ErrorCode::ApiKeyLimitReached,
                 format!("no more than {max} API keys are allowed"),
             ));
         }

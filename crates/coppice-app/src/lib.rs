@@ -41,6 +41,7 @@ mod storage;
 mod users;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use coppice_core::branch::BranchState;
@@ -59,7 +60,9 @@ pub use activity::Activity;
 pub use audit::{AccountEvent, AccountEventKind, AuditPage, AuditQuery};
 pub use bootstrap::FirstAccount;
 pub use branch_metrics::{InstanceSeries, MetricsRequest};
-pub use branches::{BranchChange, BranchDetails, CustomBranch, InstanceStatus, NewBranchRequest, Origin};
+pub use branches::{
+    BranchChange, BranchDetails, CustomBranch, Fixed, InstanceStatus, NewBranchRequest, Origin,
+};
 pub use connections::Connectable;
 pub use coppice_store::{AuditEnd, InvitationFilter};
 pub use coppice_store::{BrowserSession, HalfSignIn};
@@ -152,6 +155,8 @@ pub struct App {
     mail_nudge: Arc<Notify>,
     /// When this process began to know clients.
     started: Instant,
+    /// Whether everything is there that clients may expect.
+    is_set_up: Arc<AtomicBool>,
     outside: Option<Arc<outside::OutsideIssuer>>,
     config: Arc<AppConfig>,
 }
@@ -184,6 +189,7 @@ impl App {
             late_notes: TaskTracker::new(),
             mail_nudge: Arc::default(),
             started,
+            is_set_up: Arc::default(),
             outside,
             config: Arc::new(config),
         }
@@ -199,11 +205,20 @@ impl App {
         self.key.fake_salt_secret()
     }
 
-    /// Whether the metastore answers.
+    /// Says that the first start is complete: the account, its file and its
+    /// branch are there.
+    pub fn note_set_up(&self) {
+        self.is_set_up.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the first start is complete and the metastore answers.
     ///
     /// # Errors
     /// `unavailable`
     pub async fn check_ready(&self) -> coppice_core::Result<()> {
+        if !self.is_set_up.load(Ordering::Relaxed) {
+            return Err(coppice_core::Error::unavailable("the start is not complete yet"));
+        }
         let answered = tokio::time::timeout(READY_PATIENCE, self.store.ping()).await;
         Ok(answered
             .map_err(|_| coppice_core::Error::unavailable("the metastore does not answer in time"))??)

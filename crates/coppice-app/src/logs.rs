@@ -9,7 +9,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use chrono::{DateTime, Utc};
-use coppice_core::{BranchId, Error, InstanceId, Result};
+use coppice_core::{BranchId, Error, ErrorCode, InstanceId, Result};
 use coppice_telemetry::ceil_ms;
 use coppice_telemetry::logs::{
     InstanceLogs, LogCursor, LogEntry, LogFilter, LogFilters, LogPage, LogQuery, OpenLog, SearchError, search,
@@ -113,8 +113,8 @@ impl App {
         let wanted = request.filters;
         let filters = tokio::task::spawn_blocking(move || LogFilters::new(&wanted)).await;
         let filters = filters.map_err(Error::internal)?;
-        let filters =
-            filters.map_err(|why| Error::invalid("invalid_filter", format!("invalid filter: {why}")))?;
+        let filters = filters
+            .map_err(|why| Error::invalid(ErrorCode::InvalidFilter, format!("invalid filter: {why}")))?;
         let branch = self.find_branch(access).await?;
         let query = LogQuery {
             start_ms: ceil_ms(request.start),
@@ -204,7 +204,7 @@ impl CursorSeal<'_> {
             is_ours.ok()?;
             serde_json::from_slice(content).ok()
         };
-        open().ok_or_else(|| Error::invalid("invalid_cursor", "invalid cursor"))
+        open().ok_or_else(|| Error::invalid(ErrorCode::InvalidCursor, "invalid cursor"))
     }
 }
 

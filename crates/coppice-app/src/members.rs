@@ -4,7 +4,7 @@ use coppice_core::access::Principal;
 use coppice_core::api_key::{MakerStanding, ReviewReason};
 use coppice_core::limits::MEMBER_CHANGES_PER_HOUR_MAX;
 use coppice_core::organization::{Member, Role};
-use coppice_core::{ApiKeyId, Error, OrganizationId, Result, UserId};
+use coppice_core::{ApiKeyId, Error, ErrorCode, OrganizationId, Result, UserId};
 use coppice_store::{OrganizationChange, StoreError, Tx};
 
 use crate::{Access, App};
@@ -29,14 +29,14 @@ impl App {
         let (organization, user) = (&access.organization.id, access.user()?);
         if access.caller.principal == Principal::User(user.clone()) {
             return Err(Error::Forbidden {
-                code: "cannot_remove_self",
+                code: ErrorCode::CannotRemoveSelf,
                 public: "you cannot remove yourself".to_owned(),
             });
         }
         let mut tx = self.store.begin().await?;
         if self.member_role_in_tx(&mut tx, organization, user).await? == Role::Owner {
             return Err(Error::Forbidden {
-                code: "cannot_remove_owner",
+                code: ErrorCode::CannotRemoveOwner,
                 public: "the owner cannot be removed".to_owned(),
             });
         }
@@ -58,19 +58,21 @@ impl App {
     /// not make with that role.
     ///
     /// # Errors
-    /// `member_not_found`, `owner_role_fixed`, `rate_limited`
+    /// `member_not_found`, `owner_role_fixed`, `scope_not_grantable`,
+    /// `rate_limited`
     pub async fn set_member_role(&self, access: &Access, role: Role) -> Result<Vec<ApiKeyId>> {
         let (organization, user) = (&access.organization.id, access.user()?);
         let mut tx = self.store.begin().await?;
         match self.member_role_in_tx(&mut tx, organization, user).await? {
             Role::Owner => {
                 return Err(Error::Conflict {
-                    code: "owner_role_fixed",
+                    code: ErrorCode::OwnerRoleFixed,
                     public: "the owner keeps the owner role".to_owned(),
                 });
             }
             present if present == role => return Ok(vec![]),
-            Role::Admin | Role::Editor | Role::Viewer => {}
+            present if present.carries_all_of(role) => {}
+            Role::Admin | Role::Editor | Role::Viewer => access.caller.check_grantable(role)?,
         }
         self.count_change_in_tx(
             &mut tx,
@@ -110,7 +112,7 @@ impl App {
         self.lock_organization_in_tx(tx, organization).await?;
         let role = self.store.member_role_in_tx(tx, organization, user).await?;
         role.ok_or_else(|| Error::NotFound {
-            code: "member_not_found",
+            code: ErrorCode::MemberNotFound,
             public: format!("member {user} not found"),
         })
     }
@@ -126,7 +128,7 @@ impl App {
         match self.store.organization_change_in_tx(tx, organization, change, max).await? {
             None => Ok(()),
             Some(retry_after_seconds) => Err(Error::TooMany {
-                code: "rate_limited",
+                code: ErrorCode::RateLimited,
                 public: "too many requests".to_owned(),
                 retry_after_seconds,
             }),

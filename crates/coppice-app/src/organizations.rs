@@ -4,7 +4,7 @@ use chrono::Utc;
 use coppice_core::access::{Caller, check_second_factor};
 use coppice_core::limits::{ORGANIZATIONS_OWNED_MAX, OrganizationLimits};
 use coppice_core::organization::{BillingStatus, Organization};
-use coppice_core::{Error, OrganizationId, Result};
+use coppice_core::{Error, ErrorCode, OrganizationId, Result};
 use coppice_failpoint::failpoint;
 use coppice_store::{StoreError, Tx};
 
@@ -30,7 +30,7 @@ impl App {
         if self.store.organization_count_owned_in_tx(&mut tx, &access.user).await? >= ORGANIZATIONS_OWNED_MAX
         {
             return Err(Error::invalid(
-                "organization_limit_reached",
+                ErrorCode::OrganizationLimitReached,
                 format!("organization limit of {ORGANIZATIONS_OWNED_MAX} reached"),
             ));
         }
@@ -174,17 +174,23 @@ impl App {
 }
 
 fn has_projects() -> Error {
-    Error::Conflict { code: "org_has_projects", public: "the organization still has projects".to_owned() }
+    Error::Conflict {
+        code: ErrorCode::OrgHasProjects,
+        public: "the organization still has projects".to_owned(),
+    }
 }
 
 pub(crate) fn organization_disabled(id: &OrganizationId) -> Error {
-    Error::Forbidden { code: "organization_disabled", public: format!("organization {id} is disabled") }
+    Error::Forbidden {
+        code: ErrorCode::OrganizationDisabled,
+        public: format!("organization {id} is disabled"),
+    }
 }
 
 /// Deleted between the check of the caller and the operation.
 fn organization_gone(id: &OrganizationId) -> Error {
     Error::access_denied(
-        "organization_access_denied",
+        ErrorCode::OrganizationAccessDenied,
         format_args!("you are not a member of organization {id}"),
     )
 }

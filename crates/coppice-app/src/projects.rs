@@ -2,7 +2,7 @@
 
 use chrono::Utc;
 use coppice_core::project::{ConfigurationChange, Project, ProjectConfiguration};
-use coppice_core::{Error, ProjectId, Result};
+use coppice_core::{Error, ErrorCode, ProjectId, Result};
 
 use crate::{Access, App};
 
@@ -37,15 +37,18 @@ impl App {
         let (present, recent) = self.store.project_count_in_tx(&mut tx, organization).await?;
         if present >= limits.projects_max {
             return Err(Error::invalid(
-                "project_limit_reached",
+                ErrorCode::ProjectLimitReached,
                 format!("project limit of {} reached", limits.projects_max),
             ));
         }
         if recent >= limits.projects_per_hour_max {
             return Err(Error::TooMany {
-                code: "project_rate_exceeded",
+                code: ErrorCode::ProjectRateExceeded,
                 public: "too many projects created in one hour".to_owned(),
-                retry_after_seconds: 60,
+                retry_after_seconds: self
+                    .store
+                    .project_room_in_tx(&mut tx, organization, limits.projects_per_hour_max)
+                    .await?,
             });
         }
         let id = ProjectId::generate(Utc::now());

@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 
+use coppice_core::error::excerpt;
 use coppice_core::instance_type::{InstanceType, types_that_fit};
-use coppice_core::{Error, RegionId, Result};
+use coppice_core::{Error, ErrorCode, RegionId, Result};
 use coppice_engine::Image;
 
 use crate::App;
@@ -38,12 +39,12 @@ impl App {
     }
 
     fn unknown_region(&self, name: &str) -> Error {
-        Error::invalid("invalid_region", format!("invalid region {name}"))
+        Error::invalid(ErrorCode::InvalidRegion, format!("invalid region {}", excerpt(name)))
     }
 
     /// Checks that branches can be made in a region.
     pub(crate) fn check_region(&self, name: &str) -> Result<RegionId> {
-        let region = self.regions_named(Some(name))?.pop();
+        let region = self.list_regions().into_iter().find(|region| region.id.as_str() == name);
         region.map(|region| region.id).ok_or_else(|| self.unknown_region(name))
     }
 

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use coppice_core::branch::{Branch, BranchState, Goal, MANAGED_ROLE};
-use coppice_core::{BranchId, Error, InstanceId, Result};
+use coppice_core::{BranchId, Error, ErrorCode, InstanceId, Result};
 use coppice_failpoint::failpoint;
 use coppice_store::{KeptPassword, ManagedRole, StoreError};
 use zeroize::Zeroizing;
@@ -95,7 +95,7 @@ impl App {
             }
         }
         Err(Error::NotFound {
-            code: "credentials_not_found",
+            code: ErrorCode::CredentialsNotFound,
             public: format!(
                 "credentials not found: the role {MANAGED_ROLE} was changed by SQL, so only whoever did that \
                  knows its password; rotate the credentials to get a new one"
@@ -144,7 +144,7 @@ impl App {
         if is_managed {
             return Ok(());
         }
-        Err(Error::invalid("invalid_username", format!("only the user {MANAGED_ROLE} is managed")))
+        Err(Error::invalid(ErrorCode::InvalidUsername, format!("only the user {MANAGED_ROLE} is managed")))
     }
 }
 

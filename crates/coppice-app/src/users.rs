@@ -1,7 +1,7 @@
 //! The caller's own account.
 
 use coppice_core::organization::User;
-use coppice_core::{Error, Result, UserId};
+use coppice_core::{Error, ErrorCode, Result, UserId};
 
 use crate::{App, PersonalAccess};
 
@@ -28,5 +28,5 @@ impl App {
 
 /// A key dies with its user, so this is a race with the account's removal.
 fn account_gone(_id: &UserId) -> Error {
-    Error::Unauthenticated { code: "invalid_token" }
+    Error::Unauthenticated { code: ErrorCode::InvalidToken }
 }

@@ -4,6 +4,10 @@
 //! first reaches the client, the second only the log. Two edges translate it:
 //! the API to a status and a stable `id`, the gateway to a SQLSTATE.
 
+use std::borrow::Cow;
+
+use crate::ErrorCode;
+
 /// A result with the platform's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -22,6 +26,23 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// When to come again to a platform that can't work now, in seconds.
+pub const UNAVAILABLE_SECONDS: u32 = 30;
+/// When to come again to a branch that is being changed, in seconds; most
+/// changes take less.
+const CHANGE_SECONDS: u32 = 1;
+
+/// Most characters of what a caller sent that a refusal says again.
+const EXCERPT_LENGTH_MAX: usize = 64;
+
+/// What a caller sent, as far as a refusal says it again.
+pub fn excerpt(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(EXCERPT_LENGTH_MAX) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
+        None => Cow::Borrowed(text),
+    }
+}
+
 /// Why an operation was not carried out.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
@@ -30,7 +51,7 @@ pub enum Error {
     #[error("{public}")]
     Invalid {
         /// Stable id of the error catalogue.
-        code: &'static str,
+        code: ErrorCode,
         /// What is wrong, for the caller.
         public: String,
     },
@@ -38,7 +59,7 @@ pub enum Error {
     #[error("{public}")]
     Forbidden {
         /// Stable id of the error catalogue.
-        code: &'static str,
+        code: ErrorCode,
         /// What is missing, for the caller.
         public: String,
     },
@@ -52,7 +73,7 @@ pub enum Error {
     #[error("{public}")]
     NotFound {
         /// Stable id of the error catalogue.
-        code: &'static str,
+        code: ErrorCode,
         /// What was not found, for the caller.
         public: String,
     },
@@ -60,7 +81,7 @@ pub enum Error {
     #[error("{public}")]
     Conflict {
         /// Stable id of the error catalogue.
-        code: &'static str,
+        code: ErrorCode,
         /// What stands in the way, for the caller.
         public: String,
     },
@@ -68,7 +89,7 @@ pub enum Error {
     #[error("{public}")]
     NotReady {
         /// Stable id of the error catalogue.
-        code: &'static str,
+        code: ErrorCode,
         /// What is not ready, for the caller.
         public: String,
     },
@@ -76,7 +97,7 @@ pub enum Error {
     #[error("{public}")]
     TooMany {
         /// Stable id of the error catalogue.
-        code: &'static str,
+        code: ErrorCode,
         /// Which rate was exceeded, for the caller.
         public: String,
         /// Whole seconds until a retry makes sense.
@@ -86,7 +107,7 @@ pub enum Error {
     #[error("invalid API key")]
     Unauthenticated {
         /// `missing_token`, `invalid_token` or `expired_token`.
-        code: &'static str,
+        code: ErrorCode,
     },
     /// Nothing is wrong with the request; it is safe to try again.
     #[error("service unavailable, try again later")]
@@ -111,36 +132,36 @@ pub enum Error {
 impl Error {
     /// An [`Error::Invalid`] about one field: `invalid <field>: <why>`.
     pub fn invalid_field(field: &str, why: impl std::fmt::Display) -> Self {
-        Self::Invalid { code: "invalid_field", public: format!("invalid {field}: {why}") }
+        Self::Invalid { code: ErrorCode::InvalidField, public: format!("invalid {field}: {why}") }
     }
 
     /// An [`Error::Invalid`] about one parameter of the query.
     pub fn invalid_query(name: &str, why: impl std::fmt::Display) -> Self {
         Self::Invalid {
-            code: "invalid_query_parameter",
+            code: ErrorCode::InvalidQueryParameter,
             public: format!("invalid query parameter {name}: {why}"),
         }
     }
 
     /// An [`Error::Invalid`] with another id of the catalogue.
-    pub fn invalid(code: &'static str, public: impl Into<String>) -> Self {
+    pub fn invalid(code: ErrorCode, public: impl Into<String>) -> Self {
         Self::Invalid { code, public: public.into() }
     }
 
     /// An [`Error::Forbidden`]; `reason` completes `access denied: `.
-    pub fn access_denied(code: &'static str, reason: impl std::fmt::Display) -> Self {
+    pub fn access_denied(code: ErrorCode, reason: impl std::fmt::Display) -> Self {
         Self::Forbidden { code, public: format!("access denied: {reason}") }
     }
 
     /// An [`Error::NotFound`] for a record, `<kind> <id> not found`, with the
     /// id `<kind>_not_found`.
     pub fn project_not_found(id: impl std::fmt::Display) -> Self {
-        Self::NotFound { code: "project_not_found", public: format!("project {id} not found") }
+        Self::NotFound { code: ErrorCode::ProjectNotFound, public: format!("project {id} not found") }
     }
 
     /// As [`Error::project_not_found`], for a branch.
     pub fn branch_not_found(id: impl std::fmt::Display) -> Self {
-        Self::NotFound { code: "branch_not_found", public: format!("branch {id} not found") }
+        Self::NotFound { code: ErrorCode::BranchNotFound, public: format!("branch {id} not found") }
     }
 
     /// An [`Error::Internal`] that keeps the whole chain of causes for the log.
@@ -170,7 +191,7 @@ impl Error {
     }
 
     /// The stable id of the API's error catalogue.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> ErrorCode {
         match self {
             Self::Invalid { code, .. }
             | Self::Forbidden { code, .. }
@@ -178,11 +199,30 @@ impl Error {
             | Self::Conflict { code, .. }
             | Self::NotReady { code, .. }
             | Self::TooMany { code, .. }
-            | Self::Unauthenticated { code } => code,
-            Self::InsufficientScope { .. } => "insufficient_scope",
-            Self::Unavailable { .. } => "unavailable",
-            Self::Timeout { .. } => "upstream_timeout",
-            Self::Internal { .. } => "internal_error",
+            | Self::Unauthenticated { code } => *code,
+            Self::InsufficientScope { .. } => ErrorCode::InsufficientScope,
+            Self::Unavailable { .. } => ErrorCode::Unavailable,
+            Self::Timeout { .. } => ErrorCode::UpstreamTimeout,
+            Self::Internal { .. } => ErrorCode::InternalError,
+        }
+    }
+
+    /// Whole seconds until a retry makes sense, where that is known.
+    pub fn retry_after_seconds(&self) -> Option<u32> {
+        match self {
+            Self::TooMany { retry_after_seconds, .. } => Some(*retry_after_seconds),
+            Self::Unavailable { .. } => Some(UNAVAILABLE_SECONDS),
+            Self::Conflict { code: ErrorCode::BranchBusy, .. }
+            | Self::NotReady { code: ErrorCode::ParentNotReady, .. } => Some(CHANGE_SECONDS),
+            Self::Invalid { .. }
+            | Self::Unauthenticated { .. }
+            | Self::Forbidden { .. }
+            | Self::InsufficientScope { .. }
+            | Self::NotFound { .. }
+            | Self::Conflict { .. }
+            | Self::NotReady { .. }
+            | Self::Timeout { .. }
+            | Self::Internal { .. } => None,
         }
     }
 
@@ -227,5 +267,12 @@ mod tests {
         let error = link("sending: refused", Some(link("refused", Some(link("port closed", None)))));
         assert_eq!(chain(&error), "sending: refused: port closed");
         assert_eq!(chain(&link("alone", None)), "alone");
+    }
+
+    #[test]
+    fn a_refusal_says_again_no_more_than_an_excerpt() {
+        assert_eq!(excerpt("postgres:17"), "postgres:17");
+        assert_eq!(excerpt(&"é".repeat(64)), "é".repeat(64));
+        assert_eq!(excerpt(&"é".repeat(900_000)), format!("{}…", "é".repeat(64)));
     }
 }

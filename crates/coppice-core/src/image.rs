@@ -27,9 +27,14 @@ impl PostgresVersion {
     }
 }
 
+/// Whether a number is written with zeros that say nothing.
+pub(crate) fn has_leading_zero(digits: &str) -> bool {
+    digits.len() > 1 && digits.starts_with('0')
+}
+
 fn parse_number(text: &str) -> Option<u32> {
     let digits_only = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if digits_only { text.parse().ok() } else { None }
+    if digits_only && !has_leading_zero(text) { text.parse().ok() } else { None }
 }
 
 /// What a caller asked for: an exact release or the newest of a major version.
@@ -95,8 +100,16 @@ mod tests {
 
     #[test]
     fn other_offerings_and_odd_numbers_are_refused() {
-        for text in ["mysql:8.0", "postgres", "postgres:", "postgres:+17", "postgres:17.x", "postgres:17.6.1"]
-        {
+        for text in [
+            "mysql:8.0",
+            "postgres",
+            "postgres:",
+            "postgres:+17",
+            "postgres:017",
+            "postgres:17.06",
+            "postgres:17.x",
+            "postgres:17.6.1",
+        ] {
             assert_eq!(ImageRequest::parse(text), None, "{text}");
         }
     }

@@ -31,6 +31,7 @@ pub mod branch;
 pub mod claim;
 pub mod email;
 pub mod error;
+mod error_code;
 pub mod id;
 pub mod image;
 pub mod instance_type;
@@ -49,6 +50,7 @@ pub mod storage;
 pub mod volume;
 
 pub use error::{Error, Result};
+pub use error_code::ErrorCode;
 pub use id::{
     ApiKeyId, AuditId, BranchId, HostId, InstallationId, InstanceId, InvitationId, OrganizationId, ProjectId,
     RegionId, SessionId, UserId, VolumeId,

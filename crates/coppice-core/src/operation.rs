@@ -2,7 +2,7 @@
 //! is decided from.
 
 use crate::access::{LimitedKeys, Scope};
-use crate::{Error, InvitationId, OrganizationId, ProjectId, Result, UserId};
+use crate::{Error, ErrorCode, InvitationId, OrganizationId, ProjectId, Result, UserId};
 
 /// Who may carry out an operation, besides what scopes and roles say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,8 +194,9 @@ impl RawTarget<'_> {
     /// # Errors
     /// `invalid_path_parameter`
     pub fn check(&self) -> Result<Target> {
-        let invalid =
-            |name: &str| Error::invalid("invalid_path_parameter", format!("invalid path parameter {name}"));
+        let invalid = |name: &str| {
+            Error::invalid(ErrorCode::InvalidPathParameter, format!("invalid path parameter {name}"))
+        };
         if !is_organization_id(self.organization) {
             return Err(invalid("organizationID"));
         }

@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
 
+use crate::image::has_leading_zero;
 use crate::{OrganizationId, ProjectId};
 
 /// When a branch without clients is put to sleep.
@@ -57,6 +58,9 @@ pub struct AllowedRange {
 /// allowed. A block of IPv4-mapped IPv6 addresses (RFC 4291, section 2.5.5.2)
 /// means the IPv4 addresses.
 pub fn parse_address_range(text: &str) -> Option<IpNet> {
+    if text.split_once('/').is_some_and(|(_, length)| has_leading_zero(length)) {
+        return None;
+    }
     let range = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).ok()?;
     match range {
         IpNet::V6(block) if block.prefix_len() >= 96 => match block.addr().to_ipv4_mapped() {
@@ -157,7 +161,17 @@ mod tests {
         for text in ["10.0.0.1", "10.1.2.3/8", "::1", "2001:db8::/32", "0.0.0.0/0", "::ffff:10.0.0.0/104"] {
             assert!(parse_address_range(text).is_some(), "{text}");
         }
-        for text in ["", "10.0.0", "10.0.0.1/33", "10.0.0.1/", "::1/129", "a/8", "10.0.0.1/+8"] {
+        for text in [
+            "",
+            "10.0.0",
+            "10.0.0.1/33",
+            "10.0.0.1/",
+            "::1/129",
+            "a/8",
+            "10.0.0.1/+8",
+            "1.2.3.4/08",
+            "::1/064",
+        ] {
             assert!(parse_address_range(text).is_none(), "{text}");
         }
     }

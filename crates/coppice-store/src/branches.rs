@@ -257,6 +257,29 @@ impl Store {
         })
     }
 
+    /// Seconds until an organization has made fewer than `max` branches within
+    /// an hour.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn branch_room_in_tx(
+        &self,
+        tx: &mut Tx,
+        organization: &OrganizationId,
+        max: u32,
+    ) -> Result<u32> {
+        let seconds: Option<i32> = sqlx::query_scalar(
+            "select greatest(1, ceil(extract(epoch from b.created_at + interval '1 hour' - now()))::integer)
+             from branches b join projects p on p.id = b.project_id where p.organization_id = $1
+             order by b.created_at desc offset greatest($2 - 1, 0) limit 1",
+        )
+        .bind(organization.as_str())
+        .bind(i64::from(max))
+        .fetch_optional(&mut **tx)
+        .await?;
+        Ok(seconds.unwrap_or(3600).unsigned_abs())
+    }
+
     /// A branch of a project of an organization; none of them deleted.
     ///
     /// # Errors

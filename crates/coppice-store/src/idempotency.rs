@@ -85,7 +85,8 @@ impl Store {
         })
     }
 
-    /// Keeps the answer of a request that was begun.
+    /// Keeps the answer of a request that was begun; false where all answers
+    /// of its caller would take more than `room_bytes` then.
     ///
     /// # Errors
     /// When the metastore can't be reached.
@@ -94,19 +95,22 @@ impl Store {
         request: RepeatableRequest<'_>,
         status: u16,
         answer_sealed: &[u8],
-    ) -> Result<()> {
-        sqlx::query(
+        room_bytes: Option<u32>,
+    ) -> Result<bool> {
+        let kept = sqlx::query(
             "update idempotent_requests set status = $4, answer_sealed = $5
-             where caller = $1 and path = $2 and key = $3",
+             where caller = $1 and path = $2 and key = $3 and ($6::bigint is null or $6 >= octet_length($5)
+                 + (select coalesce(sum(octet_length(answer_sealed)), 0) from idempotent_requests where caller = $1))",
         )
         .bind(request.caller)
         .bind(request.path)
         .bind(request.key)
         .bind(i32::from(status))
         .bind(answer_sealed)
+        .bind(room_bytes.map(i64::from))
         .execute(&self.pool)
         .await?;
-        Ok(())
+        Ok(kept.rows_affected() == 1)
     }
 
     /// Forgets a request that was begun, so that it can be tried again.

@@ -146,6 +146,29 @@ impl Store {
         Ok((u32::try_from(present).unwrap_or(u32::MAX), u32::try_from(recent).unwrap_or(u32::MAX)))
     }
 
+    /// Seconds until an organization has made fewer than `max` projects within
+    /// an hour.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn project_room_in_tx(
+        &self,
+        tx: &mut Tx,
+        organization: &OrganizationId,
+        max: u32,
+    ) -> Result<u32> {
+        let seconds: Option<i32> = sqlx::query_scalar(
+            "select greatest(1, ceil(extract(epoch from created_at + interval '1 hour' - now()))::integer)
+             from projects where organization_id = $1
+             order by created_at desc offset greatest($2 - 1, 0) limit 1",
+        )
+        .bind(organization.as_str())
+        .bind(i64::from(max))
+        .fetch_optional(&mut **tx)
+        .await?;
+        Ok(seconds.unwrap_or(3600).unsigned_abs())
+    }
+
     /// Inserts a project and returns it.
     ///
     /// # Errors

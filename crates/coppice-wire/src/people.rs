@@ -157,7 +157,7 @@ pub struct CreateInvitation {
         example = "ada@example.com",
         format = "email",
         max_length = 254,
-        pattern = "^[A-Za-z0-9_+-]{1,64}@[A-Za-z0-9]{1,63}\\.[A-Za-z]{2,63}$"
+        pattern = r"^[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*@([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+([A-Za-z]{2,63}|[Xx][Nn]--[A-Za-z0-9-]{0,58}[A-Za-z0-9])$"
     )]
     pub email: String,
     /// What they may do when they have accepted; an editor's rights when absent.

@@ -7,11 +7,11 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
 use coppice_app::{App, BrowserSession, NewPerson, OfferedInvitation, PasswordChange};
-use coppice_core::Error;
 use coppice_core::authentication::Methods;
 use coppice_core::limits::{INVITATION_DAYS, PERSON_NAME_LENGTH_MAX};
 use coppice_core::name::is_unseen;
 use coppice_core::sign_up::SignUp;
+use coppice_core::{Error, ErrorCode};
 use coppice_oauth::params::Params;
 use zeroize::Zeroizing;
 
@@ -156,11 +156,11 @@ async fn accept_as_new(app: &App, browser: &Browser, form: &Params) -> Result<Re
     let accepted = app.accept_invitation_as_new(link.token, person, &browser.origin).await;
     let user = match accepted {
         Ok((user, _)) => user,
-        Err(failed) if failed.code() == "invalid_field" => {
+        Err(failed) if failed.code() == ErrorCode::InvalidField => {
             return Ok(offer(app, browser, link, name, Some(BAD_LENGTH)).await);
         }
         // The page says what can be done instead.
-        Err(failed) if failed.code() == "sign_up_closed" => {
+        Err(failed) if failed.code() == ErrorCode::SignUpClosed => {
             return Ok(offer(app, browser, link, "", None).await);
         }
         Err(failed) => return Err(failed),
@@ -226,8 +226,8 @@ fn no_accounts() -> Response {
 /// The page of why an invitation is not accepted.
 fn refusal(failed: &Error) -> Response {
     match failed.code() {
-        "invitation_not_pending" => expired(),
-        "invitation_not_found" => pages::error(
+        ErrorCode::InvitationNotPending => expired(),
+        ErrorCode::InvitationNotFound => pages::error(
             StatusCode::NOT_FOUND,
             &Message {
                 title: "This invitation is not there any more",
@@ -236,7 +236,7 @@ fn refusal(failed: &Error) -> Response {
                 ..Message::default()
             },
         ),
-        "member_limit_reached" => pages::error(
+        ErrorCode::MemberLimitReached => pages::error(
             StatusCode::CONFLICT,
             &Message {
                 title: "The organization is full",
@@ -245,7 +245,7 @@ fn refusal(failed: &Error) -> Response {
                 ..Message::default()
             },
         ),
-        "account_exists" => pages::error(
+        ErrorCode::AccountExists => pages::error(
             StatusCode::CONFLICT,
             &Message {
                 title: "There is an account with this address by now",

@@ -10,7 +10,7 @@ use coppice_oauth::params::Params;
 use zeroize::Zeroizing;
 
 use super::error;
-use crate::arrival::{Received, STRANGERS, Unread};
+use crate::arrival::{Received, STRANGERS, Senders, Unread, no_room};
 use crate::pages::{self, Message};
 
 /// What a client sends.
@@ -21,15 +21,14 @@ impl<S: Send + Sync> FromRequest<S> for ClientBody {
     type Rejection = Response;
 
     async fn from_request(request: Request, _state: &S) -> Result<Self, Self::Rejection> {
-        STRANGERS.read(request.into_body()).await.map(Self).map_err(|unread| {
-            if let Some(error) = unread.error() {
-                return error::failed(error);
+        let (parts, body) = request.into_parts();
+        STRANGERS.read(body, Senders::of(&parts)).await.map(Self).map_err(|unread| match unread {
+            Unread::NoRoom => error::failed(no_room()),
+            Unread::Slow => error::impossible(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"),
+            Unread::TooLarge => error::refused(&OAuthError::invalid_request("the body is too large")),
+            Unread::Broken => {
+                error::refused(&OAuthError::invalid_request("the body did not come to its end"))
             }
-            let description = match unread {
-                Unread::TooLarge => "the body is too large",
-                _ => "the body did not come to its end",
-            };
-            error::refused(&OAuthError::invalid_request(description))
         })
     }
 }
@@ -55,15 +54,20 @@ impl<S: Send + Sync> FromRequest<S> for PageForm {
     type Rejection = Response;
 
     async fn from_request(request: Request, _state: &S) -> Result<Self, Self::Rejection> {
-        let body = STRANGERS.read(request.into_body()).await.map_err(|unread| {
-            if let Some(error) = unread.error() {
-                return error::page(&error);
-            }
+        let (parts, body) = request.into_parts();
+        let body = STRANGERS.read(body, Senders::of(&parts)).await.map_err(|unread| {
             let (status, what) = match unread {
+                Unread::NoRoom => return error::page(&no_room()),
                 Unread::TooLarge => {
                     (StatusCode::PAYLOAD_TOO_LARGE, "Nothing was changed: what you sent is too large.")
                 }
-                _ => (StatusCode::BAD_REQUEST, "Nothing was changed: what you sent did not arrive whole."),
+                Unread::Slow => (
+                    StatusCode::REQUEST_TIMEOUT,
+                    "Nothing was changed: what you sent did not arrive in time.",
+                ),
+                Unread::Broken => {
+                    (StatusCode::BAD_REQUEST, "Nothing was changed: what you sent did not arrive whole.")
+                }
             };
             let next = "Go back, load the page again, and try once more.";
             pages::error(status, &Message { title: "That did not work", what, next, ..Message::default() })

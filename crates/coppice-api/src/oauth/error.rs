@@ -5,10 +5,10 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use coppice_app::IdentityError;
 use coppice_core::Error;
+use coppice_core::error::UNAVAILABLE_SECONDS;
 use coppice_oauth::{ErrorCode, OAuthError};
 use serde_json::json;
 
-use crate::error::UNAVAILABLE_SECONDS;
 use crate::pages::{self, Message};
 
 /// JSON that no cache keeps.
@@ -59,10 +59,8 @@ pub(crate) fn failed(error: Error) -> Response {
         _ => (StatusCode::INTERNAL_SERVER_ERROR, "server_error"),
     };
     let mut response = uncached(status, &body(code, &error.to_string()));
-    match error {
-        Error::TooMany { retry_after_seconds, .. } => come_again(&mut response, retry_after_seconds),
-        Error::Unavailable { .. } => come_again(&mut response, UNAVAILABLE_SECONDS),
-        _ => {}
+    if let Some(seconds) = error.retry_after_seconds() {
+        come_again(&mut response, seconds);
     }
     response
 }

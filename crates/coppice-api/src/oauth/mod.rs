@@ -38,7 +38,7 @@ use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use coppice_app::App;
-use coppice_core::Error;
+use coppice_core::{Error, ErrorCode};
 use coppice_oauth::issuer::Realm;
 
 use crate::audience::Audience;
@@ -102,7 +102,8 @@ pub(crate) struct KnownRealm {
 impl KnownRealm {
     /// The realm of a path with this name in it, if it exists.
     pub(crate) fn find(app: &App, name: Option<&str>) -> Result<Self, Error> {
-        let unknown = || Error::NotFound { code: "route_not_found", public: "no such path".to_owned() };
+        let unknown =
+            || Error::NotFound { code: ErrorCode::RouteNotFound, public: "no such path".to_owned() };
         let realm = app.realm(name).cloned().ok_or_else(unknown)?;
         Ok(Self { realm, name: name.map(str::to_owned) })
     }

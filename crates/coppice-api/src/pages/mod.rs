@@ -19,7 +19,7 @@ mod passkeys;
 mod password;
 mod policy;
 mod qr;
-mod rights;
+pub(crate) mod rights;
 mod second_factor;
 mod sign_in;
 #[cfg(test)]

@@ -30,7 +30,7 @@ const NOUNS: [(&str, &str, &str, &str); 10] = [
 ];
 
 /// One sentence for each thing that `scopes` allow; everything if they hold `*`.
-pub(super) fn in_words(scopes: &[&str]) -> Vec<&'static str> {
+pub(crate) fn in_words(scopes: &[&str]) -> Vec<&'static str> {
     let has = |scope: &str| scopes.contains(&scope);
     let mut words = Vec::new();
     if has("*") {

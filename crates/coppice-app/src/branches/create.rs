@@ -7,9 +7,10 @@ use coppice_core::branch::{Branch, BranchSpec, BranchState};
 use coppice_core::limits::{BRANCH_CHILDREN_MAX, BRANCH_DEPTH_MAX};
 use coppice_core::parameter::check_parameters;
 use coppice_core::project::{Project, ScaleToZero, ScaleToZeroChange};
-use coppice_core::{BranchId, Error, Result, VolumeId};
+use coppice_core::{BranchId, Error, ErrorCode, Result, VolumeId};
 use coppice_store::{NewBranch, Tx};
 
+use super::fixed::unknown_instance_type;
 use super::name_taken;
 use crate::configuration::server;
 use crate::secrets::{new_password, scram_verifier};
@@ -107,7 +108,15 @@ impl App {
         self.reconciler.nudge(id.clone());
         // Also over when the branch failed or was deleted: the row tells.
         let _ = tokio::time::timeout(self.config.create_wait, ready).await;
-        self.find_in_project(access, &id).await
+        match self.find_in_project(access, &id).await {
+            Err(Error::NotFound { code: code @ ErrorCode::BranchNotFound, .. }) => Err(Error::NotFound {
+                code,
+                public: format!(
+                    "branch {id}, which this request made, was deleted by another one before it was ready"
+                ),
+            }),
+            found => found,
+        }
     }
 
     async fn plan_branch(&self, tx: &mut Tx, project: &Project, origin: &Origin) -> Result<Plan> {
@@ -124,20 +133,20 @@ impl App {
                 let parent = found.ok_or_else(|| Error::branch_not_found(parent))?;
                 if !matches!(parent.state, BranchState::Ready | BranchState::Hibernated) {
                     return Err(Error::NotReady {
-                        code: "parent_not_ready",
+                        code: ErrorCode::ParentNotReady,
                         public: format!("parent branch {} is not ready", parent.id),
                     });
                 }
                 let (depth, children) = self.store.branch_place_in_tx(tx, &parent.id).await?;
                 if depth >= BRANCH_DEPTH_MAX {
                     return Err(Error::invalid(
-                        "branch_depth_exceeded",
+                        ErrorCode::BranchDepthExceeded,
                         format!("branch tree is limited to {BRANCH_DEPTH_MAX} levels"),
                     ));
                 }
                 if parent.parent.is_some() && children >= BRANCH_CHILDREN_MAX {
                     return Err(Error::invalid(
-                        "branch_children_exceeded",
+                        ErrorCode::BranchChildrenExceeded,
                         format!("branch already has {BRANCH_CHILDREN_MAX} children"),
                     ));
                 }
@@ -155,9 +164,7 @@ impl App {
         let region = self.check_region(&custom.region)?;
         let types = self.list_instance_types(Some(region.as_str()))?;
         let kind = types.into_iter().find(|(_, kind)| kind.name == custom.instance_type);
-        let (_, kind) = kind.ok_or_else(|| {
-            Error::invalid("invalid_instance_type", format!("unknown instance type {}", custom.instance_type))
-        })?;
+        let (_, kind) = kind.ok_or_else(|| unknown_instance_type(&custom.instance_type))?;
         let version = self.choose_image(&custom.image)?;
         // What can't be done yet is refused rather than ignored.
         if custom.replicas > 0 {
@@ -189,13 +196,19 @@ impl App {
         .into_iter()
         .find(|(count, max)| count >= max);
         if let Some((_, max)) = reached {
-            return Err(Error::invalid("branch_limit_reached", format!("branch limit of {max} reached")));
+            return Err(Error::invalid(
+                ErrorCode::BranchLimitReached,
+                format!("branch limit of {max} reached"),
+            ));
         }
         if counted.recent >= limits.branches_per_hour_max {
             return Err(Error::TooMany {
-                code: "branch_rate_exceeded",
+                code: ErrorCode::BranchRateExceeded,
                 public: "too many branches created in one hour".to_owned(),
-                retry_after_seconds: 60,
+                retry_after_seconds: self
+                    .store
+                    .branch_room_in_tx(tx, &access.organization.id, limits.branches_per_hour_max)
+                    .await?,
             });
         }
         Ok(())

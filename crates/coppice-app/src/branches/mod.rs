@@ -1,19 +1,21 @@
 //! Branches.
 
 mod create;
+mod fixed;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use coppice_core::branch::{Branch, BranchState, Reconfigure};
 use coppice_core::project::{Project, ScaleToZeroChange};
-use coppice_core::{BranchId, Error, InstanceId, Result};
+use coppice_core::{BranchId, Error, ErrorCode, InstanceId, Result};
 use coppice_store::{StoreError, Tx};
 
 use crate::configuration::NewParameters;
 use crate::{Access, Activity, App};
 
 pub use create::{CustomBranch, NewBranchRequest, Origin};
+pub use fixed::Fixed;
 
 /// How long a request waits for a server to take its parameters.
 const RELOAD_WAIT: Duration = Duration::from_secs(1);
@@ -35,6 +37,8 @@ pub struct BranchChange {
     pub storage_gib: Option<u32>,
     /// PostgreSQL parameters, over those it has.
     pub parameters: BTreeMap<String, String>,
+    /// What can't be changed, and may be named as it is.
+    pub fixed: Fixed,
 }
 
 /// A branch with what its instances are doing.
@@ -105,7 +109,8 @@ impl App {
     ///
     /// # Errors
     /// `project_not_found`, `branch_not_found`, `branch_name_taken`, `branch_busy`,
-    /// `invalid_postgres_parameter`, `storage_shrink`, `invalid_field`, `organization_disabled`
+    /// `invalid_postgres_parameter`, `storage_shrink`, `invalid_field`,
+    /// `invalid_instance_type`, `invalid_image`, `organization_disabled`
     pub async fn update_branch(&self, access: &Access, change: BranchChange) -> Result<Branch> {
         let id = access.branch()?;
         if change.hibernate == Some(true) {
@@ -121,6 +126,7 @@ impl App {
         let name = change.name.as_deref().unwrap_or(&current.name);
         let description = change.description.as_deref().unwrap_or(&current.description);
         let scale_to_zero = current.scale_to_zero.with(change.scale_to_zero);
+        self.check_fixed(&current.spec, &change.fixed)?;
         let new_parameters = self.changed_parameters(&current, &change.parameters).await?;
         let new_storage = self.grown_storage(&current, change.storage_gib)?;
         let is_same = (name, description, scale_to_zero)
@@ -169,7 +175,9 @@ impl App {
             is_at_rest = is_at_rest && self.store.branch_set_storage_in_tx(tx, id, gib).await?;
         }
         let busy = || format!("branch {id} is being changed, retry");
-        is_at_rest.then_some(()).ok_or_else(|| Error::Conflict { code: "branch_busy", public: busy() })
+        is_at_rest
+            .then_some(())
+            .ok_or_else(|| Error::Conflict { code: ErrorCode::BranchBusy, public: busy() })
     }
 
     /// The storage that a branch is to have; none when it has that.
@@ -178,7 +186,7 @@ impl App {
         let Some(asked) = asked.filter(|asked| *asked != has) else { return Ok(None) };
         if asked < has {
             let public = format!("storage cannot be reduced from {has} to {asked} GiB");
-            return Err(Error::invalid("storage_shrink", public));
+            return Err(Error::invalid(ErrorCode::StorageShrink, public));
         }
         self.check_storage("storage", asked)?;
         Ok(Some(asked))
@@ -243,7 +251,7 @@ impl App {
 fn name_taken(error: StoreError, name: &str) -> Error {
     if error.is_unique_violation("branches_name") {
         return Error::Conflict {
-            code: "branch_name_taken",
+            code: ErrorCode::BranchNameTaken,
             public: format!("a branch named {name} already exists"),
         };
     }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use chrono::{TimeDelta, Utc};
-use coppice_core::{Error, Result, network};
+use coppice_core::{Error, ErrorCode, Result, network};
 
 use crate::App;
 
@@ -48,7 +48,7 @@ impl App {
         }
         let wait = (attempts.began_at + bound.span - Utc::now()).num_seconds().max(1);
         Err(Error::TooMany {
-            code: "rate_limited",
+            code: ErrorCode::RateLimited,
             public: "too many attempts".to_owned(),
             retry_after_seconds: u32::try_from(wait).unwrap_or(u32::MAX),
         })

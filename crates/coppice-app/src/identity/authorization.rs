@@ -2,7 +2,7 @@
 
 use chrono::{TimeDelta, Utc};
 use coppice_core::audit::RequestOrigin;
-use coppice_core::{Error, SessionId};
+use coppice_core::{Error, ErrorCode, SessionId};
 use coppice_oauth::OAuthError;
 use coppice_oauth::authorize::{self, AuthorizationRequest, Refusal, ResponseType, Step};
 use coppice_oauth::client::Client;
@@ -167,7 +167,7 @@ impl App {
             expires_at: end,
         };
         if !self.store.session_insert_in_tx(&mut tx, &new).await? {
-            return Err(Error::Unauthenticated { code: "invalid_token" });
+            return Err(Error::Unauthenticated { code: ErrorCode::InvalidToken });
         }
         let session = self.store.session_find_in_tx(&mut tx, &id).await?;
         let session = session.ok_or_else(|| Error::internal("a session ended as it began"))?;
@@ -189,7 +189,7 @@ impl App {
     pub(super) async fn check_goes_on(&self, tx: &mut Tx, session: &BrowserSession) -> Result<(), Error> {
         match self.store.browser_session_lives_in_tx(tx, &session.user, &session.id_hash).await? {
             true => Ok(()),
-            false => Err(Error::Unauthenticated { code: "invalid_token" }),
+            false => Err(Error::Unauthenticated { code: ErrorCode::InvalidToken }),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use coppice_core::access::{Caller, CredentialId, Grant, Principal};
 use coppice_core::audit::RequestOrigin;
-use coppice_core::{Error, OrganizationId, Result, SessionId, UserId};
+use coppice_core::{Error, ErrorCode, OrganizationId, Result, SessionId, UserId};
 use coppice_oauth::client::Client;
 use coppice_oauth::scope::{OPENID, Scopes};
 use coppice_oauth::token::{AccessClaims, Distrust, IdClaims, key_id, verify_access, verify_id_hint};
@@ -25,8 +25,8 @@ struct Living {
 /// What a bearer of a token is told that is not believed.
 fn disbelieved(distrust: Distrust) -> Error {
     let code = match distrust {
-        Distrust::Expired => "expired_token",
-        Distrust::Invalid => "invalid_token",
+        Distrust::Expired => ErrorCode::ExpiredToken,
+        Distrust::Invalid => ErrorCode::InvalidToken,
     };
     Error::Unauthenticated { code }
 }
@@ -83,7 +83,7 @@ impl App {
     /// # Errors
     /// `invalid_token`, `expired_token`, `insufficient_scope`
     pub async fn user_info(&self, bearer: Option<&str>) -> Result<Value> {
-        let token = bearer.ok_or(Error::Unauthenticated { code: "missing_token" })?;
+        let token = bearer.ok_or(Error::Unauthenticated { code: ErrorCode::MissingToken })?;
         let Living { claims, user, .. } = self.living(token, None).await?.map_err(disbelieved)?;
         if !scopes_of(&claims.scope).has(OPENID) {
             return Err(Error::InsufficientScope { needed: OPENID });

@@ -3,7 +3,7 @@
 use chrono::{TimeDelta, Utc};
 use coppice_core::audit::RequestOrigin;
 use coppice_core::authentication::Methods;
-use coppice_core::{Error, Result, UserId, email};
+use coppice_core::{Error, ErrorCode, Result, UserId, email};
 use coppice_oauth::random;
 use coppice_store::{BrowserSession, NewBrowserSession, OldPassword, StoreError, Tx};
 use zeroize::Zeroizing;
@@ -159,7 +159,7 @@ impl App {
     ) -> Result<SignIn> {
         let shown = Shown { user, password: None, was_asked, methods };
         match self.go_on(shown, origin, replaced).await? {
-            SignIn::Wrong => Err(Error::Unauthenticated { code: "invalid_token" }),
+            SignIn::Wrong => Err(Error::Unauthenticated { code: ErrorCode::InvalidToken }),
             begun => Ok(begun),
         }
     }

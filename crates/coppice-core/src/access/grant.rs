@@ -1,7 +1,8 @@
 //! What a credential was given: scopes and limits.
 
 use super::scope::Scope;
-use crate::{Error, Result};
+use crate::error::excerpt;
+use crate::{Error, ErrorCode, Result};
 
 /// Scopes and limits a credential was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,8 +65,8 @@ impl Grant {
             match asked.iter().find(|item| !own.contains(item)) {
                 None => Ok(asked),
                 Some(item) => Err(Error::Forbidden {
-                    code: "scope_not_grantable",
-                    public: format!("cannot grant {what} {item}"),
+                    code: ErrorCode::ScopeNotGrantable,
+                    public: format!("cannot grant {what} {}", excerpt(item)),
                 }),
             }
         };

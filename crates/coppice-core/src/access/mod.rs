@@ -6,7 +6,7 @@ mod scope;
 use chrono::{DateTime, SecondsFormat, Utc};
 
 use crate::organization::{Organization, Role};
-use crate::{ApiKeyId, BranchId, Error, OrganizationId, ProjectId, Result, SessionId, UserId};
+use crate::{ApiKeyId, BranchId, Error, ErrorCode, OrganizationId, ProjectId, Result, SessionId, UserId};
 
 pub use grant::Grant;
 pub use scope::Scope;
@@ -78,12 +78,39 @@ impl Caller {
         };
         let own = self.expiry.map(|own| own.to_rfc3339_opts(SecondsFormat::Millis, true)).unwrap_or_default();
         Err(Error::Forbidden {
-            code: "scope_not_grantable",
+            code: ErrorCode::ScopeNotGrantable,
             public: format!(
                 "cannot grant expiry {asked}: the credential that makes the key ends at {own}, and the key must \
                  not outlive it; ask for an expiry until then or for none, or use a credential that lasts longer"
             ),
         })
+    }
+}
+
+impl Caller {
+    /// Whether the caller may make somebody a member with a role: a member
+    /// stays, and may do all that the role carries.
+    ///
+    /// # Errors
+    /// `scope_not_grantable` when a member would outlive the caller's
+    /// credential, or could do what that may not.
+    pub fn check_grantable(&self, role: Role) -> Result<()> {
+        let refused = |why: String| Error::Forbidden {
+            code: ErrorCode::ScopeNotGrantable,
+            public: format!("cannot grant role {}: {why}", role.as_str()),
+        };
+        if let Some(own) = self.expiry {
+            let own = own.to_rfc3339_opts(SecondsFormat::Millis, true);
+            return Err(refused(format!(
+                "a member stays, and this credential ends at {own}; use one that does not end"
+            )));
+        }
+        let lacking =
+            Scope::ALL.into_iter().find(|scope| role.carries(*scope) && !self.grant.has_scope(*scope));
+        match lacking {
+            Some(scope) => Err(refused(format!("this credential lacks the scope {}", scope.as_str()))),
+            None => Ok(()),
+        }
     }
 }
 
@@ -140,7 +167,7 @@ pub fn check_user(caller: &Caller) -> Result<&UserId> {
     match &caller.principal {
         Principal::User(user) => Ok(user),
         Principal::Organization(_) => {
-            Err(Error::access_denied("user_required", "this operation needs a user's credential"))
+            Err(Error::access_denied(ErrorCode::UserRequired, "this operation needs a user's credential"))
         }
     }
 }
@@ -166,7 +193,7 @@ pub fn check_second_factor(
         }
     };
     Err(Error::access_denied(
-        "second_factor_required",
+        ErrorCode::SecondFactorRequired,
         format_args!(
             "organization {} asks for a second factor: {}",
             organization.id,
@@ -183,7 +210,7 @@ pub fn check_owner(role: Option<Role>) -> Result<()> {
     if role == Some(Role::Owner) {
         return Ok(());
     }
-    Err(Error::Forbidden { code: "owner_required", public: "only the owner can do this".to_owned() })
+    Err(Error::Forbidden { code: ErrorCode::OwnerRequired, public: "only the owner can do this".to_owned() })
 }
 
 /// Check 9: the member's role. `role` is none for an organization's own key.
@@ -193,7 +220,7 @@ pub fn check_owner(role: Option<Role>) -> Result<()> {
 pub fn check_role(role: Option<Role>, scope: Scope) -> Result<()> {
     match role {
         Some(role) if !role.carries(scope) => Err(Error::access_denied(
-            "role_not_allowed",
+            ErrorCode::RoleNotAllowed,
             format_args!("the role {} does not allow {}", role.as_str(), scope.as_str()),
         )),
         Some(_) | None => Ok(()),
@@ -224,7 +251,7 @@ pub fn check_limits(
         let foreign = grant.branch_limit().is_some() && !owns_allowed_branch;
         if outside || foreign {
             return Err(Error::access_denied(
-                "project_access_denied",
+                ErrorCode::ProjectAccessDenied,
                 format_args!("this key is limited to other projects than {project}"),
             ));
         }
@@ -233,13 +260,13 @@ pub fn check_limits(
         && grant.branch_limit().is_some_and(|ids| !ids.iter().any(|id| id == branch.as_str()))
     {
         return Err(Error::access_denied(
-            "branch_access_denied",
+            ErrorCode::BranchAccessDenied,
             format_args!("this key is limited to other branches than {branch}"),
         ));
     }
     if refused {
         return Err(Error::access_denied(
-            "restricted_key",
+            ErrorCode::RestrictedKey,
             "this operation is closed to keys that are limited to projects or branches",
         ));
     }
@@ -256,7 +283,7 @@ mod tests {
     }
 
     fn code(result: Result<()>) -> &'static str {
-        result.map_or_else(|error| error.code(), |()| "ok")
+        result.map_or_else(|error| error.code().as_str(), |()| "ok")
     }
 
     #[test]
@@ -294,6 +321,32 @@ mod tests {
             code(check_limits(&grant, LimitedKeys::RefusedWithBranchLimit, Some(&project), None, true)),
             "restricted_key"
         );
+    }
+
+    #[test]
+    fn a_credential_makes_no_member_who_outlives_it_or_may_do_more() {
+        let caller = |scopes: &[&str], expiry| Caller {
+            principal: Principal::User(UserId::from_trusted("usr_1")),
+            credential: CredentialId::Key(ApiKeyId::from_trusted("key_1")),
+            grant: Grant {
+                scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
+                projects: vec![],
+                branches: vec![],
+            },
+            expiry,
+        };
+        let looking =
+            ["org:read", "project:read", "branch:read", "metrics:read", "logs:read", "invite:write"];
+        for (caller, role, expected) in [
+            (caller(&["*"], None), Role::Admin, "ok"),
+            (caller(&["*"], Some(Utc::now())), Role::Viewer, "scope_not_grantable"),
+            (caller(&["invite:write"], None), Role::Viewer, "scope_not_grantable"),
+            (caller(&looking, None), Role::Viewer, "ok"),
+            (caller(&looking, None), Role::Editor, "scope_not_grantable"),
+            (caller(&looking, None), Role::Admin, "scope_not_grantable"),
+        ] {
+            assert_eq!(code(caller.check_grantable(role)), expected, "{role:?} by {:?}", caller.grant);
+        }
     }
 
     #[test]

@@ -96,6 +96,11 @@ impl Scope {
 }
 
 impl Role {
+    /// Whether whoever has this role may do all that another one may.
+    pub fn carries_all_of(self, other: Self) -> bool {
+        Scope::ALL.into_iter().all(|scope| self.carries(scope) || !other.carries(scope))
+    }
+
     /// Whether a member with this role may use `scope` in the organization.
     pub fn carries(self, scope: Scope) -> bool {
         use Scope::*;

@@ -12,8 +12,9 @@ mod value;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::error::excerpt;
 use crate::instance_type::InstanceType;
-use crate::{Error, Result};
+use crate::{Error, ErrorCode, Result};
 
 pub use catalogue::{DEFAULT_PRELOAD_LIBRARIES, PARAMETERS, PRELOAD_LIBRARIES};
 pub use recommendation::Observed;
@@ -209,7 +210,12 @@ impl Parameter {
             Some("pg_stat_statements") if major >= 16 => "#PGSTATSTATEMENTS-CONFIG-PARAMS".to_owned(),
             Some(_) => String::new(),
         };
-        format!("https://www.postgresql.org/docs/{major}/{}.html{anchor}", self.page)
+        let page = match self.page {
+            // It became a part of the chapter on vacuuming.
+            "runtime-config-autovacuum" if major >= 18 => "runtime-config-vacuum",
+            page => page,
+        };
+        format!("https://www.postgresql.org/docs/{major}/{page}.html{anchor}")
     }
 
     /// Whether two values mean the same.
@@ -235,13 +241,13 @@ pub fn check_parameters(asked: &BTreeMap<String, String>, server: &Server<'_>) -
                 Some(parameter) => server.check(parameter, value).err()?,
                 None => format!("is no parameter that can be set in PostgreSQL {}", server.major),
             };
-            Some(format!("{name}: {why}"))
+            Some(format!("{}: {why}", excerpt(name)))
         })
         .collect();
     if complaints.is_empty() {
         return Ok(());
     }
-    Err(Error::invalid("invalid_postgres_parameter", complaints.join("; ")))
+    Err(Error::invalid(ErrorCode::InvalidPostgresParameter, complaints.join("; ")))
 }
 
 /// What an owner's choices become by a change that was checked, and whether it

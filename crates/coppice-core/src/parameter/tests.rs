@@ -37,6 +37,9 @@ fn good_values_pass() {
         ("wal_buffers", "-1"),
         ("auto_explain.log_min_duration", "250ms"),
         ("track_io_timing", "off"),
+        ("wal_level", "logical"),
+        ("log_statement", "ddl"),
+        ("log_min_duration_statement", "250ms"),
     ] {
         assert_eq!(complaint(name, value), None, "{name} = {value}");
     }
@@ -52,6 +55,7 @@ fn bad_values_say_what_is_wanted() {
         ("track_io_timing", "maybe", "track_io_timing: must be one of on, off"),
         ("checkpoint_timeout", "1s", "checkpoint_timeout: must be a span of time from 30s to 1d, like 30s"),
         ("fsync", "off", "fsync: is no parameter that can be set in PostgreSQL 17"),
+        ("wal_level", "minimal", "wal_level: must be one of replica, logical"),
         ("io_workers", "2", "io_workers: is no parameter that can be set in PostgreSQL 17"),
         (
             "auth_delay.milliseconds",
@@ -62,6 +66,32 @@ fn bad_values_say_what_is_wanted() {
     ];
     for (name, value, why) in expected {
         assert_eq!(complaint(name, value).as_deref(), Some(why));
+    }
+}
+
+#[test]
+fn nothing_lets_an_owner_run_a_program_read_a_file_or_hide() {
+    let dangerous = [
+        "_command",
+        "_library",
+        "_libraries",
+        "_file",
+        "_directory",
+        "_path",
+        "_conninfo",
+        "ssl",
+        "log_dest",
+    ];
+    let found = PARAMETERS.iter().find(|one| dangerous.iter().any(|word| one.name.contains(word)));
+    assert_eq!(found.map(|one| one.name), None);
+    for name in [
+        "logging_collector",
+        "log_min_messages",
+        "temp_file_limit",
+        "max_slot_wal_keep_size",
+        "wal_keep_size",
+    ] {
+        assert_eq!(parameter(name), None, "{name} is the platform's");
     }
 }
 
@@ -140,6 +170,9 @@ fn links_lead_to_the_manual_of_the_version() {
     let manual = "https://www.postgresql.org/docs";
     assert_eq!(link("work_mem", 17), format!("{manual}/17/runtime-config-resource.html#GUC-WORK-MEM"));
     assert_eq!(link("auto_explain.log_min_duration", 15), format!("{manual}/15/auto-explain.html"));
+    let naptime = |page| format!("{manual}/{page}.html#GUC-AUTOVACUUM-NAPTIME");
+    assert_eq!(link("autovacuum_naptime", 17), naptime("17/runtime-config-autovacuum"));
+    assert_eq!(link("autovacuum_naptime", 18), naptime("18/runtime-config-vacuum"));
 }
 
 /// What is recommended on a server of 4 GiB with these settings.

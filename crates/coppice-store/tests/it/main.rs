@@ -9,6 +9,7 @@ mod metrics;
 mod migrations;
 mod organizations;
 mod postgres;
+mod repetitions;
 mod roots;
 mod rotation;
 mod sealed;

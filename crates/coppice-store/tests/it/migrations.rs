@@ -103,3 +103,20 @@ async fn keys_of_earlier_schemas_get_the_maker_and_the_end_of_the_keys_that_led_
     ];
     assert_eq!(keys, expected);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lengths_of_ranges_lose_their_zeros() {
+    let server = Postgres::shared();
+    let options = server.database().await;
+    let mut sql = PgConnection::connect_with(&options).await.unwrap();
+    let before = ALL.migrations.iter().take_while(|migration| migration.version < 170).count();
+    migrate_to(&mut sql, before).await;
+    sqlx::raw_sql(ROWS).execute(&mut sql).await.unwrap();
+    let ranges = r#"[{"cidr": "10.0.0.0/08", "description": "/08"}, {"cidr": "::/0", "description": ""}]"#;
+    sqlx::query("update projects set ip_ranges = $1::jsonb").bind(ranges).execute(&mut sql).await.unwrap();
+    let store = Store::connect(options, std::time::Duration::from_secs(30)).await.unwrap();
+    store.migrate().await.unwrap();
+    let kept: String =
+        sqlx::query_scalar("select ip_ranges::text from projects").fetch_one(&mut sql).await.unwrap();
+    assert_eq!(kept, ranges.replace("0.0/08", "0.0/8"));
+}

@@ -9,7 +9,7 @@ use anyhow::Context;
 use coppice_app::{App, CustomBranch, FirstAccount, NewBranchRequest, Origin};
 use coppice_core::branch::{BranchState, MANAGED_ROLE};
 use coppice_core::operation::{CREATE_BRANCH, RawTarget};
-use coppice_core::{Error, ProjectId};
+use coppice_core::{Error, ErrorCode, ProjectId};
 use coppice_engine::local::installation::write_durably;
 
 use super::boot::REGION;
@@ -110,7 +110,7 @@ async fn create_main_branch(app: &App, admin: &Path, project: &ProjectId) -> any
     let branch = match app.create_branch(&access, &request).await {
         Ok(branch) => branch,
         // Made by an earlier start that was interrupted right after.
-        Err(Error::Conflict { code: "branch_name_taken", .. }) => return Ok(()),
+        Err(Error::Conflict { code: ErrorCode::BranchNameTaken, .. }) => return Ok(()),
         Err(error) => return Err(error).context("creating the main branch"),
     };
     let found = app.wait_until_settled(&branch.id, MANAGED_ROLE, MAIN_BRANCH_PATIENCE).await?;

@@ -105,6 +105,7 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let record = serde_json::to_vec_pretty(&record)?;
     write_durably(&ServeRecord::path(&config.data_dir), &record, 0o600).map_err(|error| chain(&error))?;
     first_start::ensure(&platform.app, &config, api, gateway_address).await?;
+    platform.app.note_set_up();
     println!("coppice is ready");
     notify::ready(&format!("API on {api}, gateway on {gateway_address}"));
     if let Some(predecessor) = predecessor {
