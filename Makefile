@@ -17,6 +17,7 @@ setup: ## Install what is needed to build, run and test (quick when nothing is m
 
 build: setup ## Build the release binary, target/release/coppice
 	cargo build --release --locked
+	scripts/strip.sh target/release/coppice
 
 run: build ## Build, then run the server in the foreground (ARGS="--listen ADDR …" are passed on)
 	@exec target/release/coppice serve $(ARGS)
