@@ -7,7 +7,7 @@ export COPPICE_POSTGRES_DIRS ?= $(CURDIR)/.postgres
 export RUST_TEST_THREADS ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test soak hostile openapi bench
+.PHONY: help setup build run test soak suites hostile openapi bench
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,9 +33,14 @@ DRIVER ?= btrfs
 SECONDS ?= 600
 SEED ?=
 
-soak: setup ## Let everything happen to branches in random order and look for losses (DRIVER, SECONDS, SEED)
+soak: setup ## Let everything happen to branches in random order and look for losses (DRIVER, SECONDS, SEED), then run suites
 	COPPICE_SOAK_SECONDS=$(SECONDS) COPPICE_SOAK_SEED=$(SEED) \
 	  cargo test --locked -p coppice --test e2e soak::$(DRIVER) -- --nocapture
+	$(MAKE) suites
+
+suites: setup ## Run the test suites of drivers on a bare server and through the gateway (ARGS are passed on)
+	cargo build --locked
+	e2e/suites/run $(ARGS)
 
 hostile: setup ## Let an owner do the worst by SQL in random order (SECONDS, SEED)
 	COPPICE_SOAK_SECONDS=$(SECONDS) COPPICE_SOAK_SEED=$(SEED) \
