@@ -321,7 +321,8 @@ pub trait Engine: Send + Sync + 'static {
     /// seconds. Wakes nothing.
     async fn measure(&self, instance: &InstanceId, volume: &VolumeId) -> InstanceStatistics;
 
-    /// The size of a volume's data as it was last measured.
+    /// The size of a volume's data as it was last measured, unless that is too
+    /// long ago to mean anything.
     fn known_disk_bytes(&self, volume: &VolumeId) -> Option<u64>;
 
     /// The size of a volume's data now, or as it was a moment ago when measuring

@@ -11,12 +11,13 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::ioctl::{Opcode, Setter, Updater, ioctl, opcode};
+use rustix::ioctl::{Getter, Opcode, Setter, Updater, ioctl, opcode};
 
 const BTRFS_IOCTL_MAGIC: u8 = 0x94;
 const RESIZE: Opcode = opcode::write::<VolArgs>(BTRFS_IOCTL_MAGIC, 3);
 const SNAP_CREATE_V2: Opcode = opcode::write::<VolArgsV2>(BTRFS_IOCTL_MAGIC, 23);
 const SUBVOL_CREATE_V2: Opcode = opcode::write::<VolArgsV2>(BTRFS_IOCTL_MAGIC, 24);
+const GET_SUBVOL_INFO: Opcode = opcode::read::<SubvolInfo>(BTRFS_IOCTL_MAGIC, 60);
 const GET_SUBVOL_ROOTREF: Opcode = opcode::read_write::<RootrefArgs>(BTRFS_IOCTL_MAGIC, 61);
 const SNAP_DESTROY_V2: Opcode = opcode::write::<VolArgsV2>(BTRFS_IOCTL_MAGIC, 63);
 
@@ -51,6 +52,18 @@ struct RootrefArgs {
     align: [u8; 7],
 }
 
+/// `struct btrfs_ioctl_get_subvol_info_args`, of which one number is used.
+#[repr(C)]
+struct SubvolInfo {
+    treeid: u64,
+    name: [u8; 256],
+    parent_id: u64,
+    dirid: u64,
+    generation: u64,
+    others: [u64; 27],
+}
+
+const _: () = assert!(size_of::<SubvolInfo>() == 504);
 const _: () = assert!(size_of::<VolArgs>() == 4096);
 const _: () = assert!(size_of::<VolArgsV2>() == 4096);
 const _: () = assert!(size_of::<RootrefArgs>() == 4096);
@@ -100,6 +113,15 @@ pub(super) fn is_btrfs(path: &Path) -> bool {
 pub(super) fn is_subvolume(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     path.symlink_metadata().is_ok_and(|meta| meta.is_dir() && meta.ino() == SUBVOLUME_INODE) && is_btrfs(path)
+}
+
+/// The transaction in which `path`, a subvolume, was last changed, of those that
+/// were committed.
+pub(super) fn generation(path: &Path) -> io::Result<u64> {
+    let subvolume = File::open(path)?;
+    // SAFETY: the request fills in a btrfs_ioctl_get_subvol_info_args.
+    let info = unsafe { ioctl(&subvolume, Getter::<GET_SUBVOL_INFO, SubvolInfo>::new()) }?;
+    Ok(info.generation)
 }
 
 /// Whether `path`, a subvolume, contains others. A snapshot would leave them out.

@@ -353,8 +353,10 @@ impl Engine for LocalEngine {
             // What is left of a session that does not answer would be in the way.
             lock(&self.sessions).remove(instance);
         });
+        let (volumes, id) = (self.volumes.clone(), volume.clone());
+        let generation = blocking(move || Ok(volumes.generation(&id))).await.ok().flatten();
         let data = self.volumes.data_dir(volume);
-        self.measuring.look(&self.host.servers, instance, (volume, data), server.ok()).await
+        self.measuring.look(&self.host.servers, instance, (volume, data), generation, server.ok()).await
     }
 
     fn known_disk_bytes(&self, volume: &VolumeId) -> Option<u64> {
@@ -362,7 +364,7 @@ impl Engine for LocalEngine {
     }
 
     async fn disk_bytes(&self, volume: &VolumeId) -> Option<u64> {
-        self.measuring.disk_size(volume, self.volumes.data_dir(volume), None).await
+        self.measuring.disk_size_near_limit(volume, self.volumes.data_dir(volume)).await
     }
 
     async fn end_sessions(&self, instance: &InstanceId, only_writers: bool) -> Result<()> {

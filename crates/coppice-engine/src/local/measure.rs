@@ -19,8 +19,14 @@ use crate::{EngineError, Result};
 
 /// How long a server, or a disk, may take to answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
-/// A directory is measured for at most one part in so many of the time.
-const DISK_SHARE: u32 = 100;
+/// A directory is measured for at most one part in so many of the time, so that
+/// one with many files takes nobody's processor.
+const SHARE: u32 = 100;
+/// The same for one that may be near its limit.
+const SHARE_NEAR: u32 = 10;
+/// What was found longer ago than this, is not known any more: what was written
+/// since may be anything. The sampler looks twice in it.
+const KNOWN_FOR: Duration = Duration::from_secs(30);
 
 /// Most files and directories that are counted: a million relations have about
 /// three million.
@@ -87,14 +93,25 @@ fn statement(major: u32) -> String {
     STATEMENT.replace("%io%", io).replace("%wal%", wal).replace("%epoch%", epoch)
 }
 
+/// What has been written to a directory, as far as that is told without looking.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Written {
+    /// Place in the WAL and number of writes, by the server.
+    pub(super) by_server: (f64, f64),
+    /// The volume's last change, by the file system, where it keeps that: code
+    /// inside a server writes without telling. It may be half a minute late.
+    pub(super) generation: Option<u64>,
+}
+
 /// The size of a directory as it was measured last.
 struct DiskSize {
     bytes: u64,
-    /// What its server had written by then: a server that wrote nothing has
-    /// changed nothing.
-    written: Option<(f64, f64)>,
+    /// By then: where nothing was written since, nothing has changed.
+    written: Option<Written>,
     measured: Instant,
     took: Duration,
+    /// When it was last known to be this.
+    known: Instant,
 }
 
 /// Remembers what makes the next look cheap.
@@ -144,35 +161,47 @@ impl Measuring {
         servers: &Servers,
         instance: &InstanceId,
         (volume, data): (&VolumeId, UntrustedPath),
+        generation: Option<u64>,
         server: Option<ServerStatistics>,
     ) -> InstanceStatistics {
         let Some(process) = servers.living(instance) else { return InstanceStatistics::default() };
         let (cpu_used, memory_bytes) = servers.usage(instance, process.pid);
-        let written = server.as_ref().map(|server| (server.wal_position, server.writes.count));
+        let by_server = server.as_ref().map(|server| (server.wal_position, server.writes.count));
+        let written = by_server.map(|by_server| Written { by_server, generation });
         InstanceStatistics {
             process: format!("{}-{}", process.pid, process.start_time),
             cpu_used,
             memory_bytes,
-            disk_bytes: self.disk_size(volume, data, written).await,
+            disk_bytes: self.disk_size(volume, data, written, SHARE).await,
             server,
         }
     }
 
-    /// The size of a volume as it was measured last.
+    /// The size of a volume, unless what is known of it is old.
     pub(super) fn known_disk_size(&self, volume: &VolumeId) -> Option<u64> {
-        lock(&self.disks).get(volume).map(|known| known.bytes)
+        let disks = lock(&self.disks);
+        disks.get(volume).filter(|size| size.known.elapsed() < KNOWN_FOR).map(|size| size.bytes)
+    }
+
+    /// The size of a volume that may be near its limit.
+    pub(super) async fn disk_size_near_limit(&self, volume: &VolumeId, data: UntrustedPath) -> Option<u64> {
+        self.disk_size(volume, data, None, SHARE_NEAR).await
     }
 
     /// The size of a volume's directory, unless measuring it does not end in time.
-    pub(super) async fn disk_size(
+    async fn disk_size(
         &self,
         volume: &VolumeId,
         data: UntrustedPath,
-        written: Option<(f64, f64)>,
+        written: Option<Written>,
+        share: u32,
     ) -> Option<u64> {
-        if let Some(known) = lock(&self.disks).get(volume) {
-            let is_same = written.is_some() && known.written == written;
-            if is_same || known.measured.elapsed() < known.took * DISK_SHARE {
+        if let Some(known) = lock(&self.disks).get_mut(volume) {
+            if written.is_some() && known.written == written {
+                known.known = Instant::now();
+                return Some(known.bytes);
+            }
+            if known.measured.elapsed() < known.took * share {
                 return Some(known.bytes);
             }
         }
@@ -184,7 +213,8 @@ impl Measuring {
         let measure = tokio::task::spawn_blocking(move || {
             let started = Instant::now();
             let bytes = data.require().map_or(0, |data| data.size(ENTRIES_MAX, LEVELS_MAX));
-            let size = DiskSize { bytes, written, measured: Instant::now(), took: started.elapsed() };
+            let (measured, took) = (Instant::now(), started.elapsed());
+            let size = DiskSize { bytes, written, measured, took, known: measured };
             lock(&disks).insert(id.clone(), size);
             lock(&measuring).remove(&id);
             bytes
@@ -237,20 +267,43 @@ mod tests {
         let data = UntrustedPath::new(home.path(), "data");
         fs::create_dir(data.host_path()).expect("a directory");
         let (measuring, volume) = (Measuring::default(), VolumeId::from_trusted("vol_1"));
-        let size = async |written| measuring.disk_size(&volume, data.clone(), written).await;
-        assert_eq!(size(Some((1.0, 1.0))).await, Some(0));
+        let size = async |by_server, generation| {
+            let written = Written { by_server, generation: Some(generation) };
+            measuring.disk_size(&volume, data.clone(), Some(written), SHARE).await
+        };
+        assert_eq!(size((1.0, 1.0), 7).await, Some(0));
         fs::write(data.host_path().join("file"), [0; 8192]).expect("a file");
-        assert_eq!(size(Some((1.0, 1.0))).await, Some(0));
+        assert_eq!(size((1.0, 1.0), 7).await, Some(0));
         let deadline = Instant::now() + Duration::from_secs(60);
-        while size(Some((2.0, 1.0))).await != Some(8192) {
+        while size((2.0, 1.0), 7).await != Some(8192) {
             assert!(Instant::now() < deadline, "it is measured again after a while");
         }
+        fs::write(data.host_path().join("secret"), [0; 8192]).expect("a file");
+        while size((2.0, 1.0), 8).await != Some(16384) {
+            assert!(Instant::now() < deadline, "also when its server does not tell that it wrote");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_found_long_ago_is_not_known() {
+        let (measuring, volume) = (Measuring::default(), VolumeId::from_trusted("vol_1"));
+        let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds)).expect("a time");
+        let found = |known| {
+            let size =
+                DiskSize { bytes: 5, written: None, measured: known, took: Duration::from_secs(9), known };
+            lock(&measuring.disks).insert(volume.clone(), size);
+            measuring.known_disk_size(&volume)
+        };
+        assert_eq!((found(ago(1)), found(ago(40))), (Some(5), None));
     }
 
     #[tokio::test]
     async fn a_directory_whose_measuring_does_not_end_is_left_alone() {
         let (measuring, volume) = (Measuring::default(), VolumeId::from_trusted("vol_1"));
         lock(&measuring.measuring).insert(volume.clone());
-        assert_eq!(measuring.disk_size(&volume, UntrustedPath::new("/".as_ref(), "tmp"), None).await, None);
+        assert_eq!(
+            measuring.disk_size_near_limit(&volume, UntrustedPath::new("/".as_ref(), "tmp")).await,
+            None
+        );
     }
 }

@@ -257,6 +257,23 @@ fn subvolumes_inside_each_other_are_deleted_however_many_they_are() {
 }
 
 #[test]
+fn a_volume_tells_that_it_was_changed_where_it_can() {
+    on_every_driver(|storage, volumes| {
+        let volume = new_volume(storage, volumes);
+        let committed = |volume| {
+            let data = fs::File::open(crate::storage::data_of(volumes, volume)).unwrap();
+            rustix::fs::syncfs(&data).unwrap();
+            volumes.generation(volume)
+        };
+        let before = committed(&volume);
+        assert_eq!(before.is_some(), volumes.driver() == DriverKind::Btrfs);
+        assert_eq!(committed(&volume), before);
+        fs::write(crate::storage::data_of(volumes, &volume).join("base/5/1260"), "new").unwrap();
+        assert_eq!(committed(&volume) == before, before.is_none());
+    });
+}
+
+#[test]
 fn what_an_earlier_run_left_is_deleted() {
     on_every_driver(|storage, volumes| {
         let volume = new_volume(storage, volumes);

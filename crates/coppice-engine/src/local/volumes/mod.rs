@@ -275,6 +275,13 @@ impl Volumes {
         self.layout.volume_data(volume)
     }
 
+    /// A number that is another one after the volume was changed, half a minute
+    /// later at most; none where the file system keeps none.
+    pub fn generation(&self, volume: &VolumeId) -> Option<u64> {
+        let path = self.layout.volume(volume);
+        btrfs::is_subvolume(&path).then(|| btrfs::generation(&path).ok()).flatten()
+    }
+
     /// Whether the volume is there, complete.
     pub fn exists(&self, volume: &VolumeId) -> bool {
         self.layout.volume(volume).is_dir()
