@@ -74,35 +74,60 @@ impl Masker {
             return;
         }
         ranges.sort_by_key(|range| (range.start, range.end));
-        let mut masked = String::with_capacity(text.len());
         let mut at = 0;
-        for range in ranges {
-            if range.end <= at {
-                continue;
+        for range in &ranges {
+            if range.end > at {
+                self.remember(text[range.start.max(at)..range.end].trim());
+                at = range.end;
             }
-            let secret = &text[range.start.max(at)..range.end];
-            if range.start >= at {
-                masked.push_str(&text[at..range.start]);
-                masked.push_str(MASK);
-            }
-            let is_sought = (REPETITION_MIN..=MESSAGE_BYTES_MAX).contains(&secret.trim().len());
-            if is_sought && self.secrets.len() < REPETITIONS_MAX {
-                self.secrets.push(secret.trim().to_owned());
-            }
-            at = range.end;
         }
-        masked.push_str(&text[at..]);
-        *text = masked;
+        *text = with_masks(text, &ranges);
     }
 
-    /// Hides what was hidden in another text of the same entry.
-    pub(super) fn mask_repetitions(&self, text: &mut String) {
-        for secret in &self.secrets {
-            if text.contains(secret.as_str()) {
-                *text = text.replace(secret.as_str(), MASK);
-            }
+    /// What hides nothing is not sought, and nothing is sought twice.
+    fn remember(&mut self, secret: &str) {
+        let is_sought = (REPETITION_MIN..=MESSAGE_BYTES_MAX).contains(&secret.len())
+            && self.secrets.len() < REPETITIONS_MAX
+            && !MASK.contains(secret)
+            && !self.secrets.iter().any(|known| known == secret);
+        if is_sought {
+            self.secrets.push(secret.to_owned());
         }
     }
+
+    /// Hides what was hidden in another text of the same entry. All of it is
+    /// found in the text as it came, and none in what stands for the rest: a
+    /// secret can look like that, too.
+    pub(super) fn mask_repetitions(&self, text: &mut String) {
+        let mut ranges: Vec<Range<usize>> = vec![];
+        for secret in &self.secrets {
+            ranges.extend(text.match_indices(secret.as_str()).map(|(at, found)| at..at + found.len()));
+            ranges.sort_by_key(|range| range.start);
+            ranges.dedup_by(|next, kept| {
+                let is_part = next.start < kept.end;
+                kept.end = if is_part { kept.end.max(next.end) } else { kept.end };
+                is_part
+            });
+        }
+        if !ranges.is_empty() {
+            *text = with_masks(text, &ranges);
+        }
+    }
+}
+
+/// A text with masks for ranges of it, which are in order.
+fn with_masks(text: &str, ranges: &[Range<usize>]) -> String {
+    let mut masked = String::with_capacity(text.len());
+    let mut at = 0;
+    for range in ranges {
+        if range.start >= at {
+            masked.push_str(&text[at..range.start]);
+            masked.push_str(MASK);
+        }
+        at = at.max(range.end);
+    }
+    masked.push_str(&text[at..]);
+    masked
 }
 
 /// Tells almost every text in no time that it has none: `w` is rare, and a

@@ -118,6 +118,28 @@ fn what_another_part_repeats_is_hidden_there_too() {
 }
 
 #[test]
+fn a_secret_that_looks_like_what_hides_it_makes_no_text_grow() {
+    for secret in ["****", "*******", "****x", "*********"] {
+        let mut text = format!("n18 {}", format!("password '{secret}' ").repeat(18));
+        let mut masker = Masker::default();
+        masker.mask(&mut text);
+        let length = text.len();
+        masker.mask_repetitions(&mut text);
+        assert!(text.len() <= 2 * length, "{secret}: {} bytes of {length}", text.len());
+    }
+}
+
+#[test]
+fn secrets_that_overlap_are_hidden_as_one() {
+    let mut masker = Masker::default();
+    let mut statement = "ALTER ROLE a PASSWORD 'abcdef'; ALTER ROLE b PASSWORD 'defghi'".to_owned();
+    let mut message = "near \"abcdefghi\" and \"defghi\"".to_owned();
+    masker.mask(&mut statement);
+    masker.mask_repetitions(&mut message);
+    assert_eq!(message, "near \"********\" and \"********\"");
+}
+
+#[test]
 fn long_texts_made_to_be_read_again_and_again_are_read_once() {
     // Looked at again from each of its places, any of these takes minutes.
     let times = 170_000;
