@@ -14,6 +14,7 @@ mod serve;
 mod traces;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -68,8 +69,23 @@ fn main() -> ExitCode {
     }
 }
 
-#[tokio::main]
-async fn run(command: Command) -> anyhow::Result<i32> {
+/// How long work in the background may take to end when all else is done.
+const LAST_WORK: Duration = Duration::from_secs(2);
+
+fn run(command: Command) -> anyhow::Result<i32> {
+    to_its_end(carry_out(command))?
+}
+
+/// Threads that nobody waits for any more, such as one that reads a file, do
+/// not keep the process.
+fn to_its_end<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
+    let runtime = tokio::runtime::Runtime::new()?;
+    let outcome = runtime.block_on(work);
+    runtime.shutdown_timeout(LAST_WORK);
+    Ok(outcome)
+}
+
+async fn carry_out(command: Command) -> anyhow::Result<i32> {
     match command {
         Command::Serve(args) => serve::serve(*args).await?,
         Command::Stop(args) => serve::stop(args).await?,
@@ -83,4 +99,23 @@ async fn run(command: Command) -> anyhow::Result<i32> {
         Command::Launch => {}
     }
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_nobody_waits_for_does_not_keep_the_process() {
+        let (_open, never) = mpsc::channel::<()>();
+        let began = Instant::now();
+        let work = async {
+            tokio::task::spawn_blocking(move || never.recv_timeout(Duration::from_secs(60)));
+        };
+        to_its_end(work).expect("a runtime");
+        assert!(began.elapsed() < Duration::from_secs(30));
+    }
 }

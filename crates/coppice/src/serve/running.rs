@@ -151,7 +151,7 @@ impl Running {
         }
         if is_inside() {
             drop(platform);
-            return stop::stop_everything(&config.data_dir).await;
+            return stop::stop_everything(&config.data_dir, None).await;
         }
         // Before the lock is given back: whoever gets it must find the sessions.
         let _teller = Teller::start(platform.host.layout().runtime_dir(), self.gateway.clone())?;
