@@ -216,7 +216,16 @@ impl Deref for Received<'_> {
 
 #[cfg(test)]
 mod tests {
+    use axum::Router;
+    use axum::body::to_bytes;
+    use axum::extract::Request;
+    use axum::middleware::from_fn;
+    use axum::routing::post;
+    use tower::ServiceExt;
+
     use super::*;
+    use crate::body::RawBody;
+    use crate::context;
 
     fn room(size_bytes: usize) -> Room {
         Room::new(size_bytes, 8, Duration::from_secs(30), Duration::from_millis(10))
@@ -257,6 +266,25 @@ mod tests {
         }
         assert_eq!(held.len(), 5, "half of what was left");
         assert!(room.read(Body::from("12345"), sender(3)).await.is_ok(), "there is room for the others");
+    }
+
+    #[tokio::test]
+    async fn a_body_has_its_place_until_its_request_is_answered() {
+        let shown = "Bearer who-sends-a-body-of-a-known-size";
+        let has = || {
+            let taken = CALLERS.taken();
+            taken.by_sender.get(&SENDERS.hash_one(shown.as_bytes())).copied().unwrap_or_default()
+        };
+        let answer = async move |body: RawBody| {
+            let name = body.read(|fields| Ok(fields.required_text("name")?.to_owned())).await;
+            format!("{} {}", name.is_ok(), has())
+        };
+        let router = Router::new().route("/", post(answer)).layer(from_fn(context::identify));
+        let request = Request::post("/").header(AUTHORIZATION, shown).body(Body::from(r#"{"name":"ada"}"#));
+        let answered = router.oneshot(request.expect("a request")).await.expect("an answer");
+        let said = to_bytes(answered.into_body(), 100).await.expect("a body");
+        assert_eq!(said, "true 14");
+        assert_eq!(has(), 0);
     }
 
     /// A body of which nothing comes, or an error.

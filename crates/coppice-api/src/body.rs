@@ -7,14 +7,18 @@ use axum::extract::{FromRequest, Request};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use coppice_core::{Error, ErrorCode};
+use coppice_core::{Error, ErrorCode, Result};
 use serde_json::Value;
 
-use crate::BODY_LIMIT_BYTES;
 use crate::arrival::{CALLERS, Senders, Unread, no_room};
 use crate::error::{ApiError, with_status};
+use crate::{BODY_LIMIT_BYTES, context, json};
 
 pub(crate) use fields::Fields;
+
+/// Most values in a body, with those that nobody asks for. The largest question
+/// that makes sense, about logs, has some 2,200.
+const VALUES_MAX: usize = 10_000;
 
 /// Marks a request whose body was read before, and has its place in memory.
 #[derive(Clone, Copy, Debug)]
@@ -83,14 +87,16 @@ impl From<Unread> for BodyError {
     }
 }
 
-fn invalid_json() -> Error {
-    Error::invalid(ErrorCode::InvalidJson, "request body is not valid JSON")
-}
-
-fn object_in(bytes: &[u8]) -> std::result::Result<Fields, BodyError> {
-    match serde_json::from_slice(bytes) {
+fn object_in(bytes: &[u8]) -> Result<Fields> {
+    let invalid = || Error::invalid(ErrorCode::InvalidJson, "request body is not valid JSON");
+    let too_many = || {
+        let public = format!("request body accepts at most {VALUES_MAX} items");
+        Error::invalid(ErrorCode::TooManyItems, public)
+    };
+    match json::read(bytes, VALUES_MAX) {
         Ok(Value::Object(fields)) => Ok(Fields::new(fields)),
-        Ok(_) | Err(_) => Err(invalid_json().into()),
+        Ok(_) | Err(json::Unread::Invalid) => Err(invalid()),
+        Err(json::Unread::TooMany) => Err(too_many()),
     }
 }
 
@@ -123,8 +129,14 @@ impl IntoResponse for BodyError {
 }
 
 impl RawBody {
-    /// Reads the object the body must be.
-    pub(crate) async fn object(self) -> std::result::Result<Fields, BodyError> {
+    /// Reads what is wanted out of the object that the body must be. The object
+    /// takes many times as much memory as its text: nobody has it for longer
+    /// than that takes. The place of the text is given back with the answer,
+    /// for what was read may have as many bytes.
+    pub(crate) async fn read<T>(
+        self,
+        wanted: impl FnOnce(&Fields) -> Result<T>,
+    ) -> std::result::Result<T, BodyError> {
         let media_type =
             self.content_type.as_deref().map(|text| text.split(';').next().unwrap_or_default().trim());
         let is_json = media_type.is_none_or(|name| name.eq_ignore_ascii_case("application/json"));
@@ -132,15 +144,30 @@ impl RawBody {
             return Err(BodyError::MediaType);
         }
         if self.is_in_memory {
-            return object_in(&to_bytes(self.body, BODY_LIMIT_BYTES).await.map_err(|_| BodyError::Broken)?);
+            let bytes = to_bytes(self.body, BODY_LIMIT_BYTES).await.map_err(|_| BodyError::Broken)?;
+            return Ok(wanted(&object_in(&bytes)?)?);
         }
-        object_in(&CALLERS.read(self.body, self.senders).await?)
+        let (bytes, place) = CALLERS.read(self.body, self.senders).await?.into_parts();
+        context::hold(place);
+        Ok(wanted(&object_in(&bytes)?)?)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_body_becomes_no_more_than_its_questions_need() {
+        let unread = vec![r#"{"":0}"#; 100_000].join(",");
+        let refused = object_in(format!(r#"{{"name":"a","x":[{unread}]}}"#).as_bytes()).expect_err("refused");
+        assert_eq!(refused.code(), "too_many_items");
+        assert_eq!(refused.to_string(), "request body accepts at most 10000 items");
+        let values = vec![r#""a""#; 100].join(",");
+        let filters = vec![format!(r#"{{"field":"body","op":"regex","values":[{values}]}}"#); 20].join(",");
+        let body = format!(r#"{{"start":"a","end":"b","limit":1,"cursor":"c","filters":[{filters}]}}"#);
+        assert!(object_in(body.as_bytes()).is_ok(), "the largest question");
+    }
 
     #[test]
     fn only_what_is_too_large_is_called_so() {

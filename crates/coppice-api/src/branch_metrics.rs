@@ -34,7 +34,7 @@ pub(crate) async fn branch_metrics(
     body: RawBody,
 ) -> Result<Json<wire::BranchMetrics>, BodyError> {
     let access = call.authorize(&app, &BRANCH_METRICS).await?;
-    let asked = Asked::read(&body.object().await?)?;
+    let asked = body.read(Asked::read).await?;
     let request =
         MetricsRequest { start: asked.start.at, end: asked.end.at, instances: asked.instances.clone() };
     let instances = app.branch_metrics(&access, &request).await?;

@@ -74,7 +74,7 @@ pub(crate) async fn create_branch(
     body: RawBody,
 ) -> Result<Response, BodyError> {
     let access = call.authorize(&app, &CREATE_BRANCH).await?;
-    let request = request_from(&body.object().await?)?;
+    let request = body.read(request_from).await?;
     let branch = app.create_branch(&access, &request).await?;
     Ok((StatusCode::CREATED, Json(short(&app, &access, &branch).await?)).into_response())
 }
@@ -120,22 +120,7 @@ pub(crate) async fn update_branch(
     body: RawBody,
 ) -> Result<Json<wire::Branch>, BodyError> {
     let access = call.authorize(&app, &UPDATE_BRANCH).await?;
-    let fields = body.object().await?;
-    refuse_backups(&fields)?;
-    let change = BranchChange {
-        name: fields.optional_name("name", 255)?,
-        description: fields.description("description")?,
-        scale_to_zero: fields.scale_to_zero("scaleToZero")?,
-        hibernate: fields.flag("hibernate")?,
-        storage_gib: fields.integer("storage", 1, STORAGE_GIB_MAX)?,
-        parameters: fields.text_map("postgresConfigurationParameters", PARAMETERS_MAX)?,
-        fixed: Fixed {
-            replicas: fields.integer("replicas", 0, REPLICAS_MAX)?,
-            instance_type: fields.text("instanceType")?.map(str::to_owned),
-            image: fields.text("image")?.map(str::to_owned),
-            preload_libraries: fields.texts("preloadLibraries", LIBRARIES_MAX)?,
-        },
-    };
+    let change = body.read(change_from).await?;
     let branch = app.update_branch(&access, change).await?;
     Ok(Json(short(&app, &access, &branch).await?))
 }
@@ -254,6 +239,24 @@ fn request_from(fields: &Fields) -> Result<NewBranchRequest> {
         description: fields.description("description")?.unwrap_or_default(),
         scale_to_zero: fields.scale_to_zero("scaleToZero")?,
         origin,
+    })
+}
+
+fn change_from(fields: &Fields) -> Result<BranchChange> {
+    refuse_backups(fields)?;
+    Ok(BranchChange {
+        name: fields.optional_name("name", 255)?,
+        description: fields.description("description")?,
+        scale_to_zero: fields.scale_to_zero("scaleToZero")?,
+        hibernate: fields.flag("hibernate")?,
+        storage_gib: fields.integer("storage", 1, STORAGE_GIB_MAX)?,
+        parameters: fields.text_map("postgresConfigurationParameters", PARAMETERS_MAX)?,
+        fixed: Fixed {
+            replicas: fields.integer("replicas", 0, REPLICAS_MAX)?,
+            instance_type: fields.text("instanceType")?.map(str::to_owned),
+            image: fields.text("image")?.map(str::to_owned),
+            preload_libraries: fields.texts("preloadLibraries", LIBRARIES_MAX)?,
+        },
     })
 }
 

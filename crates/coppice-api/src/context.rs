@@ -10,6 +10,7 @@ use axum::response::Response;
 use coppice_core::operation::{self, Operation};
 use tracing::Instrument;
 
+use crate::arrival::Place;
 use crate::audit::Notes;
 use crate::metrics::{Observed, Route};
 use crate::rates::RateState;
@@ -28,6 +29,7 @@ pub(crate) struct Context {
     route: OnceLock<Arc<Route>>,
     caller: OnceLock<&'static str>,
     audit: Notes,
+    place: OnceLock<Place<'static>>,
 }
 
 /// The id of the request being answered.
@@ -48,6 +50,11 @@ pub(crate) fn note_route(route: Arc<Route>) {
 /// Notes what kind of caller sent the request, for the log.
 pub(crate) fn note_caller(kind: &'static str) {
     let _ = CURRENT.try_with(|current| current.caller.set(kind));
+}
+
+/// Gives the place of the request's body back when the request is answered.
+pub(crate) fn hold(place: Place<'static>) {
+    let _ = CURRENT.try_with(|current| current.place.set(place));
 }
 
 /// Where the request went.
@@ -89,8 +96,8 @@ pub(crate) async fn identify(request: Request, next: Next) -> Response {
     };
     let is_options = request.method() == Method::OPTIONS;
     let span = tracing::info_span!("request", request_id = id);
-    let (rate, route, caller) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-    let context = Arc::new(Context { id, rate, route, caller, audit: Notes::default() });
+    let (rate, route, caller, place) = Default::default();
+    let context = Arc::new(Context { id, rate, route, caller, audit: Notes::default(), place });
     let observed = Observed::begin(request.method(), context.clone());
     CURRENT.scope(context, answer(request, next, is_options, observed)).instrument(span).await
 }

@@ -58,7 +58,7 @@ pub(crate) async fn rotate_branch_credentials(
     body: RawBody,
 ) -> Result<StatusCode, BodyError> {
     let access = call.authorize(&app, &ROTATE_BRANCH_CREDENTIALS).await?;
-    let username = body.object().await?.required_text("username")?.to_owned();
+    let username = body.read(|fields| Ok(fields.required_text("username")?.to_owned())).await?;
     app.rotate_branch_credentials(&access, &username).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -90,9 +90,9 @@ pub(crate) async fn create_organization_invitation(
     body: RawBody,
 ) -> Result<Response, BodyError> {
     let access = call.authorize(&app, &CREATE_ORGANIZATION_INVITATION).await?;
-    let fields = body.object().await?;
-    let email = email_of(&fields, "email")?;
-    let role = role_of(&fields, "role")?.unwrap_or(Role::Editor);
+    let invited =
+        |fields: &Fields| Ok((email_of(fields, "email")?, role_of(fields, "role")?.unwrap_or(Role::Editor)));
+    let (email, role) = body.read(invited).await?;
     let made = app.create_invitation(&access, &email, role).await?;
     Ok((StatusCode::CREATED, Json(to_wire(made)?)).into_response())
 }
@@ -161,8 +161,8 @@ pub(crate) async fn accept_invitation(
     body: RawBody,
 ) -> Result<Json<wire::AcceptedInvitation>, BodyError> {
     let access = call.authorize_person(&app, &ACCEPT_INVITATION).await?;
-    let fields = body.object().await?;
-    let accepted = app.accept_invitation(&access, fields.required_text("token")?).await?;
+    let token = body.read(|fields| Ok(fields.required_text("token")?.to_owned())).await?;
+    let accepted = app.accept_invitation(&access, &token).await?;
     context::audit_notes(|notes| notes.organization(accepted.organization.to_string()));
     Ok(Json(wire::AcceptedInvitation {
         organization_id: accepted.organization.to_string(),

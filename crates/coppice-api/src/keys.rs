@@ -52,7 +52,7 @@ pub(crate) async fn create_organization_api_key(
     body: RawBody,
 ) -> Result<Response, BodyError> {
     let access = call.authorize(&app, &CREATE_ORGANIZATION_API_KEY).await?;
-    let new = new_key(&body.object().await?)?;
+    let new = body.read(new_key).await?;
     Ok(created(app.create_organization_key(&access, &new).await?))
 }
 
@@ -70,7 +70,7 @@ pub(crate) async fn delete_organization_api_keys(
     body: RawBody,
 ) -> Result<StatusCode, BodyError> {
     let access = call.authorize(&app, &DELETE_ORGANIZATION_API_KEYS).await?;
-    let ids = ids(&body.object().await?)?;
+    let ids = body.read(ids).await?;
     context::audit_notes(|notes| notes.targets(ids.clone()));
     app.delete_organization_keys(&access, &ids).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -106,7 +106,7 @@ pub(crate) async fn create_user_api_key(
     body: RawBody,
 ) -> Result<Response, BodyError> {
     let access = call.authorize_person(&app, &CREATE_USER_API_KEY).await?;
-    let new = new_key(&body.object().await?)?;
+    let new = body.read(new_key).await?;
     Ok(created(app.create_user_key(&access, &new).await?))
 }
 
@@ -124,7 +124,7 @@ pub(crate) async fn delete_user_api_keys(
     body: RawBody,
 ) -> Result<StatusCode, BodyError> {
     let access = call.authorize_person(&app, &DELETE_USER_API_KEYS).await?;
-    let ids = ids(&body.object().await?)?;
+    let ids = body.read(ids).await?;
     context::audit_notes(|notes| notes.targets(ids.clone()));
     app.delete_user_keys(&access, &ids).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -30,6 +30,7 @@ mod error;
 mod hosts;
 mod idempotency;
 mod invitations;
+mod json;
 mod keys;
 mod logs;
 mod members;

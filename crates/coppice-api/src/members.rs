@@ -68,8 +68,8 @@ pub(crate) async fn set_organization_member_role(
     body: RawBody,
 ) -> Result<StatusCode, BodyError> {
     let access = call.authorize(&app, &SET_ORGANIZATION_MEMBER_ROLE).await?;
-    let fields = body.object().await?;
-    let role = role_of(&fields, "role")?.ok_or_else(|| fields.missing("role"))?;
+    let role = |fields: &Fields| role_of(fields, "role")?.ok_or_else(|| fields.missing("role"));
+    let role = body.read(role).await?;
     note_keys(&app.set_member_role(&access, role).await?);
     Ok(StatusCode::NO_CONTENT)
 }

@@ -16,7 +16,7 @@ use coppice_core::operation::{
 use coppice_core::organization::{BillingStatus, Organization, UsageTier};
 use coppice_wire as wire;
 
-use crate::body::{BodyError, RawBody};
+use crate::body::{BodyError, Fields, RawBody};
 use crate::error::{ApiError, as_invalid_key};
 use crate::request::{Call, InOrganization};
 
@@ -50,7 +50,7 @@ pub(crate) async fn create_organization(
     body: RawBody,
 ) -> Result<Response, BodyError> {
     let access = call.authorize_person(&app, &CREATE_ORGANIZATION).await.map_err(as_invalid_key)?;
-    let name = body.object().await?.name_of("name", 128)?;
+    let name = body.read(|fields| fields.name_of("name", 128)).await?;
     let organization = app.create_organization(&access, &name).await?;
     Ok((StatusCode::CREATED, Json(to_wire(organization))).into_response())
 }
@@ -86,12 +86,13 @@ pub(crate) async fn update_organization(
     body: RawBody,
 ) -> Result<Json<wire::OrganizationDetails>, BodyError> {
     let access = call.authorize(&app, &UPDATE_ORGANIZATION).await?;
-    let fields = body.object().await?;
-    if fields.text("id")?.is_some_and(|id| id != access.organization.id.as_str()) {
-        return Err(Error::invalid_field("id", "must be the id in the path").into());
-    }
-    let name = fields.optional_name("name", 128)?;
-    let requires_second_factor = fields.flag("requires_second_factor")?;
+    let change = |fields: &Fields| {
+        if fields.text("id")?.is_some_and(|id| id != access.organization.id.as_str()) {
+            return Err(Error::invalid_field("id", "must be the id in the path"));
+        }
+        Ok((fields.optional_name("name", 128)?, fields.flag("requires_second_factor")?))
+    };
+    let (name, requires_second_factor) = body.read(change).await?;
     let updated = app.update_organization(&access, name.as_deref(), requires_second_factor).await?;
     Ok(Json(details(updated)))
 }

@@ -53,10 +53,12 @@ pub(crate) async fn create_project(
     body: RawBody,
 ) -> Result<Response, BodyError> {
     let access = call.authorize(&app, &CREATE_PROJECT).await?;
-    let fields = body.object().await?;
-    let name = fields.name_of("name", 128)?;
-    let configuration = ProjectConfiguration::default().with(configuration_change(&fields)?);
-    let project = app.create_project(&access, &NewProject { name, configuration }).await?;
+    let new = |fields: &Fields| {
+        let name = fields.name_of("name", 128)?;
+        let configuration = ProjectConfiguration::default().with(configuration_change(fields)?);
+        Ok(NewProject { name, configuration })
+    };
+    let project = app.create_project(&access, &body.read(new).await?).await?;
     Ok((StatusCode::CREATED, Json(to_wire(project))).into_response())
 }
 
@@ -88,10 +90,11 @@ pub(crate) async fn update_project(
     body: RawBody,
 ) -> Result<Json<wire::Project>, BodyError> {
     let access = call.authorize(&app, &UPDATE_PROJECT).await?;
-    let fields = body.object().await?;
-    let name = fields.optional_name("name", 128)?;
-    let change = ProjectChange { name, configuration: configuration_change(&fields)? };
-    Ok(Json(to_wire(app.update_project(&access, change).await?)))
+    let change = |fields: &Fields| {
+        let name = fields.optional_name("name", 128)?;
+        Ok(ProjectChange { name, configuration: configuration_change(fields)? })
+    };
+    Ok(Json(to_wire(app.update_project(&access, body.read(change).await?).await?)))
 }
 
 /// Delete a project

@@ -37,7 +37,7 @@ pub(crate) async fn update_user(
     body: RawBody,
 ) -> Result<Json<wire::User>, BodyError> {
     let access = call.authorize_person(&app, &UPDATE_USER).await?;
-    let name = body.object().await?.display_name("name", 128)?;
+    let name = body.read(|fields| fields.display_name("name", 128)).await?;
     Ok(Json(to_wire(app.update_user(&access, name.as_deref()).await?)))
 }
 

@@ -4,6 +4,10 @@ use url::form_urlencoded;
 
 use crate::OAuthError;
 
+/// Most parameters. Each takes some 60 bytes, however short, and is compared
+/// with every other one.
+const COUNT_MAX: usize = 200;
+
 /// Parameters in the order they came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Params(Vec<(String, String)>);
@@ -12,10 +16,15 @@ impl Params {
     /// Reads `application/x-www-form-urlencoded` text.
     ///
     /// # Errors
-    /// `invalid_request` when a name or a value has a zero byte: nothing that a
-    /// parameter may be has one, and PostgreSQL keeps no text with it.
+    /// `invalid_request` when there are more than 200, or when a name or a value
+    /// has a zero byte: nothing that a parameter may be has one, and PostgreSQL
+    /// keeps no text with it.
     pub fn parse(text: &[u8]) -> Result<Self, OAuthError> {
-        let pairs: Vec<(String, String)> = form_urlencoded::parse(text).into_owned().collect();
+        let mut all = form_urlencoded::parse(text).into_owned();
+        let pairs: Vec<(String, String)> = all.by_ref().take(COUNT_MAX).collect();
+        if all.next().is_some() {
+            return Err(OAuthError::invalid_request("there are more than 200 parameters"));
+        }
         if pairs.iter().any(|(name, value)| name.contains('\0') || value.contains('\0')) {
             return Err(OAuthError::invalid_request("a parameter has a zero byte"));
         }
@@ -84,6 +93,14 @@ mod tests {
             assert_eq!(refused.code, ErrorCode::InvalidRequest, "{text}");
         }
         assert_eq!(parsed(b"a=%2500").get("a"), Some("%00"));
+    }
+
+    #[test]
+    fn no_more_parameters_are_read_than_anybody_needs() {
+        let of = |count: usize| vec!["a"; count].join("&");
+        assert!(Params::parse(of(200).as_bytes()).is_ok());
+        let refused = Params::parse(of(201).as_bytes()).expect_err("too many");
+        assert_eq!(refused.code, ErrorCode::InvalidRequest);
     }
 
     #[test]

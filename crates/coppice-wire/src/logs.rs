@@ -12,7 +12,7 @@ pub struct BranchLogsRequest {
     pub start: Timestamp,
     /// The first time that is too late.
     pub end: Timestamp,
-    /// All of them have to match.
+    /// All of them have to match. What they look for in bodies has at most 32768 characters together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_items = 20)]
     pub filters: Option<Vec<LogFilter>>,

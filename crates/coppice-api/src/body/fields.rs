@@ -16,7 +16,7 @@ pub(crate) struct Fields {
 
 impl Fields {
     /// Those of a whole body.
-    pub(super) fn new(fields: Map<String, Value>) -> Self {
+    pub(crate) fn new(fields: Map<String, Value>) -> Self {
         Self { path: String::new(), fields }
     }
 

@@ -8,6 +8,10 @@ use coppice_oauth::{ErrorCode, OAuthError};
 
 use super::body::ClientBody;
 use super::{Address, error};
+use crate::json;
+
+/// Most values of a client's metadata.
+const VALUES_MAX: usize = 1000;
 
 /// `POST /oauth/register`
 pub(super) async fn register(
@@ -19,8 +23,8 @@ pub(super) async fn register(
         let description = "clients can't register themselves here; ask the operator";
         return error::refused(&OAuthError::new(ErrorCode::InvalidClientMetadata, description));
     }
-    let Ok(metadata) = serde_json::from_slice(&body) else {
-        let description = "the metadata is a JSON object";
+    let Ok(metadata) = json::read(&body, VALUES_MAX) else {
+        let description = "the metadata is a JSON object with at most 1000 values";
         return error::refused(&OAuthError::new(ErrorCode::InvalidClientMetadata, description));
     };
     match app.register_client(&metadata, address.0).await {
