@@ -80,6 +80,21 @@ impl Readers {
         let all = self.all.clone().acquire_owned().await.map_err(Error::internal)?;
         Ok([own, all])
     }
+
+    /// Does work in its turn. It has it to its end, also when nobody waits for
+    /// that any more.
+    async fn read<T: Send + 'static>(
+        &self,
+        branch: &BranchId,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let turn = self.turn(branch).await?;
+        let reading = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            work()
+        });
+        reading.await.map_err(Error::internal)?
+    }
 }
 
 /// Ends a search when whoever waits for it has gone.
@@ -108,31 +123,26 @@ impl App {
         let id = access.branch()?;
         let seal = CursorSeal { key: &self.key, query: query_name(id, &request)? };
         let cursor = request.cursor.as_deref().map(|text| seal.open(text)).transpose()?;
-        // Large expressions take a while to compile.
-        let turn = self.log_readers.turn(id).await?;
-        let wanted = request.filters;
-        let filters = tokio::task::spawn_blocking(move || LogFilters::new(&wanted)).await;
-        let filters = filters.map_err(Error::internal)?;
-        let filters = filters
-            .map_err(|why| Error::invalid(ErrorCode::InvalidFilter, format!("invalid filter: {why}")))?;
         let branch = self.find_branch(access).await?;
-        let query = LogQuery {
-            start_ms: ceil_ms(request.start),
-            end_ms: ceil_ms(request.end),
-            filters,
-            limit: request.limit as usize,
-        };
         let engine = self.engine.clone();
         let instance = InstanceId::new(&branch.id, 1);
         let end = EndWithMe::default();
         let is_over = end.0.clone();
-        let reading = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
+        let reading = self.log_readers.read(id, move || {
+            // Large expressions take a while to compile.
+            let filters = LogFilters::new(&request.filters)
+                .map_err(|why| Error::invalid(ErrorCode::InvalidFilter, format!("invalid filter: {why}")))?;
+            let query = LogQuery {
+                start_ms: ceil_ms(request.start),
+                end_ms: ceil_ms(request.end),
+                filters,
+                limit: request.limit as usize,
+            };
             let files = engine.logs(&instance).map_err(|error| Error::internal(error.chain()))?;
             let logs = Logs { instance, files };
             read(&query, &logs, cursor.as_ref(), &|| is_over.load(Ordering::Relaxed))
         });
-        let page = reading.await.map_err(Error::internal)??;
+        let page = reading.await?;
         let next_cursor = page.next.map(|next| seal.close(&next)).transpose()?;
         Ok(BranchLogs { entries: page.entries, next_cursor })
     }
@@ -218,6 +228,32 @@ mod tests {
             "instances": [{ "instance": "b-1", "from": [2, 3], "ceiling_ms": 4 }],
         }))
         .expect("a cursor")
+    }
+
+    #[tokio::test]
+    async fn an_abandoned_query_keeps_its_turn_until_its_work_ends() {
+        let readers = Arc::new(Readers::default());
+        let branch = BranchId::from_trusted("b");
+        let mut ends = vec![];
+        for _ in 0..READERS_OF_BRANCH_MAX {
+            let (begun, is_begun) = tokio::sync::oneshot::channel();
+            let (end, ended) = std::sync::mpsc::channel::<()>();
+            let (readers, branch) = (readers.clone(), branch.clone());
+            let work = move || {
+                begun.send(()).map_err(|()| Error::internal("nobody listens"))?;
+                Ok(ended.recv().is_ok())
+            };
+            let query = tokio::spawn(async move { readers.read(&branch, work).await });
+            is_begun.await.expect("it begins");
+            query.abort();
+            query.await.expect_err("nobody waits for it");
+            ends.push(end);
+        }
+        let mut next = Box::pin(readers.turn(&branch));
+        assert!(futures_util::poll!(&mut next).is_pending(), "their work goes on");
+        drop(ends);
+        let turn = tokio::time::timeout(Duration::from_secs(60), next).await.expect("in time");
+        assert!(turn.is_ok());
     }
 
     #[test]
