@@ -341,5 +341,13 @@ fn a_stranger_has_a_small_rate() {
     assert!(refused.header("retry-after").parse::<u32>().expect("whole seconds") >= 1);
     // Who has a credential is not affected by strangers of the same address.
     http.get("/organizations").expect(200);
+    // With one that is good for reading only, changes are a stranger's questions.
+    let reading = http.new_token("/api-keys", json!({ "scopes": ["org:read"] }));
+    let change = || http.anonymous("PUT", "/organizations/{org}").bearer_auth(&reading).json(&json!({}));
+    let answers = http.send_together((0..200).map(|_| change()).collect());
+    let count = |status: u16| answers.iter().filter(|answer| answer.status == status).count();
+    assert!(count(403) >= 100 && count(429) > 0, "{} and {}", count(403), count(429));
+    assert_eq!(count(403) + count(429), 200);
+    http.as_key(&reading, "GET", "/organizations", None).expect(200);
     let _: Value = http.send(http.anonymous("GET", "/healthz")).expect(200);
 }

@@ -27,10 +27,13 @@ static IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-r
 
 /// Largest answer that is kept. Only one that reads can be larger.
 const ANSWER_LIMIT_BYTES: usize = BODY_LIMIT_BYTES;
+/// The same of a refusal.
+const REFUSAL_LIMIT_BYTES: usize = 16 << 10;
 
 /// Lets a POST with a key through once. Nothing can happen twice by one that
-/// only reads; so an answer of it that would take too much room is not kept,
-/// and a repetition of it is answered anew.
+/// only reads, or was refused; so an answer of it that would take too much room
+/// is not kept, and a repetition of it is answered anew. Of one whose
+/// credential is good for nothing of the kind, nothing is kept.
 pub(crate) async fn idempotent(
     State(app): State<App>,
     Extension(rates): Extension<Arc<Rates>>,
@@ -56,6 +59,9 @@ pub(crate) async fn idempotent(
         Ok(key) => key,
         Err(error) => return ApiError::from(error).into_response(),
     };
+    if context::operation().is_some_and(|operation| app.check_credential(&credential, operation).is_err()) {
+        return next.run(request).await;
+    }
     let path = request.uri().path().to_owned();
     let (mut parts, body) = request.into_parts();
     let asked = match Call::from_request_parts(&mut parts, &()).await {
@@ -113,7 +119,10 @@ fn key_of(request: &Request) -> Result<String> {
 /// Keeps the answer. One that says "try again" is not the last word, so the
 /// same key may try again.
 async fn keep(app: &App, call: &coppice_app::RepeatableCall, response: Response) -> Result<Response> {
-    if only_reads() && response.body().size_hint().lower() > ANSWER_LIMIT_BYTES as u64 {
+    let is_refused = response.status().is_client_error();
+    let is_harmless = is_refused || only_reads();
+    let limit_bytes = if is_refused { REFUSAL_LIMIT_BYTES } else { ANSWER_LIMIT_BYTES };
+    if is_harmless && response.body().size_hint().lower() > limit_bytes as u64 {
         app.finish_call(call, None, true).await?;
         return Ok(response);
     }
@@ -122,7 +131,7 @@ async fn keep(app: &App, call: &coppice_app::RepeatableCall, response: Response)
     let is_final = !parts.status.is_server_error() && parts.status != StatusCode::TOO_MANY_REQUESTS;
     let text = std::str::from_utf8(&body).map_err(Error::internal)?;
     let answer = is_final.then_some((parts.status.as_u16(), text));
-    app.finish_call(call, answer, only_reads()).await?;
+    app.finish_call(call, answer, is_harmless).await?;
     Ok(Response::from_parts(parts, Body::from(body)))
 }
 

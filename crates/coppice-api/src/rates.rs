@@ -41,6 +41,7 @@ impl RateState {
 /// The rates of everybody.
 pub(crate) struct Rates {
     credentials: Limiter<CredentialId>,
+    refused: Limiter<CredentialId>,
     addresses: Limiter<IpAddr>,
     clock: DefaultClock,
 }
@@ -57,10 +58,12 @@ fn limiter<K: Hash + Eq + Clone>(per_second: NonZeroU32) -> Limiter<K> {
 }
 
 impl Rates {
-    /// With the requests a second of a credential, and of an address without one.
+    /// With the requests a second of a credential, and of an address without
+    /// one. A credential counts as none where it may not change what it wants to.
     pub(crate) fn new(credential_per_second: NonZeroU32, address_per_second: NonZeroU32) -> Self {
         Self {
             credentials: limiter(credential_per_second),
+            refused: limiter(address_per_second),
             addresses: limiter(address_per_second),
             clock: DefaultClock::default(),
         }
@@ -69,6 +72,11 @@ impl Rates {
     /// Counts a request of a credential.
     pub(crate) fn admit_credential(&self, credential: &CredentialId) -> Result<RateState> {
         self.admit(&self.credentials, credential).inspect_err(|_| metrics::rate_limited("credential"))
+    }
+
+    /// Counts a change that a credential may not make.
+    pub(crate) fn admit_refused(&self, credential: &CredentialId) -> Result<RateState> {
+        self.admit(&self.refused, credential).inspect_err(|_| metrics::rate_limited("credential"))
     }
 
     /// Counts a request without a valid credential, of whoever has the address:
@@ -81,6 +89,7 @@ impl Rates {
     /// Forgets those who have not called for a while.
     pub(crate) fn forget_idle(&self) {
         self.credentials.retain_recent();
+        self.refused.retain_recent();
         self.addresses.retain_recent();
     }
 
@@ -119,6 +128,17 @@ mod tests {
         let refused = (0..200).find_map(|_| rates.admit_address(address).err()).expect("the burst ends");
         assert_eq!(refused.code(), "rate_limited");
         assert!(rates.admit_address(IpAddr::from([192, 0, 2, 2])).is_ok(), "others are not affected");
+    }
+
+    #[test]
+    fn changes_that_a_credential_may_not_make_have_a_smaller_rate() {
+        let rates = Rates::new(NonZeroU32::new(1000).expect("not zero"), NonZeroU32::MIN);
+        let key = |id| CredentialId::Key(coppice_core::ApiKeyId::from_trusted(id));
+        let refused =
+            (0..100).find_map(|_| rates.admit_refused(&key("key_1")).err()).expect("the burst ends");
+        assert_eq!(refused.code(), "rate_limited");
+        assert!(rates.admit_credential(&key("key_1")).is_ok(), "it may do what it may do");
+        assert!(rates.admit_refused(&key("key_2")).is_ok(), "others are not affected");
     }
 
     #[test]

@@ -128,15 +128,17 @@ impl Call {
     pub(crate) async fn authorize(&self, app: &App, operation: &Operation) -> Result<Access> {
         let target = self.target();
         let credential = self.authenticate(app, Some(&target)).await?;
-        self.begin_audit(app, &credential, operation, Some(&target)).await?;
-        app.authorize(credential, operation, &target)
+        let outcome = app.authorize(credential.clone(), operation, &target);
+        self.begin_audit(app, &credential, operation, Some(&target), outcome.is_err()).await?;
+        outcome
     }
 
     /// As [`Call::authorize`], where the path names no organization.
     pub(crate) async fn authorize_anywhere(&self, app: &App, operation: &Operation) -> Result<Caller> {
         let credential = self.authenticate(app, None).await?;
-        self.begin_audit(app, &credential, operation, None).await?;
-        app.authorize_anywhere(credential, operation)
+        let outcome = app.authorize_anywhere(credential.clone(), operation);
+        self.begin_audit(app, &credential, operation, None, outcome.is_err()).await?;
+        outcome
     }
 
     /// Whether the caller may still see the secrets of an answer that was
@@ -159,15 +161,21 @@ impl Call {
     }
 
     /// Begins a line of the audit log before anything is changed, or refused.
+    /// Who may not do what it asks for makes no more lines than somebody
+    /// without a credential may ask questions.
     async fn begin_audit(
         &self,
         app: &App,
         credential: &Credential,
         operation: &Operation,
         target: Option<&RawTarget<'_>>,
+        is_refused: bool,
     ) -> Result<()> {
         if !operation.is_write {
             return Ok(());
+        }
+        if is_refused {
+            self.rates.admit_refused(&credential.caller.credential)?;
         }
         let line = app.begin_audit(credential, operation, target, &self.origin).await?;
         context::audit_notes(|notes| notes.begin(line));
@@ -177,8 +185,9 @@ impl Call {
     /// As [`Call::authorize_anywhere`], for what belongs to a person.
     pub(crate) async fn authorize_person(&self, app: &App, operation: &Operation) -> Result<PersonalAccess> {
         let credential = self.authenticate(app, None).await?;
-        self.begin_audit(app, &credential, operation, None).await?;
-        app.authorize_person(credential, operation)
+        let outcome = app.authorize_person(credential.clone(), operation);
+        self.begin_audit(app, &credential, operation, None, outcome.is_err()).await?;
+        outcome
     }
 
     /// A query parameter; an empty one counts as absent.

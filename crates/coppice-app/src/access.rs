@@ -153,6 +153,15 @@ impl App {
         Ok(access)
     }
 
+    /// Whether the caller's credential is good for the operation, wherever that
+    /// may be.
+    ///
+    /// # Errors
+    /// `insufficient_scope`, `user_required`
+    pub fn check_credential(&self, credential: &Credential, operation: &Operation) -> Result<()> {
+        check_caller(&credential.caller, operation)
+    }
+
     /// As [`App::authorize`] for what was done before and is only told again:
     /// the organization may be disabled by now.
     ///

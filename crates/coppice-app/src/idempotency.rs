@@ -1,16 +1,15 @@
 //! Requests that carry an `Idempotency-Key`: the first answer is given again.
 
 use coppice_core::Result;
-use coppice_store::{RepeatableRequest, Repetition};
+use coppice_store::{AnswerRoom, RepeatableRequest, Repetition};
 
 use crate::App;
 
 /// A first request that runs longer than this has died with its process.
 const RUNNING_SECONDS_MAX: u32 = 60;
 
-/// Most bytes of answers that are kept of one caller, where they can be had
-/// again.
-const READINGS_BYTES_MAX: u32 = 32 << 20;
+/// What is kept of one caller, where its answers can be had again.
+const HARMLESS_MAX: AnswerRoom = AnswerRoom { bytes: 32 << 20, requests: 1000 };
 
 /// A request as far as it tells repetitions apart.
 #[derive(Clone, Debug)]
@@ -70,8 +69,8 @@ impl App {
     }
 
     /// Keeps the answer of a call for a day, or forgets the call when its
-    /// answer is not worth keeping, or when it only reads and its caller's
-    /// answers take too much room as it is.
+    /// answer is not worth keeping, or when it changed nothing and what is kept
+    /// of its caller takes too much room as it is.
     ///
     /// # Errors
     /// When the metastore fails.
@@ -79,12 +78,12 @@ impl App {
         &self,
         call: &RepeatableCall,
         answer: Option<(u16, &str)>,
-        only_reads: bool,
+        is_harmless: bool,
     ) -> Result<()> {
         if let Some((status, body)) = answer {
             let sealed = self.key.seal(&call.owner(), body);
-            let room_bytes = only_reads.then_some(READINGS_BYTES_MAX);
-            if self.store.idempotency_finish(call.row(), status, &sealed, room_bytes).await? {
+            let room = is_harmless.then_some(HARMLESS_MAX);
+            if self.store.idempotency_finish(call.row(), status, &sealed, room).await? {
                 return Ok(());
             }
         }

@@ -17,6 +17,15 @@ pub struct RepeatableRequest<'a> {
     pub body_hash: &'a str,
 }
 
+/// How much is kept of one caller, where that is not promised.
+#[derive(Clone, Copy, Debug)]
+pub struct AnswerRoom {
+    /// Bytes of all its answers.
+    pub bytes: u32,
+    /// Its requests.
+    pub requests: u32,
+}
+
 /// What is known of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Repetition {
@@ -85,8 +94,8 @@ impl Store {
         })
     }
 
-    /// Keeps the answer of a request that was begun; false where all answers
-    /// of its caller would take more than `room_bytes` then.
+    /// Keeps the answer of a request that was begun; false where what is kept
+    /// of its caller would take more than `room` then.
     ///
     /// # Errors
     /// When the metastore can't be reached.
@@ -95,19 +104,22 @@ impl Store {
         request: RepeatableRequest<'_>,
         status: u16,
         answer_sealed: &[u8],
-        room_bytes: Option<u32>,
+        room: Option<AnswerRoom>,
     ) -> Result<bool> {
         let kept = sqlx::query(
             "update idempotent_requests set status = $4, answer_sealed = $5
-             where caller = $1 and path = $2 and key = $3 and ($6::bigint is null or $6 >= octet_length($5)
-                 + (select coalesce(sum(octet_length(answer_sealed)), 0) from idempotent_requests where caller = $1))",
+             where caller = $1 and path = $2 and key = $3 and ($6::bigint is null or (
+                 select count(*) <= $7 and coalesce(sum(octet_length(answer_sealed)), 0) + octet_length($5) <= $6
+                 from (select answer_sealed from idempotent_requests where caller = $1
+                       limit $7::bigint + 1) as of_caller))",
         )
         .bind(request.caller)
         .bind(request.path)
         .bind(request.key)
         .bind(i32::from(status))
         .bind(answer_sealed)
-        .bind(room_bytes.map(i64::from))
+        .bind(room.map(|room| i64::from(room.bytes)))
+        .bind(room.map(|room| i64::from(room.requests)))
         .execute(&self.pool)
         .await?;
         Ok(kept.rows_affected() == 1)

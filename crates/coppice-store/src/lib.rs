@@ -56,7 +56,7 @@ pub use branches::{BranchQuotas, NewBranch};
 pub use credentials::{CredentialMatch, LivingSession, Membership};
 pub use devices::{DeviceState, NewDevice, PollingDevice, WaitingDevice};
 pub use error::StoreError;
-pub use idempotency::{RepeatableRequest, Repetition};
+pub use idempotency::{AnswerRoom, RepeatableRequest, Repetition};
 pub use invitations::{InvitationFilter, InvitationRecord, NewInvitation};
 pub use keys::NewApiKey;
 pub use mails::DueMail;
