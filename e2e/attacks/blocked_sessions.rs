@@ -139,26 +139,52 @@ fn whoever_holds_the_managed_role_does_not_keep_its_password() {
     }
 }
 
+/// Makes a database in which any bytes are a name.
+pub(super) const MAKE_SQL_ASCII: &str =
+    "CREATE DATABASE l TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE_PROVIDER 'libc' LOCALE 'C'";
+
+/// Done there: a role that gets the managed one's database, another one that
+/// may sign in, and a database, whose names are no UTF-8.
+const NAME_OTHERWISE: &str = r"CREATE DATABASE x;
+    DO $$DECLARE heir name := E'heir\xff'; BEGIN
+        EXECUTE format('CREATE ROLE %I LOGIN PASSWORD %L', E'z\xe2', 'z');
+        EXECUTE format('ALTER DATABASE x RENAME TO %I', E'x\xff');
+        EXECUTE format('CREATE ROLE %I', heir);
+        EXECUTE format('GRANT %I TO app', heir);
+        EXECUTE format('ALTER DATABASE app OWNER TO %I', heir);
+    END$$";
+
 #[test]
 fn a_prepared_transaction_does_not_keep_a_branch_asleep_or_without_children() {
     let coppice = oldest_and_newest();
     for major in MAJORS {
         let (name, path) = make_branch(&coppice, major);
         let first = url(&coppice, &path).expect("a password");
-        let hold = "BEGIN; ALTER ROLE app PASSWORD 'x'; PREPARE TRANSACTION 'it''s held'";
+        // No UTF-8, like other names on this server.
+        let hold = r"BEGIN; ALTER ROLE app PASSWORD 'x'; PREPARE TRANSACTION E'it''s held \xff'";
+        must(&first, MAKE_SQL_ASCII);
+        let mut inside = OpenSession::new(&at(&first, "l"));
+        let said = inside.run(NAME_OTHERWISE);
+        assert!(!said.contains("ERROR"), "{major}: {said}");
         let mut session = OpenSession::new(&first);
         session
             .run("CREATE TABLE t (i int); BEGIN; INSERT INTO t VALUES (7); PREPARE TRANSACTION 'innocent'");
-        session.run(hold);
+        inside.run(hold);
         assert_eq!(must(&first, "SELECT count(*) FROM pg_prepared_xacts"), "2", "{major}");
         hibernate(&coppice, &path);
+        let password = first.split([':', '@']).nth(2).expect("a password");
+        assert!(is_refused(&first.replacen(password, "x", 1)));
+        assert_eq!(status(&coppice, &path), "STATUS_TYPE_HIBERNATED", "who may come in is known");
         rotate(&coppice, &path);
         let second = wait_for_new(&coppice, &path, &first);
         let wakes = || Some(psql(&second, "SELECT gid FROM pg_prepared_xacts")).filter(|said| said.is_ok);
         assert_eq!(wait_for("it wakes", SOON, wakes).out, "innocent", "only what was in the way is gone");
         assert!(is_refused(&first));
 
-        OpenSession::new(&second).run(hold);
+        let owner =
+            "SELECT rolname FROM pg_database d JOIN pg_roles r ON r.oid = datdba WHERE datname = 'app'";
+        assert_eq!(must(&second, owner), "app", "{major}");
+        OpenSession::new(&at(&second, "l")).run(hold);
         makes_a_child(&coppice, &name, &format!("child-{major}"));
         let third = rotates_soon(&coppice, &path, &second);
         must(&third, "COMMIT PREPARED 'innocent'");

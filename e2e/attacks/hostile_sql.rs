@@ -13,7 +13,7 @@ use rand::seq::{IndexedRandom as _, SliceRandom as _};
 use rand::{RngExt as _, SeedableRng as _};
 use serde_json::json;
 
-use super::blocked_sessions::{at, oldest_and_newest};
+use super::blocked_sessions::{MAKE_SQL_ASCII, at, oldest_and_newest};
 use super::open_session::OpenSession;
 use crate::branches::{change, path};
 use crate::credentials::{hibernate, rotate, url};
@@ -28,14 +28,19 @@ const ROUNDS: u64 = 4;
 const STATEMENTS: usize = 18;
 
 /// Who acts: a role and the database of its session.
-const ACTORS: [(&str, &str); 6] = [
+const ACTORS: [(&str, &str); 8] = [
     ("app", "app"),
     ("app", "app"),
     ("app", "postgres"),
     ("app", "template1"),
     ("app", "x"),
     ("helper", "template1"),
+    ("app", SQL_ASCII),
+    ("helper", SQL_ASCII),
 ];
+
+/// A database in which any bytes are a name.
+const SQL_ASCII: &str = "l";
 
 /// What is there before anything else is done, so that most of the rest means
 /// something.
@@ -98,6 +103,18 @@ const STATEMENTS_OF_OWNERS: &[&str] = &[
     "INSERT INTO evil.t VALUES (1)",
     "SELECT pg_advisory_lock_shared(1)",
     "SELECT lo_create(0)",
+];
+
+/// What gives things names that are no UTF-8, in [`SQL_ASCII`].
+const STATEMENTS_WITH_OTHER_NAMES: &[&str] = &[
+    "DO $$BEGIN EXECUTE format('CREATE ROLE %I LOGIN PASSWORD %L', E'z\\xe2', 'z'); END$$",
+    "DO $$BEGIN EXECUTE format('GRANT %I TO app', E'z\\xe2'); END$$",
+    "DO $$BEGIN EXECUTE format('GRANT app TO %I', E'z\\xe2'); END$$",
+    "DO $$BEGIN EXECUTE format('ALTER DATABASE app OWNER TO %I', E'z\\xe2'); END$$",
+    "DO $$BEGIN EXECUTE format('ALTER DATABASE x RENAME TO %I', E'x\\xff'); END$$",
+    "DO $$BEGIN EXECUTE format('ALTER DATABASE app RENAME TO %I', E'app\\xff'); END$$",
+    "DO $$BEGIN EXECUTE format('ALTER ROLE app RENAME TO %I', E'app\\xff'); END$$",
+    "DO $$BEGIN EXECUTE format('ALTER ROLE app IN DATABASE %I SET local_preload_libraries = %L', E'x\\xff', 'gone'); END$$",
 ];
 
 /// How a statement ends.
@@ -174,7 +191,9 @@ impl<'a> Round<'a> {
     }
 
     fn play(mut self) {
-        OpenSession::new(&self.first_url).run(BEGINNING);
+        let mut session = OpenSession::new(&self.first_url);
+        session.run(BEGINNING);
+        session.run(MAKE_SQL_ASCII);
         for number in 0..STATEMENTS {
             self.act(number);
         }
@@ -198,15 +217,23 @@ impl<'a> Round<'a> {
     /// One statement of somebody; what comes of it is theirs.
     fn act(&mut self, number: usize) {
         let actor = *ACTORS.choose(&mut self.random).expect("actors");
-        let statement = STATEMENTS_OF_OWNERS.choose(&mut self.random).expect("statements");
+        let (role, database) = actor;
+        let statements = match database {
+            SQL_ASCII if self.random.random_bool(0.5) => STATEMENTS_WITH_OTHER_NAMES,
+            _ => STATEMENTS_OF_OWNERS,
+        };
+        let statement = statements.choose(&mut self.random).expect("statements");
         let ending = *ENDINGS.choose(&mut self.random).expect("endings");
         let is_new = self.random.random_bool(0.35);
+        let identifier = match database {
+            SQL_ASCII => format!(r"E'held {number} \xff'"),
+            _ => format!("'held {number}'"),
+        };
         let sql = match ending {
             Ending::Committed => (*statement).to_owned(),
             Ending::LeftOpen => format!("BEGIN; {statement}"),
-            Ending::Prepared => format!("BEGIN; {statement}; PREPARE TRANSACTION 'held {number}'"),
+            Ending::Prepared => format!("BEGIN; {statement}; PREPARE TRANSACTION {identifier}"),
         };
-        let (role, database) = actor;
         if is_new {
             self.sessions.remove(&actor);
         }

@@ -31,7 +31,9 @@ impl OpenSession {
             .expect("psql runs");
         let (sender, lines) = channel();
         std::thread::spawn(move || {
-            let lines = BufReader::new(said).lines().map_while(Result::ok);
+            let lines = BufReader::new(said).split(b'\n').map_while(Result::ok);
+            // Names may be no UTF-8.
+            let lines = lines.map(|line| String::from_utf8_lossy(&line).into_owned());
             lines.map_while(|line| sender.send(line).ok()).for_each(drop);
         });
         let input = psql.stdin.take().expect("a pipe");

@@ -11,7 +11,7 @@ use tokio_postgres::types::Type;
 
 use super::blockers::insist;
 use super::connecting::Address;
-use super::session::{PLATFORM_DATABASE, Patience, Session, column};
+use super::session::{PLATFORM_DATABASE, Patience, Session, column, named};
 use crate::{EngineError, Result};
 
 /// What is kept waiting by those who hold the role.
@@ -91,7 +91,11 @@ async fn restore(address: &Address, session: &Session) -> Result<()> {
         Ok(rows) => rows,
     };
     for row in &rows {
-        let statement: String = column(row, 0)?;
+        let Some(statement) = named(row, 0)? else {
+            let reason = "what it lacks has to do with a name that is no UTF-8";
+            warn(address, &EngineError::Other(reason.to_owned()))?;
+            continue;
+        };
         match insist(address, PURPOSE, session.execute("restoring the managed role", &statement)).await {
             Err(held @ EngineError::Held { .. }) => return Err(held),
             Err(error) => warn(address, &error)?,

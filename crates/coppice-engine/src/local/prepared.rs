@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use tokio_postgres::Row;
 
 use super::connecting::Address;
-use super::session::{Patience, Session, column};
+use super::session::{Named, Patience, Session, column, named};
 use super::untrusted::UntrustedPath;
 use crate::{EngineError, Result};
 
@@ -26,25 +26,32 @@ pub(super) struct Prepared {
     transaction: u32,
     /// Its identifier as an SQL literal.
     identifier: String,
-    database: String,
-    takes_connections: bool,
+    /// Where it can be ended; none when that takes no connections, or none by a
+    /// name in UTF-8.
+    database: Option<String>,
 }
 
 /// What a query for [`Prepared`] selects from `pg_prepared_xacts p` and
 /// `pg_database d`.
 pub(super) const COLUMNS: &str =
-    "p.transaction::text::bigint, quote_literal(p.gid), p.database::text, coalesce(d.datallowconn, false)";
+    "p.transaction::text::bigint, p.gid, p.database::text, coalesce(d.datallowconn, false)";
 
 impl Prepared {
     /// From a row of [`COLUMNS`].
     pub(super) fn of(row: &Row) -> Result<Self> {
+        let (Named(identifier), takes_connections) = (column(row, 1)?, column(row, 3)?);
         Ok(Self {
             transaction: column::<i64>(row, 0)? as u32,
-            identifier: column(row, 1)?,
-            database: column(row, 2)?,
-            takes_connections: column(row, 3)?,
+            identifier: literal(identifier),
+            database: named(row, 2)?.filter(|_| takes_connections),
         })
     }
+}
+
+/// An SQL literal of bytes in the encoding of whatever database it is sent to.
+fn literal(bytes: &[u8]) -> String {
+    let escaped: String = bytes.iter().map(|byte| format!("\\{byte:03o}")).collect();
+    format!("E'{escaped}'")
 }
 
 /// All of a server.
@@ -65,15 +72,17 @@ pub(super) async fn all(session: &Session) -> Result<Vec<Prepared>> {
 /// # Errors
 /// [`EngineError::Held`] names those for which the server has to be stopped.
 pub(super) async fn roll_back(address: &Address, major: u32, transactions: &[Prepared]) -> Result<()> {
-    let mut by_database: BTreeMap<&str, Vec<&Prepared>> = BTreeMap::new();
+    let mut by_database: BTreeMap<Option<&str>, Vec<&Prepared>> = BTreeMap::new();
     for prepared in transactions {
-        by_database.entry(&prepared.database).or_default().push(prepared);
+        by_database.entry(prepared.database.as_deref()).or_default().push(prepared);
     }
     let mut held = vec![];
     for (database, transactions) in by_database {
-        let done = match transactions.iter().all(|prepared| prepared.takes_connections) {
-            true => roll_back_inside(address, major, database, &transactions).await,
-            false => Err(EngineError::Other("its database takes no connections".to_owned())),
+        let done = match database {
+            Some(database) => roll_back_inside(address, major, database, &transactions).await,
+            None => Err(EngineError::Other(
+                "its database takes no connections, or has a name that is no UTF-8".to_owned(),
+            )),
         };
         if let Err(error) = done {
             let instance = &address.instance;
@@ -138,6 +147,11 @@ mod tests {
         let data = UntrustedPath::new(home.path(), "data");
         fs::create_dir(data.host_path()).expect("a directory");
         (home, data)
+    }
+
+    #[test]
+    fn an_identifier_is_sent_as_it_is_whatever_bytes_it_has() {
+        assert_eq!(literal(b"a'\\\xff"), r"E'\141\047\134\377'");
     }
 
     #[test]

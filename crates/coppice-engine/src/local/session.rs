@@ -4,11 +4,12 @@
 //! limits in the server, and every use of it has one here as well, for a server
 //! that does not keep its own.
 
+use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::net::UnixStream;
-use tokio_postgres::types::{FromSql, ToSql, Type};
+use tokio_postgres::types::{FromSql, ToSql, Type, accepts};
 use tokio_postgres::{Client, NoTls, Row};
 
 use super::bounded::{Allowance, Bounded};
@@ -237,6 +238,29 @@ impl Session {
 /// When it is.
 pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> Result<T> {
     row.try_get(index).map_err(EngineError::sql("reading what a server answered"))
+}
+
+/// What an owner named, as it is on the server. Catalogs that all databases
+/// share have names of them all, each in its own encoding, and in SQL_ASCII any
+/// bytes are a name.
+pub(super) struct Named<'a>(pub(super) &'a [u8]);
+
+impl<'a> FromSql<'a> for Named<'a> {
+    fn from_sql(_: &Type, bytes: &'a [u8]) -> std::result::Result<Self, Box<dyn Error + Sync + Send>> {
+        Ok(Self(bytes))
+    }
+
+    accepts!(TEXT, NAME);
+}
+
+/// Reads a column with what an owner named; none when that is no UTF-8, so that
+/// one such row does not keep the others from being read.
+///
+/// # Errors
+/// As [`column`].
+pub(super) fn named(row: &Row, index: usize) -> Result<Option<String>> {
+    let Named(bytes) = column(row, index)?;
+    Ok(std::str::from_utf8(bytes).ok().map(str::to_owned))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::connecting::Address;
-use super::session::{PLATFORM_ROLE, Patience, Session, column};
+use super::session::{PLATFORM_ROLE, Patience, Session, column, named};
 use crate::{Result, SleepingRoles, VERIFIER_LENGTH_MAX};
 
 /// How long clients may take to end after they were told to.
@@ -60,8 +60,9 @@ pub(super) async fn read_roles(address: &Address) -> Result<(SleepingRoles, Stri
             ],
         )
         .await?;
-    let role = |row: &Row| Ok((column(row, 0)?, column(row, 1)?));
-    let verifiers = rows.iter().map(role).collect::<Result<_>>()?;
+    // The gateway lets nobody in by a name that is no UTF-8.
+    let role = |row: &Row| Ok(named(row, 0)?.zip(named(row, 1)?));
+    let verifiers = rows.iter().filter_map(|row| role(row).transpose()).collect::<Result<_>>()?;
     let row = session.query_one(action, "SELECT pg_current_wal_insert_lsn()::text", &[]).await?;
     Ok((SleepingRoles { verifiers }, column(&row, 0)?))
 }
