@@ -139,7 +139,7 @@ impl Servers {
         if self.observe(plan.instance, plan.data).await == InstanceSeen::Running {
             return Ok(());
         }
-        self.kill(plan.instance, Some(plan.data))?;
+        self.kill(plan.instance, Some(plan.data)).await?;
         failpoint!("server.killed");
         let surroundings = self.prepare(plan)?;
         failpoint!("server.prepared");
@@ -196,7 +196,7 @@ impl Servers {
         arguments: &[String],
         input: Option<&str>,
     ) -> Result<()> {
-        self.kill(plan.instance, Some(plan.data))?;
+        self.kill(plan.instance, Some(plan.data)).await?;
         let surroundings = self.prepare(plan)?;
         let mut spec = self.launch_spec(plan, &surroundings)?;
         spec.program = plan.image.program(&surroundings.image, program);
@@ -218,7 +218,7 @@ impl Servers {
             None => None,
         };
         let _ = fs::remove_file(&input_path);
-        self.kill(plan.instance, Some(plan.data))?;
+        self.kill(plan.instance, Some(plan.data)).await?;
         let words = logs::tail(&self.start_log_path(plan.instance));
         let complaint =
             words.lines().find(|line| ["ERROR:", "FATAL:", "PANIC:"].iter().any(|w| line.contains(w)));
@@ -246,7 +246,7 @@ impl Servers {
         {
             tracing::warn!(%instance, "instance {instance} did not stop in time: killing it");
         }
-        self.kill(instance, data)?;
+        self.kill(instance, data).await?;
         if let Some(pipe) = pipe {
             let logs = self.layout.instance_logs(instance);
             blocking(move || {
@@ -270,9 +270,9 @@ impl Servers {
     }
 
     /// Ends every process of an instance and proves that none is left.
-    fn kill(&self, instance: &InstanceId, data: Option<&UntrustedPath>) -> Result<()> {
+    async fn kill(&self, instance: &InstanceId, data: Option<&UntrustedPath>) -> Result<()> {
         if let Some(leaf) = self.leaf(instance) {
-            return leaf.kill();
+            return leaf.kill().await;
         }
         let started = Instant::now();
         loop {
@@ -287,7 +287,7 @@ impl Servers {
             if started.elapsed() > FAST_STOP_PATIENCE {
                 return Err(EngineError::Other(format!("processes of instance {instance} do not end")));
             }
-            std::thread::sleep(READY_POLL);
+            tokio::time::sleep(READY_POLL).await;
         }
     }
 

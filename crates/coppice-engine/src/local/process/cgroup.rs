@@ -16,6 +16,8 @@ use crate::{EngineError, Result};
 
 /// How long the kernel may take to end killed processes.
 const KILL_PATIENCE: Duration = Duration::from_secs(20);
+/// How often it is asked whether it has.
+const KILL_POLL: Duration = Duration::from_millis(1);
 
 /// What this host offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,7 +192,7 @@ impl Leaf {
     ///
     /// # Errors
     /// When processes are still there after [`KILL_PATIENCE`].
-    pub fn kill(&self) -> Result<()> {
+    pub async fn kill(&self) -> Result<()> {
         let started = Instant::now();
         while self.is_populated() {
             fs::write(self.unified().join("cgroup.kill"), "1")
@@ -199,7 +201,7 @@ impl Leaf {
                 let message = format!("processes in the cgroup {} do not end", self.name.display());
                 return Err(EngineError::Other(message));
             }
-            std::thread::sleep(Duration::from_micros(500));
+            tokio::time::sleep(KILL_POLL).await;
         }
         Ok(())
     }
@@ -256,5 +258,22 @@ mod tests {
         );
         let some = cgroups(&[Controller::Cpu, Controller::Memory], &[]);
         assert_eq!(some.unlimited().as_deref(), Some("processes, I/O weight"));
+    }
+
+    #[tokio::test]
+    async fn others_are_served_while_what_is_killed_does_not_end() {
+        let unified = tempfile::tempdir().expect("a directory");
+        let cgroups = Cgroups { unified: unified.path().to_owned(), v2: vec![], v1: vec![] };
+        let leaf = cgroups.leaf("key", "instance");
+        fs::create_dir_all(leaf.unified()).expect("a directory");
+        let events = leaf.unified().join("cgroup.events");
+        fs::write(&events, "populated 1\n").expect("a file");
+        let others = async {
+            tokio::task::yield_now().await;
+            assert!(leaf.unified().join("cgroup.kill").exists(), "it was told to end");
+            fs::write(&events, "populated 0\n").expect("a file");
+        };
+        let (killed, ()) = tokio::join!(leaf.kill(), others);
+        killed.expect("it has ended in time");
     }
 }
