@@ -63,21 +63,23 @@ pub(super) fn limit_soon(host: &Arc<HostEngine>, instance: &InstanceId) {
 }
 
 /// Bounds the files that a server's collector writes. It goes on when a file
-/// can't grow: PostgreSQL ignores `SIGXFSZ`.
+/// can't grow: PostgreSQL ignores `SIGXFSZ`. Code inside a server may call its
+/// process the same, and has then bounded itself.
 fn bound_logs(postmaster: u32) {
     let is_collector = |child: &(u32, ProcessDirectory)| {
         let title = child.1.read("cmdline").unwrap_or_default();
         title.trim_end_matches(['\0', ' ']) == COLLECTOR
     };
-    let Some((pid, collector)) = children(postmaster).find(is_collector) else { return };
-    let Some(number) = Pid::from_raw(pid.cast_signed()) else { return };
-    let limit = Rlimit { current: Some(LOG_FILE_MAX), maximum: Some(LOG_FILE_MAX) };
-    // One that has just ended writes nothing.
-    if let Ok(before) = prlimit(Some(number), Resource::Fsize, limit)
-        && collector.parent().is_none()
-    {
-        // It ended in between, and this may be somebody else already.
-        let _ = prlimit(Some(number), Resource::Fsize, before);
+    for (pid, collector) in children(postmaster).filter(is_collector) {
+        let Some(number) = Pid::from_raw(pid.cast_signed()) else { continue };
+        let limit = Rlimit { current: Some(LOG_FILE_MAX), maximum: Some(LOG_FILE_MAX) };
+        // One that has just ended writes nothing.
+        if let Ok(before) = prlimit(Some(number), Resource::Fsize, limit)
+            && collector.parent().is_none()
+        {
+            // It ended in between, and this may be somebody else already.
+            let _ = prlimit(Some(number), Resource::Fsize, before);
+        }
     }
 }
 
@@ -99,5 +101,32 @@ fn offer_to_the_oom_killer(server: &ProcessIdentity) {
     for process in children(server.pid).map(|(_, directory)| directory).chain([first]) {
         // One that has just ended goes by itself.
         let _ = process.write(FILE, FIRST_TO_GO);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn whoever_takes_the_name_of_the_collector_does_not_take_its_limit_away() {
+        let named = format!("exec 3<&0; for i in 1 2; do (exec -a '{COLLECTOR}' cat <&3) & done; wait");
+        let mut server =
+            Command::new("bash").args(["-c", &named]).stdin(Stdio::piped()).spawn().expect("bash");
+        let is_limited = |(_, child): &(u32, ProcessDirectory)| {
+            let limits = child.read("limits").unwrap_or_default();
+            let line = limits.lines().find(|line| line.starts_with("Max file size")).unwrap_or_default();
+            line.split_whitespace().nth(3) == Some(&LOG_FILE_MAX.to_string())
+        };
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while children(server.id()).filter(is_limited).count() < 2 {
+            assert!(Instant::now() < deadline, "both are limited");
+            bound_logs(server.id());
+        }
+        drop(server.stdin.take());
+        server.wait().expect("it ends with its children");
     }
 }
