@@ -4,12 +4,10 @@
 //! branch that comes near its limit is measured more often than the sampler
 //! does: what it can write between two looks is what it can exceed it by.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use coppice_core::storage::Fullness;
 use coppice_store::MeasuredInstance;
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
@@ -20,8 +18,6 @@ const LOOK: Duration = Duration::from_secs(2);
 /// What a branch may write while nobody looks, between two of the sampler's
 /// looks; one that has less room than that is near its limit.
 const NEAR_BYTES: u64 = 3 << 30;
-/// Directories that are measured at a time.
-const LOOKS_MAX: usize = 4;
 /// The task that does this.
 const STORAGE_WATCH: &str = "storage_watch";
 
@@ -30,7 +26,6 @@ impl App {
     pub async fn watch_storage(&self) {
         let mut timer = tokio::time::interval(LOOK);
         timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let places = Arc::new(Semaphore::new(LOOKS_MAX));
         loop {
             timer.tick().await;
             let instances = match self.store.metric_instances(&self.config.host).await {
@@ -42,11 +37,8 @@ impl App {
             };
             let mut looks = JoinSet::new();
             for instance in instances.into_iter().filter(|instance| self.is_due(instance)) {
-                let (app, places) = (self.clone(), places.clone());
-                looks.spawn(async move {
-                    let Ok(_place) = places.acquire().await else { return };
-                    app.look_at_storage(&instance).await;
-                });
+                let app = self.clone();
+                looks.spawn(async move { app.look_at_storage(&instance).await });
             }
             while looks.join_next().await.is_some() {}
             metrics::task_succeeded(STORAGE_WATCH);

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use coppice_core::statistics::{InstanceStatistics, Operations, ServerStatistics};
 use coppice_core::{InstanceId, VolumeId};
+use tokio::sync::Semaphore;
 use tokio_postgres::Row;
 
 use super::server::Servers;
@@ -19,14 +20,32 @@ use crate::{EngineError, Result};
 
 /// How long a server, or a disk, may take to answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
-/// A directory is measured for at most one part in so many of the time, so that
-/// one with many files takes nobody's processor.
-const SHARE: u32 = 100;
-/// The same for one that may be near its limit.
-const SHARE_NEAR: u32 = 10;
 /// What was found longer ago than this, is not known any more: what was written
 /// since may be anything. The sampler looks twice in it.
 const KNOWN_FOR: Duration = Duration::from_secs(30);
+/// Directories that are measured at a time.
+const PLACES: usize = 8;
+
+/// How often a directory is measured, so that one with many files takes nobody's
+/// processor.
+#[derive(Clone, Copy)]
+struct Pace {
+    /// For at most one part in so many of the time, as long as that makes the
+    /// pauses no longer than `pause_max`: how long measuring takes is up to
+    /// whoever makes the files.
+    share: u32,
+    pause_max: Duration,
+}
+
+const PACE: Pace = Pace { share: 100, pause_max: KNOWN_FOR };
+/// That of one that may be near its limit.
+const PACE_NEAR: Pace = Pace { share: 10, pause_max: Duration::from_secs(2) };
+
+impl Pace {
+    fn pause(&self, took: Duration) -> Duration {
+        took.saturating_mul(self.share).min(self.pause_max)
+    }
+}
 
 /// Most files and directories that are counted: a million relations have about
 /// three million.
@@ -115,13 +134,24 @@ struct DiskSize {
 }
 
 /// Remembers what makes the next look cheap.
-#[derive(Default)]
 pub(super) struct Measuring {
     /// Sessions in which the statement is prepared, as [`PREPARED`].
     prepared: Mutex<HashMap<InstanceId, Weak<Session>>>,
     disks: Arc<Mutex<HashMap<VolumeId, DiskSize>>>,
     /// Volumes that are being measured, some of them perhaps for ever.
     measuring: Arc<Mutex<HashSet<VolumeId>>>,
+    places: Arc<Semaphore>,
+}
+
+impl Default for Measuring {
+    fn default() -> Self {
+        Self {
+            prepared: Mutex::default(),
+            disks: Arc::default(),
+            measuring: Arc::default(),
+            places: Arc::new(Semaphore::new(PLACES)),
+        }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -172,7 +202,7 @@ impl Measuring {
             process: format!("{}-{}", process.pid, process.start_time),
             cpu_used,
             memory_bytes,
-            disk_bytes: self.disk_size(volume, data, written, SHARE).await,
+            disk_bytes: self.disk_size(volume, data, written, PACE).await,
             server,
         }
     }
@@ -185,32 +215,50 @@ impl Measuring {
 
     /// The size of a volume that may be near its limit.
     pub(super) async fn disk_size_near_limit(&self, volume: &VolumeId, data: UntrustedPath) -> Option<u64> {
-        self.disk_size(volume, data, None, SHARE_NEAR).await
+        self.disk_size(volume, data, None, PACE_NEAR).await
     }
 
-    /// The size of a volume's directory, unless measuring it does not end in time.
+    /// The size of a volume's directory, as it was before when measuring it does
+    /// not end in time.
     async fn disk_size(
         &self,
         volume: &VolumeId,
         data: UntrustedPath,
         written: Option<Written>,
-        share: u32,
+        pace: Pace,
     ) -> Option<u64> {
         if let Some(known) = lock(&self.disks).get_mut(volume) {
             if written.is_some() && known.written == written {
                 known.known = Instant::now();
                 return Some(known.bytes);
             }
-            if known.measured.elapsed() < known.took * share {
+            if known.measured.elapsed() < pace.pause(known.took) {
                 return Some(known.bytes);
             }
         }
+        // What takes longer than anybody waits is known the next time.
+        let measured = tokio::time::timeout(PATIENCE, self.size_now(volume, data, written)).await;
+        measured.ok().flatten().or_else(|| lock(&self.disks).get(volume).map(|known| known.bytes))
+    }
+
+    /// The size of a volume's directory; none while it is being measured already.
+    async fn size_now(
+        &self,
+        volume: &VolumeId,
+        data: UntrustedPath,
+        written: Option<Written>,
+    ) -> Option<u64> {
+        if lock(&self.measuring).contains(volume) {
+            return None;
+        }
+        let place = self.places.clone().acquire_owned().await.ok()?;
         if !lock(&self.measuring).insert(volume.clone()) {
             return None;
         }
         let (measuring, disks, id) = (self.measuring.clone(), self.disks.clone(), volume.clone());
-        // What takes longer than anybody waits is known the next time.
         let measure = tokio::task::spawn_blocking(move || {
+            // Kept as long as this takes, whoever waits for it.
+            let _place = place;
             let started = Instant::now();
             let bytes = data.require().map_or(0, |data| data.size(ENTRIES_MAX, LEVELS_MAX));
             let (measured, took) = (Instant::now(), started.elapsed());
@@ -219,7 +267,7 @@ impl Measuring {
             lock(&measuring).remove(&id);
             bytes
         });
-        tokio::time::timeout(PATIENCE, measure).await.ok()?.ok()
+        measure.await.ok()
     }
 }
 
@@ -269,7 +317,7 @@ mod tests {
         let (measuring, volume) = (Measuring::default(), VolumeId::from_trusted("vol_1"));
         let size = async |by_server, generation| {
             let written = Written { by_server, generation: Some(generation) };
-            measuring.disk_size(&volume, data.clone(), Some(written), SHARE).await
+            measuring.disk_size(&volume, data.clone(), Some(written), PACE).await
         };
         assert_eq!(size((1.0, 1.0), 7).await, Some(0));
         fs::write(data.host_path().join("file"), [0; 8192]).expect("a file");
@@ -284,26 +332,59 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn what_was_found_long_ago_is_not_known() {
+    /// What an hour of measuring found so many seconds ago: 5 bytes.
+    fn found(seconds: u64) -> DiskSize {
+        let known = Instant::now().checked_sub(Duration::from_secs(seconds)).expect("a time");
+        DiskSize { bytes: 5, written: None, measured: known, took: Duration::from_secs(3600), known }
+    }
+
+    #[test]
+    fn what_was_found_long_ago_is_not_known() {
         let (measuring, volume) = (Measuring::default(), VolumeId::from_trusted("vol_1"));
-        let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds)).expect("a time");
-        let found = |known| {
-            let size =
-                DiskSize { bytes: 5, written: None, measured: known, took: Duration::from_secs(9), known };
-            lock(&measuring.disks).insert(volume.clone(), size);
+        let known = |seconds| {
+            lock(&measuring.disks).insert(volume.clone(), found(seconds));
             measuring.known_disk_size(&volume)
         };
-        assert_eq!((found(ago(1)), found(ago(40))), (Some(5), None));
+        assert_eq!((known(1), known(40)), (Some(5), None));
+    }
+
+    #[tokio::test]
+    async fn however_long_a_directory_takes_it_is_measured_again_soon() {
+        let home = tempfile::tempdir().expect("a directory");
+        let data = UntrustedPath::new(home.path(), "data");
+        fs::create_dir(data.host_path()).expect("a directory");
+        let (measuring, volume) = (Measuring::default(), VolumeId::from_trusted("vol_1"));
+        let size = async |seconds, pace| {
+            lock(&measuring.disks).insert(volume.clone(), found(seconds));
+            measuring.disk_size(&volume, data.clone(), None, pace).await
+        };
+        assert_eq!(size(0, PACE_NEAR).await, Some(5));
+        assert_eq!(size(2, PACE_NEAR).await, Some(0));
+        assert_eq!(size(2, PACE).await, Some(5));
+        assert_eq!(size(30, PACE).await, Some(0));
+    }
+
+    #[tokio::test]
+    async fn only_so_many_directories_are_measured_at_a_time() {
+        let home = tempfile::tempdir().expect("a directory");
+        let data = UntrustedPath::new(home.path(), "data");
+        fs::create_dir(data.host_path()).expect("a directory");
+        let (measuring, volume) = (Measuring::default(), VolumeId::from_trusted("vol_1"));
+        let taken = measuring.places.acquire_many(PLACES as u32).await.expect("places");
+        let mut size = std::pin::pin!(measuring.disk_size_near_limit(&volume, data));
+        assert!(tokio::time::timeout(Duration::from_millis(20), &mut size).await.is_err());
+        drop(taken);
+        assert_eq!(size.await, Some(0));
     }
 
     #[tokio::test]
     async fn a_directory_whose_measuring_does_not_end_is_left_alone() {
         let (measuring, volume) = (Measuring::default(), VolumeId::from_trusted("vol_1"));
         lock(&measuring.measuring).insert(volume.clone());
-        assert_eq!(
-            measuring.disk_size_near_limit(&volume, UntrustedPath::new("/".as_ref(), "tmp")).await,
-            None
-        );
+        let size =
+            async || measuring.disk_size_near_limit(&volume, UntrustedPath::new("/".as_ref(), "tmp")).await;
+        assert_eq!(size().await, None);
+        lock(&measuring.disks).insert(volume.clone(), found(60));
+        assert_eq!(size().await, Some(5), "as it was before");
     }
 }
