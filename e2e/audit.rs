@@ -12,7 +12,7 @@ use crate::http::{Answer, Http, Shared, fields, text_of};
 use crate::people::{Person, in_metastore};
 use crate::setup::{PROGRAM, options, platform, postgres_dir};
 
-const FIELDS: [&str; 17] = [
+const FIELDS: [&str; 18] = [
     "action",
     "actor",
     "began_at",
@@ -23,6 +23,7 @@ const FIELDS: [&str; 17] = [
     "ended_at",
     "error_id",
     "id",
+    "names",
     "organization_id",
     "project_id",
     "request_id",
@@ -134,6 +135,12 @@ fn ids_in_the_path_and_of_deleted_keys_are_told() {
     let http = shared();
     let organization = http.new_organization("targets");
     let path = format!("/organizations/{organization}");
+    let other = http.new_organization("elsewhere");
+    let elsewhere =
+        http.post(&format!("/organizations/{other}/projects"), &json!({ "name": "secret" })).expect(201);
+    http.delete(&format!("{path}/projects/{}", text_of(&elsewhere["id"])))
+        .expect_error(404, "project_not_found");
+    assert_eq!(lines(&http, &organization, "")[0]["names"], json!([]), "names of others are not told");
     let ada = Person::in_organization(&http, &organization, "ada", "viewer");
     assert_eq!(http.delete(&format!("{path}/members/{}", ada.id)).status, 204);
     let key = http.new_key(&format!("{path}/api-keys"), json!({}));
@@ -150,17 +157,18 @@ fn ids_in_the_path_and_of_deleted_keys_are_told() {
                 line["project_id"],
                 line["branch_id"],
                 line["target_ids"],
-                line["error_id"]
+                line["error_id"],
+                line["names"]
             ])
         })
         .collect();
     let expected = [
-        json!(["deleteBranch", project, "nowhere", [], "branch_not_found"]),
-        json!(["createProject", null, null, [], null]),
-        json!(["deleteOrganizationAPIKeys", null, null, [key["id"]], null]),
-        json!(["createOrganizationAPIKey", null, null, [], null]),
-        json!(["removeOrganizationMember", null, null, [ada.id], null]),
-        json!(["acceptInvitation", null, null, [], null]),
+        json!(["deleteBranch", project, "nowhere", [], "branch_not_found", ["p"]]),
+        json!(["createProject", null, null, [], null, []]),
+        json!(["deleteOrganizationAPIKeys", null, null, [key["id"]], null, [key["name"]]]),
+        json!(["createOrganizationAPIKey", null, null, [], null, []]),
+        json!(["removeOrganizationMember", null, null, [ada.id], null, [ada.email]]),
+        json!(["acceptInvitation", null, null, [], null, []]),
     ];
     assert_eq!(told, expected);
     let accepted = &lines(&http, &organization, "?action=acceptInvitation")[0];

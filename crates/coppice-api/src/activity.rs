@@ -43,6 +43,7 @@ pub(crate) async fn get_branch_activity(
         summary: summary(&activity).unwrap_or_else(|| not_kept(&activity)),
         sleeps_at: activity.sleeps_at.map(wire::Timestamp),
         awake: awake.collect(),
+        crashes: activity.crashes.iter().copied().map(wire::Timestamp).collect(),
         sessions: activity.sessions.into_iter().map(session).collect(),
     }))
 }
@@ -176,6 +177,7 @@ mod tests {
             sleeps_at: None,
             is_replicated: false,
             periods: vec![period],
+            crashes: vec![],
             now: at(60),
             inactivity,
         }

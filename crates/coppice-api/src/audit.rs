@@ -40,6 +40,7 @@ struct Noted {
     line: Option<AuditId>,
     organization: Option<String>,
     targets: Vec<String>,
+    names: Vec<String>,
 }
 
 impl Notes {
@@ -62,6 +63,11 @@ impl Notes {
         self.with(|noted| noted.targets = ids);
     }
 
+    /// What is gone now was called so.
+    pub(crate) fn names(&self, names: Vec<String>) {
+        self.with(|noted| noted.names = names);
+    }
+
     fn take(&self) -> Noted {
         self.with(std::mem::take)
     }
@@ -82,6 +88,7 @@ pub(crate) async fn recorded(State(app): State<App>, request: Request, next: Nex
             Some(ref line) => {
                 let (response, mut end) = end_of(response).await;
                 end.targets = noted.targets;
+                end.names = noted.names;
                 end.organization = match operation.id == CREATE_ORGANIZATION.id {
                     true => end.created.clone(),
                     false => noted.organization,
@@ -203,6 +210,7 @@ fn to_wire(entry: AuditEntry) -> wire::AuditEntry {
         project_id: entry.project,
         branch_id: entry.branch,
         target_ids: entry.targets,
+        names: entry.names,
         created_id: entry.created,
         client_address: entry.client_address,
         user_agent: entry.user_agent,

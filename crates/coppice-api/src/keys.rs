@@ -72,7 +72,8 @@ pub(crate) async fn delete_organization_api_keys(
     let access = call.authorize(&app, &DELETE_ORGANIZATION_API_KEYS).await?;
     let ids = body.read(ids).await?;
     context::audit_notes(|notes| notes.targets(ids.clone()));
-    app.delete_organization_keys(&access, &ids).await?;
+    let names = app.delete_organization_keys(&access, &ids).await?;
+    context::audit_notes(|notes| notes.names(names));
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -126,7 +127,8 @@ pub(crate) async fn delete_user_api_keys(
     let access = call.authorize_person(&app, &DELETE_USER_API_KEYS).await?;
     let ids = body.read(ids).await?;
     context::audit_notes(|notes| notes.targets(ids.clone()));
-    app.delete_user_keys(&access, &ids).await?;
+    let names = app.delete_user_keys(&access, &ids).await?;
+    context::audit_notes(|notes| notes.names(names));
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -22,6 +22,9 @@ pub struct Activity {
     pub is_replicated: bool,
     /// The newest times in which it was awake, newest first.
     pub periods: Vec<AwakePeriod>,
+    /// The newest times at which its server had ended by itself, newest first;
+    /// none where nobody asked for them.
+    pub crashes: Vec<DateTime<Utc>>,
     /// When this was so.
     pub now: DateTime<Utc>,
     /// How long it may be idle before it sleeps; none when it stays awake.
@@ -51,7 +54,8 @@ impl App {
     pub async fn branch_activity(&self, access: &Access, count: u32) -> Result<Activity> {
         let branch = self.find_branch(access).await?;
         self.note_uses().await;
-        self.activity(&branch, count).await
+        let crashes = self.store.awake_crashes(&branch.id, count).await?;
+        Ok(Activity { crashes, ..self.activity(&branch, count).await? })
     }
 
     /// Writes nothing: what branches are asked for once a second is read here.
@@ -69,6 +73,7 @@ impl App {
         let is_due = sleeps_at.is_some_and(|at| at <= Utc::now());
         let is_replicated = is_due && self.has_active_slot(&branch.id).await.unwrap_or(false);
         let sleeps_at = sleeps_at.filter(|_| !is_replicated);
-        Ok(Activity { sessions, sleeps_at, is_replicated, periods, now: Utc::now(), inactivity })
+        let (now, crashes) = (Utc::now(), vec![]);
+        Ok(Activity { sessions, sleeps_at, is_replicated, periods, crashes, now, inactivity })
     }
 }

@@ -158,19 +158,19 @@ impl App {
         Ok(self.store.key_list(&Principal::User(access.user.clone())).await?)
     }
 
-    /// Deletes keys of the organization; they end at once.
+    /// Deletes keys of the organization; they end at once. Returns their names.
     ///
     /// # Errors
     /// When the metastore fails.
-    pub async fn delete_organization_keys(&self, access: &Access, ids: &[String]) -> Result<()> {
+    pub async fn delete_organization_keys(&self, access: &Access, ids: &[String]) -> Result<Vec<String>> {
         Ok(self.store.key_delete(&Principal::Organization(access.organization.id.clone()), ids).await?)
     }
 
-    /// Deletes keys of the calling user; they end at once.
+    /// Deletes keys of the calling user; they end at once. Returns their names.
     ///
     /// # Errors
     /// When the metastore fails.
-    pub async fn delete_user_keys(&self, access: &PersonalAccess, ids: &[String]) -> Result<()> {
+    pub async fn delete_user_keys(&self, access: &PersonalAccess, ids: &[String]) -> Result<Vec<String>> {
         Ok(self.store.key_delete(&Principal::User(access.user.clone()), ids).await?)
     }
 

@@ -130,6 +130,8 @@ pub struct AuditEntry {
     pub branch: Option<String>,
     /// What else it is about: ids.
     pub targets: Vec<String>,
+    /// What all of those were called then.
+    pub names: Vec<String>,
     /// The id of what was made.
     pub created: Option<String>,
     /// Address of the client.

@@ -52,6 +52,8 @@ pub struct AuditEnd {
     pub organization: Option<String>,
     /// Further ids of what it was about.
     pub targets: Vec<String>,
+    /// Further names of what it was about.
+    pub names: Vec<String>,
 }
 
 /// Which lines to list; what is absent does not matter.
@@ -84,6 +86,7 @@ struct AuditRow {
     project_id: Option<String>,
     branch_id: Option<String>,
     target_ids: Vec<String>,
+    names: Vec<String>,
     created_id: Option<String>,
     client_address: Option<String>,
     user_agent: Option<String>,
@@ -114,6 +117,7 @@ impl TryFrom<AuditRow> for AuditEntry {
             project: row.project_id,
             branch: row.branch_id,
             targets: row.target_ids,
+            names: row.names,
             created: row.created_id,
             client_address: row.client_address,
             user_agent: row.user_agent,
@@ -141,15 +145,22 @@ impl Store {
         self.audit_insert(line, Some(end)).await
     }
 
+    /// Names of what is not the organization's are nobody's to read in its log.
     async fn audit_insert(&self, line: &NewAuditLine<'_>, end: Option<&AuditEnd>) -> Result<()> {
         let organization = line.organization.or(end.and_then(|end| end.organization.as_deref()));
         let more_targets = end.map(|end| end.targets.as_slice()).unwrap_or_default();
         sqlx::query(
             "insert into audit_log (id, began_at, organization_id, actor_kind, actor_id, credential_id, action,
                                     project_id, branch_id, target_ids, client_address, user_agent, request_id,
-                                    status, error_id, created_id, ended_at)
+                                    status, error_id, created_id, ended_at, names)
              values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
-                     case when $17 then now() end)",
+                     case when $17 then now() end,
+                     array(select name from projects where id = $8 and organization_id = $3)
+                         || array(select b.name from branches b join projects p on p.id = b.project_id
+                                  where b.id = $9 and p.organization_id = $3)
+                         || array(select u.email from users u join members m on m.user_id = u.id
+                                  where u.id = any($10) and m.organization_id = $3)
+                         || array(select email from invitations where id = any($10) and organization_id = $3))",
         )
         .bind(line.id.as_str())
         .bind(line.began_at)
@@ -180,7 +191,8 @@ impl Store {
     pub async fn audit_end(&self, id: &AuditId, end: &AuditEnd) -> Result<()> {
         sqlx::query(
             "update audit_log set ended_at = now(), status = $2, error_id = $3, created_id = $4,
-                    organization_id = coalesce(organization_id, $5), target_ids = target_ids || $6
+                    organization_id = coalesce(organization_id, $5), target_ids = target_ids || $6,
+                    names = names || $7
              where id = $1",
         )
         .bind(id.as_str())
@@ -189,6 +201,7 @@ impl Store {
         .bind(&end.created)
         .bind(&end.organization)
         .bind(&end.targets)
+        .bind(&end.names)
         .execute(&self.relaxed)
         .await?;
         Ok(())
@@ -204,7 +217,7 @@ impl Store {
         let mut query = QueryBuilder::<Postgres>::new(
             "select a.id, a.began_at, a.ended_at, a.organization_id, a.actor_kind, a.actor_id,
                     u.email as actor_email, a.credential_id, a.action, a.project_id, a.branch_id,
-                    a.target_ids, a.created_id, a.client_address, a.user_agent, a.request_id, a.status,
+                    a.target_ids, a.names, a.created_id, a.client_address, a.user_agent, a.request_id, a.status,
                     a.error_id
              from audit_log a left join users u on u.id = a.actor_id where true",
         );

@@ -82,6 +82,31 @@ impl Store {
         rows.into_iter().map(AwakePeriod::try_from).collect()
     }
 
+    /// Notes that the server of a branch had ended by itself.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn awake_note_crash(&self, branch: &BranchId) -> Result<()> {
+        sqlx::query("insert into awake_crashes (branch_id) values ($1) on conflict do nothing")
+            .bind(branch.as_str())
+            .execute(&self.relaxed)
+            .await?;
+        Ok(())
+    }
+
+    /// The newest `count` times at which that was found, newest first.
+    ///
+    /// # Errors
+    /// When the metastore can't be reached.
+    pub async fn awake_crashes(&self, branch: &BranchId, count: u32) -> Result<Vec<DateTime<Utc>>> {
+        let query = sqlx::query(
+            "select found_at from awake_crashes where branch_id = $1 order by found_at desc limit $2",
+        );
+        let rows: Vec<(DateTime<Utc>,)> =
+            self.reads.all(query.bind(branch.as_str()).bind(i64::from(count))).await?;
+        Ok(rows.into_iter().map(|(found_at,)| found_at).collect())
+    }
+
     /// Adds to the newest period of each branch.
     ///
     /// # Errors
@@ -119,6 +144,10 @@ impl Store {
     /// When the metastore can't be reached.
     pub async fn awake_purge(&self, days: u32) -> Result<()> {
         sqlx::query("delete from awake_periods where ended_at < now() - make_interval(days => $1)")
+            .bind(days as i32)
+            .execute(&self.relaxed)
+            .await?;
+        sqlx::query("delete from awake_crashes where found_at < now() - make_interval(days => $1)")
             .bind(days as i32)
             .execute(&self.relaxed)
             .await?;

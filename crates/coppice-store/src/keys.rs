@@ -94,7 +94,7 @@ impl TryFrom<ListedRow> for ApiKey {
 }
 
 /// The two owner columns: user, organization.
-fn owner(principal: &Principal) -> (Option<&str>, Option<&str>) {
+pub(crate) fn owner(principal: &Principal) -> (Option<&str>, Option<&str>) {
     match principal {
         Principal::User(id) => (Some(id.as_str()), None),
         Principal::Organization(id) => (None, Some(id.as_str())),
@@ -219,19 +219,16 @@ impl Store {
         Ok(query.fetch_one(&mut **tx).await?)
     }
 
-    /// Deletes those of the keys that belong to `of`.
+    /// Deletes those of the keys that belong to `of`, and returns their names.
     ///
     /// # Errors
     /// When the metastore can't be reached.
-    pub async fn key_delete(&self, of: &Principal, ids: &[String]) -> Result<()> {
+    pub async fn key_delete(&self, of: &Principal, ids: &[String]) -> Result<Vec<String>> {
         let (user, organization) = owner(of);
-        sqlx::query("delete from api_keys where id = any($3) and (user_id = $1 or organization_id = $2)")
-            .bind(user)
-            .bind(organization)
-            .bind(ids)
-            .execute(&self.pool)
-            .await?;
-        Ok(())
+        let query = sqlx::query_scalar(
+            "delete from api_keys where id = any($3) and (user_id = $1 or organization_id = $2) returning name",
+        );
+        Ok(query.bind(user).bind(organization).bind(ids).fetch_all(&self.pool).await?)
     }
 
     /// Notes that keys were used, at most once a minute each.

@@ -19,6 +19,9 @@ pub struct BranchActivity {
     pub sessions: Vec<ClientSession>,
     /// The newest times in which the branch was awake, newest first; at most 100.
     pub awake: Vec<AwakePeriod>,
+    /// The newest times at which its server was found to have ended by itself, newest first; at most 100. It was
+    /// started again each time.
+    pub crashes: Vec<Timestamp>,
 }
 
 /// An open session of a client.

@@ -74,6 +74,9 @@ pub struct AuditEntry {
     pub branch_id: Option<String>,
     /// Ids of what else it is about: members, invitations, keys.
     pub target_ids: Vec<String>,
+    /// What those were called when it began, also if they are gone by now: project, branch, then the others.
+    #[schema(example = json!(["shop", "main"]))]
+    pub names: Vec<String>,
     /// The id of what was made; null when nothing was.
     #[schema(required, example = "kq7m2kj8fr3cjdr0h2qkv5s4c0")]
     pub created_id: Option<String>,

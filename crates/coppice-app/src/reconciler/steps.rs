@@ -45,8 +45,13 @@ impl Reconciler {
                 work.volume.state = VolumeState::Present;
             }
             Step::Start => {
+                let is_hopeless = self.inner.health.is_hopeless(&work.branch.id);
+                // A ready one has ended by itself; tries to bring it back find it on its way.
+                if is_hopeless || work.branch.state == BranchState::Ready {
+                    store.awake_note_crash(&work.branch.id).await?;
+                }
                 self.report_progress(work, token).await?;
-                if self.inner.health.is_hopeless(&work.branch.id) {
+                if is_hopeless {
                     // `start` leaves a server alone that runs.
                     engine.stop(instance, Some(volume), StopMode::Immediate).await?;
                 }
