@@ -39,6 +39,8 @@ pub(super) const LOOKING: [&str; 8] = [
 
 /// Only the owner may.
 pub(super) const OF_OWNERS: [&str; 2] = ["deleteOrganization", "requestOrganizationDeletion"];
+/// On no organization's path, and open to keys of organizations all the same.
+pub(super) const OF_EVERYBODY: [&str; 2] = ["getOrganizationsList", "getCredential"];
 /// Needs a person besides what is on no organization's path.
 pub(super) const OF_PEOPLE: [&str; 1] = ["createOrganization"];
 /// Reading, and closed to keys with limits all the same.
@@ -109,7 +111,7 @@ impl Caller {
         };
         let needs_person = OF_OWNERS.contains(&id)
             || OF_PEOPLE.contains(&id)
-            || !in_organization && id != "getOrganizationsList";
+            || !in_organization && !OF_EVERYBODY.contains(&id);
         let by_role = match self.role {
             "organization" => !needs_person,
             role => role == "owner" || !OF_OWNERS.contains(&id),

@@ -25,6 +25,7 @@ mod client_address;
 mod configuration;
 mod connections;
 mod context;
+mod credential;
 mod credentials;
 mod error;
 mod hosts;
@@ -115,6 +116,7 @@ pub fn router(app: App, config: ApiConfig, exposition: Arc<dyn Exposition>) -> R
         .route_layer(from_fn_with_state(app.clone(), audit::recorded))
         .route_layer(from_fn_with_state(app.clone(), idempotency::idempotent))
         .route("/healthz", get(healthz))
+        .route("/.well-known/coppice", get(server))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics::metrics_page))
         .layer(Extension(page))
@@ -248,6 +250,13 @@ async fn home(State(app): State<App>, method: Method, headers: HeaderMap) -> Res
 
 async fn healthz() -> axum::Json<serde_json::Value> {
     axum::Json(serde_json::json!({ "status": "ok" }))
+}
+
+/// Which platform this is, and which process of it: whoever meant another one
+/// can tell before it shows a credential.
+async fn server(State(app): State<App>) -> axum::Json<serde_json::Value> {
+    let server = &app.config().server;
+    axum::Json(serde_json::json!({ "installation": server.installation, "process": server.process }))
 }
 
 async fn readyz(State(app): State<App>) -> Result<axum::Json<serde_json::Value>, ApiError> {

@@ -33,8 +33,8 @@ use utoipa_axum::routes;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::{
-    activity, audit, branch_metrics, branches, configuration, credentials, invitations, keys, logs, members,
-    organizations, pages, projects, regions, users,
+    activity, audit, branch_metrics, branches, configuration, credential, credentials, invitations, keys,
+    logs, members, organizations, pages, projects, regions, users,
 };
 
 /// Names of the security schemes.
@@ -74,6 +74,7 @@ pub(crate) fn operations() -> (Router<App>, OpenApi) {
         ))
         .routes(routes!(invitations::resend_organization_invitation))
         .routes(routes!(invitations::accept_invitation))
+        .routes(routes!(credential::get_credential))
         .routes(routes!(users::get_user, users::update_user))
         .routes(routes!(
             keys::list_organization_api_keys,

@@ -7,7 +7,7 @@ use chrono::Utc;
 use coppice_core::access::{AskedExpiry, Caller, Grant, Principal, Scope, check_role};
 use coppice_core::api_key::{ApiKey, ApiKeyKind, ApiKeySecret};
 use coppice_core::{ApiKeyId, Error, ErrorCode, OrganizationId, Result};
-use coppice_store::{NewApiKey, StoreError, Tx};
+use coppice_store::{NewApiKey, ReachedBranch, ReachedProject, StoreError, Tx};
 
 use crate::access::not_a_member;
 use crate::{Access, App, PersonalAccess};
@@ -21,6 +21,15 @@ pub struct NewKey {
     pub expiry: AskedExpiry,
     /// What is asked for; empty lists mean what the creator has.
     pub grant: Grant,
+}
+
+/// What a credential with limits reaches; nothing for one without.
+#[derive(Clone, Debug)]
+pub struct Reach {
+    /// Projects it is limited to, and those of the branches it is limited to.
+    pub projects: Vec<ReachedProject>,
+    /// Branches it is limited to.
+    pub branches: Vec<ReachedBranch>,
 }
 
 /// Keys that were used since this was last written to the metastore.
@@ -172,6 +181,26 @@ impl App {
     /// When the metastore fails.
     pub async fn delete_user_keys(&self, access: &PersonalAccess, ids: &[String]) -> Result<Vec<String>> {
         Ok(self.store.key_delete(&Principal::User(access.user.clone()), ids).await?)
+    }
+
+    /// What the projects and branches that a credential is limited to are called.
+    ///
+    /// # Errors
+    /// When the metastore fails.
+    pub async fn reach(&self, caller: &Caller) -> Result<Reach> {
+        let of = &caller.principal;
+        let projects = caller.grant.project_limit().unwrap_or_default();
+        let Some(branches) = caller.grant.branch_limit() else {
+            let projects = match projects.is_empty() {
+                true => vec![],
+                false => self.store.reached_projects(of, projects, &[]).await?,
+            };
+            return Ok(Reach { projects, branches: vec![] });
+        };
+        Ok(Reach {
+            projects: self.store.reached_projects(of, projects, branches).await?,
+            branches: self.store.reached_branches(of, branches).await?,
+        })
     }
 
     /// Writes down which keys were used; to be called every few seconds.

@@ -47,7 +47,7 @@ use std::time::{Duration, Instant};
 use coppice_core::branch::BranchState;
 use coppice_core::limits::OrganizationLimits;
 use coppice_core::sign_up::SignUp;
-use coppice_core::{HostId, RegionId};
+use coppice_core::{HostId, InstallationId, RegionId};
 use coppice_engine::SharedEngine;
 use coppice_mail::Mailer;
 use coppice_store::{PoolUse, Store};
@@ -78,7 +78,7 @@ pub use identity::{
 };
 pub use invitations::{Accepted, NewPerson, OfferedInvitation, VisibleInvitation};
 pub use key_file::KeyFile;
-pub use keys::NewKey;
+pub use keys::{NewKey, Reach};
 pub use logs::{BranchLogs, LogRequest};
 pub use outside::{
     OutsideAnswer, OutsideAttempt, OutsideBeginning, OutsideConfig, OutsideError, OutsideRefusal, OutsideUser,
@@ -106,6 +106,8 @@ pub struct GatewayPlace {
 /// Settings of the platform that use cases need.
 #[derive(Clone, Debug)]
 pub struct AppConfig {
+    /// Which platform this is.
+    pub server: Server,
     /// The region of this host.
     pub region: RegionId,
     /// This host.
@@ -136,6 +138,16 @@ pub struct AppConfig {
     pub mailer: Option<Mailer>,
     /// How often instances are measured.
     pub metrics_interval: Duration,
+}
+
+/// Which platform this is. No secret: it is told to everybody, so that nobody
+/// takes one for another.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// The installation, as its data directory and its metastore know it.
+    pub installation: InstallationId,
+    /// Another text for each process, also of the same installation.
+    pub process: String,
 }
 
 /// The use cases with their collaborators.

@@ -109,6 +109,8 @@ operations! {
     ACCEPT_INVITATION =
         Operation::new("acceptInvitation", Scope::OrgWrite).by(User).without_scope().limited_keys(Refused);
 
+    GET_CREDENTIAL = Operation::new("getCredential", Scope::OrgRead).without_scope();
+
     GET_USER = Operation::new("getUser", Scope::OrgRead).by(User).without_scope();
     UPDATE_USER =
         Operation::new("updateUser", Scope::OrgWrite).by(User).without_scope().limited_keys(Refused);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use coppice_app::reconciler::ControlPlane;
-use coppice_app::{App, AppConfig, Reconciler};
+use coppice_app::{App, AppConfig, Reconciler, Server};
 use coppice_core::RegionId;
 use coppice_engine::local::installation::{ControlLock, write_durably};
 use coppice_engine::local::process::identity::boot_id;
@@ -46,14 +46,14 @@ pub(super) async fn boot(
     let key = Arc::new(master_key(&data_dir)?);
     let store = connect_metastore(config, &host).await?;
 
-    println!("preparing storage");
+    say!("preparing storage");
     notify::status("preparing storage");
     let (layout, installation) = (host.layout().clone(), host.installation().clone());
     let storage = config.storage.clone();
     let volumes =
         tokio::task::spawn_blocking(move || Volumes::open(&layout, &installation, &storage)).await?;
     let volumes = volumes.map_err(|error| chain(&error))?;
-    println!("volumes: {} ({})", volumes.driver(), volumes.driver_reason());
+    say!("volumes: {} ({})", volumes.driver(), volumes.driver_reason());
     let engine = Arc::new(LocalEngine::new(host.clone(), volumes));
 
     let installation = host.installation().clone();
@@ -64,7 +64,10 @@ pub(super) async fn boot(
     let reconciler = Reconciler::new(store.clone(), engine.clone(), key.clone(), control_plane.clone());
     let gateway_place = config.public_gateway.place(gateway_address, config.gateway_domain.is_some());
     let public_url = config.public_url.clone().unwrap_or_else(|| format!("http://{api_address}"));
+    let server =
+        Server { installation: control_plane.installation.clone(), process: coppice_core::id::random_text() };
     let app_config = AppConfig {
+        server,
         sign_up: config.auth.sign_in.sign_up,
         outside: config.auth.sign_in.outside.clone(),
         has_passwords: config.auth.sign_in.has_passwords,
@@ -93,7 +96,7 @@ pub(super) async fn boot(
 
 /// Opens the machine's engine; copies new PostgreSQL installations.
 async fn open_host(config: &Config) -> anyhow::Result<Arc<HostEngine>> {
-    println!("looking for PostgreSQL");
+    say!("looking for PostgreSQL");
     notify::status("looking for PostgreSQL");
     let (data_dir, postgres_dirs) = (config.data_dir.clone(), config.postgres_dirs.clone());
     let opened =
@@ -101,7 +104,7 @@ async fn open_host(config: &Config) -> anyhow::Result<Arc<HostEngine>> {
             .await?;
     let host = opened.map_err(|error| chain(&error))?;
     let versions: Vec<_> = host.installed_images().iter().map(|image| image.version.to_string()).collect();
-    println!("PostgreSQL: {}", versions.join(", "));
+    say!("PostgreSQL: {}", versions.join(", "));
     Ok(Arc::new(host))
 }
 
@@ -123,7 +126,7 @@ async fn connect_metastore(config: &Config, host: &HostEngine) -> anyhow::Result
     let options = match &config.metastore_url {
         Some(url) => url.parse::<ConnectOptions>().context("understanding the metastore's URL")?,
         None => {
-            println!("starting the metastore");
+            say!("starting the metastore");
             notify::status("starting the metastore");
             let address = host.start_metastore().await.map_err(|error| chain(&error))?;
             metastore_options(&address)
@@ -132,7 +135,7 @@ async fn connect_metastore(config: &Config, host: &HostEngine) -> anyhow::Result
     let store = Store::connect(options, METASTORE_PATIENCE).await.context("connecting to the metastore")?;
     let exports = crate::admin::exports(host.layout().data_dir());
     if let Some(path) = store.migrate_after_export(&exports).await? {
-        println!("the metastore as it was before its migration: {}", path.display());
+        say!("the metastore as it was before its migration: {}", path.display());
     }
     // Written once this data directory has a metastore; from then on an empty
     // one is a lost one.

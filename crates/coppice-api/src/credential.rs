@@ -1,0 +1,57 @@
+//! What the caller's credential is good for.
+
+use axum::Json;
+use axum::extract::State;
+use coppice_app::App;
+use coppice_core::Result;
+use coppice_core::access::{CredentialId, Principal};
+use coppice_core::operation::GET_CREDENTIAL;
+use coppice_wire as wire;
+
+use crate::error::ApiError;
+use crate::request::Call;
+
+/// Show what the calling credential is good for
+///
+/// Every credential may ask this, so a program that has nothing but a key can find out where it belongs.
+#[utoipa::path(
+    get, path = "/credential", operation_id = "getCredential", tag = "API Keys",
+    responses((status = 200, description = "Whose it is, and what it reaches.", body = wire::Credential))
+)]
+pub(crate) async fn get_credential(
+    State(app): State<App>,
+    call: Call,
+) -> Result<Json<wire::Credential>, ApiError> {
+    let caller = call.authorize_anywhere(&app, &GET_CREDENTIAL).await?;
+    let reach = app.reach(&caller).await?;
+    let (organization_id, user_id) = match &caller.principal {
+        Principal::Organization(organization) => (Some(organization.to_string()), None),
+        Principal::User(user) => (None, Some(user.to_string())),
+    };
+    let projects = reach.projects.into_iter();
+    let branches = reach.branches.into_iter();
+    Ok(Json(wire::Credential {
+        id: match &caller.credential {
+            CredentialId::Key(key) => key.to_string(),
+            CredentialId::Session(session) => session.to_string(),
+        },
+        organization_id,
+        user_id,
+        scopes: match caller.grant.has_every_scope() {
+            true => vec!["*".to_owned()],
+            false => caller.grant.scopes.clone(),
+        },
+        is_limited: caller.grant.project_limit().is_some() || caller.grant.branch_limit().is_some(),
+        projects: projects
+            .map(|project| wire::ReachedProject { id: project.id, name: project.name })
+            .collect(),
+        branches: branches
+            .map(|branch| wire::ReachedBranch {
+                id: branch.id,
+                name: branch.name,
+                project_id: branch.project_id,
+            })
+            .collect(),
+        expiry: caller.expiry.map(wire::Timestamp),
+    }))
+}
