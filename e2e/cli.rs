@@ -1,10 +1,15 @@
 //! The command line as people and scripts use it.
 
-use std::process::Output;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
-use coppice_test_support::Platform;
+use coppice_test_support::{Platform, wait_for};
 
-use crate::setup::platform;
+use crate::setup::{PROGRAM, every_release, platform, postgres_dir};
 
 fn out(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
@@ -38,6 +43,13 @@ fn a_key_reaches_what_it_was_made_for_and_nothing_else() {
     let key = out(&made);
     assert!(key.starts_with("pko_") && !key.contains(char::is_whitespace), "the key alone: {key}");
 
+    let said = String::from_utf8_lossy(&made.stderr).into_owned();
+    assert!(said.contains("it never ends"), "{said}");
+    let unknown = coppice.run(&["key", "create", "x", "--scope", "branch:delete"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(complaint(&unknown).contains("branch:write"), "{}", complaint(&unknown));
+    the_key_alone_is_enough(&coppice, &mine);
+
     let list = with_key(&coppice, &key, &["project", "list", "--json"]);
     assert!(out(&list).contains(&mine) && !out(&list).contains("default"), "{}", out(&list));
     let refused = with_key(&coppice, &key, &["branch", "list", "--project", "mine"]);
@@ -52,6 +64,41 @@ fn a_key_reaches_what_it_was_made_for_and_nothing_else() {
     assert_eq!((ended.status.code(), complaint(&ended).contains("check COPPICE_API_KEY")), (Some(3), true));
 }
 
+/// A key says by itself where it belongs, and needs no scope to look ids up.
+fn the_key_alone_is_enough(coppice: &Platform, project: &str) {
+    coppice.cli(&["branch", "create", "sole", "--project", "mine"]);
+    let made = coppice.run(&["key", "create", "one", "--project", "mine", "--scope", "credentials:read"]);
+    let key = out(&made);
+    let alone = |arguments: &[&str]| {
+        let command = Command::new(PROGRAM)
+            .args(arguments)
+            .envs([("COPPICE_URL", coppice.api()), ("COPPICE_API_KEY", &key), ("HOME", "/nonexistent")])
+            .stdin(Stdio::null())
+            .output();
+        command.expect("the executable runs")
+    };
+    let who = out(&alone(&["whoami"]));
+    let organization = coppice.setting("COPPICE_ORGANIZATION");
+    for expected in [organization, "project mine", "credentials:read", "never"] {
+        assert!(who.contains(expected), "{expected}: {who}");
+    }
+    let id = coppice.cli(&["branch", "show", "sole", "--project", "mine"])["id"].clone();
+    let id = id.as_str().expect("an id");
+    for arguments in [
+        &["connection-string", id][..],
+        &["connection-string", id, "--project", project],
+        &["connection-string", id, "--project", "mine"],
+    ] {
+        let shown = alone(arguments);
+        assert!(out(&shown).starts_with("postgresql://"), "{arguments:?}: {shown:?}");
+    }
+    let closed = alone(&["key", "list"]);
+    let why = complaint(&closed);
+    assert!(why.contains("lacks the scope keys:read") && !why.contains("invalid API key"), "{why}");
+    coppice.run(&["key", "delete", "one", "--yes"]);
+    coppice.run(&["branch", "delete", "sole", "--project", "mine", "--yes"]);
+}
+
 #[test]
 fn names_that_mean_several_or_nothing_are_asked_about() {
     let coppice = platform();
@@ -63,7 +110,214 @@ fn names_that_mean_several_or_nothing_are_asked_about() {
     assert_eq!(unknown.status.code(), Some(4));
     assert!(complaint(&unknown).contains("coppice branch list"));
     let several = coppice.run(&["branch", "list"]);
-    assert!(complaint(&several).contains("name one with --project"));
+    assert_eq!((ambiguous.status.code(), several.status.code()), (Some(2), Some(2)));
+    assert!(complaint(&several).contains("coppice project use default"), "{}", complaint(&several));
+    let config = tempfile::tempdir().expect("a directory");
+    let remembering = |arguments: &[&str]| {
+        let command = Command::new(PROGRAM)
+            .args(arguments)
+            .arg("--data-dir")
+            .arg(coppice.data_dir())
+            .env("COPPICE_CONFIG_DIR", config.path())
+            .stdin(Stdio::null())
+            .output();
+        command.expect("the executable runs")
+    };
+    assert!(remembering(&["project", "use", "default"]).status.success());
+    assert!(out(&remembering(&["branch", "ls"])).contains("main"));
+    assert!(out(&remembering(&["projects", "ls"])).contains("*  prj_"));
+    assert!(remembering(&["project", "use", "--none"]).status.success());
+    assert_eq!(remembering(&["branch", "ls"]).status.code(), Some(2));
+}
+
+/// A server that says it is another installation, and what was sent to it.
+fn stranger() -> (String, std::sync::mpsc::Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let (heard, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let Ok(mut client) = client else { return };
+            let mut request = [0; 4096];
+            let length = client.read(&mut request).unwrap_or_default();
+            let _ = heard.send(String::from_utf8_lossy(&request[..length]).to_lowercase());
+            let body = r#"{"installation": "ins_other", "process": "p"}"#;
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
+            let _ = write!(client, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        }
+    });
+    (url, told)
+}
+
+#[test]
+fn nothing_is_sent_to_another_server_than_the_one_that_is_meant() {
+    let mut coppice = platform();
+    let (url, told) = stranger();
+    let refused = coppice.run(&["branch", "list", "--url", &url]);
+    assert!(complaint(&refused).contains("is another server (ins_other)"), "{}", complaint(&refused));
+    assert!(told.try_iter().all(|request| !request.contains("authorization")));
+    for (wrong, why) in [("", "it is empty"), ("localhost:7070", "it is no address of a server")] {
+        let refused = coppice.run(&["branch", "list", "--url", wrong]);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(complaint(&refused).contains(why), "{}", complaint(&refused));
+    }
+
+    let copy = tempfile::tempdir().expect("a directory");
+    for name in ["installation.json", "admin.env", "serve.json"] {
+        fs::copy(coppice.data_dir().join(name), copy.path().join(name)).expect("a copy");
+    }
+    let of_copy = Command::new(PROGRAM)
+        .args(["branch", "list", "--json", "--data-dir"])
+        .arg(copy.path())
+        .output()
+        .expect("the executable runs");
+    let why: serde_json::Value = serde_json::from_str(&complaint(&of_copy)).expect("an error as JSON");
+    let said = why["error"]["message"].as_str().unwrap_or_default();
+    assert!(said.starts_with(&format!("no server of {} is running", copy.path().display())), "{said}");
+
+    // Another start has another port; what `serve` prints works all the same.
+    let before = coppice.api().to_owned();
+    let printed = |coppice: &Platform| {
+        let log = coppice.log();
+        let line = log.lines().rev().find_map(|line| line.strip_prefix("connect  ")).expect("a line");
+        let script = format!("{line} -XAtc 'SELECT 1 + 1'");
+        out(&Command::new("sh").args(["-c", &script]).output().expect("a shell"))
+    };
+    assert_eq!(printed(&coppice), "2");
+    coppice.restart();
+    assert_ne!(coppice.api(), before);
+    assert_eq!(printed(&coppice), "2");
+    assert_eq!(coppice.setting("COPPICE_URL"), coppice.api());
+    assert_eq!(coppice.terminate(), Some(0));
+    assert!(
+        complaint(&coppice.run(&["branch", "list"])).contains("is running: start it with `coppice serve")
+    );
+}
+
+#[test]
+fn commands_read_and_answer_as_in_other_tools() {
+    let coppice = platform();
+    let data_dir = coppice.data_dir().display().to_string();
+    let shell = |script: &str| {
+        let script = script.replace("coppice ", &format!("{PROGRAM} "));
+        let output = Command::new("bash")
+            .args(["-o", "pipefail", "-c", &script])
+            .env("COPPICE_DATA_DIR", &data_dir)
+            .stdin(Stdio::null())
+            .output();
+        output.expect("a shell")
+    };
+    for piped in [
+        "coppice --help | true",
+        "coppice completions bash | true",
+        "coppice branch list --json | true",
+        "coppice audit | true",
+        "coppice logs main | true",
+        "coppice config list main | head -1",
+        "coppice doctor --json | true",
+        "coppice admin audit | true",
+        "coppice admin org list 2>&1 | true",
+        "coppice nonsense 2>&1 | true",
+    ] {
+        let output = shell(piped);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!said.contains("panic") && said.is_empty(), "{piped}: {said}");
+    }
+    let asked = shell("coppice psql main -XAt -c 'SELECT 6 * 7'");
+    assert_eq!(out(&asked), "42", "{asked:?}");
+    let listed = out(&shell("coppice branches ls"));
+    for word in ["NAME", "STATE", "SIZE", "LAST USED", "AWAKE BY", "main", "Healthy", " UTC"] {
+        assert!(listed.contains(word), "{word}: {listed}");
+    }
+    assert!(out(&shell("coppice branch list -o json")).contains("\"parentName\""));
+    for (wrong, hint) in [
+        ("coppice branch pause main", "coppice branch hibernate"),
+        ("coppice branch reset main", "coppice branch create"),
+        ("coppice config set main work_mem", "NAME=VALUE"),
+    ] {
+        let output = shell(wrong);
+        assert_eq!(output.status.code(), Some(2), "{wrong}");
+        assert!(complaint(&output).contains(hint), "{}", complaint(&output));
+    }
+    let completed = shell("COMPLETE=bash _CLAP_COMPLETE_INDEX=2 coppice -- coppice psql m");
+    assert_eq!(out(&completed), "main", "{completed:?}");
+    let completed = shell("COMPLETE=bash _CLAP_COMPLETE_INDEX=1 coppice -- coppice la");
+    assert!(!out(&completed).contains("launch"), "{completed:?}");
+
+    assert!(shell("coppice branch create kid --parent main --if-not-exists").status.success());
+    let again = shell("coppice branch create kid --parent main --if-not-exists --json");
+    assert!(out(&again).contains("\"kid\""), "{again:?}");
+    let unsure = shell("coppice branch delete main");
+    assert_eq!(unsure.status.code(), Some(2));
+    assert!(complaint(&unsure).contains("Its copy kid stays"), "{}", complaint(&unsure));
+    assert!(shell("coppice branch rm kid --yes").status.success());
+    assert!(shell("coppice branch delete kid --yes --if-exists").status.success());
+    let line = out(&shell("coppice audit --action deleteBranch"));
+    assert!(line.contains("(default, kid)"), "{line}");
+
+    let postmaster = coppice.postmaster(&coppice.branch_id("main"));
+    let postmaster = nix::unistd::Pid::from_raw(i32::try_from(postmaster).expect("a pid"));
+    nix::sys::signal::kill(postmaster, nix::sys::signal::Signal::SIGKILL).expect("a signal");
+    wait_for("the crash is in the ledger", Duration::from_secs(30), || {
+        let crashes = coppice.cli(&["branch", "activity", "main"])["crashes"].as_array().map(Vec::len);
+        (crashes == Some(1)).then_some(())
+    });
+    let shown = out(&shell("coppice branch activity main"));
+    assert!(shown.contains("ENDED BY ITSELF"), "{shown}");
+}
+
+#[test]
+fn what_is_in_a_branch_leaves_and_comes_back() {
+    let coppice = every_release();
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = |name: &str| directory.path().join(name).display().to_string();
+    let run = |arguments: &[&str]| {
+        let output = Command::new(PROGRAM)
+            .args(arguments)
+            .args(["--data-dir", &coppice.data_dir().display().to_string()])
+            .env("COPPICE_POSTGRES_DIRS", postgres_dir())
+            .stdin(Stdio::null())
+            .output()
+            .expect("the executable runs");
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        output
+    };
+    coppice.sql(
+        "main",
+        "CREATE TABLE kept (i int PRIMARY KEY); INSERT INTO kept SELECT generate_series(1, 100)",
+    );
+    // main has the newest release, which Debian 12 has no programs for.
+    run(&["dump", "main", "--file", &file("main.dump")]);
+    run(&["dump", "main", "--format", "plain", "--file", &file("main.sql")]);
+    coppice.cli(&["branch", "create", "one", "--image", "postgres:18"]);
+    for dump in ["main.dump", "main.sql"] {
+        coppice.sql("one", "DROP TABLE IF EXISTS kept");
+        run(&["restore", "one", &file(dump)]);
+        assert_eq!(coppice.sql("one", "SELECT sum(i) FROM kept"), "5050", "{dump}");
+    }
+    let refused = coppice.run(&["restore", "one", &file("main.dump")]);
+    assert!(complaint(&refused).contains("nothing was restored"), "{}", complaint(&refused));
+    run(&["restore", "one", &file("main.dump"), "--clean"]);
+
+    let copied = run(&["pgdata", "main", &file("pgdata"), "--owner", "postgres"]);
+    assert_eq!(out(&copied), file("pgdata"));
+    assert_eq!(coppice.cli(&["branch", "list"])["branches"].as_array().map(Vec::len), Some(2));
+    the_copy_starts(Path::new(&file("pgdata")));
+}
+
+/// A plain server has what the branch had.
+fn the_copy_starts(pgdata: &Path) {
+    // Only its own account may look into the directory of the test.
+    let parent = pgdata.parent().expect("a parent");
+    let single = format!(
+        "chmod 711 {} && echo 'SELECT sum(i) FROM kept' | setpriv --reuid=postgres --regid=postgres \
+         --clear-groups {}/bin/postgres --single -D {} app",
+        parent.display(),
+        postgres_dir().join("18.4").display(),
+        pgdata.display()
+    );
+    let output = Command::new("bash").args(["-c", &single]).output().expect("a shell");
+    assert!(out(&output).contains("sum = \"5050\""), "{output:?}");
 }
 
 #[test]
@@ -118,13 +372,13 @@ fn the_life_of_everything_goes_through_the_command_line() {
     assert!(out(&coppice.run(&["branch", "list", "--tree"])).contains("tuned\n└─ kid"));
     assert_eq!(coppice.cli(&["branch", "update", "kid", "--name", "kid/2"])["name"], "kid/2");
     assert_eq!(
-        coppice.cli(&["branch", "hibernate", "kid/2"])["status"]["statusType"],
+        coppice.cli(&["branch", "hibernate", "kid/2", "--yes"])["status"]["statusType"],
         "STATUS_TYPE_HIBERNATED"
     );
     assert_eq!(coppice.cli(&["branch", "wake", "kid/2"])["status"]["statusType"], "STATUS_TYPE_HEALTHY");
 
     let unasked = coppice.run(&["branch", "delete", "tuned", "kid/2"]);
-    assert!(complaint(&unasked).contains("Say --yes"));
+    assert!(complaint(&unasked).contains("say --yes"));
     assert_eq!(coppice.cli(&["branch", "list"])["branches"].as_array().expect("a list").len(), 3);
     assert!(coppice.run(&["branch", "delete", "tuned", "kid/2", "--yes"]).status.success());
     assert_eq!(coppice.cli(&["branch", "list"])["branches"].as_array().expect("a list").len(), 1);
@@ -146,6 +400,6 @@ fn what_can_be_had_is_shown_in_tables() {
         let output = coppice.run(command);
         assert!(out(&output).contains(expected), "{command:?}: {}", out(&output));
     }
-    let script = std::process::Command::new(crate::setup::PROGRAM).args(["completions", "bash"]).output();
-    assert!(out(&script.expect("it runs")).contains("instance-type"));
+    let script = Command::new(PROGRAM).args(["completions", "bash"]).output();
+    assert!(out(&script.expect("it runs")).contains("COMPLETE"));
 }

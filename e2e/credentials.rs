@@ -331,7 +331,7 @@ fn a_password_set_by_sql_is_its_owners_secret_until_the_next_rotation() {
     assert!(shown.status.code() == Some(4) && said.contains("coppice credentials rotate"), "{said}");
     coppice.cli(&["branch", "wake", "main"]);
     assert_eq!(psql(&chosen, "SELECT 1").out, "1");
-    let rotated = coppice.cli(&["credentials", "rotate", "main"]);
+    let rotated = coppice.cli(&["credentials", "rotate", "main", "--yes"]);
     assert_eq!(psql(&text_of(&rotated["connectionString"]), "SELECT 1").out, "1");
     assert!(is_refused(&chosen));
     assert_eq!(coppice.cli(&["credentials", "show", "main"]), rotated);

@@ -58,7 +58,8 @@ pub(crate) fn token_of(link: &str) -> String {
 fn printed(http: &Http, arguments: &[&str]) -> String {
     let output = http.platform.run(arguments);
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).into_owned()
+    // What was done is said beside the data.
+    String::from_utf8_lossy(&[output.stderr, output.stdout].concat()).into_owned()
 }
 
 #[test]

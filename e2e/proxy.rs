@@ -74,7 +74,7 @@ fn a_filter_admits_who_the_proxy_says_is_behind_it() {
     assert!(said.err.contains("connections from 127.0.0.1 are not allowed"), "{}", said.err);
 
     change(&branch, json!({ "scaleToZero": { "enabled": true, "inactivityPeriodMinutes": 60 } }));
-    coppice.cli(&["branch", "hibernate", "main"]);
+    coppice.cli(&["branch", "hibernate", "main", "--yes"]);
     assert!(through(stranger).err.contains("are not allowed"));
     assert_eq!(through(friend).out, "1");
     let (_, details) = coppice.call("GET", &branch, None);

@@ -271,7 +271,7 @@ fn without_what_its_sleep_keeps_a_branch_is_woken_to_ask_who_may_come_in() {
     let fail = environment_with(&postgres, &[("COPPICE_FAILPOINTS", "reconciler.asleep=abort")]);
     coppice.set_environment(&fail);
     coppice.restart();
-    let _ = coppice.run(&["branch", "hibernate", "main"]);
+    let _ = coppice.run(&["branch", "hibernate", "main", "--yes"]);
     coppice.wait_end();
     coppice.set_environment(&environment_with(&postgres, &[]));
     coppice.restart();

@@ -186,7 +186,7 @@ fn the_rights_that_the_unit_leaves_are_enough() {
     coppice.sql("main", "CREATE TABLE t AS SELECT 7 AS i");
     coppice.cli(&["branch", "create", "kid", "--parent", "main"]);
     assert_eq!(coppice.sql("kid", "SELECT i FROM t"), "7");
-    coppice.cli(&["branch", "hibernate", "kid"]);
+    coppice.cli(&["branch", "hibernate", "kid", "--yes"]);
     coppice.cli(&["branch", "wake", "kid"]);
     assert_eq!(coppice.sql("kid", "SELECT i FROM t"), "7");
 

@@ -28,7 +28,6 @@ fn the_tour_works_as_written() {
         .args(["psql", "main", "--data-dir"])
         .arg(coppice.data_dir())
         .args(["--", "-XAtc", "SELECT 1 + 1"])
-        .env("COPPICE_URL", coppice.api())
         .stdin(Stdio::null())
         .output()
         .expect("the executable runs");

@@ -93,7 +93,7 @@ fn no_secret_reaches_the_log_at_any_level() {
     let said = psql(&url.replace(password, "a-password-that-was-tried"), "SELECT 1");
     assert!(!said.is_ok);
     http.platform.cli(&["branch", "create", "child", "--parent", "main", "--scale-to-zero", "on"]);
-    http.platform.cli(&["branch", "hibernate", "child"]);
+    http.platform.cli(&["branch", "hibernate", "child", "--yes"]);
     assert_eq!(http.platform.sql("child", "SELECT 2"), "2");
 
     let verifier = std::fs::read(http.platform.data_dir().join("secret.key")).expect("a key");

@@ -85,7 +85,7 @@ fn a_sleep_and_a_wake_are_counted() {
     let coppice = platform();
     coppice.cli(&["branch", "update", "main", "--scale-to-zero", "on"]);
     let url = coppice.connection_string("main");
-    coppice.cli(&["branch", "hibernate", "main"]);
+    coppice.cli(&["branch", "hibernate", "main", "--yes"]);
     let http = Http::new(coppice);
     let is_asleep = || value(&page(&http), "coppice_branches{state=\"hibernated\"}") == Some(1.0);
     wait_for("the branch sleeps", PATIENCE, || is_asleep().then_some(()));

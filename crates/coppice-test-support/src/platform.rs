@@ -254,8 +254,6 @@ impl Platform {
             .args(arguments)
             .arg("--data-dir")
             .arg(&self.data_dir)
-            // `admin.env` names the port of the first start.
-            .env("COPPICE_URL", &self.api)
             .stdin(Stdio::null())
             .output()
             .expect("the executable runs")

@@ -47,6 +47,7 @@ enum AdminCommand {
     /// Make a new secret.key and seal every secret anew; the platform must not run
     ///
     /// API keys and passwords stay. Repeat it when it was interrupted.
+    #[command(after_help = "Example: coppice admin rekey")]
     Rekey,
     /// Organizations
     #[command(subcommand)]
@@ -55,11 +56,13 @@ enum AdminCommand {
     #[command(subcommand)]
     User(users::UserCommand),
     /// Show who changed what, in every organization and in the platform itself
+    #[command(after_help = "Example: coppice admin audit --since 1d")]
     Audit(audit::AuditArgs),
     /// Set the password of a user, read from the terminal or from standard input
     ///
     /// Every session of theirs ends. Whoever may read the data directory may do
     /// this, also when nobody knows a password any more.
+    #[command(after_help = "Example: coppice admin set-password ada@example.com")]
     SetPassword {
         /// Email address of the user
         email: String,
@@ -68,6 +71,7 @@ enum AdminCommand {
     ///
     /// It is used five minutes later, when every client knows it; the keys
     /// before it stay valid for another day.
+    #[command(after_help = "Example: coppice admin rotate-signing-key")]
     RotateSigningKey {
         /// Distrust every earlier key, for example because it leaked: the new
         /// one is used at once, and who is signed in signs in again or refreshes
@@ -79,8 +83,10 @@ enum AdminCommand {
 #[derive(Subcommand, Debug)]
 enum OrganizationCommand {
     /// List every organization
+    #[command(alias = "ls", after_help = "Example: coppice admin org list")]
     List,
     /// Put all branches of an organization to sleep, and allow only reading and deleting
+    #[command(after_help = "Example: coppice admin org disable org_… --reason 'unpaid'")]
     Disable {
         /// Its id
         organization: String,
@@ -89,11 +95,13 @@ enum OrganizationCommand {
         reason: String,
     },
     /// Undo that: the branches that it put to sleep are woken
+    #[command(after_help = "Example: coppice admin org enable org_…")]
     Enable {
         /// Its id
         organization: String,
     },
     /// Say how much an organization is trusted
+    #[command(after_help = "Example: coppice admin org tier org_… t2")]
     Tier {
         /// Its id
         organization: String,
@@ -101,6 +109,7 @@ enum OrganizationCommand {
         tier: Tier,
     },
     /// Take back a deletion that its owner asked for and that is not done yet
+    #[command(after_help = "Example: coppice admin org cancel-deletion org_…")]
     CancelDeletion {
         /// Its id
         organization: String,
@@ -117,6 +126,7 @@ enum Tier {
 #[derive(Subcommand, Debug)]
 enum MetastoreCommand {
     /// Write all records to a file, also while the platform runs
+    #[command(after_help = "Example: coppice admin metastore export")]
     Export {
         /// A new file, or - for standard output [default: a dated one in the data directory]
         file: Option<PathBuf>,
@@ -125,6 +135,7 @@ enum MetastoreCommand {
     ///
     /// The present ones are moved aside. The new metastore runs on the newest
     /// PostgreSQL there is, so this is also the way to a new major version.
+    #[command(after_help = "Example: coppice admin metastore import metastore.coppice")]
     Import {
         /// What `export` wrote
         file: PathBuf,
@@ -132,7 +143,7 @@ enum MetastoreCommand {
 }
 
 /// Carries out an operator's command.
-pub(crate) async fn admin(args: AdminArgs) -> anyhow::Result<()> {
+pub(crate) async fn admin(args: AdminArgs, as_json: bool) -> anyhow::Result<()> {
     let data_dir = std::path::absolute(args.data_dir.path()).context("finding the data directory")?;
     let metastore_url = args.metastore_url;
     match args.command {
@@ -185,7 +196,7 @@ pub(crate) async fn admin(args: AdminArgs) -> anyhow::Result<()> {
             with_metastore(&data_dir, metastore_url, async |store| organization(&store, command).await).await
         }
         AdminCommand::Audit(arguments) => {
-            let work = async |store| audit::show(&store, arguments).await;
+            let work = async |store| audit::show(&store, arguments, as_json).await;
             with_metastore(&data_dir, metastore_url, work).await
         }
     }
@@ -221,18 +232,18 @@ async fn carry_out(store: &Store, command: OrganizationCommand) -> anyhow::Resul
             for found in store.organization_list_all().await? {
                 let status = if found.is_enabled() { "enabled" } else { "disabled" };
                 let why = [found.admin_reason, found.billing_reason].join(" ");
-                println!("{}  {status}  {}  {}", found.id, found.name, why.trim());
+                say!("{}  {status}  {}  {}", found.id, found.name, why.trim());
             }
             Ok(())
         }
         OrganizationCommand::Disable { organization, reason } => {
             let branches = set_disabled(store, &organization, true, &reason).await?;
-            println!("organization {organization} is disabled; {branches} branches are put to sleep");
+            say!("organization {organization} is disabled; {branches} branches are put to sleep");
             Ok(())
         }
         OrganizationCommand::Enable { organization } => {
             let branches = set_disabled(store, &organization, false, "").await?;
-            println!("organization {organization} is enabled; {branches} branches are woken");
+            say!("organization {organization} is enabled; {branches} branches are woken");
             Ok(())
         }
         OrganizationCommand::Tier { organization, tier } => {
@@ -244,7 +255,7 @@ async fn carry_out(store: &Store, command: OrganizationCommand) -> anyhow::Resul
             if !store.organization_set_tier(&id, tier).await? {
                 return Err(no_such(&organization));
             }
-            println!("organization {organization} has tier {}", tier.as_str());
+            say!("organization {organization} has tier {}", tier.as_str());
             Ok(())
         }
         OrganizationCommand::CancelDeletion { organization } => cancel_deletion(store, &organization).await,
@@ -276,7 +287,7 @@ async fn cancel_deletion(store: &Store, organization: &str) -> anyhow::Result<()
     }
     store.organization_set_billing_in_tx(&mut tx, &id, BillingStatus::Ok, "").await?;
     tx.commit().await.context("taking the deletion back")?;
-    println!("organization {organization} is not going to be deleted");
+    say!("organization {organization} is not going to be deleted");
     Ok(())
 }
 
@@ -336,12 +347,12 @@ async fn with_own_metastore(
 async fn export(store: &Store, file: &Path) -> anyhow::Result<()> {
     if file == Path::new("-") {
         let transferred = store.export(tokio::io::stdout()).await?;
-        eprintln!("exported {} rows", transferred.rows_total());
+        note!("exported {} rows", transferred.rows_total());
         return Ok(());
     }
     let exported = store.export_to_file(file).await;
     let transferred = exported.with_context(|| format!("exporting to {}", file.display()))?;
-    println!("exported {} rows to {}", transferred.rows_total(), file.display());
+    say!("exported {} rows to {}", transferred.rows_total(), file.display());
     Ok(())
 }
 
@@ -373,9 +384,9 @@ async fn import_into(data_dir: &Path, metastore_url: Option<String>, file: &Path
     if metastore.exists() {
         let aside = metastore.with_file_name(format!("metastore.before-import-{}", now()));
         std::fs::rename(&metastore, &aside).context("moving the present metastore aside")?;
-        println!("moved the present metastore to {}", aside.display());
+        say!("moved the present metastore to {}", aside.display());
     }
-    println!("making a new metastore");
+    say!("making a new metastore");
     let address = host.start_metastore().await.map_err(|error| chain(&error))?;
     let imported = import(metastore_options(&address), input).await;
     host.stop_metastore().await.map_err(|error| chain(&error))?;
@@ -387,6 +398,6 @@ async fn import(options: ConnectOptions, input: BufReader<tokio::fs::File>) -> a
     let transferred = store.import(input).await.context("importing (nothing was imported)")?;
     let change = Change { action: "admin.importMetastore", organization: None, target: None };
     recorded(&store, change, async { Ok(()) }).await?;
-    println!("imported {} rows; start the platform with `coppice serve`", transferred.rows_total());
+    say!("imported {} rows; start the platform with `coppice serve`", transferred.rows_total());
     Ok(())
 }

@@ -53,7 +53,7 @@ pub(crate) fn lock_for_rekey(data_dir: &Path) -> anyhow::Result<ControlLock> {
 pub(crate) async fn rekey(data_dir: &Path, store: &Store) -> anyhow::Result<()> {
     let mut file = read(data_dir)?;
     if file.is_rekeying() {
-        println!("going on with a rekey that was interrupted");
+        say!("going on with a rekey that was interrupted");
     } else {
         file = file.begin_rekey();
         write(data_dir, &file)?;
@@ -67,7 +67,7 @@ pub(crate) async fn rekey(data_dir: &Path, store: &Store) -> anyhow::Result<()> 
     failpoint!("rekey.sealed");
     write(data_dir, &file.end_rekey())?;
     failpoint!("rekey.done");
-    println!(
+    say!(
         "sealed {count} secrets anew; keep a copy of {} elsewhere, and an export of the metastore made from \
          now on: older ones need the older key",
         path(data_dir).display()

@@ -9,7 +9,7 @@ use coppice_core::audit::{AuditActor, AuditEntry, AuditResult, RequestOrigin};
 use coppice_store::{AuditEnd, AuditFilter, NewAuditLine, Store};
 use serde_json::json;
 
-use crate::client::since;
+use crate::client::{moment, since};
 
 /// What to show of the audit log.
 #[derive(Args, Debug)]
@@ -29,14 +29,11 @@ pub(super) struct AuditArgs {
     /// The newest so many
     #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
     limit: u32,
-    /// Print JSON, a line for each
-    #[arg(long)]
-    json: bool,
 }
 
 /// Shows lines of every organization, of accounts and of operators, the newest
 /// last.
-pub(super) async fn show(store: &Store, arguments: AuditArgs) -> anyhow::Result<()> {
+pub(super) async fn show(store: &Store, arguments: AuditArgs, in_json: bool) -> anyhow::Result<()> {
     let filter = AuditFilter {
         organization: arguments.about,
         actor: arguments.actor,
@@ -45,8 +42,8 @@ pub(super) async fn show(store: &Store, arguments: AuditArgs) -> anyhow::Result<
         before: None,
     };
     for entry in store.audit_list(&filter, arguments.limit).await?.into_iter().rev() {
-        let text = if arguments.json { as_json(&entry).to_string() } else { line(&entry) };
-        println!("{text}");
+        let text = if in_json { as_json(&entry).to_string() } else { line(&entry) };
+        say!("{text}");
     }
     Ok(())
 }
@@ -56,7 +53,7 @@ fn as_json(entry: &AuditEntry) -> serde_json::Value {
         "id": entry.id, "began_at": entry.began_at, "ended_at": entry.ended_at, "action": entry.action,
         "actor": { "kind": entry.actor.kind(), "id": entry.actor.id(), "email": entry.actor_email },
         "credential_id": entry.credential, "organization_id": entry.organization,
-        "project_id": entry.project, "branch_id": entry.branch, "target_ids": entry.targets,
+        "project_id": entry.project, "branch_id": entry.branch, "target_ids": entry.targets, "names": entry.names,
         "created_id": entry.created, "client_address": entry.client_address, "user_agent": entry.user_agent,
         "request_id": entry.request_id, "result": AuditResult::of_status(entry.status).as_str(),
         "status": entry.status, "error_id": entry.error,
@@ -64,13 +61,18 @@ fn as_json(entry: &AuditEntry) -> serde_json::Value {
 }
 
 fn line(entry: &AuditEntry) -> String {
-    let time = entry.began_at.format("%Y-%m-%d %H:%M:%S");
+    let time = moment(entry.began_at);
     let result = AuditResult::of_status(entry.status).as_str();
     let actor = entry.actor_email.as_deref().or(entry.actor.id()).unwrap_or(entry.actor.kind());
     let about = [&entry.organization, &entry.project, &entry.branch].into_iter().flatten();
     let about: Vec<_> = about.chain(&entry.targets).chain(&entry.created).map(String::as_str).collect();
     let from = entry.client_address.as_ref().map(|address| format!(" from {address}")).unwrap_or_default();
-    format!("{time}  {}  {result}  {actor}{from}  {}", entry.action, about.join(" ")).trim_end().to_owned()
+    let names = match entry.names.is_empty() {
+        true => String::new(),
+        false => format!("  ({})", entry.names.join(", ")),
+    };
+    let text = format!("{time}  {}  {result}  {actor}{from}  {}{names}", entry.action, about.join(" "));
+    text.trim_end().to_owned()
 }
 
 /// What an operator is about to change.

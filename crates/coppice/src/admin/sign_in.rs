@@ -24,7 +24,7 @@ pub(super) fn ask_password(email: &str) -> anyhow::Result<String> {
 pub(super) async fn set_password(store: &Store, email: &str, hash: &str) -> anyhow::Result<()> {
     let user = users::find(store, email).await?;
     store.user_set_password(&user, hash, OldPassword::Any, None).await?;
-    println!("the password of {email} is set; every session of theirs has ended");
+    say!("the password of {email} is set; every session of theirs has ended");
     Ok(())
 }
 
@@ -35,11 +35,11 @@ fn read_password(email: &str) -> anyhow::Result<Zeroizing<String>> {
         return read_line();
     }
     let ask = |what: &str| -> anyhow::Result<Zeroizing<String>> {
-        eprint!("{what}: ");
+        write!(std::io::stderr(), "{what}: ")?;
         std::io::stderr().flush()?;
         let _silent = Silence::begin()?;
         let line = read_line();
-        eprintln!();
+        note!("");
         line
     };
     let first = ask(&format!("New password of {email}"))?;
@@ -88,11 +88,11 @@ pub(super) async fn rotate_signing_key(
     let made = made.map_err(|error| anyhow::anyhow!(error.for_log()))?;
     let key = made.context("there is no signing key yet: start the platform, which makes one")?;
     match forget_old {
-        true => println!(
+        true => say!(
             "key {} signs now, and no earlier one is valid any more (running processes notice within a minute)",
             key.id
         ),
-        false => println!("key {} signs from {} on", key.id, key.signs_from.format("%H:%M:%S UTC")),
+        false => say!("key {} signs from {} on", key.id, key.signs_from.format("%H:%M:%S UTC")),
     }
     Ok(())
 }

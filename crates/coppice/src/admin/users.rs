@@ -12,10 +12,12 @@ use super::audit::{Change, recorded};
 #[derive(Subcommand, Debug)]
 pub(super) enum UserCommand {
     /// List everybody who has an account
+    #[command(alias = "ls", after_help = "Example: coppice admin user list")]
     List,
     /// Make an account, with a password read from the terminal or from standard input
     ///
     /// You vouch for it that the address is theirs.
+    #[command(after_help = "Example: coppice admin user create ada@example.com --name Ada")]
     Create {
         /// Email address, which they sign in with
         email: String,
@@ -24,11 +26,13 @@ pub(super) enum UserCommand {
         name: String,
     },
     /// Let nothing of somebody in any more: every session ends, and their keys are refused
+    #[command(after_help = "Example: coppice admin user disable ada@example.com")]
     Disable {
         /// Email address of the user
         email: String,
     },
     /// Undo that; they sign in again, and their keys work again
+    #[command(after_help = "Example: coppice admin user enable ada@example.com")]
     Enable {
         /// Email address of the user
         email: String,
@@ -37,6 +41,7 @@ pub(super) enum UserCommand {
     /// signs them in
     ///
     /// Make sure first that it is they who ask.
+    #[command(after_help = "Example: coppice admin user remove-second-factor ada@example.com")]
     RemoveSecondFactor {
         /// Email address of the user
         email: String,
@@ -95,7 +100,7 @@ async fn list(store: &Store) -> anyhow::Result<()> {
         let verified = if user.is_email_verified { "verified" } else { "unverified" };
         let since = user.created_at.format("%Y-%m-%d");
         let factor = if account.has_second_factor { ", second factor" } else { "" };
-        println!("{}  {status}  since {since}  {} ({verified}{factor})  {}", user.id, user.email, user.name);
+        say!("{}  {status}  since {since}  {} ({verified}{factor})  {}", user.id, user.email, user.name);
     }
     Ok(())
 }
@@ -114,7 +119,7 @@ async fn create(store: &Store, email: &str, name: &str, hash: Option<&str>) -> a
         inserted => inserted?,
     }
     tx.commit().await.map_err(StoreError::from)?;
-    println!("{email} has an account now ({id}), and signs in with that password");
+    say!("{email} has an account now ({id}), and signs in with that password");
     Ok(())
 }
 
@@ -125,7 +130,7 @@ async fn remove_second_factor(store: &Store, email: &str) -> anyhow::Result<()> 
         bail!("{email} has no second factor");
     }
     tx.commit().await.map_err(StoreError::from)?;
-    println!("{email} has no second factor any more; every session of theirs has ended");
+    say!("{email} has no second factor any more; every session of theirs has ended");
     Ok(())
 }
 
@@ -133,8 +138,8 @@ async fn set_disabled(store: &Store, email: &str, is_disabled: bool) -> anyhow::
     let id = find(store, email).await?;
     store.user_set_disabled(&id, is_disabled).await?;
     match is_disabled {
-        true => println!("{email} is disabled: every session has ended, and keys of theirs are refused"),
-        false => println!("{email} is enabled, and may sign in"),
+        true => say!("{email} is disabled: every session has ended, and keys of theirs are refused"),
+        false => say!("{email} is enabled, and may sign in"),
     }
     Ok(())
 }

@@ -3,14 +3,16 @@
 use coppice_wire::{ApplicationUse, AwakePeriod, BranchActivity, SleepCause, WakeCause};
 
 use super::output::{self, day};
+use super::times::moment;
+use super::words::count;
 
 pub(super) fn show(activity: &BranchActivity, as_json: bool) -> anyhow::Result<()> {
     if as_json {
         return output::json(activity);
     }
-    println!("{}", activity.summary);
+    say!("{}", activity.summary);
     if !activity.sessions.is_empty() {
-        println!();
+        say!("");
         let rows = activity.sessions.iter().map(|session| {
             vec![
                 day(&session.since),
@@ -21,7 +23,12 @@ pub(super) fn show(activity: &BranchActivity, as_json: bool) -> anyhow::Result<(
         });
         output::table(&["SESSION SINCE", "APPLICATION", "ROLE", "FROM"], rows.collect());
     }
-    println!();
+    if !activity.crashes.is_empty() {
+        say!("");
+        let rows = activity.crashes.iter().map(|time| vec![moment(time.0)]);
+        output::table(&["ENDED BY ITSELF, AND WAS STARTED AGAIN"], rows.collect());
+    }
+    say!("");
     let rows = activity.awake.iter().map(|period| {
         vec![
             day(&period.began_at),
@@ -53,8 +60,7 @@ fn ended_by(period: &AwakePeriod) -> &'static str {
 
 /// For example `psql (3 sessions, 12 min)`.
 fn used(by: &ApplicationUse) -> String {
-    let sessions =
-        if by.sessions == 1 { "1 session".to_owned() } else { format!("{} sessions", by.sessions) };
+    let sessions = count(by.sessions as usize, "session", "sessions");
     let polls = if by.polls { ", polls" } else { "" };
     format!("{} ({sessions}, {:.0} min{polls})", named(&by.application), by.minutes)
 }

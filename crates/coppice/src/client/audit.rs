@@ -10,7 +10,7 @@ use coppice_wire::{AuditActorKind, AuditEntry, AuditLog, AuditResult};
 use super::http::Client;
 use super::output;
 use super::people::in_query;
-use super::times::since;
+use super::times::{moment, since};
 
 /// Most lines of one answer.
 const PAGE: u32 = 200;
@@ -47,7 +47,7 @@ pub(super) async fn run(arguments: AuditArgs, client: &Client, as_json: bool) ->
         if as_json {
             return output::json(&serde_json::json!({ "entries": shown }));
         }
-        shown.iter().for_each(|entry| println!("{}", line(entry)));
+        shown.iter().for_each(|entry| say!("{}", line(entry)));
         return Ok(());
     }
     follow(&arguments, client, as_json, shown).await
@@ -103,8 +103,8 @@ async fn follow(
             let is_ready = entry.result != AuditResult::Unknown || entry.began_at.0 < Utc::now() - PATIENCE;
             if is_ready && printed.insert(entry.id.clone(), entry.began_at.0).is_none() {
                 match as_json {
-                    true => println!("{}", serde_json::to_string(&entry)?),
-                    false => println!("{}", line(&entry)),
+                    true => say!("{}", serde_json::to_string(&entry)?),
+                    false => say!("{}", line(&entry)),
                 }
             }
         }
@@ -120,7 +120,7 @@ async fn follow(
 
 /// A line for people.
 fn line(entry: &AuditEntry) -> String {
-    let time = entry.began_at.0.format("%Y-%m-%d %H:%M:%S");
+    let time = moment(entry.began_at.0);
     let result = match entry.result {
         AuditResult::Succeeded => "succeeded",
         AuditResult::Refused => "refused",
@@ -139,7 +139,11 @@ fn line(entry: &AuditEntry) -> String {
     let about = [&entry.project_id, &entry.branch_id].into_iter().flatten().chain(&entry.target_ids);
     let about: Vec<_> = about.chain(&entry.created_id).map(String::as_str).collect();
     let from = entry.client_address.as_ref().map(|address| format!(" from {address}")).unwrap_or_default();
-    format!("{time}  {}  {result}{why}  {actor}{from}  {}", entry.action, about.join(" "))
+    let names = match entry.names.is_empty() {
+        true => String::new(),
+        false => format!("  ({})", entry.names.join(", ")),
+    };
+    format!("{time}  {}  {result}{why}  {actor}{from}  {}{names}", entry.action, about.join(" "))
         .trim_end()
         .to_owned()
 }

@@ -1,15 +1,34 @@
 //! `coppice region|instance-type|image|extension list`
 
 use clap::Subcommand;
+use clap_complete::ArgValueCandidates;
 use coppice_wire::{ExtensionKind, ExtensionList, ImageList, InstanceTypeList, RegionList, RegionProvider};
 
 use super::http::Client;
-use super::output;
+use super::people::in_query;
+use super::{complete, output};
 
-/// What there is.
+/// Regions.
 #[derive(Subcommand, Debug)]
-pub(crate) enum ListCommand {
+pub(crate) enum RegionCommand {
     /// List them
+    #[command(alias = "ls", after_help = "Example: coppice region list")]
+    List,
+}
+
+/// Sizes of instances.
+#[derive(Subcommand, Debug)]
+pub(crate) enum InstanceTypeCommand {
+    /// List them
+    #[command(alias = "ls", after_help = "Example: coppice instance-type list")]
+    List,
+}
+
+/// Releases of PostgreSQL.
+#[derive(Subcommand, Debug)]
+pub(crate) enum ImageCommand {
+    /// List them
+    #[command(alias = "ls", after_help = "Example: coppice image list")]
     List,
 }
 
@@ -17,8 +36,10 @@ pub(crate) enum ListCommand {
 #[derive(Subcommand, Debug)]
 pub(crate) enum ExtensionCommand {
     /// List the extensions of an image
+    #[command(alias = "ls", after_help = "Example: coppice extension list postgres:17")]
     List {
         /// For example postgres:17
+        #[arg(add = ArgValueCandidates::new(complete::images))]
         image: String,
     },
 }
@@ -78,7 +99,8 @@ pub(super) async fn extensions(
     as_json: bool,
 ) -> anyhow::Result<()> {
     let ExtensionCommand::List { image } = command;
-    let list: ExtensionList = client.get(&client.here(&format!("/extensions?image={image}"))).await?;
+    let list: ExtensionList =
+        client.get(&client.here(&format!("/extensions?image={}", in_query(&image)))).await?;
     if as_json {
         return output::json(&list);
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::bail;
 use clap::Subcommand;
+use clap_complete::ArgValueCandidates;
 use coppice_wire::{
     Branch, BranchDetails, BranchStatusType, PostgresConfig, PostgresParameter, UpdateBranch,
 };
@@ -11,12 +12,15 @@ use coppice_wire::{
 use super::BranchTarget;
 use super::branch::{parameter, wait_for};
 use super::http::Client;
-use super::output;
+use super::words::quoted;
+use super::{complete, output};
+use crate::refusal::Refused;
 
 /// What to do with the PostgreSQL parameters of a branch.
 #[derive(Subcommand, Debug)]
 pub(crate) enum ConfigCommand {
     /// List the parameters that can be set
+    #[command(alias = "ls", after_help = "Example: coppice config list main --changed")]
     List {
         #[command(flatten)]
         target: BranchTarget,
@@ -25,29 +29,34 @@ pub(crate) enum ConfigCommand {
         changed: bool,
     },
     /// Show all about one parameter
+    #[command(aliases = ["show", "describe"], after_help = "Example: coppice config get main work_mem")]
     Get {
         #[command(flatten)]
         target: BranchTarget,
         /// Its name
+        #[arg(add = ArgValueCandidates::new(complete::parameters))]
         name: String,
     },
     /// Set parameters; those that need it restart the server
+    #[command(after_help = "Example: coppice config set main work_mem=16MB statement_timeout=30s")]
     Set {
         #[command(flatten)]
         target: BranchTarget,
         /// Values, like work_mem=16MB
-        #[arg(required = true, value_name = "NAME=VALUE", value_parser = parameter)]
+        #[arg(required = true, value_name = "NAME=VALUE", value_parser = parameter,
+              add = ArgValueCandidates::new(complete::assignments))]
         values: Vec<(String, String)>,
         /// Don't ask before a restart
         #[arg(long)]
         yes: bool,
     },
     /// Take defaults again; those that need it restart the server
+    #[command(alias = "unset", after_help = "Example: coppice config reset main work_mem")]
     Reset {
         #[command(flatten)]
         target: BranchTarget,
         /// Names
-        #[arg(required_unless_present = "all")]
+        #[arg(required_unless_present = "all", add = ArgValueCandidates::new(complete::parameters))]
         names: Vec<String>,
         /// Every parameter that was set
         #[arg(long, conflicts_with = "names")]
@@ -68,7 +77,7 @@ pub(super) async fn run(command: ConfigCommand, client: &Client, as_json: bool) 
         }
         ConfigCommand::Get { target, name } => {
             let config = read(client, &path(client, &target).await?).await?;
-            let parameter = find(&config, &name)?;
+            let parameter = find(&config, &name, &target.branch)?;
             if as_json { output::json(parameter) } else { show(parameter) }
         }
         ConfigCommand::Set { target, values, yes } => {
@@ -77,7 +86,8 @@ pub(super) async fn run(command: ConfigCommand, client: &Client, as_json: bool) 
         ConfigCommand::Reset { target, names, all, yes } => {
             let defaults = |config: &PostgresConfig| {
                 let is_meant = |one: &&PostgresParameter| all && is_changed(one);
-                let found: anyhow::Result<Vec<_>> = names.iter().map(|name| find(config, name)).collect();
+                let found: anyhow::Result<Vec<_>> =
+                    names.iter().map(|name| find(config, name, &target.branch)).collect();
                 let found = found?.into_iter().chain(config.parameters.iter().filter(is_meant));
                 Ok(found.map(|one| (one.name.clone(), one.default_value.clone())).collect())
             };
@@ -94,8 +104,8 @@ async fn change(
     is_confirmed: bool,
     as_json: bool,
 ) -> anyhow::Result<()> {
-    let (project, branch) = client.branch(target).await?;
-    let path = client.here(&format!("/projects/{}/branches/{}", project.id, branch.id));
+    let place = client.branch(target).await?;
+    let (path, branch) = (client.path_of(&place), &place.branch);
     let before = read(client, &path).await?;
     let asked = asked(&before)?;
     let details: BranchDetails = client.get(&path).await?;
@@ -115,7 +125,7 @@ async fn change(
     let waiting = output::spinner(format!("{} takes its parameters", branch.name));
     let _: Branch = client.patch(&path, &body).await?;
     if restarts {
-        wait_for(client, &project.id, &branch.id, BranchStatusType::Healthy).await?;
+        wait_for(client, &place, BranchStatusType::Healthy).await?;
     }
     let mut after = read(client, &path).await?;
     waiting.finish_and_clear();
@@ -126,7 +136,7 @@ async fn change(
         return output::json(&after);
     }
     if after.parameters.is_empty() {
-        println!("nothing changed");
+        note!("nothing changed");
         return Ok(());
     }
     let rows = after.parameters.iter().map(|one| {
@@ -134,7 +144,7 @@ async fn change(
         vec![one.name.clone(), before, one.current_value.clone()]
     });
     output::table(&["NAME", "BEFORE", "NOW"], rows.collect());
-    println!(
+    note!(
         "{}",
         match (is_asleep, restarts) {
             (true, _) => format!("{} has them when it wakes", branch.name),
@@ -147,18 +157,20 @@ async fn change(
 
 /// The API's path of a branch.
 async fn path(client: &Client, target: &BranchTarget) -> anyhow::Result<String> {
-    let (project, branch) = client.branch(target).await?;
-    Ok(client.here(&format!("/projects/{}/branches/{}", project.id, branch.id)))
+    Ok(client.path_of(&client.branch(target).await?))
 }
 
 async fn read(client: &Client, branch: &str) -> anyhow::Result<PostgresConfig> {
     client.get(&format!("{branch}/postgres-config")).await
 }
 
-fn find<'a>(config: &'a PostgresConfig, name: &str) -> anyhow::Result<&'a PostgresParameter> {
+fn find<'a>(config: &'a PostgresConfig, name: &str, branch: &str) -> anyhow::Result<&'a PostgresParameter> {
     match config.parameters.iter().find(|one| one.name == name) {
         Some(parameter) => Ok(parameter),
-        None => bail!("{name} can't be set on this branch: see `coppice config list`"),
+        None => bail!(Refused::not_found(format!(
+            "{name} can't be set on this branch: see `coppice config list {}`",
+            quoted(branch)
+        ))),
     }
 }
 
@@ -202,6 +214,6 @@ fn show(parameter: &PostgresParameter) -> anyhow::Result<()> {
         ("recommended", recommendation),
         ("manual", parameter.documentation_link.clone()),
     ]);
-    println!("\n{}", parameter.description);
+    say!("\n{}", parameter.description);
     Ok(())
 }

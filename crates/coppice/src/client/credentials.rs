@@ -7,9 +7,12 @@ use clap::Subcommand;
 use coppice_wire::{BranchCredentials, RotateCredentials};
 
 use super::BranchTarget;
+use super::branch::sessions_of;
 use super::http::Client;
+use super::lookup::Place;
 use super::output;
-use super::refusal::Refused;
+use super::words::quoted;
+use crate::refusal::Refused;
 
 /// A rotation takes seconds, unless the server can't be reached.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -21,14 +24,19 @@ const MANAGED_ROLE: &str = "app";
 #[derive(Subcommand, Debug)]
 pub(crate) enum CredentialsCommand {
     /// Show role, password and place
+    #[command(aliases = ["get", "view"], after_help = "Example: coppice credentials show main --json")]
     Show {
         #[command(flatten)]
         target: BranchTarget,
     },
     /// Make a new password, and show it when it is in force; open sessions stay
+    #[command(after_help = "Example: coppice credentials rotate main --yes")]
     Rotate {
         #[command(flatten)]
         target: BranchTarget,
+        /// Don't ask
+        #[arg(long)]
+        yes: bool,
     },
 }
 
@@ -38,8 +46,10 @@ pub(super) async fn run(command: CredentialsCommand, client: &Client, as_json: b
         CredentialsCommand::Show { target } => {
             show(&client.get(&path(client, &target).await?).await?, as_json)
         }
-        CredentialsCommand::Rotate { target } => {
-            let path = path(client, &target).await?;
+        CredentialsCommand::Rotate { target, yes } => {
+            let place = client.branch(&target).await?;
+            confirm_rotation(client, &place, yes).await?;
+            let path = format!("{}/credentials", client.path_of(&place));
             let before = read(client, &path).await?.map(|credentials| credentials.password);
             let body = RotateCredentials { username: MANAGED_ROLE.to_owned() };
             let waiting = output::spinner(format!("{} gets a new password", target.branch));
@@ -53,8 +63,21 @@ pub(super) async fn run(command: CredentialsCommand, client: &Client, as_json: b
 
 /// The API's path of the credentials of a branch.
 async fn path(client: &Client, target: &BranchTarget) -> anyhow::Result<String> {
-    let (project, branch) = client.branch(target).await?;
-    Ok(client.here(&format!("/projects/{}/branches/{}/credentials", project.id, branch.id)))
+    Ok(format!("{}/credentials", client.path_of(&client.branch(target).await?)))
+}
+
+/// Whoever has the old password only is shut out from then on.
+async fn confirm_rotation(client: &Client, place: &Place, is_confirmed: bool) -> anyhow::Result<()> {
+    let sessions = match sessions_of(client, place).await {
+        0 => "Nobody is connected".to_owned(),
+        1 => "The open session stays".to_owned(),
+        open => format!("The {open} open sessions stay"),
+    };
+    let question = format!(
+        "Make a new password for {}? {sessions}; whoever connects from then on needs the new one.",
+        place.branch.name
+    );
+    output::confirm(&question, is_confirmed)
 }
 
 /// None when the password is one that the platform does not know.
@@ -84,7 +107,8 @@ async fn wait_for_other(
         if started.elapsed() > PATIENCE {
             bail!(
                 "the server of {branch} does not answer, so it still has the old password; the new one is set as \
-                 soon as it does: see `coppice credentials show {branch}`"
+                 soon as it does: see `coppice credentials show {}`",
+                quoted(branch)
             );
         }
         tokio::time::sleep(POLL).await;

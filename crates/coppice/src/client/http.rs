@@ -3,16 +3,17 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use anyhow::{Context, bail};
-use coppice_wire::{BranchList, ListedBranch, OrganizationList, Project, ProjectList};
+use anyhow::Context;
+use coppice_wire::OrganizationList;
 use reqwest::{Method, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::OnceCell;
 
 use super::profiles::{Profile, ProfileFile};
-use super::refusal::{Refused, refused};
-use super::transport::{answered, http_client};
-use super::{BranchTarget, ClientOptions, output, tokens};
+use super::transport::{answered, http_client, local_client};
+use super::{ClientOptions, output, server, tokens};
+use crate::refusal::refused;
 
 /// What requests are sent with.
 enum Credential {
@@ -27,8 +28,10 @@ pub(super) struct Client {
     http: reqwest::Client,
     url: String,
     credential: Credential,
-    /// By id or name, as it was chosen.
+    /// By id; while it is looked for, as it was chosen.
     organization: Option<String>,
+    /// Asked for when it is needed.
+    known: OnceCell<coppice_wire::Credential>,
 }
 
 /// The settings a server leaves for commands on its machine.
@@ -41,62 +44,102 @@ fn admin_file(data_dir: &Path) -> HashMap<String, String> {
 }
 
 impl Client {
-    /// Finds out where to connect, and the id of an organization that was
-    /// chosen by name.
+    /// Finds out where to connect, and the id of the organization.
     pub(super) async fn connect(options: &ClientOptions) -> anyhow::Result<Self> {
-        let mut client = match Self::signed_in(options)? {
+        let mut client = match Self::signed_in(options).await? {
             Some(client) => client,
-            None => Self::with_key(options)?,
+            None => Self::with_key(options).await?,
         };
-        if let Some(named) = client.organization.clone().filter(|named| !named.starts_with("org_")) {
-            client.organization = Some(client.organization_named(&named).await?.id);
-        }
+        client.organization = match client.organization.take() {
+            Some(id) if id.starts_with("org_") => Some(id),
+            Some(named) => Some(client.organization_named(&named).await?.id),
+            None => client.own_organization().await?,
+        };
         Ok(client)
+    }
+
+    fn new(http: reqwest::Client, url: String, credential: Credential, organization: Option<String>) -> Self {
+        Self { http, url, credential, organization, known: OnceCell::new() }
     }
 
     /// Whoever names a key or a data directory means that; whoever signed in
     /// means to use it; else there is the file of this machine's server.
-    fn signed_in(options: &ClientOptions) -> anyhow::Result<Option<Self>> {
+    async fn signed_in(options: &ClientOptions) -> anyhow::Result<Option<Self>> {
         let is_named = options.profile.is_some();
-        if !is_named && (options.api_key.is_some() || options.url.is_some() || options.data_dir.is_given()) {
+        if !is_named && (options.api_key.is_some() || options.data_dir.is_given()) {
             return Ok(None);
         }
         let profiles = ProfileFile::locate().and_then(|file| file.read());
         // Whoever has no home directory has no profiles.
         let profiles = if is_named { profiles? } else { profiles.unwrap_or_default() };
         let Some((name, profile)) = profiles.find(options.profile.as_deref())? else { return Ok(None) };
-        Ok(Some(Self {
-            http: http_client()?,
-            url: profile.url.clone(),
-            organization: options.organization.clone().or_else(|| profile.organization.clone()),
-            credential: Credential::Profile(name.to_owned(), Box::new(profile.clone())),
-        }))
+        let http = http_client()?;
+        let mut profile = profile.clone();
+        if let Some(url) = options.url.as_ref().filter(|url| **url != profile.url) {
+            let whose = format!("the profile {name}");
+            server::check(&http, url, profile.installation.as_deref().unwrap_or("unknown"), &whose).await?;
+            profile.url.clone_from(url);
+        }
+        let organization = options.organization.clone().or_else(|| profile.organization.clone());
+        let url = profile.url.clone();
+        Ok(Some(Self::new(http, url, Credential::Profile(name.to_owned(), Box::new(profile)), organization)))
     }
 
-    fn with_key(options: &ClientOptions) -> anyhow::Result<Self> {
+    async fn with_key(options: &ClientOptions) -> anyhow::Result<Self> {
         let data_dir = options.data_dir.path();
-        let mut file = admin_file(&data_dir);
-        let mut setting = |given: &Option<String>, name: &str| {
-            given.clone().or_else(|| file.remove(name)).with_context(|| {
-                format!(
-                    "no {name}: sign in with `coppice login URL`, or start the platform with `coppice serve`, \
-                     name its --data-dir (looked in {}), or set {name}",
-                    data_dir.display()
-                )
-            })
+        let own_key = options.api_key.clone();
+        let is_here = own_key.is_none() || options.data_dir.is_given();
+        let (http, url) = match &options.url {
+            Some(url) => {
+                let http = http_client()?;
+                if is_here {
+                    let installation = server::installation_of(&data_dir)?;
+                    let whose = data_dir.display().to_string();
+                    server::check(&http, url, &installation, &whose).await?;
+                }
+                (http, url.clone())
+            }
+            None => {
+                let http = local_client()?;
+                let url = server::of_data_dir(&http, &data_dir).await?;
+                (http, url)
+            }
         };
-        Ok(Self {
-            url: setting(&options.url, "COPPICE_URL")?.trim_end_matches('/').to_owned(),
-            credential: Credential::Bearer(setting(&options.api_key, "COPPICE_API_KEY")?),
-            organization: Some(setting(&options.organization, "COPPICE_ORGANIZATION")?),
-            http: http_client()?,
-        })
+        let mut file = admin_file(&data_dir);
+        let organization = match &own_key {
+            Some(_) => options.organization.clone(),
+            None => options.organization.clone().or_else(|| file.remove("COPPICE_ORGANIZATION")),
+        };
+        let key = own_key.or_else(|| file.remove("COPPICE_API_KEY")).with_context(|| {
+            format!(
+                "no key: {} has none that this account may read, so set COPPICE_API_KEY, or sign in with \
+                 `coppice login {url}`",
+                data_dir.join("admin.env").display()
+            )
+        })?;
+        Ok(Self::new(http, url, Credential::Bearer(key), organization))
+    }
+
+    /// The organization of a key that is of one; else the only one there is.
+    async fn own_organization(&self) -> anyhow::Result<Option<String>> {
+        if self.has_key_of_organization() {
+            return Ok(self.known().await?.organization_id.clone());
+        }
+        // Whoever may not see any has to name one.
+        let listed: anyhow::Result<OrganizationList> = self.get("/organizations").await;
+        let mut organizations = listed.map(|list| list.organizations).unwrap_or_default();
+        Ok(organizations.pop().filter(|_| organizations.is_empty()).map(|only| only.id))
+    }
+
+    /// What the credential is good for.
+    pub(super) async fn known(&self) -> anyhow::Result<&coppice_wire::Credential> {
+        self.known.get_or_try_init(|| self.get("/credential")).await
     }
 
     /// Acts by a token, in no organization.
     pub(super) fn with_token(http: &reqwest::Client, url: &str, token: &str) -> Self {
         let (http, credential) = (http.clone(), Credential::Bearer(token.to_owned()));
-        Self { http, url: url.to_owned(), credential, organization: None }
+        Self::new(http, url.to_owned(), credential, None)
     }
 
     /// Base URL of the API.
@@ -117,14 +160,9 @@ impl Client {
         matches!(&self.credential, Credential::Bearer(key) if key.starts_with("pko_"))
     }
 
-    /// Whether commands are about this organization.
-    pub(super) fn is_about(&self, organization: &str) -> bool {
-        self.organization.as_deref() == Some(organization)
-    }
-
-    /// Whether commands are about an organization at all.
-    pub(super) fn has_organization(&self) -> bool {
-        self.organization.is_some()
+    /// The id of the organization that commands are about, if they are about one.
+    pub(super) fn organization(&self) -> Option<&str> {
+        self.organization.as_deref()
     }
 
     async fn bearer(&self) -> anyhow::Result<String> {
@@ -265,110 +303,5 @@ impl Client {
     /// Sends a DELETE request with a body.
     pub(super) async fn delete_these(&self, path: &str, body: &impl Serialize) -> anyhow::Result<()> {
         self.send(Method::DELETE, path, Some(body)).await.map(drop)
-    }
-
-    /// An organization by name or id.
-    pub(super) async fn organization_named(&self, named: &str) -> anyhow::Result<coppice_wire::Organization> {
-        let list: OrganizationList = self.get("/organizations").await?;
-        choose(list.organizations, "org", named, |organization| (&organization.id, &organization.name))
-    }
-
-    /// The project with this name or id; without one, the only project.
-    pub(super) async fn project(&self, named: Option<&str>) -> anyhow::Result<Project> {
-        let list: ProjectList = self.get(&self.here("/projects")).await?;
-        match named {
-            Some(named) => choose(list.projects, "project", named, |project| (&project.id, &project.name)),
-            None => {
-                let mut projects = list.projects;
-                match (projects.pop(), projects.is_empty()) {
-                    (Some(only), true) => Ok(only),
-                    (Some(_), false) => bail!("there are several projects: name one with --project"),
-                    (None, _) => bail!("there is no project: make one with `coppice project create NAME`"),
-                }
-            }
-        }
-    }
-
-    /// A branch by name or id, with its project.
-    pub(super) async fn branch(&self, target: &BranchTarget) -> anyhow::Result<(Project, ListedBranch)> {
-        let (project, branches) = self.branches(target.project.as_deref()).await?;
-        Ok((project, choose_branch(branches, &target.branch)?))
-    }
-
-    /// The path of the branch with this name or id; without one, of the only
-    /// branch of the project.
-    pub(super) async fn branch_or_only(
-        &self,
-        named: Option<&str>,
-        project: Option<&str>,
-    ) -> anyhow::Result<String> {
-        let (project, mut branches) = self.branches(project).await?;
-        let branch = match named {
-            Some(named) => choose_branch(branches, named)?,
-            None => match (branches.pop(), branches.is_empty()) {
-                (Some(only), true) => only,
-                (Some(_), false) => {
-                    bail!("there are several branches: name one (`coppice branch list` shows them)")
-                }
-                (None, _) => bail!("there is no branch: make one with `coppice branch create NAME`"),
-            },
-        };
-        Ok(self.here(&format!("/projects/{}/branches/{}", project.id, branch.id)))
-    }
-
-    async fn branches(&self, project: Option<&str>) -> anyhow::Result<(Project, Vec<ListedBranch>)> {
-        let project = self.project(project).await?;
-        let list: BranchList = self.get(&self.here(&format!("/projects/{}/branches", project.id))).await?;
-        Ok((project, list.branches))
-    }
-}
-
-fn choose_branch(branches: Vec<ListedBranch>, named: &str) -> anyhow::Result<ListedBranch> {
-    choose(branches, "branch", named, |branch| (&branch.id, &branch.name))
-}
-
-/// The one item with this id or, if there is only one such, this name.
-pub(super) fn choose<T>(
-    items: Vec<T>,
-    kind: &str,
-    named: &str,
-    keys: impl Fn(&T) -> (&String, &String),
-) -> anyhow::Result<T> {
-    let mut matching: Vec<T> = items
-        .into_iter()
-        .filter(|item| {
-            let (id, name) = keys(item);
-            id == named || name == named
-        })
-        .collect();
-    if matching.len() > 1 {
-        let ids: Vec<_> = matching.iter().map(|item| keys(item).0.as_str()).collect();
-        bail!("several are named {named}; use an id instead: {}", ids.join(", "));
-    }
-    let found = matching.pop();
-    let missing = || Refused::not_found(format!("no {kind} is named {named}: see `coppice {kind} list`"));
-    found.ok_or_else(|| missing().into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn items() -> Vec<(String, String)> {
-        [("1", "a"), ("2", "b"), ("3", "b")].map(|(id, name)| (id.to_owned(), name.to_owned())).into()
-    }
-
-    #[test]
-    fn an_ambiguous_name_asks_for_an_id() {
-        let error = choose(items(), "project", "b", |item| (&item.0, &item.1)).expect_err("ambiguous");
-        assert_eq!(error.to_string(), "several are named b; use an id instead: 2, 3");
-    }
-
-    #[test]
-    fn names_and_ids_are_found() {
-        for named in ["1", "a"] {
-            let found = choose(items(), "project", named, |item| (&item.0, &item.1)).expect("found");
-            assert_eq!(found.0, "1");
-        }
     }
 }

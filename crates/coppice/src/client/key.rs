@@ -2,14 +2,17 @@
 
 use anyhow::{Context, bail};
 use chrono::{DateTime, Duration, NaiveDate, Utc};
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
+use clap_complete::ArgValueCandidates;
 use coppice_core::access::Scope;
 use coppice_wire::{
     ApiKey, ApiKeyList, ApiKeyReviewReason, CreateApiKey, CreatedApiKey, DeleteApiKeys, Expiry,
 };
 
-use super::BranchTarget;
-use super::http::{Client, choose};
+use super::complete;
+use super::http::Client;
+use super::lookup::choose;
 use super::output::{self, day};
 
 /// Whose keys.
@@ -24,41 +27,63 @@ pub(crate) struct Owner {
 #[derive(Subcommand, Debug)]
 pub(crate) enum KeyCommand {
     /// List keys
+    #[command(alias = "ls", after_help = "Example: coppice key list --user")]
     List {
         #[command(flatten)]
         owner: Owner,
     },
     /// Make a key; it is shown once
-    Create {
-        /// What it is for
-        name: String,
-        #[command(flatten)]
-        owner: Owner,
-        /// What it may do, for example branch:write; repeat for more [default: what you may]
-        #[arg(long = "scope", value_name = "SCOPE")]
-        scopes: Vec<String>,
-        /// The only projects it reaches, by name or id; repeat for more
-        #[arg(long = "project", value_name = "PROJECT")]
-        projects: Vec<String>,
-        /// The only branches it reaches, by id, or by name in the only project; repeat for more
-        #[arg(long = "branch", value_name = "BRANCH")]
-        branches: Vec<String>,
-        /// When it ends: 12h, 30d, a day like 2027-01-31, or an RFC 3339 time [default: never, or when the key
-        /// you use does]
-        #[arg(long, value_name = "WHEN")]
-        expires: Option<String>,
-    },
+    #[command(
+        alias = "new",
+        after_help = "Example: coppice key create ci --scope branch:write --project shop --expires 90d"
+    )]
+    Create(Box<CreateArgs>),
     /// Delete keys; they end at once
+    #[command(aliases = ["rm", "remove"], after_help = "Example: coppice key delete ci --yes")]
     Delete {
         /// Names or ids
-        #[arg(required = true)]
+        #[arg(required = true, add = ArgValueCandidates::new(complete::keys))]
         keys: Vec<String>,
         #[command(flatten)]
         owner: Owner,
         /// Don't ask
         #[arg(long)]
         yes: bool,
+        /// All is well when there is no such key
+        #[arg(long)]
+        if_exists: bool,
     },
+}
+
+/// A new key.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct CreateArgs {
+    /// What it is for
+    name: String,
+    #[command(flatten)]
+    owner: Owner,
+    /// What it may do, for example branch:write; repeat for more [default: what you may]
+    #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',', value_parser = scopes())]
+    scopes: Vec<String>,
+    /// The only projects it reaches, by name or id; repeat for more
+    #[arg(long = "project", value_name = "PROJECT", add = ArgValueCandidates::new(complete::projects))]
+    projects: Vec<String>,
+    /// The only branches it reaches, by id, or by name in the only project; repeat for more
+    #[arg(long = "branch", value_name = "BRANCH", add = ArgValueCandidates::new(complete::branches))]
+    branches: Vec<String>,
+    /// When it ends: 12h, 30d, a day like 2027-01-31, or an RFC 3339 time [default: never, or when the key
+    /// you use does]
+    #[arg(long, value_name = "WHEN", value_parser = expiry)]
+    expires: Option<DateTime<Utc>>,
+}
+
+/// Every scope there is.
+fn scopes() -> PossibleValuesParser {
+    PossibleValuesParser::new(Scope::ALL.iter().map(|scope| scope.as_str()).chain(["*"]))
+}
+
+fn expiry(text: &str) -> Result<DateTime<Utc>, String> {
+    parse_expiry(text, Utc::now()).map_err(|error| error.to_string())
 }
 
 fn path(client: &Client, owner: Owner) -> String {
@@ -77,30 +102,19 @@ pub(super) async fn run(command: KeyCommand, client: &Client, as_json: bool) -> 
             suggest_review(&list.keys);
             Ok(())
         }
-        KeyCommand::Create { name, owner, scopes, projects, branches, expires } => {
-            warn_of_unknown(&scopes);
-            let expiry = expires.map(|text| parse_expiry(&text, Utc::now())).transpose()?;
-            let body = CreateApiKey {
-                name,
-                expiry: expiry.map(Expiry),
-                scopes: Some(scopes),
-                projects: Some(project_ids(client, projects).await?),
-                branches: Some(branch_ids(client, branches).await?),
-            };
-            let made: CreatedApiKey = client.post(&path(client, owner), &body).await?;
-            if as_json {
-                return output::json(&made);
-            }
-            // The key alone on standard output, so that it can be taken from there.
-            println!("{}", made.key.token.unwrap_or_default());
-            eprintln!("made key {}; it is not shown again", made.key.name);
-            Ok(())
-        }
-        KeyCommand::Delete { keys, owner, yes } => {
+        KeyCommand::Create(arguments) => create(client, *arguments, as_json).await,
+        KeyCommand::Delete { keys, owner, yes, if_exists } => {
             let list: ApiKeyList = client.get(&path(client, owner)).await?;
             let chosen =
                 keys.iter().map(|named| choose(list.keys.clone(), "key", named, |key| (&key.id, &key.name)));
-            let chosen: Vec<ApiKey> = chosen.collect::<anyhow::Result<_>>()?;
+            let is_wanted = |one: &anyhow::Result<ApiKey>| {
+                !(if_exists && one.as_ref().is_err_and(super::branch::is_missing))
+            };
+            let chosen: Vec<ApiKey> = chosen.filter(is_wanted).collect::<anyhow::Result<_>>()?;
+            if chosen.is_empty() {
+                output::done(as_json, "there is no such key".to_owned());
+                return Ok(());
+            }
             let names: Vec<_> = chosen.iter().map(|key| key.name.as_str()).collect();
             output::confirm(
                 &format!("Delete {}? Whoever uses it is shut out at once.", names.join(", ")),
@@ -112,6 +126,29 @@ pub(super) async fn run(command: KeyCommand, client: &Client, as_json: bool) -> 
             Ok(())
         }
     }
+}
+
+async fn create(client: &Client, arguments: CreateArgs, as_json: bool) -> anyhow::Result<()> {
+    let CreateArgs { name, owner, scopes, projects, branches, expires } = arguments;
+    let body = CreateApiKey {
+        name,
+        expiry: expires.map(Expiry),
+        scopes: Some(scopes),
+        projects: Some(project_ids(client, &projects).await?),
+        branches: Some(branch_ids(client, branches, &projects).await?),
+    };
+    let made: CreatedApiKey = client.post(&path(client, owner), &body).await?;
+    if as_json {
+        return output::json(&made);
+    }
+    // The key alone on standard output, so that it can be taken from there.
+    say!("{}", made.key.token.unwrap_or_default());
+    note!("made key {}; it is not shown again", made.key.name);
+    match made.key.expiry {
+        Some(end) => note!("it ends {}", end.0.format("%Y-%m-%d %H:%M UTC")),
+        None => note!("it never ends; give the next one an end with --expires 90d"),
+    }
+    Ok(())
 }
 
 fn print(keys: &[ApiKey]) {
@@ -127,7 +164,8 @@ fn print(keys: &[ApiKey]) {
             everything(&key.scopes, "*"),
             everything(&reach, "everything"),
             key.last_used.as_ref().map_or_else(|| "never".to_owned(), day),
-            key.expiry.map_or_else(|| "never".to_owned(), |end| end.0.format("%Y-%m-%d %H:%M").to_string()),
+            key.expiry
+                .map_or_else(|| "never".to_owned(), |end| end.0.format("%Y-%m-%d %H:%M UTC").to_string()),
             key.review.as_ref().map_or("", |review| in_words(review.reason)).to_owned(),
         ]
     });
@@ -146,7 +184,7 @@ fn in_words(reason: ApiKeyReviewReason) -> &'static str {
 fn suggest_review(keys: &[ApiKey]) {
     let ids: Vec<_> = keys.iter().filter(|key| key.review.is_some()).map(|key| key.id.as_str()).collect();
     if !ids.is_empty() {
-        eprintln!(
+        note!(
             "coppice: who made the keys marked in the last column may know them still, and they go on working. \
              Make others for what uses them, then: coppice key delete {}",
             ids.join(" ")
@@ -159,7 +197,7 @@ fn suggest_review(keys: &[ApiKey]) {
 pub(super) async fn print_made_by(client: &Client, maker: &str) {
     let listed = client.get::<ApiKeyList>(&client.here("/api-keys")).await;
     let Ok(ApiKeyList { mut keys }) = listed else {
-        eprintln!("coppice: can't see which keys they made; ask an admin to run `coppice key list`");
+        note!("coppice: can't see which keys they made; ask an admin to run `coppice key list`");
         return;
     };
     keys.retain(|key| key.review.as_ref().is_some_and(|review| review.maker == maker));
@@ -169,29 +207,23 @@ pub(super) async fn print_made_by(client: &Client, maker: &str) {
     }
 }
 
-fn warn_of_unknown(scopes: &[String]) {
-    let is_known = |scope: &&String| *scope == "*" || Scope::ALL.iter().any(|known| known.as_str() == *scope);
-    for scope in scopes.iter().filter(|scope| !is_known(scope)) {
-        let known: Vec<_> = Scope::ALL.iter().map(|scope| scope.as_str()).collect();
-        eprintln!("coppice: there is no scope {scope}; it allows nothing. There are: {}", known.join(", "));
-    }
-}
-
-async fn project_ids(client: &Client, named: Vec<String>) -> anyhow::Result<Vec<String>> {
+async fn project_ids(client: &Client, named: &[String]) -> anyhow::Result<Vec<String>> {
     let mut ids = vec![];
     for name in named {
-        ids.push(client.project(Some(&name)).await?.id);
+        ids.push(client.project(Some(name)).await?.id);
     }
     Ok(ids)
 }
 
-async fn branch_ids(client: &Client, named: Vec<String>) -> anyhow::Result<Vec<String>> {
+/// By id, or by name in the only project that is named.
+async fn branch_ids(client: &Client, named: Vec<String>, projects: &[String]) -> anyhow::Result<Vec<String>> {
+    let project = if let [only] = projects { Some(only.as_str()) } else { None };
     let mut ids = vec![];
     for name in named {
         let is_id = coppice_core::BranchId::parse(&name).is_some();
         ids.push(match is_id {
             true => name,
-            false => client.branch(&BranchTarget { branch: name, project: None }).await?.1.id,
+            false => client.branch_or_only(Some(&name), project).await?.branch.id,
         });
     }
     Ok(ids)

@@ -4,13 +4,16 @@ use std::io::IsTerminal;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
+use clap_complete::ArgValueCandidates;
 use coppice_wire::{Organization, OrganizationList, User};
 use serde_json::json;
 
 use super::http::Client;
 use super::profiles::{DEFAULT_PROFILE, Profile, ProfileFile};
 use super::transport::http_client;
-use super::{output, tokens, verification};
+use super::words::quoted;
+use super::{complete, output, server, tokens, verification};
+use crate::refusal::Refused;
 
 const DEFAULT_URL: &str = "http://127.0.0.1:7070";
 
@@ -18,10 +21,10 @@ const DEFAULT_URL: &str = "http://127.0.0.1:7070";
 #[derive(Args, Debug)]
 pub(crate) struct LoginArgs {
     /// URL of the platform
-    #[arg(env = "COPPICE_URL", default_value = DEFAULT_URL)]
+    #[arg(env = "COPPICE_URL", value_parser = server::url, default_value = DEFAULT_URL)]
     url: String,
     /// What to call this sign-in, to have several
-    #[arg(long, env = "COPPICE_PROFILE", default_value = DEFAULT_PROFILE)]
+    #[arg(long, env = "COPPICE_PROFILE", value_parser = server::filled, default_value = DEFAULT_PROFILE)]
     profile: String,
     /// The organization that commands are about, by name or id [default: the oldest]
     #[arg(long)]
@@ -35,7 +38,8 @@ pub(crate) struct LoginArgs {
 #[derive(Args, Debug)]
 pub(crate) struct LogoutArgs {
     /// Of which profile [default: the current one]
-    #[arg(long, env = "COPPICE_PROFILE")]
+    #[arg(long, env = "COPPICE_PROFILE", value_parser = server::filled,
+          add = ArgValueCandidates::new(complete::profiles))]
     profile: Option<String>,
     /// Of every profile
     #[arg(long, conflicts_with = "profile")]
@@ -46,29 +50,28 @@ pub(crate) struct LogoutArgs {
 #[derive(Subcommand, Debug)]
 pub(crate) enum ProfileCommand {
     /// List where you are signed in
-    List {
-        /// Print JSON instead of a table
-        #[arg(long)]
-        json: bool,
-    },
+    #[command(alias = "ls", after_help = "Example: coppice profile list")]
+    List,
     /// Make a profile the one that commands use
+    #[command(alias = "switch", after_help = "Example: coppice profile use work")]
     Use {
         /// Its name
+        #[arg(add = ArgValueCandidates::new(complete::profiles))]
         name: String,
     },
 }
 
 /// Signs in by the browser of this or of another machine.
 pub(crate) async fn login(args: LoginArgs) -> anyhow::Result<()> {
-    let url = args.url.trim_end_matches('/').to_owned();
+    let url = args.url;
     let http = http_client()?;
     let endpoints = tokens::discover(&http, &url).await?;
     let sign_in = tokens::begin(&http, &endpoints).await?;
     let page = verification::page(&url, &endpoints.issuer, &sign_in.verification_uri_complete)?;
     let code = verification::code(&url, &sign_in.user_code)?;
-    println!("Open this page and check that it shows {code}:");
-    println!("  {page}");
-    if !args.no_browser && std::io::stdout().is_terminal() {
+    note!("Open this page and check that it shows {code}:");
+    note!("  {page}");
+    if !args.no_browser && std::io::stderr().is_terminal() {
         // Where there is none, the address is on the screen.
         let _ = webbrowser::open(page.as_str());
     }
@@ -80,8 +83,11 @@ pub(crate) async fn login(args: LoginArgs) -> anyhow::Result<()> {
     let client = Client::with_token(&http, &url, &tokens.access_token);
     let user: User = client.get("/user").await?;
     let organization = organization(&client, args.organization.as_deref()).await?;
+    // What a profile is of is only asked when another address is named for it.
+    let installation = server::identity(&http, &url).await.ok().map(|found| found.installation);
     let profile = Profile {
         url: url.clone(),
+        installation,
         email: user.email.clone(),
         organization: organization.as_ref().map(|organization| organization.id.clone()),
         token_endpoint: endpoints.token_endpoint,
@@ -95,9 +101,9 @@ pub(crate) async fn login(args: LoginArgs) -> anyhow::Result<()> {
     }
     match organization {
         Some(organization) => {
-            println!("signed in to {url} as {}; organization {}", user.email, organization.name);
+            note!("signed in to {url} as {}; organization {}", user.email, organization.name);
         }
-        None => println!(
+        None => note!(
             "signed in to {url} as {}; you belong to no organization yet: make one with `coppice org create NAME`",
             user.email
         ),
@@ -132,7 +138,7 @@ pub(crate) async fn logout(args: LogoutArgs) -> anyhow::Result<()> {
         }
     };
     if names.is_empty() {
-        bail!("you are not signed in anywhere");
+        bail!(Refused::mistake("you are not signed in anywhere".to_owned()));
     }
     let http = http_client()?;
     for name in names {
@@ -144,8 +150,8 @@ pub(crate) async fn logout(args: LogoutArgs) -> anyhow::Result<()> {
         })?;
         let Some(profile) = removed else { continue };
         match tokens::revoke(&http, &profile).await {
-            Ok(()) => println!("signed out of {} ({name})", profile.url),
-            Err(error) => println!(
+            Ok(()) => note!("signed out of {} ({name})", profile.url),
+            Err(error) => note!(
                 "forgot the session at {} ({name}), but the server could not be told, so it goes on there \
                  until it ends by itself: {error:#}",
                 profile.url
@@ -157,19 +163,20 @@ pub(crate) async fn logout(args: LogoutArgs) -> anyhow::Result<()> {
 
 /// Says who commands act as.
 pub(super) async fn whoami(client: &Client, as_json: bool) -> anyhow::Result<()> {
-    let user: Option<User> = match client.get("/user").await {
-        Ok(user) => Some(user),
-        Err(error) if client.has_key_of_organization() => {
-            tracing::debug!("a key of an organization is nobody: {error:#}");
-            None
-        }
-        Err(error) => return Err(error),
+    let known = client.known().await?;
+    let user: Option<User> = match known.user_id {
+        Some(_) => Some(client.get("/user").await?),
+        None => None,
     };
-    let list: OrganizationList = client.get("/organizations").await?;
-    let chosen = list.organizations.into_iter().find(|organization| client.is_about(&organization.id));
+    // Whoever may not see its name knows its id.
+    let organization: Option<Organization> = match client.organization() {
+        Some(_) => client.get(&client.here("")).await.ok(),
+        None => None,
+    };
     if as_json {
         return output::json(&json!({
-            "user": user, "organization": chosen, "url": client.url(), "credential": client.credential(),
+            "user": user, "organization": organization, "organizationID": client.organization(),
+            "url": client.url(), "credential": client.credential(), "may": known,
         }));
     }
     let who = match &user {
@@ -177,29 +184,40 @@ pub(super) async fn whoami(client: &Client, as_json: bool) -> anyhow::Result<()>
         Some(user) => format!("{} <{}>", user.name, user.email),
         None => "nobody: this is a key of the organization".to_owned(),
     };
-    let organization = match &chosen {
-        Some(organization) => format!("{} ({})", organization.name, organization.id),
-        None => "none: choose one with --organization".to_owned(),
+    let organization = match (&organization, client.organization()) {
+        (Some(organization), _) => format!("{} ({})", organization.name, organization.id),
+        (None, Some(id)) => id.to_owned(),
+        (None, None) => "none: choose one with --organization".to_owned(),
     };
-    output::properties(&[
+    let reach = known.projects.iter().map(|project| format!("project {}", quoted(&project.name)));
+    let reach = reach.chain(known.branches.iter().map(|branch| format!("branch {}", quoted(&branch.name))));
+    let reach = if known.is_limited { reach.collect::<Vec<_>>().join(", ") } else { "everything".to_owned() };
+    let mut rows = vec![
         ("user", who),
         ("organization", organization),
         ("server", client.url().to_owned()),
         ("by", client.credential()),
-    ]);
+        ("may", if known.scopes == ["*"] { "everything".to_owned() } else { known.scopes.join(" ") }),
+        ("reaches", reach),
+        ("ends", known.expiry.as_ref().map_or_else(|| "never".to_owned(), output::day)),
+    ];
+    if let Some(project) = client.remembered_project() {
+        rows.push(("project", format!("{project} (`coppice project use`)")));
+    }
+    output::properties(&rows);
     Ok(())
 }
 
 /// Runs a command on profiles.
-pub(crate) async fn run_profile(command: ProfileCommand) -> anyhow::Result<()> {
+pub(crate) async fn run_profile(command: ProfileCommand, as_json: bool) -> anyhow::Result<()> {
     let file = ProfileFile::locate()?;
     match command {
-        ProfileCommand::List { json } => list_profiles(&file, json),
+        ProfileCommand::List => list_profiles(&file, as_json),
         ProfileCommand::Use { name } => {
             let found = file.read()?.find(Some(&name))?.map(|(_, profile)| profile.url.clone());
             let url = found.context("a profile that was found")?;
             file.lock().await?.change(|profiles| profiles.current = Some(name.clone()))?;
-            println!("commands use {name} now ({url})");
+            note!("commands use {name} now ({url})");
             Ok(())
         }
     }
@@ -215,7 +233,7 @@ fn list_profiles(file: &ProfileFile, as_json: bool) -> anyhow::Result<()> {
         return output::json(&list.collect::<Vec<_>>());
     }
     if profiles.profiles.is_empty() {
-        println!("you are not signed in anywhere: `coppice login URL` (kept in {})", file.path().display());
+        note!("you are not signed in anywhere: `coppice login URL` (kept in {})", file.path().display());
         return Ok(());
     }
     let rows = profiles.profiles.iter().map(|(name, profile)| {

@@ -1,17 +1,18 @@
 //! `coppice logs`
 
 use std::collections::HashMap;
-use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::{Args, ValueEnum};
+use clap_complete::ArgValueCandidates;
 use coppice_wire::{
     BranchLogs, BranchLogsRequest, LogEntry, LogField, LogFilter, LogLevel, LogOperator, Timestamp,
 };
 
 use super::http::Client;
 use super::times::since;
+use super::{ProjectChoice, complete, output};
 
 /// Most entries of one answer.
 const PAGE: u32 = 200;
@@ -24,10 +25,10 @@ const LATE: TimeDelta = TimeDelta::seconds(5);
 #[derive(Args, Debug)]
 pub(crate) struct LogsArgs {
     /// Name or id of the branch [default: the only one]
+    #[arg(add = ArgValueCandidates::new(complete::branches))]
     branch: Option<String>,
-    /// Name or id of its project [default: the only one]
-    #[arg(long)]
-    project: Option<String>,
+    #[command(flatten)]
+    project: ProjectChoice,
     /// Go on with new entries as they come
     #[arg(long, short)]
     follow: bool,
@@ -69,17 +70,17 @@ impl LevelName {
 
 /// Shows the log.
 pub(super) async fn run(arguments: LogsArgs, client: &Client, as_json: bool) -> anyhow::Result<()> {
-    let path = client.branch_or_only(arguments.branch.as_deref(), arguments.project.as_deref()).await?;
-    let log = Log { client, path: format!("{path}/logs"), filters: filters(&arguments) };
+    let project = arguments.project.project.as_deref();
+    let place = client.branch_or_only(arguments.branch.as_deref(), project).await?;
+    let path = format!("{}/logs", client.path_of(&place));
+    let log = Log { client, path, filters: filters(&arguments) };
     let since = arguments.since.unwrap_or(DateTime::UNIX_EPOCH);
     let printer = Printer::new(as_json);
     let shown = log.newest(since, arguments.limit).await?;
-    if !printer.print(&shown)? {
-        return Ok(());
-    }
+    printer.print(&shown)?;
     if !arguments.follow {
         if shown.is_empty() && !as_json {
-            eprintln!("nothing was logged that fits");
+            note!("nothing was logged that fits");
         }
         return Ok(());
     }
@@ -149,9 +150,7 @@ impl Log<'_> {
             let newest = shown.last().map_or(earliest, |entry| entry.timestamp.0);
             let from = earliest.max(newest - LATE);
             let found = self.newest(from, u32::MAX).await?;
-            if !printer.print(&unseen(&shown, &found))? {
-                return Ok(());
-            }
+            printer.print(&unseen(&shown, &found))?;
             if !found.is_empty() {
                 shown = found;
             }
@@ -185,12 +184,10 @@ struct Printer {
 
 impl Printer {
     fn new(as_json: bool) -> Self {
-        let is_unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Self { as_json, in_colour: io::stdout().is_terminal() && !is_unwanted }
+        Self { as_json, in_colour: output::has_colour() }
     }
 
-    /// Returns whether somebody still reads.
-    fn print(&self, entries: &[LogEntry]) -> anyhow::Result<bool> {
+    fn print(&self, entries: &[LogEntry]) -> anyhow::Result<()> {
         let mut text = String::new();
         for entry in entries {
             match self.as_json {
@@ -199,16 +196,12 @@ impl Printer {
             }
             text.push('\n');
         }
-        let mut out = io::stdout().lock();
-        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        crate::say::piece(&text);
+        Ok(())
     }
 
     fn line(&self, entry: &LogEntry) -> String {
-        let time = entry.timestamp.0.format("%Y-%m-%d %H:%M:%S%.3f");
+        let time = entry.timestamp.0.format("%Y-%m-%d %H:%M:%S%.3fZ");
         let level = entry.level.as_str().to_uppercase();
         let message = harmless(&entry.message).replace('\n', "\n    ");
         if !self.in_colour {
@@ -262,6 +255,6 @@ mod tests {
     fn a_message_can_not_command_the_terminal() {
         let printer = Printer { as_json: false, in_colour: false };
         let line = printer.line(&entry(0, "\x1b[2Jone\ntwo\u{9b}"));
-        assert_eq!(line, "1970-01-01 00:00:00.000 ERROR   client backend: \u{fffd}[2Jone\n    two\u{fffd}");
+        assert_eq!(line, "1970-01-01 00:00:00.000Z ERROR   client backend: \u{fffd}[2Jone\n    two\u{fffd}");
     }
 }

@@ -1,18 +1,21 @@
 //! `coppice metrics`
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use anyhow::Context;
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Args;
+use clap_complete::ArgValueCandidates;
+use comfy_table::{Cell, Color};
 use coppice_wire::{
     BranchMetrics, BranchMetricsRequest, MetricAggregation, MetricName, MetricResult, MetricSeries,
 };
 
 use super::http::Client;
-use super::output;
+use super::output::{self, bytes};
 use super::times::ago;
+use super::{ProjectChoice, complete};
 
 /// How often `--watch` looks again.
 const WATCH: Duration = Duration::from_secs(5);
@@ -42,10 +45,10 @@ const ALL: [MetricName; 15] = [
 #[derive(Args, Clone, Debug)]
 pub(crate) struct MetricsArgs {
     /// Name or id of the branch [default: the only one]
+    #[arg(add = ArgValueCandidates::new(complete::branches))]
     branch: Option<String>,
-    /// Name or id of its project [default: the only one]
-    #[arg(long)]
-    project: Option<String>,
+    #[command(flatten)]
+    project: ProjectChoice,
     /// From how long ago: 30m, 6h, 2d
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = time_span)]
     since: TimeDelta,
@@ -74,21 +77,21 @@ fn name(metric: MetricName) -> String {
 
 /// Shows them once, or again and again.
 pub(super) async fn run(arguments: &MetricsArgs, client: &Client, as_json: bool) -> anyhow::Result<()> {
-    let branch = client.branch_or_only(arguments.branch.as_deref(), arguments.project.as_deref()).await?;
-    let path = format!("{branch}/metrics");
+    let project = arguments.project.project.as_deref();
+    let place = client.branch_or_only(arguments.branch.as_deref(), project).await?;
+    let path = format!("{}/metrics", client.path_of(&place));
     let clears = arguments.watch && !as_json && std::io::stdout().is_terminal();
     loop {
         let now = Utc::now();
         let found = ask(arguments, client, &path, now).await?;
         if clears {
-            print!("\x1b[2J\x1b[H");
+            crate::say::piece("\x1b[2J\x1b[H");
         }
         match (as_json, arguments.watch) {
-            (true, true) => println!("{}", serde_json::to_string(&found)?),
+            (true, true) => say!("{}", serde_json::to_string(&found)?),
             (true, false) => output::json(&found)?,
             (false, _) => show(&found, arguments, now),
         }
-        std::io::stdout().flush()?;
         if !arguments.watch {
             return Ok(());
         }
@@ -128,13 +131,26 @@ fn show(found: &BranchMetrics, arguments: &MetricsArgs, now: DateTime<Utc>) {
             row(result, series(MetricAggregation::Avg)?, series(MetricAggregation::Max)?, start, now)
         });
         let rows: Vec<_> = rows.collect();
-        println!("{instance}, from {} to {} UTC", start.format("%Y-%m-%d %H:%M"), now.format("%H:%M:%S"));
+        let (first, last) = (start.format("%Y-%m-%d %H:%M"), now.format("%H:%M:%S"));
+        say!("{instance}, from {first} to {last} UTC");
         if rows.is_empty() {
-            println!("nothing was measured in this time: the branch slept, or is too new");
+            note!("nothing was measured in this time: the branch slept, or is too new");
         } else {
-            output::table(&["METRIC", "", "NOW", "AVG", "MAX"], rows);
+            output::cells(&["METRIC", "SCALE", &axis(start, now), "NOW", "AVG", "MAX"], rows);
         }
     }
+}
+
+/// Where the drawings begin and end, as wide as they are.
+fn axis(start: DateTime<Utc>, end: DateTime<Utc>) -> String {
+    let form = if end - start > TimeDelta::days(1) { "%m-%d %H:%M" } else { "%H:%M" };
+    let middle = start + (end - start) / 2;
+    let [first, middle, last] = [start, middle, end].map(|time| time.format(form).to_string());
+    let half = COLUMNS / 2;
+    let gap = " ".repeat(half.saturating_sub(first.len() + middle.len() / 2));
+    let begin = format!("{first}{gap}{middle}");
+    let rest = " ".repeat(COLUMNS.saturating_sub(begin.len() + last.len()));
+    format!("{begin}{rest}{last}")
 }
 
 /// One line; none when nothing was measured.
@@ -144,25 +160,37 @@ fn row(
     max: &MetricSeries,
     start: DateTime<Utc>,
     now: DateTime<Utc>,
-) -> Option<Vec<String>> {
+) -> Option<Vec<Cell>> {
     let last = avg.values.last()?;
     let mean = avg.values.iter().map(|point| point.value).sum::<f64>() / avg.values.len() as f64;
     let most = max.values.iter().map(|point| point.value).fold(f64::MIN, f64::max);
     // What was measured long ago is not so now: the branch may sleep.
     let is_now = now - last.timestamp.0 <= ((now - start) / 24).max(TimeDelta::minutes(3));
     let unit = result.unit.as_str();
+    let least_top = if unit == "percentage" { 100.0 } else { 0.0 };
+    let (drawn, top) = draw(avg, start, now, least_top);
     Some(vec![
-        name(result.metric),
-        draw(avg, start, now, if unit == "percentage" { 100.0 } else { 0.0 }),
-        if is_now { amount(last.value, unit) } else { "-".to_owned() },
-        amount(mean, unit),
-        amount(most, unit),
+        Cell::new(name(result.metric)),
+        Cell::new(format!("0–{}", amount(top, unit))),
+        Cell::new(drawn).fg(colour(unit, most)),
+        Cell::new(if is_now { amount(last.value, unit) } else { "-".to_owned() }),
+        Cell::new(amount(mean, unit)),
+        Cell::new(amount(most, unit)),
     ])
 }
 
+/// What is a share of something says by its colour how much is left.
+fn colour(unit: &str, most: f64) -> Color {
+    match (unit, most) {
+        ("percentage", 90.0..) => Color::Red,
+        ("percentage", 70.0..) => Color::Yellow,
+        _ => Color::Green,
+    }
+}
+
 /// A bar for each part of the time; blanks where nothing was measured. The
-/// largest bar is the largest value, or `top` if that is more.
-fn draw(series: &MetricSeries, start: DateTime<Utc>, end: DateTime<Utc>, top: f64) -> String {
+/// largest bar is the largest value, or `top` if that is more; returns it too.
+fn draw(series: &MetricSeries, start: DateTime<Utc>, end: DateTime<Utc>, top: f64) -> (String, f64) {
     let length = (end - start).num_milliseconds().max(1) as f64;
     let mut parts = [(0_u32, 0_f64); COLUMNS];
     for point in &series.values {
@@ -187,7 +215,7 @@ fn draw(series: &MetricSeries, start: DateTime<Utc>, end: DateTime<Utc>, top: f6
         Some(value) if top <= 0.0 || value <= 0.0 => BARS[0],
         Some(value) => BARS[((value / top * (BARS.len() - 1) as f64).round() as usize).min(BARS.len() - 1)],
     };
-    values.map(bar).iter().collect()
+    (values.map(bar).iter().collect(), top)
 }
 
 /// A value for people.
@@ -201,16 +229,6 @@ fn amount(value: f64, unit: &str) -> String {
         "iops" => format!("{value:.1} /s"),
         unit => format!("{value:.1} {unit}"),
     }
-}
-
-fn bytes(value: f64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let (mut value, mut unit) = (value, 0);
-    while value >= 1024.0 && unit + 1 < units.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 { format!("{value:.0} B") } else { format!("{value:.1} {}", units[unit]) }
 }
 
 #[cfg(test)]
@@ -234,21 +252,31 @@ mod tests {
 
     #[test]
     fn a_drawing_goes_from_nothing_to_the_largest_value() {
-        let drawn = draw(&series((0..48).map(|second| (second, second as f64))), at(0), at(48), 0.0);
+        let (drawn, top) = draw(&series((0..48).map(|second| (second, second as f64))), at(0), at(48), 0.0);
+        assert!((top - 47.0).abs() < 0.01, "{top}");
         assert_eq!(
             (drawn.chars().count(), drawn.chars().next(), drawn.chars().last()),
             (48, Some('▁'), Some('█'))
         );
-        let half = draw(&series([(0, 50.0)]), at(0), at(48), 100.0);
+        let (half, _) = draw(&series([(0, 50.0)]), at(0), at(48), 100.0);
         assert!(half.starts_with('▅'), "{half}");
     }
 
     #[test]
     fn a_time_in_which_nothing_was_measured_stays_empty() {
         let values = (0..12).map(|second| (second, 1.0)).chain((36..48).map(|second| (second, 1.0)));
-        let drawn = draw(&series(values), at(0), at(48), 0.0);
+        let (drawn, _) = draw(&series(values), at(0), at(48), 0.0);
         assert!(drawn.contains("     "), "{drawn}");
         assert!(drawn.ends_with('█') && drawn.starts_with('█'), "{drawn}");
+    }
+
+    #[test]
+    fn the_axis_is_as_wide_as_a_drawing() {
+        for length in [60, 3600 * 30] {
+            let axis = axis(at(0), at(length));
+            assert_eq!(axis.len(), COLUMNS, "{axis}");
+        }
+        assert!(axis(at(0), at(3600)).starts_with("00:00") && axis(at(0), at(3600)).ends_with("01:00"));
     }
 
     #[test]

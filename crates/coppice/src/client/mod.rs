@@ -4,62 +4,80 @@ mod activity;
 mod audit;
 mod branch;
 mod catalogue;
+mod complete;
 mod config;
+mod connection;
 mod credentials;
 mod http;
 mod key;
 mod login;
 mod logs;
+mod lookup;
 mod metrics;
 mod org;
 mod output;
 mod people;
+mod pgdata;
 mod profiles;
+mod programs;
 mod project;
-mod psql;
-mod refusal;
+mod server;
 mod times;
 mod tokens;
+mod transfer;
 mod transport;
 mod verification;
+mod words;
 
 use anyhow::bail;
 use clap::{Args, Subcommand};
+use clap_complete::ArgValueCandidates;
 
 use crate::config::DataDir;
+use crate::refusal::Refused;
+pub(crate) use complete::{Shell, print_completions};
 use http::Client;
-pub(crate) use times::since;
+pub(crate) use times::{moment, since};
+pub(crate) use words::quoted;
 
 /// Where the server is, and who asks.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ClientOptions {
-    /// URL of the API [default: from DIR/admin.env]
-    #[arg(long, env = "COPPICE_URL", global = true)]
+    /// URL of the API [default: where the server of the data directory is]
+    #[arg(long, env = "COPPICE_URL", value_parser = server::url, global = true)]
     url: Option<String>,
     /// The API key [default: from DIR/admin.env]
-    #[arg(long, env = "COPPICE_API_KEY", hide_env_values = true, global = true)]
+    #[arg(long, env = "COPPICE_API_KEY", value_parser = server::filled, hide_env_values = true, global = true)]
     api_key: Option<String>,
-    /// The organization, by name or id [default: from DIR/admin.env]
-    #[arg(long, env = "COPPICE_ORGANIZATION", global = true)]
+    /// The organization, by name or id [default: the one of the key or sign-in]
+    #[arg(long, env = "COPPICE_ORGANIZATION", value_parser = server::filled, global = true,
+          add = ArgValueCandidates::new(complete::organizations))]
     organization: Option<String>,
     /// A sign-in by its name [default: the current one; see `coppice profile list`]
-    #[arg(long, env = "COPPICE_PROFILE", global = true)]
+    #[arg(long, env = "COPPICE_PROFILE", value_parser = server::filled, global = true,
+          add = ArgValueCandidates::new(complete::profiles))]
     profile: Option<String>,
     #[command(flatten)]
     data_dir: DataDir,
-    /// Print JSON instead of tables
-    #[arg(long, global = true)]
-    json: bool,
+}
+
+/// Which project a command is about.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct ProjectChoice {
+    /// Name or id of the project [default: that of `coppice project use`, else the only one]
+    #[arg(long, env = "COPPICE_PROJECT", value_parser = server::filled,
+          add = ArgValueCandidates::new(complete::projects))]
+    project: Option<String>,
 }
 
 /// What a branch command is about.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct BranchTarget {
     /// Name or id of the branch
+    #[arg(add = ArgValueCandidates::new(complete::branches))]
     branch: String,
-    /// Name or id of its project [default: the only one]
-    #[arg(long)]
-    project: Option<String>,
+    #[command(flatten)]
+    project: ProjectChoice,
 }
 
 /// A command with where the server is, and who asks.
@@ -71,15 +89,26 @@ pub(crate) struct Call<C: Subcommand> {
     options: ClientOptions,
 }
 
+/// The same of a command that stands alone.
+#[derive(Args, Debug)]
+pub(crate) struct Plain<A: Args> {
+    #[command(flatten)]
+    arguments: A,
+    #[command(flatten)]
+    options: ClientOptions,
+}
+
 /// Who commands act as.
 #[derive(Subcommand, Debug)]
 pub(crate) enum SignIn {
     /// Sign in with a browser
+    #[command(after_help = "Example: coppice login https://db.example.com")]
     Login(login::LoginArgs),
     /// Sign out
+    #[command(after_help = "Example: coppice logout --all")]
     Logout(login::LogoutArgs),
     /// Sign-ins to several servers
-    #[command(subcommand)]
+    #[command(subcommand, alias = "profiles")]
     Profile(login::ProfileCommand),
 }
 
@@ -87,70 +116,68 @@ pub(crate) enum SignIn {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Noun {
     /// Say who commands act as
+    #[command(after_help = "Example: coppice whoami --json")]
     Whoami {
         #[command(flatten)]
         options: ClientOptions,
     },
     /// Organizations
+    #[command(aliases = ["orgs", "organization", "organizations"])]
     Org(Call<org::OrgCommand>),
     /// Your account
     User(Call<org::UserCommand>),
     /// Projects
+    #[command(alias = "projects")]
     Project(Call<project::ProjectCommand>),
     /// Branches
+    #[command(alias = "branches")]
     Branch(Call<branch::BranchCommand>),
     /// PostgreSQL parameters of a branch
+    #[command(aliases = ["configuration", "parameter", "parameters"])]
     Config(Call<config::ConfigCommand>),
     /// How to connect to a branch
+    #[command(aliases = ["credential", "creds"])]
     Credentials(Call<credentials::CredentialsCommand>),
     /// API keys
+    #[command(aliases = ["keys", "api-key", "api-keys"])]
     Key(Call<key::KeyCommand>),
     /// Regions
-    Region(Call<catalogue::ListCommand>),
+    #[command(alias = "regions")]
+    Region(Call<catalogue::RegionCommand>),
     /// Sizes of instances
-    InstanceType(Call<catalogue::ListCommand>),
+    #[command(alias = "instance-types")]
+    InstanceType(Call<catalogue::InstanceTypeCommand>),
     /// Releases of PostgreSQL
-    Image(Call<catalogue::ListCommand>),
+    #[command(alias = "images")]
+    Image(Call<catalogue::ImageCommand>),
     /// Extensions of PostgreSQL
+    #[command(alias = "extensions")]
     Extension(Call<catalogue::ExtensionCommand>),
     /// Show what a branch's server has logged
-    Logs {
-        #[command(flatten)]
-        arguments: logs::LogsArgs,
-        #[command(flatten)]
-        options: ClientOptions,
-    },
+    #[command(alias = "log", after_help = "Example: coppice logs main --since 1h --level warning --follow")]
+    Logs(Plain<logs::LogsArgs>),
     /// Show who changed what in the organization
-    Audit {
-        #[command(flatten)]
-        arguments: audit::AuditArgs,
-        #[command(flatten)]
-        options: ClientOptions,
-    },
+    #[command(after_help = "Example: coppice audit --since 1d --action deleteBranch")]
+    Audit(Plain<audit::AuditArgs>),
     /// Show what a branch does: CPU, memory, disk, sessions, network, I/O
-    Metrics {
-        #[command(flatten)]
-        arguments: metrics::MetricsArgs,
-        #[command(flatten)]
-        options: ClientOptions,
-    },
-    /// Run psql on a branch
-    Psql {
-        #[command(flatten)]
-        target: BranchTarget,
-        #[command(flatten)]
-        options: ClientOptions,
-        /// Arguments for psql
-        #[arg(last = true)]
-        arguments: Vec<String>,
-    },
-    /// Print the connection string of a branch
-    ConnectionString {
-        #[command(flatten)]
-        target: BranchTarget,
-        #[command(flatten)]
-        options: ClientOptions,
-    },
+    #[command(alias = "metric", after_help = "Example: coppice metrics main --since 6h --metric cpu,disk")]
+    Metrics(Plain<metrics::MetricsArgs>),
+    /// Run psql on a branch; what follows its name is psql's
+    #[command(after_help = "Example: coppice psql main -c 'SELECT 1'\n\n\
+                            Options of this command stand before the first one of psql's, or before a `--`.")]
+    Psql(Plain<connection::PsqlArgs>),
+    /// Print what a program connects to a branch with
+    #[command(after_help = "Example: coppice connection-string main --format jdbc")]
+    ConnectionString(Plain<connection::ConnectionArgs>),
+    /// Write the database of a branch to a file, with pg_dump of the branch's own version
+    #[command(after_help = "Example: coppice dump main --file main.dump")]
+    Dump(Plain<transfer::DumpArgs>),
+    /// Put a dump into a branch, with pg_restore or psql of the branch's own version
+    #[command(after_help = "Example: coppice restore preview main.dump")]
+    Restore(Plain<transfer::RestoreArgs>),
+    /// Copy the data directory of a branch, to be started by a plain postgres
+    #[command(after_help = "Example: coppice pgdata main /srv/pgdata")]
+    Pgdata(Plain<pgdata::PgdataArgs>),
 }
 
 impl Noun {
@@ -164,12 +191,18 @@ impl Noun {
             Self::Config(call) => &call.options,
             Self::Credentials(call) => &call.options,
             Self::Key(call) => &call.options,
-            Self::Region(call) | Self::InstanceType(call) | Self::Image(call) => &call.options,
+            Self::Region(call) => &call.options,
+            Self::InstanceType(call) => &call.options,
+            Self::Image(call) => &call.options,
             Self::Extension(call) => &call.options,
-            Self::Logs { options, .. } => options,
-            Self::Audit { options, .. } => options,
-            Self::Metrics { options, .. } => options,
-            Self::Psql { options, .. } | Self::ConnectionString { options, .. } => options,
+            Self::Logs(plain) => &plain.options,
+            Self::Audit(plain) => &plain.options,
+            Self::Metrics(plain) => &plain.options,
+            Self::Psql(plain) => &plain.options,
+            Self::ConnectionString(plain) => &plain.options,
+            Self::Dump(plain) => &plain.options,
+            Self::Restore(plain) => &plain.options,
+            Self::Pgdata(plain) => &plain.options,
         }
     }
 
@@ -179,41 +212,24 @@ impl Noun {
     }
 }
 
-/// Runs a command that signs in or out, and returns its exit code.
-pub(crate) async fn run_sign_in(command: SignIn) -> anyhow::Result<i32> {
-    exit_code(match command {
+/// Runs a command that signs in or out.
+pub(crate) async fn run_sign_in(command: SignIn, as_json: bool) -> anyhow::Result<()> {
+    match command {
         SignIn::Login(args) => login::login(args).await,
         SignIn::Logout(args) => login::logout(args).await,
-        SignIn::Profile(command) => login::run_profile(command).await,
-    })
-}
-
-/// Runs a command and returns its exit code.
-pub(crate) async fn run(noun: Noun) -> anyhow::Result<i32> {
-    exit_code(call(noun).await)
-}
-
-fn exit_code(outcome: anyhow::Result<()>) -> anyhow::Result<i32> {
-    match outcome {
-        Ok(()) => Ok(0),
-        Err(error) => match error.downcast_ref::<refusal::Refused>() {
-            Some(refused) => {
-                eprintln!("coppice: {error:#}");
-                Ok(refused.exit_code)
-            }
-            None => Err(error),
-        },
+        SignIn::Profile(command) => login::run_profile(command, as_json).await,
     }
 }
 
-async fn call(noun: Noun) -> anyhow::Result<()> {
-    let as_json = noun.options().json;
+/// Runs a command.
+pub(crate) async fn run(noun: Noun, as_json: bool) -> anyhow::Result<()> {
     let client = Client::connect(noun.options()).await?;
-    if noun.needs_organization() && !client.has_organization() {
-        bail!(
-            "no organization is chosen: name one with --organization, or make one with \
-             `coppice org create NAME`"
-        );
+    if noun.needs_organization() && client.organization().is_none() {
+        bail!(Refused::mistake(
+            "no organization is chosen: name one with --organization (`coppice org list` shows them), or make one \
+             with `coppice org create NAME`"
+                .to_owned()
+        ));
     }
     dispatch(noun, &client, as_json).await
 }
@@ -232,10 +248,13 @@ async fn dispatch(noun: Noun, client: &Client, as_json: bool) -> anyhow::Result<
         Noun::InstanceType(_) => catalogue::instance_types(client, as_json).await,
         Noun::Image(_) => catalogue::images(client, as_json).await,
         Noun::Extension(call) => catalogue::extensions(call.command, client, as_json).await,
-        Noun::Logs { arguments, .. } => logs::run(arguments, client, as_json).await,
-        Noun::Audit { arguments, .. } => audit::run(arguments, client, as_json).await,
-        Noun::Metrics { arguments, .. } => metrics::run(&arguments, client, as_json).await,
-        Noun::Psql { target, arguments, .. } => psql::run(&target, client, &arguments).await,
-        Noun::ConnectionString { target, .. } => psql::connection_string(&target, client, as_json).await,
+        Noun::Logs(plain) => logs::run(plain.arguments, client, as_json).await,
+        Noun::Audit(plain) => audit::run(plain.arguments, client, as_json).await,
+        Noun::Metrics(plain) => metrics::run(&plain.arguments, client, as_json).await,
+        Noun::Psql(plain) => connection::psql(&plain.arguments, client).await,
+        Noun::ConnectionString(plain) => connection::show(&plain.arguments, client, as_json).await,
+        Noun::Dump(plain) => transfer::dump(&plain.arguments, &plain.options.data_dir, client).await,
+        Noun::Restore(plain) => transfer::restore(&plain.arguments, &plain.options.data_dir, client).await,
+        Noun::Pgdata(plain) => pgdata::run(&plain.arguments, &plain.options.data_dir, client).await,
     }
 }

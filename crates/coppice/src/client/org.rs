@@ -1,57 +1,75 @@
 //! `coppice org …` and `coppice user …`
 
 use clap::Subcommand;
+use clap_complete::ArgValueCandidates;
 use coppice_wire::{
     CreateOrganization, Organization, OrganizationDetails, OrganizationLimits, OrganizationList,
     OrganizationMembershipLimits, OrganizationState, UpdateOrganization, UpdateUser, User,
 };
 use reqwest::Method;
 
+use super::branch::is_missing;
 use super::http::Client;
 use super::output::{self, Switch, day};
-use super::people;
+use super::{complete, people};
 
 /// What to do with organizations.
 #[derive(Subcommand, Debug)]
 pub(crate) enum OrgCommand {
     /// List the organizations you belong to
+    #[command(alias = "ls", after_help = "Example: coppice org list")]
     List,
     /// Make an organization
+    #[command(alias = "new", after_help = "Example: coppice org create Acme")]
     Create {
         /// Its name
         name: String,
+        /// All is well when you belong to one of this name
+        #[arg(long)]
+        if_not_exists: bool,
     },
     /// Show an organization
+    #[command(aliases = ["get", "view", "describe"], after_help = "Example: coppice org show")]
     Show {
         /// Name or id [default: the chosen one]
         org: Option<String>,
     },
     /// Rename an organization
+    #[command(after_help = "Example: coppice org rename Acme 'Acme Ltd'")]
     Rename {
         /// Name or id
+        #[arg(add = ArgValueCandidates::new(complete::organizations))]
         org: String,
         /// The new name
         name: String,
     },
     /// Say whether members of an organization have to sign in with a second factor
+    #[command(after_help = "Example: coppice org second-factor Acme on")]
     SecondFactor {
         /// Name or id
+        #[arg(add = ArgValueCandidates::new(complete::organizations))]
         org: String,
         /// on: who signed in without one is refused, and so are keys of members made without one
         setting: Switch,
     },
     /// Show the quotas of an organization
+    #[command(after_help = "Example: coppice org limits")]
     Limits {
         /// Name or id [default: the chosen one]
         org: Option<String>,
     },
     /// Delete an organization without projects
+    #[command(aliases = ["rm", "remove"], after_help = "Example: coppice org delete Acme --yes")]
     Delete {
         /// Name or id
+        #[arg(add = ArgValueCandidates::new(complete::organizations))]
         org: String,
         /// Don't ask
         #[arg(long)]
         yes: bool,
+        /// All is well when you belong to no such organization
+        #[arg(long)]
+        if_exists: bool,
     },
     #[command(flatten)]
     People(people::PeopleCommand),
@@ -61,8 +79,10 @@ pub(crate) enum OrgCommand {
 #[derive(Subcommand, Debug)]
 pub(crate) enum UserCommand {
     /// Show who you are
+    #[command(aliases = ["get", "view"], after_help = "Example: coppice user show")]
     Show,
     /// Change what you are called
+    #[command(after_help = "Example: coppice user rename 'Ada Lovelace'")]
     Rename {
         /// The new name
         name: String,
@@ -106,7 +126,17 @@ pub(super) async fn run(command: OrgCommand, client: &Client, as_json: bool) -> 
             print(&list.organizations);
             Ok(())
         }
-        OrgCommand::Create { name } => {
+        OrgCommand::Create { name, if_not_exists } => {
+            if if_not_exists {
+                match client.organization_named(&name).await {
+                    Ok(found) => {
+                        output::done(as_json, format!("you belong to an organization {name} already"));
+                        return one(found);
+                    }
+                    Err(error) if is_missing(&error) => {}
+                    Err(error) => return Err(error),
+                }
+            }
             one(client.post("/organizations", &CreateOrganization { name }).await?)
         }
         OrgCommand::Show { org } => one(chosen(client, org.as_deref()).await?),
@@ -133,8 +163,14 @@ pub(super) async fn run(command: OrgCommand, client: &Client, as_json: bool) -> 
         }
         OrgCommand::People(command) => people::run(command, client, as_json).await,
         OrgCommand::Limits { org } => limits(&chosen(client, org.as_deref()).await?, client, as_json).await,
-        OrgCommand::Delete { org, yes } => {
-            let organization = client.organization_named(&org).await?;
+        OrgCommand::Delete { org, yes, if_exists } => {
+            let organization = match client.organization_named(&org).await {
+                Err(error) if if_exists && is_missing(&error) => {
+                    output::done(as_json, format!("there is no organization {org}"));
+                    return Ok(());
+                }
+                found => found?,
+            };
             output::confirm(&format!("Delete organization {} and its keys?", organization.name), yes)?;
             client.delete(&format!("/organizations/{}", organization.id)).await?;
             output::done(as_json, format!("deleted organization {}", organization.name));

@@ -5,9 +5,11 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use anyhow::bail;
-use comfy_table::{Table, presets};
+use comfy_table::{Cell, ContentArrangement, Table, presets};
 use indicatif::ProgressBar;
 use serde::Serialize;
+
+use crate::refusal::Refused;
 
 /// On or off, as people write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -27,11 +29,37 @@ impl Switch {
 
 /// Prints a table without frames.
 pub(super) fn table(header: &[&str], rows: Vec<Vec<String>>) {
+    cells(header, rows.into_iter().map(|row| row.into_iter().map(Cell::new).collect()).collect());
+}
+
+/// As [`table`], of cells that may be coloured. In a terminal it is no wider
+/// than that; programs get each row on one line.
+pub(super) fn cells(header: &[&str], rows: Vec<Vec<Cell>>) {
+    let width = if is_terminal() { Table::new().width() } else { None };
+    crate::say::piece(&drawn(header, rows, width));
+}
+
+fn drawn(header: &[&str], rows: Vec<Vec<Cell>>, width: Option<u16>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(header);
     table.add_rows(rows);
-    println!("{table}");
+    if let Some(width) = width {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+    }
+    if !has_colour() {
+        table.force_no_tty();
+    }
+    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+fn is_terminal() -> bool {
+    std::io::stdout().is_terminal()
+}
+
+/// Whether data may be coloured (<https://no-color.org>).
+pub(super) fn has_colour() -> bool {
+    is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Prints what is known of one thing.
@@ -41,19 +69,30 @@ pub(super) fn properties(rows: &[(&str, String)]) {
 
 /// A time for people, to the minute.
 pub(super) fn day(time: &coppice_wire::Timestamp) -> String {
-    time.0.format("%Y-%m-%d %H:%M").to_string()
+    time.0.format("%Y-%m-%d %H:%M UTC").to_string()
 }
 
 /// Says that something was done, to people.
 pub(super) fn done(as_json: bool, what: String) {
     if !as_json {
-        println!("{what}");
+        note!("{what}");
     }
+}
+
+/// A number of bytes for people.
+pub(super) fn bytes(value: f64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let (mut value, mut unit) = (value, 0);
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{value:.0} B") } else { format!("{value:.1} {}", units[unit]) }
 }
 
 /// Prints JSON for programs.
 pub(super) fn json(value: &impl Serialize) -> anyhow::Result<()> {
-    println!("{}", serde_json::to_string_pretty(value)?);
+    say!("{}", serde_json::to_string_pretty(value)?);
     Ok(())
 }
 
@@ -87,9 +126,9 @@ pub(super) fn confirm(question: &str, is_confirmed: bool) -> anyhow::Result<()> 
         return Ok(());
     }
     if !std::io::stdin().is_terminal() {
-        bail!("{question} Say --yes to confirm.");
+        bail!(Refused::mistake(format!("{question} There is no terminal to ask at: say --yes to confirm.")));
     }
-    eprint!("{question} [y/N] ");
+    write!(std::io::stderr(), "{question} [y/N] ")?;
     std::io::stderr().flush()?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
@@ -97,4 +136,22 @@ pub(super) fn confirm(question: &str, is_confirmed: bool) -> anyhow::Result<()> 
         bail!("nothing was done");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_fits_the_terminal_and_is_one_line_a_row_elsewhere() {
+        let row = || vec![vec![Cell::new("main"), Cell::new("a long story ".repeat(20).trim())]];
+        let narrow = drawn(&["NAME", "WHAT"], row(), Some(60));
+        assert!(
+            narrow.lines().count() > 3 && narrow.lines().all(|line| line.chars().count() <= 60),
+            "{narrow}"
+        );
+        let wide = drawn(&["NAME", "WHAT"], row(), None);
+        assert_eq!(wide.lines().count(), 2, "{wide}");
+        assert!(wide.lines().all(|line| line == line.trim_end()), "{wide}");
+    }
 }

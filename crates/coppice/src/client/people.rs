@@ -10,7 +10,7 @@ use reqwest::Method;
 use super::http::Client;
 use super::key;
 use super::output::{self, day};
-use super::refusal::Refused;
+use crate::refusal::Refused;
 
 /// A role as it is typed.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -37,8 +37,10 @@ impl From<RoleName> for AssignableRole {
 #[derive(Subcommand, Debug)]
 pub(crate) enum PeopleCommand {
     /// List the members
+    #[command(alias = "member", after_help = "Example: coppice org members")]
     Members,
     /// Remove a member; their access ends at once
+    #[command(after_help = "Example: coppice org remove-member ada@example.com --yes")]
     RemoveMember {
         /// Address or id
         member: String,
@@ -47,6 +49,7 @@ pub(crate) enum PeopleCommand {
         yes: bool,
     },
     /// Give a member another role
+    #[command(after_help = "Example: coppice org set-role ada@example.com viewer")]
     SetRole {
         /// Address or id
         member: String,
@@ -54,8 +57,10 @@ pub(crate) enum PeopleCommand {
         role: RoleName,
     },
     /// List the roles that can be given to members
+    #[command(after_help = "Example: coppice org roles")]
     Roles,
     /// Invite somebody, and print the link for them
+    #[command(after_help = "Example: coppice org invite ada@example.com --role viewer")]
     Invite {
         /// Their address
         email: String,
@@ -64,24 +69,26 @@ pub(crate) enum PeopleCommand {
         role: RoleName,
     },
     /// List the invitations that nobody has accepted yet
+    #[command(after_help = "Example: coppice org invitations --search example.com")]
     Invitations {
         /// Only for addresses and names that contain this
         #[arg(long, value_name = "TEXT")]
         search: Option<String>,
     },
     /// Send an invitation again, with a new link
-    #[command(alias = "resend-invitation")]
+    #[command(alias = "resend-invitation", after_help = "Example: coppice org resend ada@example.com")]
     Resend {
         /// Address or id
         invitation: String,
     },
     /// Withdraw an invitation; its link stops working
-    #[command(alias = "delete-invitation")]
+    #[command(alias = "delete-invitation", after_help = "Example: coppice org uninvite ada@example.com")]
     Uninvite {
         /// Address or id
         invitation: String,
     },
     /// Accept an invitation to an organization as yourself
+    #[command(after_help = "Example: coppice org accept https://db.example.com/invitations/accept?token=…")]
     Accept {
         /// The link, or the secret in it; - reads it from standard input
         link: String,
@@ -219,9 +226,9 @@ fn show_link(invitation: &Invitation, done: &str, as_json: bool) -> anyhow::Resu
         return output::json(invitation);
     }
     let (role, ends) = (invitation.role.as_str(), day(&invitation.expires_at));
-    println!("{done} {} as {role}, until {ends}", invitation.email);
+    note!("{done} {} as {role}, until {ends}", invitation.email);
     if let Some(link) = &invitation.invite_link {
-        println!("{link}");
+        say!("{link}");
     }
     Ok(())
 }
@@ -237,7 +244,7 @@ async fn accept(client: &Client, link: String, as_json: bool) -> anyhow::Result<
     if as_json {
         return output::json(&accepted);
     }
-    println!("you are a member of {} now; see `coppice org list`", accepted.organization_id);
+    note!("you are a member of {} now; see `coppice org list`", accepted.organization_id);
     Ok(())
 }
 

@@ -10,6 +10,9 @@ use anyhow::{Context, bail};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
+use super::words::quoted;
+use crate::refusal::Refused;
+
 /// The profile of whoever names none.
 pub(super) const DEFAULT_PROFILE: &str = "default";
 
@@ -23,6 +26,9 @@ pub(super) struct Profile {
     /// The organization that commands are about, by id; none when the person
     /// belonged to none.
     pub(super) organization: Option<String>,
+    /// The id of the installation there; none in a file of an older program.
+    #[serde(default)]
+    pub(super) installation: Option<String>,
     /// Where tokens are renewed.
     pub(super) token_endpoint: String,
     /// Where tokens are ended.
@@ -54,7 +60,11 @@ pub(super) struct Profiles {
     /// The one that commands use unless told otherwise.
     pub(super) current: Option<String>,
     /// By name.
+    #[serde(default)]
     pub(super) profiles: BTreeMap<String, Profile>,
+    /// The project that commands are about unless told otherwise, by id, for each organization.
+    #[serde(default)]
+    pub(super) projects: BTreeMap<String, String>,
 }
 
 impl Profiles {
@@ -68,11 +78,17 @@ impl Profiles {
         match self.profiles.get_key_value(name) {
             Some((name, profile)) => Ok(Some((name, profile))),
             None if self.profiles.is_empty() => {
-                bail!("there is no profile {name}: sign in with `coppice login URL --profile {name}`")
+                bail!(Refused::not_found(format!(
+                    "there is no profile {name}: sign in with `coppice login URL --profile {}`",
+                    quoted(name)
+                )))
             }
             None => {
                 let names: Vec<_> = self.profiles.keys().map(String::as_str).collect();
-                bail!("there is no profile {name}: there are {}", names.join(", "))
+                bail!(Refused::not_found(format!(
+                    "there is no profile {name}: there are {}",
+                    names.join(", ")
+                )))
             }
         }
     }

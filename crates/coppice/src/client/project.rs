@@ -1,35 +1,59 @@
 //! `coppice project …`
 
 use clap::{Args, Subcommand};
+use clap_complete::ArgValueCandidates;
 use coppice_wire::{
     CreateProject, EffectiveProjectLimits, IpFilteringChange, NewCidrEntry, Project,
     ProjectConfigurationChange, ProjectList, ScaleToZeroChange, ScaleToZeroConfigurationChange,
     ScaleToZeroSetting, UpdateProject,
 };
 
+use super::branch::is_missing;
+use super::complete;
 use super::http::Client;
 use super::output::{self, Switch, day};
+use super::profiles::ProfileFile;
+use super::words::count;
 
 /// What to do with projects.
 #[derive(Subcommand, Debug)]
 pub(crate) enum ProjectCommand {
     /// List projects
+    #[command(alias = "ls", after_help = "Example: coppice project list")]
     List,
     /// Make a project
+    #[command(alias = "new", after_help = "Example: coppice project create shop")]
     Create {
         /// Its name
         name: String,
+        /// All is well when there is a project of this name; it stays as it is
+        #[arg(long)]
+        if_not_exists: bool,
         #[command(flatten)]
         settings: Settings,
     },
     /// Show a project
+    #[command(aliases = ["get", "view", "describe"], after_help = "Example: coppice project show shop")]
     Show {
         /// Name or id
+        #[arg(add = ArgValueCandidates::new(complete::projects))]
         project: String,
     },
+    /// Make a project the one that commands are about unless told otherwise
+    #[command(alias = "switch", after_help = "Example: coppice project use shop")]
+    Use {
+        /// Name or id
+        #[arg(required_unless_present = "none", add = ArgValueCandidates::new(complete::projects))]
+        project: Option<String>,
+        /// None in particular again
+        #[arg(long, conflicts_with = "project")]
+        none: bool,
+    },
     /// Change a project; what is not named stays
+    #[command(alias = "edit", after_help = "Example: coppice project update shop --child-scale-to-zero on")]
     Update {
         /// Name or id
+        #[arg(add = ArgValueCandidates::new(complete::projects))]
         project: String,
         /// Its new name
         #[arg(long)]
@@ -38,17 +62,24 @@ pub(crate) enum ProjectCommand {
         settings: Settings,
     },
     /// Show the quotas of a project
+    #[command(after_help = "Example: coppice project limits shop")]
     Limits {
         /// Name or id
+        #[arg(add = ArgValueCandidates::new(complete::projects))]
         project: String,
     },
     /// Delete a project with its branches and their data
+    #[command(aliases = ["rm", "remove"], after_help = "Example: coppice project delete shop --yes")]
     Delete {
         /// Name or id
+        #[arg(add = ArgValueCandidates::new(complete::projects))]
         project: String,
         /// Don't ask
         #[arg(long)]
         yes: bool,
+        /// All is well when there is no such project
+        #[arg(long)]
+        if_exists: bool,
     },
 }
 
@@ -107,11 +138,41 @@ fn allowed_range(text: &str) -> NewCidrEntry {
     NewCidrEntry { cidr: cidr.trim().to_owned(), description }
 }
 
-fn print(projects: &[Project]) {
-    let rows = projects
-        .iter()
-        .map(|project| vec![project.id.clone(), project.name.clone(), day(&project.created_at)]);
-    output::table(&["ID", "NAME", "CREATED"], rows.collect());
+fn print(projects: &[Project], remembered: Option<&str>) {
+    let row = |project: &Project| {
+        let is_remembered = [Some(project.id.as_str()), Some(project.name.as_str())].contains(&remembered);
+        let mark = if is_remembered { "*" } else { "" };
+        vec![mark.to_owned(), project.id.clone(), project.name.clone(), day(&project.created_at)]
+    };
+    output::table(&["", "ID", "NAME", "CREATED"], projects.iter().map(row).collect());
+}
+
+/// Remembers a project for the commands to come; none forgets it.
+async fn remember(client: &Client, named: Option<&str>, as_json: bool) -> anyhow::Result<()> {
+    let Some(organization) = client.organization().map(str::to_owned) else { return Ok(()) };
+    let chosen = match named {
+        Some(named) => Some(details(client, named).await?),
+        None => None,
+    };
+    let id = chosen.as_ref().map(|project| project.id.clone());
+    let file = ProfileFile::locate()?;
+    file.lock().await?.change(|profiles| match id {
+        Some(id) => profiles.projects.insert(organization, id),
+        None => profiles.projects.remove(&organization),
+    })?;
+    output::done(
+        as_json,
+        match chosen {
+            Some(project) => format!("commands are about the project {} now ({})", project.name, project.id),
+            None => "commands are about no project in particular".to_owned(),
+        },
+    );
+    Ok(())
+}
+
+async fn details(client: &Client, named: &str) -> anyhow::Result<Project> {
+    let id = client.project(Some(named)).await?.id;
+    client.get(&client.here(&format!("/projects/{id}"))).await
 }
 
 fn show(project: &Project, as_json: bool) -> anyhow::Result<()> {
@@ -149,14 +210,25 @@ pub(super) async fn run(command: ProjectCommand, client: &Client, as_json: bool)
             if as_json {
                 return output::json(&list);
             }
-            print(&list.projects);
+            print(&list.projects, client.remembered_project().as_deref());
             Ok(())
         }
-        ProjectCommand::Create { name, settings } => {
+        ProjectCommand::Create { name, if_not_exists, settings } => {
+            if if_not_exists {
+                match details(client, &name).await {
+                    Ok(found) => {
+                        output::done(as_json, format!("there is a project {name} already"));
+                        return show(&found, as_json);
+                    }
+                    Err(error) if is_missing(&error) => {}
+                    Err(error) => return Err(error),
+                }
+            }
             let body = CreateProject { name, configuration: Some(settings.change()) };
             show(&client.post(&client.here("/projects"), &body).await?, as_json)
         }
-        ProjectCommand::Show { project } => show(&client.project(Some(&project)).await?, as_json),
+        ProjectCommand::Show { project } => show(&details(client, &project).await?, as_json),
+        ProjectCommand::Use { project, .. } => remember(client, project.as_deref(), as_json).await,
         ProjectCommand::Update { project, name, settings } => {
             let project = client.project(Some(&project)).await?;
             let body = UpdateProject { name, configuration: Some(settings.change()) };
@@ -166,9 +238,22 @@ pub(super) async fn run(command: ProjectCommand, client: &Client, as_json: bool)
             let project = client.project(Some(&project)).await?;
             limits(&client.get(&client.here(&format!("/projects/{}/limits", project.id))).await?, as_json)
         }
-        ProjectCommand::Delete { project, yes } => {
-            let project = client.project(Some(&project)).await?;
-            let question = format!("Delete project {} with all its branches and data?", project.name);
+        ProjectCommand::Delete { project: named, yes, if_exists } => {
+            let project = match client.project(Some(&named)).await {
+                Err(error) if if_exists && is_missing(&error) => {
+                    output::done(as_json, format!("there is no project {named}"));
+                    return Ok(());
+                }
+                found => found?,
+            };
+            // Whoever may not list can delete all the same.
+            let branches = client.listed_branches(&project).await.unwrap_or_default();
+            let names: Vec<_> = branches.iter().map(|branch| branch.name.as_str()).collect();
+            let what = match names.as_slice() {
+                [] => "all its branches".to_owned(),
+                names => format!("{} ({})", count(names.len(), "branch", "branches"), names.join(", ")),
+            };
+            let question = format!("Delete project {} with {what} and all data?", project.name);
             output::confirm(&question, yes)?;
             client.delete(&client.here(&format!("/projects/{}", project.id))).await?;
             output::done(as_json, format!("deleted project {}", project.name));

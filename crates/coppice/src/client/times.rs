@@ -16,6 +16,11 @@ pub(super) fn ago(text: &str) -> Option<TimeDelta> {
     TimeDelta::try_seconds(number.checked_mul(seconds)?)
 }
 
+/// A time to the second, with its zone.
+pub(crate) fn moment(time: DateTime<Utc>) -> String {
+    time.format("%Y-%m-%d %H:%M:%SZ").to_string()
+}
+
 /// A time, or how long ago it was.
 pub(crate) fn since(text: &str) -> Result<DateTime<Utc>, String> {
     if let Ok(time) = text.parse::<DateTime<Utc>>() {

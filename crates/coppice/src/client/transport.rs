@@ -17,6 +17,12 @@ pub(super) fn http_client() -> anyhow::Result<reqwest::Client> {
     client_with(PATIENCE)
 }
 
+/// As [`http_client`], for this machine, whatever proxy the environment names.
+pub(super) fn local_client() -> anyhow::Result<reqwest::Client> {
+    let client = reqwest::Client::builder().no_proxy().connect_timeout(CONNECT_PATIENCE).timeout(PATIENCE);
+    client.build().context("preparing to send requests")
+}
+
 fn client_with(patience: Duration) -> anyhow::Result<reqwest::Client> {
     let client = reqwest::Client::builder().connect_timeout(CONNECT_PATIENCE).timeout(patience);
     client.build().context("preparing to send requests")

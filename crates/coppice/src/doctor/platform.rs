@@ -1,9 +1,10 @@
 //! What a platform that runs says about itself.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
+use coppice_core::branch::BranchState;
 use reqwest::StatusCode;
 
 use super::Finding;
@@ -23,36 +24,25 @@ pub(super) async fn findings(data_dir: &Path) -> Vec<Finding> {
     if !data_dir.join("installation.json").exists() {
         return vec![];
     }
-    let record = std::fs::read(ServeRecord::path(data_dir)).ok();
-    let Some(record) = record.and_then(|bytes| serde_json::from_slice::<ServeRecord>(&bytes).ok()) else {
+    let Some(record) = ServeRecord::of(data_dir) else {
         let seen = "does not run; branches that are awake go on, and nobody new gets in".to_owned();
         let advice = "start it: `coppice serve`, or `systemctl start coppice`".to_owned();
-        return vec![Finding { name: "platform", seen, advice: Some(advice) }];
+        return vec![Finding::problem("platform", seen, advice)];
     };
-    let (own, client) = (reachable(record.api), client());
+    let (own, client) = (record.reachable_api(), client());
     let ready = ask(&client, own, "/readyz").await.map(|(status, _)| status);
     let page = ask(&client, own, "/metrics").await;
     let mut findings = vec![platform(&record, ready, data_dir)];
     match page {
         Some((StatusCode::OK, text)) => findings.extend(numbers(&Page(text))),
-        Some(_) => findings.push(Finding {
-            name: "numbers",
-            seen: "the platform does not show them here".to_owned(),
-            advice: Some(format!("ask http://{own}/metrics with the token of --metrics-token-file")),
-        }),
+        Some(_) => findings.push(Finding::new(
+            "numbers",
+            "the platform does not show them here",
+            Some(format!("ask http://{own}/metrics with the token of --metrics-token-file")),
+        )),
         None => {}
     }
     findings
-}
-
-/// Where this machine reaches a listener: one for every address is at none of them.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    let ip = match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    SocketAddr::new(ip, address.port())
 }
 
 fn client() -> reqwest::Client {
@@ -83,7 +73,7 @@ fn platform(record: &ServeRecord, ready: Option<StatusCode>, data_dir: &Path) ->
             ),
         ),
     };
-    Finding { name: "platform", seen, advice }
+    serious("platform", seen, advice)
 }
 
 /// The page of `/metrics`.
@@ -108,6 +98,20 @@ impl Page {
     }
 }
 
+/// What is advised about a platform that runs has to be done.
+fn serious(name: &'static str, seen: String, advice: Option<String>) -> Finding {
+    Finding { is_problem: advice.is_some(), ..Finding::new(name, seen, advice) }
+}
+
+/// A state as `coppice branch list` has it.
+fn title(state: &str) -> String {
+    match state {
+        "ready" => BranchState::Ready.title().to_lowercase(),
+        "waking" => BranchState::Waking.title().to_lowercase(),
+        other => other.to_owned(),
+    }
+}
+
 fn numbers(page: &Page) -> Vec<Finding> {
     [branches(page), work(page), clients(page), room(page), certificate(page)].into_iter().flatten().collect()
 }
@@ -115,12 +119,12 @@ fn numbers(page: &Page) -> Vec<Finding> {
 fn branches(page: &Page) -> Option<Finding> {
     let states = page.by_label("coppice_branches");
     let some: Vec<_> = states.iter().filter(|(_, count)| *count > 0.0).collect();
-    let texts: Vec<_> = some.iter().map(|(state, count)| format!("{count} {state}")).collect();
+    let texts: Vec<_> = some.iter().map(|(state, count)| format!("{count} {}", title(state))).collect();
     let has_failed = some.iter().any(|(state, _)| *state == "failed");
     let advice =
         has_failed.then(|| "see which by `coppice branch list`, and why by `coppice branch show`".to_owned());
     let seen = if texts.is_empty() { "none".to_owned() } else { texts.join(", ") };
-    (!states.is_empty()).then_some(Finding { name: "branches", seen, advice })
+    (!states.is_empty()).then(|| serious("branches", seen, advice))
 }
 
 fn work(page: &Page) -> Option<Finding> {
@@ -134,7 +138,7 @@ fn work(page: &Page) -> Option<Finding> {
         ),
     };
     let advice = (oldest > UNSETTLED_SECONDS).then(|| "the log says which, and why".to_owned());
-    Some(Finding { name: "work", seen, advice })
+    Some(serious("work", seen, advice))
 }
 
 fn clients(page: &Page) -> Option<Finding> {
@@ -143,11 +147,7 @@ fn clients(page: &Page) -> Option<Finding> {
         (page.value("coppice_gateway_connections_open")?, page.value("coppice_gateway_connections_max")?);
     let advice = (open > 0.9 * max)
         .then(|| "nearly no place is left: see which branches have the sessions".to_owned());
-    Some(Finding {
-        name: "clients",
-        seen: format!("{sessions} sessions; {open} of {max} connections"),
-        advice,
-    })
+    Some(Finding::new("clients", format!("{sessions} sessions; {open} of {max} connections"), advice))
 }
 
 fn room(page: &Page) -> Option<Finding> {
@@ -162,7 +162,7 @@ fn room(page: &Page) -> Option<Finding> {
         None
     };
     let seen = format!("{:.1} GiB free of {:.1} GiB", gib(free), gib(size));
-    Some(Finding { name: "room for volumes", seen, advice: advice.map(str::to_owned) })
+    Some(serious("room for volumes", seen, advice.map(str::to_owned)))
 }
 
 fn certificate(page: &Page) -> Option<Finding> {
@@ -173,7 +173,7 @@ fn certificate(page: &Page) -> Option<Finding> {
             .to_owned()
     });
     let seen = if days < 0.0 { "has ended".to_owned() } else { format!("ends in {days:.0} days") };
-    Some(Finding { name: "certificate", seen, advice })
+    Some(serious("certificate", seen, advice))
 }
 
 #[cfg(test)]
@@ -191,7 +191,7 @@ mod tests {
                     coppice_branches_unsettled 0\ncoppice_branches_unsettled_oldest_seconds 0\n\
                     coppice_branches_failing 0\n";
         let expected = [
-            ("branches", "3 ready".to_owned(), false),
+            ("branches", "3 healthy".to_owned(), false),
             ("work", "every branch is what it should be".to_owned(), false),
         ];
         assert_eq!(told(page), expected);
@@ -209,13 +209,5 @@ mod tests {
         assert_eq!(found.len(), 5);
         assert!(found.iter().all(|(_, _, is_advised)| *is_advised), "{found:?}");
         assert_eq!(found[3].1, "1.0 GiB free of 20.0 GiB");
-    }
-
-    #[test]
-    fn a_listener_for_every_address_is_asked_on_loopback() {
-        let address = |text: &str| reachable(text.parse().expect("an address")).to_string();
-        assert_eq!(address("0.0.0.0:7070"), "127.0.0.1:7070");
-        assert_eq!(address("[::]:7070"), "[::1]:7070");
-        assert_eq!(address("192.0.2.1:7070"), "192.0.2.1:7070");
     }
 }

@@ -13,6 +13,8 @@ use coppice_core::{Error, ErrorCode, ProjectId};
 use coppice_engine::local::installation::write_durably;
 
 use super::boot::REGION;
+use super::reachable;
+use crate::client::quoted;
 use crate::config::Config;
 
 const MAIN_BRANCH: &str = "main";
@@ -38,21 +40,30 @@ pub(super) async fn ensure(
         .await?;
     }
     if let Ok(project) = std::fs::read_to_string(&pending) {
-        println!("creating the branch `{MAIN_BRANCH}`");
+        say!("creating the branch `{MAIN_BRANCH}`");
         create_main_branch(app, &admin, &ProjectId::from_trusted(project)).await?;
         std::fs::remove_file(&pending).context("noting that the main branch is there")?;
     }
-    println!("API      http://{api}");
-    println!("gateway  {gateway}");
-    println!("key      in {} (COPPICE_API_KEY)", admin.display());
+    follow_address(&admin, reachable(api))?;
+    say!("API      http://{api}");
+    say!("gateway  {gateway}");
+    say!("key      in {} (COPPICE_API_KEY)", admin.display());
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("coppice"));
-    println!("connect  {} psql {MAIN_BRANCH} --data-dir {}", program.display(), config.data_dir.display());
-    println!(
-        "or       psql \"$({} connection-string {MAIN_BRANCH} --data-dir {})\"",
-        program.display(),
-        config.data_dir.display()
-    );
+    let (program, data_dir) = (program.display().to_string(), config.data_dir.display().to_string());
+    let (program, data_dir) = (quoted(&program), quoted(&data_dir));
+    say!("connect  {program} psql {MAIN_BRANCH} --data-dir {data_dir}");
+    say!("or       psql \"$({program} connection-string {MAIN_BRANCH} --data-dir {data_dir})\"");
     Ok(())
+}
+
+/// Scripts read the file too, so it tells the address of this start.
+fn follow_address(admin: &Path, api: SocketAddr) -> anyhow::Result<()> {
+    // Whoever keeps the key elsewhere may have removed it.
+    let Ok(text) = std::fs::read_to_string(admin) else { return Ok(()) };
+    let url = format!("COPPICE_URL=http://{api}");
+    let line = |line: &str| if line.starts_with("COPPICE_URL=") { url.clone() } else { line.to_owned() };
+    let told: String = text.lines().map(|one| line(one) + "\n").collect();
+    if told == text { Ok(()) } else { write(admin, &told) }
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
@@ -68,7 +79,7 @@ fn hand_over(
 ) -> anyhow::Result<()> {
     let FirstAccount { organization, key, password, .. } = account;
     let lines = [
-        ("COPPICE_URL", format!("http://{api}")),
+        ("COPPICE_URL", format!("http://{}", reachable(api))),
         ("COPPICE_API_KEY", key.expose().to_owned()),
         ("COPPICE_ORGANIZATION", organization.to_string()),
         ("COPPICE_AUTH_URL", app.issuers().auth_url()),
@@ -116,7 +127,7 @@ async fn create_main_branch(app: &App, admin: &Path, project: &ProjectId) -> any
     let found = app.wait_until_settled(&branch.id, MANAGED_ROLE, MAIN_BRANCH_PATIENCE).await?;
     let branch = found.map(|found| found.branch);
     if let Some(branch) = branch.filter(|branch| branch.state != BranchState::Ready) {
-        println!("the branch `{MAIN_BRANCH}` is not ready yet: {} {}", branch.state.title(), branch.message);
+        say!("the branch `{MAIN_BRANCH}` is not ready yet: {} {}", branch.state.title(), branch.message);
     }
     Ok(())
 }

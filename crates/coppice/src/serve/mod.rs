@@ -18,7 +18,8 @@ mod process;
 mod running;
 mod stop;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -51,7 +52,7 @@ const DYING_PATIENCE: Duration = Duration::from_secs(2);
 const DYING_POLL: Duration = Duration::from_millis(10);
 
 /// Where a running `serve` is, for commands on the same machine.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ServeRecord {
     /// Its pid.
     pub(crate) pid: u32,
@@ -61,13 +62,52 @@ pub(crate) struct ServeRecord {
     pub(crate) gateway: SocketAddr,
     /// Where a successor knocks.
     door: PathBuf,
+    /// What the process answers at `/.well-known/coppice`. Empty where an older one wrote this.
+    #[serde(default)]
+    pub(crate) process: String,
+    /// The data directory it works on: a copy of one has its files, and another place.
+    #[serde(default)]
+    place: String,
+}
+
+/// What a directory keeps when it is renamed, and its copy does not have.
+fn place(data_dir: &Path) -> anyhow::Result<String> {
+    let found = std::fs::metadata(data_dir).with_context(|| format!("looking at {}", data_dir.display()))?;
+    Ok(format!("{}:{}", found.dev(), found.ino()))
 }
 
 impl ServeRecord {
-    /// Where the record of a data directory is.
-    pub(crate) fn path(data_dir: &Path) -> PathBuf {
+    fn path(data_dir: &Path) -> PathBuf {
         data_dir.join("serve.json")
     }
+
+    /// The record of whoever works on this directory; none when nobody does
+    /// who wrote one, or when it came here with a copy of another directory.
+    pub(crate) fn of(data_dir: &Path) -> Option<Self> {
+        let bytes = std::fs::read(Self::path(data_dir)).ok()?;
+        let record: Self = serde_json::from_slice(&bytes).ok()?;
+        let is_own = record.place.is_empty() || place(data_dir).is_ok_and(|place| place == record.place);
+        is_own.then_some(record)
+    }
+
+    fn write(&self, data_dir: &Path) -> anyhow::Result<()> {
+        let text = serde_json::to_vec_pretty(self)?;
+        write_durably(&Self::path(data_dir), &text, 0o600).map_err(|error| chain(&error))
+    }
+
+    /// Where this machine reaches the API: a listener for every address is at none of them.
+    pub(crate) fn reachable_api(&self) -> SocketAddr {
+        reachable(self.api)
+    }
+}
+
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
 }
 
 /// The whole chain of an engine error as one line.
@@ -100,13 +140,18 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let running =
         Running::start(&config, &platform, listeners.try_clone()?, doors, counted, traces.is_some())?;
     let door = Door::open(platform.host.layout().runtime_dir())?;
-    let record =
-        ServeRecord { pid: std::process::id(), api, gateway: gateway_address, door: door.path().to_owned() };
-    let record = serde_json::to_vec_pretty(&record)?;
-    write_durably(&ServeRecord::path(&config.data_dir), &record, 0o600).map_err(|error| chain(&error))?;
+    let record = ServeRecord {
+        pid: std::process::id(),
+        api,
+        gateway: gateway_address,
+        door: door.path().to_owned(),
+        process: platform.app.config().server.process.clone(),
+        place: place(&config.data_dir)?,
+    };
+    record.write(&config.data_dir)?;
     first_start::ensure(&platform.app, &config, api, gateway_address).await?;
     platform.app.note_set_up();
-    println!("coppice is ready");
+    say!("coppice is ready");
     notify::ready(&format!("API on {api}, gateway on {gateway_address}"));
     if let Some(predecessor) = predecessor {
         predecessor.tell_ready();
@@ -114,13 +159,16 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
 
     let successor = wait_for_end(&mut signals, &door, &listeners, &program).await;
     match &successor {
-        Some(_) => println!("another process takes over; this one goes on until its sessions have ended"),
+        Some(_) => say!("another process takes over; this one goes on until its sessions have ended"),
         None => {
-            println!("stopping; branches keep running (`coppice stop --all` stops them too)");
+            say!("stopping; branches keep running (`coppice stop --all` stops them too)");
             notify::stopping("letting requests and sessions end");
         }
     }
-    let _ = std::fs::remove_file(ServeRecord::path(&config.data_dir));
+    if successor.is_none() {
+        // A successor writes its own over it.
+        let _ = std::fs::remove_file(ServeRecord::path(&config.data_dir));
+    }
     // With a successor the sockets stay open until it is ready.
     let listeners = successor.is_some().then_some(listeners);
     let drained = running.drain(platform, &config, successor.zip(listeners)).await;
@@ -193,10 +241,9 @@ async fn take_lock(data_dir: &Path) -> anyhow::Result<ControlLock> {
 }
 
 async fn take_over(data_dir: &Path) -> anyhow::Result<(ControlLock, Listeners, Option<Predecessor>)> {
-    let record = std::fs::read(ServeRecord::path(data_dir))
+    let record = ServeRecord::of(data_dir)
         .with_context(|| format!("no coppice runs on {}: start without --take-over", data_dir.display()))?;
-    let record: ServeRecord = serde_json::from_slice(&record).context("reading its record")?;
-    println!("taking over from process {}", record.pid);
+    say!("taking over from process {}", record.pid);
     let (predecessor, listeners) =
         tokio::task::spawn_blocking(move || Predecessor::ask(&record.door)).await??;
     let lock = predecessor.wait_for_lock(data_dir).await?;
@@ -215,4 +262,35 @@ fn prepare_data_dir(data_dir: &Path) -> anyhow::Result<()> {
     // Secrets in it have modes of their own; this keeps others from looking around.
     std::fs::set_permissions(data_dir, std::fs::Permissions::from_mode(0o700))
         .with_context(|| format!("protecting {}", data_dir.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_for_every_address_is_reached_on_loopback() {
+        let address = |text: &str| reachable(text.parse().expect("an address")).to_string();
+        assert_eq!(address("0.0.0.0:7070"), "127.0.0.1:7070");
+        assert_eq!(address("[::]:7070"), "[::1]:7070");
+        assert_eq!(address("192.0.2.1:7070"), "192.0.2.1:7070");
+    }
+
+    #[test]
+    fn a_record_that_came_with_a_copy_of_a_directory_is_none() {
+        let [original, copy] = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
+        let address = "127.0.0.1:7070".parse().expect("an address");
+        let record = ServeRecord {
+            pid: 1,
+            api: address,
+            gateway: address,
+            door: PathBuf::new(),
+            process: "p".to_owned(),
+            place: place(original.path()).expect("a place"),
+        };
+        record.write(original.path()).expect("a record");
+        std::fs::copy(ServeRecord::path(original.path()), ServeRecord::path(copy.path())).expect("a copy");
+        assert_eq!(ServeRecord::of(original.path()), Some(record));
+        assert_eq!(ServeRecord::of(copy.path()), None);
+    }
 }

@@ -41,9 +41,7 @@ pub(crate) async fn stop(args: StopArgs) -> anyhow::Result<()> {
     if !data_dir.join("installation.json").exists() {
         bail!("there is no coppice in {}: name its --data-dir", data_dir.display());
     }
-    let record = std::fs::read(ServeRecord::path(&data_dir)).ok();
-    let record: Option<ServeRecord> = record.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    let pid = record.map(|record| record.pid);
+    let pid = ServeRecord::of(&data_dir).map(|record| record.pid);
     let (lock, control_plane) = take_lock(&data_dir, pid, args.all, PATIENCE).await?;
     drop(lock);
     if args.all {
@@ -69,7 +67,7 @@ async fn take_lock(
         }
         // The lock is held, so the recorded process is that one.
         if let (None, Some(pid)) = (&asked, pid) {
-            println!("stopping the control plane (pid {pid})");
+            say!("stopping the control plane (pid {pid})");
             let process = Process::find(pid).context("finding the control plane")?;
             process.signal(Signal::TERM).context("stopping the control plane")?;
             asked = Some(process);
@@ -139,7 +137,7 @@ impl Process {
     }
 
     async fn kill_after(&self, waited: Duration) -> anyhow::Result<()> {
-        println!("process {} did not end within {} s: killing it", self.pid, waited.as_secs());
+        say!("process {} did not end within {} s: killing it", self.pid, waited.as_secs());
         self.signal(Signal::KILL).context("killing the control plane")?;
         let has_ended = self.ends_within(LAST_PATIENCE).await?;
         anyhow::ensure!(has_ended, "process {} was killed and does not end: the kernel holds it", self.pid);
@@ -159,7 +157,7 @@ pub(super) async fn stop_everything(data_dir: &Path, control_plane: Option<Proce
         Volumes::open(host.layout(), host.installation(), &options).map_err(|error| chain(&error))?;
     let engine = LocalEngine::new(host.clone(), volumes);
     let running = engine.running_instances().await.map_err(|error| chain(&error))?;
-    println!("stopping {} branches", running.len());
+    say!("stopping {} branches", running.len());
     let labels = engine.volumes().await.map_err(|error| chain(&error))?;
     let stops = running.iter().map(|instance| {
         let branch = instance.as_str().rsplit_once('-').map_or(instance.as_str(), |(branch, _)| branch);
@@ -177,7 +175,7 @@ pub(super) async fn stop_everything(data_dir: &Path, control_plane: Option<Proce
     futures_util::future::try_join_all(ends).await?;
     engine.storage().detach().map_err(|error| chain(&error))?;
     host.forget_runtime();
-    println!("everything is stopped");
+    say!("everything is stopped");
     Ok(())
 }
 

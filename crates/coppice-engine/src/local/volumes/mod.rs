@@ -27,11 +27,14 @@ use crate::{EngineError, Result};
 
 mod clone;
 mod driver;
+mod export;
 mod labels;
 mod live;
 mod locks;
 mod making;
 mod removal;
+
+pub use export::copy_out;
 
 /// Others may pass through a directory of ours, not look into it: servers run
 /// under accounts of their own.

@@ -1,0 +1,154 @@
+//! `coppice branch create`
+
+use std::collections::BTreeMap;
+
+use anyhow::bail;
+use clap::Args;
+use clap_complete::ArgValueCandidates;
+use coppice_wire::{
+    Branch, BranchDetails, BranchStatusType, CreateBranch, CustomBranch, CustomConfiguration, ImageList,
+    InheritBranch, InstanceTypeList,
+};
+
+use super::{Sleep, parameter, show, wait_for};
+use crate::client::http::Client;
+use crate::client::lookup::{Named, Place};
+use crate::client::{ProjectChoice, complete, output};
+use crate::refusal::Refused;
+
+/// A new branch.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct CreateArgs {
+    /// Its name
+    name: String,
+    /// The branch to copy, by name or id
+    #[arg(long, add = ArgValueCandidates::new(complete::branches),
+          conflicts_with_all = ["image", "instance_type", "region", "storage", "replicas", "parameters",
+                                "preload_libraries"])]
+    parent: Option<String>,
+    #[command(flatten)]
+    empty: Empty,
+    /// What it is for
+    #[arg(long)]
+    description: Option<String>,
+    #[command(flatten)]
+    sleep: Sleep,
+    #[command(flatten)]
+    project: ProjectChoice,
+    /// All is well when there is a branch of this name; it stays as it is
+    #[arg(long)]
+    if_not_exists: bool,
+}
+
+/// What an empty branch is made of.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Empty {
+    /// PostgreSQL of an empty branch, for example postgres:17 [default: the newest]
+    #[arg(long, add = ArgValueCandidates::new(complete::images))]
+    image: Option<String>,
+    /// Size of an empty branch [default: the smallest]
+    #[arg(long, add = ArgValueCandidates::new(complete::instance_types))]
+    instance_type: Option<String>,
+    /// Where an empty branch runs [default: the first region]
+    #[arg(long)]
+    region: Option<String>,
+    /// Most storage of an empty branch
+    #[arg(long, value_name = "GIB")]
+    storage: Option<u32>,
+    /// Instances of an empty branch besides the primary
+    #[arg(long, value_name = "N")]
+    replicas: Option<u32>,
+    /// A PostgreSQL parameter of an empty branch; repeat for more
+    #[arg(long = "parameter", value_name = "NAME=VALUE", value_parser = parameter)]
+    parameters: Vec<(String, String)>,
+    /// A library that every session of an empty branch has; repeat for more
+    #[arg(long = "preload", value_name = "LIBRARY")]
+    preload_libraries: Vec<String>,
+}
+
+/// Makes a branch, and waits until it is ready.
+pub(super) async fn create(client: &Client, arguments: CreateArgs, as_json: bool) -> anyhow::Result<()> {
+    let CreateArgs { name, parent, empty, description, sleep, project, if_not_exists } = arguments;
+    let project = client.project(project.project.as_deref()).await?;
+    let scale_to_zero = sleep.change();
+    let body = match parent {
+        Some(parent) => {
+            let parent_id = client.branch_in(&project, &parent).await?.id;
+            let name = name.clone();
+            CreateBranch::Inherit(InheritBranch { name, parent_id, description, scale_to_zero })
+        }
+        None => {
+            let (name, configuration) = (name.clone(), configuration(client, empty).await?);
+            CreateBranch::Custom(CustomBranch { name, configuration, description, scale_to_zero })
+        }
+    };
+    let waiting = output::spinner(format!("creating the branch {name}"));
+    let branches = client.here(&format!("/projects/{}/branches", project.id));
+    let branch = match client.post::<Branch>(&branches, &body).await {
+        Ok(made) => Named { id: made.id, name: made.name },
+        Err(error) if if_not_exists && is_taken(&error) => {
+            output::done(as_json, format!("there is a branch {name} already"));
+            client.branch_in(&project, &name).await?
+        }
+        Err(error) => return Err(error),
+    };
+    let place = Place { project, branch };
+    let branch = match if_not_exists {
+        // One that sleeps is there, too.
+        true => wait_until_there(client, &place).await?,
+        false => wait_for(client, &place, BranchStatusType::Healthy).await?,
+    };
+    waiting.finish_and_clear();
+    show(client, &place, &branch, as_json).await
+}
+
+async fn wait_until_there(client: &Client, place: &Place) -> anyhow::Result<BranchDetails> {
+    let details: BranchDetails = client.get(&client.path_of(place)).await?;
+    match details.status.status_type {
+        BranchStatusType::Hibernated => Ok(details),
+        _ => wait_for(client, place, BranchStatusType::Healthy).await,
+    }
+}
+
+fn is_taken(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Refused>().is_some_and(|refused| refused.id == "branch_name_taken")
+}
+
+/// What an empty branch is made of; what was not chosen is the newest and smallest.
+async fn configuration(client: &Client, chosen: Empty) -> anyhow::Result<CustomConfiguration> {
+    let (region, instance_type) = match (chosen.region, chosen.instance_type) {
+        (Some(region), Some(instance_type)) => (region, instance_type),
+        (region, instance_type) => {
+            let types: InstanceTypeList = client.get(&client.here("/instanceTypes")).await?;
+            let fits =
+                |kind: &&coppice_wire::InstanceType| region.as_ref().is_none_or(|id| *id == kind.region);
+            let Some(smallest) = types.instance_types.iter().find(fits) else {
+                bail!(Refused::not_found(
+                    "there is no instance type in that region: see `coppice region list`".to_owned()
+                ))
+            };
+            let kind = instance_type.unwrap_or_else(|| smallest.name.clone());
+            (smallest.region.clone(), kind)
+        }
+    };
+    let image = match chosen.image {
+        Some(image) => image,
+        None => {
+            let images: ImageList = client.get(&client.here("/images")).await?;
+            let Some(newest) = images.images.into_iter().next() else {
+                bail!("the server has no PostgreSQL: see `coppice doctor`")
+            };
+            newest.name
+        }
+    };
+    let preload = chosen.preload_libraries;
+    Ok(CustomConfiguration {
+        region,
+        instance_type,
+        image,
+        replicas: chosen.replicas,
+        storage: chosen.storage,
+        postgres_configuration_parameters: chosen.parameters.into_iter().collect::<BTreeMap<_, _>>(),
+        preload_libraries: (!preload.is_empty()).then_some(preload),
+    })
+}

@@ -1,0 +1,283 @@
+//! `coppice branch …`
+
+mod create;
+mod delete;
+mod list;
+
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use clap::{Args, Subcommand};
+use clap_complete::ArgValueCandidates;
+use coppice_wire::{
+    Branch, BranchActivity, BranchDetails, BranchStatusType, ScaleToZeroChange, UpdateBranch,
+};
+
+use super::http::Client;
+use super::lookup::Place;
+use super::output::{self, Switch, day};
+use super::words::{count, quoted};
+use super::{BranchTarget, ProjectChoice, activity, complete};
+
+pub(super) use delete::is_missing;
+
+/// How long a command waits for a branch.
+const PATIENCE: Duration = Duration::from_secs(600);
+const POLL: Duration = Duration::from_millis(250);
+
+/// What to do with branches.
+#[derive(Subcommand, Debug)]
+pub(crate) enum BranchCommand {
+    /// List branches: what they do, their size, who used them last, what keeps them awake
+    #[command(alias = "ls", after_help = "Example: coppice branch list --tree")]
+    List {
+        /// Draw who was made from whom
+        #[arg(long)]
+        tree: bool,
+        #[command(flatten)]
+        project: ProjectChoice,
+    },
+    /// Make a branch: a copy of another one, or an empty one
+    #[command(alias = "new", after_help = "Example: coppice branch create preview --parent main")]
+    Create(Box<create::CreateArgs>),
+    /// Show a branch
+    #[command(aliases = ["get", "view", "describe"], after_help = "Example: coppice branch show main")]
+    Show {
+        #[command(flatten)]
+        target: BranchTarget,
+    },
+    /// Change a branch; what is not named stays
+    #[command(
+        alias = "edit",
+        after_help = "Example: coppice branch update main --scale-to-zero on --inactivity-minutes 30"
+    )]
+    Update {
+        #[command(flatten)]
+        target: BranchTarget,
+        /// Its new name
+        #[arg(long)]
+        name: Option<String>,
+        /// What it is for
+        #[arg(long)]
+        description: Option<String>,
+        /// Most storage, in GiB; may only grow
+        #[arg(long, value_name = "GIB")]
+        storage: Option<u32>,
+        #[command(flatten)]
+        sleep: Sleep,
+    },
+    /// Put a branch to sleep: its server stops, its sessions end, its data stays
+    #[command(after_help = "Example: coppice branch hibernate preview --yes")]
+    Hibernate {
+        #[command(flatten)]
+        target: BranchTarget,
+        /// Don't ask, also when sessions are open
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Wake a sleeping branch
+    #[command(after_help = "Example: coppice branch wake preview")]
+    Wake {
+        #[command(flatten)]
+        target: BranchTarget,
+    },
+    /// Show why a branch is awake, when and why it was, and when its server crashed
+    #[command(after_help = "Example: coppice branch activity main")]
+    Activity {
+        #[command(flatten)]
+        target: BranchTarget,
+    },
+    /// Delete branches and their data; their copies stay
+    #[command(aliases = ["rm", "remove"], after_help = "Example: coppice branch delete preview old --yes")]
+    Delete {
+        /// Names or ids
+        #[arg(required = true, add = ArgValueCandidates::new(complete::branches))]
+        branches: Vec<String>,
+        #[command(flatten)]
+        project: ProjectChoice,
+        /// Don't ask
+        #[arg(long)]
+        yes: bool,
+        /// All is well when there is no such branch
+        #[arg(long)]
+        if_exists: bool,
+    },
+}
+
+/// When a branch sleeps.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Sleep {
+    /// Whether it sleeps when nobody uses it
+    #[arg(long, value_name = "on|off")]
+    scale_to_zero: Option<Switch>,
+    /// After how many minutes it does
+    #[arg(long, value_name = "MINUTES")]
+    inactivity_minutes: Option<u32>,
+}
+
+impl Sleep {
+    fn change(self) -> Option<ScaleToZeroChange> {
+        let change = ScaleToZeroChange {
+            enabled: self.scale_to_zero.map(Switch::is_on),
+            inactivity_period_minutes: self.inactivity_minutes,
+        };
+        (change.enabled.is_some() || change.inactivity_period_minutes.is_some()).then_some(change)
+    }
+}
+
+pub(super) fn parameter(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE, like work_mem=16MB")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+/// The API's path of a branch.
+fn path(client: &Client, project: &str, branch: &str) -> String {
+    client.here(&format!("/projects/{project}/branches/{branch}"))
+}
+
+/// Runs one of the commands.
+pub(super) async fn run(command: BranchCommand, client: &Client, as_json: bool) -> anyhow::Result<()> {
+    match command {
+        BranchCommand::List { tree, project } => list::list(client, &project, tree, as_json).await,
+        BranchCommand::Show { target } => {
+            let place = client.branch(&target).await?;
+            let branch: BranchDetails = client.get(&client.path_of(&place)).await?;
+            show(client, &place, &branch, as_json).await
+        }
+        BranchCommand::Activity { target } => {
+            let place = client.branch(&target).await?;
+            activity::show(&client.get(&format!("{}/activity", client.path_of(&place))).await?, as_json)
+        }
+        BranchCommand::Delete { branches: named, project, yes: is_confirmed, if_exists } => {
+            let deletion = delete::Deletion { named, project, is_confirmed, if_exists };
+            delete::delete(client, deletion, as_json).await
+        }
+        BranchCommand::Update { target, name, description, storage, sleep } => {
+            let scale_to_zero = sleep.change();
+            let change =
+                UpdateBranch { name, description, scale_to_zero, storage, ..UpdateBranch::default() };
+            let place = client.branch(&target).await?;
+            update(client, &place, &change, None, as_json).await
+        }
+        BranchCommand::Hibernate { target, yes } => {
+            let place = client.branch(&target).await?;
+            let open = sessions_of(client, &place).await;
+            if open > 0 {
+                let sessions = count(open, "open session", "open sessions");
+                let question = format!("Put {} to sleep, and end its {sessions}?", place.branch.name);
+                output::confirm(&question, yes)?;
+            }
+            let change = UpdateBranch { hibernate: Some(true), ..UpdateBranch::default() };
+            let then = ("falling asleep", BranchStatusType::Hibernated);
+            update(client, &place, &change, Some(then), as_json).await
+        }
+        BranchCommand::Wake { target } => {
+            let place = client.branch(&target).await?;
+            let change = UpdateBranch { hibernate: Some(false), ..UpdateBranch::default() };
+            update(client, &place, &change, Some(("waking", BranchStatusType::Healthy)), as_json).await
+        }
+        BranchCommand::Create(arguments) => create::create(client, *arguments, as_json).await,
+    }
+}
+
+/// How many sessions are open on a branch; none where that may not be seen.
+pub(super) async fn sessions_of(client: &Client, place: &Place) -> usize {
+    let activity = client.get::<BranchActivity>(&format!("{}/activity", client.path_of(place))).await;
+    activity.map(|activity| activity.sessions.len()).unwrap_or_default()
+}
+
+/// Changes a branch, and waits for what the change brings about.
+async fn update(
+    client: &Client,
+    place: &Place,
+    change: &UpdateBranch,
+    then: Option<(&str, BranchStatusType)>,
+    as_json: bool,
+) -> anyhow::Result<()> {
+    let path = client.path_of(place);
+    let _: Branch = client.patch(&path, change).await?;
+    let branch = match then {
+        Some((what, wanted)) => {
+            let waiting = output::spinner(format!("{} is {what}", place.branch.name));
+            let branch = wait_for(client, place, wanted).await?;
+            waiting.finish_and_clear();
+            branch
+        }
+        None => client.get(&path).await?,
+    };
+    show(client, place, &branch, as_json).await
+}
+
+/// Waits until a branch is what it shall be, or can't become so.
+pub(super) async fn wait_for(
+    client: &Client,
+    place: &Place,
+    wanted: BranchStatusType,
+) -> anyhow::Result<BranchDetails> {
+    let started = Instant::now();
+    loop {
+        let details: BranchDetails = client.get(&client.path_of(place)).await?;
+        let name = &details.branch.name;
+        match details.status.status_type {
+            now if now == wanted => return Ok(details),
+            BranchStatusType::Fault => {
+                bail!("branch {name} could not be started: {}", details.status.message)
+            }
+            _ if started.elapsed() > PATIENCE => {
+                bail!("branch {name} is not ready yet: see `coppice branch show {}`", quoted(name))
+            }
+            _ => tokio::time::sleep(POLL).await,
+        }
+    }
+}
+
+/// Shows a branch; its parent by name where that may be seen.
+async fn show(client: &Client, place: &Place, details: &BranchDetails, as_json: bool) -> anyhow::Result<()> {
+    if as_json {
+        return output::json(details);
+    }
+    let (branch, configuration) = (&details.branch, &details.configuration);
+    let sleep = match details.scale_to_zero.enabled {
+        true => format!("after {} minutes without clients", details.scale_to_zero.inactivity_period_minutes),
+        false => "never by itself".to_owned(),
+    };
+    let parent = match &branch.parent_id {
+        None => "-".to_owned(),
+        Some(id) => {
+            let listed = client.listed_branches(&place.project).await.unwrap_or_default();
+            let found = listed.into_iter().find(|other| other.id == *id);
+            found.map_or_else(|| id.clone(), |parent| parent.name)
+        }
+    };
+    let parameters = &configuration.postgres_configuration_parameters;
+    let parameters: Vec<_> = parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let mut rows = vec![
+        ("id", branch.id.clone()),
+        ("name", branch.name.clone()),
+        ("created", day(&branch.created_at)),
+        ("description", branch.description.clone()),
+        ("parent", parent),
+        ("status", details.status.message.clone()),
+        ("sleeps", sleep),
+        ("image", configuration.image.clone()),
+        ("instance type", configuration.instance_type.clone()),
+        ("preloaded", configuration.preload_libraries.join(", ")),
+        ("connect", format!("coppice psql {}", quoted(&branch.name))),
+    ];
+    if !parameters.is_empty() {
+        rows.push(("parameters", parameters.join(", ")));
+    }
+    output::properties(&rows);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_is_a_name_and_a_value() {
+        assert_eq!(parameter("work_mem=16MB"), Ok(("work_mem".to_owned(), "16MB".to_owned())));
+        assert!(parameter("work_mem").is_err());
+    }
+}

@@ -1,0 +1,31 @@
+//! Words of commands as they have to be typed.
+
+use std::borrow::Cow;
+
+/// A word that a shell takes for one, whatever is in it.
+pub(crate) fn quoted(word: &str) -> Cow<'_, str> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:@%+=,".contains(&byte);
+    if !word.is_empty() && word.bytes().all(is_plain) {
+        return Cow::Borrowed(word);
+    }
+    Cow::Owned(format!("'{}'", word.replace('\'', r"'\''")))
+}
+
+/// One or several of something: `1 session`, `2 sessions`.
+pub(super) fn count(number: usize, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { several })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_where_a_shell_needs_it() {
+        for (word, expected) in
+            [("main", "main"), ("kid/2", "kid/2"), ("a b", "'a b'"), ("it's", r"'it'\''s'"), ("", "''")]
+        {
+            assert_eq!(quoted(word), expected);
+        }
+    }
+}

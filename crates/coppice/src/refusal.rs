@@ -1,0 +1,162 @@
+//! Why nothing was done, and what to do next.
+
+use coppice_wire::ErrorBody;
+use reqwest::{Response, StatusCode};
+use serde_json::json;
+
+/// Why the API, or a look-up by name, said no.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    message: String,
+    /// Stable id of the error; empty when there is none.
+    pub(crate) id: String,
+    /// Exit code of the program.
+    exit_code: u8,
+}
+
+/// Exit code: something went wrong that is not the caller's mistake.
+const FAILURE: u8 = 1;
+/// Exit code: the caller has to write something else.
+pub(crate) const MISTAKE: u8 = 2;
+/// Exit code: the credential is not valid, or may not do this.
+const NOT_ALLOWED: u8 = 3;
+/// Exit code: there is no such thing.
+const NOT_FOUND: u8 = 4;
+/// What the API says in some places of every credential that may not do something.
+const FIXED_TEXT: &str = "invalid API key";
+
+impl Refused {
+    /// There is no such thing.
+    pub(crate) fn not_found(message: String) -> Self {
+        Self { message, id: String::new(), exit_code: NOT_FOUND }
+    }
+
+    /// The caller has to write something else.
+    pub(crate) fn mistake(message: String) -> Self {
+        Self { message, id: String::new(), exit_code: MISTAKE }
+    }
+
+    /// Whether there is no such thing.
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.exit_code == NOT_FOUND
+    }
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// Says why a command failed, and returns the exit code of the program.
+pub(crate) fn report(error: &anyhow::Error, as_json: bool) -> u8 {
+    let refused = error.downcast_ref::<Refused>();
+    let exit_code = refused.map_or(FAILURE, |refused| refused.exit_code);
+    if as_json {
+        let id = refused.map(|refused| refused.id.as_str()).filter(|id| !id.is_empty());
+        let error = json!({ "message": format!("{error:#}"), "id": id, "exitCode": exit_code });
+        note!("{}", json!({ "error": error }));
+    } else {
+        note!("coppice: {error:#}");
+    }
+    exit_code
+}
+
+/// What the API said, and what to do next; whoever `is_signed_in` has no key.
+pub(crate) async fn refused(response: Response, is_signed_in: bool) -> Refused {
+    let status = response.status();
+    let retry_after = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
+    let retry_after = retry_after.map(str::to_owned);
+    let challenge = response.headers().get("www-authenticate").and_then(|value| value.to_str().ok());
+    let challenge = challenge.unwrap_or_default().to_owned();
+    let body: Option<ErrorBody> = response.json().await.ok();
+    let exit_code = match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => NOT_ALLOWED,
+        StatusCode::NOT_FOUND => NOT_FOUND,
+        StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE | StatusCode::UNPROCESSABLE_ENTITY => MISTAKE,
+        _ => FAILURE,
+    };
+    let Some(body) = body else {
+        return Refused { message: status.to_string(), id: String::new(), exit_code };
+    };
+    let next = match retry_after {
+        Some(seconds) => Some(format!("try again in {seconds} seconds")),
+        None => next_step(&body.id, is_signed_in).map(str::to_owned),
+    };
+    let said = own_words(&body, &challenge).unwrap_or_else(|| body.message.clone());
+    let message = match next {
+        Some(next) => format!("{said}: {next}"),
+        None => said,
+    };
+    Refused { message, id: body.id, exit_code }
+}
+
+/// Only a key that is not valid is called so.
+fn own_words(body: &ErrorBody, challenge: &str) -> Option<String> {
+    let is_invalid = matches!(body.id.as_str(), "missing_token" | "invalid_token" | "expired_token");
+    if is_invalid || body.message != FIXED_TEXT {
+        return None;
+    }
+    let scope = challenge.split_once("scope=\"").and_then(|(_, rest)| rest.split_once('"'));
+    Some(match (body.id.as_str(), scope) {
+        ("insufficient_scope", Some((scope, _))) => {
+            format!("access denied: this credential lacks the scope {scope}")
+        }
+        ("organization_access_denied", _) => "access denied: not a member of this organization".to_owned(),
+        ("restricted_key", _) => "access denied: this key is limited to projects or branches".to_owned(),
+        ("user_required", _) => "access denied: only people may do this".to_owned(),
+        _ => "access denied: this credential may not do this".to_owned(),
+    })
+}
+
+/// What to do about an error, by its id.
+fn next_step(id: &str, is_signed_in: bool) -> Option<&'static str> {
+    Some(match id {
+        "invalid_token" | "expired_token" if is_signed_in => "sign in again with `coppice login`",
+        "missing_token" | "invalid_token" => "check COPPICE_API_KEY",
+        "expired_token" => "the key has ended; make another with `coppice key create`",
+        "insufficient_scope" => "make a key that has it: `coppice key create NAME --scope SCOPE`",
+        "organization_access_denied" => "see `coppice org list`",
+        "project_not_found" => "see `coppice project list`; `coppice project use NAME` chooses one for good",
+        "branch_not_found" => "see `coppice branch list`",
+        "project_access_denied" | "branch_access_denied" | "restricted_key" => "use a key without that limit",
+        "user_required" => "use a key of a user (`coppice key create NAME --user`)",
+        "branch_name_taken" => "choose another name; `coppice branch list` shows those taken",
+        "parent_not_ready" => "wait for it; `coppice branch show NAME` tells what it is doing",
+        "branch_limit_reached" => "delete a branch first (`coppice branch delete NAME`)",
+        "project_limit_reached" => "delete a project first (`coppice project delete NAME`)",
+        "org_has_projects" => "delete its projects first (`coppice project delete NAME`)",
+        "invitation_conflict" => "see `coppice org invitations` and `coppice org members`",
+        "invitation_limit_reached" => "withdraw one first (`coppice org uninvite EMAIL`)",
+        "invitation_not_pending" => "ask for another invitation",
+        "invalid_image" => "see `coppice image list`",
+        "invalid_instance_type" => "see `coppice instance-type list`",
+        "invalid_filter" => "correct it; look-around and back references are not supported",
+        "invalid_region" => "see `coppice region list`",
+        "invalid_postgres_parameter" => "see `coppice config list BRANCH`",
+        "branch_busy" => "wait for it; `coppice branch show NAME` tells what it is doing",
+        "credentials_not_found" => "`coppice credentials rotate BRANCH`",
+        "invalid_preload_library" => "see `coppice extension list IMAGE`",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_invalid_key_is_called_invalid() {
+        let body = |id: &str| ErrorBody { message: FIXED_TEXT.to_owned(), id: id.to_owned() };
+        let challenge = r#"Bearer realm="platform", error="insufficient_scope", scope="keys:read""#;
+        assert_eq!(own_words(&body("invalid_token"), challenge), None);
+        assert_eq!(
+            own_words(&body("insufficient_scope"), challenge).as_deref(),
+            Some("access denied: this credential lacks the scope keys:read")
+        );
+        let refused = own_words(&body("role_not_allowed"), "");
+        assert_eq!(refused.as_deref(), Some("access denied: this credential may not do this"));
+    }
+}
