@@ -33,8 +33,11 @@ fn tell(coppice: &Platform, stories: &[&str]) {
 
 /// Tells stories in which this provider has a part.
 fn tell_with(coppice: &Platform, stories: &[&str], issuer: &str) {
-    // By the name that people are given, which cookies belong to.
-    let auth_url = coppice.setting("COPPICE_AUTH_URL");
+    // By the name that people are given, which cookies belong to; its port is another one after a restart.
+    let (_, realm) = coppice.setting("COPPICE_AUTH_URL").split_once("/realms/").expect("a realm");
+    let path = format!("/realms/{realm}/.well-known/openid-configuration");
+    let (_, discovery) = coppice.call("GET", &path, None);
+    let auth_url = discovery["issuer"].as_str().expect("where people sign in");
     let told = json!({
         "url": auth_url.split("/realms/").next(),
         "authUrl": auth_url,

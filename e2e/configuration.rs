@@ -304,11 +304,12 @@ fn a_value_that_keeps_the_server_from_starting_can_be_taken_back() {
 fn a_server_that_hangs_takes_its_parameters_later_and_is_no_failed_branch() {
     let coppice = platform();
     let main = path(&coppice, "main");
+    let pid = nix::unistd::Pid::from_raw(coppice.postmaster(&coppice.branch_id("main")) as i32);
+    let superuser = coppice.superuser_url("main");
     // A session that is open goes on while the first process hangs.
     let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
                WHERE usename = 'platform' AND pid <> pg_backend_pid()";
-    assert!(psql(&coppice.superuser_url("main"), end).is_ok);
-    let pid = nix::unistd::Pid::from_raw(coppice.postmaster(&coppice.branch_id("main")) as i32);
+    assert!(psql(&superuser, end).is_ok);
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).expect("a signal");
     assert_eq!(set(&coppice, &main, json!({ "work_mem": "9MB" })).0, 200);
     assert_eq!(find(&parameters(&coppice, &main), "work_mem")["currentValue"], "9MB", "it waits");

@@ -377,11 +377,12 @@ impl Platform {
     /// How to reach a branch's server as the platform's own superuser: only
     /// root can, past the gateway.
     pub fn superuser_url(&self, branch: &str) -> String {
-        let name = format!("{}-1/socket", self.branch_id(branch));
+        let name = format!("{}-1", self.branch_id(branch));
         let engines = fs::read_dir("/run/coppice").expect("a runtime directory");
-        let mut sockets = engines.filter_map(Result::ok).map(|engine| engine.path().join(&name));
-        let socket = sockets.find(|socket| socket.exists()).expect("the server's socket directory");
-        format!("host={} user=platform dbname=app", socket.display())
+        let mut instances = engines.filter_map(Result::ok).map(|engine| engine.path().join(&name));
+        // What is in it comes and goes with the server.
+        let instance = instances.find(|instance| instance.exists()).expect("the server's directory");
+        format!("host={}/socket user=platform dbname=app", instance.display())
     }
 
     /// The id of a branch.
