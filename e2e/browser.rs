@@ -34,13 +34,15 @@ fn tell(coppice: &Platform, stories: &[&str]) {
 /// Tells stories in which this provider has a part.
 fn tell_with(coppice: &Platform, stories: &[&str], issuer: &str) {
     // By the name that people are given, which cookies belong to; its port is another one after a restart.
-    let (_, realm) = coppice.setting("COPPICE_AUTH_URL").split_once("/realms/").expect("a realm");
+    let (_, place) = coppice.setting("COPPICE_AUTH_URL").split_once("/realms/").expect("a realm");
+    let realm = place.split('/').next().unwrap_or_default();
     let path = format!("/realms/{realm}/.well-known/openid-configuration");
     let (_, discovery) = coppice.call("GET", &path, None);
-    let auth_url = discovery["issuer"].as_str().expect("where people sign in");
+    let platforms_issuer = discovery["issuer"].as_str().expect("where people sign in");
+    let (url, _) = platforms_issuer.split_once("/realms/").expect("a realm");
     let told = json!({
-        "url": auth_url.split("/realms/").next(),
-        "authUrl": auth_url,
+        "url": url,
+        "authUrl": format!("{url}/realms/{place}"),
         "key": coppice.setting("COPPICE_API_KEY"),
         "organization": coppice.setting("COPPICE_ORGANIZATION"),
         "email": coppice.setting("COPPICE_EMAIL"),
