@@ -36,10 +36,12 @@ fn is_domain(text: &str) -> bool {
     };
     let is_top = |label: &&str| label.len() >= 2 && label.bytes().all(|byte| byte.is_ascii_alphabetic());
     // A name of another script ends in letters and digits: xn--p1ai.
-    let is_foreign_top = |label: &&str| label.to_ascii_lowercase().starts_with("xn--");
+    let is_foreign = |label: &&str| label.to_ascii_lowercase().starts_with("xn--");
     labels.len() >= 2
         && labels.iter().all(is_label)
-        && labels.last().is_some_and(|label| is_top(label) || is_foreign_top(label))
+        && labels.last().is_some_and(|label| is_top(label) || is_foreign(label))
+        // Not every such label stands for a name in another script (RFC 5891, section 5.4).
+        && (!labels.iter().any(is_foreign) || idna::domain_to_unicode(text).1.is_ok())
 }
 
 #[cfg(test)]
@@ -88,6 +90,8 @@ mod tests {
             "a@b..com",
             "a@b.c",
             "a@b.c1",
+            "a@example.xn--g",
+            "a@xn--0.example.com",
             "\u{e9}@example.com",
             "a@example.com\r\nBcc: b@example.com",
             "<a@example.com>",
