@@ -94,12 +94,13 @@ impl CommandLine {
         self.command(arguments).output().expect("it runs")
     }
 
+    /// What it says, data and prose.
     #[track_caller]
     fn says(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{complaint}");
-        String::from_utf8_lossy(&output.stdout).into_owned()
+        let prose = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{prose}");
+        format!("{}{prose}", String::from_utf8_lossy(&output.stdout))
     }
 
     #[track_caller]
@@ -111,14 +112,14 @@ impl CommandLine {
 
     fn begin(&self, arguments: &[&str]) -> (Child, String) {
         let mut child = self.command(arguments).spawn().expect("it runs");
-        let mut output = BufReader::new(child.stdout.take().expect("its output"));
+        let mut output = BufReader::new(child.stderr.take().expect("its output"));
         let mut line = String::new();
         while !line.trim().starts_with("http") {
             line.clear();
             assert_ne!(output.read_line(&mut line).expect("text"), 0, "the address of a page");
         }
         // What it says afterwards wants a reader as well.
-        child.stdout = Some(output.into_inner());
+        child.stderr = Some(output.into_inner());
         (child, line.trim().to_owned())
     }
 
