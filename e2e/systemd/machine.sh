@@ -24,7 +24,10 @@ mount -t overlay -o "lowerdir=/,upperdir=$dir/machine/upper,workdir=$dir/machine
 mount -t proc proc "$root/proc"
 mount -t sysfs sysfs "$root/sys"
 mount -t cgroup2 cgroup2 "$root/sys/fs/cgroup"
-mount --rbind /dev "$root/dev"
+# Without what is mounted below: other stories' pools would keep their loop devices busy.
+mount --bind /dev "$root/dev"
+mount --bind /dev/pts "$root/dev/pts"
+mount -t tmpfs tmpfs "$root/dev/shm"
 touch "$dir/log/console"
 mount --bind "$dir/log/console" "$root/dev/console"
 mount -t tmpfs -o mode=755 tmpfs "$root/run"
