@@ -232,7 +232,10 @@ impl Platform {
         let of_this = |record: &Path| {
             let record: Value = serde_json::from_slice(&fs::read(record).ok()?).ok()?;
             let pid = u32::try_from(record["pid"].as_u64()?).ok()?;
-            processes.contains(&pid).then_some(())
+            // The number alone may meanwhile be that of another process: records
+            // of platforms that were cut off stay until the next boot.
+            let is_its = processes.contains(&pid) && start_time(pid) == record["start_time"].as_u64();
+            is_its.then_some(())
         };
         let engines = fs::read_dir("/run/coppice").ok()?.filter_map(Result::ok).map(|engine| engine.path());
         engines.into_iter().find(|engine| {
@@ -419,4 +422,11 @@ impl Drop for Platform {
             eprintln!("--- log of the platform\n{}", self.log());
         }
     }
+}
+
+/// When a process began, in the clock ticks of proc(5) after the machine did.
+fn start_time(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let after_name = text.rsplit_once(')')?.1;
+    after_name.split_whitespace().nth(19)?.parse().ok()
 }
