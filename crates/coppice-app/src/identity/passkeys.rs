@@ -3,11 +3,10 @@
 use chrono::{TimeDelta, Utc};
 use coppice_core::audit::RequestOrigin;
 use coppice_core::{Error, Result, UserId};
-use coppice_oauth::passkey::{Passkey, Question, Signed};
+use coppice_oauth::passkey::{NotAccepted, Passkey, Question, Signed, Site};
 use coppice_store::{AddedFactor, BrowserSession, PASSKEYS_MAX, PasskeyRemoval, PasskeyRow, StoreError};
 use serde_json::Value;
 
-use super::attempts::SECOND_FACTOR;
 use super::second_factor::Enrolment;
 use crate::{AccountEvent, AccountEventKind, App};
 
@@ -67,24 +66,11 @@ impl App {
         answer: &str,
         origin: &RequestOrigin,
     ) -> Result<Enrolment> {
-        let user = &session.user;
-        if !self.was_just_asked(session) {
-            return Ok(Enrolment::Stale);
+        if let Some(refusal) = self.refuse_enrolment(session, origin).await? {
+            return Ok(refusal);
         }
-        if let Some(seconds) = self.count_tries(user, &[SECOND_FACTOR], origin).await? {
-            return Ok(Enrolment::TooOften(seconds));
-        }
-        let Some(site) = &self.identity.site else { return Ok(Enrolment::Wrong) };
-        let Some(kept) = self.store.passkey_question_take(&session.id_hash).await? else {
-            return Ok(Enrolment::Wrong);
-        };
-        let passkey = match site.new_passkey(kept, answer) {
-            Ok(passkey) => passkey,
-            Err(refused) => {
-                tracing::info!(%user, "{refused}");
-                return Ok(Enrolment::Wrong);
-            }
-        };
+        let answered = self.answered(&session.id_hash, |site, kept| site.new_passkey(kept, answer)).await?;
+        let Some(passkey) = answered else { return Ok(Enrolment::Wrong) };
         let factor = AddedFactor::Passkey { id: &passkey.id, name, credential: &passkey.credential };
         self.enrol(session, factor, session.methods.clone().and_key(), origin).await
     }
@@ -133,15 +119,19 @@ impl App {
     /// The passkey that a browser answered with, which was asked as this
     /// holder; none when it is none of those, or was not asked now.
     pub(super) async fn signed(&self, holder: &str, answer: &str) -> Result<Option<Signed>> {
+        self.answered(holder, |site, kept| site.signed(kept, answer)).await
+    }
+
+    /// Reads the answer to what this holder was asked, once; none when nothing
+    /// was asked, or it is no answer to that.
+    async fn answered<T>(
+        &self,
+        holder: &str,
+        read: impl FnOnce(&Site, Value) -> Result<T, NotAccepted>,
+    ) -> Result<Option<T>> {
         let Some(site) = &self.identity.site else { return Ok(None) };
         let Some(kept) = self.store.passkey_question_take(holder).await? else { return Ok(None) };
-        match site.signed(kept, answer) {
-            Ok(signed) => Ok(Some(signed)),
-            Err(refused) => {
-                tracing::info!("{refused}");
-                Ok(None)
-            }
-        }
+        Ok(read(site, kept).inspect_err(|refused| tracing::info!("{refused}")).ok())
     }
 
     async fn kept_passkeys(&self, user: &UserId) -> Result<Vec<Passkey>> {

@@ -154,18 +154,28 @@ impl App {
         typed: &str,
         origin: &RequestOrigin,
     ) -> Result<Enrolment> {
-        let user = &session.user;
-        if !self.was_just_asked(session) {
-            return Ok(Enrolment::Stale);
-        }
-        if let Some(seconds) = self.count_tries(user, &[SECOND_FACTOR], origin).await? {
-            return Ok(Enrolment::TooOften(seconds));
+        if let Some(refusal) = self.refuse_enrolment(session, origin).await? {
+            return Ok(refusal);
         }
         let step = totp::step_of(secret, typed, Utc::now()).map_err(Error::internal)?;
         let Some(step) = step else { return Ok(Enrolment::Wrong) };
-        let sealed = self.key.seal(user.as_str(), secret);
+        let sealed = self.key.seal(session.user.as_str(), secret);
         let factor = AddedFactor::Totp { sealed: &sealed, step };
         self.enrol(session, factor, session.methods.clone().and_code(), origin).await
+    }
+
+    /// Why this session can't add a second factor now, if so. Asking counts as an
+    /// attempt.
+    pub(super) async fn refuse_enrolment(
+        &self,
+        session: &BrowserSession,
+        origin: &RequestOrigin,
+    ) -> Result<Option<Enrolment>> {
+        if !self.was_just_asked(session) {
+            return Ok(Some(Enrolment::Stale));
+        }
+        let pause = self.count_tries(&session.user, &[SECOND_FACTOR], origin).await?;
+        Ok(pause.map(Enrolment::TooOften))
     }
 
     /// Adds a second factor that was shown just now, which makes the session one
