@@ -6,6 +6,8 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -13,6 +15,9 @@ use super::browser::Browser;
 use super::shared;
 use crate::http::Http;
 use crate::setup::PROGRAM;
+
+/// How long the command line may take to say where to sign in.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -113,14 +118,21 @@ impl CommandLine {
     fn begin(&self, arguments: &[&str]) -> (Child, String) {
         let mut child = self.command(arguments).spawn().expect("it runs");
         let mut output = BufReader::new(child.stderr.take().expect("its output"));
-        let mut line = String::new();
-        while !line.trim().starts_with("http") {
-            line.clear();
-            assert_ne!(output.read_line(&mut line).expect("text"), 0, "the address of a page");
-        }
+        let (said, heard) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            while !line.trim().starts_with("http") {
+                line.clear();
+                if !output.read_line(&mut line).is_ok_and(|length| length > 0) {
+                    return;
+                }
+            }
+            let _ = said.send((line.trim().to_owned(), output.into_inner()));
+        });
+        let (address, output) = heard.recv_timeout(PATIENCE).expect("the address of a page");
         // What it says afterwards wants a reader as well.
-        child.stderr = Some(output.into_inner());
-        (child, line.trim().to_owned())
+        child.stderr = Some(output);
+        (child, address)
     }
 
     fn sign_in(&self, http: &Http, profile: &str) {
