@@ -94,7 +94,7 @@ impl Servers {
     }
 
     /// Makes directories and files around a server.
-    pub(super) fn prepare(&self, plan: &ServerPlan<'_>) -> Result<Surroundings> {
+    pub(super) async fn prepare(&self, plan: &ServerPlan<'_>) -> Result<Surroundings> {
         let home = self.layout.instance(plan.instance);
         let runtime = self.layout.instance_runtime(plan.instance);
         make_directory(home.parent().unwrap_or(&home), 0o700)?;
@@ -106,7 +106,9 @@ impl Servers {
         make_directory(&runtime, 0o711)?;
         let socket = runtime.join("socket");
         // A link to where the last server had it.
-        untrusted::delete_tree(&socket).map_err(EngineError::io("removing an old socket"))?;
+        let old = socket.clone();
+        blocking(move || untrusted::delete_tree(&old).map_err(EngineError::io("removing an old socket")))
+            .await?;
         if !self.has_own_socket_directory(plan.instance) {
             make_directory(&socket, 0o700)?;
         }

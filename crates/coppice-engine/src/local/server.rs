@@ -141,7 +141,7 @@ impl Servers {
         }
         self.kill(plan.instance, Some(plan.data)).await?;
         failpoint!("server.killed");
-        let surroundings = self.prepare(plan)?;
+        let surroundings = self.prepare(plan).await?;
         failpoint!("server.prepared");
         let (data, logs) = (plan.data.clone(), self.layout.instance_logs(plan.instance));
         let written_before = blocking(move || {
@@ -197,7 +197,7 @@ impl Servers {
         input: Option<&str>,
     ) -> Result<()> {
         self.kill(plan.instance, Some(plan.data)).await?;
-        let surroundings = self.prepare(plan)?;
+        let surroundings = self.prepare(plan).await?;
         let mut spec = self.launch_spec(plan, &surroundings)?;
         spec.program = plan.image.program(&surroundings.image, program);
         let data = surroundings.data.display().to_string();
