@@ -24,7 +24,7 @@ pub(super) async fn register(
         return error::refused(&OAuthError::new(ErrorCode::InvalidClientMetadata, description));
     }
     let Ok(metadata) = json::read(&body, VALUES_MAX) else {
-        let description = "the metadata is a JSON object with at most 1000 values";
+        let description = format!("the metadata is a JSON object with at most {VALUES_MAX} values");
         return error::refused(&OAuthError::new(ErrorCode::InvalidClientMetadata, description));
     };
     match app.register_client(&metadata, address.0).await {
