@@ -11,13 +11,14 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::pin::Pin;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use coppice_core::{Error, network};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -139,13 +140,9 @@ impl Room {
         Ok(received)
     }
 
-    fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Gives bytes a place, if none of their senders has more then than is left.
     fn take(&self, senders: Senders, bytes: usize) -> bool {
-        let mut taken = self.taken();
+        let mut taken = self.taken.lock();
         let left = self.size_bytes.saturating_sub(taken.sum + bytes);
         let has = |sender| taken.by_sender.get(&sender).copied().unwrap_or_default();
         if senders.each().any(|sender| has(sender) + bytes > left) {
@@ -184,7 +181,7 @@ impl Drop for Place<'_> {
         if self.bytes == 0 {
             return;
         }
-        let mut taken = self.room.taken();
+        let mut taken = self.room.taken.lock();
         taken.sum -= self.bytes;
         for sender in self.senders.each() {
             if let Some(has) = taken.by_sender.get_mut(&sender) {
@@ -245,7 +242,7 @@ mod tests {
         drop(first);
         assert!(room.read(Body::from("123456"), sender(1)).await.is_ok());
         drop(small);
-        let taken = room.taken();
+        let taken = room.taken.lock();
         assert_eq!((taken.sum, taken.by_sender.len()), (0, 0));
     }
 
@@ -272,7 +269,7 @@ mod tests {
     async fn a_body_has_its_place_until_its_request_is_answered() {
         let shown = "Bearer who-sends-a-body-of-a-known-size";
         let has = || {
-            let taken = CALLERS.taken();
+            let taken = CALLERS.taken.lock();
             taken.by_sender.get(&SENDERS.hash_one(shown.as_bytes())).copied().unwrap_or_default()
         };
         let answer = async move |body: RawBody| {
@@ -317,6 +314,6 @@ mod tests {
         let room = room(20);
         assert_eq!(room.read(Body::from("123456789"), sender(1)).await.err(), Some(Unread::TooLarge));
         assert!(room.read(Body::empty(), sender(1)).await.expect("nothing needs no room").is_empty());
-        assert_eq!(room.taken().sum, 0);
+        assert_eq!(room.taken.lock().sum, 0);
     }
 }

@@ -4,8 +4,6 @@
 //! line is begun if the operation changes something; the layer around the
 //! handlers completes it with the answer.
 
-use std::sync::{Mutex, PoisonError};
-
 use axum::Json;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
@@ -17,6 +15,7 @@ use coppice_core::audit::{AuditActor, AuditEntry, AuditResult};
 use coppice_core::operation::{CREATE_ORGANIZATION, LIST_AUDIT_LOG};
 use coppice_core::{AuditId, Error, Result};
 use coppice_wire as wire;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::IntoParams;
@@ -45,7 +44,7 @@ struct Noted {
 
 impl Notes {
     fn with<T>(&self, work: impl FnOnce(&mut Noted) -> T) -> T {
-        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut self.0.lock())
     }
 
     /// A line was begun.

@@ -8,12 +8,13 @@
 mod table;
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use coppice_core::network;
 use coppice_core::proxies::TrustedProxies;
 use metrics::{counter, gauge};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -90,16 +91,12 @@ impl Connections {
         Arc::new(Self { limits, table: Mutex::new(Table::new()) })
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A place for a new connection, where need be that of a silent one, or of
     /// an idle one of an address that holds more than this one does.
     pub(crate) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Seat> {
         let peer = peer.to_canonical();
         let address = (!self.limits.trusted_proxies.trusts(peer)).then(|| network::party(peer));
-        let (mut table, mut refusal) = (self.table(), None);
+        let (mut table, mut refusal) = (self.table.lock(), None);
         if let Some(address) = address
             && table.of_address.get(&address).is_some_and(|count| *count >= self.limits.per_address)
             && !table.displace_one_of(address)
@@ -124,14 +121,10 @@ impl Connections {
 }
 
 impl Seat {
-    fn usage(&self) -> MutexGuard<'_, Usage> {
-        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A request came; it is answered when what this returns is dropped.
     pub(crate) fn asked(self: &Arc<Self>) -> Asked {
-        let mut usage = self.usage();
-        let mut table = self.connections.table();
+        let mut usage = self.usage.lock();
+        let mut table = self.connections.table.lock();
         if !usage.has_asked {
             usage.has_asked = true;
             table.has_asked(self.number);
@@ -147,7 +140,7 @@ impl Seat {
     pub(crate) async fn ended(&self) -> Ending {
         loop {
             let next_look =
-                match self.usage().next_look(self.connections.limits.first_request, Instant::now()) {
+                match self.usage.lock().next_look(self.connections.limits.first_request, Instant::now()) {
                     Ok(next_look) => next_look,
                     Err(ending) => return ending,
                 };
@@ -173,7 +166,7 @@ impl Usage {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let mut table = self.connections.table();
+        let mut table = self.connections.table.lock();
         table.remove(self.number);
         gauge!(CONNECTIONS).set(table.open.len() as f64);
     }
@@ -185,11 +178,11 @@ pub(crate) struct Asked(Arc<Seat>);
 
 impl Drop for Asked {
     fn drop(&mut self) {
-        let mut usage = self.0.usage();
+        let mut usage = self.0.usage.lock();
         usage.in_progress -= 1;
         usage.since = Instant::now();
         if usage.in_progress == 0 {
-            self.0.connections.table().set_idle(self.0.number, Some(usage.since));
+            self.0.connections.table.lock().set_idle(self.0.number, Some(usage.since));
         }
     }
 }

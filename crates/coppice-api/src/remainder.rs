@@ -7,7 +7,7 @@
 //! much the answer says that the connection ends.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use axum::http::{HeaderValue, Version};
 use axum::middleware::Next;
 use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
+use parking_lot::Mutex;
 
 /// Most bytes that are thrown away for one answer.
 const LIMIT_BYTES: usize = 16 << 20;
@@ -65,7 +66,7 @@ impl SharedBody {
     }
 
     fn with<T>(&self, look: impl FnOnce(Pin<&mut Body>) -> T) -> T {
-        look(Pin::new(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+        look(Pin::new(&mut *self.0.lock()))
     }
 }
 

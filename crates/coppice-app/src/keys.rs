@@ -1,13 +1,13 @@
 //! API keys: making, listing and ending them, and when they were last used.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
 
 use chrono::Utc;
 use coppice_core::access::{AskedExpiry, Caller, Grant, Principal, Scope, check_role};
 use coppice_core::api_key::{ApiKey, ApiKeyKind, ApiKeySecret};
 use coppice_core::{ApiKeyId, Error, ErrorCode, OrganizationId, Result};
 use coppice_store::{NewApiKey, ReachedBranch, ReachedProject, StoreError, Tx};
+use parking_lot::Mutex;
 
 use crate::access::not_a_member;
 use crate::{Access, App, PersonalAccess};
@@ -41,14 +41,14 @@ pub(crate) struct KeyUses {
 impl KeyUses {
     pub(crate) fn note(&self, key: &ApiKeyId) {
         // A panic while holding it can leave no half-done change behind.
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = self.used.lock();
         if !used.contains(key) {
             used.insert(key.clone());
         }
     }
 
     fn take(&self) -> HashSet<ApiKeyId> {
-        std::mem::take(&mut *self.used.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.used.lock())
     }
 }
 
@@ -190,13 +190,7 @@ impl App {
     pub async fn reach(&self, caller: &Caller) -> Result<Reach> {
         let of = &caller.principal;
         let projects = caller.grant.project_limit().unwrap_or_default();
-        let Some(branches) = caller.grant.branch_limit() else {
-            let projects = match projects.is_empty() {
-                true => vec![],
-                false => self.store.reached_projects(of, projects, &[]).await?,
-            };
-            return Ok(Reach { projects, branches: vec![] });
-        };
+        let branches = caller.grant.branch_limit().unwrap_or_default();
         Ok(Reach {
             projects: self.store.reached_projects(of, projects, branches).await?,
             branches: self.store.reached_branches(of, branches).await?,

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -14,6 +14,7 @@ use coppice_telemetry::ceil_ms;
 use coppice_telemetry::logs::{
     InstanceLogs, LogCursor, LogEntry, LogFilter, LogFilters, LogPage, LogQuery, OpenLog, SearchError, search,
 };
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{Access, App, MasterKey};
@@ -71,7 +72,7 @@ impl Readers {
     /// branch holds up no other.
     async fn turn(&self, branch: &BranchId) -> Result<[OwnedSemaphorePermit; 2]> {
         let of_branch = {
-            let mut branches = self.branches.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut branches = self.branches.lock();
             branches.retain(|_, turns| Arc::strong_count(turns) > 1);
             let new = || Arc::new(Semaphore::new(READERS_OF_BRANCH_MAX));
             branches.entry(branch.clone()).or_insert_with(new).clone()

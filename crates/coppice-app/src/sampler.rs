@@ -6,13 +6,14 @@
 //! did not answer last time wait in a queue of their own.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chrono::Utc;
 use coppice_core::InstanceId;
 use coppice_store::{MeasuredInstance, TakenSample};
 use coppice_telemetry::metrics::{Look, Sample};
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::MissedTickBehavior;
 
@@ -153,13 +154,8 @@ impl Sampler {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<InstanceId, Known>> {
-        // Every change is complete in itself.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn begin_looks(self: &Arc<Self>, instances: Vec<MeasuredInstance>) {
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         let running: HashSet<_> = instances.iter().map(|instance| &instance.id).collect();
         known.retain(|id, known| known.is_busy || running.contains(id));
         for instance in instances {
@@ -188,7 +184,7 @@ impl Sampler {
             instance: found,
             traffic: self.app.clients.traffic(&instance.branch),
         });
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         let entry = known.entry(instance.id.clone()).or_default();
         entry.is_busy = false;
         let has_answered = look.as_ref().is_some_and(|look| look.instance.server.is_some());

@@ -82,6 +82,11 @@ pub enum EngineError {
 }
 
 impl EngineError {
+    /// A server said nothing in time to what it was asked.
+    pub(crate) fn no_answer() -> Self {
+        Self::NoAnswer("asking a server".to_owned())
+    }
+
     /// For `map_err`: wraps an I/O error with what was being done.
     pub fn io<E: Into<std::io::Error>>(action: impl Into<String>) -> impl FnOnce(E) -> Self {
         move |source| Self::Io { action: action.into(), source: source.into() }

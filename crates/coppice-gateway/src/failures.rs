@@ -17,10 +17,10 @@
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
 use std::num::NonZeroU32;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use coppice_core::network;
+use parking_lot::Mutex;
 
 use crate::refusal::Refusal;
 
@@ -151,13 +151,13 @@ impl Sketch {
 
     /// How long until one more may fail.
     fn wait(&self, key: &impl Hash, now: Duration) -> Duration {
-        let paid = self.paid.lock().unwrap_or_else(PoisonError::into_inner);
+        let paid = self.paid.lock();
         let debt = Self::debt(&paid, self.cells(key), nanoseconds(now));
         Duration::from_nanos((debt + self.share).saturating_sub(nanoseconds(SPAN)))
     }
 
     fn add(&self, key: &impl Hash, now: Duration) {
-        let mut paid = self.paid.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut paid = self.paid.lock();
         let (cells, now) = (self.cells(key), nanoseconds(now));
         let until = now + Self::debt(&paid, cells, now) + self.share;
         for cell in cells {

@@ -2,12 +2,13 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::BytesMut;
 use coppice_pgwire::encode;
+use parking_lot::RwLock;
 use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -109,11 +110,11 @@ impl Gateway {
 
     /// Shows another certificate to clients that connect from now on.
     pub fn set_certificate(&self, certificate: Certificate) {
-        *self.certificate.write().unwrap_or_else(PoisonError::into_inner) = certificate;
+        *self.certificate.write() = certificate;
     }
 
     pub(crate) fn certificate(&self) -> Certificate {
-        self.certificate.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.certificate.read().clone()
     }
 
     /// How full it is.

@@ -7,9 +7,10 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use coppice_core::network;
+use parking_lot::Mutex;
 
 use crate::ConnectionLimits;
 use crate::refusal::Refusal;
@@ -111,15 +112,10 @@ impl Places {
         Arc::new(Self { limits, taken: Mutex::default() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Taken> {
-        // Every change is complete in itself, so a panic elsewhere spoils nothing.
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Clients with a place that is not at the door, and how many of them have
     /// not signed in.
     pub(crate) fn taken_and_starting(&self) -> (usize, usize) {
-        let all = self.lock().all;
+        let all = self.taken.lock().all;
         (all.starting + all.signed_in, all.starting)
     }
 
@@ -127,7 +123,7 @@ impl Places {
     /// when that is a proxy, which is going to say where the client is.
     pub(crate) fn enter(self: &Arc<Self>, address: Option<IpAddr>) -> Result<Place, Full> {
         let party = address.map(network::party);
-        let mut taken = self.lock();
+        let mut taken = self.taken.lock();
         let (all, own) = (taken.all, taken.of_address(party));
         let full =
             if all.starting + all.signed_in >= self.limits.total || all.starting >= self.limits.starting {
@@ -156,7 +152,7 @@ impl Place {
             return Ok(());
         }
         let party = Some(network::party(address));
-        let mut taken = self.places.lock();
+        let mut taken = self.places.taken.lock();
         let own = taken.of_address(party);
         let full = match self.stand {
             Stand::Door(full) => (own.at_the_door >= DOOR_PER_ADDRESS_MAX).then_some(full),
@@ -183,7 +179,7 @@ impl Place {
 
     /// Makes it a place of a client that has signed in.
     pub(crate) fn sign_in(&mut self) -> Result<(), Full> {
-        let mut taken = self.places.lock();
+        let mut taken = self.places.taken.lock();
         if taken.of_address(self.party).signed_in >= self.places.limits.per_address {
             return Err(Full::Address);
         }
@@ -196,7 +192,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.places.lock().remove(self.stand, self.party);
+        self.places.taken.lock().remove(self.stand, self.party);
     }
 }
 
@@ -231,8 +227,8 @@ mod tests {
         let other = places.enter(address(2)).expect("others are not affected");
         assert_eq!(other.check(), Ok(()));
         drop((silent, other));
-        assert!(places.lock().by_address.is_empty());
-        assert_eq!(places.lock().all, Counts::default());
+        assert!(places.taken.lock().by_address.is_empty());
+        assert_eq!(places.taken.lock().all, Counts::default());
     }
 
     #[test]
@@ -285,7 +281,7 @@ mod tests {
         assert_eq!(named.iter().filter(|result| result.is_ok()).count(), LIMITS.starting_per_address);
         assert_eq!(named.last(), Some(&Err(Full::Address)));
         drop(unnamed);
-        assert!(places.lock().by_address.is_empty());
-        assert_eq!(places.lock().all, Counts::default());
+        assert!(places.taken.lock().by_address.is_empty());
+        assert_eq!(places.taken.lock().all, Counts::default());
     }
 }

@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use aws_lc_rs::rand;
@@ -15,6 +15,7 @@ use coppice_core::BranchId;
 use coppice_core::awake::NewUse;
 use coppice_core::statistics::ClientTraffic;
 use coppice_pgwire::startup::CancelKey;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::usage::Usage;
@@ -61,7 +62,7 @@ pub(crate) struct Starting(Arc<Sessions>);
 
 impl Drop for Starting {
     fn drop(&mut self) {
-        self.0.lock().starting -= 1;
+        self.0.state.lock().starting -= 1;
     }
 }
 
@@ -102,7 +103,7 @@ pub struct Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let mut state = self.sessions.lock();
+        let mut state = self.sessions.state.lock();
         state.held.remove(&self.branch);
         // Who looked the branch up during the hold may have seen it as it was before.
         *state.holds.entry(self.branch.clone()).or_default() += 1;
@@ -146,24 +147,19 @@ impl Counters {
 }
 
 impl Sessions {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Every change is complete in itself, so a panic elsewhere spoils nothing.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Number of sessions that are open to a branch, or about to be.
     pub fn count(&self, branch: &BranchId) -> usize {
-        self.lock().per_branch.get(branch).copied().unwrap_or(0)
+        self.state.lock().per_branch.get(branch).copied().unwrap_or(0)
     }
 
     /// Number of sessions that are open, or about to be.
     pub fn open(&self) -> usize {
-        self.lock().open.len()
+        self.state.lock().open.len()
     }
 
     /// Those of a branch one by one, oldest first.
     pub fn list(&self, branch: &BranchId) -> Vec<OpenSession> {
-        let state = self.lock();
+        let state = self.state.lock();
         let of_branch = state.open.values().filter(|open| open.branch == *branch);
         let mut open: Vec<_> = of_branch.map(|open| open.session.clone()).collect();
         open.sort_by_key(|session| session.since);
@@ -172,13 +168,13 @@ impl Sessions {
 
     /// Counts a client that has just come in.
     pub(crate) fn start(self: &Arc<Self>) -> Starting {
-        self.lock().starting += 1;
+        self.state.lock().starting += 1;
         Starting(self.clone())
     }
 
     /// All clients.
     pub fn census(&self) -> Census {
-        let state = self.lock();
+        let state = self.state.lock();
         let mut sessions = HashMap::<_, Vec<_>>::new();
         for open in state.open.values() {
             sessions.entry(open.branch.clone()).or_default().push(open.session.clone());
@@ -188,35 +184,35 @@ impl Sessions {
 
     /// Takes away what was noted of the use of branches since the last time.
     pub fn take_uses(&self) -> Vec<NewUse> {
-        self.lock().usage.take(Instant::now())
+        self.state.lock().usage.take(Instant::now())
     }
 
     /// Bytes that passed through the sessions of each branch that had one.
     pub fn traffic(&self) -> HashMap<BranchId, ClientTraffic> {
-        self.lock().traffic.iter().map(|(branch, counters)| (branch.clone(), counters.read())).collect()
+        self.state.lock().traffic.iter().map(|(branch, counters)| (branch.clone(), counters.read())).collect()
     }
 
     /// The same of one branch.
     pub fn traffic_of(&self, branch: &BranchId) -> ClientTraffic {
-        self.lock().traffic.get(branch).map(|counters| counters.read()).unwrap_or_default()
+        self.state.lock().traffic.get(branch).map(|counters| counters.read()).unwrap_or_default()
     }
 
     /// When the last client of a branch left; none while it has clients, or
     /// when it had none since the start.
     pub fn last_left(&self, branch: &BranchId) -> Option<Instant> {
-        self.lock().last_left.get(branch).copied()
+        self.state.lock().last_left.get(branch).copied()
     }
 
     /// How often a branch was held and let go so far; to be asked before it is
     /// looked up.
     pub(crate) fn holds(&self, branch: &BranchId) -> u64 {
-        self.lock().holds.get(branch).copied().unwrap_or(0)
+        self.state.lock().holds.get(branch).copied().unwrap_or(0)
     }
 
     /// Keeps new clients of a branch waiting; none when it has clients, or is
     /// held already.
     pub fn hold(self: &Arc<Self>, branch: &BranchId) -> Option<Hold> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.per_branch.contains_key(branch) || state.held.contains_key(branch) {
             return None;
         }
@@ -233,7 +229,7 @@ impl Sessions {
         client: &ClientInfo,
         holds_seen: u64,
     ) -> Result<Session, Held> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some(sender) = state.held.get(branch) {
             return Err(Held(Some(sender.subscribe())));
         }
@@ -258,7 +254,7 @@ impl Sessions {
 
     /// Where a cancel request with this key has to go, and the key to use there.
     pub(crate) fn target(&self, key: &CancelKey) -> Option<(Route, CancelKey)> {
-        let state = self.lock();
+        let state = self.state.lock();
         let (open, keys) = state.with_process_id(key.process_id).find(|(_, keys)| keys.client.fits(key))?;
         Some((open.route.clone(), keys.server.clone()))
     }
@@ -293,7 +289,7 @@ impl Session {
     /// From now on cancel requests are passed on: returns the client's key, whose
     /// secret has this length.
     pub(crate) fn set_server_key(&self, server: CancelKey, secret_length: usize) -> CancelKey {
-        let mut state = self.sessions.lock();
+        let mut state = self.sessions.state.lock();
         let process_id = server.process_id;
         let client = loop {
             let mut secret = vec![0; secret_length];
@@ -326,7 +322,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let mut state = self.sessions.lock();
+        let mut state = self.sessions.state.lock();
         state.end(self.number);
         state.usage.end(&self.branch, &self.application, Instant::now());
         if let Some(count) = state.per_branch.get_mut(&self.branch) {

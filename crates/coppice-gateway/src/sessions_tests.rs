@@ -58,7 +58,7 @@ fn a_session_is_counted_until_it_ends() {
     assert_eq!(sessions.count(&branch), 1);
     drop(two);
     assert_eq!(sessions.count(&branch), 0);
-    assert!(sessions.lock().per_branch.is_empty() && sessions.lock().open.is_empty());
+    assert!(sessions.state.lock().per_branch.is_empty() && sessions.state.lock().open.is_empty());
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_key_cancels_its_own_session_only_while_that_lives() {
     assert!(sessions.target(&CancelKey { secret: secret.into(), ..key.clone() }).is_none());
     drop(session);
     assert!(sessions.target(&key).is_none());
-    assert!(sessions.lock().by_process_id.is_empty());
+    assert!(sessions.state.lock().by_process_id.is_empty());
 }
 
 #[test]

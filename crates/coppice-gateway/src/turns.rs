@@ -5,8 +5,9 @@
 //! each other, and for no other branch.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Questions about one branch at the same time.
@@ -26,7 +27,7 @@ impl Turns {
     }
 
     fn of(&self, branch_name: &str) -> Arc<Semaphore> {
-        let mut branches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut branches = self.0.lock();
         if let Some(semaphore) = branches.get(branch_name).and_then(Weak::upgrade) {
             return semaphore;
         }

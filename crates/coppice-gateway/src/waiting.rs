@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use coppice_core::branch::BranchState;
 use coppice_core::{BranchId, network};
+use parking_lot::Mutex;
 
 use crate::connection::{Connection, Duplex};
 use crate::metrics::Reason;
@@ -29,7 +29,7 @@ struct Waiter<'a> {
 impl Waiters {
     fn enter(&self, address: IpAddr) -> Result<Waiter<'_>, Refusal> {
         let address = network::party(address);
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.0.lock();
         let count = counts.entry(address).or_default();
         if *count >= WAITERS_PER_ADDRESS_MAX {
             return Err(Refusal::new(
@@ -62,7 +62,7 @@ impl Waiters {
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        let mut counts = self.waiters.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.waiters.0.lock();
         if let Some(count) = counts.get_mut(&self.address) {
             *count -= 1;
             if *count == 0 {
@@ -101,6 +101,6 @@ mod tests {
         places.pop();
         assert!(enter(1).is_ok());
         drop(places);
-        assert!(waiters.0.lock().unwrap().is_empty());
+        assert!(waiters.0.lock().is_empty());
     }
 }

@@ -5,9 +5,10 @@
 //! statement was read to the end; one whose statement failed or was abandoned
 //! is closed instead, so there is nothing to test.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{Connection, Execute, Executor, FromRow, PgConnection, Postgres};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -54,7 +55,7 @@ impl Reads {
 
     /// How many of its connections are open, and how many of those are idle.
     pub(crate) fn open_and_idle(&self) -> (usize, usize) {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let idle = self.idle.lock().len();
         (self.size.saturating_sub(self.slots.available_permits()) + idle, idle)
     }
 
@@ -120,13 +121,13 @@ async fn observed<T>(read: impl Future<Output = Result<T>>) -> Result<T> {
 }
 
 fn pop(idle: &Idle) -> Option<(PgConnection, Instant)> {
-    idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    idle.lock().pop()
 }
 
 impl Taken {
     /// To be called when the statement was read to its end.
     fn give_back(self) {
         let Self { connection, idle, _slot } = self;
-        idle.lock().unwrap_or_else(PoisonError::into_inner).push((connection, Instant::now()));
+        idle.lock().push((connection, Instant::now()));
     }
 }

@@ -1,13 +1,14 @@
 //! The keys that tokens are signed with. They are rows, so that every process
 //! has the same; each keeps them in memory and looks again once a minute.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use coppice_core::{Error, Result};
 use coppice_oauth::signing::{PublicKey, SigningAlgorithm, SigningKey};
 use coppice_store::{SigningKeyRow, Store};
+use parking_lot::RwLock;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
@@ -52,7 +53,7 @@ impl KeySet {
 
 impl KeyRing {
     fn current(&self) -> Arc<KeySet> {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current.read().clone()
     }
 }
 
@@ -132,7 +133,7 @@ impl App {
             return Ok(current);
         }
         let loaded = Arc::new(self.load_keys().await?);
-        *ring.current.write().unwrap_or_else(PoisonError::into_inner) = loaded.clone();
+        *ring.current.write() = loaded.clone();
         Ok(loaded)
     }
 

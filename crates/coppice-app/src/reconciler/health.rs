@@ -8,11 +8,11 @@
 //! and started anew by the same steps as one that died.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use coppice_core::{BranchId, InstanceId};
 use coppice_engine::Answer;
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::MissedTickBehavior;
 
@@ -94,14 +94,9 @@ fn verdict(answer: &Answer, lasting: Duration, starts: u32) -> Verdict {
 }
 
 impl Health {
-    fn lock(&self) -> MutexGuard<'_, HashMap<BranchId, Patient>> {
-        // Every change is complete in itself.
-        self.patients.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Why a server that runs is not ready all the same; none when it is.
     pub(super) fn complaint(&self, branch: &BranchId) -> Option<String> {
-        match &self.lock().get(branch)?.complaint.as_ref()?.verdict {
+        match &self.patients.lock().get(branch)?.complaint.as_ref()?.verdict {
             Verdict::Wait => None,
             Verdict::Unwell(reason) | Verdict::Hopeless(reason) => Some(reason.clone()),
         }
@@ -109,14 +104,14 @@ impl Health {
 
     /// Whether a server that runs has to be started anew.
     pub(super) fn is_hopeless(&self, branch: &BranchId) -> bool {
-        let patients = self.lock();
+        let patients = self.patients.lock();
         let complaint = patients.get(branch).and_then(|patient| patient.complaint.as_ref());
         complaint.is_some_and(|complaint| matches!(complaint.verdict, Verdict::Hopeless(_)))
     }
 
     /// A new process takes the place of the one that did not answer.
     pub(super) fn starts_anew(&self, branch: &BranchId) {
-        let mut patients = self.lock();
+        let mut patients = self.patients.lock();
         let Some(patient) = patients.get_mut(branch) else { return };
         if patient.complaint.take().is_some_and(|complaint| matches!(complaint.verdict, Verdict::Hopeless(_)))
         {
@@ -127,18 +122,18 @@ impl Health {
 
     /// Forgets a branch whose server is not expected to answer.
     pub(super) fn forget(&self, branch: &BranchId) {
-        self.lock().remove(branch);
+        self.patients.lock().remove(branch);
     }
 
     /// Whether the branch is to be asked by the caller now; nobody else does
     /// until [`Health::note`].
     fn begin(&self, branch: &BranchId) -> bool {
-        !std::mem::replace(&mut self.lock().entry(branch.clone()).or_default().is_asked, true)
+        !std::mem::replace(&mut self.patients.lock().entry(branch.clone()).or_default().is_asked, true)
     }
 
     /// Takes an answer down; true when the reconciler has to know.
     fn note(&self, branch: &BranchId, answer: &Answer) -> bool {
-        let mut patients = self.lock();
+        let mut patients = self.patients.lock();
         let Some(patient) = patients.get_mut(branch) else { return false };
         patient.is_asked = false;
         if *answer == Answer::Answers {
@@ -152,7 +147,7 @@ impl Health {
 
     /// Those that were well for long enough have no history any more.
     fn discharge(&self) {
-        self.lock().retain(|_, patient| {
+        self.patients.lock().retain(|_, patient| {
             let is_well = patient.complaint.is_none() && !patient.is_asked;
             !is_well || patient.last_start.is_some_and(|start| start.elapsed() < RECOVERY)
         });
@@ -243,7 +238,7 @@ mod tests {
         assert!(health.begin(&branch) && !health.begin(&branch), "one look at a time");
         assert!(!health.note(&branch, &refuses()), "that may be over in a moment");
         assert_eq!(health.complaint(&branch), None);
-        health.lock().get_mut(&branch).expect("known").complaint.as_mut().expect("ill").since -=
+        health.patients.lock().get_mut(&branch).expect("known").complaint.as_mut().expect("ill").since -=
             REFUSAL_PATIENCE;
         assert!(health.begin(&branch) && health.note(&branch, &refuses()));
         assert!(health.is_hopeless(&branch));
@@ -251,6 +246,6 @@ mod tests {
         assert!(health.begin(&branch) && health.note(&branch, &Answer::Answers));
         assert_eq!((health.complaint(&branch), health.is_hopeless(&branch)), (None, false));
         health.discharge();
-        assert!(health.lock().is_empty());
+        assert!(health.patients.lock().is_empty());
     }
 }

@@ -18,8 +18,8 @@ mod steps;
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use coppice_core::branch::{BranchState, Goal};
@@ -29,6 +29,7 @@ use coppice_core::{BranchId, HostId, InstallationId};
 use coppice_engine::{EngineError, SharedEngine, StopMode};
 use coppice_store::{Store, StoreError};
 use futures_util::FutureExt as _;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -428,8 +429,7 @@ fn pause(attempts: u32) -> Duration {
 
 impl Inner {
     fn lock(&self) -> MutexGuard<'_, Work> {
-        // A panic while holding it can leave no half-done change behind.
-        self.work.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.work.lock()
     }
 
     fn next_token(&self) -> ClaimToken {

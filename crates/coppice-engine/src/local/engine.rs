@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -14,6 +14,7 @@ use coppice_core::statistics::InstanceStatistics;
 use coppice_core::volume::{VolumeLabel, VolumeSource};
 use coppice_core::{InstanceId, VolumeId};
 use coppice_failpoint::failpoint;
+use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 use tokio_postgres::types::Type;
 
@@ -25,7 +26,6 @@ use super::metastore::METASTORE;
 use super::process::controllers::Limits;
 use super::server::ServerPlan;
 use super::session::{Parameter, Session};
-use super::sessions::no_answer;
 use super::templates::TEMPLATE_PREFIX;
 use super::untrusted::UntrustedPath;
 use super::volumes::{SourceState, Volumes};
@@ -80,7 +80,7 @@ impl LocalEngine {
     }
 
     pub(super) async fn lock_volume(&self, volume: &VolumeId) -> OwnedMutexGuard<()> {
-        let mutex = lock(&self.locks).entry(volume.clone()).or_default().clone();
+        let mutex = self.locks.lock().entry(volume.clone()).or_default().clone();
         mutex.lock_owned().await
     }
 
@@ -131,11 +131,6 @@ fn server_plan<'a>(
     }
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // Every change under these locks is a single insertion or removal.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[async_trait]
 impl Engine for LocalEngine {
     fn images(&self) -> Vec<Image> {
@@ -143,12 +138,12 @@ impl Engine for LocalEngine {
     }
 
     async fn image_contents(&self, version: PostgresVersion) -> Result<Arc<ImageContents>> {
-        if let Some(known) = lock(&self.contents).get(&version) {
+        if let Some(known) = self.contents.lock().get(&version) {
             return Ok(known.clone());
         }
         let image = self.host.image(version)?;
         let found = Arc::new(blocking(move || contents::read(&image)).await?);
-        lock(&self.contents).insert(version, found.clone());
+        self.contents.lock().insert(version, found.clone());
         Ok(found)
     }
 
@@ -174,7 +169,7 @@ impl Engine for LocalEngine {
     async fn remove_volume(&self, volume: &VolumeId) -> Result<()> {
         let (volumes, id) = (self.volumes.clone(), volume.clone());
         blocking(move || volumes.remove(&id)).await?;
-        lock(&self.locks).remove(volume);
+        self.locks.lock().remove(volume);
         self.measuring.forget(volume);
         Ok(())
     }
@@ -189,7 +184,7 @@ impl Engine for LocalEngine {
             return Err(EngineError::NoVolume(spec.volume.clone()));
         }
         self.volumes.check_claim(&spec.volume, spec.claim)?;
-        lock(&self.sessions).remove(&spec.instance);
+        self.sessions.lock().remove(&spec.instance);
         let is_first_start = self.is_first_start(&spec.volume);
         let data = self.volumes.data_dir(&spec.volume);
         if is_first_start && self.host.servers.observe(&spec.instance, &data).await == InstanceSeen::Stopped {
@@ -237,7 +232,7 @@ impl Engine for LocalEngine {
     }
 
     async fn stop(&self, instance: &InstanceId, volume: Option<&VolumeId>, mode: StopMode) -> Result<()> {
-        lock(&self.sessions).remove(instance);
+        self.sessions.lock().remove(instance);
         let data = volume.map(|volume| self.volumes.data_dir(volume));
         self.host.servers.stop(instance, data.as_ref(), mode).await
     }
@@ -247,13 +242,16 @@ impl Engine for LocalEngine {
         instance: &InstanceId,
         volume: &VolumeId,
     ) -> Result<Option<(SleepingRoles, String)>> {
-        lock(&self.sessions).remove(instance);
+        self.sessions.lock().remove(instance);
         let data = self.volumes.data_dir(volume);
         let is_running = self.host.servers.observe(instance, &data).await == InstanceSeen::Running;
         let read = if is_running {
             let address = self.address(instance);
             let reading = sleep::read_roles(&address);
-            match tokio::time::timeout(SLEEP_PATIENCE, reading).await.unwrap_or_else(|_| Err(no_answer())) {
+            match tokio::time::timeout(SLEEP_PATIENCE, reading)
+                .await
+                .unwrap_or_else(|_| Err(EngineError::no_answer()))
+            {
                 Ok(read) => Some(read),
                 Err(error) => {
                     tracing::warn!(%instance, "instance {instance} goes to sleep unasked: {}", error.chain());
@@ -275,7 +273,7 @@ impl Engine for LocalEngine {
     }
 
     fn has_answered(&self, instance: &InstanceId) -> bool {
-        lock(&self.sessions).get(instance).is_some_and(|(session, _)| !session.is_closed())
+        self.sessions.lock().get(instance).is_some_and(|(session, _)| !session.is_closed())
     }
 
     async fn ask_whether_it_answers(&self, instance: &InstanceId) -> Answer {
@@ -310,7 +308,7 @@ impl Engine for LocalEngine {
     async fn set_managed_verifier(&self, instance: &InstanceId, verifier: &str) -> Result<()> {
         let address = self.address(instance);
         let setting = managed_role::set_verifier(&address, verifier);
-        tokio::time::timeout(CHANGE_PATIENCE, setting).await.unwrap_or_else(|_| Err(no_answer()))
+        tokio::time::timeout(CHANGE_PATIENCE, setting).await.unwrap_or_else(|_| Err(EngineError::no_answer()))
     }
 
     async fn end_holders(
@@ -348,10 +346,10 @@ impl Engine for LocalEngine {
     async fn measure(&self, instance: &InstanceId, volume: &VolumeId) -> InstanceStatistics {
         let asking = async { self.measuring.ask(instance, &self.session(instance).await?).await };
         let asked = tokio::time::timeout(measure::PATIENCE, asking).await;
-        let server = asked.unwrap_or_else(|_| Err(no_answer())).map_err(|error| {
+        let server = asked.unwrap_or_else(|_| Err(EngineError::no_answer())).map_err(|error| {
             tracing::debug!(%instance, "instance {instance} does not tell its statistics: {}", error.chain());
             // What is left of a session that does not answer would be in the way.
-            lock(&self.sessions).remove(instance);
+            self.sessions.lock().remove(instance);
         });
         let (volumes, id) = (self.volumes.clone(), volume.clone());
         let generation = blocking(move || Ok(volumes.generation(&id))).await.ok().flatten();

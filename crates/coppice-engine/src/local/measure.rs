@@ -5,11 +5,12 @@
 //! the numbers mean is in `docs/metrics.md`.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use coppice_core::statistics::{InstanceStatistics, Operations, ServerStatistics};
 use coppice_core::{InstanceId, VolumeId};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio_postgres::Row;
 
@@ -154,15 +155,10 @@ impl Default for Measuring {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // Every change under these locks is a single insertion or removal.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Measuring {
     /// Forgets a volume that is gone.
     pub(super) fn forget(&self, volume: &VolumeId) {
-        lock(&self.disks).remove(volume);
+        self.disks.lock().remove(volume);
     }
 
     /// Asks a server; one round trip, another one on a new session.
@@ -173,11 +169,11 @@ impl Measuring {
     ) -> Result<ServerStatistics> {
         let action = "reading statistics";
         let is_in = |known: &Weak<Session>| known.as_ptr() == Arc::as_ptr(session);
-        let is_prepared = lock(&self.prepared).get(instance).is_some_and(is_in);
+        let is_prepared = self.prepared.lock().get(instance).is_some_and(is_in);
         if !is_prepared {
             let prepare = format!("PREPARE {PREPARED} AS {}", statement(session.major()));
             session.execute(action, &prepare).await?;
-            let mut prepared = lock(&self.prepared);
+            let mut prepared = self.prepared.lock();
             prepared.retain(|_, session| session.strong_count() > 0);
             prepared.insert(instance.clone(), Arc::downgrade(session));
         }
@@ -209,7 +205,7 @@ impl Measuring {
 
     /// The size of a volume, unless what is known of it is old.
     pub(super) fn known_disk_size(&self, volume: &VolumeId) -> Option<u64> {
-        let disks = lock(&self.disks);
+        let disks = self.disks.lock();
         disks.get(volume).filter(|size| size.known.elapsed() < KNOWN_FOR).map(|size| size.bytes)
     }
 
@@ -227,7 +223,7 @@ impl Measuring {
         written: Option<Written>,
         pace: Pace,
     ) -> Option<u64> {
-        if let Some(known) = lock(&self.disks).get_mut(volume) {
+        if let Some(known) = self.disks.lock().get_mut(volume) {
             if written.is_some() && known.written == written {
                 known.known = Instant::now();
                 return Some(known.bytes);
@@ -238,7 +234,7 @@ impl Measuring {
         }
         // What takes longer than anybody waits is known the next time.
         let measured = tokio::time::timeout(PATIENCE, self.size_now(volume, data, written)).await;
-        measured.ok().flatten().or_else(|| lock(&self.disks).get(volume).map(|known| known.bytes))
+        measured.ok().flatten().or_else(|| self.disks.lock().get(volume).map(|known| known.bytes))
     }
 
     /// The size of a volume's directory; none while it is being measured already.
@@ -248,11 +244,11 @@ impl Measuring {
         data: UntrustedPath,
         written: Option<Written>,
     ) -> Option<u64> {
-        if lock(&self.measuring).contains(volume) {
+        if self.measuring.lock().contains(volume) {
             return None;
         }
         let place = self.places.clone().acquire_owned().await.ok()?;
-        if !lock(&self.measuring).insert(volume.clone()) {
+        if !self.measuring.lock().insert(volume.clone()) {
             return None;
         }
         let (measuring, disks, id) = (self.measuring.clone(), self.disks.clone(), volume.clone());
@@ -263,8 +259,8 @@ impl Measuring {
             let bytes = data.require().map_or(0, |data| data.size(ENTRIES_MAX, LEVELS_MAX));
             let (measured, took) = (Instant::now(), started.elapsed());
             let size = DiskSize { bytes, written, measured, took, known: measured };
-            lock(&disks).insert(id.clone(), size);
-            lock(&measuring).remove(&id);
+            disks.lock().insert(id.clone(), size);
+            measuring.lock().remove(&id);
             bytes
         });
         measure.await.ok()
@@ -342,7 +338,7 @@ mod tests {
     fn what_was_found_long_ago_is_not_known() {
         let (measuring, volume) = (Measuring::default(), VolumeId::from_trusted("vol_1"));
         let known = |seconds| {
-            lock(&measuring.disks).insert(volume.clone(), found(seconds));
+            measuring.disks.lock().insert(volume.clone(), found(seconds));
             measuring.known_disk_size(&volume)
         };
         assert_eq!((known(1), known(40)), (Some(5), None));
@@ -355,7 +351,7 @@ mod tests {
         fs::create_dir(data.host_path()).expect("a directory");
         let (measuring, volume) = (Measuring::default(), VolumeId::from_trusted("vol_1"));
         let size = async |seconds, pace| {
-            lock(&measuring.disks).insert(volume.clone(), found(seconds));
+            measuring.disks.lock().insert(volume.clone(), found(seconds));
             measuring.disk_size(&volume, data.clone(), None, pace).await
         };
         assert_eq!(size(0, PACE_NEAR).await, Some(5));
@@ -380,11 +376,11 @@ mod tests {
     #[tokio::test]
     async fn a_directory_whose_measuring_does_not_end_is_left_alone() {
         let (measuring, volume) = (Measuring::default(), VolumeId::from_trusted("vol_1"));
-        lock(&measuring.measuring).insert(volume.clone());
+        measuring.measuring.lock().insert(volume.clone());
         let size =
             async || measuring.disk_size_near_limit(&volume, UntrustedPath::new("/".as_ref(), "tmp")).await;
         assert_eq!(size().await, None);
-        lock(&measuring.disks).insert(volume.clone(), found(60));
+        measuring.disks.lock().insert(volume.clone(), found(60));
         assert_eq!(size().await, Some(5), "as it was before");
     }
 }

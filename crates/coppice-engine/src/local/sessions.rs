@@ -7,7 +7,6 @@ use coppice_core::InstanceId;
 
 use super::LocalEngine;
 use super::connecting::Address;
-use super::engine::lock;
 use super::session::{Patience, Session};
 use crate::{EngineError, Result};
 
@@ -21,18 +20,18 @@ impl LocalEngine {
     /// Closes platform sessions that were not used for a while; to be called
     /// every few seconds.
     pub fn close_idle_sessions(&self) {
-        lock(&self.sessions).retain(|_, (_, used)| used.elapsed() < SESSION_IDLE);
+        self.sessions.lock().retain(|_, (_, used)| used.elapsed() < SESSION_IDLE);
     }
 
     pub(super) async fn session(&self, instance: &InstanceId) -> Result<Arc<Session>> {
-        if let Some((session, used)) = lock(&self.sessions).get_mut(instance)
+        if let Some((session, used)) = self.sessions.lock().get_mut(instance)
             && !session.is_closed()
         {
             *used = Instant::now();
             return Ok(session.clone());
         }
         let session = Arc::new(self.address(instance).open(Patience::QUESTION).await?);
-        lock(&self.sessions).insert(instance.clone(), (session.clone(), Instant::now()));
+        self.sessions.lock().insert(instance.clone(), (session.clone(), Instant::now()));
         Ok(session)
     }
 
@@ -51,13 +50,9 @@ impl LocalEngine {
             Ok(answer) => answer,
             Err(_) => {
                 // What was asked may still be on its way; the next question is not behind it.
-                lock(&self.sessions).remove(instance);
-                Err(no_answer())
+                self.sessions.lock().remove(instance);
+                Err(EngineError::no_answer())
             }
         }
     }
-}
-
-pub(super) fn no_answer() -> EngineError {
-    EngineError::NoAnswer("asking a server".to_owned())
 }

@@ -5,10 +5,10 @@
 //! search is at newer files. They stay only a few files ahead: a search that
 //! has found enough ends.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Scope;
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use regex_automata::meta::Regex;
 
 use super::blocks::{BLOCK, read_at_most};
@@ -64,7 +64,7 @@ pub(super) struct Helpers<'a> {
 
 impl Drop for Helpers<'_> {
     fn drop(&mut self) {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner).is_over = true;
+        self.progress.lock().is_over = true;
         self.changed.notify_all();
     }
 }
@@ -82,10 +82,6 @@ impl<'a> Ahead<'a> {
         Self { prefilter, logs, files, too_old_ms, is_over, progress, changed: Condvar::new() }
     }
 
-    fn progress(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Lets other processors help until the answer is dropped.
     pub(super) fn start<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> Helpers<'scope> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
@@ -98,14 +94,14 @@ impl<'a> Ahead<'a> {
     }
 
     fn help(&self) {
-        let mut progress = self.progress();
+        let mut progress = self.progress.lock();
         while !progress.is_over {
             match self.next_of(&progress) {
                 Some(index) => {
                     self.look_for_others(progress, index);
-                    progress = self.progress();
+                    progress = self.progress.lock();
                 }
-                None => progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner),
+                None => self.changed.wait(&mut progress),
             }
         }
     }
@@ -122,13 +118,13 @@ impl<'a> Ahead<'a> {
         drop(progress);
         // The search comes upon what went wrong by itself.
         let hits = self.look(index).unwrap_or(true);
-        self.progress().known[index] = Known::Hits(hits);
+        self.progress.lock().known[index] = Known::Hits(hits);
         self.changed.notify_all();
     }
 
     /// Whether something may be found in a file.
     pub(super) fn has_hits(&self, index: usize) -> Result<bool, SearchError> {
-        let mut progress = self.progress();
+        let mut progress = self.progress.lock();
         progress.at = index;
         self.changed.notify_all();
         loop {
@@ -145,11 +141,11 @@ impl<'a> Ahead<'a> {
                 // A helper is at it; the next ones are looked at instead of waiting.
                 (Known::Soon, Some(next)) => {
                     self.look_for_others(progress, next);
-                    self.progress()
+                    self.progress.lock()
                 }
                 (Known::Soon, None) => {
-                    let waited = self.changed.wait_timeout(progress, IMPATIENCE);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
+                    self.changed.wait_for(&mut progress, IMPATIENCE);
+                    progress
                 }
             };
         }
@@ -166,7 +162,7 @@ impl<'a> Ahead<'a> {
         let mut buffer = vec![0; OVERLAP + BLOCK as usize];
         let (mut at, mut kept) = (0, 0);
         while at < open.length {
-            if (self.is_over)() || self.progress().is_over {
+            if (self.is_over)() || self.progress.lock().is_over {
                 return Err(SearchError::Interrupted);
             }
             let got = read_at_most(&open.file, &mut buffer[kept..], at)?;

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -15,6 +15,7 @@ use coppice_core::BranchId;
 use coppice_core::awake::ClientSession;
 use coppice_core::statistics::ClientTraffic;
 use coppice_gateway::{CancelKey, Gateway, OpenSession};
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -176,10 +177,6 @@ impl Predecessors {
         Arc::new(Self { directory: directory(runtime_dir), last_seen, moved })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<BranchId, Instant>> {
-        self.last_seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Keeps [`Predecessors::last_seen`] true until the last of them is gone.
     pub(super) async fn watch(&self) {
         while !self.sockets().is_empty() {
@@ -192,13 +189,13 @@ impl Predecessors {
 
     /// When they last had a session of a branch.
     pub(super) fn last_seen(&self, branch: &BranchId) -> Option<Instant> {
-        self.lock().get(branch).copied()
+        self.last_seen.lock().get(branch).copied()
     }
 
     /// Bytes that clients of a branch moved through them while this process
     /// looked.
     pub(super) fn traffic(&self, branch: &BranchId) -> ClientTraffic {
-        let moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+        let moved = self.moved.lock();
         moved.since.get(branch.as_str()).copied().unwrap_or_default()
     }
 
@@ -233,12 +230,12 @@ impl Predecessors {
         let mut all = vec![];
         for socket in self.sockets() {
             let Some(remaining) = ask::<Remaining>(&socket, &Question::Census).await? else { continue };
-            let (now, mut last_seen) = (Instant::now(), self.lock());
+            let (now, mut last_seen) = (Instant::now(), self.last_seen.lock());
             for branch in remaining.sessions.keys() {
                 last_seen.insert(BranchId::from_trusted(branch.as_str()), now);
             }
             drop(last_seen);
-            self.moved.lock().unwrap_or_else(PoisonError::into_inner).add(&socket, &remaining.traffic);
+            self.moved.lock().add(&socket, &remaining.traffic);
             all.push(remaining);
         }
         Ok(all)

@@ -9,9 +9,9 @@
 //! other.
 
 use std::collections::HashMap;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use coppice_core::VolumeId;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 #[derive(Clone, Copy, Debug)]
 enum Holders {
@@ -37,16 +37,16 @@ pub(super) struct Held<'a> {
 impl VolumeLocks {
     /// Waits until nobody else works on `volume`, nor changes `source`.
     pub(super) fn take(&self, volume: &VolumeId, source: Option<&VolumeId>) -> Held<'_> {
-        let mut held = self.lock();
+        let mut held = self.held.lock();
         while !is_free(&held, volume, source) {
-            held = self.released.wait(held).unwrap_or_else(PoisonError::into_inner);
+            self.released.wait(&mut held);
         }
         self.enter(held, volume, source)
     }
 
     /// As [`take`](Self::take), but none where it would have to wait.
     pub(super) fn try_take(&self, volume: &VolumeId) -> Option<Held<'_>> {
-        let held = self.lock();
+        let held = self.held.lock();
         is_free(&held, volume, None).then(|| self.enter(held, volume, None))
     }
 
@@ -66,11 +66,6 @@ impl VolumeLocks {
         }
         Held { locks: self, volume: volume.clone(), source: source.cloned() }
     }
-
-    /// The map is whole whenever the lock is free, so a panic elsewhere does no harm.
-    fn lock(&self) -> MutexGuard<'_, HashMap<VolumeId, Holders>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 fn is_free(held: &HashMap<VolumeId, Holders>, volume: &VolumeId, source: Option<&VolumeId>) -> bool {
@@ -80,7 +75,7 @@ fn is_free(held: &HashMap<VolumeId, Holders>, volume: &VolumeId, source: Option<
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        let mut held = self.locks.lock();
+        let mut held = self.locks.held.lock();
         held.remove(&self.volume);
         if let Some(source) = &self.source {
             match held.get(source) {

@@ -12,11 +12,11 @@
 //! up and tries again does not meet its own earlier attempt.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 
 use coppice_core::VolumeId;
 use coppice_core::claim::ClaimToken;
 use coppice_core::volume::VolumeLabel;
+use parking_lot::Mutex;
 
 use super::btrfs;
 use super::installation::Installation;
@@ -228,7 +228,7 @@ impl Volumes {
     /// [`EngineError::Fenced`], [`EngineError::NoVolume`], or when the label
     /// can't be read or written.
     pub fn check_claim(&self, volume: &VolumeId, claim: ClaimToken) -> Result<()> {
-        let _reading_and_writing = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        let _reading_and_writing = self.claims.lock();
         let mut label = self.label(volume)?.ok_or_else(|| EngineError::NoVolume(volume.clone()))?;
         if label.claim > claim {
             return Err(EngineError::Fenced(volume.clone()));
