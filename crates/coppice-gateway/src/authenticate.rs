@@ -29,7 +29,7 @@ const ANSWER_LENGTH_MAX: usize = 10_000;
 /// as for one that does; what it takes still differs by less than a
 /// millisecond, and the step hides that. The client's own answer is on its way
 /// meanwhile.
-const ANSWER_STEP: Duration = Duration::from_millis(4);
+const ANSWER_STEP: Duration = Duration::from_millis(2);
 /// One role that does not exist in so many looks on a copy as if its password
 /// had been changed there.
 const CHANGED_ONE_IN: u8 = 8;
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn answers_come_at_the_end_of_a_step() {
         for (elapsed, expected) in
-            [(0, 4000), (300, 4000), (900, 4000), (3999, 4000), (4000, 8000), (9000, 12_000)]
+            [(0, 2000), (300, 2000), (900, 2000), (1999, 2000), (2000, 4000), (4500, 6000)]
         {
             assert_eq!(next_step(Duration::from_micros(elapsed)), Duration::from_micros(expected));
         }

@@ -58,7 +58,7 @@ pub(super) async fn boot(
 
     let installation = host.installation().clone();
     let region = RegionId::from_trusted(REGION);
-    let epoch = store.host_start(&installation.host, &region, "local", &boot_id()).await?;
+    let epoch = store.host_start(&installation.host, &region, "local", boot_id()).await?;
     let control_plane =
         ControlPlane { installation: installation.installation, host: installation.host, epoch };
     let reconciler = Reconciler::new(store.clone(), engine.clone(), key.clone(), control_plane.clone());

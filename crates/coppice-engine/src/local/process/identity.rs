@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -21,8 +22,11 @@ pub struct ProcessIdentity {
 }
 
 /// The id of the running boot.
-pub fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+pub fn boot_id() -> &'static str {
+    static BOOT_ID: LazyLock<String> = LazyLock::new(|| {
+        fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+    });
+    &BOOT_ID
 }
 
 /// State letter and start time of a process that exists.
@@ -40,7 +44,7 @@ impl ProcessIdentity {
     /// The identity of a living process.
     pub fn of(pid: u32) -> Option<Self> {
         let (state, start_time) = stat(pid)?;
-        (state != 'Z').then(|| Self { boot_id: boot_id(), pid, start_time })
+        (state != 'Z').then(|| Self { boot_id: boot_id().to_owned(), pid, start_time })
     }
 
     /// Whether that very process lives; one that has ended and was not waited
