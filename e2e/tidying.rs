@@ -10,10 +10,12 @@ use crate::setup::platform;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn page(http: &Http) -> String {
+/// Whether a task has done its work since the start.
+fn done(http: &Http, task: &str) -> bool {
     let answer = http.send(http.anonymous("GET", "/metrics"));
     assert_eq!(answer.status, 200, "{}", answer.text());
-    answer.text()
+    let series = format!("coppice_task_last_success_timestamp_seconds{{task=\"{task}\"}}");
+    answer.text().contains(&series)
 }
 
 #[test]
@@ -45,14 +47,12 @@ fn what_cannot_be_deleted_keeps_nothing_else_from_being_tidied() {
         let log = http.platform.log();
         (log.contains(&told) && log.contains("it sticks")).then_some(())
     });
-    wait_for("the other tasks have done their work", PATIENCE, || {
-        page(&http).contains("task=\"identity\"").then_some(())
-    });
-    assert!(!page(&http).contains("task=\"tidying\""), "not all of it is done");
+    wait_for("the other tasks have done their work", PATIENCE, || done(&http, "signing_keys").then_some(()));
+    assert!(!done(&http, "organization_deletion"), "not all of it is done");
 
     in_metastore(&http, "drop trigger stick on organizations; drop function stick()");
     http.platform.restart();
-    wait_for("all of it is done", PATIENCE, || page(&http).contains("task=\"tidying\"").then_some(()));
+    wait_for("all of it is done", PATIENCE, || done(&http, "organization_deletion").then_some(()));
     let left = format!("select count(*) from organizations where id = '{stuck}' and deleted_at is null");
     assert_eq!(in_metastore(&http, &left), "0");
 }

@@ -9,10 +9,10 @@
 mod access;
 mod activity;
 mod audit;
+pub mod background;
 mod bootstrap;
 mod branch_metrics;
 mod branches;
-mod chores;
 mod configuration;
 mod connections;
 mod credentials;
@@ -54,7 +54,6 @@ use coppice_store::{PoolUse, Store};
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
-pub use crate::metrics::task_succeeded;
 pub use access::{Access, Credential, PersonalAccess};
 pub use activity::Activity;
 pub use audit::{AccountEvent, AccountEventKind, AuditPage, AuditQuery};

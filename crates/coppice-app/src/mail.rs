@@ -13,7 +13,7 @@ use coppice_mail::{Letter, MailError, Mailer};
 use coppice_store::{DueMail, InvitationRecord};
 
 use crate::App;
-use crate::metrics::{MAIL, task_succeeded};
+use crate::metrics::{task_begun, task_succeeded};
 
 /// How long sending one letter may take; then somebody else may try.
 const LEASE_SECONDS: u32 = 300;
@@ -29,11 +29,12 @@ impl App {
     /// Sends letters for ever, if there is a mail server.
     pub async fn send_mails(&self) {
         let Some(mailer) = self.config.mailer.clone() else { return };
+        task_begun("mail", LOOK);
         loop {
             match self.send_due_mail(&mailer).await {
-                Ok(true) => task_succeeded(MAIL),
+                Ok(true) => task_succeeded("mail"),
                 Ok(false) => {
-                    task_succeeded(MAIL);
+                    task_succeeded("mail");
                     let _ = tokio::time::timeout(LOOK, self.mail_nudge.notified()).await;
                 }
                 Err(error) => {

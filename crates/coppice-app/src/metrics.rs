@@ -1,7 +1,7 @@
 //! What is counted of the work on branches, and of the tasks that run now and
 //! then.
 
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use coppice_core::branch::BranchState;
 use coppice_core::plan::Step;
@@ -14,13 +14,7 @@ const RETRIES: &str = "coppice_reconciler_retries_total";
 const STARTS: &str = "coppice_branch_starts_total";
 const HIBERNATIONS: &str = "coppice_branch_hibernations_total";
 const TASK_SUCCESS: &str = "coppice_task_last_success_timestamp_seconds";
-
-/// The task that looks for branches nobody uses.
-pub(crate) const IDLE_WATCH: &str = "idle_watch";
-/// The task that looks for branches which are not what they should be.
-pub(crate) const UNSETTLED_WATCH: &str = "unsettled_watch";
-/// The task that sends mail.
-pub(crate) const MAIL: &str = "mail";
+const TASK_PERIOD: &str = "coppice_task_period_seconds";
 
 /// How a step ended.
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +98,8 @@ pub(crate) fn describe() {
     describe_counter!(RETRIES, "Branches that were put back to be tried again after a failure.");
     describe_counter!(STARTS, "Servers of branches that were started, by cause.");
     describe_counter!(HIBERNATIONS, "Branches that were put to sleep.");
-    describe_gauge!(TASK_SUCCESS, "When a task that runs all the time last did its work, in Unix time.");
+    describe_gauge!(TASK_SUCCESS, "When a task last did its work, in Unix time.");
+    describe_gauge!(TASK_PERIOD, "Seconds between two turns of a task.");
     for step in STEPS_ALL.map(step_label) {
         for outcome in Outcome::ALL {
             counter!(STEPS, "step" => step, "outcome" => outcome.label()).absolute(0);
@@ -137,8 +132,13 @@ pub(crate) fn retried() {
     counter!(RETRIES).increment(1);
 }
 
-/// A task that runs all the time has done its work once more.
-pub fn task_succeeded(task: &'static str) {
+/// A task is to do its work once each `period`.
+pub(crate) fn task_begun(task: &'static str, period: Duration) {
+    gauge!(TASK_PERIOD, "task" => task).set(period.as_secs_f64());
+}
+
+/// A task has done its work once more.
+pub(crate) fn task_succeeded(task: &'static str) {
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     gauge!(TASK_SUCCESS, "task" => task).set(now.as_secs_f64());
 }

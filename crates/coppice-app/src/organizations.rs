@@ -8,7 +8,6 @@ use coppice_core::{Error, ErrorCode, OrganizationId, Result};
 use coppice_failpoint::failpoint;
 use coppice_store::{StoreError, Tx};
 
-use crate::chores::is_done;
 use crate::{Access, App, PersonalAccess};
 
 impl App {
@@ -103,27 +102,24 @@ impl App {
         tx.commit().await.map_err(StoreError::from)?;
         failpoint!("organization.deletion_requested");
         // What is asked for is done, now or by the next look.
-        self.is_deleted_as_asked(id).await;
+        let _ = self.delete_as_asked(id).await;
         Ok(())
     }
 
-    /// Deletes organizations whose deletion was asked for. Returns whether all of
-    /// them are deleted; one that can't be keeps no other from it.
-    pub(crate) async fn delete_requested_organizations(&self) -> bool {
-        let ids = match self.store.organization_list_deletable().await {
-            Ok(ids) => ids,
-            Err(error) => return is_done::<()>("looking for organizations to delete", Err(error.into())),
-        };
-        let mut all_done = true;
-        for id in ids {
-            all_done &= self.is_deleted_as_asked(&id).await;
+    /// Deletes organizations whose deletion was asked for; one that can't be
+    /// keeps no other from it.
+    pub(crate) async fn delete_requested_organizations(&self) -> Result<()> {
+        let mut done = Ok(());
+        for id in self.store.organization_list_deletable().await? {
+            done = self.delete_as_asked(&id).await.and(done);
         }
-        all_done
+        done
     }
 
-    async fn is_deleted_as_asked(&self, id: &OrganizationId) -> bool {
-        let what = format!("deleting organization {id}, as its owner asked");
-        is_done(&what, self.delete_requested_organization(id).await)
+    async fn delete_as_asked(&self, id: &OrganizationId) -> Result<()> {
+        self.delete_requested_organization(id).await.inspect_err(|error| {
+            tracing::warn!("deleting organization {id}, as its owner asked: {}", error.for_log());
+        })
     }
 
     /// Deletes an organization if its deletion is still asked for and it has no

@@ -1,5 +1,5 @@
-//! The loop that looks at every running instance, and the one that looks after
-//! what it wrote.
+//! The task that looks at every running instance, and those that look after what
+//! it wrote.
 //!
 //! A look wakes nobody and counts as no use. One that takes long delays no
 //! other: each has its deadline, only so many run at once, and instances that
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chrono::Utc;
-use coppice_core::InstanceId;
+use coppice_core::{InstanceId, Result};
 use coppice_store::{MeasuredInstance, TakenSample};
 use coppice_telemetry::metrics::{Look, Sample};
 use parking_lot::Mutex;
@@ -19,11 +19,6 @@ use tokio::time::MissedTickBehavior;
 
 use crate::configuration::instance_type;
 use crate::{App, metrics};
-
-/// The task that measures instances.
-const SAMPLER: &str = "metrics_sampler";
-/// The task that looks after what was measured.
-const HISTORY: &str = "metrics_history";
 
 /// Longest time one look may take.
 const LOOK_PATIENCE: Duration = Duration::from_secs(5);
@@ -39,10 +34,6 @@ const GATHER: Duration = Duration::from_millis(200);
 const WRITTEN_AT_ONCE: usize = 256;
 /// Samples that wait to be written; what comes on top is lost.
 const WAITING_MAX: usize = 10_000;
-/// How often what was written is merged.
-const UPKEEP: Duration = Duration::from_secs(60);
-/// How many upkeeps there are between two looks at partitions.
-const UPKEEPS_PER_PARTITIONING: u32 = 60;
 
 /// What is known of an instance between two looks.
 #[derive(Default)]
@@ -78,29 +69,17 @@ impl App {
         tokio::join!(sampler.run(self.config.metrics_interval), self.write_samples(taken));
     }
 
-    /// Merges what was measured, drops what is too old and forgets what belongs
-    /// to deleted branches, for ever.
-    pub async fn keep_history(&self) {
-        let mut timer = tokio::time::interval(UPKEEP);
-        timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        for round in 0_u32.. {
-            timer.tick().await;
-            match self.look_after_history(round.is_multiple_of(UPKEEPS_PER_PARTITIONING)).await {
-                Ok(()) => metrics::task_succeeded(HISTORY),
-                Err(error) => tracing::warn!("looking after metrics: {error}"),
-            }
-        }
-    }
-
-    async fn look_after_history(&self, with_partitions: bool) -> Result<(), coppice_store::StoreError> {
-        if with_partitions {
-            self.store.metric_make_room(Utc::now()).await?;
-        }
+    /// Merges what was measured, and forgets what belongs to deleted branches.
+    pub(crate) async fn merge_history(&self) -> Result<()> {
         while !self.store.metric_merge(Utc::now()).await? {}
         while !self.store.metric_forget().await? {}
-        if with_partitions {
-            self.store.metric_drop_old(Utc::now()).await?;
-        }
+        Ok(())
+    }
+
+    /// Makes room for what will be measured, and drops what is too old.
+    pub(crate) async fn move_history(&self) -> Result<()> {
+        self.store.metric_make_room(Utc::now()).await?;
+        self.store.metric_drop_old(Utc::now()).await?;
         Ok(())
     }
 
@@ -143,7 +122,7 @@ impl Sampler {
                 Ok(instances) => {
                     is_failing = false;
                     self.begin_looks(instances);
-                    metrics::task_succeeded(SAMPLER);
+                    metrics::task_succeeded("metrics_sampler");
                 }
                 Err(error) if !is_failing => {
                     is_failing = true;

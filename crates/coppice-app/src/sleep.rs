@@ -9,12 +9,8 @@ use coppice_core::statistics::ClientTraffic;
 use coppice_core::{BranchId, Error, InstanceId, Result};
 use coppice_store::IdleCandidate;
 
-use crate::{App, metrics};
+use crate::App;
 
-/// How often the idle watch looks.
-const LOOK: Duration = Duration::from_secs(5);
-/// How many looks there are between two entries into the ledger.
-const LOOKS_PER_NOTE: u32 = 6;
 /// For how long the ledger is kept.
 const LEDGER_DAYS: u32 = 90;
 
@@ -56,41 +52,31 @@ impl App {
         Ok(is_waking)
     }
 
-    /// Puts branches to sleep that nobody has used for as long as their
-    /// scale-to-zero says, and keeps the ledger, for ever.
-    pub async fn watch_idle(&self) {
-        let mut timer = tokio::time::interval(LOOK);
-        timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        for look in 0_u32.. {
-            timer.tick().await;
-            match self.look_for_idle().await {
-                Ok(()) => metrics::task_succeeded(metrics::IDLE_WATCH),
-                Err(error) => tracing::warn!("looking for idle branches: {error}"),
-            }
-            if look.is_multiple_of(LOOKS_PER_NOTE) {
-                self.note_uses().await;
-            }
-            if look.is_multiple_of(LOOKS_PER_NOTE * 100)
-                && let Err(error) = self.store.awake_purge(LEDGER_DAYS).await
-            {
-                tracing::warn!("shortening the awake ledger: {error}");
-            }
-        }
-    }
-
     /// Writes down who used which branch since the last time. What can't be
     /// written is lost: the ledger is for people, and memory is for clients.
     pub async fn note_uses(&self) {
-        let uses = self.clients.take_uses();
-        if uses.is_empty() {
-            return;
-        }
-        if let Err(error) = self.store.awake_note_uses(&uses).await {
-            tracing::warn!("noting who used which branch: {error}");
+        if let Err(error) = self.write_uses().await {
+            tracing::warn!("noting who used which branch: {}", error.for_log());
         }
     }
 
-    async fn look_for_idle(&self) -> Result<()> {
+    pub(crate) async fn write_uses(&self) -> Result<()> {
+        let uses = self.clients.take_uses();
+        if !uses.is_empty() {
+            self.store.awake_note_uses(&uses).await?;
+        }
+        Ok(())
+    }
+
+    /// Shortens the awake ledger.
+    pub(crate) async fn purge_activity(&self) -> Result<()> {
+        self.store.awake_purge(LEDGER_DAYS).await?;
+        Ok(())
+    }
+
+    /// Puts branches to sleep that nobody has used for as long as their
+    /// scale-to-zero says.
+    pub(crate) async fn look_for_idle(&self) -> Result<()> {
         for candidate in self.store.branch_idle_candidates(&self.config.host).await? {
             let inactivity = Duration::from_secs(u64::from(candidate.inactivity_minutes) * 60);
             if self.idle_for(&candidate.id, candidate.idle_since) < inactivity {

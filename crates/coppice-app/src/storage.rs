@@ -4,45 +4,28 @@
 //! branch that comes near its limit is measured more often than the sampler
 //! does: what it can write between two looks is what it can exceed it by.
 
-use std::time::Duration;
-
+use coppice_core::Result;
 use coppice_core::storage::Fullness;
 use coppice_store::MeasuredInstance;
 use tokio::task::JoinSet;
-use tokio::time::MissedTickBehavior;
 
-use crate::{App, metrics};
+use crate::App;
 
-/// How often branches near their limit are measured.
-const LOOK: Duration = Duration::from_secs(2);
 /// What a branch may write while nobody looks, between two of the sampler's
 /// looks; one that has less room than that is near its limit.
 const NEAR_BYTES: u64 = 3 << 30;
-/// The task that does this.
-const STORAGE_WATCH: &str = "storage_watch";
 
 impl App {
-    /// Measures branches near their storage's limit again and again, for ever.
-    pub async fn watch_storage(&self) {
-        let mut timer = tokio::time::interval(LOOK);
-        timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            timer.tick().await;
-            let instances = match self.store.metric_instances(&self.config.host).await {
-                Ok(instances) => instances,
-                Err(error) => {
-                    tracing::warn!("looking at the storage of branches: {error}");
-                    continue;
-                }
-            };
-            let mut looks = JoinSet::new();
-            for instance in instances.into_iter().filter(|instance| self.is_due(instance)) {
-                let app = self.clone();
-                looks.spawn(async move { app.look_at_storage(&instance).await });
-            }
-            while looks.join_next().await.is_some() {}
-            metrics::task_succeeded(STORAGE_WATCH);
+    /// Measures branches near their storage's limit.
+    pub(crate) async fn look_at_storage(&self) -> Result<()> {
+        let instances = self.store.metric_instances(&self.config.host).await?;
+        let mut looks = JoinSet::new();
+        for instance in instances.into_iter().filter(|instance| self.is_due(instance)) {
+            let app = self.clone();
+            looks.spawn(async move { app.look_at_storage_of(&instance).await });
         }
+        while looks.join_next().await.is_some() {}
+        Ok(())
     }
 
     /// Whether a branch is to be measured here; the sampler measures the others.
@@ -53,7 +36,7 @@ impl App {
         self.engine.known_disk_bytes(&instance.volume).is_none_or(is_due)
     }
 
-    async fn look_at_storage(&self, instance: &MeasuredInstance) {
+    async fn look_at_storage_of(&self, instance: &MeasuredInstance) {
         let limit = limit_of(instance);
         let Some(bytes) = self.engine.disk_bytes(&instance.volume).await else { return };
         let (branch, before) = (&instance.branch, instance.fullness);

@@ -194,7 +194,7 @@ impl App {
 
     /// Makes the next key when the newest has signed for long enough, or in
     /// another way than is wanted now.
-    pub(super) async fn tend_signing_keys(&self) -> Result<()> {
+    pub(crate) async fn renew_signing_keys(&self) -> Result<()> {
         let set = self.key_set(FRESH).await?;
         let Some((from, newest)) = set.newest() else { return Ok(()) };
         let now = Utc::now();

@@ -26,7 +26,6 @@ use coppice_oauth::signing::SigningAlgorithm;
 use coppice_oauth::token::RefreshKey;
 use coppice_store::StoreError;
 
-use crate::chores::is_done;
 use crate::{App, MasterKey};
 
 pub use authorization::Authorization;
@@ -130,12 +129,9 @@ impl App {
         self.identity.config.dynamic_clients
     }
 
-    /// Renews keys and removes what nobody needs; to be called about once a
-    /// minute. Returns whether both were done; the log says what was not.
-    pub async fn tend_identity(&self) -> bool {
-        let keys = self.tend_signing_keys().await;
-        let purge = self.store.sign_in_purge(sign_in::IDLE).await.map_err(Error::from);
-        let has_keys = is_done("looking after signing keys", keys);
-        is_done("forgetting what is left of signing in", purge) && has_keys
+    /// Forgets what is left of signing in.
+    pub(crate) async fn purge_sign_ins(&self) -> coppice_core::Result<()> {
+        self.store.sign_in_purge(sign_in::IDLE).await?;
+        Ok(())
     }
 }

@@ -35,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
+use crate::background::Tasks;
 use crate::metrics::{self, Outcome};
 use crate::secrets::MasterKey;
 use health::Health;
@@ -43,6 +44,8 @@ use health::Health;
 const LEASE_SECONDS: u32 = 60;
 /// How often everything that has not reached its goal is looked at.
 const TIMER: Duration = Duration::from_secs(5);
+/// The task that does this.
+const UNSETTLED_WATCH: &str = "unsettled_watch";
 /// Pause before the first retry; doubled with each further one.
 const RETRY_FIRST: Duration = Duration::from_millis(200);
 /// The longest pause between retries.
@@ -248,8 +251,12 @@ impl Reconciler {
     /// Runs until [`Reconciler::stop`].
     pub async fn run(&self) {
         let inner = &self.inner;
-        let listener = inner.tasks.spawn(self.clone().listen());
-        let health = inner.tasks.spawn(self.clone().watch_health());
+        metrics::task_begun(UNSETTLED_WATCH, TIMER);
+        let mut tasks = Tasks::default();
+        let reconciler = self.clone();
+        tasks.keep("branch_changes", move || reconciler.clone().listen());
+        let reconciler = self.clone();
+        tasks.keep("health_watch", move || reconciler.clone().watch_health());
         let mut timer = tokio::time::interval(TIMER);
         timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -262,8 +269,6 @@ impl Reconciler {
                 inner.tasks.spawn(self.clone().work(branch));
             }
         }
-        listener.abort();
-        health.abort();
     }
 
     /// Ends the loop and waits for the steps in progress. Servers keep running.
@@ -308,7 +313,7 @@ impl Reconciler {
         let _ = self.inner.store.host_heartbeat(&self.inner.control_plane.host).await;
         match self.inner.store.branch_unsettled(&self.inner.control_plane.host, false).await {
             Ok(branches) => {
-                metrics::task_succeeded(metrics::UNSETTLED_WATCH);
+                metrics::task_succeeded(UNSETTLED_WATCH);
                 let retrying: HashSet<_> = {
                     let work = self.inner.lock();
                     work.failing_since.keys().chain(work.stuck_rotations.keys()).cloned().collect()

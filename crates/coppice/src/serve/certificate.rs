@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use coppice_app::background::Tasks;
+use coppice_core::Error;
 use coppice_gateway::{Certificate, CertificateFiles, Gateway};
+use parking_lot::Mutex;
 
 use crate::config::Config;
 
@@ -27,25 +30,19 @@ pub(super) fn open(config: &Config) -> anyhow::Result<(CertificateFiles, Certifi
 }
 
 /// Shows clients what is in the files. A pair that can't be used changes nothing.
-pub(super) async fn follow(gateway: Arc<Gateway>, mut files: CertificateFiles) {
-    loop {
-        tokio::time::sleep(LOOK).await;
-        let looked = tokio::task::spawn_blocking(move || {
-            let found = files.load_changed();
-            (files, found)
-        });
-        let Ok((back, found)) = looked.await else { return };
-        files = back;
-        match found {
-            Ok(None) => {}
-            Ok(Some(certificate)) => {
-                gateway.set_certificate(certificate);
-                tracing::info!("the gateway shows its new certificate");
-            }
-            Err(error) => tracing::warn!(
-                "the gateway keeps the certificate that it has: {:#}",
-                anyhow::Error::from(error)
-            ),
+pub(super) fn follow(tasks: &mut Tasks, gateway: Arc<Gateway>, files: CertificateFiles) {
+    let state = (gateway, Arc::new(Mutex::new(files)));
+    tasks.every("certificate", LOOK, &state, |(gateway, files)| async move {
+        let looked = tokio::task::spawn_blocking(move || files.lock().load_changed()).await;
+        let failed =
+            |why: String| Error::internal(format!("the gateway keeps the certificate that it has: {why}"));
+        let found = looked.map_err(|panic| failed(panic.to_string()))?;
+        if let Some(certificate) =
+            found.map_err(|error| failed(format!("{:#}", anyhow::Error::from(error))))?
+        {
+            gateway.set_certificate(certificate);
+            tracing::info!("the gateway shows its new certificate");
         }
-    }
+        Ok(())
+    });
 }

@@ -20,7 +20,6 @@ use coppice_core::branch::BranchState;
 use coppice_engine::local::LocalEngine;
 use coppice_gateway::Gateway;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use tokio_util::task::AbortOnDropHandle;
 
 use super::process;
 use crate::config::Config;
@@ -29,8 +28,6 @@ use crate::config::Config;
 /// take less than one millisecond, wakes up to a minute.
 const BUCKETS: [f64; 16] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
-/// How often what histograms were told is put together; until then it takes memory.
-const UPKEEP: Duration = Duration::from_secs(5);
 /// How long a part of the page may take to be found out. Prometheus waits ten
 /// seconds for the whole.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -99,7 +96,6 @@ pub(super) struct Page {
     data_dir: PathBuf,
     host_reserve_bytes: u64,
     look: Look,
-    _upkeep: AbortOnDropHandle<()>,
 }
 
 impl Page {
@@ -110,16 +106,6 @@ impl Page {
         engine: Arc<LocalEngine>,
         gateway: Arc<Gateway>,
     ) -> Arc<Self> {
-        let upkeep = tokio::spawn({
-            let counted = counted.clone();
-            async move {
-                let mut timer = tokio::time::interval(UPKEEP);
-                loop {
-                    timer.tick().await;
-                    counted.run_upkeep();
-                }
-            }
-        });
         Arc::new(Self {
             counted,
             app,
@@ -128,7 +114,6 @@ impl Page {
             data_dir: config.data_dir.clone(),
             host_reserve_bytes: config.storage.host_reserve_bytes,
             look: Look::default(),
-            _upkeep: AbortOnDropHandle::new(upkeep),
         })
     }
 

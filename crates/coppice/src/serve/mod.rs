@@ -11,7 +11,6 @@ mod first_start;
 mod gateway;
 mod handover;
 mod init;
-mod log_retention;
 mod metrics;
 mod notify;
 mod process;

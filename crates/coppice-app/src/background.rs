@@ -1,0 +1,158 @@
+//! Tasks: work that goes on beside requests, each under a name.
+//!
+//! One that fails or panics is done again: nobody else does its work. The log
+//! says why it failed, and `/metrics` when it last succeeded and how often it
+//! should.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use coppice_core::{Error, Result};
+use futures_util::FutureExt as _;
+use tokio::time::MissedTickBehavior;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::{App, metrics};
+
+/// Pause before a task that panicked is begun again.
+const AFTER_PANIC: Duration = Duration::from_secs(5);
+/// How often what is not needed any more is removed.
+const PURGE: Duration = Duration::from_secs(600);
+
+/// The tasks of a process. Dropping them ends them without ceremony.
+#[derive(Debug, Default)]
+pub struct Tasks(Vec<AbortOnDropHandle<()>>);
+
+impl Tasks {
+    /// Does `work` at once, and again each `period` after it began, or as soon
+    /// as it has ended.
+    pub fn every<S, F>(
+        &mut self,
+        name: &'static str,
+        period: Duration,
+        state: &S,
+        work: impl Fn(S) -> F + Send + 'static,
+    ) where
+        S: Clone + Send + 'static,
+        F: Future<Output = Result<()>> + Send + 'static,
+    {
+        metrics::task_begun(name, period);
+        let state = state.clone();
+        self.0.push(AbortOnDropHandle::new(tokio::spawn(async move {
+            let mut timer = tokio::time::interval(period);
+            timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            let mut complaint = None;
+            loop {
+                timer.tick().await;
+                let done = AssertUnwindSafe(work(state.clone())).catch_unwind().await;
+                let failure = match done {
+                    Ok(Ok(())) => None,
+                    Ok(Err(error)) => Some(error.for_log()),
+                    Err(_) => Some("it panicked".to_owned()),
+                };
+                match &failure {
+                    None => metrics::task_succeeded(name),
+                    // Said once, not at every turn.
+                    Some(why) if failure != complaint => tracing::warn!("the task {name} failed: {why}"),
+                    Some(_) => {}
+                }
+                complaint = failure;
+            }
+        })));
+    }
+
+    /// Does work that knows itself when there is something to do, until it ends.
+    pub fn keep<F>(&mut self, name: &'static str, work: impl Fn() -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.0.push(AbortOnDropHandle::new(tokio::spawn(kept(name, work))));
+    }
+}
+
+/// Work that is begun again when it panics, until it ends.
+pub async fn kept<F>(name: &'static str, work: impl Fn() -> F + Send)
+where
+    F: Future<Output = ()> + Send,
+{
+    while AssertUnwindSafe(work()).catch_unwind().await.is_err() {
+        tracing::error!("the task {name} panicked: it is begun again");
+        tokio::time::sleep(AFTER_PANIC).await;
+    }
+}
+
+impl App {
+    /// Begins what the platform does by itself, but for bringing branches to
+    /// their goals.
+    pub fn begin_tasks(&self, tasks: &mut Tasks) {
+        let seconds = Duration::from_secs;
+        tasks.every("storage_watch", seconds(2), self, |app| async move { app.look_at_storage().await });
+        tasks.every("idle_watch", seconds(5), self, |app| async move { app.look_for_idle().await });
+        tasks.every("key_uses", seconds(5), self, |app| async move { app.write_key_uses().await });
+        tasks.every("client_uses", seconds(30), self, |app| async move { app.write_uses().await });
+        tasks.every("signing_keys", seconds(60), self, |app| async move { app.renew_signing_keys().await });
+        tasks.every("metrics_history", seconds(60), self, |app| async move { app.merge_history().await });
+        tasks.every("metrics_room", seconds(3600), self, |app| async move { app.move_history().await });
+        self.begin_purges(tasks);
+        metrics::task_begun("metrics_sampler", self.config.metrics_interval);
+        let app = self.clone();
+        tasks.keep("metrics_sampler", move || {
+            let app = app.clone();
+            async move { app.sample_instances().await }
+        });
+        let app = self.clone();
+        tasks.keep("mail", move || {
+            let app = app.clone();
+            async move { app.send_mails().await }
+        });
+    }
+
+    /// What was asked for is finished, and what nobody needs any more forgotten.
+    fn begin_purges(&self, tasks: &mut Tasks) {
+        tasks.every("organization_deletion", PURGE, self, |app| async move {
+            app.delete_requested_organizations().await
+        });
+        tasks.every("organization_purge", PURGE, self, |app| async move {
+            app.store.organization_purge().await.map(drop).map_err(Error::from)
+        });
+        tasks.every("idempotency_purge", PURGE, self, |app| async move {
+            app.store.idempotency_purge().await.map(drop).map_err(Error::from)
+        });
+        tasks.every("audit_purge", PURGE, self, |app| async move { app.purge_audit_log().await });
+        tasks.every("activity_purge", PURGE, self, |app| async move { app.purge_activity().await });
+        tasks.every("sign_in_purge", Duration::from_secs(60), self, |app| async move {
+            app.purge_sign_ins().await
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_goes_on_after_a_failure_and_a_panic_and_ends_with_its_owner() {
+        let turns = Arc::new(AtomicU32::new(0));
+        let mut tasks = Tasks::default();
+        tasks.every("test", Duration::from_millis(1), &turns, |turns| async move {
+            match turns.fetch_add(1, Ordering::Relaxed) {
+                0 => Err(Error::internal("it fails")),
+                1 => panic!("it panics"),
+                _ => Ok(()),
+            }
+        });
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+        let wait_for = async |is_so: &dyn Fn() -> bool| {
+            while !is_so() {
+                assert!(tokio::time::Instant::now() < deadline, "{turns:?}");
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        wait_for(&|| turns.load(Ordering::Relaxed) > 3).await;
+        drop(tasks);
+        wait_for(&|| Arc::strong_count(&turns) == 1).await;
+    }
+}
