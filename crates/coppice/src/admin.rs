@@ -42,7 +42,7 @@ pub(crate) struct AdminArgs {
 #[derive(Subcommand, Debug)]
 enum AdminCommand {
     /// The platform's own records
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example: coppice admin metastore export")]
     Metastore(MetastoreCommand),
     /// Make a new secret.key and seal every secret anew; the platform must not run
     ///
@@ -50,10 +50,10 @@ enum AdminCommand {
     #[command(after_help = "Example: coppice admin rekey")]
     Rekey,
     /// Organizations
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example: coppice admin org list")]
     Org(OrganizationCommand),
     /// People's accounts
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example: coppice admin user list")]
     User(users::UserCommand),
     /// Show who changed what, in every organization and in the platform itself
     #[command(after_help = "Example: coppice admin audit --since 1d")]

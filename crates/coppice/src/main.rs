@@ -19,12 +19,13 @@ mod logging;
 mod refusal;
 mod secret_key;
 mod serve;
+mod suggest;
 mod traces;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::CompleteEnv;
 
 use form::Form;
@@ -97,10 +98,13 @@ fn main() -> ExitCode {
         coppice_engine::local::process::launcher_main();
     }
     CompleteEnv::with_factory(Cli::command).complete();
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let mut program = Cli::command();
+    let parsed = program.try_get_matches_from_mut(std::env::args_os());
+    let (cli, matches) = match parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches))) {
+        Ok(parsed) => parsed,
         Err(error) => return hints::refuse(error),
     };
+    suggest::remember(program, &matches);
     if cli.command.ends_with_reader() {
         say::end_with_reader();
     }
@@ -172,21 +176,19 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// Every command that does something, with the path to it.
+    /// Every command below this one, with the path to it.
     fn commands(command: &clap::Command, path: &str, found: &mut Vec<(String, clap::Command)>) {
-        let path = format!("{path} {}", command.get_name()).trim().to_owned();
-        let mut nested = command.get_subcommands().filter(|inner| inner.get_name() != "help").peekable();
-        if nested.peek().is_none() {
-            found.push((path, command.clone()));
-            return;
+        for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help") {
+            let path = format!("{path} {}", inner.get_name());
+            found.push((path.clone(), inner.clone()));
+            commands(inner, &path, found);
         }
-        nested.for_each(|inner| commands(inner, &path, found));
     }
 
     #[test]
     fn every_command_has_an_example_that_is_one() {
         let mut found = vec![];
-        commands(&Cli::command(), "", &mut found);
+        commands(&Cli::command(), "coppice", &mut found);
         assert!(found.len() > 50, "{}", found.len());
         for (path, command) in found {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
@@ -194,6 +196,10 @@ mod tests {
             let example = example.unwrap_or_else(|| panic!("`{path}` has no example"));
             let example = example.lines().next().unwrap_or_default();
             assert!(example.contains(&path), "`{path}` has the example of another: {example}");
+            // What a shell takes apart is left to the shell.
+            if !example.contains(['\'', '<']) {
+                Cli::try_parse_from(example.split(' ')).unwrap_or_else(|error| panic!("{example}: {error}"));
+            }
         }
     }
 

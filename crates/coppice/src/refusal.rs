@@ -54,12 +54,13 @@ impl std::error::Error for Refused {}
 pub(crate) fn report(error: &anyhow::Error, as_json: bool) -> u8 {
     let refused = error.downcast_ref::<Refused>();
     let exit_code = refused.map_or(FAILURE, |refused| refused.exit_code);
+    let message = crate::suggest::completed(&format!("{error:#}"));
     if as_json {
         let id = refused.map(|refused| refused.id.as_str()).filter(|id| !id.is_empty());
-        let error = json!({ "message": format!("{error:#}"), "id": id, "exitCode": exit_code });
-        note!("{}", json!({ "error": error }));
+        let error = json!({ "message": message, "id": id, "exitCode": exit_code });
+        crate::say::remark(&json!({ "error": error }).to_string());
     } else {
-        note!("coppice: {error:#}");
+        crate::say::remark(&format!("coppice: {message}"));
     }
     exit_code
 }
@@ -82,7 +83,7 @@ pub(crate) async fn refused(response: Response, is_signed_in: bool) -> Refused {
         return Refused { message: status.to_string(), id: String::new(), exit_code };
     };
     let next = match retry_after {
-        Some(seconds) => Some(format!("try again in {seconds} seconds")),
+        Some(seconds) => Some(format!("try again in {seconds} s")),
         None => next_step(&body.id, is_signed_in).map(str::to_owned),
     };
     let said = own_words(&body, &challenge).unwrap_or_else(|| body.message.clone());

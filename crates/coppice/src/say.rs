@@ -43,7 +43,12 @@ pub(crate) fn piece(text: &str) {
     std::process::exit(i32::from(!is_gone));
 }
 
-/// See `note!`.
+/// See `note!`. The commands that it names are completed.
 pub(crate) fn note(text: Arguments<'_>) {
+    remark(&crate::suggest::completed(&text.to_string()));
+}
+
+/// A line on standard error as it is.
+pub(crate) fn remark(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }

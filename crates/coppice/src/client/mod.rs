@@ -108,7 +108,7 @@ pub(crate) enum SignIn {
     #[command(after_help = "Example: coppice logout --all")]
     Logout(login::LogoutArgs),
     /// Sign-ins to several servers
-    #[command(subcommand, alias = "profiles")]
+    #[command(subcommand, alias = "profiles", after_help = "Example: coppice profile use work")]
     Profile(login::ProfileCommand),
 }
 
@@ -122,36 +122,40 @@ pub(crate) enum Noun {
         options: ClientOptions,
     },
     /// Organizations
-    #[command(aliases = ["orgs", "organization", "organizations"])]
+    #[command(aliases = ["orgs", "organization", "organizations"],
+              after_help = "Example: coppice org invite ada@example.com --role viewer")]
     Org(Call<org::OrgCommand>),
     /// Your account
+    #[command(after_help = "Example: coppice user show")]
     User(Call<org::UserCommand>),
     /// Projects
-    #[command(alias = "projects")]
+    #[command(alias = "projects", after_help = "Example: coppice project create shop")]
     Project(Call<project::ProjectCommand>),
     /// Branches
-    #[command(alias = "branches")]
+    #[command(alias = "branches", after_help = "Example: coppice branch create preview --parent main")]
     Branch(Call<branch::BranchCommand>),
     /// PostgreSQL parameters of a branch
-    #[command(aliases = ["configuration", "parameter", "parameters"])]
+    #[command(aliases = ["configuration", "parameter", "parameters"],
+              after_help = "Example: coppice config set main work_mem=16MB")]
     Config(Call<config::ConfigCommand>),
     /// How to connect to a branch
-    #[command(aliases = ["credential", "creds"])]
+    #[command(aliases = ["credential", "creds"], after_help = "Example: coppice credentials show main")]
     Credentials(Call<credentials::CredentialsCommand>),
     /// API keys
-    #[command(aliases = ["keys", "api-key", "api-keys"])]
+    #[command(aliases = ["keys", "api-key", "api-keys"],
+              after_help = "Example: coppice key create ci --scope branch:write --project shop --expires 90d")]
     Key(Call<key::KeyCommand>),
     /// Regions
-    #[command(alias = "regions")]
+    #[command(alias = "regions", after_help = "Example: coppice region list")]
     Region(Call<catalogue::RegionCommand>),
     /// Sizes of instances
-    #[command(alias = "instance-types")]
+    #[command(alias = "instance-types", after_help = "Example: coppice instance-type list")]
     InstanceType(Call<catalogue::InstanceTypeCommand>),
     /// Releases of PostgreSQL
-    #[command(alias = "images")]
+    #[command(alias = "images", after_help = "Example: coppice image list")]
     Image(Call<catalogue::ImageCommand>),
     /// Extensions of PostgreSQL
-    #[command(alias = "extensions")]
+    #[command(alias = "extensions", after_help = "Example: coppice extension list postgres:17")]
     Extension(Call<catalogue::ExtensionCommand>),
     /// Show what a branch's server has logged
     #[command(alias = "log", after_help = "Example: coppice logs main --since 1h --level warning --follow")]

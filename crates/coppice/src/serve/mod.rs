@@ -160,7 +160,8 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     match &successor {
         Some(_) => say!("another process takes over; this one goes on until its sessions have ended"),
         None => {
-            say!("stopping; branches keep running (`coppice stop --all` stops them too)");
+            let all = crate::suggest::command("coppice stop --all");
+            say!("stopping; branches keep running (`{all}` stops them too)");
             notify::stopping("letting requests and sessions end");
         }
     }

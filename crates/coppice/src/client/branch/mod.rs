@@ -262,7 +262,7 @@ async fn show(client: &Client, place: &Place, details: &BranchDetails, as_json: 
         ("image", configuration.image.clone()),
         ("instance type", configuration.instance_type.clone()),
         ("preloaded", configuration.preload_libraries.join(", ")),
-        ("connect", format!("coppice psql {}", quoted(&branch.name))),
+        ("connect", crate::suggest::command(&format!("coppice psql {}", quoted(&branch.name)))),
     ];
     if !parameters.is_empty() {
         rows.push(("parameters", parameters.join(", ")));
