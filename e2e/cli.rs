@@ -247,6 +247,12 @@ fn commands_read_and_answer_as_in_other_tools() {
     assert!(shell("coppice branch create kid --parent main --if-not-exists").status.success());
     let again = shell("coppice branch create kid --parent main --if-not-exists --json");
     assert!(out(&again).contains("\"kid\""), "{again:?}");
+    let made = shell("coppice key create ci --if-not-exists");
+    assert!(out(&made).starts_with("pko_"), "{made:?}");
+    let again = shell("coppice key create ci --if-not-exists");
+    assert!(again.status.success() && out(&again).is_empty(), "{again:?}");
+    let shown = out(&shell(&format!("coppice branch show kid --data-dir {data_dir}")));
+    assert!(shown.contains(&format!("coppice psql kid --data-dir {data_dir}")), "{shown}");
     let unsure = shell("coppice branch delete main");
     assert_eq!(unsure.status.code(), Some(2));
     assert!(complaint(&unsure).contains("Its copy kid stays"), "{}", complaint(&unsure));

@@ -32,7 +32,7 @@ fn the_doctor_says_how_the_platform_is() {
     assert!(finding(&coppice, "room for volumes").is_some_and(|(seen, _)| seen.contains("GiB free of")));
     assert!(
         finding(&coppice, "certificate")
-            .is_some_and(|(seen, is_advised)| seen.starts_with("ends in") && !is_advised)
+            .is_some_and(|(seen, is_advised)| seen == "does not end in our time" && !is_advised)
     );
 
     let stopped = Stopped::with_children(coppice.metastore_postmaster());

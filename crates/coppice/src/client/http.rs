@@ -13,7 +13,7 @@ use tokio::sync::OnceCell;
 use super::profiles::{Profile, ProfileFile};
 use super::transport::{answered, http_client, local_client};
 use super::{ClientOptions, output, server, tokens};
-use crate::refusal::refused;
+use crate::refusal::{Refused, refused};
 
 /// What requests are sent with.
 enum Credential {
@@ -111,11 +111,11 @@ impl Client {
             None => options.organization.clone().or_else(|| file.remove("COPPICE_ORGANIZATION")),
         };
         let key = own_key.or_else(|| file.remove("COPPICE_API_KEY")).with_context(|| {
-            format!(
+            Refused::mistake(format!(
                 "no key: {} has none that this account may read, so set COPPICE_API_KEY, or sign in with \
                  `coppice login {url}`",
                 data_dir.join("admin.env").display()
-            )
+            ))
         })?;
         Ok(Self::new(http, url, Credential::Bearer(key), organization))
     }

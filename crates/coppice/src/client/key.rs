@@ -75,6 +75,9 @@ pub(crate) struct CreateArgs {
     /// you use does]
     #[arg(long, value_name = "WHEN", value_parser = expiry)]
     expires: Option<DateTime<Utc>>,
+    /// All is well when there is a key of this name that has not ended; it is not shown again
+    #[arg(long)]
+    if_not_exists: bool,
 }
 
 /// Every scope there is.
@@ -129,7 +132,17 @@ pub(super) async fn run(command: KeyCommand, client: &Client, as_json: bool) -> 
 }
 
 async fn create(client: &Client, arguments: CreateArgs, as_json: bool) -> anyhow::Result<()> {
-    let CreateArgs { name, owner, scopes, projects, branches, expires } = arguments;
+    let CreateArgs { name, owner, scopes, projects, branches, expires, if_not_exists } = arguments;
+    if if_not_exists {
+        let list: ApiKeyList = client.get(&path(client, owner)).await?;
+        if let Some(key) = lasting(list.keys, &name, Utc::now()) {
+            output::done(
+                as_json,
+                format!("there is a key {name} already ({}); it is not shown again", key.preview),
+            );
+            return if as_json { output::json(&CreatedApiKey { key }) } else { Ok(()) };
+        }
+    }
     let body = CreateApiKey {
         name,
         expiry: expires.map(Expiry),
@@ -151,6 +164,11 @@ async fn create(client: &Client, arguments: CreateArgs, as_json: bool) -> anyhow
     Ok(())
 }
 
+/// A key of this name that can still be used.
+fn lasting(keys: Vec<ApiKey>, name: &str, now: DateTime<Utc>) -> Option<ApiKey> {
+    keys.into_iter().find(|key| key.name == name && key.expiry.is_none_or(|end| end.0 > now))
+}
+
 fn print(keys: &[ApiKey]) {
     let everything = |list: &[String], word: &str| {
         if list.is_empty() { word.to_owned() } else { list.join(" ") }
@@ -169,7 +187,8 @@ fn print(keys: &[ApiKey]) {
             key.review.as_ref().map_or("", |review| in_words(review.reason)).to_owned(),
         ]
     });
-    output::table(&["ID", "NAME", "KEY", "MAY", "REACHES", "LAST USED", "ENDS", "REVIEW"], rows.collect());
+    let header = ["ID", "NAME", "KEY", "MAY", "REACHES", "LAST USED", "ENDS", "REVIEW"];
+    output::table_sparing(&["ID", "KEY"], &header, rows.collect());
 }
 
 fn in_words(reason: ApiKeyReviewReason) -> &'static str {
@@ -186,7 +205,7 @@ fn suggest_review(keys: &[ApiKey]) {
     if !ids.is_empty() {
         note!(
             "coppice: who made the keys marked in the last column may know them still, and they go on working. \
-             Make others for what uses them, then: coppice key delete {}",
+             Make others for what uses them, then `coppice key delete {}`",
             ids.join(" ")
         );
     }
@@ -250,6 +269,23 @@ fn parse_expiry(text: &str, now: DateTime<Utc>) -> anyhow::Result<DateTime<Utc>>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_that_has_ended_is_no_reason_to_make_none() {
+        let key = |id: &str, expiry: Option<&str>| {
+            let key = serde_json::json!({
+                "id": id, "name": "ci", "preview": "pko_...x7Qa", "scopes": ["*"], "projects": [], "branches": [],
+                "created_at": "2026-01-01T00:00:00Z", "expiry": expiry, "last_used": null, "created_by": null,
+                "created_by_key": null,
+            });
+            serde_json::from_value::<ApiKey>(key).expect("a key")
+        };
+        let now = "2026-01-02T00:00:00Z".parse().expect("a time");
+        let (ended, lasts) = (key("key_1", Some("2026-01-01T12:00:00Z")), key("key_2", None));
+        assert!(lasting(vec![ended.clone()], "ci", now).is_none());
+        assert!(lasting(vec![lasts.clone()], "other", now).is_none());
+        assert_eq!(lasting(vec![ended, lasts], "ci", now).map(|key| key.id).as_deref(), Some("key_2"));
+    }
 
     #[test]
     fn an_expiry_is_read_as_people_write_it() {

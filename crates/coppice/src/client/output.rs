@@ -6,10 +6,16 @@ use std::time::Duration;
 
 use anyhow::bail;
 use comfy_table::{Cell, ContentArrangement, Table, presets};
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, WeakProgressBar};
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::refusal::Refused;
+
+/// The progress that has the last line of the terminal.
+static SHOWN: Mutex<Option<WeakProgressBar>> = Mutex::new(None);
+/// Blanks around the cells of a table.
+const PADDING: usize = 2;
 
 /// On or off, as people write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -29,22 +35,66 @@ impl Switch {
 
 /// Prints a table without frames.
 pub(super) fn table(header: &[&str], rows: Vec<Vec<String>>) {
-    cells(header, rows.into_iter().map(|row| row.into_iter().map(Cell::new).collect()).collect());
+    table_sparing(&[], header, rows);
+}
+
+/// As [`table`]. A terminal that is too narrow does without the columns of
+/// `spare`, as many as it has to, in this order.
+pub(super) fn table_sparing(spare: &[&str], header: &[&str], rows: Vec<Vec<String>>) {
+    let (header, rows) = match width() {
+        Some(width) => narrowed(spare, header, rows, width),
+        None => (header.to_vec(), rows),
+    };
+    cells(&header, rows.into_iter().map(|row| row.into_iter().map(Cell::new).collect()).collect());
 }
 
 /// As [`table`], of cells that may be coloured. In a terminal it is no wider
 /// than that; programs get each row on one line.
 pub(super) fn cells(header: &[&str], rows: Vec<Vec<Cell>>) {
-    let width = if is_terminal() { Table::new().width() } else { None };
-    crate::say::piece(&drawn(header, rows, width));
+    crate::say::piece(&drawn(header, rows, width()));
 }
 
-fn drawn(header: &[&str], rows: Vec<Vec<Cell>>, width: Option<u16>) -> String {
+/// Columns of the terminal; none where programs read.
+pub(super) fn width() -> Option<usize> {
+    let width = if is_terminal() { Table::new().width() } else { None };
+    width.map(usize::from)
+}
+
+/// How wide a column of a table is, with what stands between it and the next.
+pub(super) fn column_width<'a>(cells: impl IntoIterator<Item = &'a str>) -> usize {
+    cells.into_iter().map(|cell| cell.chars().count()).max().unwrap_or_default() + PADDING
+}
+
+fn narrowed<'a>(
+    spare: &[&str],
+    header: &[&'a str],
+    mut rows: Vec<Vec<String>>,
+    width: usize,
+) -> (Vec<&'a str>, Vec<Vec<String>>) {
+    let mut header = header.to_vec();
+    for name in spare {
+        let column = |index: usize| rows.iter().map(move |row| row[index].as_str());
+        let widths =
+            header.iter().enumerate().map(|(index, name)| column_width(column(index).chain([*name])));
+        if widths.sum::<usize>() <= width {
+            break;
+        }
+        let Some(index) = header.iter().position(|other| other == name) else { continue };
+        header.remove(index);
+        rows.iter_mut().for_each(|row| drop(row.remove(index)));
+    }
+    (header, rows)
+}
+
+fn drawn(header: &[&str], rows: Vec<Vec<Cell>>, width: Option<usize>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(header);
+    if !header.is_empty() {
+        table.set_header(header);
+    }
     table.add_rows(rows);
     if let Some(width) = width {
+        let width = u16::try_from(width).unwrap_or(u16::MAX);
         table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
     }
     if !has_colour() {
@@ -62,9 +112,11 @@ pub(super) fn has_colour() -> bool {
     is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Prints what is known of one thing.
+/// Prints what is known of one thing. Values are in one piece, however narrow
+/// the terminal is: connection strings are taken from there.
 pub(super) fn properties(rows: &[(&str, String)]) {
-    table(&[], rows.iter().map(|(name, value)| vec![(*name).to_owned(), value.clone()]).collect());
+    let cells = rows.iter().map(|(name, value)| vec![Cell::new(name), Cell::new(value)]);
+    crate::say::piece(&drawn(&[], cells.collect(), None));
 }
 
 /// A time for people, to the minute.
@@ -102,17 +154,31 @@ pub(super) fn spinner(message: String) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new_spinner();
+    take_line(&bar);
     bar.set_message(message);
     bar.enable_steady_tick(Duration::from_millis(100));
     bar
 }
 
-/// Waits for work, and shows so when it takes more than a second.
+fn take_line(bar: &ProgressBar) {
+    *SHOWN.lock() = Some(bar.downgrade());
+}
+
+fn is_line_taken() -> bool {
+    let shown = SHOWN.lock();
+    shown.as_ref().and_then(WeakProgressBar::upgrade).is_some_and(|bar| !bar.is_finished())
+}
+
+/// Waits for work, and shows so when it takes more than a second and nothing
+/// else is shown to go on.
 pub(super) async fn patiently<T>(message: &str, work: impl Future<Output = T>) -> T {
     tokio::pin!(work);
     tokio::select! {
         done = &mut work => return done,
         () = tokio::time::sleep(Duration::from_secs(1)) => {}
+    }
+    if is_line_taken() {
+        return work.await;
     }
     let waiting = spinner(message.to_owned());
     let done = work.await;
@@ -153,5 +219,38 @@ mod tests {
         let wide = drawn(&["NAME", "WHAT"], row(), None);
         assert_eq!(wide.lines().count(), 2, "{wide}");
         assert!(wide.lines().all(|line| line == line.trim_end()), "{wide}");
+    }
+
+    #[test]
+    fn a_narrow_terminal_does_without_what_can_be_spared() {
+        let rows = || vec![vec!["main".to_owned(), "2026-01-02 03:04 UTC".to_owned(), "brn_".repeat(7)]];
+        let header = ["NAME", "CREATED", "ID"];
+        let shown = |width| narrowed(&["CREATED", "ID"], &header, rows(), width);
+        assert_eq!(shown(80).0, header);
+        assert_eq!(shown(58).0, header, "it just fits");
+        assert_eq!(shown(57), (vec!["NAME", "ID"], vec![vec!["main".to_owned(), "brn_".repeat(7)]]));
+        assert_eq!(shown(20).0, ["NAME"]);
+        let whole = drawn(&header, vec![rows().remove(0).into_iter().map(Cell::new).collect()], Some(58));
+        assert_eq!(whole.lines().count(), 2, "{whole}");
+    }
+
+    #[test]
+    fn what_is_known_of_one_thing_begins_at_once_and_stays_in_one_piece() {
+        let url = "postgresql://app.main:secret@127.0.0.1:7432/app".repeat(3);
+        let known = drawn(&[], vec![vec![Cell::new("url"), Cell::new(&url)]], None);
+        assert_eq!(known, format!(" url  {url}\n"));
+    }
+
+    #[test]
+    fn one_progress_is_shown_at_a_time() {
+        let bar = ProgressBar::hidden();
+        take_line(&bar);
+        assert!(is_line_taken());
+        bar.finish_and_clear();
+        assert!(!is_line_taken());
+        let dropped = ProgressBar::hidden();
+        take_line(&dropped);
+        drop(dropped);
+        assert!(!is_line_taken());
     }
 }

@@ -158,7 +158,8 @@ async fn members(client: &Client, as_json: bool) -> anyhow::Result<()> {
         let since = day(&member.joined_at);
         vec![member.id.clone(), member.email.clone(), member.name.clone(), role.to_owned(), since]
     };
-    output::table(&["ID", "EMAIL", "NAME", "ROLE", "SINCE"], list.members.iter().map(row).collect());
+    let header = ["ID", "EMAIL", "NAME", "ROLE", "SINCE"];
+    output::table_sparing(&["ID", "SINCE"], &header, list.members.iter().map(row).collect());
     Ok(())
 }
 
@@ -187,7 +188,7 @@ async fn invitations(client: &Client, search: Option<&str>, as_json: bool) -> an
         vec![invitation.id.clone(), invitation.email.clone(), role, status.to_owned(), ends]
     };
     let rows = list.invitations.iter().map(row).collect();
-    output::table(&["ID", "EMAIL", "ROLE", "STATUS", "EXPIRES"], rows);
+    output::table_sparing(&["ID"], &["ID", "EMAIL", "ROLE", "STATUS", "EXPIRES"], rows);
     Ok(())
 }
 

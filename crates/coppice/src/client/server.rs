@@ -95,11 +95,11 @@ pub(super) async fn is_here(client: &Client, data_dir: &Path) -> anyhow::Result<
 pub(super) fn installation_of(data_dir: &Path) -> anyhow::Result<String> {
     let path = data_dir.join("installation.json");
     let how = || {
-        format!(
+        Refused::mistake(format!(
             "there is no platform in {} that this account may use: sign in with `coppice login URL`, name another \
              --data-dir, or start one with `coppice serve`",
             data_dir.display()
-        )
+        ))
     };
     let text = std::fs::read(&path).with_context(how)?;
     let known: serde_json::Value = serde_json::from_slice(&text).with_context(how)?;
@@ -152,6 +152,7 @@ mod tests {
         let http = reqwest::Client::new();
         let nothing = of_data_dir(&http, directory.path()).await.expect_err("nothing is there");
         assert!(nothing.to_string().contains("there is no platform in"), "{nothing:#}");
+        assert!(nothing.downcast_ref::<Refused>().is_some(), "it is the caller's mistake: {nothing:#}");
         std::fs::write(directory.path().join("installation.json"), r#"{"installation": "ins_1"}"#)
             .expect("a file");
         let stopped = of_data_dir(&http, directory.path()).await.expect_err("nothing runs");

@@ -18,6 +18,8 @@ const UNSETTLED_SECONDS: f64 = 60.0;
 const SPACE_SHARE: f64 = 0.1;
 /// A certificate should not end within this many days.
 const CERTIFICATE_DAYS: f64 = 14.0;
+/// One that is good for longer than anybody looks ahead.
+const CERTIFICATE_FOREVER_DAYS: f64 = 100.0 * 365.25;
 
 /// Asks the platform of a data directory; says nothing where there is none.
 pub(super) async fn findings(data_dir: &Path) -> Vec<Finding> {
@@ -172,7 +174,11 @@ fn certificate(page: &Page) -> Option<Finding> {
         "put a new gateway.crt and gateway.key into tls/ of the data directory, then reload the service"
             .to_owned()
     });
-    let seen = if days < 0.0 { "has ended".to_owned() } else { format!("ends in {days:.0} days") };
+    let seen = match days {
+        ..0.0 => "has ended".to_owned(),
+        CERTIFICATE_FOREVER_DAYS.. => "does not end in our time".to_owned(),
+        _ => format!("ends in {days:.0} days"),
+    };
     Some(serious("certificate", seen, advice))
 }
 
@@ -195,6 +201,16 @@ mod tests {
             ("work", "every branch is what it should be".to_owned(), false),
         ];
         assert_eq!(told(page), expected);
+    }
+
+    #[test]
+    fn a_certificate_without_an_end_is_not_counted_in_days() {
+        let ends = |seconds: f64| {
+            told(&format!("coppice_gateway_certificate_expiry_timestamp_seconds {seconds}\n")).remove(0)
+        };
+        assert_eq!(ends(67_090_118_400.0), ("certificate", "does not end in our time".to_owned(), false));
+        let soon = UNIX_EPOCH.elapsed().expect("a time").as_secs_f64() + 20.4 * 86_400.0;
+        assert_eq!(ends(soon), ("certificate", "ends in 20 days".to_owned(), false));
     }
 
     #[test]

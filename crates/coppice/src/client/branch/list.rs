@@ -58,7 +58,7 @@ pub(super) async fn list(
         return output::json(&serde_json::json!({ "branches": seen }));
     }
     let header = ["NAME", "STATE", "SIZE", "LAST USED", "AWAKE BY", "PARENT", "CREATED", "ID"];
-    output::table(&header, seen.iter().map(row).collect());
+    output::table_sparing(&["CREATED", "ID", "PARENT"], &header, seen.iter().map(row).collect());
     Ok(())
 }
 
