@@ -8,6 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::BranchId;
 
+/// Names of applications that are told apart in one [`AwakePeriod`]; whoever can
+/// sign in chooses them, as many as they like.
+pub const APPLICATIONS_MAX: usize = 64;
+/// Under which the rest goes.
+pub const OTHER_APPLICATIONS: &str = "(others)";
+
 /// What began a time in which a branch was awake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WakeCause {

@@ -8,12 +8,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use coppice_core::BranchId;
-use coppice_core::awake::NewUse;
-
-/// Names told apart in one branch between two takings; clients choose them.
-const APPLICATIONS_MAX: usize = 64;
-/// Under which the rest goes.
-const OTHERS: &str = "(others)";
+use coppice_core::awake::{APPLICATIONS_MAX, NewUse, OTHER_APPLICATIONS};
 
 #[derive(Default)]
 pub(crate) struct Usage {
@@ -43,7 +38,7 @@ impl Usage {
     pub(crate) fn begin(&mut self, branch: &BranchId, application: &str, now: Instant) -> String {
         let of_branch = self.branches.entry(branch.clone()).or_default();
         let is_known = of_branch.contains_key(application) || of_branch.len() < APPLICATIONS_MAX;
-        let name = if is_known { application } else { OTHERS };
+        let name = if is_known { application } else { OTHER_APPLICATIONS };
         let noted = of_branch.entry(name.to_owned()).or_default();
         noted.count_until(now);
         noted.began += 1;

@@ -5,11 +5,16 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use coppice_core::BranchId;
-use coppice_core::awake::{ApplicationUse, AwakePeriod, NewUse, SleepCause, WakeCause};
+use coppice_core::awake::{
+    APPLICATIONS_MAX, ApplicationUse, AwakePeriod, NewUse, OTHER_APPLICATIONS, SleepCause, WakeCause,
+};
 use sqlx::FromRow;
 use sqlx::types::Json;
 
 use crate::{Result, Store, StoreError, Tx};
+
+/// Rows of one period: the names that are told apart, and the others.
+const USES_MAX: i64 = APPLICATIONS_MAX as i64 + 1;
 
 #[derive(FromRow)]
 struct PeriodRow {
@@ -72,12 +77,16 @@ impl Store {
     pub async fn awake_list(&self, branch: &BranchId, count: u32) -> Result<Vec<AwakePeriod>> {
         let query = sqlx::query(
             "select p.began_at, p.cause, p.woken_by, p.ended_at, p.end_cause, coalesce(
-                 (select jsonb_agg(to_jsonb(u) order by u.open_seconds desc, u.application)
-                  from awake_uses u where u.branch_id = p.branch_id and u.began_at = p.began_at), '[]') as uses
+                 (select jsonb_agg(to_jsonb(u))
+                  from (select * from awake_uses used
+                        where used.branch_id = p.branch_id and used.began_at = p.began_at
+                        order by open_seconds desc, application limit $3) u), '[]') as uses
              from awake_periods p where p.branch_id = $1 order by p.began_at desc limit $2",
         )
         .bind(branch.as_str())
-        .bind(i64::from(count));
+        .bind(i64::from(count))
+        // Rows of earlier releases can be more.
+        .bind(USES_MAX);
         let rows: Vec<PeriodRow> = self.reads.all(query).await?;
         rows.into_iter().map(AwakePeriod::try_from).collect()
     }
@@ -107,7 +116,8 @@ impl Store {
         Ok(rows.into_iter().map(|(found_at,)| found_at).collect())
     }
 
-    /// Adds to the newest period of each branch.
+    /// Adds to the newest period of each branch. Names that it does not have yet
+    /// count as others when it has as many as are told apart.
     ///
     /// # Errors
     /// When the metastore can't be reached.
@@ -117,13 +127,24 @@ impl Store {
         let sessions: Vec<_> = uses.iter().map(|used| used.sessions as i32).collect();
         let seconds: Vec<_> = uses.iter().map(|used| used.open_for.as_secs_f64()).collect();
         sqlx::query(
-            "insert into awake_uses (branch_id, began_at, application, sessions, open_seconds)
-             select u.branch_id, p.began_at, u.application, sum(u.sessions)::integer, sum(u.seconds)
-             from unnest($1::text[], $2::text[], $3::integer[], $4::double precision[])
-                      as u (branch_id, application, sessions, seconds)
-             cross join lateral (select began_at from awake_periods where branch_id = u.branch_id
-                                 order by began_at desc limit 1) p
-             group by u.branch_id, p.began_at, u.application
+            "with noted as (
+                 select u.branch_id, p.began_at, u.application, sum(u.sessions) as sessions, sum(u.seconds) as seconds
+                 from unnest($1::text[], $2::text[], $3::integer[], $4::double precision[])
+                          as u (branch_id, application, sessions, seconds)
+                 cross join lateral (select began_at from awake_periods where branch_id = u.branch_id
+                                     order by began_at desc limit 1) p
+                 group by u.branch_id, p.began_at, u.application),
+             placed as (
+                 select n.*, k.application is not null as is_known,
+                        row_number() over (partition by n.branch_id, k.application is null
+                                           order by n.application) as place,
+                        (select count(*) from awake_uses c
+                         where c.branch_id = n.branch_id and c.began_at = n.began_at) as known
+                 from noted n left join awake_uses k using (branch_id, began_at, application))
+             insert into awake_uses (branch_id, began_at, application, sessions, open_seconds)
+             select branch_id, began_at, case when is_known or known + place <= $5 then application else $6 end,
+                    sum(sessions)::integer, sum(seconds)
+             from placed group by 1, 2, 3
              on conflict (branch_id, began_at, application) do update set
                  sessions = awake_uses.sessions + excluded.sessions,
                  open_seconds = awake_uses.open_seconds + excluded.open_seconds,
@@ -133,6 +154,8 @@ impl Store {
         .bind(applications)
         .bind(sessions)
         .bind(seconds)
+        .bind(USES_MAX - 1)
+        .bind(OTHER_APPLICATIONS)
         .execute(&self.relaxed)
         .await?;
         Ok(())
