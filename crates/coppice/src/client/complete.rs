@@ -75,6 +75,20 @@ impl Typed {
     }
 }
 
+/// Whether every shell takes a text for the one word that it is. What is
+/// completed stands on a command line that is about to be run, some shells put it
+/// there as it is, and others choose what things are called.
+fn is_word(text: &str) -> bool {
+    let is_plain = |c: char| c.is_alphanumeric() || "._@:/+-".contains(c);
+    text.starts_with(char::is_alphanumeric) && text.chars().all(is_plain)
+}
+
+/// By what something is named on a command line: its id where its name is no
+/// plain word.
+fn word(name: String, id: &str) -> String {
+    if is_word(&name) { name } else { id.to_owned() }
+}
+
 /// Asks the server; whoever can't be asked has no names.
 fn asked(ask: impl AsyncFnOnce(Client, Typed) -> anyhow::Result<Vec<String>>) -> Vec<CompletionCandidate> {
     let names = || {
@@ -86,20 +100,24 @@ fn asked(ask: impl AsyncFnOnce(Client, Typed) -> anyhow::Result<Vec<String>>) ->
         };
         runtime.block_on(async { tokio::time::timeout(PATIENCE, asking).await }).ok()?.ok()
     };
-    names().unwrap_or_default().into_iter().map(CompletionCandidate::new).collect()
+    words(names().unwrap_or_default())
+}
+
+fn words(names: impl IntoIterator<Item = String>) -> Vec<CompletionCandidate> {
+    names.into_iter().filter(|name| is_word(name)).map(CompletionCandidate::new).collect()
 }
 
 pub(super) fn organizations() -> Vec<CompletionCandidate> {
     asked(async |client, _| {
         let list: OrganizationList = client.get("/organizations").await?;
-        Ok(list.organizations.into_iter().map(|organization| organization.name).collect())
+        Ok(list.organizations.into_iter().map(|one| word(one.name, &one.id)).collect())
     })
 }
 
 pub(super) fn projects() -> Vec<CompletionCandidate> {
     asked(async |client, _| {
         let projects = client.projects().await?;
-        Ok(projects.into_iter().map(|project| project.name).collect())
+        Ok(projects.into_iter().map(|one| word(one.name, &one.id)).collect())
     })
 }
 
@@ -107,14 +125,14 @@ pub(super) fn branches() -> Vec<CompletionCandidate> {
     asked(async |client, typed| {
         let project = client.project(typed.project.project.as_deref()).await?;
         let branches = client.branches_in(&project).await?;
-        Ok(branches.into_iter().map(|branch| branch.name).collect())
+        Ok(branches.into_iter().map(|one| word(one.name, &one.id)).collect())
     })
 }
 
 pub(super) fn keys() -> Vec<CompletionCandidate> {
     asked(async |client, _| {
         let list: coppice_wire::ApiKeyList = client.get(&client.here("/api-keys")).await?;
-        Ok(list.keys.into_iter().map(|key| key.name).collect())
+        Ok(list.keys.into_iter().map(|one| word(one.name, &one.id)).collect())
     })
 }
 
@@ -156,7 +174,7 @@ pub(super) fn assignments() -> Vec<CompletionCandidate> {
 
 pub(super) fn profiles() -> Vec<CompletionCandidate> {
     let profiles = ProfileFile::locate().and_then(|file| file.read()).unwrap_or_default();
-    profiles.profiles.into_keys().map(CompletionCandidate::new).collect()
+    words(profiles.profiles.into_keys())
 }
 
 #[cfg(test)]
@@ -167,7 +185,7 @@ mod tests {
     fn what_was_typed_says_where_to_ask() {
         let line = "coppice -- coppice config set main --data-dir /srv/x --project shop work";
         let typed = Typed::of(line.split(' ').map(OsString::from)).expect("words");
-        assert_eq!(typed.options.data_dir.path(), std::path::Path::new("/srv/x"));
+        assert_eq!(typed.options.data_dir.path().expect("a path"), std::path::Path::new("/srv/x"));
         assert_eq!(typed.project.project.as_deref(), Some("shop"));
         assert_eq!(typed.words, ["config", "set", "main", "work"]);
     }
@@ -176,6 +194,38 @@ mod tests {
     fn every_shell_has_a_script() {
         for name in ["bash", "elvish", "fish", "powershell", "zsh"] {
             assert!(Shells::builtins().completer(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_completed_that_a_shell_would_run() {
+        for name in [
+            "main$(id)",
+            "a;id",
+            "`id`",
+            "a b",
+            "a|b",
+            "a>b",
+            "a&b",
+            "a*",
+            "{a,b}",
+            "~",
+            "'",
+            "\"",
+            "\\",
+            "--yes",
+            "#a",
+            "!1",
+            "a=b",
+            "",
+        ] {
+            assert_eq!(word(name.to_owned(), "br_1"), "br_1", "{name:?}");
+            assert!(words([name.to_owned()]).is_empty(), "{name:?}");
+        }
+        for name in
+            ["main", "feature/x-1", "postgres:17.10", "ada@example.com", "Caf\u{e9}", "shared_buffers"]
+        {
+            assert_eq!(word(name.to_owned(), "br_1"), name);
         }
     }
 }
