@@ -122,16 +122,19 @@ struct Connection<'a> {
     credentials: BranchCredentials,
 }
 
+/// Whether nothing leaves this machine on the way to the gateway.
+fn is_near(credentials: &BranchCredentials) -> bool {
+    let host = credentials.hostname.as_str();
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
 impl Connection<'_> {
     /// Whoever said nothing about TLS wants it, unless nothing leaves this machine.
     fn sslmode(&self) -> Option<SslMode> {
-        let host = self.credentials.hostname.as_str();
-        let is_near =
-            host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
         match (self.sslmode, self.ca) {
             (Some(mode), _) => Some(mode),
             (None, Some(_)) => Some(SslMode::VerifyFull),
-            (None, None) => (!is_near).then_some(SslMode::Require),
+            (None, None) => (!is_near(&self.credentials)).then_some(SslMode::Require),
         }
     }
 
@@ -240,8 +243,12 @@ fn host(credentials: &BranchCredentials) -> String {
 
 /// Variables by which libpq's programs connect. The password goes by
 /// environment, which only its owner and root can read, and not by arguments,
-/// which everybody can.
+/// which everybody can. Left alone libpq does without TLS where whoever is in
+/// between says that there is none; `PGSSLMODE` of the caller counts.
 pub(super) fn connecting(command: &mut Command, credentials: &BranchCredentials) {
+    if !is_near(credentials) && std::env::var_os("PGSSLMODE").is_none() {
+        command.env("PGSSLMODE", SslMode::Require.as_str());
+    }
     command
         .env("PGHOST", &credentials.hostname)
         .env("PGPORT", credentials.port.to_string())
@@ -312,6 +319,18 @@ mod tests {
         let env = far.text(Format::Env);
         assert!(env.starts_with("PGHOST=db.example.com\nPGPORT=7432\nPGUSER=app.b1\n"), "{env}");
         assert!(env.contains(r"PGPASSWORD='p'\''w'") && env.contains("PGDATABASE=app"), "{env}");
+    }
+
+    #[test]
+    fn programs_that_are_run_speak_no_plain_text_to_another_machine() {
+        let sslmode = |hostname: &str| {
+            let mut command = Command::new("psql");
+            connecting(&mut command, &connection(hostname, None).credentials);
+            let set = command.get_envs().find(|(name, _)| *name == "PGSSLMODE");
+            set.and_then(|(_, value)| value?.to_str().map(str::to_owned))
+        };
+        assert_eq!(sslmode("db.example.com").as_deref(), Some("require"));
+        assert_eq!((sslmode("127.0.0.1"), sslmode("localhost")), (None, None));
     }
 
     #[test]
