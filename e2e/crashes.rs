@@ -60,11 +60,32 @@ fn a_killed_postmaster_comes_back_although_a_backend_is_busy() {
         (coppice.sql("main", active) == "1").then_some(())
     });
     let first = coppice.postmaster(&id);
-    let pid = nix::unistd::Pid::from_raw(first as i32);
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("a signal");
+    end_server(&coppice, &id);
     assert_eq!(answers(&coppice, "main", "SELECT i FROM t"), "7");
     assert_ne!(coppice.postmaster(&id), first);
     let _ = busy.wait();
+    one_that_ends_again_and_again_rests_and_says_so(&coppice, &id);
+}
+
+fn end_server(coppice: &Platform, id: &str) {
+    let pid = nix::unistd::Pid::from_raw(coppice.postmaster(id) as i32);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("a signal");
+}
+
+fn one_that_ends_again_and_again_rests_and_says_so(coppice: &Platform, id: &str) {
+    let rests = || coppice.cli(&["branch", "show", "main"]).to_string().contains("ended again and again");
+    let has_rested = (0..12).any(|_| {
+        let (before, mut has_rested) = (coppice.server_record(id), false);
+        end_server(coppice, id);
+        wait_for("it is started again", PATIENCE, || {
+            has_rested |= rests();
+            (coppice.server_record(id) != before).then_some(())
+        });
+        answers(coppice, "main", "SELECT 1");
+        has_rested
+    });
+    assert!(has_rested, "it is started at once however often it ends");
+    assert!(!rests(), "and is well again");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::MissedTickBehavior;
 
-use super::Reconciler;
+use super::{Reconciler, pause};
 
 /// How often it is seen to that every server has answered.
 const LOOK: Duration = Duration::from_secs(2);
@@ -34,6 +34,9 @@ const SILENCE_PATIENCE: Duration = Duration::from_secs(60);
 const PATIENCE_MAX: Duration = Duration::from_secs(600);
 /// A server that answers for so long is well again.
 const RECOVERY: Duration = Duration::from_secs(600);
+/// Starts of a server that nobody put to sleep that come at once. Each costs the
+/// machine more than the branch, so the next ones have to wait.
+const STARTS_AT_ONCE: u32 = 5;
 
 /// What follows from how a server answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +63,10 @@ struct Patient {
     /// How often it was started anew, and when last.
     starts: u32,
     last_start: Option<Instant>,
+    /// Starts since it was put to sleep last, or was well for long, and the last
+    /// of them.
+    tries: u32,
+    last_try: Option<Instant>,
 }
 
 /// What is known of servers that did not answer some time.
@@ -109,10 +116,24 @@ impl Health {
         complaint.is_some_and(|complaint| matches!(complaint.verdict, Verdict::Hopeless(_)))
     }
 
-    /// A new process takes the place of the one that did not answer.
+    /// How long its server has to stay down before it is started once more:
+    /// longer each time that it ended again.
+    pub(super) fn rest(&self, branch: &BranchId) -> Duration {
+        let patients = self.patients.lock();
+        let Some(patient) = patients.get(branch) else { return Duration::ZERO };
+        let Some(last_try) = patient.last_try else { return Duration::ZERO };
+        let beyond = patient.tries.saturating_sub(STARTS_AT_ONCE);
+        let rest = if beyond == 0 { Duration::ZERO } else { pause(beyond) };
+        rest.saturating_sub(last_try.elapsed())
+    }
+
+    /// A new process takes the place of one that ended, or did not answer.
     pub(super) fn starts_anew(&self, branch: &BranchId) {
         let mut patients = self.patients.lock();
-        let Some(patient) = patients.get_mut(branch) else { return };
+        let patient = patients.entry(branch.clone()).or_default();
+        let is_again = patient.last_try.is_some_and(|last| last.elapsed() < RECOVERY);
+        patient.tries = if is_again { patient.tries + 1 } else { 1 };
+        patient.last_try = Some(Instant::now());
         if patient.complaint.take().is_some_and(|complaint| matches!(complaint.verdict, Verdict::Hopeless(_)))
         {
             patient.starts += 1;
@@ -149,7 +170,8 @@ impl Health {
     fn discharge(&self) {
         self.patients.lock().retain(|_, patient| {
             let is_well = patient.complaint.is_none() && !patient.is_asked;
-            !is_well || patient.last_start.is_some_and(|start| start.elapsed() < RECOVERY)
+            let is_recent = |start: Option<Instant>| start.is_some_and(|start| start.elapsed() < RECOVERY);
+            !is_well || is_recent(patient.last_start) || is_recent(patient.last_try)
         });
     }
 }
@@ -230,6 +252,31 @@ mod tests {
         assert!(matches!(verdict(&Answer::IsBusy, PATIENCE_MAX * 10, 0), Verdict::Unwell(_)));
         assert!(matches!(verdict(&Answer::Hangs, SILENCE_NORMAL, 0), Verdict::Unwell(_)));
         assert!(matches!(verdict(&Answer::Hangs, SILENCE_PATIENCE, 0), Verdict::Hopeless(_)));
+    }
+
+    #[test]
+    fn a_server_that_ends_again_and_again_is_started_later_each_time() {
+        let (health, branch) = (Health::default(), BranchId::from_trusted("br_1"));
+        let start = || {
+            health.starts_anew(&branch);
+            health.rest(&branch)
+        };
+        for _ in 0..STARTS_AT_ONCE {
+            assert_eq!(start(), Duration::ZERO, "that happens");
+        }
+        let mut last = Duration::ZERO;
+        for _ in 0..20 {
+            let rest = start();
+            assert!(rest > last || rest > Duration::from_secs(29), "{rest:?} after {last:?}");
+            last = rest;
+        }
+        let long_ago = Instant::now().checked_sub(Duration::from_secs(31));
+        health.patients.lock().get_mut(&branch).expect("known").last_try = long_ago;
+        assert_eq!(health.rest(&branch), Duration::ZERO, "it has rested");
+        health.discharge();
+        assert!(!health.patients.lock().is_empty(), "and is not forgotten for that");
+        health.forget(&branch);
+        assert_eq!(start(), Duration::ZERO, "who wakes it after its sleep does not wait");
     }
 
     #[test]

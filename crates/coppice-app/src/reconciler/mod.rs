@@ -58,6 +58,9 @@ const CONCURRENCY: usize = 8;
 /// from being worked on.
 const SLOT_PATIENCE: Duration = Duration::from_secs(5);
 
+/// What its owner is told of a server that rests.
+const ENDS_AGAIN: &str = "the server ended again and again, so its next start waits";
+
 /// Who this control plane is.
 #[derive(Clone, Debug)]
 pub struct ControlPlane {
@@ -85,6 +88,9 @@ enum StepError {
     /// The server runs, but does not answer.
     #[error("{0}")]
     Unwell(String),
+    /// The server ended again and again; it is started after this time.
+    #[error("{ENDS_AGAIN}")]
+    Resting(Duration),
     #[error("a step panicked; the platform's log tells where, please report it")]
     Panicked,
 }
@@ -94,7 +100,7 @@ impl StepError {
         match self {
             Self::Engine(_) | Self::Store(_) | Self::Unwell(_) | Self::Panicked => Outcome::Failed,
             Self::Lost => Outcome::Lost,
-            Self::NotYet(_) => Outcome::NotYet,
+            Self::NotYet(_) | Self::Resting(_) => Outcome::NotYet,
         }
     }
 
@@ -102,9 +108,12 @@ impl StepError {
     fn reason(&self) -> String {
         match self {
             Self::Engine(error) => error.chain(),
-            Self::Store(_) | Self::Lost | Self::NotYet(_) | Self::Unwell(_) | Self::Panicked => {
-                self.to_string()
-            }
+            Self::Store(_)
+            | Self::Lost
+            | Self::NotYet(_)
+            | Self::Unwell(_)
+            | Self::Resting(_)
+            | Self::Panicked => self.to_string(),
         }
     }
 }
@@ -348,6 +357,10 @@ impl Reconciler {
             Err(StepError::NotYet(why)) => {
                 tracing::debug!(%branch, "branch {branch}: {why}");
                 Some(RETRY_FIRST)
+            }
+            Err(StepError::Resting(rest)) => {
+                tracing::debug!(%branch, ?rest, "branch {branch}: {ENDS_AGAIN}");
+                Some(rest)
             }
             Err(error) => Some(self.note_failure(&branch, &error).await),
         };

@@ -85,6 +85,8 @@ impl Reconciler {
             transactions.len()
         );
         self.inner.engine.end_holders(&work.instance, &work.volume.id, &transactions).await?;
+        // It did not end by itself.
+        self.inner.health.forget(branch);
         failpoint!("reconciler.holders_ended");
         Err(StepError::NotYet("its server is restarted"))
     }

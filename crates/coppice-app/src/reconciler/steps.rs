@@ -12,7 +12,7 @@ use coppice_engine::{EngineError, FirstStart, InstanceSpec, StopMode, VolumePlan
 use coppice_failpoint::failpoint;
 use coppice_store::{BranchWork, StoreError};
 
-use super::{Reconciler, StepError};
+use super::{ENDS_AGAIN, Reconciler, StepError};
 use crate::configuration::instance_type;
 use crate::metrics;
 
@@ -50,6 +50,7 @@ impl Reconciler {
                 if is_hopeless || work.branch.state == BranchState::Ready {
                     store.awake_note_crash(&work.branch.id).await?;
                 }
+                self.let_rest(work, token).await?;
                 self.report_progress(work, token).await?;
                 if is_hopeless {
                     // `start` leaves a server alone that runs.
@@ -133,6 +134,20 @@ impl Reconciler {
             self.inner.store.branch_report(&work.branch.id, token, BranchState::Waking, "").await?;
         }
         Ok(())
+    }
+
+    /// Whoever runs code of their own in a server can have it end as soon as it
+    /// was started, and the start is the machine's work.
+    async fn let_rest(&self, work: &BranchWork, token: ClaimToken) -> Result<(), StepError> {
+        let branch = &work.branch.id;
+        let rest = self.inner.health.rest(branch);
+        if rest.is_zero() {
+            return Ok(());
+        }
+        if work.volume.state == VolumeState::Admitted {
+            self.inner.store.branch_report(branch, token, BranchState::Waking, ENDS_AGAIN).await?;
+        }
+        Err(StepError::Resting(rest))
     }
 
     async fn settle(&self, work: &BranchWork, token: ClaimToken) -> Result<(), StepError> {
