@@ -144,7 +144,7 @@ enum MetastoreCommand {
 
 /// Carries out an operator's command.
 pub(crate) async fn admin(args: AdminArgs, as_json: bool) -> anyhow::Result<()> {
-    let data_dir = std::path::absolute(args.data_dir.path()).context("finding the data directory")?;
+    let data_dir = std::path::absolute(args.data_dir.path()?).context("finding the data directory")?;
     let metastore_url = args.metastore_url;
     match args.command {
         AdminCommand::Metastore(MetastoreCommand::Export { file }) => {

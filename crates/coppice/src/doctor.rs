@@ -73,7 +73,7 @@ const HAS_PROBLEMS: i32 = 1;
 /// Looks at the platform and the machine and says what it found; changes
 /// nothing. Returns the exit code.
 pub(crate) async fn doctor(args: &DoctorArgs, as_json: bool) -> anyhow::Result<i32> {
-    let data_dir = std::path::absolute(args.data_dir.path())?;
+    let data_dir = std::path::absolute(args.data_dir.path()?)?;
     let mut findings = platform::findings(&data_dir).await;
     findings.extend([
         data_directory(&data_dir),

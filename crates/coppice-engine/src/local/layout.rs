@@ -3,12 +3,14 @@
 //! The data directory survives a reboot, the runtime directory does not: what
 //! is in the latter (sockets, server records) has no meaning after one.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use coppice_core::image::PostgresVersion;
 use coppice_core::{InstanceId, VolumeId};
 
 use super::untrusted::UntrustedPath;
+use crate::{EngineError, Result};
 
 /// The longest runtime directory that leaves room for a socket's path: 107
 /// bytes in `sockaddr_un`, less an instance's directory and the socket's name.
@@ -78,6 +80,12 @@ impl Layout {
         self.pool().join("quarantine")
     }
 
+    /// Makes sure that the place of runtime directories is this account's, if it
+    /// is there: where that is below `/tmp`, anybody could have made it.
+    pub(super) fn check_runtime(&self) -> Result<()> {
+        check_owner(self.runtime_dir.parent().unwrap_or(&self.runtime_dir))
+    }
+
     /// Immutable copies of PostgreSQL installations.
     pub fn images(&self) -> PathBuf {
         self.data_dir.join("images")
@@ -115,6 +123,19 @@ impl Layout {
     }
 }
 
+fn check_owner(directory: &Path) -> Result<()> {
+    let Ok(found) = directory.symlink_metadata() else { return Ok(()) };
+    if found.is_dir() && found.uid() == rustix::process::geteuid().as_raw() {
+        return Ok(());
+    }
+    Err(EngineError::Other(format!(
+        "{} was made by another account ({}), which could take the place of servers there: have it removed, or set \
+         XDG_RUNTIME_DIR to a directory of your own",
+        directory.display(),
+        found.uid()
+    )))
+}
+
 fn runtime_parent() -> PathBuf {
     if rustix::process::geteuid().is_root() {
         return PathBuf::from("/run/coppice");
@@ -124,4 +145,27 @@ fn runtime_parent() -> PathBuf {
         .map(|dir| PathBuf::from(dir).join("coppice"))
         .filter(|dir| dir.as_os_str().len() <= RUNTIME_DIR_LENGTH_MAX)
         .unwrap_or_else(|| PathBuf::from(format!("/tmp/coppice-{uid}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{chown, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_runtime_directory_that_somebody_else_made_is_refused() {
+        let home = tempfile::tempdir().expect("a directory");
+        let place = home.path().join("coppice-1000");
+        assert!(check_owner(&place).is_ok(), "it is made when it is needed");
+        std::fs::create_dir(&place).expect("a directory");
+        assert!(check_owner(&place).is_ok(), "one's own");
+        let link = home.path().join("link");
+        symlink(&place, &link).expect("a link");
+        assert!(check_owner(&link).is_err(), "a link leads where its maker likes");
+        // Only root gives directories away.
+        if chown(&place, Some(1_234_567), None).is_ok() {
+            assert!(check_owner(&place).is_err());
+        }
+    }
 }

@@ -136,6 +136,7 @@ impl HostEngine {
             return Err(EngineError::Other(format!("there is no coppice in {}", data_dir.display())));
         }
         let layout = Layout::new(data_dir, &Installation::ensure(data_dir)?.key(data_dir));
+        layout.check_runtime()?;
         let password = match rustix::process::geteuid().is_root() {
             true => None,
             false => Some(

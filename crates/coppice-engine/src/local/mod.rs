@@ -83,6 +83,7 @@ impl HostEngine {
         let installation = Installation::ensure(data_dir)?;
         let key = installation.key(data_dir);
         let layout = Layout::new(data_dir, &key);
+        layout.check_runtime()?;
         let is_root = rustix::process::geteuid().is_root();
         let images = images::collect(&layout, postgres_dirs)?;
         let secret = if is_root { None } else { Some(ensure_secret(data_dir)?) };

@@ -86,7 +86,7 @@ impl Client {
     }
 
     async fn with_key(options: &ClientOptions) -> anyhow::Result<Self> {
-        let data_dir = options.data_dir.path();
+        let data_dir = options.data_dir.path()?;
         let own_key = options.api_key.clone();
         let is_here = own_key.is_none() || options.data_dir.is_given();
         let (http, url) = match &options.url {

@@ -91,7 +91,7 @@ pub(super) async fn dump(arguments: &DumpArgs, data_dir: &DataDir, client: &Clie
     }
     let place = client.branch(&arguments.target).await?;
     let major = major(client, &place).await?;
-    let program = program("pg_dump", major, &data_dir.path(), &arguments.programs.postgres_dirs)?;
+    let program = program("pg_dump", major, &data_dir.path()?, &arguments.programs.postgres_dirs)?;
     let mut command = Command::new(&program);
     connecting(&mut command, &credentials(client, &place).await?);
     let format = if arguments.format == DumpFormat::Custom { "custom" } else { "plain" };
@@ -171,7 +171,7 @@ pub(super) async fn restore(
     let place = client.branch(&arguments.target).await?;
     let major = major(client, &place).await?;
     let name = if is_custom { "pg_restore" } else { "psql" };
-    let program = program(name, major, &data_dir.path(), &arguments.programs.postgres_dirs)?;
+    let program = program(name, major, &data_dir.path()?, &arguments.programs.postgres_dirs)?;
     let credentials = credentials(client, &place).await?;
     let mut command = Command::new(&program);
     connecting(&mut command, &credentials);

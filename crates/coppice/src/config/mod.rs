@@ -2,6 +2,7 @@
 //! file, then defaults.
 
 mod auth;
+mod data_dir;
 mod gateway;
 mod mail;
 mod settings;
@@ -25,6 +26,7 @@ use coppice_mail::Mailer;
 
 use crate::logging::LogConfig;
 use auth::AuthConfig;
+pub(crate) use data_dir::DataDir;
 use gateway::{ClientLimits, PublicGateway};
 use settings::{AUDIT_DAYS_MAX, Settings};
 
@@ -38,34 +40,6 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Longest time that sessions of a process may go on after its end was asked for.
 pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(3500);
 const DEFAULT_EMAIL: &str = "admin@coppice.local";
-
-/// Where the data of a machine is, unless told otherwise.
-pub(crate) fn default_data_dir() -> PathBuf {
-    if rustix::process::geteuid().is_root() {
-        return PathBuf::from("/var/lib/coppice");
-    }
-    dirs::data_local_dir().unwrap_or_else(|| PathBuf::from(".")).join("coppice")
-}
-
-/// Names the data directory.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct DataDir {
-    /// Where everything is kept [default: /var/lib/coppice as root, else ~/.local/share/coppice]
-    #[arg(long, env = "COPPICE_DATA_DIR", value_name = "DIR", global = true)]
-    data_dir: Option<PathBuf>,
-}
-
-impl DataDir {
-    /// Whether somebody named it.
-    pub(crate) fn is_given(&self) -> bool {
-        self.data_dir.is_some()
-    }
-
-    /// The directory, whether or not it exists.
-    pub(crate) fn path(&self) -> PathBuf {
-        self.data_dir.clone().unwrap_or_else(default_data_dir)
-    }
-}
 
 /// Flags of `coppice serve`.
 #[derive(Args, Clone, Debug)]
@@ -162,7 +136,7 @@ impl ServeArgs {
     pub(crate) fn config(self) -> anyhow::Result<Config> {
         let file = self.config.as_deref().map(read_file).transpose()?.unwrap_or_default();
         let set = self.settings.or(file);
-        let data_dir = std::path::absolute(self.data_dir.path()).context("finding the data directory")?;
+        let data_dir = std::path::absolute(self.data_dir.path()?).context("finding the data directory")?;
         let trusted_proxies = trusted_proxies(set.trusted_proxies.as_deref().unwrap_or_default())?;
         let listen = address(set.listen, DEFAULT_LISTEN)?;
         let public_url = set.public_url.as_deref().map(public_url).transpose()?;
@@ -326,7 +300,7 @@ mod tests {
     fn config(text: &str) -> anyhow::Result<Config> {
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), text).expect("written");
-        let data_dir = DataDir { data_dir: Some("/nowhere".into()) };
+        let data_dir = DataDir::named("/nowhere");
         let config = Some(file.path().to_owned());
         ServeArgs { data_dir, config, take_over: false, settings: Settings::default() }.config()
     }
@@ -348,7 +322,7 @@ mod tests {
         std::fs::write(file.path(), text).expect("written");
         let settings = Settings { admin_email: Some("flag@example.com".to_owned()), ..Settings::default() };
         let config = Some(file.path().to_owned());
-        let data_dir = DataDir { data_dir: Some("/nowhere".into()) };
+        let data_dir = DataDir::named("/nowhere");
         let config = ServeArgs { data_dir, config, take_over: false, settings }.config().expect("settings");
         assert_eq!(config.admin_email, "flag@example.com");
         assert_eq!(config.gateway_domain.as_deref(), Some("example.com"));

@@ -37,7 +37,7 @@ pub(crate) struct StopArgs {
 
 /// Ends the control plane and, if asked, everything else.
 pub(crate) async fn stop(args: StopArgs) -> anyhow::Result<()> {
-    let data_dir = std::path::absolute(args.data_dir.path())?;
+    let data_dir = std::path::absolute(args.data_dir.path()?)?;
     if !data_dir.join("installation.json").exists() {
         bail!("there is no coppice in {}: name its --data-dir", data_dir.display());
     }
