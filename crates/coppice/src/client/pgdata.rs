@@ -6,8 +6,8 @@
 //! copied, and it is deleted.
 
 use std::fmt::Write;
-use std::fs;
-use std::os::unix::fs::{PermissionsExt, lchown};
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -17,7 +17,7 @@ use coppice_core::image::PostgresVersion;
 use coppice_engine::local::volumes::copy_out;
 use coppice_wire::{
     Branch, BranchActivity, BranchCredentials, BranchDetails, BranchStatusType, CreateBranch, InheritBranch,
-    UpdateBranch,
+    Timestamp, UpdateBranch,
 };
 use nix::unistd::User;
 
@@ -51,7 +51,10 @@ pub(super) async fn run(arguments: &PgdataArgs, data_dir: &DataDir, client: &Cli
     )?;
     let directory = std::path::absolute(&arguments.directory)?;
     let owner = owner(arguments.owner.as_deref())?;
-    fs::create_dir(&directory)
+    // Nobody looks at what is half there.
+    DirBuilder::new()
+        .mode(0o700)
+        .create(&directory)
         .map_err(|error| Refused::mistake(format!("making {}: {error}", directory.display())))?;
     let source = client.branch(&arguments.target).await?;
     let waiting = output::spinner(format!("copying {}", source.branch.name));
@@ -134,12 +137,12 @@ impl Copy {
         let sleep = UpdateBranch { hibernate: Some(true), ..UpdateBranch::default() };
         let _: Branch = client.patch(&path, &sleep).await?;
         wait_for(client, &self.place, BranchStatusType::Hibernated).await?;
-        let before = self.awake_since(client, &path).await?;
+        let before = self.asleep_since(client, &path).await?;
         let branch = BranchId::from_trusted(&self.place.branch.id);
         let (here, to) = (data_dir.to_owned(), directory.to_owned());
         let copied = tokio::task::spawn_blocking(move || copy_out(&here, &branch, &to)).await?;
         let version = copied.map_err(|error| anyhow::anyhow!("{}", error.chain()))?;
-        if self.awake_since(client, &path).await? != before {
+        if before.is_none() || self.asleep_since(client, &path).await? != before {
             bail!("somebody woke {} while it was copied: try again", self.place.branch.name);
         }
         self.version.set(Some(version));
@@ -147,10 +150,10 @@ impl Copy {
         give(directory, owner).with_context(|| format!("giving {} away", directory.display()))
     }
 
-    /// Changes whenever the branch is woken.
-    async fn awake_since(&self, client: &Client, path: &str) -> anyhow::Result<Option<String>> {
+    /// Since when the branch sleeps; none when somebody woke it.
+    async fn asleep_since(&self, client: &Client, path: &str) -> anyhow::Result<Option<Timestamp>> {
         let activity: BranchActivity = client.get(&format!("{path}/activity")).await?;
-        Ok(activity.awake.first().map(|period| period.began_at.0.to_rfc3339()))
+        Ok(activity.awake.first().and_then(|last| last.ended_at))
     }
 
     /// Files that the platform keeps elsewhere.
@@ -164,7 +167,7 @@ impl Copy {
             writeln!(text, "shared_preload_libraries = '{}'", libraries.join(","))?;
         }
         for (name, value) in &configuration.postgres_configuration_parameters {
-            writeln!(text, "{name} = '{}'", value.replace('\'', "''"))?;
+            writeln!(text, "{name} = {}", setting(value))?;
         }
         let access = "# TYPE DATABASE USER ADDRESS METHOD\nlocal all all scram-sha-256\n\
                       host all all 127.0.0.1/32 scram-sha-256\nhost all all ::1/128 scram-sha-256\n";
@@ -199,6 +202,11 @@ impl Copy {
     }
 }
 
+/// A value as `postgresql.conf` has it, where a backslash escapes what follows.
+fn setting(value: &str) -> String {
+    format!("'{}'", value.replace('\\', "\\\\").replace('\'', "''"))
+}
+
 /// Gives everything in a directory to its new owner.
 fn give(path: &Path, owner: Option<&User>) -> std::io::Result<()> {
     let Some(user) = owner else { return Ok(()) };
@@ -208,4 +216,16 @@ fn give(path: &Path, owner: Option<&User>) -> std::io::Result<()> {
         }
     }
     lchown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_does_not_leave_its_quotes() {
+        for (value, written) in [("1MB", "'1MB'"), ("a'b", "'a''b'"), (r"\", r"'\\'"), (r"\'x", r"'\\''x'")] {
+            assert_eq!(setting(value), written);
+        }
+    }
 }

@@ -143,6 +143,15 @@ impl UntrustedDir {
         names_in(&self.0, count_max)
     }
 
+    /// Names of everything in it, one after the other: how many there are is up
+    /// to the server. In no order.
+    ///
+    /// # Errors
+    /// When it can't be read.
+    pub(super) fn each_name(&self) -> io::Result<impl Iterator<Item = io::Result<CString>> + use<>> {
+        each_name_in(&self.0)
+    }
+
     /// What a name stands for, a link for itself.
     ///
     /// # Errors
@@ -173,9 +182,10 @@ impl UntrustedDir {
     }
 
     /// Bytes in the ordinary files of it and below, of each entry a block of the
-    /// disk at least, as long as there are no more than `entries_max` entries
-    /// and `depth_max` levels; those beyond do not count. Files come and go
-    /// meanwhile.
+    /// disk at least, as long as there are no more than `entries_max` entries;
+    /// those beyond do not count. What is more than `depth_max` levels deep is
+    /// nothing that PostgreSQL made, and counts more than any disk has. Files come
+    /// and go meanwhile.
     pub(super) fn size(&self, entries_max: usize, depth_max: usize) -> u64 {
         let mut entries_left = entries_max;
         size_below(&self.0, &mut entries_left, depth_max)
@@ -189,16 +199,22 @@ impl AsFd for UntrustedDir {
 }
 
 fn names_in(directory: &OwnedFd, count_max: usize) -> io::Result<Vec<CString>> {
+    each_name_in(directory)?.take(count_max).collect()
+}
+
+fn each_name_in(directory: &OwnedFd) -> io::Result<impl Iterator<Item = io::Result<CString>> + use<>> {
     let entries = Dir::read_from(directory)?.map(|entry| Ok(entry?.file_name().to_owned()));
     let is_in_it = |name: &io::Result<CString>| {
         !name.as_ref().is_ok_and(|name| name.as_c_str() == c"." || name.as_c_str() == c"..")
     };
-    entries.filter(is_in_it).take(count_max).collect()
+    Ok(entries.filter(is_in_it))
 }
 
 /// What an entry counts at least: names, and what is known about files, take
 /// room, too, and some file systems have only so many of them.
 const ENTRY_BYTES_MIN: u64 = 4096;
+/// What a directory counts that is too deep to be looked into.
+const TOO_DEEP_BYTES: u64 = 1 << 50;
 
 fn size_below(directory: &OwnedFd, entries_left: &mut usize, depth_left: usize) -> u64 {
     let Ok(entries) = Dir::read_from(directory) else { return 0 };
@@ -215,6 +231,7 @@ fn size_below(directory: &OwnedFd, entries_left: &mut usize, depth_left: usize) 
             FileType::RegularFile => u64::try_from(stat.st_size).unwrap_or_default(),
             FileType::Directory if depth_left > 0 => open_directory(directory, name)
                 .map_or(0, |inner| size_below(&inner.0, entries_left, depth_left - 1)),
+            FileType::Directory => TOO_DEEP_BYTES,
             _ => 0,
         };
         // A file without blocks can be as long as it likes.
@@ -294,7 +311,7 @@ mod tests {
         let open = path.require().unwrap();
         // Five entries, of which one is longer than a block.
         assert_eq!(open.size(100, 8), 8192 + 3 * 4096);
-        assert_eq!(open.size(100, 0), 3 * 4096, "levels below do not count");
+        assert_eq!(open.size(100, 0), (1 << 50) + 2 * 4096, "nobody looks deeper");
         assert_eq!(open.size(0, 8), 0, "more entries than that do not count");
     }
 }

@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use coppice_core::VolumeId;
-use rustix::fs::{self, FileType, Mode, Stat};
+use rustix::fs::{self, FileType, Mode, SeekFrom, Stat};
 use rustix::io::Errno;
 
 use super::failed;
@@ -25,8 +25,6 @@ const STABLE_READS_MAX: u32 = 1000;
 const CONTROL_FILE_LENGTH_MAX: u64 = 64 << 10;
 /// Directories inside each other; PostgreSQL makes four.
 const DEPTH_MAX: usize = 32;
-/// Entries of one directory; a database with a million relations has three times as many.
-const NAMES_MAX: usize = 10_000_000;
 
 /// How one file becomes another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +78,8 @@ impl Walk<'_> {
         if below.components().count() > DEPTH_MAX {
             return Err(self.not_copyable(format!("its directories are more than {DEPTH_MAX} levels deep")));
         }
-        for name in from.names(NAMES_MAX).map_err(failed(reading()))? {
+        for name in from.each_name().map_err(failed(reading()))? {
+            let name = name.map_err(failed(reading()))?;
             let path = below.join(bytes_as_path(name.to_bytes()));
             let selected = (self.select)(&path);
             if selected == Selected::No {
@@ -141,8 +140,7 @@ impl Walk<'_> {
             if self.is_live && path == Path::new("global/pg_control") {
                 io::Write::write_all(&mut target, &read_stable(&source)?)?;
             } else {
-                // What is added meanwhile is in the WAL, and a file that only grows has no end.
-                io::copy(&mut source.take(u64::try_from(stat.st_size).unwrap_or_default()), &mut target)?;
+                copy_bytes(&source, &target, u64::try_from(stat.st_size).unwrap_or_default())?;
             }
         }
         copy_attributes(&stat, &target)
@@ -160,6 +158,32 @@ fn reflink(source: &File, target: &File) -> io::Result<bool> {
         Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::XDEV) => Ok(false),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Copies the first `length` bytes: what is added meanwhile is in the WAL, and a
+/// file that only grows has no end. Where nothing was ever written nothing is
+/// written either: a file can be longer than any disk and take no room.
+fn copy_bytes(source: &File, mut target: &File, length: u64) -> io::Result<()> {
+    let mut at = 0;
+    while at < length {
+        let data = match fs::seek(source, SeekFrom::Data(at)) {
+            Ok(data) if data < length => data,
+            // Nothing but a hole is left.
+            Ok(_) | Err(Errno::NXIO) => break,
+            Err(error) => return Err(error.into()),
+        };
+        let end = fs::seek(source, SeekFrom::Hole(data))?.min(length);
+        for file in [source, target] {
+            fs::seek(file, SeekFrom::Start(data))?;
+        }
+        let copied = io::copy(&mut source.take(end - data), &mut target)?;
+        if copied == 0 {
+            // It was cut off meanwhile.
+            break;
+        }
+        at = data + copied;
+    }
+    target.set_len(length.min(source.metadata()?.len()))
 }
 
 /// A server rewrites this file in one piece, and a read may meet that in the
@@ -214,4 +238,40 @@ pub(super) fn give_to(path: &Path, account: u32) -> io::Result<()> {
         lchown(path, Some(account), Some(account))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{FileExt, MetadataExt};
+
+    use super::*;
+
+    #[test]
+    fn a_hole_stays_a_hole_and_bytes_stay_bytes() {
+        let [source, target] = [(); 2].map(|()| tempfile::tempfile().expect("a file"));
+        let length = 1_u64 << 40;
+        source.set_len(length + 100).expect("a long file");
+        for (at, text) in [(0, "first"), (10 << 20, "second"), (length - 4, "last, cut")] {
+            source.write_all_at(text.as_bytes(), at).expect("written");
+        }
+        copy_bytes(&source, &target, length).expect("copied");
+        let read = |at, count| {
+            let mut bytes = vec![0; count];
+            target.read_exact_at(&mut bytes, at).map(|()| String::from_utf8_lossy(&bytes).into_owned())
+        };
+        assert_eq!(read(0, 6).expect("read"), "first\0");
+        assert_eq!(read(10 << 20, 6).expect("read"), "second");
+        assert_eq!(read(length - 4, 4).expect("read"), "last");
+        let meta = target.metadata().expect("told");
+        assert_eq!(meta.len(), length);
+        assert!(meta.blocks() * 512 < 1 << 20, "{} blocks", meta.blocks());
+    }
+
+    #[test]
+    fn what_was_cut_off_meanwhile_is_not_made_longer() {
+        let [source, target] = [(); 2].map(|()| tempfile::tempfile().expect("a file"));
+        source.write_all_at(b"short", 0).expect("written");
+        copy_bytes(&source, &target, 1 << 20).expect("copied");
+        assert_eq!(target.metadata().expect("told").len(), 5);
+    }
 }
