@@ -76,7 +76,7 @@ const ENOSPC: i64 = -(libc::ENOSPC as i64);
 type Check = (&'static str, fn(&Scene));
 
 /// The rows of the table, in its order.
-const CHECKS: [Check; 23] = [
+const CHECKS: [Check; 24] = [
     ("run a program of its image, or itself", |s| {
         for program in [s.program.as_str(), "/proc/self/exe"] {
             assert_eq!(s.runs(&format!("exec('{program} --version')")), EPERM, "{program}");
@@ -154,6 +154,12 @@ const CHECKS: [Check; 23] = [
         let (count, failed) = made.split_once('|').expect("two numbers");
         assert!((1..64).contains(&count.parse().unwrap_or(0)) && failed == ENOSPC.to_string(), "{made}");
         on_all(&format!("unlink({file})"));
+    }),
+    ("take room on the disk that is in no file's size", |s| {
+        let file = format!("{}/PG_VERSION", s.writable[0]);
+        assert_eq!(s.paths(libc::SYS_setxattr, &file, "user.room", "taken"), EPERM);
+        assert_eq!(s.paths(libc::SYS_lsetxattr, &file, "user.room", "taken"), EPERM);
+        s.all_denied(&[(libc::SYS_fsetxattr, [0, 0, 0]), (libc::SYS_fallocate, [0, 1, 0])]);
     }),
     ("mount, or change its root directory", |s| {
         assert_eq!(s.paths(libc::SYS_mount, "none", "/data", "tmpfs"), EPERM);

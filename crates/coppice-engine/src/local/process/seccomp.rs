@@ -44,8 +44,9 @@ const NAMESPACES: i32 = libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET;
 
-/// As in linux/unistd.h (6.15); `libc` does not have it yet.
+/// As in linux/unistd.h (6.15 and 6.13); `libc` does not have them yet.
 const SYS_OPEN_TREE_ATTR: c_long = 467;
+const SYS_SETXATTRAT: c_long = 463;
 
 /// Denied whatever their arguments are.
 const DENIED: &[c_long] = &[
@@ -72,6 +73,11 @@ const DENIED: &[c_long] = &[
     // What the platform, or anybody else, could stumble over in a directory.
     libc::SYS_mknodat,
     libc::SYS_symlinkat,
+    // What takes room on a disk and is in no file's size.
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    SYS_SETXATTRAT,
     // Files past their directories.
     libc::SYS_open_by_handle_at,
     libc::SYS_name_to_handle_at,
@@ -187,6 +193,9 @@ pub(super) fn filter(key: Option<&ExecKey>) -> Vec<sock_filter> {
     let kind = instruction(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, IOCTL_KIND);
     let is_of_btrfs = skip_unless(BTRFS_IOCTL, 1);
     decide(libc::SYS_ioctl, &[load(lower(1)), kind, is_of_btrfs, answer(DENY), answer(ALLOW)]);
+    // Any other way to set blocks aside is in no file's size, either.
+    let is_plain = skip_unless(0, 1);
+    decide(libc::SYS_fallocate, &[load(lower(1)), is_plain, answer(ALLOW), answer(DENY)]);
     if let Some(key) = key {
         decide(libc::SYS_execve, &check_key(key));
     }
@@ -286,6 +295,8 @@ mod tests {
             let request = |request: u64| call(&filter, libc::SYS_ioctl, [3, request, 0, 0, 0, 0]);
             assert_eq!(request(0x5000_9418), DENY, "BTRFS_IOC_SUBVOL_CREATE_V2");
             assert_eq!(request(0x5401), ALLOW, "TCGETS");
+            let allocate = |mode: u64| call(&filter, libc::SYS_fallocate, [3, mode, 0, 4096, 0, 0]);
+            assert_eq!((allocate(0), allocate(1)), (ALLOW, DENY), "FALLOC_FL_KEEP_SIZE");
             for denied in DENIED.iter().chain(DENIED_HERE) {
                 assert_eq!(one(*denied, 0), DENY, "{denied}");
             }
