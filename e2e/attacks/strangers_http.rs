@@ -214,7 +214,7 @@ async fn hold_body(api: SocketAddr, number: usize, head: String) -> Option<tokio
 }
 
 #[test]
-fn bodies_that_never_end_cost_a_bounded_memory() {
+fn bodies_that_never_end_and_unread_answers_cost_a_bounded_memory() {
     let mut coppice = Platform::prepare(PROGRAM, options());
     coppice.add_flags(&["--api-connections", "1000", "--api-connections-per-address", "500"]);
     coppice.spawn();
@@ -254,4 +254,45 @@ fn bodies_that_never_end_cost_a_bounded_memory() {
         let (status, _) = coppice.call("POST", "/organizations/{org}/projects", Some(&name));
         (status == 201).then_some(())
     });
+    answers_that_nobody_reads_cost_a_bounded_memory(&coppice);
+}
+
+/// Connections of HTTP/2, and requests of each, as many as one may have at once.
+const UNREAD_CONNECTIONS: usize = 30;
+const UNREAD_EACH: u32 = 32;
+
+/// Asks for the OpenAPI document, compressed, many times over one connection of
+/// HTTP/2 that takes no byte of a body (RFC 9113, 6.9.2). Returns when all of
+/// them were answered so far.
+fn ask_and_read_nothing(api: SocketAddr) -> TcpStream {
+    let frame = |kind: u8, flags: u8, stream: u32, payload: &[u8]| {
+        let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
+        [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+    };
+    // Method, scheme, path, authority, and the two usual encodings (RFC 7541, appendix A).
+    let path = b"/openapi.json";
+    let headers = [&[0x82, 0x86, 0x04, 13][..], path, &[0x01, 9], b"localhost", &[0x90]].concat();
+    let mut said = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    said.extend(frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]));
+    (0..UNREAD_EACH).for_each(|number| said.extend(frame(1, 0x05, 2 * number + 1, &headers)));
+    let mut stream = TcpStream::connect(api).expect("a connection");
+    stream.write_all(&said).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let mut answered = 0;
+    while answered < UNREAD_EACH {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).expect("a frame");
+        let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+        stream.read_exact(&mut payload).expect("the rest of it");
+        answered += u32::from(head[3] == 1);
+    }
+    stream
+}
+
+fn answers_that_nobody_reads_cost_a_bounded_memory(coppice: &Platform) {
+    let resident = metric(coppice, "process_resident_memory_bytes");
+    let unread: Vec<_> = (0..UNREAD_CONNECTIONS).map(|_| ask_and_read_nothing(address_of(coppice))).collect();
+    let grown = metric(coppice, "process_resident_memory_bytes") - resident;
+    assert!(grown < f64::from(64 << 20), "{grown} bytes for answers that nobody reads");
+    drop(unread);
 }

@@ -113,7 +113,12 @@ impl Senders {
 
 impl Room {
     /// Of `size_bytes` for bodies of at most `limit_bytes`.
-    fn new(size_bytes: usize, limit_bytes: usize, patience: Duration, patience_for_room: Duration) -> Self {
+    pub(crate) fn new(
+        size_bytes: usize,
+        limit_bytes: usize,
+        patience: Duration,
+        patience_for_room: Duration,
+    ) -> Self {
         let (taken, left) = (Mutex::default(), Notify::new());
         Self { taken, left, size_bytes, limit_bytes, patience, patience_for_room }
     }
@@ -138,6 +143,13 @@ impl Room {
             received.bytes.extend_from_slice(&data);
         }
         Ok(received)
+    }
+
+    /// A place for what is in memory already.
+    pub(crate) async fn hold(&self, bytes: usize, senders: Senders) -> Result<Place<'_>, Unread> {
+        let mut place = Place { room: self, senders, bytes: 0 };
+        place.grow(bytes).await?;
+        Ok(place)
     }
 
     /// Gives bytes a place, if none of their senders has more then than is left.

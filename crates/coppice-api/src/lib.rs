@@ -6,7 +6,8 @@
 //! **Start reading** at [`router`], then `openapi.rs`, which lists every
 //! operation.
 //!
-//! A request passes, in this order: the rest of its body, request id, CORS, compression, time limit,
+//! A request passes, in this order: the rest of its body, request id, CORS, a place for its answer,
+//! compression, time limit,
 //! `Idempotency-Key`, the audit log, then the handler, which authenticates, authorizes, reads
 //! its body, calls the app once and answers.
 
@@ -27,6 +28,7 @@ mod connections;
 mod context;
 mod credential;
 mod credentials;
+mod departure;
 mod error;
 mod hosts;
 mod idempotency;
@@ -56,8 +58,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Extension, Request, State};
-use axum::http::{HeaderMap, HeaderName, Method, Uri, header};
-use axum::middleware::{Next, from_fn, from_fn_with_state, map_request};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
+use axum::middleware::{Next, from_fn, from_fn_with_state, map_request, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use coppice_app::App;
@@ -110,23 +112,31 @@ pub fn router(app: App, config: ApiConfig, exposition: Arc<dyn Exposition>) -> R
     let rates = Arc::new(Rates::new(config.requests_per_second, config.address_requests_per_second));
     tokio::spawn(clean(rates.clone()));
     let (operations, document) = openapi::operations();
-    let limits = Limits { rates, trusted_proxies, names: Arc::new(metrics::Routes::new(&document)) };
+    let limits = Limits {
+        rates,
+        trusted_proxies: trusted_proxies.clone(),
+        names: Arc::new(metrics::Routes::new(&document)),
+    };
     let page = MetricsPage { exposition, token: config.metrics_token };
     let routes = operations
         .route_layer(from_fn_with_state(app.clone(), audit::recorded))
         .route_layer(from_fn_with_state(app.clone(), idempotency::idempotent))
+        .route_layer(map_response(uncached))
         .route("/healthz", get(healthz))
         .route("/.well-known/coppice", get(server))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics::metrics_page))
         .layer(Extension(page))
         .layer(Extension(hosts.clone()))
-        .route("/openapi.json", get(openapi::json))
-        .route("/openapi.yaml", get(openapi::yaml))
         .fallback(unknown_route);
-    let routes =
-        limits.around(routes, Audience::Api).merge(limits.around(oauth::endpoints(&app), Audience::Clients));
-    let routes = routes.layer(CompressionLayer::new()).layer(cors()).with_state(app.clone());
+    let routes = limits
+        .around(routes, Audience::Api)
+        .merge(limits.around(oauth::endpoints(&app), Audience::Clients))
+        .layer(CompressionLayer::new())
+        .layer(from_fn(departure::leave_in_turn))
+        .layer(Extension(trusted_proxies))
+        .merge(limits.around(openapi::documents(), Audience::Api));
+    let routes = routes.layer(cors()).with_state(app.clone());
     // Pages answer no other origin. Compressed, the length of one would tell
     // something of the secrets in its forms.
     let base_path = app.issuers().base_path().to_owned();
@@ -228,6 +238,12 @@ async fn ignore_trailing_slash(mut request: Request) -> Request {
         }
     }
     request
+}
+
+/// What an operation answers is for who asked, and may be a secret.
+async fn uncached(mut response: Response) -> Response {
+    response.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
 }
 
 async fn unknown_route(_uri: Uri) -> ApiError {

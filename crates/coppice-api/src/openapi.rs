@@ -7,20 +7,25 @@
 mod errors;
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::sync::OnceLock;
 
 use axum::Router;
 use axum::http::header::{
-    CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, VARY,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
-use axum::http::{HeaderName, HeaderValue};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 use coppice_app::App;
 use coppice_core::ErrorCode;
 use coppice_core::access::Scope;
 use coppice_core::operation;
 use coppice_wire::{ErrorBody, SECRETS};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use utoipa::openapi::extensions::ExtensionsBuilder;
 use utoipa::openapi::path::Operation as Documented;
 use utoipa::openapi::security::{
@@ -198,18 +203,56 @@ fn complete(path: &str, documented: &mut Documented, is_post: bool) {
     }
 }
 
-/// `GET /openapi.json`
-pub(crate) async fn json() -> Response {
-    static TEXT: OnceLock<String> = OnceLock::new();
-    let text = TEXT.get_or_init(|| document().to_pretty_json().unwrap_or_default());
-    ([(CONTENT_TYPE, "application/json")], text.as_str()).into_response()
+/// A document that is the same for everybody: made once, also as it is
+/// compressed, and sent from where it is. Whoever asks for it need not say who
+/// they are, so a thousand who ask, or never read it, must cost next to nothing.
+struct Fixed {
+    media_type: &'static str,
+    plain: String,
+    packed: Vec<u8>,
 }
 
-/// `GET /openapi.yaml`
-pub(crate) async fn yaml() -> Response {
-    static TEXT: OnceLock<String> = OnceLock::new();
-    let text = TEXT.get_or_init(|| document().to_yaml().unwrap_or_default());
-    ([(CONTENT_TYPE, "application/yaml")], text.as_str()).into_response()
+impl Fixed {
+    fn new(media_type: &'static str, plain: String) -> Self {
+        let mut packing = GzEncoder::new(vec![], Compression::best());
+        let packed = packing.write_all(plain.as_bytes()).and_then(|()| packing.finish());
+        Self { media_type, plain, packed: packed.unwrap_or_default() }
+    }
+
+    fn answer(&'static self, headers: &HeaderMap) -> Response {
+        let common = [(CONTENT_TYPE, self.media_type), (VARY, "accept-encoding")];
+        match takes_gzip(headers) {
+            true => (common, [(CONTENT_ENCODING, "gzip")], self.packed.as_slice()).into_response(),
+            false => (common, self.plain.as_str()).into_response(),
+        }
+    }
+}
+
+/// Whether a client named gzip, and not by a weight of nothing (RFC 9110, 12.5.3).
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    let lines = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).any(|one| {
+        let (name, weight) = one.split_once(';').unwrap_or((one, ""));
+        let weight = weight.trim().strip_prefix("q=").and_then(|weight| weight.parse::<f32>().ok());
+        name.trim().eq_ignore_ascii_case("gzip") && weight != Some(0.0)
+    })
+}
+
+/// Where the document is.
+pub(crate) fn documents() -> Router<App> {
+    Router::new().route("/openapi.json", get(json)).route("/openapi.yaml", get(yaml))
+}
+
+async fn json(headers: HeaderMap) -> Response {
+    static DOCUMENT: OnceLock<Fixed> = OnceLock::new();
+    let made = || Fixed::new("application/json", document().to_pretty_json().unwrap_or_default());
+    DOCUMENT.get_or_init(made).answer(&headers)
+}
+
+async fn yaml(headers: HeaderMap) -> Response {
+    static DOCUMENT: OnceLock<Fixed> = OnceLock::new();
+    let made = || Fixed::new("application/yaml", document().to_yaml().unwrap_or_default());
+    DOCUMENT.get_or_init(made).answer(&headers)
 }
 
 /// The page to browse the document with, from files inside this program.

@@ -20,7 +20,6 @@ use super::browser::Browser;
 use super::places::PASSWORD;
 use super::showing::{ask_anew, keep};
 use super::{error, places, redirect};
-use crate::context;
 use crate::pages::{self, Field, Form, InvitationPage, Message, PasswordPage, Visitor, WelcomePage};
 
 const INVITATION: &str = "/invitation";
@@ -106,23 +105,16 @@ async fn offer(
     }))
 }
 
-/// `POST /invitation`. It is carried out to its end, so that its line in the
-/// audit log does not stay open.
+/// `POST /invitation`
 async fn accept_invitation(State(app): State<App>, browser: Browser, PageForm(form): PageForm) -> Response {
     if !browser.made(&form, INVITATION) {
         return error::stale_form();
     }
-    let work = async move {
-        match &browser.session {
-            Some(session) => accept_as(&app, &browser, session, &form).await,
-            None => accept_as_new(&app, &browser, &form).await,
-        }
+    let accepted = match &browser.session {
+        Some(session) => accept_as(&app, &browser, session, &form).await,
+        None => accept_as_new(&app, &browser, &form).await,
     };
-    match context::detached(work).await {
-        Ok(Ok(response)) => response,
-        Ok(Err(failed)) => refusal(&failed),
-        Err(failed) => error::page(&Error::internal(failed)),
-    }
+    accepted.unwrap_or_else(|failed| refusal(&failed))
 }
 
 async fn accept_as(

@@ -43,6 +43,7 @@ use coppice_oauth::issuer::Realm;
 
 use crate::audience::Audience;
 use crate::client_address::client_address;
+use crate::context;
 use crate::rates::Rates;
 
 /// Where endpoints are below an issuer.
@@ -151,6 +152,8 @@ async fn only_known_realms(
     }
 }
 
+/// Counts a request, and carries it out to its end even when its sender goes
+/// away: what it changed is written down after it was changed.
 async fn limit_programs(
     Extension(rates): Extension<Arc<Rates>>,
     address: Address,
@@ -158,11 +161,15 @@ async fn limit_programs(
     next: Next,
 ) -> Response {
     match rates.admit_address(address.0) {
-        Ok(_) => next.run(request).await,
+        Ok(_) => match context::detached(next.run(request)).await {
+            Ok(response) => response,
+            Err(failed) => error::failed(Error::internal(failed)),
+        },
         Err(error) => error::failed(error),
     }
 }
 
+/// As [`limit_programs`], for pages.
 async fn limit_people(
     Extension(rates): Extension<Arc<Rates>>,
     address: Address,
@@ -170,7 +177,10 @@ async fn limit_people(
     next: Next,
 ) -> Response {
     match rates.admit_address(address.0) {
-        Ok(_) => next.run(request).await,
+        Ok(_) => match context::detached(next.run(request)).await {
+            Ok(response) => response,
+            Err(failed) => error::page(&Error::internal(failed)),
+        },
         Err(error) => error::page(&error),
     }
 }
