@@ -42,6 +42,22 @@ while IFS= read -r file; do
   fi
 done < <(find crates/*/src -name '*.rs' -not -path '*/untrusted/*' -not -path 'crates/coppice-test-support/*')
 
+# What the app does follows from what it is given, so that a simulation can play it again: chance is
+# `coppice_core::random`, and nothing is decided by which of two things that are ready is looked at first.
+while IFS= read -r line; do
+  complain "$line: ask coppice_core::random"
+done < <(search --line-number --fixed-strings --include='*.rs' --exclude=random.rs 'rand::fill' crates/coppice-{app,core}/src)
+while IFS= read -r file; do
+  complain "$file: a select! that is not biased"
+done < <(search --files-with-matches --perl-regexp --null-data --include='*.rs' \
+  'select! \{\n(?! *biased;)' crates/coppice-app/src)
+# A metastore of a simulation has a `now()` of its own, and no other clock. Two places need the time
+# that passes within a statement.
+while IFS= read -r line; do
+  complain "$line: a statement asks now() for the time"
+done < <(search --line-number --ignore-case --extended-regexp --exclude={devices,invitations}.rs \
+  '(clock|statement|transaction|current|local)_?timestamp|current_(date|time)\b' crates/coppice-store/{src,migrations})
+
 # There is one TLS stack: rustls on aws-lc-rs. A second provider makes rustls panic at run time.
 # What is built counts: Cargo.lock also lists what optional features never turned on would bring.
 built=$(cargo tree --workspace --locked --quiet --prefix none --format '{p}')

@@ -6,6 +6,9 @@
 //! **Must not know** HTTP, wire bytes, SQL or paths.
 //! **Start reading** at [`App`], then [`reconciler`].
 
+// The order of a hash differs from run to run, and a simulation plays the same again.
+#![warn(clippy::iter_over_hash_type)]
+
 mod access;
 mod activity;
 mod audit;

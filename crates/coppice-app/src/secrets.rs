@@ -4,10 +4,10 @@
 //! metastore and never in it.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use aws_lc_rs::{digest, hmac, pbkdf2, rand};
+use aws_lc_rs::{digest, hmac, pbkdf2};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use coppice_core::{Error, Result};
+use coppice_core::{Error, Result, random};
 use zeroize::Zeroizing;
 
 /// The master key of an installation.
@@ -27,9 +27,9 @@ impl std::fmt::Debug for MasterKey {
     }
 }
 
-fn random<const N: usize>() -> [u8; N] {
+fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
-    rand::fill(&mut bytes).expect("the system random source works");
+    random::fill(&mut bytes);
     bytes
 }
 
@@ -56,7 +56,7 @@ impl MasterKey {
 
     /// Makes the content of a new key file.
     pub fn generate() -> Zeroizing<[u8; Self::LENGTH]> {
-        Zeroizing::new(random())
+        Zeroizing::new(random_bytes())
     }
 
     /// Takes the content of a key file.
@@ -118,7 +118,7 @@ impl MasterKey {
     /// Encrypts `text` so that it opens only for the same `owner`: a nonce,
     /// then AES-256-GCM with the owner as associated data.
     pub fn seal(&self, owner: &str, text: &str) -> Vec<u8> {
-        let nonce: [u8; NONCE_LEN] = random();
+        let nonce: [u8; NONCE_LEN] = random_bytes();
         let mut sealed = text.as_bytes().to_vec();
         self.sealing
             .seal_in_place_append_tag(
@@ -162,7 +162,7 @@ pub(crate) fn new_password() -> Zeroizing<String> {
     let mut password = Zeroizing::new(String::with_capacity(32));
     while password.len() < 32 {
         // Values from 248 on would make the first letters likelier.
-        let [byte] = random::<1>();
+        let [byte] = random_bytes::<1>();
         if byte < 248 {
             password.push(ALPHABET[usize::from(byte % 62)] as char);
         }
@@ -174,7 +174,7 @@ pub(crate) fn new_password() -> Zeroizing<String> {
 /// never see a password of ours. The password must be ASCII.
 pub(crate) fn scram_verifier(password: &str) -> String {
     const ITERATIONS: std::num::NonZeroU32 = std::num::NonZeroU32::new(4096).expect("not zero");
-    let salt: [u8; 16] = random();
+    let salt: [u8; 16] = random_bytes();
     let mut salted = Zeroizing::new([0; 32]);
     pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, ITERATIONS, &salt, password.as_bytes(), salted.as_mut());
     let key = hmac::Key::new(hmac::HMAC_SHA256, salted.as_ref());

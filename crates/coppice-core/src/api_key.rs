@@ -40,7 +40,7 @@ impl ApiKeySecret {
     /// Makes a new random key.
     pub fn generate(kind: ApiKeyKind) -> Self {
         let mut bytes = [0; 24];
-        aws_lc_rs::rand::fill(&mut bytes[..20]).expect("the system random source works");
+        crate::random::fill(&mut bytes[..20]);
         let checksum = crc32(&bytes[..20]).to_le_bytes();
         bytes[20..].copy_from_slice(&checksum);
         Self(format!("{}{}", kind.prefix(), base62(&bytes)))

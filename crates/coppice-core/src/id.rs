@@ -9,6 +9,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::random;
+
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
 
 /// Encodes 16 bytes as 26 base32hex characters; the last one carries 3 bits.
@@ -25,9 +27,7 @@ fn base32hex(bytes: [u8; 16]) -> String {
 
 fn random_bytes() -> [u8; 16] {
     let mut bytes = [0; 16];
-    // aws-lc aborts the process rather than return weak randomness, so an
-    // error here cannot be handled in any meaningful way.
-    aws_lc_rs::rand::fill(&mut bytes).expect("the system random source works");
+    random::fill(&mut bytes);
     bytes
 }
 

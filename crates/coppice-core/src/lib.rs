@@ -44,6 +44,7 @@ pub mod parameter;
 pub mod plan;
 pub mod project;
 pub mod proxies;
+pub mod random;
 pub mod sign_up;
 pub mod statistics;
 pub mod storage;

@@ -204,7 +204,8 @@ impl Store {
             "select b.id, b.inactivity_minutes, b.idle_since from branches b
              join volumes v on v.id = b.volume_id and v.host_id = $1
              where b.goal = 'running' and b.scale_to_zero and b.state = 'ready'
-               and b.idle_since < now() - make_interval(mins => b.inactivity_minutes)",
+               and b.idle_since < now() - make_interval(mins => b.inactivity_minutes)
+             order by b.idle_since, b.id",
         )
         .bind(host.as_str())
         .fetch_all(&self.pool)

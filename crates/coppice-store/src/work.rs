@@ -141,8 +141,8 @@ impl Store {
         Ok(done.rows_affected() == 1)
     }
 
-    /// Branches of a host on which something may be left to do; with `all`,
-    /// every one that is not settled as deleted.
+    /// Branches of a host on which something may be left to do, oldest first;
+    /// with `all`, every one that is not settled as deleted.
     ///
     /// # Errors
     /// When the metastore can't be reached.
@@ -152,7 +152,8 @@ impl Store {
              where v.host_id = $1 and not (b.goal = 'deleted' and b.state = 'deleted')
                and ($2 or b.next_verifier is not null or b.reconfigure is not null
                     or (not (b.goal = 'running' and b.state = 'ready')
-                           and not (b.goal = 'hibernated' and b.state = 'hibernated')))",
+                           and not (b.goal = 'hibernated' and b.state = 'hibernated')))
+             order by b.created_at, b.id",
         )
         .bind(host.as_str())
         .bind(all)

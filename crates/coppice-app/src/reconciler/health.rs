@@ -207,6 +207,7 @@ impl Reconciler {
         let Ok(_place) = health.looks.acquire().await else { return };
         let instance = InstanceId::new(&branch, 1);
         let answer = tokio::select! {
+            biased;
             () = self.inner.stop.cancelled() => return,
             answer = self.inner.engine.ask_whether_it_answers(&instance) => answer,
         };

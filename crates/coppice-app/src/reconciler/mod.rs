@@ -15,7 +15,7 @@ mod health;
 mod passwords;
 mod steps;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -120,10 +120,10 @@ impl StepError {
 
 #[derive(Default)]
 struct Work {
-    nudged: HashSet<BranchId>,
+    nudged: BTreeSet<BranchId>,
     running: HashSet<BranchId>,
     watchers: HashMap<BranchId, watch::Sender<()>>,
-    watched_servers: HashSet<BranchId>,
+    watched_servers: BTreeSet<BranchId>,
     failing_since: HashMap<BranchId, (Instant, u32)>,
     /// Rotations that could not be carried out, with the number of attempts.
     stuck_rotations: HashMap<BranchId, u32>,
@@ -204,6 +204,7 @@ impl Reconciler {
         let (again, stop) = (self.clone(), self.inner.stop.clone());
         self.inner.tasks.spawn(async move {
             tokio::select! {
+                biased;
                 () = stop.cancelled() => {}
                 () = tokio::time::sleep(pause) => again.nudge(branch),
             }
@@ -270,9 +271,10 @@ impl Reconciler {
         timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
+                biased;
                 () = inner.stop.cancelled() => break,
-                () = inner.wake.notified() => {}
                 _ = timer.tick() => self.look_at_unsettled().await,
+                () = inner.wake.notified() => {}
             }
             for branch in inner.take_nudged() {
                 inner.tasks.spawn(self.clone().work(branch));

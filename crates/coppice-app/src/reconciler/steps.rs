@@ -244,6 +244,7 @@ impl Reconciler {
         let again = self.clone();
         self.inner.tasks.spawn(async move {
             tokio::select! {
+                biased;
                 () = again.inner.stop.cancelled() => {}
                 () = again.inner.engine.wait_exit(&instance) => {
                     again.inner.lock().watched_servers.remove(&branch);
