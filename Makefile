@@ -7,7 +7,7 @@ export COPPICE_POSTGRES_DIRS ?= $(CURDIR)/.postgres
 export RUST_TEST_THREADS ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test soak suites hostile openapi bench
+.PHONY: help setup build run test soak simulate suites hostile openapi bench
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,10 @@ soak: setup ## Let everything happen to branches in random order and look for lo
 	COPPICE_SOAK_SECONDS=$(SECONDS) COPPICE_SOAK_SEED=$(SEED) \
 	  cargo test --locked -p coppice --test e2e soak::$(DRIVER) -- --nocapture
 	$(MAKE) suites
+
+simulate: setup ## Play histories of the control plane without servers, each with another seed (SECONDS, SEED)
+	COPPICE_SOAK_SECONDS=$(SECONDS) COPPICE_SOAK_SEED=$(SEED) \
+	  cargo test --locked -p coppice-simulation every_history -- --nocapture
 
 suites: setup ## Run the test suites of drivers on a bare server and through the gateway (ARGS are passed on)
 	cargo build --locked

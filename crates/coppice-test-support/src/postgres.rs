@@ -65,7 +65,7 @@ impl Postgres {
         let server = as_postgres(Path::new(BIN).join("postgres"))
             .arg("-D")
             .arg(&data)
-            .args(["-c", "listen_addresses=", "-c", "max_connections=60", "-c"])
+            .args(["-c", "listen_addresses=", "-c", "max_connections=200", "-c"])
             .arg(format!("unix_socket_directories={}", dir.path().display()))
             .stdout(Stdio::null())
             .stderr(log)

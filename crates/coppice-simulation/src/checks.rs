@@ -1,0 +1,152 @@
+//! What must be true.
+
+use coppice_core::{BranchId, InstanceId, VolumeId};
+
+use crate::metastore::Metastore;
+use crate::world::{Health, State, World};
+
+/// Rows that can't be together, whoever looks at whatever time.
+const IMPOSSIBLE: &str = "select b.id || ': ' || case
+        when b.state = 'ready' and v.state <> 'admitted' then 'ready before its first start'
+        when b.goal <> 'deleted' and v.state = 'removed' then 'its volume is removed and it is not'
+        when b.goal = 'deleted' and t.volume_id is null then 'deleted without a tombstone'
+        else 'removed before its volume' end
+    from branches b join volumes v on v.id = b.volume_id left join tombstones t on t.volume_id = v.id
+    where (b.state = 'ready' and v.state <> 'admitted') or (b.goal <> 'deleted' and v.state = 'removed')
+        or (b.goal = 'deleted' and t.volume_id is null) or (b.state = 'deleted' and v.state <> 'removed')";
+
+/// What every branch is, for the comparison at the end.
+const BRANCHES: &str = "select b.id, b.goal, b.state, v.state, v.id, v.host_id, b.managed_role_verifier,
+        b.role_pending, b.next_verifier is not null, coalesce(b.reconfigure, ''), t.removed_at is not null,
+        coalesce((select string_agg(key || '=' || value, ',' order by key) from jsonb_each_text(b.parameters)), ''),
+        b.message
+    from branches b join volumes v on v.id = b.volume_id left join tombstones t on t.volume_id = v.id
+    order by b.created_at, b.id";
+
+/// Looks at the rows.
+pub(crate) fn rows(metastore: &mut Metastore, world: &World) {
+    let mut state = world.lock();
+    for row in metastore.admin.query(IMPOSSIBLE) {
+        state.violation(row.into_iter().flatten().collect::<String>());
+    }
+}
+
+/// A volume was removed because a tombstone names it.
+pub(crate) fn removals(metastore: &mut Metastore, world: &World) {
+    let mut state = world.lock();
+    for volume in std::mem::take(&mut state.removed) {
+        let query = format!("select count(*) from tombstones where volume_id = '{volume}'");
+        if metastore.admin.number(&query) == 0 {
+            state.violation(format!("volume {volume} is removed, and no tombstone names it"));
+        }
+    }
+}
+
+/// A branch as its rows say it is.
+struct Row {
+    branch: BranchId,
+    goal: String,
+    state: String,
+    volume_state: String,
+    volume: VolumeId,
+    machine: usize,
+    verifier: String,
+    is_pending: bool,
+    is_rotating: bool,
+    reconfigure: String,
+    is_removed: bool,
+    parameters: String,
+    message: String,
+}
+
+impl Row {
+    fn read(columns: Vec<Option<String>>) -> Self {
+        let mut columns = columns.into_iter().map(Option::unwrap_or_default);
+        let mut next = || columns.next().unwrap_or_default();
+        Self {
+            branch: BranchId::from_trusted(next()),
+            goal: next(),
+            state: next(),
+            volume_state: next(),
+            volume: VolumeId::from_trusted(next()),
+            machine: next().trim_start_matches("hst_").parse().expect("a host of the simulation"),
+            verifier: next(),
+            is_pending: next() == "t",
+            is_rotating: next() == "t",
+            reconfigure: next(),
+            is_removed: next() == "t",
+            parameters: next(),
+            message: next(),
+        }
+    }
+
+    /// What keeps it from being what its owner wants.
+    fn problem(&self, state: &State) -> Option<String> {
+        let machine = &state.machines[self.machine];
+        let instance = InstanceId::new(&self.branch, 1);
+        let (volume, server) = (machine.volumes.get(&self.volume), machine.servers.get(&instance));
+        let is_settled = match self.goal.as_str() {
+            "running" => self.state == "ready" && self.volume_state == "admitted",
+            "hibernated" => self.state == "hibernated" && self.volume_state != "planned",
+            _ => self.state == "deleted" && self.volume_state == "removed" && self.is_removed,
+        };
+        if !is_settled {
+            return Some(format!("its volume is {}, its message {:?}", self.volume_state, self.message));
+        }
+        if self.goal == "deleted" {
+            let is_left = volume.is_some() || server.is_some() || machine.instance_files.contains(&instance);
+            return is_left.then(|| "something of it is left".to_owned());
+        }
+        let Some(volume) = volume else { return Some("its volume is not there".to_owned()) };
+        if self.is_rotating || !self.reconfigure.is_empty() {
+            return Some("a change of it was never carried out".to_owned());
+        }
+        let written = state.written.get(&self.branch);
+        if written.is_some_and(|written| !written.is_subset(&volume.data.rows)) {
+            return Some("it has lost rows".to_owned());
+        }
+        if self.goal == "hibernated" {
+            return server.is_some().then(|| "its server runs".to_owned());
+        }
+        let Some(server) =
+            server.filter(|server| server.health == Health::Well && server.ready_at <= state.now)
+        else {
+            return Some("its server does not".to_owned());
+        };
+        let lacks = |one: &&str| {
+            one.split_once('=')
+                .is_some_and(|(name, value)| server.settings.get(name).is_none_or(|has| has != value))
+        };
+        match self.parameters.split(',').find(lacks) {
+            _ if self.is_pending || volume.data.verifier != self.verifier => {
+                Some("its server has another password".to_owned())
+            }
+            _ if volume.data.first_start.as_ref() != Some(&self.volume) => {
+                Some("its first start was not done".to_owned())
+            }
+            Some(parameter) => Some(format!("its server lacks {parameter}")),
+            None => None,
+        }
+    }
+}
+
+/// What is not as the rows and their owners want it.
+pub(crate) fn unsettled(metastore: &mut Metastore, world: &World) -> Vec<String> {
+    let rows: Vec<_> = metastore.admin.query(BRANCHES).into_iter().map(Row::read).collect();
+    let state = world.lock();
+    let of_rows = rows.iter().filter_map(|row| {
+        let problem = row.problem(&state)?;
+        Some(format!("branch {} shall be {} and is {}: {problem}", row.branch, row.goal, row.state))
+    });
+    let mut problems: Vec<_> = of_rows.collect();
+    let living: Vec<_> = rows.iter().filter(|row| row.goal != "deleted").collect();
+    for machine in &state.machines {
+        let volumes = machine.volumes.keys().filter(|id| !living.iter().any(|row| row.volume == **id));
+        problems.extend(volumes.map(|id| format!("volume {id} belongs to no branch")));
+        problems.extend(machine.staging.keys().map(|id| format!("volume {id} is half made")));
+        let is_known = |id: &InstanceId| living.iter().any(|row| InstanceId::new(&row.branch, 1) == *id);
+        let servers = machine.servers.keys().chain(&machine.instance_files).filter(|id| !is_known(id));
+        problems.extend(servers.map(|id| format!("something of instance {id} is left")));
+    }
+    problems
+}

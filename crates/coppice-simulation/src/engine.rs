@@ -1,0 +1,470 @@
+//! An engine without servers: it does what its steps are documented to do, on
+//! a simulated disk, and can be interrupted wherever the real one can.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use coppice_core::branch::MANAGED_ROLE;
+use coppice_core::claim::ClaimToken;
+use coppice_core::image::PostgresVersion;
+use coppice_core::parameter::Observed;
+use coppice_core::plan::InstanceSeen;
+use coppice_core::statistics::InstanceStatistics;
+use coppice_core::volume::{VolumeLabel, VolumeSource};
+use coppice_core::{InstanceId, VolumeId};
+use coppice_engine::{
+    Answer, BoxedServerStream, Capacity, Engine, EngineError, FirstStart, Image, ImageContents, InstanceSpec,
+    LogFiles, Result, RoleVerifier, SleepingRoles, StopMode, VolumeFacts, VolumePlan,
+};
+use tokio::sync::{OwnedMutexGuard, watch};
+
+use crate::world::{Data, Health, ProcessId, Server, State, Volume, World};
+
+/// The release that can be run.
+pub(crate) const VERSION: PostgresVersion = PostgresVersion { major: 18, minor: 0 };
+/// A question that is not answered takes so long.
+const NO_ANSWER: Duration = Duration::from_secs(10);
+/// A server that hangs is killed after this time.
+const STOP_PATIENCE: Duration = Duration::from_secs(30);
+
+type Locks = std::sync::Mutex<BTreeMap<VolumeId, Arc<tokio::sync::Mutex<()>>>>;
+
+/// What one process does to one machine.
+#[derive(Debug)]
+pub(crate) struct SimulatedEngine {
+    world: World,
+    machine: usize,
+    process: ProcessId,
+    /// Steps of one process on one volume wait for each other.
+    locks: Locks,
+}
+
+impl SimulatedEngine {
+    pub(crate) fn new(world: World, machine: usize, process: ProcessId) -> Self {
+        Self { world, machine, process, locks: Locks::default() }
+    }
+
+    /// Goes on when the history lets it.
+    async fn point(&self, what: impl Into<String>) -> Result<()> {
+        self.point_after(what, Duration::ZERO).await
+    }
+
+    async fn point_after(&self, what: impl Into<String>, at_least: Duration) -> Result<()> {
+        let what = what.into();
+        let opened = self.world.lock().wait(self.process, what.clone(), at_least);
+        match opened.await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(EngineError::Other(format!("{what}: simulated failure"))),
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    async fn lock_volume(&self, volume: &VolumeId) -> OwnedMutexGuard<()> {
+        let mutex = {
+            let mut locks = self.locks.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            locks.entry(volume.clone()).or_default().clone()
+        };
+        mutex.lock_owned().await
+    }
+
+    /// Asks a server something; one that hangs costs the time that it may take.
+    async fn ask<T>(
+        &self,
+        what: &str,
+        instance: &InstanceId,
+        asked: impl FnOnce(&mut Data) -> T,
+    ) -> Result<T> {
+        self.point(format!("{what} {instance}")).await?;
+        let health = {
+            let mut state = self.world.lock();
+            let now = state.now;
+            let serving = state.serving(self.machine, instance);
+            serving.filter(|(server, _)| server.ready_at <= now).map(|(server, _)| server.health)
+        };
+        match health {
+            None => return Err(EngineError::NotRunning(instance.clone())),
+            Some(Health::Well) => {}
+            Some(Health::Refuses(_)) => {
+                return Err(EngineError::Other("the server lets nobody in".to_owned()));
+            }
+            Some(Health::Hangs) => {
+                self.point_after(format!("{what} {instance}, in vain"), NO_ANSWER).await?;
+                return Err(EngineError::NoAnswer(what.to_owned()));
+            }
+        }
+        let mut state = self.world.lock();
+        match state.serving(self.machine, instance) {
+            Some((_, data)) => Ok(asked(data)),
+            None => Err(EngineError::NotRunning(instance.clone())),
+        }
+    }
+
+    /// Something on the server may be in the way.
+    fn is_held(&self, instance: &InstanceId) -> Result<()> {
+        let mut state = self.world.lock();
+        let chance = state.faults.failing_servers;
+        match state.dice.happens(chance) {
+            true => Err(EngineError::Held { instance: instance.clone(), transactions: vec![] }),
+            false => Ok(()),
+        }
+    }
+
+    fn stop_now(&self, instance: &InstanceId, mode: StopMode) {
+        self.world.lock().end_server(self.machine, instance, mode == StopMode::Fast);
+    }
+
+    fn copy(&self, state: &State, plan: &VolumePlan) -> Result<Data> {
+        let machine = &state.machines[self.machine];
+        let VolumeSource::Volume(source) = &plan.source else {
+            return Ok(Data { verifier: "template".to_owned(), ..Data::default() });
+        };
+        let starting = plan.source_instance.as_ref().and_then(|instance| machine.servers.get(instance));
+        if starting.is_some_and(|server| server.ready_at > state.now) {
+            return Err(EngineError::SourceUnsettled(source.clone()));
+        }
+        let volume = machine.volumes.get(source).ok_or_else(|| EngineError::NoVolume(source.clone()))?;
+        Ok(Data { had_clients: false, is_clean: false, ..volume.data.clone() })
+    }
+}
+
+/// Refuses an older claim than the newest that acted on a volume.
+fn check_claim(state: &mut State, machine: usize, volume: &VolumeId, claim: ClaimToken) -> Result<()> {
+    let found = state.machines[machine].volumes.get_mut(volume);
+    let label = &mut found.ok_or_else(|| EngineError::NoVolume(volume.clone()))?.label;
+    if label.claim > claim {
+        return Err(EngineError::Fenced(volume.clone()));
+    }
+    label.claim = claim;
+    Ok(())
+}
+
+fn facts(data: &Data) -> VolumeFacts {
+    VolumeFacts { system_identifier: "1".to_owned(), timeline: 1, fork_lsn: format!("0/{:X}", data.wal) }
+}
+
+#[async_trait]
+impl Engine for SimulatedEngine {
+    fn images(&self) -> Vec<Image> {
+        vec![Image { version: VERSION }]
+    }
+
+    async fn image_contents(&self, _: PostgresVersion) -> Result<Arc<ImageContents>> {
+        let parameters = ["work_mem", "max_connections"].into_iter().map(str::to_owned).collect();
+        Ok(Arc::new(ImageContents { extensions: vec![], libraries: BTreeSet::new(), parameters }))
+    }
+
+    fn capacity(&self) -> Capacity {
+        Capacity { cpus: 4, memory_bytes: 16 << 30 }
+    }
+
+    async fn create_volume(&self, plan: &VolumePlan) -> Result<VolumeFacts> {
+        let volume = &plan.label.volume;
+        self.point(format!("making {volume}")).await?;
+        let _guard = self.lock_volume(volume).await;
+        {
+            let mut state = self.world.lock();
+            if state.machines[self.machine].volumes.contains_key(volume) {
+                check_claim(&mut state, self.machine, volume, plan.label.claim)?;
+                return Ok(facts(&state.machines[self.machine].volumes[volume].data));
+            }
+            state.machines[self.machine].staging.insert(volume.clone(), plan.label.clone());
+        }
+        self.point(format!("copying into {volume}")).await?;
+        let data = self.copy(&self.world.lock(), plan)?;
+        self.point(format!("moving {volume} into place")).await?;
+        {
+            let mut state = self.world.lock();
+            let machine = &mut state.machines[self.machine];
+            if machine.volumes.contains_key(volume) {
+                check_claim(&mut state, self.machine, volume, plan.label.claim)?;
+            } else {
+                // Whoever began anew meanwhile has cleared it away.
+                let staged = machine.staging.get(volume).is_some_and(|label| *label == plan.label);
+                if !staged {
+                    return Err(EngineError::Other(format!("{volume} is being made by somebody else")));
+                }
+                machine.staging.remove(volume);
+                let label = plan.label.clone();
+                machine.volumes.insert(volume.clone(), Volume { label, data: data.clone() });
+                state.note(format!("volume {volume} is complete"));
+            }
+        }
+        self.point(format!("reading what {volume} is")).await?;
+        Ok(facts(&data))
+    }
+
+    async fn remove_volume(&self, volume: &VolumeId) -> Result<()> {
+        self.point(format!("removing {volume}")).await?;
+        let _guard = self.lock_volume(volume).await;
+        {
+            let mut state = self.world.lock();
+            let machine = &mut state.machines[self.machine];
+            machine.staging.remove(volume);
+            let is_used = machine.servers.values().any(|server| server.volume == *volume);
+            let was_there = machine.volumes.remove(volume).is_some();
+            if is_used {
+                state.violation(format!("volume {volume} is removed under its server"));
+            }
+            if was_there {
+                state.removed.push(volume.clone());
+                state.note(format!("volume {volume} is gone"));
+            }
+        }
+        self.point(format!("emptying the trash of {volume}")).await
+    }
+
+    async fn observe(&self, instance: &InstanceId, _: &VolumeId) -> Result<InstanceSeen> {
+        self.point(format!("looking at {instance}")).await?;
+        let state = self.world.lock();
+        let server = state.machines[self.machine].servers.get(instance);
+        Ok(match server {
+            None => InstanceSeen::Stopped,
+            Some(server) if server.ready_at <= state.now => InstanceSeen::Running,
+            Some(_) => InstanceSeen::Broken,
+        })
+    }
+
+    async fn start(&self, spec: &InstanceSpec) -> Result<()> {
+        let instance = &spec.instance;
+        self.point(format!("starting {instance}")).await?;
+        let _guard = self.lock_volume(&spec.volume).await;
+        let starts_in = {
+            let mut state = self.world.lock();
+            check_claim(&mut state, self.machine, &spec.volume, spec.claim)?;
+            let now = state.now;
+            let running = state.machines[self.machine].servers.get(instance);
+            if running.is_some_and(|server| server.ready_at <= now) {
+                return Ok(());
+            }
+            state.end_server(self.machine, instance, false);
+            let starts_in = Duration::from_millis(state.dice.between(20, 3_000));
+            self.spawn(&mut state, spec, starts_in);
+            starts_in
+        };
+        self.point_after(format!("waiting for {instance}"), starts_in).await?;
+        let mut state = self.world.lock();
+        let chance = state.faults.failing_servers;
+        if state.dice.happens(chance) {
+            state.end_server(self.machine, instance, false);
+        }
+        match state.machines[self.machine].servers.contains_key(instance) {
+            true => Ok(()),
+            false => {
+                Err(EngineError::StartFailed { instance: instance.clone(), reason: "simulated".to_owned() })
+            }
+        }
+    }
+
+    async fn configure(&self, spec: &InstanceSpec) -> Result<()> {
+        check_claim(&mut self.world.lock(), self.machine, &spec.volume, spec.claim)?;
+        self.ask("configuring", &spec.instance, |_| ()).await?;
+        let mut state = self.world.lock();
+        if let Some(server) = state.machines[self.machine].servers.get_mut(&spec.instance) {
+            server.settings = spec.settings.iter().cloned().collect();
+        }
+        Ok(())
+    }
+
+    async fn first_start(&self, plan: &FirstStart) -> Result<()> {
+        let instance = &plan.spec.instance;
+        self.ask("detaching", instance, |_| ()).await?;
+        self.is_held(instance)?;
+        let (verifier, volume) = (plan.managed_role_verifier.clone(), plan.spec.volume.clone());
+        let had_clients = self
+            .ask("giving its password to", instance, |data| {
+                data.verifier = verifier;
+                data.wal += 1;
+                data.had_clients
+            })
+            .await?;
+        if had_clients {
+            self.world.lock().violation(format!("{instance} had clients before its first start"));
+        }
+        self.ask("marking the first start of", instance, |data| data.first_start = Some(volume)).await?;
+        self.point(format!("ending the first start of {instance}")).await
+    }
+
+    async fn stop(&self, instance: &InstanceId, _: Option<&VolumeId>, mode: StopMode) -> Result<()> {
+        self.point(format!("stopping {instance}")).await?;
+        let hangs = {
+            let state = self.world.lock();
+            let server = state.machines[self.machine].servers.get(instance);
+            server.is_some_and(|server| server.health == Health::Hangs)
+        };
+        if hangs && mode == StopMode::Fast {
+            self.point_after(format!("waiting for the end of {instance}"), STOP_PATIENCE).await?;
+        }
+        self.stop_now(instance, mode);
+        self.point(format!("proving that {instance} has ended")).await
+    }
+
+    async fn sleep(
+        &self,
+        instance: &InstanceId,
+        volume: &VolumeId,
+    ) -> Result<Option<(SleepingRoles, String)>> {
+        let read =
+            self.ask("reading the roles of", instance, |data| (data.verifier.clone(), data.wal)).await.ok();
+        self.stop(instance, Some(volume), StopMode::Fast).await?;
+        let checkpoint = self.clean_checkpoint(volume).await?;
+        let kept = read.map(|(verifier, wal)| {
+            let verifiers = BTreeMap::from([(MANAGED_ROLE.to_owned(), verifier)]);
+            (SleepingRoles { verifiers }, wal.to_string())
+        });
+        Ok(kept.filter(|(_, wal)| checkpoint.as_ref() == Some(wal)))
+    }
+
+    async fn clean_checkpoint(&self, volume: &VolumeId) -> Result<Option<String>> {
+        self.point(format!("looking for the checkpoint of {volume}")).await?;
+        let state = self.world.lock();
+        let machine = &state.machines[self.machine];
+        let found = machine.volumes.get(volume).ok_or_else(|| EngineError::NoVolume(volume.clone()))?;
+        let is_used = machine.servers.values().any(|server| server.volume == *volume);
+        Ok((found.data.is_clean && !is_used).then(|| found.data.wal.to_string()))
+    }
+
+    fn has_answered(&self, instance: &InstanceId) -> bool {
+        let state = self.world.lock();
+        let server = state.machines[self.machine].servers.get(instance);
+        server.is_some_and(|server| server.ready_at <= state.now && server.health == Health::Well)
+    }
+
+    async fn ask_whether_it_answers(&self, instance: &InstanceId) -> Answer {
+        match self.ask("asking", instance, |_| ()).await {
+            Ok(()) => Answer::Answers,
+            Err(EngineError::NoAnswer(_)) => Answer::Hangs,
+            Err(error) => Answer::Refuses(error.chain()),
+        }
+    }
+
+    async fn wait_exit(&self, instance: &InstanceId) {
+        let life = {
+            let state = self.world.lock();
+            state.machines[self.machine].servers.get(instance).map(|server| server.life.subscribe())
+        };
+        if let Some(mut life) = life {
+            // Nothing is ever sent: it ends when the server does.
+            let _ = life.changed().await;
+        }
+    }
+
+    async fn remove_instance(&self, instance: &InstanceId) -> Result<()> {
+        self.point(format!("removing {instance}")).await?;
+        let mut state = self.world.lock();
+        let machine = &mut state.machines[self.machine];
+        machine.instance_files.remove(instance);
+        if machine.servers.contains_key(instance) {
+            state.violation(format!("the files of {instance} are removed under its server"));
+        }
+        Ok(())
+    }
+
+    async fn open(&self, instance: &InstanceId) -> Result<BoxedServerStream> {
+        self.ask("opening", instance, |_| ()).await?;
+        let mut state = self.world.lock();
+        let Some((server, data)) = state.serving(self.machine, instance) else {
+            return Err(EngineError::NotRunning(instance.clone()));
+        };
+        data.had_clients = true;
+        if data.first_start.as_ref() != Some(&server.volume) {
+            state.violation(format!("a client is let into {instance} before its first start"));
+        }
+        Ok(Box::new(tokio::io::empty()))
+    }
+
+    async fn verifier(&self, instance: &InstanceId, _: &str) -> Result<Option<RoleVerifier>> {
+        let found = self.ask("reading a role of", instance, |data| data.verifier.clone()).await?;
+        Ok(Some(RoleVerifier::Scram(found)))
+    }
+
+    async fn managed_verifier(&self, instance: &InstanceId) -> Result<Option<String>> {
+        self.ask("reading the managed role of", instance, |data| Some(data.verifier.clone())).await
+    }
+
+    async fn set_managed_verifier(&self, instance: &InstanceId, verifier: &str) -> Result<()> {
+        self.is_held(instance)?;
+        let verifier = verifier.to_owned();
+        self.ask("giving another password to", instance, |data| {
+            data.verifier = verifier;
+            data.wal += 1;
+        })
+        .await?;
+        self.point(format!("hearing that {instance} has its password")).await
+    }
+
+    async fn end_holders(&self, instance: &InstanceId, volume: &VolumeId, _: &[u32]) -> Result<()> {
+        self.stop(instance, Some(volume), StopMode::Immediate).await
+    }
+
+    async fn statistics(&self, instance: &InstanceId, _: PostgresVersion) -> Result<Observed> {
+        self.ask("asking for the statistics of", instance, |_| Observed::default()).await
+    }
+
+    async fn has_active_slot(&self, instance: &InstanceId) -> Result<bool> {
+        self.ask("looking at the slots of", instance, |_| false).await
+    }
+
+    fn logs(&self, instance: &InstanceId) -> Result<Box<dyn LogFiles>> {
+        Err(EngineError::Other(format!("{instance} logs nothing")))
+    }
+
+    async fn measure(&self, _: &InstanceId, _: &VolumeId) -> InstanceStatistics {
+        InstanceStatistics::default()
+    }
+
+    fn known_disk_bytes(&self, _: &VolumeId) -> Option<u64> {
+        Some(0)
+    }
+
+    async fn disk_bytes(&self, _: &VolumeId) -> Option<u64> {
+        Some(0)
+    }
+
+    async fn end_sessions(&self, _: &InstanceId, _: bool) -> Result<()> {
+        Ok(())
+    }
+
+    async fn volumes(&self) -> Result<Vec<VolumeLabel>> {
+        self.point("listing volumes").await?;
+        let state = self.world.lock();
+        Ok(state.machines[self.machine].volumes.values().map(|volume| volume.label.clone()).collect())
+    }
+
+    async fn quarantine(&self, volume: &VolumeId) -> Result<()> {
+        self.point(format!("setting {volume} aside")).await?;
+        let mut state = self.world.lock();
+        state.machines[self.machine].volumes.remove(volume);
+        state.violation(format!("volume {volume} is set aside, and no row was ever lost"));
+        Ok(())
+    }
+
+    async fn running_instances(&self) -> Result<Vec<InstanceId>> {
+        self.point("listing servers").await?;
+        Ok(self.world.lock().machines[self.machine].servers.keys().cloned().collect())
+    }
+}
+
+impl SimulatedEngine {
+    fn spawn(&self, state: &mut State, spec: &InstanceSpec, starts_in: Duration) {
+        let machine = &mut state.machines[self.machine];
+        let is_used = machine.servers.values().any(|server| server.volume == spec.volume);
+        let server = Server {
+            volume: spec.volume.clone(),
+            ready_at: state.now + starts_in,
+            health: Health::Well,
+            settings: spec.settings.iter().cloned().collect(),
+            life: watch::channel(()).0,
+        };
+        machine.servers.insert(spec.instance.clone(), server);
+        machine.instance_files.insert(spec.instance.clone());
+        if let Some(volume) = machine.volumes.get_mut(&spec.volume) {
+            volume.data.is_clean = false;
+        }
+        state.note(format!("a server of {} is spawned", spec.instance));
+        if is_used {
+            state.violation(format!("two servers on volume {}", spec.volume));
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! A history: what happens to a platform, in an order that a seed decides,
+//! until everything is quiet.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta};
+use coppice_core::BranchId;
+
+use crate::checks;
+use crate::dice::Dice;
+use crate::link::{Link, Turn};
+use crate::metastore::{Metastore, start_of_time};
+use crate::owner::{Action, ORGANIZATION, PROJECT, carry_out};
+use crate::process::Process;
+use crate::time::{self, Clocks};
+use crate::world::{Faults, ProcessId, World};
+
+/// Most things that can happen before it becomes quiet.
+const EVENTS_MAX: u32 = 3000;
+/// For how long the machines were up when it began.
+const UPTIME: Duration = Duration::from_secs(1_000_000);
+/// What happening takes, so that no two things have the same time.
+const MOMENT: Duration = Duration::from_micros(1);
+
+/// What came of a history.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What decided it.
+    pub seed: u64,
+    /// How many things happened.
+    pub events: u32,
+    /// What must never happen, and did.
+    pub violations: Vec<String>,
+    /// What happened, a line for each.
+    pub log: Vec<String>,
+}
+
+/// Plays the history that a seed decides.
+///
+/// # Panics
+/// When the metastore fails.
+pub fn play(metastore: &mut Metastore, seed: u64) -> Outcome {
+    metastore.clear();
+    coppice_core::random::seed_on_this_thread(Some(seed));
+    let mut history = History::new(metastore, seed);
+    history.begin();
+    while history.actions_left > 0 && history.events < EVENTS_MAX && !history.has_gone_wrong() {
+        history.step();
+    }
+    history.end();
+    let events = history.events;
+    let world = history.finish();
+    coppice_core::random::seed_on_this_thread(None);
+    time::set_on_this_thread(None);
+    let mut state = world.lock();
+    let (violations, log) = (std::mem::take(&mut state.violations), std::mem::take(&mut state.log));
+    Outcome { seed, events, violations, log }
+}
+
+pub(crate) struct History<'a> {
+    pub(crate) metastore: &'a mut Metastore,
+    pub(crate) world: World,
+    pub(crate) link: Link,
+    pub(crate) dice: Dice,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) next_process: u32,
+    pub(crate) directory: PathBuf,
+    pub(crate) machines: usize,
+    /// What the clock on the wall is off by.
+    pub(crate) offset: TimeDelta,
+    pub(crate) events: u32,
+    pub(crate) actions_left: u32,
+    /// How often something ends, of a thousand.
+    pub(crate) crashes: u32,
+    pub(crate) names: u32,
+}
+
+impl<'a> History<'a> {
+    fn new(metastore: &'a mut Metastore, seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let machines = if dice.happens(150) { 2 } else { 1 };
+        let world = World::new(seed ^ 0x5EED, machines);
+        let is_rough = dice.happens(700);
+        if is_rough {
+            world.lock().faults = Faults {
+                slow_statements: dice.below(40) as u32,
+                lost_statements: dice.below(12) as u32,
+                slow_steps: dice.below(200) as u32,
+                failing_steps: dice.below(40) as u32,
+                hanging_steps: dice.below(12) as u32,
+                failing_servers: dice.below(60) as u32,
+            };
+        }
+        let link = Link::new(metastore.socket());
+        let directory = metastore.link_directory();
+        let crashes = if dice.happens(800) { dice.below(12) as u32 } else { 0 };
+        let actions_left = dice.between(4, 16) as u32;
+        Self {
+            metastore,
+            world,
+            link,
+            dice,
+            processes: vec![],
+            next_process: 0,
+            directory,
+            machines,
+            offset: TimeDelta::zero(),
+            events: 0,
+            actions_left,
+            crashes,
+            names: 0,
+        }
+    }
+
+    fn begin(&mut self) {
+        self.tell_time();
+        self.metastore.admin.query(&format!(
+            "insert into organizations (id, name) values ('{ORGANIZATION}', 'simulated');
+             insert into projects (id, organization_id, name, base_scale_to_zero, base_inactivity_minutes,
+                 child_scale_to_zero, child_inactivity_minutes, ip_filtering_enabled, ip_ranges)
+             values ('{PROJECT}', '{ORGANIZATION}', 'simulated', true, 5, true, 1, false, '[]')"
+        ));
+        for machine in 0..self.machines {
+            self.start(machine);
+        }
+    }
+
+    /// Starts a control plane on a machine.
+    pub(crate) fn start(&mut self, machine: usize) {
+        self.next_process += 1;
+        let id = ProcessId(self.next_process);
+        let directory = self.directory.join(id.0.to_string());
+        self.link.listen(id, &directory);
+        self.world.lock().note(format!("process {} starts on machine {machine}", id.0));
+        let options = self.metastore.options(&directory);
+        self.processes.push(Process::start(&self.world, id, machine, options));
+    }
+
+    /// Ends a process wherever it is.
+    pub(crate) fn kill(&mut self, at: usize) {
+        let process = self.processes.remove(at);
+        self.world.lock().note(format!("process {} is killed", process.id.0));
+        let id = process.id;
+        drop(process);
+        self.link.pump(self.now(), &Faults::default(), &mut self.dice);
+        self.link.kill(id, &mut self.dice);
+        self.world.lock().forget_process(id);
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.world.lock().now
+    }
+
+    pub(crate) fn has_gone_wrong(&self) -> bool {
+        !self.world.lock().violations.is_empty()
+    }
+
+    /// Tells everybody what time it is.
+    pub(crate) fn tell_time(&self) {
+        let now = self.now();
+        let time = start_of_time() + TimeDelta::from_std(now).unwrap_or_default() + self.offset;
+        self.metastore.set_clock(time);
+        let calendar = (time - DateTime::UNIX_EPOCH).to_std().unwrap_or_default();
+        time::set_on_this_thread(Some(Clocks { monotonic: UPTIME + now, calendar }));
+    }
+
+    /// Lets everybody run until they all wait for something.
+    pub(crate) fn settle(&mut self) {
+        let (now, faults) = {
+            let state = self.world.lock();
+            (state.now, state.faults.clone())
+        };
+        loop {
+            let before = self.world.lock().log.len();
+            for process in &self.processes {
+                process.run();
+            }
+            let has_moved = self.link.pump(now, &faults, &mut self.dice);
+            if !has_moved && self.world.lock().log.len() == before {
+                break;
+            }
+        }
+        checks::removals(self.metastore, &self.world);
+    }
+
+    /// One thing happens.
+    fn step(&mut self) {
+        self.settle();
+        self.events += 1;
+        self.world.lock().now += MOMENT;
+        self.tell_time();
+        self.replace_processes();
+        let roll = self.dice.below(1000) as u32;
+        if roll < self.crashes {
+            self.mishap();
+        } else if self.dice.happens(60) {
+            self.act();
+        } else if self.dice.happens(980) && self.go_on() {
+            // Something went on.
+        } else {
+            let time = match self.dice.below(20) {
+                0 => self.dice.between(5_000, 90_000),
+                1..6 => self.dice.between(500, 6_000),
+                _ => self.dice.between(1, 500),
+            };
+            self.advance(Duration::from_millis(time));
+        }
+    }
+
+    /// Lets a statement, a notification or a step of the engine go on; false
+    /// when there is none.
+    pub(crate) fn go_on(&mut self) -> bool {
+        let turns = self.link.turns(self.now());
+        let gates = self.world.lock().gates_due();
+        if turns.len() + gates == 0 {
+            return false;
+        }
+        let chosen = self.dice.below(turns.len() + gates);
+        match turns.get(chosen) {
+            Some(Turn::Statement(connection)) => {
+                let delivered = self.link.deliver(*connection, &mut self.metastore.admin);
+                let mut state = self.world.lock();
+                state.note(delivered.what);
+                delivered.faults.into_iter().for_each(|fault| state.violation(fault));
+                drop(state);
+                if delivered.is_write {
+                    checks::rows(self.metastore, &self.world);
+                }
+            }
+            Some(Turn::Notification(connection)) => {
+                let is_lost = self.dice.happens(self.world.lock().faults.lost_statements);
+                self.link.notify(*connection, is_lost);
+            }
+            None => self.world.lock().open_gate(chosen - turns.len()),
+        }
+        true
+    }
+
+    pub(crate) fn advance(&mut self, time: Duration) {
+        self.world.lock().pass(time);
+        self.tell_time();
+    }
+
+    /// A control plane runs on every machine, sooner or later; one that could
+    /// not boot is another one's turn.
+    fn replace_processes(&mut self) {
+        while let Some(at) = self.processes.iter().position(|process| process.has_failed().is_some()) {
+            let why = self.processes[at].has_failed().unwrap_or_default().to_owned();
+            self.world.lock().note(format!("process {} can't boot: {why}", self.processes[at].id.0));
+            self.kill(at);
+        }
+        for machine in 0..self.machines {
+            let mut of_machine = self.processes.iter().filter(|process| process.machine == machine);
+            if of_machine.all(Process::has_handed_over) && self.dice.happens(50) {
+                self.start(machine);
+            }
+        }
+    }
+
+    /// Somebody does something.
+    fn act(&mut self) {
+        let known = self.world.lock().known.clone();
+        let action = self.draw_action(&known);
+        // Data is copied where it is, and clients come to where their server is.
+        let place = match &action {
+            Action::Child { parent: branch, .. } | Action::Connect(branch, _) => {
+                known.iter().find(|(id, _)| id == branch).map(|(_, machine)| *machine)
+            }
+            _ => None,
+        };
+        let is_able = |process: &&Process| {
+            !process.is_leaving()
+                && process.app().is_some()
+                && place.is_none_or(|place| place == process.machine)
+        };
+        let able: Vec<_> = self.processes.iter().filter(is_able).collect();
+        if able.is_empty() {
+            return;
+        }
+        let process = able[self.dice.below(able.len())];
+        let Some(app) = process.app() else { return };
+        self.actions_left -= 1;
+        self.world.lock().note(format!("{action:?} is asked of process {}", process.id.0));
+        let place = (process.id, process.machine);
+        process.spawn(carry_out(action, app.clone(), self.world.clone(), place));
+    }
+
+    fn draw_action(&mut self, known: &[(BranchId, usize)]) -> Action {
+        let chosen = if known.is_empty() { 0 } else { self.dice.below(100) };
+        self.names += 1;
+        let name = format!("branch-{}", self.names);
+        if chosen < 12 {
+            let inactivity_minutes = self.dice.between(1, 3) as u32;
+            return Action::Create { name, inactivity_minutes };
+        }
+        let branch = known[self.dice.below(known.len())].0.clone();
+        match chosen {
+            12..28 => Action::Child { parent: branch, name },
+            28..40 => Action::Hibernate(branch),
+            40..50 => Action::Wake(branch),
+            50..60 => Action::Rotate(branch),
+            60..70 => Action::Configure(branch, self.dice.below(1000) as u32, self.dice.happens(500)),
+            70..82 => Action::Delete(branch),
+            _ => Action::Connect(branch, Duration::from_millis(self.dice.between(1, 90_000))),
+        }
+    }
+}

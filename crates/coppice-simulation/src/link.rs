@@ -1,0 +1,433 @@
+//! What lies between a control plane and its metastore: every statement waits
+//! here until the history lets it through, so that one is carried out at a
+//! time, in an order that the seed decides. A statement can be late, be lost,
+//! or arrive after the process that sent it has died.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::backend::{Answer, Backend, first_message, message};
+use crate::dice::Dice;
+use crate::world::{Faults, ProcessId};
+
+/// So much of a statement is told.
+const STATEMENT_LENGTH: usize = 120;
+/// Sent in place of a message's type when a session begins.
+const STARTUP: u8 = 0;
+
+/// What a client sent until it waits for an answer.
+#[derive(Debug)]
+struct Batch {
+    bytes: Vec<u8>,
+    /// For people: its statement.
+    what: String,
+    /// From when on it can be carried out.
+    due: Duration,
+    fate: Fate,
+}
+
+impl Batch {
+    /// Whether it may change rows, or make a change be seen.
+    fn is_write(&self) -> bool {
+        let is_question = self.what.starts_with("prepare ");
+        !is_question
+            && ["update ", "insert ", "delete ", "COMMIT"].iter().any(|word| self.what.contains(word))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Arrives,
+    /// The connection is cut before it is carried out.
+    IsLost,
+    /// The connection is cut before its answer arrives.
+    IsNotAnswered,
+}
+
+#[derive(Debug)]
+struct Connection {
+    number: u32,
+    process: ProcessId,
+    /// None once it is cut, or the process has died.
+    client: Option<UnixStream>,
+    inbox: Vec<u8>,
+    backend: Option<Backend>,
+    batches: VecDeque<Batch>,
+    /// Whether the server has the first of them.
+    is_asked: bool,
+    /// Whether the server was seen to wait for a lock.
+    is_blocked: bool,
+    /// Prepared statements by name.
+    prepared: BTreeMap<Vec<u8>, String>,
+    notifications: VecDeque<Vec<u8>>,
+    is_listening: bool,
+}
+
+/// What was carried out.
+#[derive(Debug)]
+pub(crate) struct Delivered {
+    /// For people.
+    pub(crate) what: String,
+    /// Whether rows may have changed.
+    pub(crate) is_write: bool,
+    /// Errors that no statement of the platform may cause.
+    pub(crate) faults: Vec<String>,
+}
+
+/// Something of a connection that can happen now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// The connection's next statement is carried out.
+    Statement(u32),
+    /// The connection hears of a changed branch.
+    Notification(u32),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Link {
+    server: PathBuf,
+    listeners: BTreeMap<ProcessId, UnixListener>,
+    connections: Vec<Connection>,
+    /// Sessions that nobody uses now, by how they were begun.
+    spare: Vec<Backend>,
+    count: u32,
+}
+
+impl Link {
+    pub(crate) fn new(server: PathBuf) -> Self {
+        Self { server, listeners: BTreeMap::new(), connections: vec![], spare: vec![], count: 0 }
+    }
+
+    /// Lets a process connect to a socket in this directory.
+    pub(crate) fn listen(&mut self, process: ProcessId, directory: &Path) {
+        std::fs::create_dir_all(directory).expect("a writable directory");
+        let path = directory.join(".s.PGSQL.5432");
+        let _ = std::fs::remove_file(&path);
+        let listener = UnixListener::bind(path).expect("a socket");
+        listener.set_nonblocking(true).expect("a socket");
+        self.listeners.insert(process, listener);
+    }
+
+    /// Takes in what was sent; whether there was anything.
+    pub(crate) fn pump(&mut self, now: Duration, faults: &Faults, dice: &mut Dice) -> bool {
+        let mut has_moved = false;
+        for (process, listener) in &self.listeners {
+            while let Ok((client, _)) = listener.accept() {
+                client.set_nonblocking(true).expect("a socket");
+                self.count += 1;
+                self.connections.push(Connection::new(self.count, *process, client));
+                has_moved = true;
+            }
+        }
+        for connection in &mut self.connections {
+            has_moved |= connection.receive();
+            while let Some((bytes, what)) = connection.next_batch() {
+                let (delay, fate) = faults.of_statement(dice);
+                connection.batches.push_back(Batch { bytes, what, due: now + delay, fate });
+            }
+            connection.answer_pings();
+        }
+        self.retire();
+        has_moved
+    }
+
+    /// What can happen at this time.
+    pub(crate) fn turns(&self, now: Duration) -> Vec<Turn> {
+        let due = |connection: &&Connection| {
+            !connection.is_asked && connection.batches.front().is_some_and(|batch| batch.due <= now)
+        };
+        let statements = self.connections.iter().filter(due).map(|one| Turn::Statement(one.number));
+        let told = |connection: &&Connection| !connection.notifications.is_empty();
+        let notifications = self.connections.iter().filter(told).map(|one| Turn::Notification(one.number));
+        statements.chain(notifications).collect()
+    }
+
+    /// Whether a process waits for the metastore.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.connections.iter().any(|connection| !connection.batches.is_empty())
+    }
+
+    /// Tells a connection of a changed branch, or has that be lost with it.
+    pub(crate) fn notify(&mut self, number: u32, is_lost: bool) {
+        let Some(connection) = self.connections.iter_mut().find(|one| one.number == number) else { return };
+        if is_lost {
+            connection.client = None;
+        } else if let Some(notification) = connection.notifications.pop_front() {
+            connection.say(&notification);
+        }
+    }
+
+    /// Carries the next statement of a connection out.
+    pub(crate) fn deliver(&mut self, number: u32, admin: &mut Backend) -> Delivered {
+        let mut delivered = Delivered { what: String::new(), is_write: false, faults: vec![] };
+        let Some(at) = self.connections.iter().position(|one| one.number == number) else { return delivered };
+        let connection = &mut self.connections[at];
+        let Some(batch) = connection.batches.front() else { return delivered };
+        delivered.what = format!("process {} says {}", connection.process.0, batch.what);
+        if batch.fate == Fate::IsLost {
+            connection.batches.clear();
+            connection.client = None;
+            delivered.what += ", and the connection is cut";
+            return delivered;
+        }
+        if batch.bytes.first() == Some(&STARTUP) {
+            let startup = connection.batches.pop_front().map(|batch| batch.bytes).unwrap_or_default();
+            let known = self.spare.iter().position(|backend| backend.startup == startup);
+            let backend = match known {
+                Some(known) => self.spare.remove(known),
+                None => Backend::begin(&self.server, &startup),
+            };
+            connection.say(&backend.greeting);
+            connection.backend = Some(backend);
+            return delivered;
+        }
+        let Some(backend) = connection.backend.as_mut() else {
+            // A session that was never begun has nothing to say.
+            connection.batches.clear();
+            return delivered;
+        };
+        backend.send(&batch.bytes);
+        connection.is_asked = true;
+        self.finish_blocked(admin, &mut delivered);
+        delivered
+    }
+
+    /// Takes the answers of statements that wait for no lock any more.
+    fn finish_blocked(&mut self, admin: &mut Backend, delivered: &mut Delivered) {
+        let mut has_finished = true;
+        while has_finished {
+            has_finished = false;
+            for connection in self.connections.iter_mut().filter(|one| one.is_asked) {
+                let is_write = connection.batches.front().is_some_and(Batch::is_write);
+                let Some(answer) = connection.answer(admin) else { continue };
+                has_finished = true;
+                delivered.is_write |= is_write;
+                delivered.faults.extend(
+                    answer
+                        .errors
+                        .iter()
+                        .filter(|(code, _)| is_fault(code))
+                        .map(|(code, text)| format!("the metastore refused a statement: {code} {text}")),
+                );
+                if is_write && !connection.backend.as_ref().is_some_and(|one| one.is_in_transaction) {
+                    self.tell_listeners();
+                    break;
+                }
+            }
+        }
+    }
+
+    /// A commit sends its notifications before it is answered; a session that
+    /// listens has them at the latest when it is next asked something.
+    fn tell_listeners(&mut self) {
+        for connection in self.connections.iter_mut().filter(|one| one.is_listening && !one.is_asked) {
+            let Some(backend) = connection.backend.as_mut() else { continue };
+            backend.send(&message(b'Q', b"\0"));
+            connection.notifications.extend(backend.wait().notifications);
+        }
+    }
+
+    /// Ends a process: what it sent may still arrive, or not.
+    pub(crate) fn kill(&mut self, process: ProcessId, dice: &mut Dice) {
+        self.listeners.remove(&process);
+        for connection in self.connections.iter_mut().filter(|one| one.process == process) {
+            connection.client = None;
+            connection.is_listening = false;
+            connection.notifications.clear();
+            let sent = usize::from(connection.is_asked);
+            let arrive = connection.batches.iter().skip(sent).take_while(|_| dice.happens(500)).count();
+            connection.batches.truncate(sent + arrive);
+        }
+    }
+
+    /// Lets go of connections that nobody waits for.
+    fn retire(&mut self) {
+        let (gone, rest) = std::mem::take(&mut self.connections)
+            .into_iter()
+            .partition(|one| one.client.is_none() && one.batches.is_empty() && !one.is_asked);
+        self.connections = rest;
+        self.spare.extend(gone.into_iter().filter_map(|one: Connection| one.backend).map(fresh));
+    }
+
+    /// Ends every connection, for the next history.
+    pub(crate) fn clear(&mut self, admin: &mut Backend) {
+        self.listeners.clear();
+        for connection in &mut self.connections {
+            connection.client = None;
+            if connection.is_asked
+                && let Some(backend) = &mut connection.backend
+            {
+                admin.query(&format!("select pg_cancel_backend({})", backend.pid));
+                backend.wait();
+            }
+            connection.is_asked = false;
+            connection.batches.clear();
+        }
+        self.retire();
+        self.count = 0;
+    }
+}
+
+/// A session as it was when it began.
+fn fresh(mut backend: Backend) -> Backend {
+    if backend.is_in_transaction {
+        backend.query("rollback");
+    }
+    backend.query("discard all");
+    backend
+}
+
+/// Whether the platform may never cause an error: a deadlock, a row that the
+/// schema forbids, a statement that makes no sense.
+fn is_fault(code: &str) -> bool {
+    code == "40P01" || code == "23514" || code == "23503" || code.starts_with("42") || code.starts_with("XX")
+}
+
+impl Connection {
+    fn new(number: u32, process: ProcessId, client: UnixStream) -> Self {
+        Self {
+            number,
+            process,
+            client: Some(client),
+            inbox: vec![],
+            backend: None,
+            batches: VecDeque::new(),
+            is_asked: false,
+            is_blocked: false,
+            prepared: BTreeMap::new(),
+            notifications: VecDeque::new(),
+            is_listening: false,
+        }
+    }
+
+    fn receive(&mut self) -> bool {
+        let mut buffer = [0; 16 << 10];
+        let mut has_moved = false;
+        while let Some(client) = &mut self.client {
+            match client.read(&mut buffer) {
+                Ok(length) if length > 0 => self.inbox.extend_from_slice(&buffer[..length]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                // It has gone.
+                Ok(_) | Err(_) => self.client = None,
+            }
+            has_moved = true;
+        }
+        has_moved
+    }
+
+    /// Takes from the inbox what the client waits for an answer to.
+    fn next_batch(&mut self) -> Option<(Vec<u8>, String)> {
+        if self.backend.is_none() && self.batches.is_empty() {
+            let length = u32::from_be_bytes(self.inbox.get(..4)?.try_into().ok()?) as usize;
+            let startup: Vec<u8> = self.inbox.get(..length)?.to_owned();
+            self.inbox.drain(..length);
+            return Some((startup, "hello".to_owned()));
+        }
+        let (mut length, mut what) = (0, "ping".to_owned());
+        while let Some((kind, whole)) = first_message(&self.inbox[length..]) {
+            length += whole.len();
+            match kind {
+                b'P' => {
+                    let mut parts = whole[5..].split(|byte| *byte == 0);
+                    let (name, text) = (parts.next()?, parts.next()?);
+                    let text = one_line(text);
+                    what = format!("prepare {text}");
+                    self.prepared.insert(name.to_owned(), text);
+                }
+                b'B' => {
+                    let name = whole[5..].split(|byte| *byte == 0).nth(1)?;
+                    what = self.prepared.get(name).cloned().unwrap_or_default();
+                }
+                b'Q' => what = one_line(&whole[5..whole.len() - 1]),
+                _ => {}
+            }
+            match kind {
+                b'X' => {
+                    self.inbox.clear();
+                    self.client = None;
+                    return None;
+                }
+                b'S' | b'Q' => {
+                    self.is_listening |= what.starts_with("LISTEN");
+                    return Some((self.inbox.drain(..length).collect(), what));
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// sqlx asks whether a session is there before and after each use; the server
+    /// would say so, and nothing else.
+    fn answer_pings(&mut self) {
+        while !self.is_asked
+            && let Some(backend) = &self.backend
+            && self.batches.pop_front_if(|batch| batch.what == "ping").is_some()
+        {
+            let status = if backend.is_in_transaction { b"T" } else { b"I" };
+            self.say(&message(b'Z', status));
+        }
+    }
+
+    /// The answer to the statement that the server has; none while it waits for
+    /// a lock of somebody else.
+    fn answer(&mut self, admin: &mut Backend) -> Option<Answer> {
+        let backend = self.backend.as_mut()?;
+        let waits = format!("select cardinality(pg_blocking_pids({}))", backend.pid);
+        if self.is_blocked && admin.number(&waits) > 0 {
+            return None;
+        }
+        let mut answer = loop {
+            if let Some(answer) = backend.poll() {
+                break answer;
+            }
+            if admin.number(&waits) > 0 {
+                self.is_blocked = true;
+                return None;
+            }
+        };
+        self.is_blocked = false;
+        self.is_asked = false;
+        self.notifications.extend(std::mem::take(&mut answer.notifications));
+        let fate = self.batches.pop_front().map(|batch| batch.fate);
+        if fate == Some(Fate::IsNotAnswered) {
+            self.client = None;
+            self.batches.clear();
+        }
+        self.say(&answer.bytes);
+        Some(answer)
+    }
+
+    fn say(&mut self, bytes: &[u8]) {
+        let Some(client) = &mut self.client else { return };
+        if client.write_all(bytes).is_err() {
+            self.client = None;
+        }
+    }
+}
+
+/// The beginning of a statement.
+fn one_line(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&text[..text.len().min(STATEMENT_LENGTH)]);
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+impl Faults {
+    /// What becomes of a statement.
+    fn of_statement(&self, dice: &mut Dice) -> (Duration, Fate) {
+        let delay = match dice.happens(self.slow_statements) {
+            true => Duration::from_millis(dice.between(1, 20_000)),
+            false => Duration::ZERO,
+        };
+        let fate = match dice.happens(self.lost_statements) {
+            true if dice.happens(500) => Fate::IsLost,
+            true => Fate::IsNotAnswered,
+            false => Fate::Arrives,
+        };
+        (delay, fate)
+    }
+}

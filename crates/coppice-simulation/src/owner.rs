@@ -1,0 +1,210 @@
+//! What owners and their clients do.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use coppice_app::{Access, App, BranchChange, CustomBranch, NewBranchRequest, Origin};
+use coppice_core::access::{Caller, CredentialId, Grant, Principal};
+use coppice_core::branch::{BranchState, MANAGED_ROLE};
+use coppice_core::operation::Target;
+use coppice_core::organization::{BillingStatus, Organization, Role, UsageTier};
+use coppice_core::project::ScaleToZeroChange;
+use coppice_core::{ApiKeyId, BranchId, InstanceId, OrganizationId, ProjectId, Result, UserId};
+
+use crate::metastore::start_of_time;
+use crate::process::REGION;
+use crate::world::{ProcessId, World};
+
+/// A process, and the machine that it is on.
+pub(crate) type Place = (ProcessId, usize);
+
+/// The organization and the project of every history.
+pub(crate) const ORGANIZATION: &str = "org_simulated";
+pub(crate) const PROJECT: &str = "prj_simulated";
+/// How long a client waits for a branch.
+const CLIENT_PATIENCE: Duration = Duration::from_secs(50);
+/// How often a client tries again.
+const CLIENT_TRIES: u32 = 4;
+/// How often a client looks whether it has to wait any longer.
+const CLIENT_LOOK: Duration = Duration::from_millis(20);
+
+/// One thing that somebody does.
+#[derive(Clone, Debug)]
+pub(crate) enum Action {
+    Create {
+        name: String,
+        inactivity_minutes: u32,
+    },
+    Child {
+        parent: BranchId,
+        name: String,
+    },
+    Hibernate(BranchId),
+    Wake(BranchId),
+    Rotate(BranchId),
+    /// Sets a parameter, and whether that takes a restart.
+    Configure(BranchId, u32, bool),
+    Delete(BranchId),
+    /// A client comes for so long.
+    Connect(BranchId, Duration),
+}
+
+/// Does it, and notes what came of it.
+pub(crate) async fn carry_out(action: Action, app: App, world: World, place: Place) {
+    let outcome = match &action {
+        Action::Connect(branch, stay) => visit(&app, &world, place.0, branch, *stay).await,
+        other => change(other, &app, &world, place.1).await,
+    };
+    let text = match outcome {
+        Ok(text) => text,
+        Err(error) => format!("refused: {}", error.for_log()),
+    };
+    world.lock().note(format!("{action:?} at process {}: {text}", place.0.0));
+}
+
+async fn change(action: &Action, app: &App, world: &World, machine: usize) -> Result<String> {
+    match action {
+        Action::Create { name, inactivity_minutes } => {
+            let minutes = Some(*inactivity_minutes);
+            let sleep = ScaleToZeroChange { enabled: Some(true), inactivity_period_minutes: minutes };
+            create(app, world, machine, name, sleep, custom()).await
+        }
+        Action::Child { parent, name } => {
+            let written = world.lock().written.get(parent).cloned().unwrap_or_default();
+            let origin = Origin::Inherit { parent: parent.clone() };
+            let made = create(app, world, machine, name, ScaleToZeroChange::default(), origin).await?;
+            // What its parent had before it was asked for, it has too.
+            let child = BranchId::from_trusted(made.clone());
+            world.lock().written.entry(child).or_default().extend(written);
+            Ok(made)
+        }
+        Action::Hibernate(branch) => update(app, branch, |change| change.hibernate = Some(true)).await,
+        Action::Wake(branch) => update(app, branch, |change| change.hibernate = Some(false)).await,
+        Action::Configure(branch, value, needs_restart) => {
+            let name = if *needs_restart { "max_connections" } else { "work_mem" };
+            let value =
+                if *needs_restart { (100 + value).to_string() } else { format!("{}kB", 5000 + value) };
+            let parameters = BTreeMap::from([(name.to_owned(), value)]);
+            update(app, branch, |change| change.parameters = parameters).await
+        }
+        Action::Rotate(branch) => {
+            app.rotate_branch_credentials(&access(Some(branch)), MANAGED_ROLE).await?;
+            Ok("done".to_owned())
+        }
+        Action::Delete(branch) => {
+            app.delete_branch(&access(Some(branch))).await?;
+            Ok("done".to_owned())
+        }
+        Action::Connect(..) => unreachable!("clients don't change branches"),
+    }
+}
+
+async fn create(
+    app: &App,
+    world: &World,
+    machine: usize,
+    name: &str,
+    scale_to_zero: ScaleToZeroChange,
+    origin: Origin,
+) -> Result<String> {
+    let new = NewBranchRequest { name: name.to_owned(), description: String::new(), scale_to_zero, origin };
+    let made = app.create_branch(&access(None), &new).await?;
+    world.lock().known.push((made.id.clone(), machine));
+    Ok(made.id.to_string())
+}
+
+async fn update(app: &App, branch: &BranchId, set: impl FnOnce(&mut BranchChange)) -> Result<String> {
+    let mut change = BranchChange::default();
+    set(&mut change);
+    let changed = app.update_branch(&access(Some(branch)), change).await?;
+    Ok(changed.state.title().to_owned())
+}
+
+/// A client signs in as the gateway lets it, writes a row and stays a while.
+async fn visit(
+    app: &App,
+    world: &World,
+    process: ProcessId,
+    branch: &BranchId,
+    stay: Duration,
+) -> Result<String> {
+    for _ in 0..CLIENT_TRIES {
+        while world.lock().held.contains(branch) {
+            tokio::time::sleep(CLIENT_LOOK).await;
+        }
+        let found = app.find_for_connection(branch, MANAGED_ROLE).await?;
+        let Some(found) = found else { return Ok("there is no such branch".to_owned()) };
+        match found.branch.state {
+            BranchState::Ready => {
+                world.lock().sessions.push((branch.clone(), process));
+                let opened = app.open_server(&InstanceId::new(branch, 1)).await.is_ok();
+                if opened {
+                    world.lock().write_row(branch);
+                    tokio::time::sleep(stay).await;
+                }
+                let mut state = world.lock();
+                let at = state.sessions.iter().position(|one| *one == (branch.clone(), process));
+                at.map(|at| state.sessions.remove(at));
+                if opened {
+                    return Ok("was in".to_owned());
+                }
+            }
+            BranchState::Hibernated => {
+                let is_waking = app.wake_for_client(branch, "a client").await?;
+                if !is_waking {
+                    return Ok("may not wake it".to_owned());
+                }
+            }
+            _ => {}
+        }
+        app.wait_until_settled(branch, MANAGED_ROLE, CLIENT_PATIENCE).await?;
+    }
+    Ok("gave up".to_owned())
+}
+
+fn custom() -> Origin {
+    Origin::Custom(CustomBranch {
+        region: REGION.to_owned(),
+        instance_type: "micro".to_owned(),
+        image: "postgres:18".to_owned(),
+        replicas: 0,
+        storage_gib: 1,
+        parameters: BTreeMap::new(),
+        preload_libraries: None,
+    })
+}
+
+/// What lets the owner do everything to a branch.
+fn access(branch: Option<&BranchId>) -> Access {
+    let organization = OrganizationId::from_trusted(ORGANIZATION);
+    let time = start_of_time();
+    Access {
+        caller: Caller {
+            principal: Principal::User(UserId::from_trusted("usr_simulated")),
+            credential: CredentialId::Key(ApiKeyId::from_trusted("key_simulated")),
+            grant: Grant::everything(),
+            expiry: None,
+        },
+        organization: Organization {
+            id: organization.clone(),
+            name: String::new(),
+            disabled_by_admin: false,
+            billing_status: BillingStatus::Ok,
+            usage_tier: UsageTier::T1,
+            admin_reason: String::new(),
+            billing_reason: String::new(),
+            requires_second_factor: false,
+            last_updated: time,
+            created_at: time,
+        },
+        role: Some(Role::Owner),
+        has_second_factor: true,
+        target: Target {
+            organization,
+            project: Some(ProjectId::from_trusted(PROJECT)),
+            branch: branch.cloned(),
+            user: None,
+            invitation: None,
+        },
+    }
+}

@@ -1,0 +1,258 @@
+//! What outlives a control plane: disks with volumes, machines with servers,
+//! and what is known about both by nobody but the simulation.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use coppice_core::volume::VolumeLabel;
+use coppice_core::{BranchId, InstanceId, VolumeId};
+use tokio::sync::{oneshot, watch};
+
+use crate::dice::Dice;
+
+/// One run of a control plane; a restart is another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ProcessId(pub(crate) u32);
+
+/// How often things go wrong, of a thousand.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Faults {
+    pub(crate) slow_statements: u32,
+    pub(crate) lost_statements: u32,
+    pub(crate) slow_steps: u32,
+    pub(crate) failing_steps: u32,
+    pub(crate) hanging_steps: u32,
+    /// A start, or something that holds a role's row.
+    pub(crate) failing_servers: u32,
+}
+
+/// The data of a volume.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Data {
+    /// The volume that the first start was done for.
+    pub(crate) first_start: Option<VolumeId>,
+    /// Whether clients were let in since then.
+    pub(crate) had_clients: bool,
+    /// What clients wrote.
+    pub(crate) rows: BTreeSet<u64>,
+    /// The managed role's verifier.
+    pub(crate) verifier: String,
+    /// Where the WAL ends.
+    pub(crate) wal: u64,
+    /// Whether its server was stopped with a checkpoint.
+    pub(crate) is_clean: bool,
+}
+
+/// A complete volume.
+#[derive(Clone, Debug)]
+pub(crate) struct Volume {
+    pub(crate) label: VolumeLabel,
+    pub(crate) data: Data,
+}
+
+/// How a server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Health {
+    Well,
+    /// It lets nobody in until then.
+    Refuses(Duration),
+    Hangs,
+}
+
+/// A server process.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) volume: VolumeId,
+    /// When it takes sessions.
+    pub(crate) ready_at: Duration,
+    pub(crate) health: Health,
+    pub(crate) settings: BTreeMap<String, String>,
+    /// Dropped when it ends.
+    pub(crate) life: watch::Sender<()>,
+}
+
+/// A machine with its disk.
+#[derive(Debug, Default)]
+pub(crate) struct Machine {
+    pub(crate) volumes: BTreeMap<VolumeId, Volume>,
+    /// Volumes that are being made, by the label of whoever does it.
+    pub(crate) staging: BTreeMap<VolumeId, VolumeLabel>,
+    pub(crate) servers: BTreeMap<InstanceId, Server>,
+    /// Instances with files outside their volume.
+    pub(crate) instance_files: BTreeSet<InstanceId>,
+}
+
+/// A step of the engine that waits to go on.
+#[derive(Debug)]
+struct Gate {
+    process: ProcessId,
+    what: String,
+    due: Duration,
+    fails: bool,
+    open: oneshot::Sender<bool>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct State {
+    /// Since the history began.
+    pub(crate) now: Duration,
+    pub(crate) dice: Dice,
+    pub(crate) faults: Faults,
+    pub(crate) machines: Vec<Machine>,
+    gates: Vec<Gate>,
+    /// Clients by branch, and by the process that serves them.
+    pub(crate) sessions: Vec<(BranchId, ProcessId)>,
+    /// Branches whose new clients have to wait.
+    pub(crate) held: BTreeSet<BranchId>,
+    /// Branches that their owners were told of, with the machine that they are on.
+    pub(crate) known: Vec<(BranchId, usize)>,
+    /// Rows that clients were told are written, by branch.
+    pub(crate) written: BTreeMap<BranchId, BTreeSet<u64>>,
+    next_row: u64,
+    /// Volumes that were removed since somebody looked.
+    pub(crate) removed: Vec<VolumeId>,
+    /// What must never happen, and did.
+    pub(crate) violations: Vec<String>,
+    /// What happened, for people.
+    pub(crate) log: Vec<String>,
+}
+
+/// A [`State`] that everybody shares.
+#[derive(Clone, Debug)]
+pub(crate) struct World(Arc<Mutex<State>>);
+
+impl World {
+    pub(crate) fn new(seed: u64, machines: usize) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            now: Duration::ZERO,
+            dice: Dice::new(seed),
+            faults: Faults::default(),
+            machines: (0..machines).map(|_| Machine::default()).collect(),
+            gates: vec![],
+            sessions: vec![],
+            held: BTreeSet::new(),
+            known: vec![],
+            written: BTreeMap::new(),
+            next_row: 0,
+            removed: vec![],
+            violations: vec![],
+            log: vec![],
+        })))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Notes what happened.
+    pub(crate) fn note(&mut self, what: impl Into<String>) {
+        let now = self.now.as_millis();
+        self.log.push(format!("{now:>8} {}", what.into()));
+    }
+
+    /// Notes what must never happen.
+    pub(crate) fn violation(&mut self, what: impl Into<String>) {
+        let what = what.into();
+        self.note(format!("VIOLATION {what}"));
+        self.violations.push(what);
+    }
+
+    /// A place in a step at which it can be slow, fail, or be the last thing
+    /// that its process does. The receiver says whether it goes well.
+    pub(crate) fn wait(
+        &mut self,
+        process: ProcessId,
+        what: String,
+        at_least: Duration,
+    ) -> oneshot::Receiver<bool> {
+        let (open, opened) = oneshot::channel();
+        let delay = match self.dice.below(1000) as u32 {
+            roll if roll < self.faults.hanging_steps => self.dice.between(60_000, 600_000),
+            roll if roll < self.faults.hanging_steps + self.faults.slow_steps => self.dice.between(1, 15_000),
+            _ => 0,
+        };
+        let fails = self.dice.happens(self.faults.failing_steps);
+        let due = self.now + at_least.max(Duration::from_millis(delay));
+        self.gates.push(Gate { process, what, due, fails, open });
+        opened
+    }
+
+    /// How many steps could go on now.
+    pub(crate) fn gates_due(&mut self) -> usize {
+        self.gates.retain(|gate| !gate.open.is_closed());
+        self.gates.iter().filter(|gate| gate.due <= self.now).count()
+    }
+
+    /// Lets one of the steps that could go on do so.
+    pub(crate) fn open_gate(&mut self, number: usize) {
+        let now = self.now;
+        let Some((at, _)) = self.gates.iter().enumerate().filter(|(_, gate)| gate.due <= now).nth(number)
+        else {
+            return;
+        };
+        let gate = self.gates.remove(at);
+        let outcome = if gate.fails { ": fails" } else { "" };
+        self.note(format!("process {} goes on with {}{outcome}", gate.process.0, gate.what));
+        let _ = gate.open.send(!gate.fails);
+    }
+
+    /// Forgets whatever a process was doing.
+    pub(crate) fn forget_process(&mut self, process: ProcessId) {
+        self.gates.retain(|gate| gate.process != process);
+        self.sessions.retain(|(_, server)| *server != process);
+    }
+
+    /// A client writes a row, if the server of the branch is still there.
+    pub(crate) fn write_row(&mut self, branch: &BranchId) {
+        self.next_row += 1;
+        let (row, instance) = (self.next_row, InstanceId::new(branch, 1));
+        for machine in 0..self.machines.len() {
+            if let Some((_, data)) = self.serving(machine, &instance) {
+                data.rows.insert(row);
+                data.wal += 1;
+                self.written.entry(branch.clone()).or_default().insert(row);
+                return;
+            }
+        }
+    }
+
+    /// Lets time pass.
+    pub(crate) fn pass(&mut self, time: Duration) {
+        self.now += time;
+        let now = self.now;
+        let servers = self.machines.iter_mut().flat_map(|machine| machine.servers.values_mut());
+        for server in servers.filter(|one| matches!(one.health, Health::Refuses(until) if until <= now)) {
+            server.health = Health::Well;
+        }
+    }
+
+    /// The instance's server on a machine, and its data.
+    pub(crate) fn serving(&mut self, machine: usize, instance: &InstanceId) -> Option<(&Server, &mut Data)> {
+        let machine = &mut self.machines[machine];
+        let server = machine.servers.get(instance)?;
+        let volume = machine.volumes.get_mut(&server.volume)?;
+        Some((server, &mut volume.data))
+    }
+
+    /// Ends a server; without a checkpoint, its data has to be recovered.
+    pub(crate) fn end_server(&mut self, machine: usize, instance: &InstanceId, is_clean: bool) {
+        let Some(server) = self.machines[machine].servers.remove(instance) else { return };
+        let is_clean = is_clean && server.ready_at <= self.now && server.health == Health::Well;
+        if let Some(volume) = self.machines[machine].volumes.get_mut(&server.volume) {
+            volume.data.is_clean = is_clean;
+        }
+        self.note(format!("the server of {instance} has ended"));
+    }
+
+    /// Ends every server of a machine, and leaves its disk.
+    pub(crate) fn end_machine(&mut self, machine: usize) {
+        let servers: Vec<_> = self.machines[machine].servers.keys().cloned().collect();
+        for instance in servers {
+            self.end_server(machine, &instance, false);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Whatever happens, in whatever order, comes out well.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use coppice_simulation::{Metastore, Outcome, play};
+
+/// Histories that every run of the tests plays.
+const HISTORIES: u64 = 24;
+/// As many at the same time.
+const THREADS: u64 = 2;
+/// Last lines of a history that went wrong.
+const LINES: usize = 80;
+
+fn set(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
+    Some(text.parse().expect("a whole number"))
+}
+
+/// What there is to know about a history that went wrong.
+fn tell(outcome: &Outcome) -> String {
+    let last = outcome.log.len().saturating_sub(LINES);
+    format!(
+        "{}\n\nhistory {} after {} events:\n  {}\nagain: COPPICE_SOAK_SEED={} cargo test --locked -p coppice-simulation",
+        outcome.log[last..].join("\n"),
+        outcome.seed,
+        outcome.events,
+        outcome.violations.join("\n  "),
+        outcome.seed
+    )
+}
+
+#[test]
+fn every_history_comes_out_well() {
+    let first = set("COPPICE_SOAK_SEED");
+    let seconds = set("COPPICE_SOAK_SECONDS").map(Duration::from_secs);
+    let count = if first.is_some() && seconds.is_none() { 1 } else { HISTORIES };
+    let first = first.unwrap_or_else(|| if seconds.is_some() { random_seed() } else { 1 });
+    let (began, next, played, events) =
+        (Instant::now(), AtomicU64::new(first), AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS.min(count) {
+            scope.spawn(|| {
+                let mut metastore = Metastore::start();
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    let is_over = match seconds {
+                        Some(seconds) => began.elapsed() >= seconds,
+                        None => seed >= first + count,
+                    };
+                    if is_over {
+                        break;
+                    }
+                    let outcome = play(&mut metastore, seed);
+                    if let Some(path) = std::env::var_os("COPPICE_SIMULATION_LOG") {
+                        std::fs::write(path, outcome.log.join("\n")).unwrap();
+                    }
+                    assert!(outcome.violations.is_empty(), "{}", tell(&outcome));
+                    played.fetch_add(1, Ordering::Relaxed);
+                    events.fetch_add(u64::from(outcome.events), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let (played, seconds) = (played.into_inner(), began.elapsed().as_secs_f64());
+    let rate = played as f64 / seconds * 60.0;
+    println!(
+        "{played} histories from seed {first}, {} events, in {seconds:.1} s: {rate:.0} a minute",
+        events.into_inner()
+    );
+}
+
+fn random_seed() -> u64 {
+    u64::from(std::time::UNIX_EPOCH.elapsed().unwrap().subsec_nanos())
+}
+
+#[test]
+fn a_seed_plays_the_same_history_again() {
+    let mut metastore = Metastore::start();
+    for seed in 1000..1002 {
+        let logs = [(); 2].map(|()| play(&mut metastore, seed).log);
+        let differs = logs[0].iter().zip(&logs[1]).position(|(one, other)| one != other);
+        if let Some(at) = differs {
+            panic!("seed {seed}, line {at}:\n{}\n{}", logs[0][at], logs[1][at]);
+        }
+        assert_eq!(logs[0].len(), logs[1].len());
+    }
+}
