@@ -1,5 +1,7 @@
 //! What can go wrong while making a branch real.
 
+use std::io::ErrorKind;
+
 use coppice_core::{InstanceId, VolumeId};
 
 /// A result of the engine.
@@ -87,9 +89,15 @@ impl EngineError {
         Self::NoAnswer("asking a server".to_owned())
     }
 
-    /// For `map_err`: wraps an I/O error with what was being done.
+    /// For `map_err`: says what was being done, and tells a full disk from other trouble.
     pub fn io<E: Into<std::io::Error>>(action: impl Into<String>) -> impl FnOnce(E) -> Self {
-        move |source| Self::Io { action: action.into(), source: source.into() }
+        move |source| {
+            let (action, source) = (action.into(), source.into());
+            match source.kind() {
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Self::NoSpace(action),
+                _ => Self::Io { action, source },
+            }
+        }
     }
 
     /// For `map_err`: wraps an SQL error with what was being done.

@@ -10,8 +10,8 @@ use std::net::IpAddr;
 use coppice_core::BranchId;
 use coppice_engine::ROLE_LENGTH_MAX;
 
-use crate::metrics::Reason;
 use crate::negotiate::Tls;
+use crate::reason::Reason;
 use crate::refusal::Refusal;
 
 /// Where a client wants to go.

@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::failures::Failures;
-use crate::metrics::Reason;
 use crate::places::{Full, Places};
+use crate::reason::Reason;
 use crate::sessions::Sessions;
 use crate::turns::Turns;
 use crate::waiting::Waiters;

@@ -23,6 +23,7 @@ mod metrics;
 mod negotiate;
 mod places;
 mod proxy;
+mod reason;
 mod refusal;
 mod relay;
 mod server;

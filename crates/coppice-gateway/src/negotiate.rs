@@ -15,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::Certificate;
 use crate::certificate::ALPN_POSTGRESQL;
 use crate::connection::{Connection, Duplex};
-use crate::metrics::Reason;
+use crate::reason::Reason;
 use crate::refusal::{End, Refusal};
 
 /// First byte of a TLS handshake; no startup packet begins with it.

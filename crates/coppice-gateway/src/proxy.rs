@@ -15,7 +15,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
 use crate::connection::Connection;
-use crate::metrics::Reason;
+use crate::reason::Reason;
 use crate::refusal::Refusal;
 
 /// Begins a header of version 1. As a startup packet's length it would be 1.3 GB.

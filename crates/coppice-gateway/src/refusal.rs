@@ -14,7 +14,7 @@ use coppice_pgwire::frame::Frame;
 use coppice_pgwire::scram::ScramError;
 
 use crate::Route;
-use crate::metrics::Reason;
+use crate::reason::Reason;
 
 /// An error that the gateway reports itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use coppice_pgwire::startup::CancelKey;
 
 use crate::authenticate::ProvenRole;
 use crate::connection::Connection;
-use crate::metrics::Reason;
+use crate::reason::Reason;
 use crate::refusal::{End, Refusal};
 
 /// Longest message of a server before its first ReadyForQuery.

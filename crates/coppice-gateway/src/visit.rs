@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::destination::Destination;
 use crate::failures::Attempt;
-use crate::metrics::Reason;
+use crate::reason::Reason;
 use crate::refusal::{End, Refusal};
 use crate::{ClientInfo, Route};
 

@@ -9,7 +9,7 @@ use coppice_core::{BranchId, network};
 use parking_lot::Mutex;
 
 use crate::connection::{Connection, Duplex};
-use crate::metrics::Reason;
+use crate::reason::Reason;
 use crate::refusal::{End, Refusal};
 use crate::{Branches, Route};
 

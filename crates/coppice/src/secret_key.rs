@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use coppice_app::{KeyFile, MasterKey, seal_anew};
-use coppice_engine::local::installation::{ControlLock, write_durably};
+use coppice_engine::local::durable::write_durably;
+use coppice_engine::local::installation::ControlLock;
 use coppice_failpoint::failpoint;
 use coppice_store::Store;
 use zeroize::Zeroizing;

@@ -20,8 +20,8 @@ use tokio_postgres::types::Type;
 
 use super::blocking::blocking;
 use super::config::processes_max;
+use super::durable::write_durably;
 use super::images::InstalledImage;
-use super::installation::write_durably;
 use super::metastore::METASTORE;
 use super::process::controllers::Limits;
 use super::server::ServerPlan;

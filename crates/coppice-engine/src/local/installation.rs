@@ -2,14 +2,14 @@
 //! plane away from it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use coppice_core::{HostId, InstallationId};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
+use super::durable::write_durably;
 use crate::{EngineError, Result};
 
 /// First account number that container managers and systemd leave free
@@ -109,27 +109,4 @@ impl ControlLock {
             Err(error) => Err(EngineError::io(format!("locking {}", path.display()))(error)),
         }
     }
-}
-
-/// Writes a file so that after a crash either the old or the new content is
-/// there, whole: a temporary file, flushed, renamed, directory flushed.
-///
-/// # Errors
-/// When any of these steps fails; the old content is then still there.
-pub fn write_durably(path: &Path, content: &[u8], mode: u32) -> Result<()> {
-    let action = || format!("writing {}", path.display());
-    let directory = path.parent().unwrap_or(Path::new("."));
-    let temporary = path.with_extension("new");
-    let mut file = OpenOptions::new()
-        .create(true)
-        .truncate(true)
-        .write(true)
-        .mode(mode)
-        .open(&temporary)
-        .map_err(EngineError::io(action()))?;
-    file.set_permissions(fs::Permissions::from_mode(mode)).map_err(EngineError::io(action()))?;
-    file.write_all(content).map_err(EngineError::io(action()))?;
-    file.sync_all().map_err(EngineError::io(action()))?;
-    fs::rename(&temporary, path).map_err(EngineError::io(action()))?;
-    File::open(directory).and_then(|dir| dir.sync_all()).map_err(EngineError::io(action()))
 }

@@ -11,7 +11,8 @@ use coppice_core::storage::Fullness;
 use coppice_failpoint::failpoint;
 
 use super::config::processes_max;
-use super::installation::{Installation, write_durably};
+use super::durable::write_durably;
+use super::installation::Installation;
 use super::layout::Layout;
 use super::process::controllers::Limits;
 use super::server::{ServerPlan, make_directory};

@@ -27,8 +27,9 @@ use coppice_failpoint::failpoint;
 use rustix::process::{Signal, pidfd_send_signal};
 
 use super::blocking::blocking;
+use super::durable::write_durably;
 use super::images::InstalledImage;
-use super::installation::{Installation, write_durably};
+use super::installation::Installation;
 use super::layout::Layout;
 use super::log_pipe::LogPipe;
 use super::logs;

@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 
 use super::LocalEngine;
 use super::blocking::blocking;
-use super::installation::write_durably;
+use super::durable::write_durably;
 use super::template::{Contents, make_cluster};
 use crate::{EngineError, Result, StopMode};
 

@@ -12,8 +12,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use regex_automata::meta::Regex;
 
 use super::blocks::{BLOCK, read_at_most};
-use super::search::SearchError;
-use super::{InstanceLogs, OpenLog};
+use super::{InstanceLogs, OpenLog, SearchError};
 
 /// Most processors of one search, with its own.
 const THREADS_MAX: usize = 4;

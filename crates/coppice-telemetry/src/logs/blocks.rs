@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use memchr::{memchr, memrchr};
 
-use super::search::SearchError;
+use super::SearchError;
 
 /// Blocks begin at multiples of this, so that the same lines are in the same
 /// block whenever they are read. Small in tests, where lines shall cross them.

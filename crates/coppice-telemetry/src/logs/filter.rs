@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use regex_automata::meta::{self, Regex};
-use regex_automata::nfa::thompson::WhichCaptures;
+use regex_automata::meta::Regex;
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::Hir;
 use serde::Serialize;
 
+use super::automaton::automaton;
 use super::entry::LogEntry;
 use super::line::RawEntry;
 use super::prefilter::{self, Required};
@@ -133,7 +133,7 @@ fn body(how: BodyMatch, texts: &[String]) -> Result<Regex, FilterError> {
     let parsed = texts.into_iter().map(|text| parse(how, text, how.is_in_any_case()));
     let parsed = parsed.collect::<Result<Vec<_>, _>>()?;
     let size_max = if how.is_regex() { SIZE_MAX } else { TEXTS_SIZE_MAX };
-    regex(&parsed, size_max).ok_or_else(|| FilterError("regular expressions are too large".to_owned()))
+    automaton(&parsed, size_max).ok_or_else(|| FilterError("regular expressions are too large".to_owned()))
 }
 
 /// The syntax of one text.
@@ -148,15 +148,6 @@ fn parse(how: BodyMatch, text: &str, is_in_any_case: bool) -> Result<Hir, Filter
         };
         FilterError(format!("regular expression: {why}"))
     })
-}
-
-/// One automaton for several expressions, unless it would be too large.
-pub(super) fn regex(expressions: &[Hir], size_max: usize) -> Option<Regex> {
-    let config = meta::Config::new()
-        .nfa_size_limit(Some(size_max))
-        .onepass_size_limit(Some(SIZE_MAX))
-        .which_captures(WhichCaptures::Implicit);
-    meta::Builder::new().configure(config).build_many_from_hir(expressions).ok()
 }
 
 fn required_by(how: BodyMatch, texts: &[String]) -> Option<Required> {

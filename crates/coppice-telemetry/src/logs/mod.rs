@@ -7,6 +7,7 @@
 //! begins.
 
 mod ahead;
+mod automaton;
 mod blocks;
 mod entry;
 mod filter;
@@ -24,7 +25,18 @@ use std::io;
 
 pub use entry::{LogEntry, LogLevel, MESSAGE_BYTES_MAX};
 pub use filter::{BodyMatch, FilterError, LogFilter, LogFilters};
-pub use search::{LogCursor, LogPage, LogQuery, SearchError, search};
+pub use search::{LogCursor, LogPage, LogQuery, search};
+
+/// Why a search came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum SearchError {
+    /// Whoever asked has gone, or time is up.
+    #[error("the search was interrupted")]
+    Interrupted,
+    /// A file can't be read.
+    #[error("reading a log")]
+    Io(#[from] io::Error),
+}
 
 /// A log file, opened.
 #[derive(Debug)]

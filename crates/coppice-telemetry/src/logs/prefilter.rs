@@ -10,8 +10,8 @@ use regex_automata::meta::Regex;
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Hir, HirKind};
 
+use super::automaton::automaton;
 use super::entry::{CUT, LogLevel};
-use super::filter::regex;
 use super::line::ADDITIONS;
 use super::mask::MASK;
 
@@ -65,7 +65,7 @@ impl Required {
             let mut parser = ParserBuilder::new().case_insensitive(self.is_in_any_case).build();
             parser.parse(&regex_syntax::escape(piece)).ok()
         });
-        regex(&pieces.collect::<Option<Vec<_>>>()?, SIZE_MAX)
+        automaton(&pieces.collect::<Option<Vec<_>>>()?, SIZE_MAX)
     }
 }
 

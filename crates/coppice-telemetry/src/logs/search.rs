@@ -16,7 +16,6 @@
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap};
-use std::io;
 
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +23,7 @@ use super::ahead::Ahead;
 use super::blocks::{BackwardBlocks, Block, end_of_last_line, lines_backward, read_at_most};
 use super::filter::LogFilters;
 use super::line::RawEntry;
-use super::{InstanceLogs, LogEntry, OpenLog};
+use super::{InstanceLogs, LogEntry, OpenLog, SearchError};
 
 /// How far lines may be out of order in a file, in milliseconds.
 pub(super) const DISORDER_MS: i64 = 2_000;
@@ -55,17 +54,6 @@ pub struct LogPage {
     pub entries: Vec<LogEntry>,
     /// None after the last page.
     pub next: Option<LogCursor>,
-}
-
-/// Why a search came to nothing.
-#[derive(Debug, thiserror::Error)]
-pub enum SearchError {
-    /// Whoever asked has gone, or time is up.
-    #[error("the search was interrupted")]
-    Interrupted,
-    /// A file can't be read.
-    #[error("reading a log")]
-    Io(#[from] io::Error),
 }
 
 /// Where a page ended.

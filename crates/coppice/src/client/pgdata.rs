@@ -45,7 +45,7 @@ pub(crate) struct PgdataArgs {
 /// Copies the data directory. It needs the rights of the platform, on its machine.
 pub(super) async fn run(arguments: &PgdataArgs, data_dir: &DataDir, client: &Client) -> anyhow::Result<()> {
     let here = std::path::absolute(data_dir.path()?)?;
-    server::is_here(client, &here).await.context(
+    server::is_here(client.url(), &here).await.context(
         "the files of a branch can be copied on the machine of the platform only, by whoever runs it (sudo \
          coppice pgdata …); from elsewhere there is `coppice dump`",
     )?;

@@ -7,7 +7,6 @@ use anyhow::Context;
 use reqwest::Url;
 use serde::Deserialize;
 
-use super::http::Client;
 use super::transport::{answered, http_client, local_client};
 use crate::refusal::Refused;
 use crate::serve::ServeRecord;
@@ -74,18 +73,17 @@ pub(super) async fn check(
     )))
 }
 
-/// Sees to it that the server which answers works on a data directory of this machine.
+/// Sees to it that the server at `url` works on a data directory of this machine.
 ///
 /// # Errors
 /// When it works elsewhere.
-pub(super) async fn is_here(client: &Client, data_dir: &Path) -> anyhow::Result<()> {
-    let url = of_data_dir(&local_client()?, data_dir).await?;
-    let (there, here) =
-        (identity(&http_client()?, client.url()).await?, identity(&local_client()?, &url).await?);
+pub(super) async fn is_here(url: &str, data_dir: &Path) -> anyhow::Result<()> {
+    let own_url = of_data_dir(&local_client()?, data_dir).await?;
+    let (there, here) = (identity(&http_client()?, url).await?, identity(&local_client()?, &own_url).await?);
     if there.process == here.process {
         return Ok(());
     }
-    anyhow::bail!("{} is not the server of {}", client.url(), data_dir.display())
+    anyhow::bail!("{url} is not the server of {}", data_dir.display())
 }
 
 /// The installation that a data directory holds.

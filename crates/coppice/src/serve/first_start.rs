@@ -10,7 +10,7 @@ use coppice_app::{App, CustomBranch, FirstAccount, NewBranchRequest, Origin};
 use coppice_core::branch::{BranchState, MANAGED_ROLE};
 use coppice_core::operation::{CREATE_BRANCH, RawTarget};
 use coppice_core::{Error, ErrorCode, ProjectId};
-use coppice_engine::local::installation::write_durably;
+use coppice_engine::local::durable::write_durably;
 
 use super::boot::REGION;
 use super::reachable;

@@ -5,7 +5,6 @@
 //! itself. What can be looked at instead is looked at when somebody asks, so
 //! that nothing has to be kept up to date.
 
-use std::fmt::Write as _;
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -21,6 +20,7 @@ use coppice_engine::local::LocalEngine;
 use coppice_gateway::Gateway;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
+use super::exposition::Text;
 use super::process;
 use crate::config::Config;
 
@@ -223,30 +223,6 @@ impl Page {
 impl Exposition for Page {
     fn text(&self) -> Pin<Box<dyn Future<Output = String> + Send + '_>> {
         Box::pin(self.write())
-    }
-}
-
-/// Prometheus' text format.
-pub(super) struct Text(String);
-
-impl Text {
-    pub(super) fn gauge(&mut self, name: &str, help: &str) {
-        self.family(name, "gauge", help);
-    }
-
-    pub(super) fn counter(&mut self, name: &str, help: &str) {
-        self.family(name, "counter", help);
-    }
-
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
-
-    /// A value; labels must not need to be escaped.
-    pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
-        let labels: Vec<_> = labels.iter().map(|(label, value)| format!("{label}=\"{value}\"")).collect();
-        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-        let _ = writeln!(self.0, "{name}{labels} {value}");
     }
 }
 

@@ -7,6 +7,7 @@ mod boot;
 mod certificate;
 mod descriptors;
 mod drain;
+mod exposition;
 mod first_start;
 mod gateway;
 mod handover;
@@ -24,7 +25,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use coppice_engine::EngineError;
-use coppice_engine::local::installation::{ControlLock, write_durably};
+use coppice_engine::local::durable::write_durably;
+use coppice_engine::local::installation::ControlLock;
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use super::metrics::Text;
+use super::exposition::Text;
 
 /// Adds what can be read; what can't is left out.
 pub(super) fn write(text: &mut Text) {

@@ -13,7 +13,7 @@ use coppice_failpoint::failpoint;
 use rustix::fs::{FallocateFlags, FlockOperation};
 use rustix::io::Errno;
 
-use crate::local::volumes::{StorageOptions, failed};
+use crate::local::storage_options::StorageOptions;
 use crate::{EngineError, Result};
 
 const MIB: u64 = 1 << 20;
@@ -40,8 +40,8 @@ impl ImageLock {
             .write(true)
             .mode(0o600)
             .open(&path)
-            .map_err(failed(action()))?;
-        rustix::fs::flock(&file, FlockOperation::LockExclusive).map_err(failed(action()))?;
+            .map_err(EngineError::io(action()))?;
+        rustix::fs::flock(&file, FlockOperation::LockExclusive).map_err(EngineError::io(action()))?;
         Ok(Self { _file: file })
     }
 }
@@ -55,18 +55,18 @@ pub(super) fn open_or_create(image: &Path, options: &StorageOptions) -> Result<F
         .read(true)
         .write(true)
         .open(image)
-        .map_err(failed(format!("opening {}", image.display())))?;
+        .map_err(EngineError::io(format!("opening {}", image.display())))?;
     Ok(file)
 }
 
 /// Reserves blocks up to `length`; on failure the file is as long as before.
 pub(super) fn reserve(image: &File, length: u64) -> Result<()> {
-    let before = image.metadata().map_err(failed("reading the pool's image"))?.len();
+    let before = image.metadata().map_err(EngineError::io("reading the pool's image"))?.len();
     if let Err(error) = rustix::fs::fallocate(image, FallocateFlags::empty(), 0, length) {
-        image.set_len(before).map_err(failed("shrinking the pool's image again"))?;
-        return Err(failed("reserving space for the pool")(error));
+        image.set_len(before).map_err(EngineError::io("shrinking the pool's image again"))?;
+        return Err(EngineError::io("reserving space for the pool")(error));
     }
-    image.sync_all().map_err(failed("flushing the pool's image"))?;
+    image.sync_all().map_err(EngineError::io("flushing the pool's image"))?;
     refuse_sparse(image)
 }
 
@@ -84,12 +84,12 @@ pub(in crate::local) fn can_reserve_blocks(directory: &Path) -> Result<bool> {
     };
     let result = probe();
     let _ = fs::remove_file(&path);
-    result.map_err(failed(format!("trying to reserve blocks in {}", directory.display())))
+    result.map_err(EngineError::io(format!("trying to reserve blocks in {}", directory.display())))
 }
 
 /// Refuses an image with holes.
 pub(super) fn refuse_sparse(image: &File) -> Result<()> {
-    let meta = image.metadata().map_err(failed("reading the pool's image"))?;
+    let meta = image.metadata().map_err(EngineError::io("reading the pool's image"))?;
     if meta.blocks() * 512 >= meta.len() {
         return Ok(());
     }
@@ -104,7 +104,8 @@ pub(super) fn refuse_sparse(image: &File) -> Result<()> {
 
 /// Free space on the file system of `path`, in bytes.
 pub(super) fn free_bytes(path: &Path) -> Result<u64> {
-    let stat = rustix::fs::statvfs(path).map_err(failed(format!("asking for room in {}", path.display())))?;
+    let stat = rustix::fs::statvfs(path)
+        .map_err(EngineError::io(format!("asking for room in {}", path.display())))?;
     Ok(stat.f_bavail * stat.f_frsize)
 }
 
@@ -115,7 +116,7 @@ fn create(image: &Path, options: &StorageOptions) -> Result<()> {
     let unfinished = image.with_extension("img.new");
     match fs::remove_file(&unfinished) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(failed(format!("removing {}", unfinished.display()))(error));
+            return Err(EngineError::io(format!("removing {}", unfinished.display()))(error));
         }
         _ => {}
     }
@@ -126,19 +127,19 @@ fn create(image: &Path, options: &StorageOptions) -> Result<()> {
         .write(true)
         .mode(0o600)
         .open(&unfinished)
-        .map_err(failed(format!("making {}", unfinished.display())))?;
+        .map_err(EngineError::io(format!("making {}", unfinished.display())))?;
     failpoint!("pool.create.after_file");
     reserve(&file, length)?;
     failpoint!("pool.create.after_reserve");
     format(&unfinished)?;
     failpoint!("pool.create.after_format");
-    file.sync_all().map_err(failed(format!("flushing {}", unfinished.display())))?;
+    file.sync_all().map_err(EngineError::io(format!("flushing {}", unfinished.display())))?;
     refuse_sparse(&file)?;
-    fs::rename(&unfinished, image).map_err(failed(format!("naming {}", image.display())))?;
+    fs::rename(&unfinished, image).map_err(EngineError::io(format!("naming {}", image.display())))?;
     failpoint!("pool.create.after_rename");
     File::open(directory)
         .and_then(|directory| directory.sync_all())
-        .map_err(failed(format!("flushing {}", directory.display())))
+        .map_err(EngineError::io(format!("flushing {}", directory.display())))
 }
 
 /// What was asked for, or what the host has beyond its reserve.
@@ -166,7 +167,7 @@ fn format(image: &Path) -> Result<()> {
         .arg(image)
         .stdin(Stdio::null())
         .output()
-        .map_err(failed("starting mkfs.btrfs (Debian package btrfs-progs)"))?;
+        .map_err(EngineError::io("starting mkfs.btrfs (Debian package btrfs-progs)"))?;
     if output.status.success() {
         return Ok(());
     }

@@ -21,7 +21,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::btrfs;
 use super::layout::Layout;
-use super::volumes::{StorageOptions, failed};
+use super::storage_options::StorageOptions;
 use crate::{EngineError, Result};
 use image::ImageLock;
 use loop_device::LoopDevice;
@@ -64,7 +64,7 @@ impl Pool {
         let mount_point = layout
             .pool()
             .canonicalize()
-            .map_err(failed(format!("looking for {}", layout.pool().display())))?;
+            .map_err(EngineError::io(format!("looking for {}", layout.pool().display())))?;
         let pool = Self {
             image: layout.pool_image(),
             mount_point,
@@ -102,7 +102,8 @@ impl Pool {
             tracing::warn!("the pool is short of space, and the host has none to give beyond its reserve");
             return Ok(());
         }
-        let length = image.metadata().map_err(failed("reading the pool's image"))?.len() + self.step_bytes;
+        let length =
+            image.metadata().map_err(EngineError::io("reading the pool's image"))?.len() + self.step_bytes;
         image::reserve(&image, length)?;
         failpoint!("pool.grow.after_reserve");
         self.catch_up(&image, &device)?;
@@ -120,17 +121,17 @@ impl Pool {
             let action = || format!("unmounting {}", self.mount_point.display());
             // A mount namespace made meanwhile may hold the file system, and
             // then unmounting here does not flush it.
-            let root = File::open(&self.mount_point).map_err(failed(action()))?;
-            rustix::fs::syncfs(&root).map_err(failed(action()))?;
+            let root = File::open(&self.mount_point).map_err(EngineError::io(action()))?;
+            rustix::fs::syncfs(&root).map_err(EngineError::io(action()))?;
             drop(root);
             failpoint!("pool.detach.before_unmount");
-            self.unmount().map_err(failed(action()))?;
+            self.unmount().map_err(EngineError::io(action()))?;
         }
         failpoint!("pool.detach.after_unmount");
         if let Some(device) =
-            LoopDevice::find(&self.open_image()?).map_err(failed("looking for loop devices"))?
+            LoopDevice::find(&self.open_image()?).map_err(EngineError::io("looking for loop devices"))?
         {
-            device.release().map_err(failed("releasing the pool's loop device"))?;
+            device.release().map_err(EngineError::io("releasing the pool's loop device"))?;
         }
         Ok(())
     }
@@ -149,7 +150,8 @@ impl Pool {
 
     /// The device the image is attached to, refusing one that serves another place.
     fn find_device(&self, image: &File) -> Result<Option<LoopDevice>> {
-        let Some(device) = LoopDevice::find(image).map_err(failed("looking for loop devices"))? else {
+        let Some(device) = LoopDevice::find(image).map_err(EngineError::io("looking for loop devices"))?
+        else {
             return Ok(None);
         };
         let path = device.path();
@@ -172,7 +174,7 @@ impl Pool {
         failpoint!("pool.attach.before_device");
         image::refuse_sparse(image)?;
         let device = LoopDevice::attach(image, &self.image)
-            .map_err(failed(format!("attaching {} to a loop device", self.image.display())))?;
+            .map_err(EngineError::io(format!("attaching {} to a loop device", self.image.display())))?;
         failpoint!("pool.attach.after_device");
         if !device.has_direct_io() {
             tracing::warn!("the pool has no direct I/O here: its data is cached twice");
@@ -181,7 +183,9 @@ impl Pool {
     }
 
     fn mount(&self, device: &LoopDevice) -> Result<()> {
-        device.forbid_discard().map_err(failed("switching off discard on the pool's loop device"))?;
+        device
+            .forbid_discard()
+            .map_err(EngineError::io("switching off discard on the pool's loop device"))?;
         if let Some(mount) = self.mounted()? {
             if mount.kind == "btrfs" && mount.source == device.path() {
                 return Ok(());
@@ -194,7 +198,7 @@ impl Pool {
         }
         failpoint!("pool.attach.before_mount");
         rustix::mount::mount(device.path(), &self.mount_point, "btrfs", MOUNT_FLAGS, MOUNT_OPTIONS)
-            .map_err(failed(format!("mounting the pool at {}", self.mount_point.display())))?;
+            .map_err(EngineError::io(format!("mounting the pool at {}", self.mount_point.display())))?;
         failpoint!("pool.attach.after_mount");
         Ok(())
     }
@@ -206,17 +210,19 @@ impl Pool {
 
     /// Makes the device as large as the image, and the file system as the device.
     fn catch_up(&self, image: &File, device: &LoopDevice) -> Result<()> {
-        let length = image.metadata().map_err(failed("reading the pool's image"))?.len();
-        let mut size = device.size().map_err(failed("reading the size of the pool's loop device"))?;
+        let length = image.metadata().map_err(EngineError::io("reading the pool's image"))?.len();
+        let mut size =
+            device.size().map_err(EngineError::io("reading the size of the pool's loop device"))?;
         if size < length {
-            device.grow_to_file().map_err(failed("growing the pool's loop device"))?;
+            device.grow_to_file().map_err(EngineError::io("growing the pool's loop device"))?;
             failpoint!("pool.grow.after_device");
             size = length;
         }
-        let stat =
-            rustix::fs::statvfs(&self.mount_point).map_err(failed("asking for the size of the pool"))?;
+        let stat = rustix::fs::statvfs(&self.mount_point)
+            .map_err(EngineError::io("asking for the size of the pool"))?;
         if stat.f_blocks * stat.f_frsize + stat.f_frsize <= size {
-            btrfs::resize_to_device(&self.mount_point).map_err(failed("growing the pool's file system"))?;
+            btrfs::resize_to_device(&self.mount_point)
+                .map_err(EngineError::io("growing the pool's file system"))?;
             failpoint!("pool.grow.after_resize");
         }
         Ok(())
@@ -227,7 +233,7 @@ impl Pool {
             .read(true)
             .write(true)
             .open(&self.image)
-            .map_err(failed(format!("opening {}", self.image.display())))
+            .map_err(EngineError::io(format!("opening {}", self.image.display())))
     }
 }
 

@@ -5,8 +5,7 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use crate::Result;
-use crate::local::volumes::failed;
+use crate::{EngineError, Result};
 
 /// One line of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,14 +24,14 @@ pub(super) struct Mount {
 /// one at the same place.
 pub(super) fn read() -> Result<Vec<Mount>> {
     let path = "/proc/self/mountinfo";
-    let text = fs::read(path).map_err(failed(format!("reading {path}")))?;
+    let text = fs::read(path).map_err(EngineError::io(format!("reading {path}")))?;
     Ok(text.split(|byte| *byte == b'\n').filter_map(parse).collect())
 }
 
 /// Whether anything is mounted at `directory` or below it.
 pub(in crate::local) fn has_mounts_below(directory: &Path) -> Result<bool> {
     let directory =
-        directory.canonicalize().map_err(failed(format!("looking for {}", directory.display())))?;
+        directory.canonicalize().map_err(EngineError::io(format!("looking for {}", directory.display())))?;
     Ok(read()?.iter().any(|mount| mount.point.starts_with(&directory)))
 }
 

@@ -14,7 +14,6 @@ use coppice_core::VolumeId;
 use rustix::fs::{self, FileType, Mode, SeekFrom, Stat};
 use rustix::io::Errno;
 
-use super::failed;
 use crate::local::untrusted::{UntrustedDir, UntrustedPath};
 use crate::{EngineError, Result};
 
@@ -61,15 +60,17 @@ impl Walk<'_> {
     /// Copies what is in `source` into `target`, which exists and is empty.
     /// Modes and owners are kept. The caller makes the result durable.
     pub(super) fn copy(&self, source: &UntrustedPath, target: &UntrustedPath) -> Result<()> {
-        let opening = |path: &UntrustedPath| failed(format!("opening {}", path.host_path().display()));
+        let opening =
+            |path: &UntrustedPath| EngineError::io(format!("opening {}", path.host_path().display()));
         let from = source.require().map_err(opening(source))?;
         self.copy_directory(&from, target)
     }
 
     /// The same for a directory in the source.
     pub(super) fn copy_directory(&self, from: &UntrustedDir, target: &UntrustedPath) -> Result<()> {
-        let to = target.require().map_err(failed(format!("opening {}", target.host_path().display())))?;
-        let device = from.device().map_err(failed("looking at the source"))?;
+        let to =
+            target.require().map_err(EngineError::io(format!("opening {}", target.host_path().display())))?;
+        let device = from.device().map_err(EngineError::io("looking at the source"))?;
         self.directory(from, &to, Path::new(""), device)
     }
 
@@ -78,8 +79,8 @@ impl Walk<'_> {
         if below.components().count() > DEPTH_MAX {
             return Err(self.not_copyable(format!("its directories are more than {DEPTH_MAX} levels deep")));
         }
-        for name in from.each_name().map_err(failed(reading()))? {
-            let name = name.map_err(failed(reading()))?;
+        for name in from.each_name().map_err(EngineError::io(reading()))? {
+            let name = name.map_err(EngineError::io(reading()))?;
             let path = below.join(bytes_as_path(name.to_bytes()));
             let selected = (self.select)(&path);
             if selected == Selected::No {
@@ -88,7 +89,7 @@ impl Walk<'_> {
             let action = || format!("copying data/{}", path.display());
             let stat = match from.stat(&name) {
                 Err(error) if self.is_live && is_not_found(&error) => continue,
-                stat => stat.map_err(failed(action()))?,
+                stat => stat.map_err(EngineError::io(action()))?,
             };
             if stat.st_dev != device {
                 return Err(self.not_copyable(format!("another file system is at data/{}", path.display())));
@@ -101,7 +102,7 @@ impl Walk<'_> {
             };
             match done {
                 Err(error) if self.is_live && is_not_found(&error) => {}
-                done => done.map_err(failed(action()))?,
+                done => done.map_err(EngineError::io(action()))?,
             }
         }
         Ok(())

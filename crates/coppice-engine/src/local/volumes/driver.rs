@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
 use super::making::set_mode;
-use super::{DriverKind, PoolMode, SHARED_DIRECTORY_MODE, StorageOptions, failed};
+use super::{DriverKind, PoolMode, SHARED_DIRECTORY_MODE, StorageOptions};
 use crate::local::btrfs;
 use crate::local::layout::Layout;
 use crate::local::pool::{self, Pool};
@@ -131,7 +131,9 @@ fn reflinks_work(directory: &Path) -> Result<bool> {
     match result {
         // A file that can't be cloned after all is copied.
         Err(error) if error.kind() == std::io::ErrorKind::StorageFull => Ok(true),
-        result => result.map_err(failed(format!("trying to clone a file in {}", directory.display()))),
+        result => {
+            result.map_err(EngineError::io(format!("trying to clone a file in {}", directory.display())))
+        }
     }
 }
 
@@ -162,7 +164,7 @@ fn make_directory(path: &Path) -> Result<()> {
         DirBuilder::new().recursive(true).mode(SHARED_DIRECTORY_MODE).create(path)?;
         set_mode(path, SHARED_DIRECTORY_MODE)
     };
-    make().map_err(failed(format!("making {}", path.display())))
+    make().map_err(EngineError::io(format!("making {}", path.display())))
 }
 
 impl std::fmt::Display for DriverKind {

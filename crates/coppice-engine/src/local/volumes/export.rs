@@ -6,7 +6,7 @@ use coppice_core::BranchId;
 use coppice_core::image::PostgresVersion;
 
 use super::clone::{FileMethod, Selected, Walk};
-use super::{failed, labels};
+use super::labels;
 use crate::local::layout::Layout;
 use crate::local::untrusted::UntrustedPath;
 use crate::{EngineError, Result};
@@ -34,8 +34,8 @@ pub fn copy_out(data_dir: &Path, branch: &BranchId, target: &Path) -> Result<Pos
     // The runtime directory is not looked at.
     let layout = Layout::new(data_dir, "");
     let reading = || format!("reading {}", layout.volumes().display());
-    for entry in std::fs::read_dir(layout.volumes()).map_err(failed(reading()))? {
-        let volume = entry.map_err(failed(reading()))?.path();
+    for entry in std::fs::read_dir(layout.volumes()).map_err(EngineError::io(reading()))? {
+        let volume = entry.map_err(EngineError::io(reading()))?.path();
         let Ok(Some(label)) = labels::read(&volume) else { continue };
         if label.branch.as_ref() != Some(branch) {
             continue;

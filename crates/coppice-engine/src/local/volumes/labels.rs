@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use coppice_core::volume::VolumeLabel;
 
-use crate::local::installation::write_durably;
+use crate::local::durable::write_durably;
 use crate::{EngineError, Result};
 
 /// Only root, or the one account everything runs under, may read a label.
@@ -50,7 +50,7 @@ pub(super) fn write_staged(staged_dir: &Path, label: &VolumeLabel) -> Result<()>
         file.write_all(&encode(label).map_err(std::io::Error::other)?)?;
         file.sync_all()
     };
-    write().map_err(super::failed(format!("writing {}", path.display())))
+    write().map_err(EngineError::io(format!("writing {}", path.display())))
 }
 
 fn encode(label: &VolumeLabel) -> Result<Vec<u8>> {

@@ -15,8 +15,8 @@ use std::path::Path;
 use coppice_core::VolumeId;
 use coppice_failpoint::failpoint;
 
+use super::LiveSource;
 use super::clone::{FileMethod, Selected, Walk};
-use super::{LiveSource, failed};
 use crate::local::untrusted::UntrustedPath;
 use crate::{EngineError, Result};
 
@@ -63,7 +63,7 @@ pub(super) fn copy(
     failpoint!("volume.live.after_stop");
     let wal = UntrustedPath::new(target.host_path(), "pg_wal");
     let source_wal = source.require().and_then(|source| source.directory("pg_wal"));
-    let source_wal = source_wal.map_err(failed("opening the source's pg_wal"))?;
+    let source_wal = source_wal.map_err(EngineError::io("opening the source's pg_wal"))?;
     let source_wal = source_wal.ok_or_else(|| EngineError::Other("the source has no pg_wal".to_owned()))?;
     Walk { volume, method, select: &select_wal, is_live: true }.copy_directory(&source_wal, &wal)?;
     check_wal_is_there(&label, wal.host_path())?;
@@ -122,7 +122,7 @@ fn write_backup_label(target: &Path, label: &str) -> Result<()> {
         }
         file.write_all(label.as_bytes())
     };
-    write().map_err(failed(format!("writing {}", path.display())))
+    write().map_err(EngineError::io(format!("writing {}", path.display())))
 }
 
 #[cfg(test)]

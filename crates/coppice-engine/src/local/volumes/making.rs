@@ -10,10 +10,9 @@ use coppice_failpoint::failpoint;
 use rustix::fs::FileType;
 
 use super::clone::{self, FileMethod, Selected, Walk};
-use super::{
-    DriverKind, SHARED_DIRECTORY_MODE, SourceState, Volumes, failed, labels, live, removal, single_name,
-};
+use super::{DriverKind, SHARED_DIRECTORY_MODE, SourceState, Volumes, labels, live, removal, single_name};
 use crate::local::btrfs;
+use crate::local::durable::sync_directory;
 use crate::local::untrusted::UntrustedPath;
 use crate::{EngineError, Result};
 
@@ -35,7 +34,8 @@ impl Volumes {
         fill(&data)?;
         failpoint!("volume.create.after_fill");
         if let Some(account) = self.owner() {
-            clone::give_to(data.host_path(), account).map_err(failed("changing owners of new data"))?;
+            clone::give_to(data.host_path(), account)
+                .map_err(EngineError::io("changing owners of new data"))?;
         }
         labels::write_staged(&staged, label)?;
         flusher.flush()?;
@@ -80,7 +80,7 @@ impl Volumes {
     fn stage_snapshot(&self, source_dir: &Path, label: &VolumeLabel) -> Result<PathBuf> {
         let staged = self.clear_staged(&label.volume)?;
         btrfs::snapshot(source_dir, &staged)
-            .map_err(failed(format!("taking a snapshot of {}", source_dir.display())))?;
+            .map_err(EngineError::io(format!("taking a snapshot of {}", source_dir.display())))?;
         failpoint!("volume.copy.after_snapshot");
         labels::write_staged(&staged, label)?;
         Ok(staged)
@@ -115,11 +115,14 @@ impl Volumes {
         let staged = self.clear_staged(volume)?;
         let action = || format!("making {}", staged.display());
         if self.driver == DriverKind::Btrfs {
-            btrfs::create_subvolume(&staged).map_err(failed(action()))?;
+            btrfs::create_subvolume(&staged).map_err(EngineError::io(action()))?;
             failpoint!("volume.stage.after_subvolume");
-            set_mode(&staged, SHARED_DIRECTORY_MODE).map_err(failed(action()))?;
+            set_mode(&staged, SHARED_DIRECTORY_MODE).map_err(EngineError::io(action()))?;
         } else {
-            DirBuilder::new().mode(SHARED_DIRECTORY_MODE).create(&staged).map_err(failed(action()))?;
+            DirBuilder::new()
+                .mode(SHARED_DIRECTORY_MODE)
+                .create(&staged)
+                .map_err(EngineError::io(action()))?;
         }
         Ok(staged)
     }
@@ -140,7 +143,7 @@ impl Volumes {
             }
             Ok(())
         };
-        make().map_err(failed(format!("making {}", data.host_path().display())))?;
+        make().map_err(EngineError::io(format!("making {}", data.host_path().display())))?;
         Ok(data)
     }
 
@@ -148,7 +151,8 @@ impl Volumes {
     fn publish(&self, volume: &VolumeId, staged: &Path) -> Result<()> {
         failpoint!("volume.publish.before_rename");
         let path = self.layout.volume(volume);
-        fs::rename(staged, &path).map_err(failed(format!("moving {} into place", path.display())))?;
+        fs::rename(staged, &path)
+            .map_err(EngineError::io(format!("moving {} into place", path.display())))?;
         failpoint!("volume.publish.after_rename");
         sync_directory(&self.layout.volumes())
     }
@@ -159,12 +163,12 @@ fn refuse_scattered(source: &VolumeId, source_dir: &Path) -> Result<()> {
     let refused =
         |reason: &str| EngineError::NotCopyable { volume: source.clone(), reason: reason.to_owned() };
     let reading = || format!("reading the data of volume {source}");
-    let data = UntrustedPath::new(source_dir, "data").require().map_err(failed(reading()))?;
+    let data = UntrustedPath::new(source_dir, "data").require().map_err(EngineError::io(reading()))?;
     if data.stat(c"pg_wal").is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink) {
         return Err(refused("its pg_wal is a link"));
     }
-    let tablespaces = match data.directory("pg_tblspc").map_err(failed(reading()))? {
-        Some(tablespaces) => !tablespaces.names(1).map_err(failed(reading()))?.is_empty(),
+    let tablespaces = match data.directory("pg_tblspc").map_err(EngineError::io(reading()))? {
+        Some(tablespaces) => !tablespaces.names(1).map_err(EngineError::io(reading()))?.is_empty(),
         None => false,
     };
     if tablespaces {
@@ -172,7 +176,7 @@ fn refuse_scattered(source: &VolumeId, source_dir: &Path) -> Result<()> {
     }
     if btrfs::is_subvolume(source_dir)
         && btrfs::has_nested_subvolumes(source_dir)
-            .map_err(failed(format!("looking for subvolumes in {}", source_dir.display())))?
+            .map_err(EngineError::io(format!("looking for subvolumes in {}", source_dir.display())))?
     {
         return Err(refused("it contains another subvolume"));
     }
@@ -192,18 +196,14 @@ struct Flusher {
 
 impl Flusher {
     fn open(path: &Path) -> Result<Self> {
-        let directory = File::open(path).map_err(failed(format!("opening {}", path.display())))?;
+        let directory = File::open(path).map_err(EngineError::io(format!("opening {}", path.display())))?;
         Ok(Self { directory, path: path.to_owned() })
     }
 
     fn flush(&self) -> Result<()> {
-        rustix::fs::syncfs(&self.directory).map_err(failed(format!("flushing {}", self.path.display())))
+        rustix::fs::syncfs(&self.directory)
+            .map_err(EngineError::io(format!("flushing {}", self.path.display())))
     }
-}
-
-/// Makes the entries of a directory durable.
-pub(super) fn sync_directory(path: &Path) -> Result<()> {
-    File::open(path).and_then(|dir| dir.sync_all()).map_err(failed(format!("flushing {}", path.display())))
 }
 
 /// Sets the mode whatever the umask is.

@@ -22,6 +22,7 @@ use super::btrfs;
 use super::installation::Installation;
 use super::layout::Layout;
 use super::pool::Pool;
+pub use super::storage_options::{DriverKind, PoolMode, StorageOptions};
 use super::untrusted::UntrustedPath;
 use crate::{EngineError, Result};
 
@@ -51,56 +52,6 @@ pub struct Volumes {
     locks: locks::VolumeLocks,
     /// Held from reading a claim to writing a newer one.
     claims: Mutex<()>,
-}
-
-/// How a copy of a volume is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DriverKind {
-    /// One snapshot of a btrfs subvolume.
-    Btrfs,
-    /// A clone of each file, which shares its blocks.
-    Reflink,
-    /// A copy of each file.
-    Copy,
-}
-
-/// Whether the platform makes its own copy-on-write storage.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PoolMode {
-    /// Where the file system under the data directory can't share blocks and
-    /// this process may mount.
-    #[default]
-    Auto,
-    /// Never.
-    Off,
-}
-
-/// What an operator may choose about storage.
-#[derive(Clone, Debug)]
-pub struct StorageOptions {
-    /// Whether to make a pool.
-    pub pool: PoolMode,
-    /// Size of a new pool in bytes, where the host has room for that.
-    pub pool_initial_bytes: u64,
-    /// What the pool grows by, in bytes, when less than half of it is free in the pool.
-    pub pool_step_bytes: u64,
-    /// What the pool leaves free on the host's file system, in bytes.
-    pub host_reserve_bytes: u64,
-    /// Use this driver or fail.
-    pub driver: Option<DriverKind>,
-}
-
-impl Default for StorageOptions {
-    fn default() -> Self {
-        const GIB: u64 = 1 << 30;
-        Self {
-            pool: PoolMode::Auto,
-            pool_initial_bytes: 8 * GIB,
-            pool_step_bytes: 8 * GIB,
-            host_reserve_bytes: 4 * GIB,
-            driver: None,
-        }
-    }
 }
 
 /// A running server whose volume is to be copied. Nothing is asked of it where
@@ -257,8 +208,8 @@ impl Volumes {
         let volumes = self.layout.volumes();
         let reading = || format!("reading {}", volumes.display());
         let mut list = VolumeList::default();
-        for entry in std::fs::read_dir(&volumes).map_err(failed(reading()))? {
-            let name = entry.map_err(failed(reading()))?.file_name();
+        for entry in std::fs::read_dir(&volumes).map_err(EngineError::io(reading()))? {
+            let name = entry.map_err(EngineError::io(reading()))?.file_name();
             let volume = VolumeId::from_trusted(name.to_string_lossy());
             match labels::read(&volumes.join(&name)) {
                 Ok(Some(label)) if label.volume == volume => list.labels.push(label),
@@ -341,7 +292,7 @@ impl Volumes {
     pub fn usage(&self) -> Result<StorageUsage> {
         let volumes = self.layout.volumes();
         let stat = rustix::fs::statvfs(&volumes)
-            .map_err(failed(format!("asking for room in {}", volumes.display())))?;
+            .map_err(EngineError::io(format!("asking for room in {}", volumes.display())))?;
         Ok(StorageUsage {
             total_bytes: stat.f_blocks * stat.f_frsize,
             free_bytes: stat.f_bavail * stat.f_frsize,
@@ -392,19 +343,4 @@ fn single_name(volume: &VolumeId) -> Result<()> {
         return Ok(());
     }
     Err(EngineError::Other(format!("{:?} is not the id of a volume", volume.as_str())))
-}
-
-/// For `map_err`: says what was being done, and tells a full disk from other trouble.
-pub(in crate::local) fn failed<E: Into<std::io::Error>>(
-    action: impl Into<String>,
-) -> impl FnOnce(E) -> EngineError {
-    move |error| {
-        let error = error.into();
-        match error.kind() {
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-                EngineError::NoSpace(action.into())
-            }
-            _ => EngineError::io(action)(error),
-        }
-    }
 }

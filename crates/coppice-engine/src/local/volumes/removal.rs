@@ -8,11 +8,11 @@ use std::path::Path;
 use coppice_core::VolumeId;
 use coppice_failpoint::failpoint;
 
-use super::making::sync_directory;
-use super::{QuarantinedVolume, Volumes, failed, labels, single_name};
-use crate::Result;
+use super::{QuarantinedVolume, Volumes, labels, single_name};
 use crate::local::btrfs;
+use crate::local::durable::sync_directory;
 use crate::local::untrusted::{self, UntrustedPath};
+use crate::{EngineError, Result};
 
 impl Volumes {
     pub(super) fn remove_volume(&self, volume: &VolumeId) -> Result<()> {
@@ -28,7 +28,9 @@ impl Volumes {
             match fs::rename(&path, &trashed) {
                 // Deleting has room set apart for it, renaming has not.
                 Err(error) if error.kind() == ErrorKind::StorageFull => delete_in_place(&path)?,
-                result => result.map_err(failed(format!("moving {} to the trash", path.display())))?,
+                result => {
+                    result.map_err(EngineError::io(format!("moving {} to the trash", path.display())))?
+                }
             }
             failpoint!("volume.remove.after_rename");
             sync_directory(&self.layout.volumes())?;
@@ -53,7 +55,7 @@ impl Volumes {
             target = quarantine.join(format!("{volume}.{number}"));
         }
         failpoint!("volume.quarantine.before_rename");
-        fs::rename(&path, &target).map_err(failed(format!("setting {} aside", path.display())))?;
+        fs::rename(&path, &target).map_err(EngineError::io(format!("setting {} aside", path.display())))?;
         failpoint!("volume.quarantine.after_rename");
         sync_directory(&quarantine)?;
         sync_directory(&self.layout.volumes())
@@ -63,8 +65,8 @@ impl Volumes {
         let quarantine = self.layout.quarantine();
         let reading = || format!("reading {}", quarantine.display());
         let mut found = Vec::new();
-        for entry in fs::read_dir(&quarantine).map_err(failed(reading()))? {
-            let path = entry.map_err(failed(reading()))?.path();
+        for entry in fs::read_dir(&quarantine).map_err(EngineError::io(reading()))? {
+            let path = entry.map_err(EngineError::io(reading()))?.path();
             let label = labels::read(&path).ok().flatten();
             found.push(QuarantinedVolume { path, label });
         }
@@ -75,8 +77,8 @@ impl Volumes {
         let mut result = Ok(());
         for directory in [self.layout.trash(), self.layout.staging()] {
             let reading = || format!("reading {}", directory.display());
-            for entry in fs::read_dir(&directory).map_err(failed(reading()))? {
-                let entry = entry.map_err(failed(reading()))?;
+            for entry in fs::read_dir(&directory).map_err(EngineError::io(reading()))? {
+                let entry = entry.map_err(EngineError::io(reading()))?;
                 let volume = VolumeId::from_trusted(entry.file_name().to_string_lossy());
                 // Somebody is making or removing it right now.
                 let Some(_held) = self.locks.try_take(&volume) else { continue };
@@ -100,5 +102,5 @@ fn delete_in_place(volume_dir: &Path) -> Result<()> {
 
 /// Deletes a volume, whole or half made, or its data. One that is not there is fine.
 pub(super) fn delete_tree(path: &Path) -> Result<()> {
-    untrusted::delete_tree(path).map_err(failed(format!("deleting {}", path.display())))
+    untrusted::delete_tree(path).map_err(EngineError::io(format!("deleting {}", path.display())))
 }
