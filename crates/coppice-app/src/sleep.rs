@@ -76,7 +76,10 @@ impl App {
 
     /// Puts branches to sleep that nobody has used for as long as their
     /// scale-to-zero says.
-    pub(crate) async fn look_for_idle(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// When the metastore fails.
+    pub async fn look_for_idle(&self) -> Result<()> {
         for candidate in self.store.branch_idle_candidates(&self.config.host).await? {
             let inactivity = Duration::from_secs(u64::from(candidate.inactivity_minutes) * 60);
             if self.idle_for(&candidate.id, candidate.idle_since) < inactivity {

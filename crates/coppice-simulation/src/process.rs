@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use coppice_app::background::Tasks;
 use coppice_app::reconciler::ControlPlane;
 use coppice_app::{App, AppConfig, Clients, GatewayPlace, IdentityConfig, MasterKey, Reconciler, Server};
 use coppice_core::awake::{ClientSession, NewUse};
@@ -26,6 +27,8 @@ pub(crate) const REGION: &str = "simulated";
 const URL: &str = "http://localhost:7070";
 /// How long a connection to the metastore is waited for.
 const METASTORE_PATIENCE: Duration = Duration::from_secs(30);
+/// How often it is looked for branches that nobody uses.
+const IDLE_LOOK: Duration = Duration::from_secs(5);
 /// A runtime is at rest when it has nothing to do so many times in a row: what
 /// it hears of its sockets takes one time to notice and one to do.
 const RESTS: u32 = 4;
@@ -61,10 +64,15 @@ impl Process {
         runtime.spawn(async move {
             match boot(&world, id, machine, options).await {
                 Ok((app, reconciler)) => {
-                    let (watching, looping) = (app.clone(), reconciler.clone());
-                    tokio::spawn(async move { looping.run().await });
-                    tokio::spawn(async move { watching.watch_idle().await });
+                    let (mut tasks, looping) = (Tasks::default(), reconciler.clone());
+                    tasks.every(
+                        "idle_watch",
+                        IDLE_LOOK,
+                        &app,
+                        |app| async move { app.look_for_idle().await },
+                    );
                     let _ = booted.set((app, reconciler));
+                    looping.run().await;
                 }
                 Err(error) => {
                     let _ = failed.set(error.for_log());
