@@ -4,63 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+pub(crate) use coppice_test_support::{Answer, fields, text_of};
 use coppice_test_support::{Platform, wait_for};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
-
-/// An answer with everything in it.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) headers: HashMap<String, String>,
-    pub(crate) bytes: Vec<u8>,
-}
-
-impl Answer {
-    /// The body as JSON; null when it is none.
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.bytes).unwrap_or_default()
-    }
-
-    /// The body as text.
-    pub(crate) fn text(&self) -> String {
-        String::from_utf8_lossy(&self.bytes).into_owned()
-    }
-
-    /// Status and error id.
-    pub(crate) fn refusal(&self) -> (u16, String) {
-        (self.status, self.json()["id"].as_str().unwrap_or_default().to_owned())
-    }
-
-    /// A header, empty when it is absent.
-    pub(crate) fn header(&self, name: &str) -> &str {
-        self.headers.get(name).map(String::as_str).unwrap_or_default()
-    }
-
-    /// The body, if the status is the expected one.
-    #[track_caller]
-    pub(crate) fn expect(&self, status: u16) -> Value {
-        assert_eq!(self.status, status, "{}", self.text());
-        self.json()
-    }
-
-    /// Whether it is this error.
-    #[track_caller]
-    pub(crate) fn expect_error(&self, status: u16, id: &str) -> String {
-        assert_eq!(self.refusal(), (status, id.to_owned()), "{}", self.text());
-        let body = self.json();
-        assert_eq!(fields(&body), ["id", "message"]);
-        body["message"].as_str().expect("a message").to_owned()
-    }
-}
-
-/// The sorted names of an object's fields.
-pub(crate) fn fields(object: &Value) -> Vec<&str> {
-    let mut names: Vec<_> = object.as_object().expect("an object").keys().map(String::as_str).collect();
-    names.sort_unstable();
-    names
-}
 
 /// A platform and a client of it.
 pub(crate) struct Http {
@@ -197,12 +145,6 @@ async fn answer_to(request: RequestBuilder) -> Answer {
         .collect();
     let bytes = response.bytes().await.expect("a body").to_vec();
     Answer { status, headers, bytes }
-}
-
-/// A JSON text.
-#[track_caller]
-pub(crate) fn text_of(value: &Value) -> String {
-    value.as_str().unwrap_or_else(|| panic!("not a text: {value}")).to_owned()
 }
 
 /// One platform for the tests of a module that run at the same time; it goes

@@ -11,7 +11,6 @@ mod order;
 mod organizations;
 mod outage;
 mod parents;
-mod projects;
 mod races;
 mod removal;
 mod repetition;
@@ -20,23 +19,16 @@ mod transport;
 
 use std::sync::Arc;
 
+use coppice_test_support::is_timestamp;
 use serde_json::{Value, json};
 
-use crate::http::{Http, Shared, text_of};
+use crate::http::{Http, Shared};
 use crate::setup::platform;
 
 static SHARED: Shared = Shared::new();
 
 fn shared() -> Arc<Http> {
     SHARED.get(platform)
-}
-
-/// Whether a text is a time with milliseconds in UTC.
-#[track_caller]
-fn is_timestamp(value: &Value) {
-    let text = text_of(value);
-    let form: String = text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
-    assert_eq!(form, "0000-00-00T00:00:00.000Z", "{text}");
 }
 
 /// Body of createBranch for an empty database with more in its configuration.

@@ -2,36 +2,36 @@
 
 use std::time::Duration;
 
-use axum::Json;
-use axum::extract::State;
 use chrono::{DateTime, SecondsFormat, Utc};
-use coppice_app::{Activity, App};
+use coppice_app::{Access, Activity, App};
 use coppice_core::Result;
 use coppice_core::awake::{AwakePeriod, ClientSession, SleepCause, WakeCause};
 use coppice_core::operation::GET_BRANCH_ACTIVITY;
+use coppice_core::target::InBranch;
 use coppice_wire as wire;
 
-use crate::error::ApiError;
-use crate::request::{Call, InBranch};
+use crate::endpoint::{Endpoint, Shown, get};
 
 /// Times in one answer.
 const PERIODS_MAX: u32 = 100;
 /// Sessions named in a sentence; the rest is counted.
 const SESSIONS_NAMED_MAX: usize = 3;
 
-/// Show why a branch is awake
-///
-/// And when it was awake before, what woke it, and who used it. Kept for 90 days.
-#[utoipa::path(
-    get, path = "/organizations/{organizationID}/projects/{projectID}/branches/{branchID}/activity",
-    operation_id = "getBranchActivity", tag = "Branches", params(InBranch),
-    responses((status = 200, description = "What keeps it awake, and what did.", body = wire::BranchActivity))
-)]
-pub(crate) async fn get_branch_activity(
-    State(app): State<App>,
-    call: Call,
-) -> Result<Json<wire::BranchActivity>, ApiError> {
-    let access = call.authorize(&app, &GET_BRANCH_ACTIVITY).await?;
+pub(crate) fn endpoints() -> Vec<Endpoint> {
+    const AREA: &str = "Branches";
+    vec![
+        get("/activity", &GET_BRANCH_ACTIVITY)
+            .says(
+                AREA,
+                "Show why a branch is awake",
+                "And when it was awake before, what woke it, and who used it. Kept for 90 days.",
+            )
+            .answers("What keeps it awake, and what did.")
+            .runs(get_branch_activity),
+    ]
+}
+
+async fn get_branch_activity(app: App, access: Access<InBranch>) -> Result<Shown<wire::BranchActivity>> {
     let activity = app.branch_activity(&access, PERIODS_MAX).await?;
     let polling: Vec<_> = activity.polling().into_iter().map(|(name, _)| name.to_owned()).collect();
     let now = activity.now;
@@ -39,7 +39,7 @@ pub(crate) async fn get_branch_activity(
         let is_current = index == 0 && found.ended.is_none();
         period(found, now, if is_current { &polling } else { &[] })
     });
-    Ok(Json(wire::BranchActivity {
+    Ok(Shown(wire::BranchActivity {
         summary: summary(&activity).unwrap_or_else(|| not_kept(&activity)),
         sleeps_at: activity.sleeps_at.map(wire::Timestamp),
         awake: awake.collect(),

@@ -4,31 +4,19 @@
 //! line is begun if the operation changes something; the layer around the
 //! handlers completes it with the answer.
 
-use axum::Json;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use coppice_app::{App, AuditEnd, AuditQuery};
-use coppice_core::audit::{AuditActor, AuditEntry, AuditResult};
-use coppice_core::operation::{CREATE_ORGANIZATION, LIST_AUDIT_LOG};
-use coppice_core::{AuditId, Error, Result};
-use coppice_wire as wire;
+use coppice_app::{App, AuditEnd};
+use coppice_core::operation::CREATE_ORGANIZATION;
+use coppice_core::{AuditId, Error};
 use parking_lot::Mutex;
-use serde::Deserialize;
 use serde_json::Value;
-use utoipa::IntoParams;
 
 use crate::error::{ApiError, ErrorId};
-use crate::request::{Call, InOrganization};
-use crate::time::check_range;
 use crate::{BODY_LIMIT_BYTES, context};
-
-/// Lines of an answer when nobody says how many.
-const COUNT_DEFAULT: u32 = 100;
-/// Most lines of an answer.
-const COUNT_MAX: u32 = 200;
 
 /// What is known of the line of a request while it is being answered.
 #[derive(Debug, Default)]
@@ -125,99 +113,6 @@ fn id_of(body: &[u8]) -> Option<String> {
     let body: Value = serde_json::from_slice(body).ok()?;
     let id = body.get("id").or_else(|| body.get("key")?.get("id"))?;
     id.as_str().map(str::to_owned)
-}
-
-/// Which lines to list.
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "says what queries look like; `Call` reads them")]
-pub(crate) struct ListAuditLog {
-    /// Only of this one: id of a user, an organization, a key or a session, address of a user, or `operator`.
-    #[param(max_length = 254)]
-    actor: Option<String>,
-    /// Only this operation, by its operationId.
-    #[param(max_length = 254, example = "createBranch")]
-    action: Option<String>,
-    /// Only from then on: an RFC 3339 date-time.
-    #[param(example = "2026-01-02T03:04:05Z")]
-    start: Option<String>,
-    /// Only before then: an RFC 3339 date-time.
-    #[param(example = "2027-01-02T03:04:05Z")]
-    end: Option<String>,
-    /// Goes on after the answer whose `next_cursor` it was.
-    cursor: Option<String>,
-    /// Most of them in this answer.
-    #[param(minimum = 1, maximum = 200, default = 100)]
-    limit: Option<u32>,
-}
-
-/// List who changed what in an organization
-///
-/// The newest first. Also changes that were refused. A change whose result is `unknown` is still being made,
-/// or the platform was interrupted before it could write down how it ended.
-#[utoipa::path(
-    get, path = "/organizations/{organizationID}/audit-log", operation_id = "listAuditLog",
-    tag = "Organizations", params(InOrganization, ListAuditLog),
-    responses((status = 200, description = "Lines of the log.", body = wire::AuditLog))
-)]
-pub(crate) async fn list_audit_log(
-    State(app): State<App>,
-    call: Call,
-) -> Result<Json<wire::AuditLog>, ApiError> {
-    let access = call.authorize(&app, &LIST_AUDIT_LOG).await?;
-    let page = app.list_audit_log(&access, &query_of(&call)?).await?;
-    let entries = page.entries.into_iter().map(to_wire).collect();
-    Ok(Json(wire::AuditLog { entries, next_cursor: page.next_cursor }))
-}
-
-fn query_of(call: &Call) -> Result<AuditQuery> {
-    let query = AuditQuery {
-        actor: call.query_text("actor")?,
-        action: call.query_text("action")?,
-        start: call.query_time("start")?,
-        end: call.query_time("end")?,
-        cursor: call.query("cursor").map(str::to_owned),
-        count_max: call.query_number("limit", 1, COUNT_MAX)?.unwrap_or(COUNT_DEFAULT),
-    };
-    if let (Some(start), Some(end)) = (query.start, query.end) {
-        check_range(start, end)?;
-    }
-    Ok(query)
-}
-
-fn to_wire(entry: AuditEntry) -> wire::AuditEntry {
-    let result = match AuditResult::of_status(entry.status) {
-        AuditResult::Succeeded => wire::AuditResult::Succeeded,
-        AuditResult::Refused => wire::AuditResult::Refused,
-        AuditResult::Failed => wire::AuditResult::Failed,
-        AuditResult::Unknown => wire::AuditResult::Unknown,
-    };
-    let kind = match &entry.actor {
-        AuditActor::User(_) => wire::AuditActorKind::User,
-        AuditActor::Organization(_) => wire::AuditActorKind::Organization,
-        AuditActor::Operator => wire::AuditActorKind::Operator,
-    };
-    let id = entry.actor.id().map(str::to_owned);
-    wire::AuditEntry {
-        id: entry.id.to_string(),
-        began_at: wire::Timestamp(entry.began_at),
-        ended_at: entry.ended_at.map(wire::Timestamp),
-        actor: wire::AuditActor { kind, id, email: entry.actor_email },
-        credential_id: entry.credential,
-        action: entry.action,
-        organization_id: entry.organization,
-        project_id: entry.project,
-        branch_id: entry.branch,
-        target_ids: entry.targets,
-        names: entry.names,
-        created_id: entry.created,
-        client_address: entry.client_address,
-        user_agent: entry.user_agent,
-        request_id: entry.request_id,
-        result,
-        status: entry.status,
-        error_id: entry.error,
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Reading request bodies.
 
-mod fields;
+mod format;
+mod place;
+mod shape;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequest, Request};
@@ -14,7 +16,9 @@ use crate::arrival::{CALLERS, Senders, Unread, no_room};
 use crate::error::{ApiError, with_status};
 use crate::{BODY_LIMIT_BYTES, context, json};
 
-pub(crate) use fields::Fields;
+pub(crate) use format::Format;
+pub(crate) use place::Place;
+pub(crate) use shape::{Shape, Unbounded};
 
 /// Most values in a body, with those that nobody asks for. The largest question
 /// that makes sense, about logs, has some 2,200.
@@ -87,14 +91,14 @@ impl From<Unread> for BodyError {
     }
 }
 
-fn object_in(bytes: &[u8]) -> Result<Fields> {
+fn object_in(bytes: &[u8]) -> Result<Value> {
     let invalid = || Error::invalid(ErrorCode::InvalidJson, "request body is not valid JSON");
     let too_many = || {
         let public = format!("request body accepts at most {VALUES_MAX} items");
         Error::invalid(ErrorCode::TooManyItems, public)
     };
     match json::read(bytes, VALUES_MAX) {
-        Ok(Value::Object(fields)) => Ok(Fields::new(fields)),
+        Ok(object @ Value::Object(_)) => Ok(object),
         Ok(_) | Err(json::Unread::Invalid) => Err(invalid()),
         Err(json::Unread::TooMany) => Err(too_many()),
     }
@@ -129,13 +133,13 @@ impl IntoResponse for BodyError {
 }
 
 impl RawBody {
-    /// Reads what is wanted out of the object that the body must be. The object
+    /// Makes what is wanted out of the object that the body must be. The object
     /// takes many times as much memory as its text: nobody has it for longer
     /// than that takes. The place of the text is given back with the answer,
     /// for what was read may have as many bytes.
     pub(crate) async fn read<T>(
         self,
-        wanted: impl FnOnce(&Fields) -> Result<T>,
+        wanted: impl FnOnce(Value) -> Result<T>,
     ) -> std::result::Result<T, BodyError> {
         let media_type =
             self.content_type.as_deref().map(|text| text.split(';').next().unwrap_or_default().trim());
@@ -145,11 +149,11 @@ impl RawBody {
         }
         if self.is_in_memory {
             let bytes = to_bytes(self.body, BODY_LIMIT_BYTES).await.map_err(|_| BodyError::Broken)?;
-            return Ok(wanted(&object_in(&bytes)?)?);
+            return Ok(wanted(object_in(&bytes)?)?);
         }
         let (bytes, place) = CALLERS.read(self.body, self.senders).await?.into_parts();
         context::hold(place);
-        Ok(wanted(&object_in(&bytes)?)?)
+        Ok(wanted(object_in(&bytes)?)?)
     }
 }
 

@@ -1,45 +1,40 @@
 //! What instances of a branch did.
 
-use axum::Json;
-use axum::extract::State;
-use coppice_app::{App, InstanceSeries, MetricsRequest};
+use coppice_app::{Access, App, InstanceSeries, MetricsRequest};
+use coppice_core::Result;
 use coppice_core::operation::BRANCH_METRICS;
-use coppice_core::{Error, Result};
-use coppice_telemetry::metrics::{Aggregation, METRICS, Metric, points};
+use coppice_core::target::InBranch;
+use coppice_telemetry::metrics::{Aggregation, Metric, points};
 use coppice_wire as wire;
 
-use crate::body::{BodyError, Fields, RawBody};
-use crate::request::{Call, InBranch};
+use crate::endpoint::{Body, Endpoint, Shown, post};
 use crate::time::{AskedTime, check_range};
 
-/// Instances of one request.
-const INSTANCES_MAX: usize = 100;
-/// Characters of an instance's id.
-const INSTANCE_LENGTH_MAX: usize = 256;
-/// Aggregations of one request; more can only be repetitions.
-const AGGREGATIONS_MAX: usize = 100;
+pub(crate) fn endpoints() -> Vec<Endpoint> {
+    const AREA: &str = "Metrics";
+    vec![
+        post("/metrics", &BRANCH_METRICS)
+            .says(AREA, "Show what a branch did", "CPU, memory, disk, sessions, network, I/O and WAL of its instances over time, kept for 180 days. Asking wakes nobody.")
+            .answers("One result for each metric.")
+            .runs(branch_metrics),
+    ]
+}
 
-/// Show what a branch did
-///
-/// CPU, memory, disk, sessions, network, I/O and WAL of its instances over time, kept for 180 days. Asking wakes nobody.
-#[utoipa::path(
-    post, path = "/organizations/{organizationID}/projects/{projectID}/branches/{branchID}/metrics",
-    operation_id = "branchMetrics", tag = "Metrics", params(InBranch),
-    request_body = wire::BranchMetricsRequest,
-    responses((status = 200, description = "One result for each metric.", body = wire::BranchMetrics))
-)]
-pub(crate) async fn branch_metrics(
-    State(app): State<App>,
-    call: Call,
-    body: RawBody,
-) -> Result<Json<wire::BranchMetrics>, BodyError> {
-    let access = call.authorize(&app, &BRANCH_METRICS).await?;
-    let asked = body.read(Asked::read).await?;
+async fn branch_metrics(
+    app: App,
+    access: Access<InBranch>,
+    Body(asked): Body<wire::BranchMetricsRequest>,
+) -> Result<Shown<wire::BranchMetrics>> {
+    let asked = Asked::read(asked)?;
     let request =
         MetricsRequest { start: asked.start.at, end: asked.end.at, instances: asked.instances.clone() };
     let instances = app.branch_metrics(&access, &request).await?;
     let results = asked.metrics.iter().map(|metric| asked.result(*metric, &instances));
-    Ok(Json(wire::BranchMetrics { results: results.collect(), start: asked.start.said, end: asked.end.said }))
+    Ok(Shown(wire::BranchMetrics {
+        results: results.collect(),
+        start: asked.start.said,
+        end: asked.end.said,
+    }))
 }
 
 /// A request as it was understood.
@@ -47,47 +42,29 @@ struct Asked {
     start: AskedTime,
     end: AskedTime,
     instances: Vec<String>,
-    metrics: Vec<Metric>,
-    aggregations: Vec<Aggregation>,
+    metrics: Vec<wire::MetricName>,
+    aggregations: Vec<wire::MetricAggregation>,
 }
 
 impl Asked {
-    fn read(fields: &Fields) -> Result<Self> {
-        let (start, end) = (fields.required_time("start")?, fields.required_time("end")?);
-        let metrics = fields.texts("metrics", METRICS)?.ok_or_else(|| fields.missing("metrics"))?;
-        if metrics.is_empty() {
-            return Err(Error::invalid_field("metrics", "must name at least one metric"));
-        }
-        let metrics = each_once(&metrics, |name| {
-            let names = Metric::ALL.map(Metric::name).join(", ");
-            Metric::parse(name)
-                .ok_or_else(|| Error::invalid_field("metrics", format_args!("each must be one of {names}")))
-        })?;
-        let aggregations = fields.texts("aggregations", AGGREGATIONS_MAX)?.unwrap_or_default();
-        let mut aggregations = each_once(&aggregations, |name| {
-            Aggregation::parse(name)
-                .ok_or_else(|| Error::invalid_field("aggregations", "each must be avg, max or min"))
-        })?;
-        if aggregations.is_empty() {
-            aggregations.push(Aggregation::Avg);
-        }
-        let instances = fields.texts("instances", INSTANCES_MAX)?.unwrap_or_default();
-        if instances.iter().any(|id| !(1..=INSTANCE_LENGTH_MAX).contains(&id.chars().count())) {
-            return Err(Error::invalid_field(
-                "instances",
-                format_args!("each must have 1 to {INSTANCE_LENGTH_MAX} characters"),
-            ));
-        }
+    fn read(asked: wire::BranchMetricsRequest) -> Result<Self> {
+        let (start, end) = (AskedTime::of(asked.start)?, AskedTime::of(asked.end)?);
         check_range(start.at, end.at)?;
+        let mut aggregations = each_once(asked.aggregations.unwrap_or_default());
+        if aggregations.is_empty() {
+            aggregations.push(wire::MetricAggregation::Avg);
+        }
+        let (metrics, instances) = (each_once(asked.metrics), asked.instances.unwrap_or_default());
         Ok(Self { start, end, instances, metrics, aggregations })
     }
 
-    fn result(&self, metric: Metric, instances: &[InstanceSeries]) -> wire::MetricResult {
+    fn result(&self, name: wire::MetricName, instances: &[InstanceSeries]) -> wire::MetricResult {
+        let metric = metric_of(name);
         let series = instances.iter().flat_map(|instance| {
             self.aggregations.iter().map(move |aggregation| wire::MetricSeries {
                 instance_id: instance.instance.to_string(),
-                aggregation: wire_aggregation(*aggregation),
-                values: points(&instance.steps, metric, *aggregation)
+                aggregation: *aggregation,
+                values: points(&instance.steps, metric, aggregation_of(*aggregation))
                     .into_iter()
                     .map(|point| wire::MetricValue {
                         timestamp: wire::Timestamp(point.at),
@@ -96,52 +73,47 @@ impl Asked {
                     .collect(),
             })
         });
-        wire::MetricResult {
-            metric: wire_metric(metric),
-            unit: metric.unit().to_owned(),
-            series: series.collect(),
-        }
+        wire::MetricResult { metric: name, unit: metric.unit().to_owned(), series: series.collect() }
     }
 }
 
-/// Reads a list in its order; what is repeated counts once.
-fn each_once<T: PartialEq>(texts: &[String], read: impl Fn(&str) -> Result<T>) -> Result<Vec<T>> {
+/// A list in its order; what is repeated counts once.
+fn each_once<T: PartialEq>(all: Vec<T>) -> Vec<T> {
     let mut found = vec![];
-    for text in texts {
-        let one = read(text)?;
+    for one in all {
         if !found.contains(&one) {
             found.push(one);
         }
     }
-    Ok(found)
+    found
 }
 
-fn wire_aggregation(aggregation: Aggregation) -> wire::MetricAggregation {
+fn aggregation_of(aggregation: wire::MetricAggregation) -> Aggregation {
     match aggregation {
-        Aggregation::Avg => wire::MetricAggregation::Avg,
-        Aggregation::Max => wire::MetricAggregation::Max,
-        Aggregation::Min => wire::MetricAggregation::Min,
+        wire::MetricAggregation::Avg => Aggregation::Avg,
+        wire::MetricAggregation::Max => Aggregation::Max,
+        wire::MetricAggregation::Min => Aggregation::Min,
     }
 }
 
-fn wire_metric(metric: Metric) -> wire::MetricName {
+fn metric_of(name: wire::MetricName) -> Metric {
     use wire::MetricName as Name;
-    match metric {
-        Metric::Cpu => Name::Cpu,
-        Metric::Memory => Name::Memory,
-        Metric::Disk => Name::Disk,
-        Metric::ConnectionsActive => Name::ConnectionsActive,
-        Metric::ConnectionsIdle => Name::ConnectionsIdle,
-        Metric::NetworkIngress => Name::NetworkIngress,
-        Metric::NetworkEgress => Name::NetworkEgress,
-        Metric::IopsRead => Name::IopsRead,
-        Metric::IopsWrite => Name::IopsWrite,
-        Metric::LatencyRead => Name::LatencyRead,
-        Metric::LatencyWrite => Name::LatencyWrite,
-        Metric::ThroughputRead => Name::ThroughputRead,
-        Metric::ThroughputWrite => Name::ThroughputWrite,
-        Metric::WalSyncTime => Name::WalSyncTime,
-        Metric::ReplicationLagTime => Name::ReplicationLagTime,
+    match name {
+        Name::Cpu => Metric::Cpu,
+        Name::Memory => Metric::Memory,
+        Name::Disk => Metric::Disk,
+        Name::ConnectionsActive => Metric::ConnectionsActive,
+        Name::ConnectionsIdle => Metric::ConnectionsIdle,
+        Name::NetworkIngress => Metric::NetworkIngress,
+        Name::NetworkEgress => Metric::NetworkEgress,
+        Name::IopsRead => Metric::IopsRead,
+        Name::IopsWrite => Metric::IopsWrite,
+        Name::LatencyRead => Metric::LatencyRead,
+        Name::LatencyWrite => Metric::LatencyWrite,
+        Name::ThroughputRead => Metric::ThroughputRead,
+        Name::ThroughputWrite => Metric::ThroughputWrite,
+        Name::WalSyncTime => Metric::WalSyncTime,
+        Name::ReplicationLagTime => Metric::ReplicationLagTime,
     }
 }
 
@@ -152,8 +124,8 @@ mod tests {
     #[test]
     fn a_metric_has_the_same_name_everywhere() {
         for metric in Metric::ALL {
-            let name = serde_json::to_value(wire_metric(metric)).expect("JSON");
-            assert_eq!(name, metric.name());
+            let name = serde_json::from_value(serde_json::json!(metric.name())).expect("a name");
+            assert_eq!(metric_of(name), metric);
         }
     }
 }

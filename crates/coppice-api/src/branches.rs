@@ -1,49 +1,108 @@
 //! Branches.
 
-use axum::Json;
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
 use coppice_app::{
     Access, App, BranchChange, BranchDetails, CustomBranch, Fixed, InstanceStatus, NewBranchRequest, Origin,
 };
 use coppice_core::branch::{Branch, BranchState};
 use coppice_core::image::image_name;
 use coppice_core::operation::{CREATE_BRANCH, DELETE_BRANCH, DESCRIBE_BRANCH, LIST_BRANCHES, UPDATE_BRANCH};
+use coppice_core::target::{InBranch, InProject};
 use coppice_core::{BranchId, Error, ErrorCode, Result};
 use coppice_wire as wire;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
 use crate::activity::summary;
-use crate::body::{BodyError, Fields, RawBody};
-use crate::error::ApiError;
-use crate::projects::scale_to_zero;
-use crate::request::{Call, InBranch, InProject};
+use crate::endpoint::{BodyAs, Done, Endpoint, Made, Shown, delete, get, patch, post};
+use crate::projects::{scale_to_zero, scale_to_zero_change};
 
-/// Parameters of one request; there are far fewer that can be set. A refusal
-/// names every one that is wrong.
-const PARAMETERS_MAX: usize = 200;
+/// Body of createBranch with what nobody needs to know of.
+#[derive(Debug, Deserialize, ToSchema)]
+struct AskedBranch {
+    #[serde(flatten)]
+    branch: wire::CreateBranch,
+    #[serde(flatten)]
+    backups: NoBackups,
+}
 
-/// Instances of a branch besides its primary.
-const REPLICAS_MAX: u32 = 4;
-/// Libraries of one request.
-const LIBRARIES_MAX: usize = 50;
+/// Body of updateBranch with what nobody needs to know of.
+#[derive(Debug, Deserialize, ToSchema)]
+struct AskedChange {
+    #[serde(flatten)]
+    backups: NoBackups,
+    #[serde(flatten)]
+    change: wire::UpdateBranch,
+    #[serde(flatten)]
+    fixed: FixedParts,
+}
 
-/// More than any file system of a branch has, in GiB.
-const STORAGE_GIB_MAX: u32 = 65_536;
+/// Settings of backups: there are none to be had, so they can only be empty.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct NoBackups {
+    #[schema(value_type = Option<Nothing>)]
+    backup_configuration: Option<Map<String, Value>>,
+}
 
-/// List the branches of a project
-///
-/// A key that is limited to branches sees only those.
-#[utoipa::path(
-    get, path = "/organizations/{organizationID}/projects/{projectID}/branches",
-    operation_id = "listBranches", tag = "Branches", params(InProject),
-    responses((status = 200, description = "Branches the caller may see.", body = wire::BranchList))
-)]
-pub(crate) async fn list_branches(
-    State(app): State<App>,
-    call: Call,
-) -> Result<Json<wire::BranchList>, ApiError> {
-    let access = call.authorize(&app, &LIST_BRANCHES).await?;
+#[derive(ToSchema)]
+struct Nothing {}
+
+/// What of a branch can't be changed yet, and may be named as it is.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct FixedParts {
+    #[schema(minimum = 0, maximum = 4)]
+    replicas: Option<u32>,
+    #[schema(format = "looked-up")]
+    instance_type: Option<String>,
+    #[schema(format = "looked-up")]
+    image: Option<String>,
+    #[schema(max_items = 50, format = "looked-up")]
+    preload_libraries: Option<Vec<String>>,
+}
+
+impl NoBackups {
+    /// Refuses settings of backups; to say nothing of them is to change nothing.
+    fn check(self) -> Result<()> {
+        if self.backup_configuration.is_none_or(|settings| settings.values().all(Value::is_null)) {
+            return Ok(());
+        }
+        let public = "invalid backup configuration: this region makes no backups";
+        Err(Error::invalid(ErrorCode::InvalidBackupConfiguration, public))
+    }
+}
+
+pub(crate) fn endpoints() -> Vec<Endpoint> {
+    const AREA: &str = "Branches";
+    vec![
+        get("/branches", &LIST_BRANCHES)
+            .says(AREA, "List the branches of a project", "A key that is limited to branches sees only those.")
+            .answers("Branches the caller may see.")
+            .runs(list_branches),
+        post("/branches", &CREATE_BRANCH)
+            .says(AREA, "Make a branch", "A copy of another branch as it is now, or an empty database. Answers as soon as the branch accepts\nconnections, or after a few seconds while the work goes on.")
+            .answers("The new branch.")
+            .refuses(409, "The name is taken.")
+            .refuses(412, "The parent is not ready; `Retry-After` says when to look again.")
+            .runs(create_branch),
+        get("", &DESCRIBE_BRANCH)
+            .says(AREA, "Show a branch", "With what it is doing; made to be asked once a second.")
+            .answers("The branch.")
+            .runs(describe_branch),
+        patch("", &UPDATE_BRANCH)
+            .says(AREA, "Change a branch", "Its name, description and when it may sleep, in any state; whether it sleeps; its storage, which may only grow; and\nPostgreSQL parameters, over those it has: a default takes its place back. Some of them restart the server\n(`restartRequired` of getBranchPostgresConfig); a sleeping branch has them when it wakes. Falling asleep, waking and\nrestarting go on in the background. What else touches a server can't be changed yet, and may be named as it is.")
+            .answers("The branch as it is now.")
+            .refuses(409, "The name is taken; or the server is being changed, then `Retry-After` says when to try again.")
+            .runs(update_branch),
+        delete("", &DELETE_BRANCH)
+            .says(AREA, "Delete a branch", "With its data; this can't be undone. Its children stay. The data is removed in the background.")
+            .answers("Deleted.")
+            .runs(delete_branch),
+    ]
+}
+
+async fn list_branches(app: App, access: Access<InProject>) -> Result<Shown<wire::BranchList>> {
     let found = app.list_branches(&access).await?;
     let branches = found.into_iter().map(|branch| wire::ListedBranch {
         public_access: is_public(&app, &branch),
@@ -56,45 +115,23 @@ pub(crate) async fn list_branches(
         description: branch.description,
         parent_id: branch.parent.map(|parent| parent.to_string()),
     });
-    Ok(Json(wire::BranchList { branches: branches.collect() }))
+    Ok(Shown(wire::BranchList { branches: branches.collect() }))
 }
 
-/// Make a branch
-///
-/// A copy of another branch as it is now, or an empty database. Answers as soon as the branch accepts
-/// connections, or after a few seconds while the work goes on.
-#[utoipa::path(
-    post, path = "/organizations/{organizationID}/projects/{projectID}/branches",
-    operation_id = "createBranch", tag = "Branches", params(InProject), request_body = wire::CreateBranch,
-    responses((status = 201, description = "The new branch.", body = wire::Branch))
-)]
-pub(crate) async fn create_branch(
-    State(app): State<App>,
-    call: Call,
-    body: RawBody,
-) -> Result<Response, BodyError> {
-    let access = call.authorize(&app, &CREATE_BRANCH).await?;
-    let request = body.read(request_from).await?;
-    let branch = app.create_branch(&access, &request).await?;
-    Ok((StatusCode::CREATED, Json(short(&app, &access, &branch).await?)).into_response())
+async fn create_branch(
+    app: App,
+    access: Access<InProject>,
+    BodyAs(asked, _): BodyAs<wire::CreateBranch, AskedBranch>,
+) -> Result<Made<wire::Branch>> {
+    asked.backups.check()?;
+    let branch = app.create_branch(&access, &request_from(asked.branch)).await?;
+    Ok(Made(short(&app, &access, &branch).await?))
 }
 
-/// Show a branch
-///
-/// With what it is doing; made to be asked once a second.
-#[utoipa::path(
-    get, path = "/organizations/{organizationID}/projects/{projectID}/branches/{branchID}",
-    operation_id = "describeBranch", tag = "Branches", params(InBranch),
-    responses((status = 200, description = "The branch.", body = wire::BranchDetails))
-)]
-pub(crate) async fn describe_branch(
-    State(app): State<App>,
-    call: Call,
-) -> Result<Json<wire::BranchDetails>, ApiError> {
-    let access = call.authorize(&app, &DESCRIBE_BRANCH).await?;
+async fn describe_branch(app: App, access: Access<InBranch>) -> Result<Shown<wire::BranchDetails>> {
     let details = app.describe_branch(&access).await?;
     let branch = &details.branch;
-    Ok(Json(wire::BranchDetails {
+    Ok(Shown(wire::BranchDetails {
         backups_enabled: false,
         status: status(&access, &details),
         scale_to_zero: scale_to_zero(branch.scale_to_zero),
@@ -103,40 +140,18 @@ pub(crate) async fn describe_branch(
     }))
 }
 
-/// Change a branch
-///
-/// Its name, description and when it may sleep, in any state; whether it sleeps; its storage, which may only grow; and
-/// PostgreSQL parameters, over those it has: a default takes its place back. Some of them restart the server
-/// (`restartRequired` of getBranchPostgresConfig); a sleeping branch has them when it wakes. Falling asleep, waking and
-/// restarting go on in the background. What else touches a server can't be changed yet, and may be named as it is.
-#[utoipa::path(
-    patch, path = "/organizations/{organizationID}/projects/{projectID}/branches/{branchID}",
-    operation_id = "updateBranch", tag = "Branches", params(InBranch), request_body = wire::UpdateBranch,
-    responses((status = 200, description = "The branch as it is now.", body = wire::Branch))
-)]
-pub(crate) async fn update_branch(
-    State(app): State<App>,
-    call: Call,
-    body: RawBody,
-) -> Result<Json<wire::Branch>, BodyError> {
-    let access = call.authorize(&app, &UPDATE_BRANCH).await?;
-    let change = body.read(change_from).await?;
-    let branch = app.update_branch(&access, change).await?;
-    Ok(Json(short(&app, &access, &branch).await?))
+async fn update_branch(
+    app: App,
+    access: Access<InBranch>,
+    BodyAs(asked, _): BodyAs<wire::UpdateBranch, AskedChange>,
+) -> Result<Shown<wire::Branch>> {
+    let branch = app.update_branch(&access, change_from(asked)?).await?;
+    Ok(Shown(short(&app, &access, &branch).await?))
 }
 
-/// Delete a branch
-///
-/// With its data; this can't be undone. Its children stay. The data is removed in the background.
-#[utoipa::path(
-    delete, path = "/organizations/{organizationID}/projects/{projectID}/branches/{branchID}",
-    operation_id = "deleteBranch", tag = "Branches", params(InBranch),
-    responses((status = 204, description = "Deleted."))
-)]
-pub(crate) async fn delete_branch(State(app): State<App>, call: Call) -> Result<StatusCode, ApiError> {
-    let access = call.authorize(&app, &DELETE_BRANCH).await?;
+async fn delete_branch(app: App, access: Access<InBranch>) -> Result<Done> {
     app.delete_branch(&access).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(Done)
 }
 
 fn is_public(app: &App, branch: &Branch) -> bool {
@@ -144,7 +159,7 @@ fn is_public(app: &App, branch: &Branch) -> bool {
     region.is_some_and(|region| region.is_public)
 }
 
-async fn short(app: &App, access: &Access, branch: &Branch) -> Result<wire::Branch> {
+async fn short<T>(app: &App, access: &Access<T>, branch: &Branch) -> Result<wire::Branch> {
     Ok(wire::Branch {
         id: branch.id.to_string(),
         name: branch.name.clone(),
@@ -158,7 +173,7 @@ async fn short(app: &App, access: &Access, branch: &Branch) -> Result<wire::Bran
     })
 }
 
-fn status(access: &Access, details: &BranchDetails) -> wire::BranchStatus {
+fn status<T>(access: &Access<T>, details: &BranchDetails) -> wire::BranchStatus {
     let branch = &details.branch;
     let title = branch.state.title().to_owned();
     let reason = match branch.message.as_str() {
@@ -220,64 +235,52 @@ fn configuration(branch: &Branch) -> wire::ClusterConfiguration {
     }
 }
 
-fn request_from(fields: &Fields) -> Result<NewBranchRequest> {
-    let name = fields.name_of("name", 255)?;
-    let origin = match fields.required_text("mode")? {
-        "inherit" => {
-            let parent = fields.required_id("parentID")?;
-            Origin::Inherit { parent: BranchId::from_trusted(parent) }
+fn request_from(asked: wire::CreateBranch) -> NewBranchRequest {
+    let (name, description, scale_to_zero, origin) = match asked {
+        wire::CreateBranch::Inherit(asked) => {
+            let origin = Origin::Inherit { parent: BranchId::from_trusted(asked.parent_id) };
+            (asked.name, asked.description, asked.scale_to_zero, origin)
         }
-        "custom" => {
-            let configuration = fields.object("configuration")?;
-            Origin::Custom(custom_from(&configuration.ok_or_else(|| fields.missing("configuration"))?)?)
+        wire::CreateBranch::Custom(asked) => {
+            let origin = Origin::Custom(custom_from(asked.configuration));
+            (asked.name, asked.description, asked.scale_to_zero, origin)
         }
-        _ => return Err(Error::invalid_field("mode", "must be inherit or custom")),
     };
-    refuse_backups(fields)?;
-    Ok(NewBranchRequest {
+    NewBranchRequest {
         name,
-        description: fields.description("description")?.unwrap_or_default(),
-        scale_to_zero: fields.scale_to_zero("scaleToZero")?,
+        description: description.unwrap_or_default(),
+        scale_to_zero: scale_to_zero_change(scale_to_zero),
         origin,
-    })
+    }
 }
 
-fn change_from(fields: &Fields) -> Result<BranchChange> {
-    refuse_backups(fields)?;
+fn change_from(asked: AskedChange) -> Result<BranchChange> {
+    let AskedChange { backups, change: asked, fixed } = asked;
+    backups.check()?;
     Ok(BranchChange {
-        name: fields.optional_name("name", 255)?,
-        description: fields.description("description")?,
-        scale_to_zero: fields.scale_to_zero("scaleToZero")?,
-        hibernate: fields.flag("hibernate")?,
-        storage_gib: fields.integer("storage", 1, STORAGE_GIB_MAX)?,
-        parameters: fields.text_map("postgresConfigurationParameters", PARAMETERS_MAX)?,
+        name: asked.name,
+        description: asked.description,
+        scale_to_zero: scale_to_zero_change(asked.scale_to_zero),
+        hibernate: asked.hibernate,
+        storage_gib: asked.storage,
+        parameters: asked.postgres_configuration_parameters.unwrap_or_default(),
         fixed: Fixed {
-            replicas: fields.integer("replicas", 0, REPLICAS_MAX)?,
-            instance_type: fields.text("instanceType")?.map(str::to_owned),
-            image: fields.text("image")?.map(str::to_owned),
-            preload_libraries: fields.texts("preloadLibraries", LIBRARIES_MAX)?,
+            replicas: fixed.replicas,
+            instance_type: fixed.instance_type,
+            image: fixed.image,
+            preload_libraries: fixed.preload_libraries,
         },
     })
 }
 
-/// Refuses settings of backups where there are none; to say nothing of them is
-/// to change nothing.
-fn refuse_backups(fields: &Fields) -> Result<()> {
-    if fields.object("backupConfiguration")?.is_none_or(|settings| settings.is_empty()) {
-        return Ok(());
+fn custom_from(asked: wire::CustomConfiguration) -> CustomBranch {
+    CustomBranch {
+        region: asked.region,
+        instance_type: asked.instance_type,
+        image: asked.image,
+        replicas: asked.replicas.unwrap_or(0),
+        storage_gib: asked.storage.unwrap_or(10),
+        parameters: asked.postgres_configuration_parameters.unwrap_or_default(),
+        preload_libraries: asked.preload_libraries,
     }
-    let public = "invalid backup configuration: this region makes no backups";
-    Err(Error::invalid(ErrorCode::InvalidBackupConfiguration, public))
-}
-
-fn custom_from(fields: &Fields) -> Result<CustomBranch> {
-    Ok(CustomBranch {
-        region: fields.required_text("region")?.to_owned(),
-        instance_type: fields.required_text("instanceType")?.to_owned(),
-        image: fields.required_text("image")?.to_owned(),
-        replicas: fields.integer("replicas", 0, REPLICAS_MAX)?.unwrap_or(0),
-        storage_gib: fields.integer("storage", 1, STORAGE_GIB_MAX)?.unwrap_or(10),
-        parameters: fields.text_map("postgresConfigurationParameters", PARAMETERS_MAX)?,
-        preload_libraries: fields.texts("preloadLibraries", LIBRARIES_MAX)?,
-    })
 }

@@ -1,31 +1,30 @@
 //! PostgreSQL parameters of a branch.
 
-use axum::Json;
-use axum::extract::State;
-use coppice_app::App;
+use coppice_app::{Access, App};
 use coppice_core::Result;
 use coppice_core::operation::GET_BRANCH_POSTGRES_CONFIG;
 use coppice_core::parameter::{DefaultSource, Described, ParameterKind, Section};
+use coppice_core::target::InBranch;
 use coppice_wire as wire;
 
-use crate::error::ApiError;
-use crate::request::{Call, InBranch};
+use crate::endpoint::{Endpoint, Shown, get};
 
-/// List the PostgreSQL parameters of a branch
-///
-/// Those that its owner may set, for its version, size and preload libraries. Answers also while it sleeps.
-#[utoipa::path(
-    get, path = "/organizations/{organizationID}/projects/{projectID}/branches/{branchID}/postgres-config",
-    operation_id = "getBranchPostgresConfig", tag = "Branches", params(InBranch),
-    responses((status = 200, description = "By section, then by name.", body = wire::PostgresConfig))
-)]
-pub(crate) async fn get_branch_postgres_config(
-    State(app): State<App>,
-    call: Call,
-) -> Result<Json<wire::PostgresConfig>, ApiError> {
-    let access = call.authorize(&app, &GET_BRANCH_POSTGRES_CONFIG).await?;
+pub(crate) fn endpoints() -> Vec<Endpoint> {
+    const AREA: &str = "Branches";
+    vec![
+        get("/postgres-config", &GET_BRANCH_POSTGRES_CONFIG)
+            .says(AREA, "List the PostgreSQL parameters of a branch", "Those that its owner may set, for its version, size and preload libraries. Answers also while it sleeps.")
+            .answers("By section, then by name.")
+            .runs(get_branch_postgres_config),
+    ]
+}
+
+async fn get_branch_postgres_config(
+    app: App,
+    access: Access<InBranch>,
+) -> Result<Shown<wire::PostgresConfig>> {
     let found = app.branch_postgres_config(&access).await?;
-    Ok(Json(wire::PostgresConfig { parameters: found.into_iter().map(parameter).collect() }))
+    Ok(Shown(wire::PostgresConfig { parameters: found.into_iter().map(parameter).collect() }))
 }
 
 fn parameter(described: Described) -> wire::PostgresParameter {

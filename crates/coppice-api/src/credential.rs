@@ -1,28 +1,24 @@
 //! What the caller's credential is good for.
 
-use axum::Json;
-use axum::extract::State;
 use coppice_app::App;
 use coppice_core::Result;
-use coppice_core::access::{CredentialId, Principal};
+use coppice_core::access::{Caller, CredentialId, Principal};
 use coppice_core::operation::GET_CREDENTIAL;
 use coppice_wire as wire;
 
-use crate::error::ApiError;
-use crate::request::Call;
+use crate::endpoint::{Endpoint, Shown, get};
 
-/// Show what the calling credential is good for
-///
-/// Every credential may ask this, so a program that has nothing but a key can find out where it belongs.
-#[utoipa::path(
-    get, path = "/credential", operation_id = "getCredential", tag = "API Keys",
-    responses((status = 200, description = "Whose it is, and what it reaches.", body = wire::Credential))
-)]
-pub(crate) async fn get_credential(
-    State(app): State<App>,
-    call: Call,
-) -> Result<Json<wire::Credential>, ApiError> {
-    let caller = call.authorize_anywhere(&app, &GET_CREDENTIAL).await?;
+pub(crate) fn endpoints() -> Vec<Endpoint> {
+    const AREA: &str = "API Keys";
+    vec![
+        get("/credential", &GET_CREDENTIAL)
+            .says(AREA, "Show what the calling credential is good for", "Every credential may ask this, so a program that has nothing but a key can find out where it belongs.")
+            .answers("Whose it is, and what it reaches.")
+            .runs(get_credential),
+    ]
+}
+
+async fn get_credential(app: App, caller: Caller) -> Result<Shown<wire::Credential>> {
     let reach = app.reach(&caller).await?;
     let (organization_id, user_id) = match &caller.principal {
         Principal::Organization(organization) => (Some(organization.to_string()), None),
@@ -30,7 +26,7 @@ pub(crate) async fn get_credential(
     };
     let projects = reach.projects.into_iter();
     let branches = reach.branches.into_iter();
-    Ok(Json(wire::Credential {
+    Ok(Shown(wire::Credential {
         id: match &caller.credential {
             CredentialId::Key(key) => key.to_string(),
             CredentialId::Session(session) => session.to_string(),

@@ -1,37 +1,46 @@
 //! How to connect to a branch.
 
-use axum::Json;
-use axum::extract::State;
-use axum::http::StatusCode;
-use coppice_app::App;
+use coppice_app::{Access, App};
 use coppice_core::Result;
 use coppice_core::operation::{GET_BRANCH_CREDENTIALS, ROTATE_BRANCH_CREDENTIALS};
+use coppice_core::target::InBranch;
 use coppice_wire as wire;
 
-use crate::body::{BodyError, RawBody};
-use crate::error::ApiError;
-use crate::request::{Call, InBranch};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
-/// Show how to connect to a branch
-///
-/// With the password that its server accepts, also while it sleeps. 404 after somebody else set one by SQL.
-#[utoipa::path(
-    get, path = "/organizations/{organizationID}/projects/{projectID}/branches/{branchID}/credentials",
-    operation_id = "getBranchCredentials", tag = "Branches",
-    params(
-        InBranch,
-        ("username" = Option<String>, Query, description = "The managed role, in either of its forms.",
-            example = "app")
-    ),
-    responses((status = 200, description = "Role, password and place.", body = wire::BranchCredentials))
-)]
-pub(crate) async fn get_branch_credentials(
-    State(app): State<App>,
-    call: Call,
-) -> Result<Json<wire::BranchCredentials>, ApiError> {
-    let access = call.authorize(&app, &GET_BRANCH_CREDENTIALS).await?;
-    let found = app.get_branch_credentials(&access, call.query("username")).await?;
-    Ok(Json(wire::BranchCredentials {
+use crate::endpoint::{Body, Done, Endpoint, Query, Shown, get, post};
+
+/// Whose password.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct OfRole {
+    /// The managed role, in either of its forms.
+    #[param(example = "app", format = "looked-up")]
+    username: Option<String>,
+}
+
+pub(crate) fn endpoints() -> Vec<Endpoint> {
+    const AREA: &str = "Branches";
+    vec![
+        get("/credentials", &GET_BRANCH_CREDENTIALS)
+            .says(AREA, "Show how to connect to a branch", "With the password that its server accepts, also while it sleeps. 404 after somebody else set one by SQL.")
+            .answers("Role, password and place.")
+            .runs(get_branch_credentials),
+        post("/credentials/rotate", &ROTATE_BRANCH_CREDENTIALS)
+            .says(AREA, "Give the managed role of a branch a new password", "Answers when the new one is in force, or after a moment while the work goes on; a rotation that is going on is\njoined. Ask for the credentials to read it. Open sessions stay; new ones need the new password. A sleeping branch\nis not woken. A role that was locked out, renamed or dropped is there again afterwards.")
+            .answers("The rotation was begun, and is usually done.")
+            .runs(rotate_branch_credentials),
+    ]
+}
+
+async fn get_branch_credentials(
+    app: App,
+    access: Access<InBranch>,
+    Query(asked): Query<OfRole>,
+) -> Result<Shown<wire::BranchCredentials>> {
+    let found = app.get_branch_credentials(&access, asked.username.as_deref()).await?;
+    Ok(Shown(wire::BranchCredentials {
         username: found.username,
         password: found.password.to_string(),
         hostname: found.host,
@@ -41,24 +50,11 @@ pub(crate) async fn get_branch_credentials(
     }))
 }
 
-/// Give the managed role of a branch a new password
-///
-/// Answers when the new one is in force, or after a moment while the work goes on; a rotation that is going on is
-/// joined. Ask for the credentials to read it. Open sessions stay; new ones need the new password. A sleeping branch
-/// is not woken. A role that was locked out, renamed or dropped is there again afterwards.
-#[utoipa::path(
-    post, path = "/organizations/{organizationID}/projects/{projectID}/branches/{branchID}/credentials/rotate",
-    operation_id = "rotateBranchCredentials", tag = "Branches", params(InBranch),
-    request_body = wire::RotateCredentials,
-    responses((status = 204, description = "The rotation was begun, and is usually done."))
-)]
-pub(crate) async fn rotate_branch_credentials(
-    State(app): State<App>,
-    call: Call,
-    body: RawBody,
-) -> Result<StatusCode, BodyError> {
-    let access = call.authorize(&app, &ROTATE_BRANCH_CREDENTIALS).await?;
-    let username = body.read(|fields| Ok(fields.required_text("username")?.to_owned())).await?;
-    app.rotate_branch_credentials(&access, &username).await?;
-    Ok(StatusCode::NO_CONTENT)
+async fn rotate_branch_credentials(
+    app: App,
+    access: Access<InBranch>,
+    Body(asked): Body<wire::RotateCredentials>,
+) -> Result<Done> {
+    app.rotate_branch_credentials(&access, &asked.username).await?;
+    Ok(Done)
 }

@@ -29,6 +29,16 @@ pub(crate) fn as_invalid_key(error: Error) -> ApiError {
     ApiError { error, text: is_refusal.then_some("invalid API key") }
 }
 
+/// Where only 401 is documented, an access error is one, with its own id.
+pub(crate) fn as_unauthenticated(error: Error) -> ApiError {
+    let error = match error {
+        Error::Forbidden { code, .. } => Error::Unauthenticated { code },
+        Error::InsufficientScope { .. } => Error::Unauthenticated { code: ErrorCode::InsufficientScope },
+        other => other,
+    };
+    error.into()
+}
+
 /// The id of the error that an answer is.
 #[derive(Clone, Debug)]
 pub(crate) struct ErrorId(pub(crate) ErrorCode);

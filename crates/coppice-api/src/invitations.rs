@@ -1,25 +1,21 @@
 //! Invitations to an organization.
 
-use axum::Json;
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
-use coppice_app::{App, InvitationFilter, VisibleInvitation};
+use coppice_app::{Access, App, InvitationFilter, PersonalAccess, VisibleInvitation};
+use coppice_core::Result;
 use coppice_core::operation::{
     ACCEPT_INVITATION, CREATE_ORGANIZATION_INVITATION, DELETE_ORGANIZATION_INVITATION,
     GET_ORGANIZATION_INVITATION, LIST_ORGANIZATION_INVITATIONS, RESEND_ORGANIZATION_INVITATION,
 };
 use coppice_core::organization::Role;
-use coppice_core::{Error, Result, email};
+use coppice_core::target::OnInvitation;
 use coppice_wire as wire;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::body::{BodyError, Fields, RawBody};
 use crate::context;
-use crate::error::{ApiError, as_invalid_key};
+use crate::endpoint::{Body, Done, Endpoint, Made, Query, Shown, delete, get, post};
+use crate::error::as_invalid_key;
 use crate::members::{assignable, role_of, role_to_wire};
-use crate::request::{Call, InOrganization, OnInvitation};
 
 /// Invitations of one answer.
 const COUNT_MAX: u32 = 100;
@@ -27,22 +23,21 @@ const COUNT_MAX: u32 = 100;
 /// Which invitations to list.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "says what queries look like; `Call` reads them")]
-pub(crate) struct ListInvitations {
+struct ListInvitations {
     /// Only these.
     #[param(inline)]
     status: Option<wire::InvitationStatus>,
     /// Only for this address, without regard to case.
-    #[param(max_length = 254)]
+    #[param(max_length = 254, format = "sought")]
     email: Option<String>,
     /// Only for first names that contain this, without regard to case.
-    #[param(max_length = 254)]
+    #[param(max_length = 254, format = "sought")]
     first_name: Option<String>,
     /// Only for last names that contain this, without regard to case.
-    #[param(max_length = 254)]
+    #[param(max_length = 254, format = "sought")]
     last_name: Option<String>,
     /// Only for addresses and names that contain this, without regard to case.
-    #[param(max_length = 254)]
+    #[param(max_length = 254, format = "sought")]
     search: Option<String>,
     /// Index of the first one, from 0.
     #[param(minimum = 0, maximum = 4_294_967_295_u32, default = 0)]
@@ -52,145 +47,100 @@ pub(crate) struct ListInvitations {
     max: Option<u32>,
 }
 
-/// List the invitations of an organization
-///
-/// Pending and expired ones, the newest first, in pages of up to 100.
-#[utoipa::path(
-    get, path = "/organizations/{organizationID}/invitations",
-    operation_id = "listOrganizationInvitations", tag = "Organizations",
-    params(InOrganization, ListInvitations),
-    responses((status = 200, description = "Its invitations, also expired ones.", body = wire::InvitationList))
-)]
-pub(crate) async fn list_organization_invitations(
-    State(app): State<App>,
-    call: Call,
-) -> Result<Json<wire::InvitationList>, ApiError> {
-    let access = call.authorize(&app, &LIST_ORGANIZATION_INVITATIONS).await?;
-    let filter = filter_of(&call)?;
-    let first = call.query_number("first", 0, u32::MAX)?.unwrap_or(0);
-    let max = call.query_number("max", 1, COUNT_MAX)?.unwrap_or(COUNT_MAX);
-    let found = app.list_invitations(&access, &filter, first, max).await?;
+pub(crate) fn endpoints() -> Vec<Endpoint> {
+    const AREA: &str = "Organizations";
+    vec![
+        get("/invitations", &LIST_ORGANIZATION_INVITATIONS)
+            .says(AREA, "List the invitations of an organization", "Pending and expired ones, the newest first, in pages of up to 100.")
+            .answers("Its invitations, also expired ones.")
+            .runs(list_organization_invitations),
+        post("/invitations", &CREATE_ORGANIZATION_INVITATION)
+            .says(AREA, "Invite somebody to an organization", "They get the link by mail where that is set up; it is in this answer too. An expired invitation of the\nsame address is replaced.")
+            .answers("The invitation.")
+            .refuses(409, "The address is invited already, or a member's.")
+            .runs(create_organization_invitation),
+        get("", &GET_ORGANIZATION_INVITATION)
+            .says(AREA, "Show an invitation", "With its link, while it is pending, for those who may invite.")
+            .answers("The invitation.")
+            .runs(get_organization_invitation),
+        delete("", &DELETE_ORGANIZATION_INVITATION)
+            .says(AREA, "Withdraw an invitation", "Its link stops working.")
+            .answers("Withdrawn.")
+            .runs(delete_organization_invitation),
+        post("/resend", &RESEND_ORGANIZATION_INVITATION)
+            .says(AREA, "Send a pending invitation again", "It gets a new link, which makes the old one useless, and its whole time again.")
+            .answers("Sent again.")
+            .forbids_by(as_invalid_key)
+            .runs(resend_organization_invitation),
+        post("/invitations/accept", &ACCEPT_INVITATION)
+            .says(AREA, "Accept an invitation as the calling user", "It must be for the user's own address. Whoever is a member already keeps their role.")
+            .answers("The caller is a member.")
+            .refuses(404, "There is no such invitation.")
+            .runs(accept_invitation),
+    ]
+}
+
+async fn list_organization_invitations(
+    app: App,
+    access: Access,
+    Query(asked): Query<ListInvitations>,
+) -> Result<Shown<wire::InvitationList>> {
+    let (first, max) = (asked.first.unwrap_or(0), asked.max.unwrap_or(COUNT_MAX));
+    let found = app.list_invitations(&access, &asked.into(), first, max).await?;
     let invitations = found.into_iter().map(to_wire).collect::<Result<_>>()?;
-    Ok(Json(wire::InvitationList { invitations }))
+    Ok(Shown(wire::InvitationList { invitations }))
 }
 
-/// Invite somebody to an organization
-///
-/// They get the link by mail where that is set up; it is in this answer too. An expired invitation of the
-/// same address is replaced.
-#[utoipa::path(
-    post, path = "/organizations/{organizationID}/invitations",
-    operation_id = "createOrganizationInvitation", tag = "Organizations",
-    params(InOrganization), request_body = wire::CreateInvitation,
-    responses((status = 201, description = "The invitation.", body = wire::Invitation))
-)]
-pub(crate) async fn create_organization_invitation(
-    State(app): State<App>,
-    call: Call,
-    body: RawBody,
-) -> Result<Response, BodyError> {
-    let access = call.authorize(&app, &CREATE_ORGANIZATION_INVITATION).await?;
-    let invited =
-        |fields: &Fields| Ok((email_of(fields, "email")?, role_of(fields, "role")?.unwrap_or(Role::Editor)));
-    let (email, role) = body.read(invited).await?;
-    let made = app.create_invitation(&access, &email, role).await?;
-    Ok((StatusCode::CREATED, Json(to_wire(made)?)).into_response())
+async fn create_organization_invitation(
+    app: App,
+    access: Access,
+    Body(asked): Body<wire::CreateInvitation>,
+) -> Result<Made<wire::Invitation>> {
+    let role = asked.role.map_or(Role::Editor, role_of);
+    let made = app.create_invitation(&access, &asked.email, role).await?;
+    Ok(Made(to_wire(made)?))
 }
 
-/// Show an invitation
-///
-/// With its link, while it is pending, for those who may invite.
-#[utoipa::path(
-    get, path = "/organizations/{organizationID}/invitations/{invitationID}",
-    operation_id = "getOrganizationInvitation", tag = "Organizations", params(OnInvitation),
-    responses((status = 200, description = "The invitation.", body = wire::Invitation))
-)]
-pub(crate) async fn get_organization_invitation(
-    State(app): State<App>,
-    call: Call,
-) -> Result<Json<wire::Invitation>, ApiError> {
-    let access = call.authorize(&app, &GET_ORGANIZATION_INVITATION).await?;
-    Ok(Json(to_wire(app.get_invitation(&access).await?)?))
+async fn get_organization_invitation(
+    app: App,
+    access: Access<OnInvitation>,
+) -> Result<Shown<wire::Invitation>> {
+    Ok(Shown(to_wire(app.get_invitation(&access).await?)?))
 }
 
-/// Withdraw an invitation
-///
-/// Its link stops working.
-#[utoipa::path(
-    delete, path = "/organizations/{organizationID}/invitations/{invitationID}",
-    operation_id = "deleteOrganizationInvitation", tag = "Organizations", params(OnInvitation),
-    responses((status = 204, description = "Withdrawn."))
-)]
-pub(crate) async fn delete_organization_invitation(
-    State(app): State<App>,
-    call: Call,
-) -> Result<StatusCode, ApiError> {
-    let access = call.authorize(&app, &DELETE_ORGANIZATION_INVITATION).await?;
+async fn delete_organization_invitation(app: App, access: Access<OnInvitation>) -> Result<Done> {
     app.delete_invitation(&access).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(Done)
 }
 
-/// Send a pending invitation again
-///
-/// It gets a new link, which makes the old one useless, and its whole time again.
-#[utoipa::path(
-    post, path = "/organizations/{organizationID}/invitations/{invitationID}/resend",
-    operation_id = "resendOrganizationInvitation", tag = "Organizations", params(OnInvitation),
-    responses((status = 204, description = "Sent again."))
-)]
-pub(crate) async fn resend_organization_invitation(
-    State(app): State<App>,
-    call: Call,
-) -> Result<StatusCode, ApiError> {
-    let access = call.authorize(&app, &RESEND_ORGANIZATION_INVITATION).await.map_err(as_invalid_key)?;
+async fn resend_organization_invitation(app: App, access: Access<OnInvitation>) -> Result<Done> {
     app.resend_invitation(&access).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(Done)
 }
 
-/// Accept an invitation as the calling user
-///
-/// It must be for the user's own address. Whoever is a member already keeps their role.
-#[utoipa::path(
-    post, path = "/invitations/accept", operation_id = "acceptInvitation", tag = "Organizations",
-    request_body = wire::AcceptInvitation,
-    responses((status = 200, description = "The caller is a member.", body = wire::AcceptedInvitation))
-)]
-pub(crate) async fn accept_invitation(
-    State(app): State<App>,
-    call: Call,
-    body: RawBody,
-) -> Result<Json<wire::AcceptedInvitation>, BodyError> {
-    let access = call.authorize_person(&app, &ACCEPT_INVITATION).await?;
-    let token = body.read(|fields| Ok(fields.required_text("token")?.to_owned())).await?;
-    let accepted = app.accept_invitation(&access, &token).await?;
+async fn accept_invitation(
+    app: App,
+    access: PersonalAccess,
+    Body(asked): Body<wire::AcceptInvitation>,
+) -> Result<Shown<wire::AcceptedInvitation>> {
+    let accepted = app.accept_invitation(&access, &asked.token).await?;
     context::audit_notes(|notes| notes.organization(accepted.organization.to_string()));
-    Ok(Json(wire::AcceptedInvitation {
+    Ok(Shown(wire::AcceptedInvitation {
         organization_id: accepted.organization.to_string(),
         role: role_to_wire(accepted.role),
     }))
 }
 
-fn email_of(fields: &Fields, field: &str) -> Result<String> {
-    let text = fields.required_text(field)?;
-    email::normalised(text).ok_or_else(|| {
-        Error::invalid_field(field, "must be an address of at most 254 characters, like ada@example.com")
-    })
-}
-
-fn filter_of(call: &Call) -> Result<InvitationFilter> {
-    let is_pending = match call.query("status") {
-        None => None,
-        Some("pending") => Some(true),
-        Some("expired") => Some(false),
-        Some(_) => return Err(Error::invalid_query("status", "must be pending or expired")),
-    };
-    Ok(InvitationFilter {
-        is_pending,
-        email: call.query_text("email")?,
-        first_name: call.query_text("first_name")?,
-        last_name: call.query_text("last_name")?,
-        search: call.query_text("search")?,
-    })
+impl From<ListInvitations> for InvitationFilter {
+    fn from(asked: ListInvitations) -> Self {
+        Self {
+            is_pending: asked.status.map(|status| status == wire::InvitationStatus::Pending),
+            email: asked.email,
+            first_name: asked.first_name,
+            last_name: asked.last_name,
+            search: asked.search,
+        }
+    }
 }
 
 fn to_wire(visible: VisibleInvitation) -> Result<wire::Invitation> {

@@ -3,13 +3,12 @@
 //! **Owns** routes, extraction, validation of bodies, the OpenAPI document,
 //! and how errors look.
 //! **Must not know** SQL, processes or paths; it asks [`coppice_app::App`].
-//! **Start reading** at [`router`], then `openapi.rs`, which lists every
-//! operation.
+//! **Start reading** at [`router`], then `endpoint/mod.rs`, which says what an
+//! operation is.
 //!
 //! A request passes, in this order: the rest of its body, request id, CORS, a place for its answer,
-//! compression, time limit,
-//! `Idempotency-Key`, the audit log, then the handler, which authenticates, authorizes, reads
-//! its body, calls the app once and answers.
+//! compression, time limit, `Idempotency-Key`, the audit log, then the operation: it authenticates,
+//! authorizes, reads the body, and gives all that to the handler, which calls the app once and answers.
 
 // An optimized build computes the layout of a whole request at once, which is
 // async functions in each other from the handler to the metastore's socket.
@@ -19,6 +18,7 @@ mod activity;
 mod arrival;
 mod audience;
 mod audit;
+mod audit_log;
 mod body;
 mod branch_metrics;
 mod branches;
@@ -29,6 +29,7 @@ mod context;
 mod credential;
 mod credentials;
 mod departure;
+mod endpoint;
 mod error;
 mod hosts;
 mod idempotency;

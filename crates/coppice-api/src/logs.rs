@@ -1,21 +1,17 @@
 //! What a branch's servers have logged.
 
-use axum::Json;
-use axum::extract::State;
 use chrono::DateTime;
-use coppice_app::{App, BodyMatch, LogFilter, LogLevel, LogRequest};
+use coppice_app::{Access, App, BodyMatch, LogFilter, LogLevel, LogRequest};
 use coppice_core::operation::BRANCH_LOGS;
+use coppice_core::target::InBranch;
 use coppice_core::{Error, ErrorCode, Result};
 use coppice_wire as wire;
+use serde::Deserialize;
+use utoipa::ToSchema;
 
-use crate::body::{BodyError, Fields, RawBody};
-use crate::request::{Call, InBranch};
+use crate::endpoint::{BodyAs, Endpoint, Shown, post};
 use crate::time::{AskedTime, check_range};
 
-/// Filters of one question.
-const FILTERS_MAX: usize = 20;
-/// Texts of one filter.
-const VALUES_MAX: usize = 100;
 /// Characters of one of them.
 const VALUES_LENGTH_MAX: usize = 256;
 /// Characters of the text that may be longer.
@@ -23,25 +19,51 @@ const VALUE_LENGTH_MAX: usize = 1024;
 /// Characters of all texts that a question looks for in messages: to make them
 /// ready takes time.
 const TEXTS_LENGTH_MAX: usize = 32 << 10;
-const LIMIT_MAX: u32 = 200;
 const LIMIT_DEFAULT: u32 = 100;
 
-/// Read the log of a branch
-///
-/// Newest entries first. A sleeping branch is not woken. Entries are kept for 14 days, unless the operator
-/// chose otherwise.
-#[utoipa::path(
-    post, path = "/organizations/{organizationID}/projects/{projectID}/branches/{branchID}/logs",
-    operation_id = "branchLogs", tag = "Logs", params(InBranch), request_body = wire::BranchLogsRequest,
-    responses((status = 200, description = "A page of entries.", body = wire::BranchLogs))
-)]
-pub(crate) async fn branch_logs(
-    State(app): State<App>,
-    call: Call,
-    body: RawBody,
-) -> Result<Json<wire::BranchLogs>, BodyError> {
-    let access = call.authorize(&app, &BRANCH_LOGS).await?;
-    let (request, start, end) = body.read(log_request).await?;
+/// Body of branchLogs. What is wrong with a filter has an id of its own.
+#[derive(Debug, Deserialize, ToSchema)]
+struct AskedLogs {
+    #[schema(format = "date-time")]
+    start: String,
+    #[schema(format = "date-time")]
+    end: String,
+    #[schema(max_items = 20)]
+    filters: Option<Vec<AskedFilter>>,
+    #[schema(minimum = 1, maximum = 200)]
+    limit: Option<u32>,
+    #[schema(format = "looked-up")]
+    cursor: Option<String>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+struct AskedFilter {
+    #[schema(format = "looked-up")]
+    field: Option<String>,
+    #[schema(max_items = 100, format = "looked-up")]
+    values: Option<Vec<String>>,
+    #[schema(format = "looked-up")]
+    value: Option<String>,
+    #[schema(format = "looked-up")]
+    op: Option<String>,
+}
+
+pub(crate) fn endpoints() -> Vec<Endpoint> {
+    const AREA: &str = "Logs";
+    vec![
+        post("/logs", &BRANCH_LOGS)
+            .says(AREA, "Read the log of a branch", "Newest entries first. A sleeping branch is not woken. Entries are kept for 14 days, unless the operator\nchose otherwise.")
+            .answers("A page of entries.")
+            .runs(branch_logs),
+    ]
+}
+
+async fn branch_logs(
+    app: App,
+    access: Access<InBranch>,
+    BodyAs(asked, _): BodyAs<wire::BranchLogsRequest, AskedLogs>,
+) -> Result<Shown<wire::BranchLogs>> {
+    let (request, start, end) = log_request(asked)?;
     let found = app.branch_logs(&access, request).await?;
     let logs = found.entries.into_iter().map(|entry| wire::LogEntry {
         timestamp: wire::Timestamp(DateTime::from_timestamp_millis(entry.timestamp_ms).unwrap_or_default()),
@@ -55,7 +77,7 @@ pub(crate) async fn branch_logs(
         },
         process: entry.process,
     });
-    Ok(Json(wire::BranchLogs {
+    Ok(Shown(wire::BranchLogs {
         start: start.said,
         end: end.said,
         logs: logs.collect(),
@@ -64,10 +86,9 @@ pub(crate) async fn branch_logs(
 }
 
 /// The request, and its times as they were said.
-fn log_request(fields: &Fields) -> Result<(LogRequest, AskedTime, AskedTime)> {
-    let (start, end) = (fields.required_time("start")?, fields.required_time("end")?);
-    let filters = fields.list("filters", FILTERS_MAX)?.unwrap_or_default().iter().enumerate();
-    let filters = filters.map(|(index, value)| filter(&fields.item("filters", index, value)?));
+fn log_request(asked: AskedLogs) -> Result<(LogRequest, AskedTime, AskedTime)> {
+    let (start, end) = (AskedTime::of(asked.start)?, AskedTime::of(asked.end)?);
+    let filters = asked.filters.unwrap_or_default().into_iter().map(filter);
     let filters = filters.collect::<Result<Vec<_>>>()?;
     let sought = filters.iter().flat_map(|filter| match filter {
         LogFilter::Body(_, texts) => texts.as_slice(),
@@ -77,8 +98,8 @@ fn log_request(fields: &Fields) -> Result<(LogRequest, AskedTime, AskedTime)> {
         let why = format!("all filters of body together must have at most {TEXTS_LENGTH_MAX} characters");
         return Err(invalid(&why));
     }
-    let limit = fields.integer("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
-    let cursor = fields.text("cursor")?.filter(|text| !text.is_empty()).map(str::to_owned);
+    let limit = asked.limit.unwrap_or(LIMIT_DEFAULT);
+    let cursor = asked.cursor.filter(|text| !text.is_empty());
     check_range(start.at, end.at)?;
     Ok((LogRequest { start: start.at, end: end.at, filters, limit, cursor }, start, end))
 }
@@ -91,22 +112,22 @@ fn invalid(why: &str) -> Error {
     Error::invalid(ErrorCode::InvalidFilter, format!("invalid filter: {why}"))
 }
 
-fn filter(fields: &Fields) -> Result<LogFilter> {
-    let field = fields.text("field")?.unwrap_or("body");
-    let mut texts = fields.texts("values", VALUES_MAX)?.unwrap_or_default();
+fn filter(asked: AskedFilter) -> Result<LogFilter> {
+    let field = asked.field.as_deref().unwrap_or("body");
+    let mut texts = asked.values.unwrap_or_default();
     if texts.iter().any(|text| !(1..=VALUES_LENGTH_MAX).contains(&text.chars().count())) {
         return Err(invalid(&format!("values must have 1 to {VALUES_LENGTH_MAX} characters each")));
     }
-    match fields.text("value")? {
+    match asked.value {
         None => {}
         // It is in everything, so nothing else matters.
-        Some("") => texts.clear(),
+        Some(text) if text.is_empty() => texts.clear(),
         Some(text) if text.chars().count() > VALUE_LENGTH_MAX => {
             return Err(invalid(&format!("value must have at most {VALUE_LENGTH_MAX} characters")));
         }
-        Some(text) => texts.push(text.to_owned()),
+        Some(text) => texts.push(text),
     }
-    let how = match (field, fields.text("op")?) {
+    let how = match (field, asked.op.as_deref()) {
         ("instance", None | Some("in")) => return Ok(LogFilter::Instance(texts)),
         ("level", None | Some("in")) if texts.iter().all(|text| is_level(text)) => {
             return Ok(LogFilter::Level(texts));
@@ -142,8 +163,7 @@ mod tests {
     fn asked(filters: Value) -> Result<LogRequest> {
         let body =
             json!({ "start": "2026-01-02T03:04:05Z", "end": "2026-01-02T04:04:05Z", "filters": filters });
-        let Value::Object(fields) = body else { unreachable!("it is an object") };
-        Ok(log_request(&Fields::new(fields))?.0)
+        Ok(log_request(serde_json::from_value(body).expect("a question"))?.0)
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! The list of operations, and the OpenAPI document that is made from it.
 //!
-//! Each handler says what it takes and what it answers when all goes well;
-//! what every operation has in common (credentials, errors) is added here from
-//! the same table that access is decided from.
+//! Each operation describes itself (`endpoint/mod.rs`); what is said of the API as
+//! a whole is added here.
 
-mod errors;
+pub(crate) mod errors;
+pub(crate) mod formats;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -22,23 +22,21 @@ use axum::routing::get;
 use coppice_app::App;
 use coppice_core::ErrorCode;
 use coppice_core::access::Scope;
-use coppice_core::operation;
 use coppice_wire::{ErrorBody, SECRETS};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use utoipa::openapi::extensions::ExtensionsBuilder;
-use utoipa::openapi::path::Operation as Documented;
 use utoipa::openapi::security::{
-    Flow, HttpAuthScheme, HttpBuilder, Implicit, OAuth2, Scopes, SecurityRequirement, SecurityScheme,
+    Flow, HttpAuthScheme, HttpBuilder, Implicit, OAuth2, Scopes, SecurityScheme,
 };
-use utoipa::openapi::{ContentBuilder, InfoBuilder, OpenApi, Ref, RefOr, ResponseBuilder, Schema};
+use utoipa::openapi::{InfoBuilder, OpenApi, RefOr, Schema};
 use utoipa::{OpenApi as _, PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
+use crate::endpoint::Endpoint;
 use crate::{
-    activity, audit, branch_metrics, branches, configuration, credential, credentials, invitations, keys,
+    activity, audit_log, branch_metrics, branches, configuration, credential, credentials, invitations, keys,
     logs, members, organizations, pages, projects, regions, users,
 };
 
@@ -52,58 +50,30 @@ const AUTHORIZATION: &str = "/oauth/authorize";
 #[openapi()]
 struct Empty;
 
+/// The operations of each part.
+const ENDPOINTS: [fn() -> Vec<Endpoint>; 15] = [
+    organizations::endpoints,
+    audit_log::endpoints,
+    members::endpoints,
+    invitations::endpoints,
+    credential::endpoints,
+    users::endpoints,
+    keys::endpoints,
+    regions::endpoints,
+    projects::endpoints,
+    branches::endpoints,
+    activity::endpoints,
+    logs::endpoints,
+    configuration::endpoints,
+    credentials::endpoints,
+    branch_metrics::endpoints,
+];
+
 /// Every operation with its route.
 pub(crate) fn operations() -> (Router<App>, OpenApi) {
-    OpenApiRouter::with_openapi(Empty::openapi())
-        .routes(routes!(organizations::get_organizations_list, organizations::create_organization))
-        .routes(routes!(
-            organizations::get_organization,
-            organizations::update_organization,
-            organizations::delete_organization
-        ))
-        .routes(routes!(audit::list_audit_log))
-        .routes(routes!(organizations::request_organization_deletion))
-        .routes(routes!(organizations::get_organization_limits))
-        .routes(routes!(organizations::get_organization_membership_limits))
-        .routes(routes!(members::list_organization_members))
-        .routes(routes!(members::remove_organization_member))
-        .routes(routes!(members::set_organization_member_role))
-        .routes(routes!(members::list_organization_roles))
-        .routes(routes!(
-            invitations::list_organization_invitations,
-            invitations::create_organization_invitation
-        ))
-        .routes(routes!(
-            invitations::get_organization_invitation,
-            invitations::delete_organization_invitation
-        ))
-        .routes(routes!(invitations::resend_organization_invitation))
-        .routes(routes!(invitations::accept_invitation))
-        .routes(routes!(credential::get_credential))
-        .routes(routes!(users::get_user, users::update_user))
-        .routes(routes!(
-            keys::list_organization_api_keys,
-            keys::create_organization_api_key,
-            keys::delete_organization_api_keys
-        ))
-        .routes(routes!(keys::list_user_api_keys, keys::create_user_api_key, keys::delete_user_api_keys))
-        .routes(routes!(regions::list_regions))
-        .routes(routes!(regions::list_instance_types))
-        .routes(routes!(regions::list_images))
-        .routes(routes!(regions::list_extensions))
-        .routes(routes!(projects::get_default_project_limits))
-        .routes(routes!(projects::list_projects, projects::create_project))
-        .routes(routes!(projects::get_project, projects::update_project, projects::delete_project))
-        .routes(routes!(projects::get_project_limits))
-        .routes(routes!(branches::list_branches, branches::create_branch))
-        .routes(routes!(branches::describe_branch, branches::update_branch, branches::delete_branch))
-        .routes(routes!(activity::get_branch_activity))
-        .routes(routes!(logs::branch_logs))
-        .routes(routes!(configuration::get_branch_postgres_config))
-        .routes(routes!(credentials::get_branch_credentials))
-        .routes(routes!(credentials::rotate_branch_credentials))
-        .routes(routes!(branch_metrics::branch_metrics))
-        .split_for_parts()
+    let documented = OpenApiRouter::with_openapi(Empty::openapi());
+    let endpoints = ENDPOINTS.into_iter().flat_map(|endpoints| endpoints());
+    endpoints.fold(documented, |router, endpoint| router.routes(endpoint.into())).split_for_parts()
 }
 
 /// The OpenAPI 3.1 document of this API.
@@ -136,19 +106,7 @@ pub fn document() -> OpenApi {
     components.security_schemes.insert(OAUTH.to_owned(), implicit_flow().into());
     name_error_ids(&mut components.schemas);
     mark_secrets(&mut components.schemas);
-    for (path, item) in &mut document.paths.paths {
-        for (documented, is_post) in [
-            (&mut item.get, false),
-            (&mut item.put, false),
-            (&mut item.post, true),
-            (&mut item.patch, false),
-            (&mut item.delete, false),
-        ] {
-            if let Some(documented) = documented {
-                complete(path, documented, is_post);
-            }
-        }
-    }
+    components.schemas.values_mut().for_each(formats::hide);
     document
 }
 
@@ -180,26 +138,6 @@ fn mark_secrets(schemas: &mut BTreeMap<String, RefOr<Schema>>) {
         let Some(RefOr::T(Schema::Object(field))) = schema.properties.get_mut(secret.name) else { continue };
         let mark = ExtensionsBuilder::new().add("x-secret", secret.scope).build();
         field.extensions.get_or_insert_default().merge(mark);
-    }
-}
-
-/// Adds what follows from the table of operations.
-fn complete(path: &str, documented: &mut Documented, is_post: bool) {
-    let known = operation::ALL.iter().find(|known| Some(known.id) == documented.operation_id.as_deref());
-    let Some(operation) = known else { return };
-    let scopes: Vec<_> = operation.scope.iter().map(|scope| scope.as_str()).collect();
-    documented.security = Some(vec![
-        SecurityRequirement::new(BEARER, scopes.iter().copied()),
-        SecurityRequirement::new(OAUTH, scopes),
-    ]);
-    for (status, what) in errors::of(path, documented.request_body.is_some(), is_post, operation) {
-        let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(ErrorBody::name()))).build();
-        let mut response = ResponseBuilder::new().description(what);
-        if status != "431" {
-            response = response.content("application/json", content);
-        }
-        let response = response.build();
-        documented.responses.responses.insert(status.to_owned(), response.into());
     }
 }
 
@@ -282,8 +220,10 @@ async fn shut_in(mut response: Response) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use coppice_core::operation;
     use regex_automata::meta::Regex;
     use serde_json::Value;
+    use utoipa::openapi::path::Operation as Documented;
 
     use super::*;
 

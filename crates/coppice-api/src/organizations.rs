@@ -1,11 +1,7 @@
 //! Organizations and their limits.
 
-use axum::Json;
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
-use coppice_app::App;
-use coppice_core::Error;
+use coppice_app::{Access, App, PersonalAccess};
+use coppice_core::access::Caller;
 use coppice_core::limits::OrganizationLimits;
 use coppice_core::limits::{DESCRIPTION_LENGTH_MAX, INSTANCE_TYPE_MAX_MILLIS, INSTANCES_PER_BRANCH_MAX};
 use coppice_core::operation::{
@@ -14,136 +10,98 @@ use coppice_core::operation::{
     UPDATE_ORGANIZATION,
 };
 use coppice_core::organization::{BillingStatus, Organization, UsageTier};
+use coppice_core::{Error, Result};
 use coppice_wire as wire;
 
-use crate::body::{BodyError, Fields, RawBody};
-use crate::error::{ApiError, as_invalid_key};
-use crate::request::{Call, InOrganization};
+use crate::endpoint::{Begun, Body, Done, Endpoint, Made, Shown, delete, get, post, put};
+use crate::error::as_invalid_key;
 
-/// List the organizations the caller belongs to
-///
-/// Cheap, so that clients can use it to test a key.
-#[utoipa::path(
-    get, path = "/organizations", operation_id = "getOrganizationsList", tag = "Organizations",
-    responses((status = 200, description = "The caller's organizations.", body = wire::OrganizationList))
-)]
-pub(crate) async fn get_organizations_list(
-    State(app): State<App>,
-    call: Call,
-) -> Result<Json<wire::OrganizationList>, ApiError> {
-    let caller = call.authorize_anywhere(&app, &GET_ORGANIZATIONS_LIST).await.map_err(as_invalid_key)?;
+pub(crate) fn endpoints() -> Vec<Endpoint> {
+    const AREA: &str = "Organizations";
+    vec![
+        get("/organizations", &GET_ORGANIZATIONS_LIST)
+            .says(AREA, "List the organizations the caller belongs to", "Cheap, so that clients can use it to test a key.")
+            .answers("The caller's organizations.")
+            .forbids_by(as_invalid_key)
+            .runs(get_organizations_list),
+        post("/organizations", &CREATE_ORGANIZATION)
+            .says(AREA, "Make an organization", "The caller becomes its owner. Names may repeat, so a repeated call makes a second one.")
+            .answers("The new organization.")
+            .forbids_by(as_invalid_key)
+            .runs(create_organization),
+        get("", &GET_ORGANIZATION)
+            .says(AREA, "Show an organization", "Its name, and whether it may write and run branches.")
+            .answers("The organization.")
+            .runs(get_organization),
+        put("", &UPDATE_ORGANIZATION)
+            .says(AREA, "Change an organization", "Its name, and whether it asks its members for a second factor. With `requires_second_factor`, who signed in\nwithout one is refused with 403 and the id `second_factor_required`, and so are keys that members made without one.")
+            .answers("The organization as it is now.")
+            .runs(update_organization),
+        delete("", &DELETE_ORGANIZATION)
+            .says(AREA, "Delete an organization", "Only its owner can, and only without projects. Its keys end at once.")
+            .answers("Deleted.")
+            .refuses(409, "It still has projects.")
+            .runs(delete_organization),
+        post("/deletion-request", &REQUEST_ORGANIZATION_DELETION)
+            .says(AREA, "Ask for the deletion of an organization", "Only its owner can, and only without projects. It is disabled at once, and deleted as soon as nothing is\nowed.")
+            .answers("It will be deleted.")
+            .refuses(409, "It still has projects.")
+            .runs(request_organization_deletion),
+        get("/limits", &GET_ORGANIZATION_LIMITS)
+            .says(AREA, "Show the quotas of an organization", "How many projects and branches it may have and make, and how large they may be.")
+            .answers("Its quotas.")
+            .runs(get_organization_limits),
+        get("/membership-limits", &GET_ORGANIZATION_MEMBERSHIP_LIMITS)
+            .says(AREA, "Show how many members an organization may have", "And how many invitations may be pending at once.")
+            .answers("The quotas.")
+            .runs(get_organization_membership_limits),
+    ]
+}
+
+async fn get_organizations_list(app: App, caller: Caller) -> Result<Shown<wire::OrganizationList>> {
     let organizations = app.list_organizations(&caller).await?;
-    Ok(Json(wire::OrganizationList { organizations: organizations.into_iter().map(to_wire).collect() }))
+    Ok(Shown(wire::OrganizationList { organizations: organizations.into_iter().map(to_wire).collect() }))
 }
 
-/// Make an organization
-///
-/// The caller becomes its owner. Names may repeat, so a repeated call makes a second one.
-#[utoipa::path(
-    post, path = "/organizations", operation_id = "createOrganization", tag = "Organizations",
-    request_body = wire::CreateOrganization,
-    responses((status = 201, description = "The new organization.", body = wire::Organization))
-)]
-pub(crate) async fn create_organization(
-    State(app): State<App>,
-    call: Call,
-    body: RawBody,
-) -> Result<Response, BodyError> {
-    let access = call.authorize_person(&app, &CREATE_ORGANIZATION).await.map_err(as_invalid_key)?;
-    let name = body.read(|fields| fields.name_of("name", 128)).await?;
-    let organization = app.create_organization(&access, &name).await?;
-    Ok((StatusCode::CREATED, Json(to_wire(organization))).into_response())
+async fn create_organization(
+    app: App,
+    access: PersonalAccess,
+    Body(asked): Body<wire::CreateOrganization>,
+) -> Result<Made<wire::Organization>> {
+    let organization = app.create_organization(&access, &asked.name).await?;
+    Ok(Made(to_wire(organization)))
 }
 
-/// Show an organization
-///
-/// Its name, and whether it may write and run branches.
-#[utoipa::path(
-    get, path = "/organizations/{organizationID}", operation_id = "getOrganization", tag = "Organizations",
-    params(InOrganization),
-    responses((status = 200, description = "The organization.", body = wire::OrganizationDetails))
-)]
-pub(crate) async fn get_organization(
-    State(app): State<App>,
-    call: Call,
-) -> Result<Json<wire::OrganizationDetails>, ApiError> {
-    let access = call.authorize(&app, &GET_ORGANIZATION).await?;
-    Ok(Json(details(access.organization)))
+async fn get_organization(_: App, access: Access) -> Result<Shown<wire::OrganizationDetails>> {
+    Ok(Shown(details(access.organization)))
 }
 
-/// Change an organization
-///
-/// Its name, and whether it asks its members for a second factor. With `requires_second_factor`, who signed in
-/// without one is refused with 403 and the id `second_factor_required`, and so are keys that members made without one.
-#[utoipa::path(
-    put, path = "/organizations/{organizationID}", operation_id = "updateOrganization", tag = "Organizations",
-    params(InOrganization), request_body = wire::UpdateOrganization,
-    responses((status = 200, description = "The organization as it is now.", body = wire::OrganizationDetails))
-)]
-pub(crate) async fn update_organization(
-    State(app): State<App>,
-    call: Call,
-    body: RawBody,
-) -> Result<Json<wire::OrganizationDetails>, BodyError> {
-    let access = call.authorize(&app, &UPDATE_ORGANIZATION).await?;
-    let change = |fields: &Fields| {
-        if fields.text("id")?.is_some_and(|id| id != access.organization.id.as_str()) {
-            return Err(Error::invalid_field("id", "must be the id in the path"));
-        }
-        Ok((fields.optional_name("name", 128)?, fields.flag("requires_second_factor")?))
-    };
-    let (name, requires_second_factor) = body.read(change).await?;
-    let updated = app.update_organization(&access, name.as_deref(), requires_second_factor).await?;
-    Ok(Json(details(updated)))
+async fn update_organization(
+    app: App,
+    access: Access,
+    Body(asked): Body<wire::UpdateOrganization>,
+) -> Result<Shown<wire::OrganizationDetails>> {
+    if asked.id.is_some_and(|id| id != access.organization.id.as_str()) {
+        return Err(Error::invalid_field("id", "must be the id in the path"));
+    }
+    let updated =
+        app.update_organization(&access, asked.name.as_deref(), asked.requires_second_factor).await?;
+    Ok(Shown(details(updated)))
 }
 
-/// Delete an organization
-///
-/// Only its owner can, and only without projects. Its keys end at once.
-#[utoipa::path(
-    delete, path = "/organizations/{organizationID}", operation_id = "deleteOrganization",
-    tag = "Organizations", params(InOrganization),
-    responses((status = 204, description = "Deleted."))
-)]
-pub(crate) async fn delete_organization(State(app): State<App>, call: Call) -> Result<StatusCode, ApiError> {
-    let access = call.authorize(&app, &DELETE_ORGANIZATION).await?;
+async fn delete_organization(app: App, access: Access) -> Result<Done> {
     app.delete_organization(&access).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(Done)
 }
 
-/// Ask for the deletion of an organization
-///
-/// Only its owner can, and only without projects. It is disabled at once, and deleted as soon as nothing is
-/// owed.
-#[utoipa::path(
-    post, path = "/organizations/{organizationID}/deletion-request",
-    operation_id = "requestOrganizationDeletion", tag = "Organizations", params(InOrganization),
-    responses((status = 202, description = "It will be deleted."))
-)]
-pub(crate) async fn request_organization_deletion(
-    State(app): State<App>,
-    call: Call,
-) -> Result<StatusCode, ApiError> {
-    let access = call.authorize(&app, &REQUEST_ORGANIZATION_DELETION).await?;
+async fn request_organization_deletion(app: App, access: Access) -> Result<Begun> {
     app.request_organization_deletion(&access).await?;
-    Ok(StatusCode::ACCEPTED)
+    Ok(Begun)
 }
 
-/// Show the quotas of an organization
-///
-/// How many projects and branches it may have and make, and how large they may be.
-#[utoipa::path(
-    get, path = "/organizations/{organizationID}/limits", operation_id = "getOrganizationLimits",
-    tag = "Organizations", params(InOrganization),
-    responses((status = 200, description = "Its quotas.", body = wire::OrganizationLimits))
-)]
-pub(crate) async fn get_organization_limits(
-    State(app): State<App>,
-    call: Call,
-) -> Result<Json<wire::OrganizationLimits>, ApiError> {
-    call.authorize(&app, &GET_ORGANIZATION_LIMITS).await?;
+async fn get_organization_limits(app: App, _: Access) -> Result<Shown<wire::OrganizationLimits>> {
     let limits = app.organization_limits();
-    Ok(Json(wire::OrganizationLimits {
+    Ok(Shown(wire::OrganizationLimits {
         project: effective_limits(&limits),
         max_projects: limits.projects_max,
         max_projects_per_hour: limits.projects_per_hour_max,
@@ -151,21 +109,12 @@ pub(crate) async fn get_organization_limits(
     }))
 }
 
-/// Show how many members an organization may have
-///
-/// And how many invitations may be pending at once.
-#[utoipa::path(
-    get, path = "/organizations/{organizationID}/membership-limits",
-    operation_id = "getOrganizationMembershipLimits", tag = "Organizations", params(InOrganization),
-    responses((status = 200, description = "The quotas.", body = wire::OrganizationMembershipLimits))
-)]
-pub(crate) async fn get_organization_membership_limits(
-    State(app): State<App>,
-    call: Call,
-) -> Result<Json<wire::OrganizationMembershipLimits>, ApiError> {
-    call.authorize(&app, &GET_ORGANIZATION_MEMBERSHIP_LIMITS).await?;
+async fn get_organization_membership_limits(
+    app: App,
+    _: Access,
+) -> Result<Shown<wire::OrganizationMembershipLimits>> {
     let limits = app.organization_limits();
-    Ok(Json(wire::OrganizationMembershipLimits {
+    Ok(Shown(wire::OrganizationMembershipLimits {
         max_members: limits.members_max,
         max_invites: limits.invitations_max,
     }))

@@ -9,24 +9,19 @@ use axum::extract::{Extension, FromRequestParts, MatchedPath, Path, Query};
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
-use chrono::{DateTime, Utc};
 use coppice_app::{Access, App, Credential, PersonalAccess};
 use coppice_core::access::{Caller, Principal, Scope, check_scope};
 use coppice_core::audit::RequestOrigin;
-use coppice_core::operation::{Operation, RawTarget};
-use coppice_core::{Error, ErrorCode, Result};
+use coppice_core::operation::Operation;
+use coppice_core::target::{AnyTarget, RawTarget, Target};
+use coppice_core::{Error, Result};
 use coppice_wire::SecretField;
-use serde::Deserialize;
-use utoipa::IntoParams;
 
 use crate::client_address::client_address;
 use crate::error::ApiError;
 use crate::origin::Origin;
 use crate::rates::Rates;
-use crate::{context, metrics, time};
-
-/// Longest text to filter by, in characters.
-const QUERY_TEXT_LENGTH_MAX: usize = 254;
+use crate::{context, metrics};
 
 /// Marks a request that was already counted to the rate of its credential.
 #[derive(Clone, Copy, Debug)]
@@ -125,7 +120,7 @@ impl Call {
     }
 
     /// Who calls, and may they do this in the organization of the path?
-    pub(crate) async fn authorize(&self, app: &App, operation: &Operation) -> Result<Access> {
+    pub(crate) async fn authorize<T: Target>(&self, app: &App, operation: &Operation) -> Result<Access<T>> {
         let target = self.target();
         let credential = self.authenticate(app, Some(&target)).await?;
         let outcome = app.authorize(credential.clone(), operation, &target);
@@ -156,7 +151,7 @@ impl Call {
         }
         let target = self.target();
         let credential = self.authenticate(app, Some(&target)).await?;
-        let access = app.authorize_again(credential, operation, &target)?;
+        let access: Access<AnyTarget> = app.authorize_again(credential, operation, &target)?;
         scopes.try_for_each(|scope| access.check(scope))
     }
 
@@ -194,43 +189,6 @@ impl Call {
     pub(crate) fn query(&self, name: &str) -> Option<&str> {
         self.query.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
-
-    /// A query parameter that is a whole number within bounds, if it is there.
-    pub(crate) fn query_number(&self, name: &str, min: u32, max: u32) -> Result<Option<u32>> {
-        let Some(text) = self.query(name) else { return Ok(None) };
-        match text.parse() {
-            Ok(number) if (min..=max).contains(&number) => Ok(Some(number)),
-            Ok(_) | Err(_) => {
-                Err(Error::invalid_query(name, format_args!("must be a whole number from {min} to {max}")))
-            }
-        }
-    }
-
-    /// A query parameter that is looked for in texts of the metastore, if it
-    /// is there.
-    pub(crate) fn query_text(&self, name: &str) -> Result<Option<String>> {
-        match self.query(name) {
-            // No text of the metastore has a zero byte, so it can't be asked for one.
-            Some(text) if text.chars().count() > QUERY_TEXT_LENGTH_MAX || text.contains('\0') => {
-                let why = format!("must have at most {QUERY_TEXT_LENGTH_MAX} characters, and no zero byte");
-                Err(Error::invalid_query(name, why))
-            }
-            text => Ok(text.map(str::to_owned)),
-        }
-    }
-
-    /// A query parameter that is a time, if it is there.
-    pub(crate) fn query_time(&self, name: &str) -> Result<Option<DateTime<Utc>>> {
-        let Some(text) = self.query(name) else { return Ok(None) };
-        time::parse(text).map(Some).ok_or_else(|| Error::invalid_query(name, time::WHY_NONE))
-    }
-
-    /// A query parameter that must be there.
-    pub(crate) fn required_query(&self, name: &str) -> Result<&str> {
-        self.query(name).ok_or_else(|| {
-            Error::invalid(ErrorCode::MissingParameter, format!("query parameter {name} is required"))
-        })
-    }
 }
 
 /// What kind of caller this is, for the log.
@@ -239,90 +197,6 @@ pub(crate) fn kind_of(caller: &Caller) -> &'static str {
         Principal::User(_) => "user",
         Principal::Organization(_) => "organization",
     }
-}
-
-/// Where only 401 is documented, an access error is one, with its own id.
-pub(crate) fn as_unauthenticated(error: Error) -> Error {
-    match error {
-        Error::Forbidden { code, .. } => Error::Unauthenticated { code },
-        Error::InsufficientScope { .. } => Error::Unauthenticated { code: ErrorCode::InsufficientScope },
-        other => other,
-    }
-}
-
-/// Where an operation is.
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Path)]
-#[expect(dead_code, reason = "says what paths look like; `Call` reads them")]
-pub(crate) struct InOrganization {
-    /// The organization.
-    #[serde(rename = "organizationID")]
-    #[param(example = "org_06gq0m2kj8fr3cjdr0h2qkv5s4", pattern = "^[a-zA-Z0-9_~:-]+$", max_length = 128)]
-    organization: String,
-}
-
-/// Where an operation on a project is.
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Path)]
-#[expect(dead_code, reason = "says what paths look like; `Call` reads them")]
-pub(crate) struct InProject {
-    /// The organization.
-    #[serde(rename = "organizationID")]
-    #[param(example = "org_06gq0m2kj8fr3cjdr0h2qkv5s4", pattern = "^[a-zA-Z0-9_~:-]+$", max_length = 128)]
-    organization: String,
-    /// The project.
-    #[serde(rename = "projectID")]
-    #[param(example = "prj_06gq0m2kj8fr3cjdr0h2qkv5s4", pattern = "^[A-Za-z0-9_-]{1,64}$")]
-    project: String,
-}
-
-/// Where an operation on a branch is.
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Path)]
-#[expect(dead_code, reason = "says what paths look like; `Call` reads them")]
-pub(crate) struct InBranch {
-    /// The organization.
-    #[serde(rename = "organizationID")]
-    #[param(example = "org_06gq0m2kj8fr3cjdr0h2qkv5s4", pattern = "^[a-zA-Z0-9_~:-]+$", max_length = 128)]
-    organization: String,
-    /// The project.
-    #[serde(rename = "projectID")]
-    #[param(example = "prj_06gq0m2kj8fr3cjdr0h2qkv5s4", pattern = "^[A-Za-z0-9_-]{1,64}$")]
-    project: String,
-    /// The branch.
-    #[serde(rename = "branchID")]
-    #[param(example = "kq7m2kj8fr3cjdr0h2qkv5s4c0", pattern = "^[A-Za-z0-9_-]{1,64}$")]
-    branch: String,
-}
-
-/// Where an operation on a member is.
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Path)]
-#[expect(dead_code, reason = "says what paths look like; `Call` reads them")]
-pub(crate) struct OnMember {
-    /// The organization.
-    #[serde(rename = "organizationID")]
-    #[param(example = "org_06gq0m2kj8fr3cjdr0h2qkv5s4", pattern = "^[a-zA-Z0-9_~:-]+$", max_length = 128)]
-    organization: String,
-    /// The member.
-    #[serde(rename = "userID")]
-    #[param(example = "usr_06gq0m2kj8fr3cjdr0h2qkv5s4", pattern = "^[a-zA-Z0-9_~:-]+$", max_length = 128)]
-    user: String,
-}
-
-/// Where an operation on an invitation is.
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Path)]
-#[expect(dead_code, reason = "says what paths look like; `Call` reads them")]
-pub(crate) struct OnInvitation {
-    /// The organization.
-    #[serde(rename = "organizationID")]
-    #[param(example = "org_06gq0m2kj8fr3cjdr0h2qkv5s4", pattern = "^[a-zA-Z0-9_~:-]+$", max_length = 128)]
-    organization: String,
-    /// The invitation.
-    #[serde(rename = "invitationID")]
-    #[param(example = "inv_06gq0m2kj8fr3cjdr0h2qkv5s4", pattern = "^[A-Za-z0-9_-]{1,64}$")]
-    invitation: String,
 }
 
 #[cfg(test)]
@@ -359,7 +233,7 @@ mod tests {
             let part = |name: &str| path.get(name).map(String::as_str);
             let organization = part("organizationID").unwrap_or_default();
             let target = RawTarget { organization, project: part("projectID"), ..RawTarget::default() };
-            target.check().expect_err("refused").to_string()
+            AnyTarget::read(&target).expect_err("refused").to_string()
         };
         let router = Router::new().route("/o/{organizationID}/p/{projectID}/x", get(show));
         for (path, expected) in [

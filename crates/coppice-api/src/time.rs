@@ -19,13 +19,14 @@ pub(crate) struct AskedTime {
 }
 
 impl AskedTime {
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        let at = parse(text)?;
+    /// Of a text that was found to be a time.
+    pub(crate) fn of(text: String) -> Result<Self> {
+        let at = parse(&text).ok_or_else(|| Error::internal("a time that was checked is none"))?;
         let said = match text.ends_with('Z') {
-            true => text.to_owned(),
+            true => text,
             false => at.to_rfc3339_opts(SecondsFormat::Millis, true),
         };
-        Some(Self { at, said })
+        Ok(Self { at, said })
     }
 }
 
@@ -67,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_time_in_utc_is_said_back_as_it_came() {
-        let said = |text| AskedTime::parse(text).map(|time| time.said);
+        let said = |text: &str| AskedTime::of(text.to_owned()).ok().map(|time| time.said);
         for text in ["2027-01-01T12:00:00Z", "2027-01-01T12:00:00.123456789Z"] {
             assert_eq!(said(text).as_deref(), Some(text));
         }

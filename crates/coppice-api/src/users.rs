@@ -1,44 +1,37 @@
 //! The caller's own account.
 
-use axum::Json;
-use axum::extract::State;
-use coppice_app::App;
+use coppice_app::{App, PersonalAccess};
+use coppice_core::Result;
 use coppice_core::operation::{GET_USER, UPDATE_USER};
 use coppice_core::organization::User;
 use coppice_wire as wire;
 
-use crate::body::{BodyError, RawBody};
-use crate::error::ApiError;
-use crate::request::Call;
+use crate::endpoint::{Body, Endpoint, Shown, get, patch};
 
-/// Show the calling user
-///
-/// Whose key or token it is.
-#[utoipa::path(
-    get, path = "/user", operation_id = "getUser", tag = "Users",
-    responses((status = 200, description = "The caller's account.", body = wire::User))
-)]
-pub(crate) async fn get_user(State(app): State<App>, call: Call) -> Result<Json<wire::User>, ApiError> {
-    let access = call.authorize_person(&app, &GET_USER).await?;
-    Ok(Json(to_wire(app.get_user(&access).await?)))
+pub(crate) fn endpoints() -> Vec<Endpoint> {
+    const AREA: &str = "Users";
+    vec![
+        get("/user", &GET_USER)
+            .says(AREA, "Show the calling user", "Whose key or token it is.")
+            .answers("The caller's account.")
+            .runs(get_user),
+        patch("/user", &UPDATE_USER)
+            .says(AREA, "Rename the calling user", "Everywhere; the address stays.")
+            .answers("The account as it is now.")
+            .runs(update_user),
+    ]
 }
 
-/// Rename the calling user
-///
-/// Everywhere; the address stays.
-#[utoipa::path(
-    patch, path = "/user", operation_id = "updateUser", tag = "Users",
-    request_body = wire::UpdateUser,
-    responses((status = 200, description = "The account as it is now.", body = wire::User))
-)]
-pub(crate) async fn update_user(
-    State(app): State<App>,
-    call: Call,
-    body: RawBody,
-) -> Result<Json<wire::User>, BodyError> {
-    let access = call.authorize_person(&app, &UPDATE_USER).await?;
-    let name = body.read(|fields| fields.display_name("name", 128)).await?;
-    Ok(Json(to_wire(app.update_user(&access, name.as_deref()).await?)))
+async fn get_user(app: App, access: PersonalAccess) -> Result<Shown<wire::User>> {
+    Ok(Shown(to_wire(app.get_user(&access).await?)))
+}
+
+async fn update_user(
+    app: App,
+    access: PersonalAccess,
+    Body(asked): Body<wire::UpdateUser>,
+) -> Result<Shown<wire::User>> {
+    Ok(Shown(to_wire(app.update_user(&access, asked.name.as_deref()).await?)))
 }
 
 fn to_wire(user: User) -> wire::User {

@@ -6,9 +6,10 @@ use coppice_core::access::{
     check_second_factor, check_user,
 };
 use coppice_core::api_key::ApiKeySecret;
-use coppice_core::operation::{CallerRule, Operation, RawTarget, Target};
+use coppice_core::operation::{CallerRule, Operation};
 use coppice_core::organization::{Organization, Role};
-use coppice_core::{Error, ErrorCode, InvitationId, OrganizationId, ProjectId, Result, UserId};
+use coppice_core::target::{AnyTarget, InOrganization, RawTarget, Target};
+use coppice_core::{Error, ErrorCode, OrganizationId, Result, UserId};
 use coppice_store::Membership;
 
 use crate::App;
@@ -34,9 +35,10 @@ impl Credential {
     }
 }
 
-/// A caller that may carry out the operation it asked for on an organization.
+/// A caller that may carry out the operation it asked for on what the path
+/// names.
 #[derive(Clone, Debug)]
-pub struct Access {
+pub struct Access<T = InOrganization> {
     /// Who calls.
     pub caller: Caller,
     /// On which organization.
@@ -46,10 +48,10 @@ pub struct Access {
     /// See [`Membership::has_second_factor`].
     pub has_second_factor: bool,
     /// What the path names.
-    pub target: Target,
+    pub target: T,
 }
 
-impl Access {
+impl<T> Access<T> {
     /// Whether both the caller's credential and their role allow this.
     ///
     /// # Errors
@@ -57,38 +59,6 @@ impl Access {
     pub fn check(&self, scope: Scope) -> Result<()> {
         check_scope(&self.caller, scope)?;
         check_role(self.role, scope)
-    }
-
-    /// The project the path names.
-    ///
-    /// # Errors
-    /// `internal_error` when the route has no project: a bug.
-    pub fn project(&self) -> Result<&ProjectId> {
-        self.target.project.as_ref().ok_or_else(|| Error::internal("the route names no project"))
-    }
-
-    /// The branch the path names.
-    ///
-    /// # Errors
-    /// `internal_error` when the route has no branch: a bug.
-    pub fn branch(&self) -> Result<&coppice_core::BranchId> {
-        self.target.branch.as_ref().ok_or_else(|| Error::internal("the route names no branch"))
-    }
-
-    /// The user the path names.
-    ///
-    /// # Errors
-    /// `internal_error` when the route has no user: a bug.
-    pub fn user(&self) -> Result<&UserId> {
-        self.target.user.as_ref().ok_or_else(|| Error::internal("the route names no user"))
-    }
-
-    /// The invitation the path names.
-    ///
-    /// # Errors
-    /// `internal_error` when the route has no invitation: a bug.
-    pub fn invitation(&self) -> Result<&InvitationId> {
-        self.target.invitation.as_ref().ok_or_else(|| Error::internal("the route names no invitation"))
     }
 }
 
@@ -116,7 +86,7 @@ impl App {
         let text = bearer.ok_or(Error::Unauthenticated { code: ErrorCode::MissingToken })?;
         let unknown = Error::Unauthenticated { code: ErrorCode::InvalidToken };
         // A path that names nothing well-formed is refused later; who calls comes first.
-        let target = target.and_then(|target| target.check().ok());
+        let target = target.and_then(|target| AnyTarget::read(target).ok());
         let (organization, project) = match &target {
             Some(target) => (Some(&target.organization), target.project.as_ref()),
             None => (None, None),
@@ -140,15 +110,15 @@ impl App {
     ///
     /// # Errors
     /// `invalid_path_parameter` and every access error.
-    pub fn authorize(
+    pub fn authorize<T: Target>(
         &self,
         credential: Credential,
         operation: &Operation,
         raw: &RawTarget<'_>,
-    ) -> Result<Access> {
-        let access = self.authorize_again(credential, operation, raw)?;
+    ) -> Result<Access<T>> {
+        let access: Access<T> = self.authorize_again(credential, operation, raw)?;
         if operation.needs_enabled_organization && !access.organization.is_enabled() {
-            return Err(organization_disabled(&access.target.organization));
+            return Err(organization_disabled(access.target.organization()));
         }
         Ok(access)
     }
@@ -167,17 +137,17 @@ impl App {
     ///
     /// # Errors
     /// As [`App::authorize`].
-    pub fn authorize_again(
+    pub fn authorize_again<T: Target>(
         &self,
         credential: Credential,
         operation: &Operation,
         raw: &RawTarget<'_>,
-    ) -> Result<Access> {
-        let target = raw.check()?;
+    ) -> Result<Access<T>> {
+        let target = T::read(raw)?;
         let Credential { caller, membership } = credential;
         check_caller(&caller, operation)?;
         let Some(membership) = membership else {
-            return Err(not_a_member(&target.organization));
+            return Err(not_a_member(target.organization()));
         };
         let Membership { organization, role, has_second_factor, .. } = &membership;
         check_second_factor(organization, &caller, *has_second_factor, &self.second_factor_place())?;
@@ -191,8 +161,8 @@ impl App {
         check_limits(
             &caller.grant,
             operation.limited_keys,
-            target.project.as_ref(),
-            target.branch.as_ref(),
+            target.project(),
+            target.branch(),
             membership.owns_allowed_branch,
         )?;
         Ok(Access {

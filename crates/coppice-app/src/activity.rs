@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use coppice_core::Result;
 use coppice_core::awake::{AwakePeriod, ClientSession};
 use coppice_core::branch::{Branch, BranchState};
+use coppice_core::target::InBranch;
 
 use crate::{Access, App};
 
@@ -51,7 +52,7 @@ impl App {
     ///
     /// # Errors
     /// `project_not_found`, `branch_not_found`
-    pub async fn branch_activity(&self, access: &Access, count: u32) -> Result<Activity> {
+    pub async fn branch_activity(&self, access: &Access<InBranch>, count: u32) -> Result<Activity> {
         let branch = self.find_branch(access).await?;
         self.note_uses().await;
         let crashes = self.store.awake_crashes(&branch.id, count).await?;

@@ -8,7 +8,8 @@
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use coppice_core::access::CredentialId;
 use coppice_core::audit::{AuditActor, AuditEntry, RequestOrigin};
-use coppice_core::operation::{ACCEPT_INVITATION, Operation, RawTarget};
+use coppice_core::operation::{ACCEPT_INVITATION, Operation};
+use coppice_core::target::{AnyTarget, RawTarget, Target};
 use coppice_core::{AuditId, Error, ErrorCode, InvitationId, OrganizationId, Result, UserId};
 use coppice_failpoint::failpoint;
 use coppice_store::{AuditEnd, AuditFilter, NewAuditLine};
@@ -168,7 +169,7 @@ impl App {
         target: Option<&RawTarget<'_>>,
         origin: &RequestOrigin,
     ) -> Result<AuditId> {
-        let target = target.and_then(|target| target.check().ok());
+        let target = target.and_then(|target| AnyTarget::read(target).ok());
         let mut targets = vec![];
         let mut organization = None;
         if let Some(target) = &target {

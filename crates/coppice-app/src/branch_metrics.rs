@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use coppice_core::error::excerpt;
+use coppice_core::target::InBranch;
 use coppice_core::{Error, ErrorCode, InstanceId, Result};
 use coppice_telemetry::metrics::{Bucket, Plan};
 use futures_util::future::try_join_all;
@@ -38,7 +39,7 @@ impl App {
     /// `project_not_found`, `branch_not_found`, `invalid_instance`
     pub async fn branch_metrics(
         &self,
-        access: &Access,
+        access: &Access<InBranch>,
         request: &MetricsRequest,
     ) -> Result<Vec<InstanceSeries>> {
         let branch = self.find_branch(access).await?;

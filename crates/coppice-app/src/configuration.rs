@@ -6,6 +6,7 @@ use std::time::Duration;
 use coppice_core::branch::{Branch, BranchState, Reconfigure};
 use coppice_core::instance_type::{InstanceType, catalogue};
 use coppice_core::parameter::{Described, Observed, Server, check_parameters, describe, merge};
+use coppice_core::target::InBranch;
 use coppice_core::{InstanceId, Result};
 use coppice_engine::ImageContents;
 
@@ -20,7 +21,7 @@ impl App {
     ///
     /// # Errors
     /// `project_not_found`, `branch_not_found`
-    pub async fn branch_postgres_config(&self, access: &Access) -> Result<Vec<Described>> {
+    pub async fn branch_postgres_config(&self, access: &Access<InBranch>) -> Result<Vec<Described>> {
         let branch = self.find_branch(access).await?;
         let contents = self.image_contents(branch.spec.version).await?;
         let observed = self.observed(&branch).await?;

@@ -3,6 +3,7 @@
 
 use coppice_core::access::Scope;
 use coppice_core::branch::{Branch, MANAGED_DATABASE, MANAGED_ROLE};
+use coppice_core::target::InBranch;
 use coppice_core::{Error, ErrorCode, Result};
 use zeroize::Zeroizing;
 
@@ -34,7 +35,7 @@ impl App {
     /// [`App::describe_branch`].
     pub async fn get_branch_credentials(
         &self,
-        access: &Access,
+        access: &Access<InBranch>,
         username: Option<&str>,
     ) -> Result<Credentials> {
         let branch = self.find_branch(access).await?;
@@ -51,9 +52,9 @@ impl App {
     ///
     /// # Errors
     /// `branch_not_found` when it is gone by now
-    pub async fn connection_string(
+    pub async fn connection_string<T>(
         &self,
-        access: &Access,
+        access: &Access<T>,
         branch: &Branch,
     ) -> Result<Option<Zeroizing<String>>> {
         if access.check(Scope::CredentialsRead).is_err() {

@@ -14,6 +14,7 @@ use coppice_core::id::random_text;
 use coppice_core::limits::{INVITATION_DAYS, INVITATIONS_PER_HOUR_MAX};
 use coppice_core::organization::{Invitation, Role};
 use coppice_core::sign_up::SignUp;
+use coppice_core::target::OnInvitation;
 use coppice_core::{Error, ErrorCode, InvitationId, OrganizationId, Result, UserId};
 use coppice_oauth::random;
 use coppice_store::{
@@ -157,8 +158,8 @@ impl App {
     ///
     /// # Errors
     /// `invitation_not_found`
-    pub async fn get_invitation(&self, access: &Access) -> Result<VisibleInvitation> {
-        let id = access.invitation()?;
+    pub async fn get_invitation(&self, access: &Access<OnInvitation>) -> Result<VisibleInvitation> {
+        let id = &access.target.invitation;
         let found = self.store.invitation_find(&access.organization.id, id).await?;
         self.visible(access, found.ok_or_else(|| not_found(id))?)
     }
@@ -167,8 +168,8 @@ impl App {
     ///
     /// # Errors
     /// `invitation_not_found`
-    pub async fn delete_invitation(&self, access: &Access) -> Result<()> {
-        let id = access.invitation()?;
+    pub async fn delete_invitation(&self, access: &Access<OnInvitation>) -> Result<()> {
+        let id = &access.target.invitation;
         match self.store.invitation_delete(&access.organization.id, id).await? {
             true => Ok(()),
             false => Err(not_found(id)),
@@ -179,8 +180,8 @@ impl App {
     ///
     /// # Errors
     /// `invitation_not_found`, `invitation_not_pending`, `rate_limited`
-    pub async fn resend_invitation(&self, access: &Access) -> Result<()> {
-        let (organization, id) = (&access.organization.id, access.invitation()?);
+    pub async fn resend_invitation(&self, access: &Access<OnInvitation>) -> Result<()> {
+        let (organization, id) = (&access.organization.id, &access.target.invitation);
         let mut tx = self.store.begin().await?;
         self.lock_organization_in_tx(&mut tx, organization).await?;
         match self.store.invitation_lock_in_tx(&mut tx, organization, id).await? {
@@ -362,7 +363,7 @@ impl App {
         Ok(self.store.mail_insert_in_tx(tx, &random_text(), id).await?)
     }
 
-    fn visible(&self, access: &Access, record: InvitationRecord) -> Result<VisibleInvitation> {
+    fn visible<T>(&self, access: &Access<T>, record: InvitationRecord) -> Result<VisibleInvitation> {
         // Whoever has the link can become that member.
         let may_invite = access.check(Scope::InviteWrite).is_ok()
             && access.caller.check_grantable(record.invitation.role).is_ok();

@@ -9,6 +9,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use chrono::{DateTime, Utc};
+use coppice_core::target::InBranch;
 use coppice_core::{BranchId, Error, ErrorCode, InstanceId, Result};
 use coppice_telemetry::ceil_ms;
 use coppice_telemetry::logs::{
@@ -115,13 +116,13 @@ impl App {
     /// # Errors
     /// `invalid_filter`, `invalid_cursor`, `project_not_found`,
     /// `branch_not_found`, `upstream_timeout`
-    pub async fn branch_logs(&self, access: &Access, request: LogRequest) -> Result<BranchLogs> {
+    pub async fn branch_logs(&self, access: &Access<InBranch>, request: LogRequest) -> Result<BranchLogs> {
         let too_long = |_| Error::Timeout { private: "a log query took too long".to_owned() };
         tokio::time::timeout(PATIENCE, self.read_branch_logs(access, request)).await.map_err(too_long)?
     }
 
-    async fn read_branch_logs(&self, access: &Access, request: LogRequest) -> Result<BranchLogs> {
-        let id = access.branch()?;
+    async fn read_branch_logs(&self, access: &Access<InBranch>, request: LogRequest) -> Result<BranchLogs> {
+        let id = &access.target.branch;
         let seal = CursorSeal { key: &self.key, query: query_name(id, &request)? };
         let cursor = request.cursor.as_deref().map(|text| seal.open(text)).transpose()?;
         let branch = self.find_branch(access).await?;

@@ -4,6 +4,7 @@ use coppice_core::access::Principal;
 use coppice_core::api_key::{MakerStanding, ReviewReason};
 use coppice_core::limits::MEMBER_CHANGES_PER_HOUR_MAX;
 use coppice_core::organization::{Member, Role};
+use coppice_core::target::OnMember;
 use coppice_core::{ApiKeyId, Error, ErrorCode, OrganizationId, Result, UserId};
 use coppice_store::{OrganizationChange, StoreError, Tx};
 
@@ -25,8 +26,8 @@ impl App {
     /// # Errors
     /// `cannot_remove_self`, `cannot_remove_owner`, `member_not_found`,
     /// `rate_limited`
-    pub async fn remove_member(&self, access: &Access) -> Result<Vec<ApiKeyId>> {
-        let (organization, user) = (&access.organization.id, access.user()?);
+    pub async fn remove_member(&self, access: &Access<OnMember>) -> Result<Vec<ApiKeyId>> {
+        let (organization, user) = (&access.organization.id, &access.target.user);
         if access.caller.principal == Principal::User(user.clone()) {
             return Err(Error::Forbidden {
                 code: ErrorCode::CannotRemoveSelf,
@@ -60,8 +61,8 @@ impl App {
     /// # Errors
     /// `member_not_found`, `owner_role_fixed`, `scope_not_grantable`,
     /// `rate_limited`
-    pub async fn set_member_role(&self, access: &Access, role: Role) -> Result<Vec<ApiKeyId>> {
-        let (organization, user) = (&access.organization.id, access.user()?);
+    pub async fn set_member_role(&self, access: &Access<OnMember>, role: Role) -> Result<Vec<ApiKeyId>> {
+        let (organization, user) = (&access.organization.id, &access.target.user);
         let mut tx = self.store.begin().await?;
         match self.member_role_in_tx(&mut tx, organization, user).await? {
             Role::Owner => {

@@ -2,6 +2,7 @@
 
 use chrono::Utc;
 use coppice_core::project::{ConfigurationChange, Project, ProjectConfiguration};
+use coppice_core::target::InProject;
 use coppice_core::{Error, ErrorCode, ProjectId, Result};
 
 use crate::{Access, App};
@@ -77,20 +78,23 @@ impl App {
     ///
     /// # Errors
     /// `project_not_found`
-    pub async fn get_project(&self, access: &Access) -> Result<Project> {
-        let id = access.project()?;
-        self.store
-            .project_find(&access.organization.id, id)
-            .await?
-            .ok_or_else(|| Error::project_not_found(id))
+    pub async fn get_project(&self, access: &Access<InProject>) -> Result<Project> {
+        self.find_project(&access.target).await
+    }
+
+    /// The project at a place.
+    pub(crate) async fn find_project(&self, place: &InProject) -> Result<Project> {
+        let InProject { organization, project } = place;
+        let found = self.store.project_find(organization, project).await?;
+        found.ok_or_else(|| Error::project_not_found(project))
     }
 
     /// Changes a project; one that changes nothing leaves it as it is.
     ///
     /// # Errors
     /// `project_not_found`
-    pub async fn update_project(&self, access: &Access, change: ProjectChange) -> Result<Project> {
-        let id = access.project()?;
+    pub async fn update_project(&self, access: &Access<InProject>, change: ProjectChange) -> Result<Project> {
+        let id = &access.target.project;
         let mut tx = self.store.begin().await?;
         let locked = self.store.project_lock_in_tx(&mut tx, &access.organization.id, id).await?;
         let current = locked.ok_or_else(|| Error::project_not_found(id))?;
@@ -109,8 +113,8 @@ impl App {
     ///
     /// # Errors
     /// `project_not_found`
-    pub async fn delete_project(&self, access: &Access) -> Result<()> {
-        let id = access.project()?;
+    pub async fn delete_project(&self, access: &Access<InProject>) -> Result<()> {
+        let id = &access.target.project;
         let mut tx = self.store.begin().await?;
         if !self.store.project_delete_in_tx(&mut tx, &access.organization.id, id).await? {
             return Err(Error::project_not_found(id));

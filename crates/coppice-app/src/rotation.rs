@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use coppice_core::branch::{Branch, BranchState, Goal, MANAGED_ROLE};
+use coppice_core::target::InBranch;
 use coppice_core::{BranchId, Error, ErrorCode, InstanceId, Result};
 use coppice_failpoint::failpoint;
 use coppice_store::{KeptPassword, ManagedRole, StoreError};
@@ -40,7 +41,7 @@ impl App {
     ///
     /// # Errors
     /// `invalid_username`, `project_not_found`, `branch_not_found`
-    pub async fn rotate_branch_credentials(&self, access: &Access, username: &str) -> Result<()> {
+    pub async fn rotate_branch_credentials(&self, access: &Access<InBranch>, username: &str) -> Result<()> {
         let branch = self.find_branch(access).await?;
         self.check_username(&branch, username)?;
         let id = &branch.id;

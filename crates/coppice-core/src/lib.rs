@@ -48,6 +48,7 @@ pub mod random;
 pub mod sign_up;
 pub mod statistics;
 pub mod storage;
+pub mod target;
 pub mod volume;
 
 pub use error::{Error, Result};

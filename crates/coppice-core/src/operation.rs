@@ -2,7 +2,6 @@
 //! is decided from.
 
 use crate::access::{LimitedKeys, Scope};
-use crate::{Error, ErrorCode, InvitationId, OrganizationId, ProjectId, Result, UserId};
 
 /// Who may carry out an operation, besides what scopes and roles say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,104 +156,4 @@ operations! {
     GET_BRANCH_CREDENTIALS = Operation::new("getBranchCredentials", Scope::CredentialsRead);
     ROTATE_BRANCH_CREDENTIALS =
         Operation::new("rotateBranchCredentials", Scope::CredentialsWrite).while_enabled();
-}
-
-/// Path parameters as the client wrote them.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RawTarget<'a> {
-    /// `organizationID`
-    pub organization: &'a str,
-    /// `projectID`
-    pub project: Option<&'a str>,
-    /// `branchID`
-    pub branch: Option<&'a str>,
-    /// `userID`
-    pub user: Option<&'a str>,
-    /// `invitationID`
-    pub invitation: Option<&'a str>,
-}
-
-/// Path parameters after check 5.
-#[derive(Clone, Debug)]
-pub struct Target {
-    /// The organization.
-    pub organization: OrganizationId,
-    /// The project, where the path names one.
-    pub project: Option<ProjectId>,
-    /// The branch, where the path names one. Not necessarily of a form that a
-    /// branch id can have.
-    pub branch: Option<crate::BranchId>,
-    /// The member, where the path names one.
-    pub user: Option<UserId>,
-    /// The invitation, where the path names one.
-    pub invitation: Option<InvitationId>,
-}
-
-impl RawTarget<'_> {
-    /// Check 5 of the order of checks.
-    ///
-    /// # Errors
-    /// `invalid_path_parameter`
-    pub fn check(&self) -> Result<Target> {
-        let invalid = |name: &str| {
-            Error::invalid(ErrorCode::InvalidPathParameter, format!("invalid path parameter {name}"))
-        };
-        if !is_organization_id(self.organization) {
-            return Err(invalid("organizationID"));
-        }
-        if self.project.is_some_and(|id| !is_record_id(id)) {
-            return Err(invalid("projectID"));
-        }
-        if self.branch.is_some_and(|id| !is_record_id(id)) {
-            return Err(invalid("branchID"));
-        }
-        if self.user.is_some_and(|id| !is_organization_id(id)) {
-            return Err(invalid("userID"));
-        }
-        if self.invitation.is_some_and(|id| !is_record_id(id)) {
-            return Err(invalid("invitationID"));
-        }
-        Ok(Target {
-            organization: OrganizationId::from_trusted(self.organization),
-            project: self.project.map(ProjectId::from_trusted),
-            branch: self.branch.map(crate::BranchId::from_trusted),
-            user: self.user.map(UserId::from_trusted),
-            invitation: self.invitation.map(InvitationId::from_trusted),
-        })
-    }
-}
-
-/// The documented class of ids of organizations and users, `[a-zA-Z0-9_-~:]+`, can be read with `_-~` as a range
-/// or with a literal hyphen; both readings are accepted.
-fn is_organization_id(text: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_'..=b'~' | b':' | b'-');
-    (1..=128).contains(&text.len()) && text.bytes().all(allowed)
-}
-
-/// Whether a text has the form that ids of projects, branches and keys have.
-pub fn is_record_id(text: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-    (1..=64).contains(&text.len()) && text.bytes().all(allowed)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn both_readings_of_the_organization_class_are_accepted() {
-        for text in ["org_1", "a-b", "a~b", "a:b", "a|b", "{x}", "`"] {
-            assert!(is_organization_id(text), "{text}");
-        }
-        for text in ["", "a b", "a/b", "é", "a.b", &"x".repeat(129)] {
-            assert!(!is_organization_id(text), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_bad_path_parameter_is_named() {
-        let target = RawTarget { organization: "org_1", project: Some("a.b"), ..RawTarget::default() };
-        let error = target.check().expect_err("is refused");
-        assert_eq!(error.to_string(), "invalid path parameter projectID");
-    }
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use coppice_app::{Access, App, BranchChange, CustomBranch, NewBranchRequest, Origin};
 use coppice_core::access::{Caller, CredentialId, Grant, Principal};
 use coppice_core::branch::{BranchState, MANAGED_ROLE};
-use coppice_core::operation::Target;
 use coppice_core::organization::{BillingStatus, Organization, Role, UsageTier};
 use coppice_core::project::ScaleToZeroChange;
+use coppice_core::target::{InBranch, InProject};
 use coppice_core::{ApiKeyId, BranchId, InstanceId, OrganizationId, ProjectId, Result, UserId};
 
 use crate::metastore::start_of_time;
@@ -88,11 +88,11 @@ async fn change(action: &Action, app: &App, world: &World, machine: usize) -> Re
             update(app, branch, |change| change.parameters = parameters).await
         }
         Action::Rotate(branch) => {
-            app.rotate_branch_credentials(&access(Some(branch)), MANAGED_ROLE).await?;
+            app.rotate_branch_credentials(&access(at(branch)), MANAGED_ROLE).await?;
             Ok("done".to_owned())
         }
         Action::Delete(branch) => {
-            app.delete_branch(&access(Some(branch))).await?;
+            app.delete_branch(&access(at(branch))).await?;
             Ok("done".to_owned())
         }
         Action::Connect(..) => unreachable!("clients don't change branches"),
@@ -108,7 +108,7 @@ async fn create(
     origin: Origin,
 ) -> Result<String> {
     let new = NewBranchRequest { name: name.to_owned(), description: String::new(), scale_to_zero, origin };
-    let made = app.create_branch(&access(None), &new).await?;
+    let made = app.create_branch(&access(project()), &new).await?;
     world.lock().known.push((made.id.clone(), machine));
     Ok(made.id.to_string())
 }
@@ -116,7 +116,7 @@ async fn create(
 async fn update(app: &App, branch: &BranchId, set: impl FnOnce(&mut BranchChange)) -> Result<String> {
     let mut change = BranchChange::default();
     set(&mut change);
-    let changed = app.update_branch(&access(Some(branch)), change).await?;
+    let changed = app.update_branch(&access(at(branch)), change).await?;
     Ok(changed.state.title().to_owned())
 }
 
@@ -174,8 +174,19 @@ fn custom() -> Origin {
     })
 }
 
-/// What lets the owner do everything to a branch.
-fn access(branch: Option<&BranchId>) -> Access {
+fn project() -> InProject {
+    InProject {
+        organization: OrganizationId::from_trusted(ORGANIZATION),
+        project: ProjectId::from_trusted(PROJECT),
+    }
+}
+
+fn at(branch: &BranchId) -> InBranch {
+    InBranch { within: project(), branch: branch.clone() }
+}
+
+/// What lets the owner do everything to it.
+fn access<T>(target: T) -> Access<T> {
     let organization = OrganizationId::from_trusted(ORGANIZATION);
     let time = start_of_time();
     Access {
@@ -186,7 +197,7 @@ fn access(branch: Option<&BranchId>) -> Access {
             expiry: None,
         },
         organization: Organization {
-            id: organization.clone(),
+            id: organization,
             name: String::new(),
             disabled_by_admin: false,
             billing_status: BillingStatus::Ok,
@@ -199,12 +210,6 @@ fn access(branch: Option<&BranchId>) -> Access {
         },
         role: Some(Role::Owner),
         has_second_factor: true,
-        target: Target {
-            organization,
-            project: Some(ProjectId::from_trusted(PROJECT)),
-            branch: branch.cloned(),
-            user: None,
-            invitation: None,
-        },
+        target,
     }
 }

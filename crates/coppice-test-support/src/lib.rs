@@ -5,6 +5,7 @@
 //! **Must not know** the inside of the platform; it only runs the executable.
 //! **Start reading** at [`Platform`].
 
+mod answer;
 mod api_client;
 mod directory;
 mod leftovers;
@@ -14,6 +15,7 @@ mod psql;
 
 use std::time::{Duration, Instant};
 
+pub use answer::{Answer, fields, is_timestamp, text_of};
 pub use api_client::ApiClient;
 pub use directory::directory;
 pub use leftovers::Leftovers;

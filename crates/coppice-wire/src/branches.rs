@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use utoipa::ToSchema;
+use utoipa::openapi::Schema;
+use utoipa::openapi::schema::{ObjectBuilder, SchemaFormat, SchemaType, Type};
 
 use crate::{ScaleToZeroChange, ScaleToZeroSetting, Timestamp};
 
@@ -228,13 +231,13 @@ pub struct ClusterConfiguration {
 #[serde(rename_all = "camelCase")]
 pub struct CustomConfiguration {
     /// Where it shall run.
-    #[schema(example = "local")]
+    #[schema(example = "local", format = "looked-up")]
     pub region: String,
     /// Its size, from listInstanceTypes.
-    #[schema(example = "micro")]
+    #[schema(example = "micro", format = "looked-up")]
     pub instance_type: String,
     /// PostgreSQL and its version; `postgres:17` is the newest 17.
-    #[schema(example = "postgres:17")]
+    #[schema(example = "postgres:17", format = "looked-up")]
     pub image: String,
     /// Instances besides the primary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -245,12 +248,12 @@ pub struct CustomConfiguration {
     #[schema(example = 10, minimum = 1, maximum = 65536)]
     pub storage: Option<u32>,
     /// Parameters over the defaults, from getBranchPostgresConfig; at most 200.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schema(value_type = Option<BTreeMap<String, String>>, example = json!({ "work_mem": "16MB" }))]
-    pub postgres_configuration_parameters: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = first_parameters)]
+    pub postgres_configuration_parameters: Option<BTreeMap<String, String>>,
     /// Libraries that every session shall have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = json!(["pg_stat_statements"]), max_items = 50)]
+    #[schema(example = json!(["pg_stat_statements"]), max_items = 50, format = "looked-up")]
     pub preload_libraries: Option<Vec<String>>,
 }
 
@@ -269,15 +272,20 @@ pub enum CreateBranch {
 #[serde(rename_all = "camelCase")]
 pub struct InheritBranch {
     /// Unique in the project.
-    #[schema(example = "pr-12", min_length = 1, max_length = 255)]
+    #[schema(example = "pr-12", min_length = 1, max_length = 255, format = "name")]
     pub name: String,
     /// The branch to copy.
     #[serde(rename = "parentID")]
-    #[schema(example = "kq7m2kj8fr3cjdr0h2qkv5s4c0", pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    #[schema(example = "kq7m2kj8fr3cjdr0h2qkv5s4c0", pattern = "^[A-Za-z0-9_-]{1,64}$", format = "id")]
     pub parent_id: String,
     /// What it is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "PR 12", max_length = 50, pattern = "^([a-zA-Z0-9]+[a-zA-Z0-9- ]*)?$")]
+    #[schema(
+        example = "PR 12",
+        max_length = 50,
+        pattern = "^([a-zA-Z0-9]+[a-zA-Z0-9- ]*)?$",
+        format = "description"
+    )]
     pub description: Option<String>,
     /// When it may sleep, if not as the project says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -289,13 +297,18 @@ pub struct InheritBranch {
 #[serde(rename_all = "camelCase")]
 pub struct CustomBranch {
     /// Unique in the project.
-    #[schema(example = "main", min_length = 1, max_length = 255)]
+    #[schema(example = "main", min_length = 1, max_length = 255, format = "name")]
     pub name: String,
     /// What it shall be made of.
     pub configuration: CustomConfiguration,
     /// What it is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "production", max_length = 50, pattern = "^([a-zA-Z0-9]+[a-zA-Z0-9- ]*)?$")]
+    #[schema(
+        example = "production",
+        max_length = 50,
+        pattern = "^([a-zA-Z0-9]+[a-zA-Z0-9- ]*)?$",
+        format = "description"
+    )]
     pub description: Option<String>,
     /// When it may sleep, if not as the project says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -308,11 +321,16 @@ pub struct CustomBranch {
 pub struct UpdateBranch {
     /// Its new name.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(example = "main", min_length = 1, max_length = 255)]
+    #[schema(example = "main", min_length = 1, max_length = 255, format = "name")]
     pub name: Option<String>,
     /// What it is for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(example = "production", max_length = 50, pattern = "^([a-zA-Z0-9]+[a-zA-Z0-9- ]*)?$")]
+    #[schema(
+        example = "production",
+        max_length = 50,
+        pattern = "^([a-zA-Z0-9]+[a-zA-Z0-9- ]*)?$",
+        format = "description"
+    )]
     pub description: Option<String>,
     /// When it may sleep.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -326,16 +344,39 @@ pub struct UpdateBranch {
     #[schema(example = 20, minimum = 1, maximum = 65536)]
     pub storage: Option<u32>,
     /// PostgreSQL parameters over those it has; a default takes the choice away. At most 200.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
-    #[schema(value_type = Option<BTreeMap<String, String>>, example = json!({ "work_mem": "16MB" }))]
-    pub postgres_configuration_parameters: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = changed_parameters)]
+    pub postgres_configuration_parameters: Option<BTreeMap<String, String>>,
+}
+
+fn first_parameters() -> Schema {
+    parameters("Parameters over the defaults, from getBranchPostgresConfig; at most 200.")
+}
+
+fn changed_parameters() -> Schema {
+    parameters("PostgreSQL parameters over those it has; a default takes the choice away. At most 200.")
+}
+
+/// A refusal names every parameter that is wrong; there are far fewer that can be set.
+fn parameters(description: &str) -> Schema {
+    let text = || ObjectBuilder::new().schema_type(Type::String);
+    let value = text().format(Some(SchemaFormat::Custom("looked-up".to_owned())));
+    let mut object = ObjectBuilder::new()
+        .schema_type(SchemaType::from_iter([Type::Object, Type::Null]))
+        .description(Some(description))
+        .property_names(Some(text()))
+        .additional_properties(Some(value))
+        .max_properties(Some(200))
+        .build();
+    object.example = Some(json!({ "work_mem": "16MB" }));
+    object.into()
 }
 
 /// Body of rotateBranchCredentials.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct RotateCredentials {
     /// The managed role, in either of its forms.
-    #[schema(example = "app")]
+    #[schema(example = "app", format = "looked-up")]
     pub username: String,
 }
 

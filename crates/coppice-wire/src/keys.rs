@@ -1,6 +1,6 @@
 //! API keys.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use crate::{Expiry, Timestamp};
@@ -96,29 +96,35 @@ pub struct ApiKeyList {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct CreateApiKey {
     /// What it is for; need not be unique.
-    #[schema(example = "ci", min_length = 1, max_length = 128)]
+    #[schema(example = "ci", min_length = 1, max_length = 128, format = "name")]
     pub name: String,
     /// When it ends. Null is never. Absent is when the credential that makes it does, or never if that does not end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expiry: Option<Expiry>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "said")]
+    #[schema(value_type = Option<Expiry>)]
+    pub expiry: Option<Option<Expiry>>,
     /// What it may do: scopes, or `*`. Empty or absent is what its maker may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = json!(["project:read", "branch:write"]), max_items = 50)]
+    #[schema(example = json!(["project:read", "branch:write"]), max_items = 50, min_length = 1, max_length = 64, format = "scope")]
     pub scopes: Option<Vec<String>>,
     /// The only projects it reaches. Empty or absent is no limit beyond its maker's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = json!(["prj_06gq0m2kj8fr3cjdr0h2qkv5s4"]), max_items = 50)]
+    #[schema(example = json!(["prj_06gq0m2kj8fr3cjdr0h2qkv5s4"]), max_items = 50, format = "id-or-all")]
     pub projects: Option<Vec<String>>,
     /// The only branches it reaches. Empty or absent is no limit beyond its maker's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = json!([]), max_items = 50)]
+    #[schema(example = json!([]), max_items = 50, format = "id-or-all")]
     pub branches: Option<Vec<String>>,
+}
+
+/// Null says something, too.
+fn said<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Expiry>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
 }
 
 /// Body of the operations that delete keys.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct DeleteApiKeys {
     /// Ids of the records; unknown ones are skipped.
-    #[schema(example = json!(["key_06gq0m2kj8fr3cjdr0h2qkv5s4"]), max_items = 50)]
+    #[schema(example = json!(["key_06gq0m2kj8fr3cjdr0h2qkv5s4"]), max_items = 50, format = "looked-up")]
     pub ids: Vec<String>,
 }

@@ -5,9 +5,10 @@
 //! **Must not know** tables, processes or rules.
 //! **Start reading** at [`Branch`].
 //!
-//! The server writes these types and checks request bodies field by field, so
-//! that each complaint names its field; the types of requests are what clients
-//! send and what the OpenAPI document says.
+//! Bounds are in the `schema` attributes. The OpenAPI document shows them, and
+//! the server checks what is sent by them, so that each complaint names its
+//! field. Texts that have to be of some form name it as their `format`; the
+//! server knows the names, and the document shows only those that everybody knows.
 
 mod activity;
 mod audit;

@@ -22,6 +22,7 @@ pub struct BranchLogsRequest {
     pub limit: Option<u32>,
     /// `nextCursor` of an answer to the same question; empty or absent is the first page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = "looked-up")]
     pub cursor: Option<String>,
 }
 
@@ -38,7 +39,7 @@ pub struct LogFilter {
     pub op: Option<LogOperator>,
     /// Texts of 1 to 256 characters, of which one has to match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_items = 100)]
+    #[schema(max_items = 100, min_length = 1, max_length = 256)]
     pub values: Option<Vec<String>>,
     /// One more.
     #[serde(default, skip_serializing_if = "Option::is_none")]

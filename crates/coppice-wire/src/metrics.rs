@@ -19,7 +19,7 @@ pub struct BranchMetricsRequest {
     pub metrics: Vec<MetricName>,
     /// Ids, of 1 to 256 characters, of the instances; all of the branch when absent or empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_items = 100)]
+    #[schema(max_items = 100, min_length = 1, max_length = 256)]
     pub instances: Option<Vec<String>>,
     /// What becomes of the values of a step; each makes a series of its own. The mean when absent or empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -100,7 +100,7 @@ pub struct OrganizationList {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct CreateOrganization {
     /// Its name; need not be unique.
-    #[schema(example = "Acme", min_length = 1, max_length = 128)]
+    #[schema(example = "Acme", min_length = 1, max_length = 128, format = "name")]
     pub name: String,
 }
 
@@ -109,11 +109,11 @@ pub struct CreateOrganization {
 pub struct UpdateOrganization {
     /// When given, the id in the path.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(example = "org_06gq0m2kj8fr3cjdr0h2qkv5s4")]
+    #[schema(example = "org_06gq0m2kj8fr3cjdr0h2qkv5s4", format = "looked-up")]
     pub id: Option<String>,
     /// The new name.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(example = "Acme", min_length = 1, max_length = 128)]
+    #[schema(example = "Acme", min_length = 1, max_length = 128, format = "name")]
     pub name: Option<String>,
     /// Whether members have to sign in with a second factor. Only who has done so may turn it on.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -141,6 +141,6 @@ pub struct User {
 pub struct UpdateUser {
     /// What they want to be called.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(example = "Ada", max_length = 128)]
+    #[schema(example = "Ada", max_length = 128, format = "name")]
     pub name: Option<String>,
 }

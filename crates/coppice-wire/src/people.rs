@@ -169,7 +169,7 @@ pub struct CreateInvitation {
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 pub struct AcceptInvitation {
     /// The secret in the link, after `token=`.
-    #[schema(example = "kJ8m0QX3h1yV5tB7nC9dR2sF4gL6pW8zA0eU3iO5qT4")]
+    #[schema(example = "kJ8m0QX3h1yV5tB7nC9dR2sF4gL6pW8zA0eU3iO5qT4", format = "looked-up")]
     pub token: String,
 }
 

@@ -42,11 +42,11 @@ pub struct CidrEntry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NewCidrEntry {
     /// An address or a block of addresses, IPv4 or IPv6.
-    #[schema(example = "203.0.113.0/24", min_length = 1, max_length = 64)]
+    #[schema(example = "203.0.113.0/24", min_length = 1, max_length = 64, format = "cidr")]
     pub cidr: String,
     /// For people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "office", max_length = 100)]
+    #[schema(example = "office", max_length = 100, format = "remark")]
     pub description: Option<String>,
 }
 
@@ -149,7 +149,7 @@ pub struct ProjectConfigurationChange {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct CreateProject {
     /// Its name; need not be unique.
-    #[schema(example = "shop", min_length = 1, max_length = 128)]
+    #[schema(example = "shop", min_length = 1, max_length = 128, format = "name")]
     pub name: String,
     /// Settings other than the defaults.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -161,7 +161,7 @@ pub struct CreateProject {
 pub struct UpdateProject {
     /// The new name.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(example = "shop", min_length = 1, max_length = 128)]
+    #[schema(example = "shop", min_length = 1, max_length = 128, format = "name")]
     pub name: Option<String>,
     /// Settings to change.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -7,6 +7,7 @@ use coppice_core::branch::{Branch, BranchSpec, BranchState};
 use coppice_core::limits::{BRANCH_CHILDREN_MAX, BRANCH_DEPTH_MAX};
 use coppice_core::parameter::check_parameters;
 use coppice_core::project::{Project, ScaleToZero, ScaleToZeroChange};
+use coppice_core::target::InProject;
 use coppice_core::{BranchId, Error, ErrorCode, Result, VolumeId};
 use coppice_store::{NewBranch, Tx};
 
@@ -75,7 +76,7 @@ impl App {
     /// # Errors
     /// Everything the error catalogue lists for createBranch.
     #[tracing::instrument(level = "debug", skip_all)]
-    pub async fn create_branch(&self, access: &Access, new: &NewBranchRequest) -> Result<Branch> {
+    pub async fn create_branch(&self, access: &Access<InProject>, new: &NewBranchRequest) -> Result<Branch> {
         let (id, volume) = (BranchId::generate(), VolumeId::generate(Utc::now()));
         let password = new_password();
         let sealed = self.key.seal(id.as_str(), &password);
@@ -83,7 +84,7 @@ impl App {
 
         let mut tx = self.store.begin().await?;
         self.lock_enabled_organization_in_tx(&mut tx, &access.organization.id).await?;
-        let project = self.lock_project(&mut tx, access).await?;
+        let project = self.lock_project(&mut tx, &access.target).await?;
         let plan = self.plan_branch(&mut tx, &project, &new.origin).await?;
         self.check_quotas(&mut tx, access, &project).await?;
         let row = NewBranch {
@@ -108,7 +109,7 @@ impl App {
         self.reconciler.nudge(id.clone());
         // Also over when the branch failed or was deleted: the row tells.
         let _ = tokio::time::timeout(self.config.create_wait, ready).await;
-        match self.find_in_project(access, &id).await {
+        match self.find_in_project(&access.target, &id).await {
             Err(Error::NotFound { code: code @ ErrorCode::BranchNotFound, .. }) => Err(Error::NotFound {
                 code,
                 public: format!(
@@ -186,7 +187,7 @@ impl App {
         })
     }
 
-    async fn check_quotas(&self, tx: &mut Tx, access: &Access, project: &Project) -> Result<()> {
+    async fn check_quotas(&self, tx: &mut Tx, access: &Access<InProject>, project: &Project) -> Result<()> {
         let limits = &self.config.limits;
         let counted = self.store.branch_quotas_in_tx(tx, &access.organization.id, &project.id).await?;
         let reached = [

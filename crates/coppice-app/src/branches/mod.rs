@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use coppice_core::branch::{Branch, BranchState, Reconfigure};
 use coppice_core::project::{Project, ScaleToZeroChange};
+use coppice_core::target::{InBranch, InProject};
 use coppice_core::{BranchId, Error, ErrorCode, InstanceId, Result};
 use coppice_store::{StoreError, Tx};
 
@@ -68,38 +69,38 @@ pub enum InstanceStatus {
 impl App {
     /// Locks the project the path names; its organization is locked first, as
     /// everywhere.
-    async fn lock_project(&self, tx: &mut Tx, access: &Access) -> Result<Project> {
-        let id = access.project()?;
-        let project = self.store.project_lock_in_tx(tx, &access.organization.id, id).await?;
-        project.ok_or_else(|| Error::project_not_found(id))
+    async fn lock_project(&self, tx: &mut Tx, place: &InProject) -> Result<Project> {
+        let InProject { organization, project } = place;
+        let locked = self.store.project_lock_in_tx(tx, organization, project).await?;
+        locked.ok_or_else(|| Error::project_not_found(project))
     }
 
     /// A branch of the project the path names; tells which of both is missing.
-    async fn find_in_project(&self, access: &Access, id: &BranchId) -> Result<Branch> {
-        let found = self.store.branch_find_in(&access.organization.id, access.project()?, id).await?;
+    async fn find_in_project(&self, place: &InProject, id: &BranchId) -> Result<Branch> {
+        let found = self.store.branch_find_in(&place.organization, &place.project, id).await?;
         match found {
             Some(branch) => Ok(branch),
             None => {
-                self.get_project(access).await?;
+                self.find_project(place).await?;
                 Err(Error::branch_not_found(id))
             }
         }
     }
 
     /// The branch the path names.
-    pub(crate) async fn find_branch(&self, access: &Access) -> Result<Branch> {
-        self.find_in_project(access, access.branch()?).await
+    pub(crate) async fn find_branch(&self, access: &Access<InBranch>) -> Result<Branch> {
+        self.find_in_project(&access.target.within, &access.target.branch).await
     }
 
     /// Branches of the project that the caller may see.
     ///
     /// # Errors
     /// `project_not_found`
-    pub async fn list_branches(&self, access: &Access) -> Result<Vec<Branch>> {
+    pub async fn list_branches(&self, access: &Access<InProject>) -> Result<Vec<Branch>> {
         let only = access.caller.grant.branch_limit();
-        let branches = self.store.branch_list(&access.organization.id, access.project()?, only).await?;
+        let branches = self.store.branch_list(&access.organization.id, &access.target.project, only).await?;
         if branches.is_empty() {
-            self.get_project(access).await?;
+            self.find_project(&access.target).await?;
         }
         Ok(branches)
     }
@@ -111,8 +112,8 @@ impl App {
     /// `project_not_found`, `branch_not_found`, `branch_name_taken`, `branch_busy`,
     /// `invalid_postgres_parameter`, `storage_shrink`, `invalid_field`,
     /// `invalid_instance_type`, `invalid_image`, `organization_disabled`
-    pub async fn update_branch(&self, access: &Access, change: BranchChange) -> Result<Branch> {
-        let id = access.branch()?;
+    pub async fn update_branch(&self, access: &Access<InBranch>, change: BranchChange) -> Result<Branch> {
+        let InBranch { within, branch: id } = &access.target;
         if change.hibernate == Some(true) {
             // What was used until now belongs to the time that ends now.
             self.note_uses().await;
@@ -120,7 +121,7 @@ impl App {
         let mut tx = self.store.begin().await?;
         self.lock_enabled_organization_in_tx(&mut tx, &access.organization.id).await?;
         // Renames wait for each other and for creations in the project.
-        let project = self.lock_project(&mut tx, access).await?;
+        let project = self.lock_project(&mut tx, within).await?;
         let found = self.store.branch_find_in_tx(&mut tx, &project.organization, &project.id, id).await?;
         let current = found.ok_or_else(|| Error::branch_not_found(id))?;
         let name = change.name.as_deref().unwrap_or(&current.name);
@@ -156,7 +157,7 @@ impl App {
             // Also over when the server does not answer; it is told later.
             let _ = tokio::time::timeout(RELOAD_WAIT, done).await;
         }
-        self.find_in_project(access, id).await
+        self.find_in_project(within, id).await
     }
 
     /// Changes what a branch is made of, as far as it is to change.
@@ -206,7 +207,7 @@ impl App {
     ///
     /// # Errors
     /// `project_not_found`, `branch_not_found`
-    pub async fn describe_branch(&self, access: &Access) -> Result<BranchDetails> {
+    pub async fn describe_branch(&self, access: &Access<InBranch>) -> Result<BranchDetails> {
         let branch = self.find_branch(access).await?;
         let status = match branch.state {
             BranchState::Ready => InstanceStatus::Healthy,
@@ -232,11 +233,11 @@ impl App {
     /// # Errors
     /// `project_not_found`, `branch_not_found`
     #[tracing::instrument(level = "debug", skip_all)]
-    pub async fn delete_branch(&self, access: &Access) -> Result<()> {
-        let id = access.branch()?;
+    pub async fn delete_branch(&self, access: &Access<InBranch>) -> Result<()> {
+        let InBranch { within, branch: id } = &access.target;
         let mut tx = self.store.begin().await?;
         self.lock_organization_in_tx(&mut tx, &access.organization.id).await?;
-        let project = self.lock_project(&mut tx, access).await?;
+        let project = self.lock_project(&mut tx, within).await?;
         let deleted =
             self.store.branch_delete_in_tx(&mut tx, &project.id, Some(id), "branch deleted").await?;
         if deleted.is_empty() {

@@ -121,7 +121,7 @@ async fn change(
         let question = format!("Changing {what} restarts {} and ends its sessions. Go on?", branch.name);
         output::confirm(&question, is_confirmed)?;
     }
-    let body = UpdateBranch { postgres_configuration_parameters: asked, ..UpdateBranch::default() };
+    let body = UpdateBranch { postgres_configuration_parameters: Some(asked), ..UpdateBranch::default() };
     let waiting = output::spinner(format!("{} takes its parameters", branch.name));
     let _: Branch = client.patch(&path, &body).await?;
     if restarts {

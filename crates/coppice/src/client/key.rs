@@ -145,7 +145,7 @@ async fn create(client: &Client, arguments: CreateArgs, as_json: bool) -> anyhow
     }
     let body = CreateApiKey {
         name,
-        expiry: expires.map(Expiry),
+        expiry: expires.map(|end| Some(Expiry(end))),
         scopes: Some(scopes),
         projects: Some(project_ids(client, &projects).await?),
         branches: Some(branch_ids(client, branches, &projects).await?),

@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::Context;
 use coppice_app::{App, CustomBranch, FirstAccount, NewBranchRequest, Origin};
 use coppice_core::branch::{BranchState, MANAGED_ROLE};
-use coppice_core::operation::{CREATE_BRANCH, RawTarget};
+use coppice_core::operation::CREATE_BRANCH;
+use coppice_core::target::RawTarget;
 use coppice_core::{Error, ErrorCode, ProjectId};
 use coppice_engine::local::durable::write_durably;
 

@@ -148,7 +148,7 @@ async fn configuration(client: &Client, chosen: Empty) -> anyhow::Result<CustomC
         image,
         replicas: chosen.replicas,
         storage: chosen.storage,
-        postgres_configuration_parameters: chosen.parameters.into_iter().collect::<BTreeMap<_, _>>(),
+        postgres_configuration_parameters: Some(chosen.parameters.into_iter().collect::<BTreeMap<_, _>>()),
         preload_libraries: (!preload.is_empty()).then_some(preload),
     })
 }

@@ -1,9 +1,9 @@
 //! Projects: fields, bounds and how changes merge.
 
+use coppice_test_support::{Answer, fields, text_of};
 use serde_json::{Value, json};
 
-use super::{is_timestamp, shared};
-use crate::http::{Http, fields, text_of};
+use crate::{Http, is_timestamp, shared};
 
 const PROJECTS: &str = "/organizations/{org}/projects";
 
@@ -17,7 +17,7 @@ fn defaults() -> Value {
     })
 }
 
-fn configure(http: &Http, configuration: Value) -> crate::http::Answer {
+fn configure(http: &Http, configuration: Value) -> Answer {
     http.post(PROJECTS, &json!({ "name": "bounds", "configuration": configuration }))
 }
 
@@ -163,7 +163,7 @@ fn a_project_that_is_not_there_is_not_found() {
     let http = shared();
     let path = format!("{PROJECTS}/prj_unknown");
     for method in ["GET", "DELETE"] {
-        let message = http.send(http.request(method, &path)).expect_error(404, "project_not_found");
+        let message = http.call(method, &path).expect_error(404, "project_not_found");
         assert_eq!(message, "project prj_unknown not found");
     }
     // The body is looked at before.

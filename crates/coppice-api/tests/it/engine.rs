@@ -1,0 +1,147 @@
+//! A machine on which no PostgreSQL is installed: no branch can be made, so
+//! nothing is ever asked of a server.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use coppice_core::image::PostgresVersion;
+use coppice_core::parameter::Observed;
+use coppice_core::plan::InstanceSeen;
+use coppice_core::statistics::InstanceStatistics;
+use coppice_core::volume::VolumeLabel;
+use coppice_core::{InstanceId, VolumeId};
+use coppice_engine::{
+    Answer, BoxedServerStream, Capacity, Engine, EngineError, FirstStart, Image, ImageContents, InstanceSpec,
+    LogFiles, Result, RoleVerifier, SleepingRoles, StopMode, VolumeFacts, VolumePlan,
+};
+
+pub(crate) struct NoPostgres;
+
+fn is_not_running<T>(instance: &InstanceId) -> Result<T> {
+    Err(EngineError::NotRunning(instance.clone()))
+}
+
+#[async_trait]
+impl Engine for NoPostgres {
+    fn images(&self) -> Vec<Image> {
+        vec![]
+    }
+
+    async fn image_contents(&self, version: PostgresVersion) -> Result<Arc<ImageContents>> {
+        Err(EngineError::NoImage(version))
+    }
+
+    fn capacity(&self) -> Capacity {
+        Capacity { cpus: 1, memory_bytes: 1 << 30 }
+    }
+
+    async fn create_volume(&self, plan: &VolumePlan) -> Result<VolumeFacts> {
+        Err(EngineError::NoVolume(plan.label.volume.clone()))
+    }
+
+    async fn remove_volume(&self, _: &VolumeId) -> Result<()> {
+        Ok(())
+    }
+
+    async fn observe(&self, _: &InstanceId, volume: &VolumeId) -> Result<InstanceSeen> {
+        Err(EngineError::NoVolume(volume.clone()))
+    }
+
+    async fn start(&self, spec: &InstanceSpec) -> Result<()> {
+        Err(EngineError::NoImage(spec.version))
+    }
+
+    async fn configure(&self, spec: &InstanceSpec) -> Result<()> {
+        is_not_running(&spec.instance)
+    }
+
+    async fn first_start(&self, plan: &FirstStart) -> Result<()> {
+        is_not_running(&plan.spec.instance)
+    }
+
+    async fn stop(&self, _: &InstanceId, _: Option<&VolumeId>, _: StopMode) -> Result<()> {
+        Ok(())
+    }
+
+    async fn sleep(&self, _: &InstanceId, _: &VolumeId) -> Result<Option<(SleepingRoles, String)>> {
+        Ok(None)
+    }
+
+    async fn clean_checkpoint(&self, _: &VolumeId) -> Result<Option<String>> {
+        Ok(None)
+    }
+
+    fn has_answered(&self, _: &InstanceId) -> bool {
+        false
+    }
+
+    async fn ask_whether_it_answers(&self, _: &InstanceId) -> Answer {
+        Answer::Refuses("nothing runs".to_owned())
+    }
+
+    async fn wait_exit(&self, _: &InstanceId) {}
+
+    async fn remove_instance(&self, _: &InstanceId) -> Result<()> {
+        Ok(())
+    }
+
+    async fn open(&self, instance: &InstanceId) -> Result<BoxedServerStream> {
+        is_not_running(instance)
+    }
+
+    async fn verifier(&self, instance: &InstanceId, _: &str) -> Result<Option<RoleVerifier>> {
+        is_not_running(instance)
+    }
+
+    async fn managed_verifier(&self, instance: &InstanceId) -> Result<Option<String>> {
+        is_not_running(instance)
+    }
+
+    async fn set_managed_verifier(&self, instance: &InstanceId, _: &str) -> Result<()> {
+        is_not_running(instance)
+    }
+
+    async fn end_holders(&self, instance: &InstanceId, _: &VolumeId, _: &[u32]) -> Result<()> {
+        is_not_running(instance)
+    }
+
+    async fn statistics(&self, instance: &InstanceId, _: PostgresVersion) -> Result<Observed> {
+        is_not_running(instance)
+    }
+
+    async fn has_active_slot(&self, instance: &InstanceId) -> Result<bool> {
+        is_not_running(instance)
+    }
+
+    fn logs(&self, instance: &InstanceId) -> Result<Box<dyn LogFiles>> {
+        is_not_running(instance)
+    }
+
+    async fn measure(&self, _: &InstanceId, _: &VolumeId) -> InstanceStatistics {
+        InstanceStatistics::default()
+    }
+
+    fn known_disk_bytes(&self, _: &VolumeId) -> Option<u64> {
+        None
+    }
+
+    async fn disk_bytes(&self, _: &VolumeId) -> Option<u64> {
+        None
+    }
+
+    async fn end_sessions(&self, instance: &InstanceId, _: bool) -> Result<()> {
+        is_not_running(instance)
+    }
+
+    async fn volumes(&self) -> Result<Vec<VolumeLabel>> {
+        Ok(vec![])
+    }
+
+    async fn quarantine(&self, volume: &VolumeId) -> Result<()> {
+        Err(EngineError::NoVolume(volume.clone()))
+    }
+
+    async fn running_instances(&self) -> Result<Vec<InstanceId>> {
+        Ok(vec![])
+    }
+}

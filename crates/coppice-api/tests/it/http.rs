@@ -1,0 +1,267 @@
+//! The API in this process, and a client of it.
+
+use std::collections::HashMap;
+use std::future::ready;
+use std::net::{IpAddr, Ipv4Addr};
+use std::num::NonZeroU32;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{Request, header};
+use coppice_api::{ApiConfig, Exposition, Hosts, Route, document, router};
+use coppice_app::reconciler::ControlPlane;
+use coppice_app::{
+    App, AppConfig, Clients, FirstAccount, GatewayPlace, IdentityConfig, MasterKey, Reconciler, Server,
+};
+use coppice_core::awake::{ClientSession, NewUse};
+use coppice_core::statistics::ClientTraffic;
+use coppice_core::{BranchId, HostId, InstallationId, RegionId};
+use coppice_engine::SharedEngine;
+use coppice_oauth::issuer::Issuers;
+use coppice_oauth::signing::SigningAlgorithm;
+use coppice_store::{ConnectOptions, Store};
+use coppice_test_support::{Answer, Postgres, text_of};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+use tower::ServiceExt;
+
+use crate::engine::NoPostgres;
+
+/// Only the owner of the directory reaches the socket.
+const HBA: &str = "local all all trust\n";
+/// What people are told to go to.
+const URL: &str = "http://127.0.0.1:7070";
+/// Whose account is made first.
+pub(crate) const EMAIL: &str = "ada@example.com";
+const PATIENCE: Duration = Duration::from_secs(30);
+const ANSWER_BYTES_MAX: usize = 1 << 24;
+
+/// No gateway, so no clients.
+struct NoClients;
+
+#[async_trait]
+impl Clients for NoClients {
+    async fn sessions(&self, _: &BranchId) -> Vec<ClientSession> {
+        vec![]
+    }
+
+    fn last_left(&self, _: &BranchId) -> Option<Instant> {
+        None
+    }
+
+    async fn hold(&self, _: &BranchId) -> Option<Box<dyn Send + Sync>> {
+        None
+    }
+
+    fn take_uses(&self) -> Vec<NewUse> {
+        vec![]
+    }
+
+    fn traffic(&self, _: &BranchId) -> ClientTraffic {
+        ClientTraffic::default()
+    }
+}
+
+impl Exposition for NoClients {
+    fn text(&self) -> Pin<Box<dyn Future<Output = String> + Send + '_>> {
+        Box::pin(ready(String::new()))
+    }
+}
+
+/// The router with everything below it, and the first user's key.
+pub(crate) struct Http {
+    router: Router,
+    first: FirstAccount,
+    /// Statuses by operation, as the document says.
+    documented: HashMap<String, Vec<String>>,
+    runtime: Runtime,
+    /// Ends after all that uses it.
+    _metastore: Postgres,
+}
+
+static SHARED: Mutex<Weak<Http>> = Mutex::new(Weak::new());
+
+/// The one of the tests that run at the same time.
+pub(crate) fn shared() -> Arc<Http> {
+    let mut shared = SHARED.lock();
+    shared.upgrade().unwrap_or_else(|| {
+        let http = Arc::new(Http::start());
+        *shared = Arc::downgrade(&http);
+        http
+    })
+}
+
+fn config(control_plane: &ControlPlane) -> AppConfig {
+    AppConfig {
+        server: Server { installation: control_plane.installation.clone(), process: "one".to_owned() },
+        region: RegionId::from_trusted("local"),
+        host: control_plane.host.clone(),
+        public_url: URL.to_owned(),
+        gateway: GatewayPlace { host: "127.0.0.1".to_owned(), port: 7432 },
+        gateway_domain: None,
+        create_wait: Duration::ZERO,
+        user_aliases: vec![],
+        sign_up: Default::default(),
+        outside: None,
+        has_passwords: true,
+        limits: Default::default(),
+        identity: IdentityConfig {
+            issuers: Issuers::new(URL, &[]).expect("a realm"),
+            clients: vec![],
+            dynamic_clients: false,
+            algorithm: SigningAlgorithm::Rs256,
+            signing_key_days: 90,
+        },
+        audit_days: 90,
+        mailer: None,
+        metrics_interval: Duration::from_secs(15),
+    }
+}
+
+async fn app(options: ConnectOptions) -> App {
+    let store = Store::connect(options, PATIENCE).await.expect("a metastore");
+    store.migrate().await.expect("migrations");
+    let installation = InstallationId::from_trusted("ins_1");
+    store.installation_ensure(&installation, true).await.expect("an installation");
+    let (host, region) = (HostId::from_trusted("hst_1"), RegionId::from_trusted("local"));
+    let epoch = store.host_start(&host, &region, "local", "one").await.expect("a host");
+    let control_plane = ControlPlane { installation, host, epoch };
+    let key = Arc::new(MasterKey::new(&MasterKey::generate()));
+    let engine: SharedEngine = Arc::new(NoPostgres);
+    let config = config(&control_plane);
+    let reconciler = Reconciler::new(store.clone(), engine.clone(), key.clone(), control_plane);
+    App::new(store, engine, reconciler, key, Arc::new(NoClients), config)
+}
+
+fn documented() -> HashMap<String, Vec<String>> {
+    let document = serde_json::to_value(document()).expect("JSON");
+    let paths = document["paths"].as_object().expect("paths").values();
+    let operations = paths.flat_map(|item| item.as_object().expect("an item").values());
+    let statuses = |operation: &Value| {
+        let responses = operation["responses"].as_object().expect("responses");
+        (text_of(&operation["operationId"]), responses.keys().cloned().collect())
+    };
+    operations.map(statuses).collect()
+}
+
+impl Http {
+    fn start() -> Self {
+        let metastore = Postgres::start(HBA);
+        let options = ConnectOptions::new_without_pgpass().socket(metastore.socket_dir());
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let many = NonZeroU32::new(10_000).expect("it is not zero");
+        let (router, first) = runtime.block_on(async {
+            let app = app(options.username("postgres").database("postgres")).await;
+            let first = app.create_first_account(EMAIL, |_| Ok(())).await.expect("an account");
+            app.note_set_up();
+            let config = ApiConfig {
+                requests_per_second: many,
+                address_requests_per_second: many,
+                trusted_proxies: Default::default(),
+                metrics_token: None,
+                hosts: Hosts::new(None, IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            };
+            (router(app, config, Arc::new(NoClients)), first)
+        });
+        Self { router, first, documented: documented(), runtime, _metastore: metastore }
+    }
+
+    /// The first organization's id.
+    pub(crate) fn organization(&self) -> &str {
+        self.first.organization.as_str()
+    }
+
+    /// Sends a request; `{org}` in the path is the organization. Refuses an
+    /// answer that the document does not know.
+    #[track_caller]
+    pub(crate) fn as_key(&self, key: &str, method: &str, path: &str, body: Option<&Value>) -> Answer {
+        let path = path.replace("{org}", self.organization());
+        let request = Request::builder().method(method).uri(&path);
+        let request = request.header(header::AUTHORIZATION, format!("Bearer {key}"));
+        let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
+        let (answer, operation) = self.send(request.body(body).expect("a request"));
+        if let Some(statuses) = self.documented.get(&operation) {
+            let status = answer.status.to_string();
+            assert!(statuses.contains(&status), "{operation} answers {status}: {}", answer.text());
+        }
+        answer
+    }
+
+    fn send(&self, request: Request<Body>) -> (Answer, String) {
+        self.runtime.block_on(async {
+            let response = self.router.clone().oneshot(request).await.expect("an answer");
+            let (parts, body) = response.into_parts();
+            let route = parts.extensions.get::<Arc<Route>>().expect("a route");
+            let headers = parts.headers.iter().map(|(name, value)| {
+                (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+            });
+            let bytes = to_bytes(body, ANSWER_BYTES_MAX).await.expect("a body").to_vec();
+            let answer = Answer { status: parts.status.as_u16(), headers: headers.collect(), bytes };
+            (answer, route.operation.to_string())
+        })
+    }
+
+    /// A request of the first user without a body.
+    #[track_caller]
+    pub(crate) fn call(&self, method: &str, path: &str) -> Answer {
+        self.as_key(self.first.key.expose(), method, path, None)
+    }
+
+    /// A request with a body, as the first user.
+    #[track_caller]
+    pub(crate) fn with(&self, method: &str, path: &str, body: &Value) -> Answer {
+        self.as_key(self.first.key.expose(), method, path, Some(body))
+    }
+
+    /// GET as the first user.
+    #[track_caller]
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.call("GET", path)
+    }
+
+    /// POST as the first user.
+    #[track_caller]
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
+        self.with("POST", path, body)
+    }
+
+    /// DELETE as the first user.
+    #[track_caller]
+    pub(crate) fn delete(&self, path: &str) -> Answer {
+        self.call("DELETE", path)
+    }
+
+    /// Makes an organization and returns its id.
+    pub(crate) fn new_organization(&self, name: &str) -> String {
+        text_of(&self.post("/organizations", &json!({ "name": name })).expect(201)["id"])
+    }
+
+    /// Makes a project of the first organization and returns its path.
+    pub(crate) fn new_project(&self, name: &str) -> String {
+        let made = self.post("/organizations/{org}/projects", &json!({ "name": name })).expect(201);
+        format!("/organizations/{}/projects/{}", self.organization(), text_of(&made["id"]))
+    }
+
+    /// Makes a key with more than a name; `at` is where keys are made.
+    pub(crate) fn new_key(&self, at: &str, more: Value) -> Value {
+        let mut body = json!({ "name": "k" });
+        for (name, value) in more.as_object().expect("an object") {
+            body[name] = value.clone();
+        }
+        self.post(at, &body).expect(201)["key"].clone()
+    }
+
+    /// As [`Http::new_key`], only the key's secret.
+    pub(crate) fn new_token(&self, at: &str, more: Value) -> String {
+        text_of(&self.new_key(at, more)["token"])
+    }
+}

@@ -1,0 +1,13 @@
+//! The real router, use cases and metastore, in this process and without any
+//! branch's server: what the API says and refuses by itself.
+//!
+//! Every answer's status is compared with the document.
+
+mod engine;
+mod http;
+mod keys;
+mod organizations;
+mod projects;
+
+use coppice_test_support::is_timestamp;
+use http::{Http, shared};
