@@ -197,3 +197,39 @@ pub(crate) fn redirect(url: &str) -> Response {
     ];
     (StatusCode::SEE_OTHER, headers).into_response()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+    use std::time::Duration;
+
+    use axum::body::Body;
+    use tokio::sync::{Notify, mpsc};
+    use tokio::time::timeout;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    /// Whether a handler goes on to its end behind these layers when whoever
+    /// asked has gone away.
+    async fn is_carried_out(behind: impl FnOnce(Router) -> Router) -> bool {
+        let (may_go_on, (done, mut is_done)) = (Arc::new(Notify::new()), mpsc::channel(1));
+        let waits = may_go_on.clone();
+        let handler = async move || {
+            waits.notified().await;
+            let _ = done.send(()).await;
+        };
+        let rates = Arc::new(Rates::new(NonZeroU32::MIN, NonZeroU32::MIN));
+        let router = behind(Router::new().route("/", post(handler))).layer(Extension(rates));
+        let asked = router.oneshot(Request::post("/").body(Body::empty()).expect("a request"));
+        assert!(timeout(Duration::from_millis(20), asked).await.is_err(), "it waits");
+        may_go_on.notify_one();
+        timeout(Duration::from_secs(60), is_done.recv()).await.expect("it ends").is_some()
+    }
+
+    #[tokio::test]
+    async fn what_was_begun_is_carried_out_although_its_sender_goes_away() {
+        assert!(is_carried_out(|router| router.route_layer(from_fn(limit_people))).await);
+        assert!(is_carried_out(|router| router.route_layer(from_fn(limit_programs))).await);
+    }
+}
