@@ -53,8 +53,14 @@ pub(crate) struct Seat {
     connections: Arc<Connections>,
     number: u64,
     end: Arc<Notify>,
+    unread: Arc<Notify>,
     usage: Mutex<Usage>,
 }
+
+/// The way to end a connection on which an answer is not read; in the extensions
+/// of its requests.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unread(pub(crate) Arc<Notify>);
 
 /// What a connection is used for now.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +79,8 @@ pub(crate) enum Ending {
     Idle,
     /// Another connection needed its place while it asked for nothing.
     Displaced,
+    /// An answer that takes much memory was not read.
+    Unread,
 }
 
 impl Ending {
@@ -82,6 +90,7 @@ impl Ending {
             Self::FirstRequest => "first_request",
             Self::Idle => "idle",
             Self::Displaced => "displaced",
+            Self::Unread => "unread",
         }
     }
 }
@@ -116,7 +125,7 @@ impl Connections {
         let number = table.insert(address, end.clone());
         gauge!(CONNECTIONS).set(table.open.len() as f64);
         let usage = Mutex::new(Usage { has_asked: false, in_progress: 0, since: Instant::now() });
-        Some(Seat { connections: self.clone(), number, end, usage })
+        Some(Seat { connections: self.clone(), number, end, unread: Arc::default(), usage })
     }
 }
 
@@ -136,6 +145,11 @@ impl Seat {
         Asked(self.clone())
     }
 
+    /// Ends the connection when it is notified, because an answer is not read.
+    pub(crate) fn unread(&self) -> Unread {
+        Unread(self.unread.clone())
+    }
+
     /// Completes when the connection has to end.
     pub(crate) async fn ended(&self) -> Ending {
         loop {
@@ -146,6 +160,7 @@ impl Seat {
                 };
             tokio::select! {
                 () = self.end.notified() => return Ending::Displaced,
+                () = self.unread.notified() => return Ending::Unread,
                 () = tokio::time::sleep_until(next_look) => {}
             }
         }

@@ -4,7 +4,8 @@
 //! reading it, and over HTTP/2 one connection has many of them. So it is made
 //! and compressed to its end, which leaves nothing behind but its bytes, and
 //! all larger ones together share a room of fixed size, in which nobody has more
-//! than is left for others. Small ones are bounded by the number of connections.
+//! than is left for others, and nobody for long. Small ones are bounded by the
+//! number of connections.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -14,8 +15,10 @@ use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use coppice_core::Error;
+use tokio::sync::oneshot;
 
 use crate::arrival::{Place, Room, Senders, no_room};
+use crate::connections::Unread;
 use crate::error::ApiError;
 
 /// Larger ones need a place.
@@ -25,11 +28,17 @@ const SMALL_BYTES: usize = 16 << 10;
 static ANSWERS: LazyLock<Room> =
     LazyLock::new(|| Room::new(64 << 20, usize::MAX, Duration::MAX, Duration::from_secs(3)));
 
+/// How long the last byte of a larger one may take to be sent. Then its
+/// connection ends.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Bytes that have a place until the last of them was sent, or nobody is there
 /// any more to send them to.
 struct Leaving {
     bytes: Bytes,
     _place: Place<'static>,
+    /// Closed when it has left.
+    _left: oneshot::Sender<()>,
 }
 
 impl AsRef<[u8]> for Leaving {
@@ -42,11 +51,17 @@ impl AsRef<[u8]> for Leaving {
 pub(crate) async fn leave_in_turn(request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     let senders = Senders::of(&parts);
+    let unread = parts.extensions.get::<Unread>().cloned().unwrap_or_default();
     let response = next.run(Request::from_parts(parts, body)).await;
-    placed(&ANSWERS, senders, response).await
+    placed(&ANSWERS, senders, response, (unread, PATIENCE)).await
 }
 
-async fn placed(room: &'static Room, senders: Senders, response: Response) -> Response {
+async fn placed(
+    room: &'static Room,
+    senders: Senders,
+    response: Response,
+    (unread, patience): (Unread, Duration),
+) -> Response {
     let (head, body) = response.into_parts();
     let bytes = match to_bytes(body, usize::MAX).await {
         Ok(bytes) => bytes,
@@ -57,7 +72,14 @@ async fn placed(room: &'static Room, senders: Senders, response: Response) -> Re
     }
     match room.hold(bytes.len(), senders).await {
         Ok(place) => {
-            Response::from_parts(head, Body::from(Bytes::from_owner(Leaving { bytes, _place: place })))
+            let (left, has_left) = oneshot::channel();
+            tokio::spawn(async move {
+                if tokio::time::timeout(patience, has_left).await.is_err() {
+                    unread.0.notify_one();
+                }
+            });
+            let leaving = Leaving { bytes, _place: place, _left: left };
+            Response::from_parts(head, Body::from(Bytes::from_owner(leaving)))
         }
         Err(_) => ApiError::from(no_room()).into_response(),
     }
@@ -67,32 +89,52 @@ async fn placed(room: &'static Room, senders: Senders, response: Response) -> Re
 mod tests {
     use super::*;
 
-    static ROOM: LazyLock<Room> =
-        LazyLock::new(|| Room::new(1 << 20, usize::MAX, Duration::MAX, Duration::from_millis(10)));
+    /// Where one test's answers are.
+    struct Out(&'static Room);
 
-    async fn answered(count: usize) -> Response {
-        let senders = Senders::of(&Request::new(Body::empty()).into_parts().0);
-        placed(&ROOM, senders, "x".repeat(count).into_response()).await
+    impl Out {
+        fn new() -> Self {
+            Self(Box::leak(Box::new(Room::new(1 << 20, usize::MAX, PATIENCE, Duration::from_millis(10)))))
+        }
+
+        async fn answered_on(&self, count: usize, unread: Unread, patience: Duration) -> Response {
+            let senders = Senders::of(&Request::new(Body::empty()).into_parts().0);
+            placed(self.0, senders, "x".repeat(count).into_response(), (unread, patience)).await
+        }
+
+        async fn answered(&self, count: usize) -> Response {
+            self.answered_on(count, Unread::default(), PATIENCE).await
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_ends_on_which_a_large_answer_is_not_read() {
+        let (out, slow, read) = (Out::new(), Unread::default(), Unread::default());
+        drop(out.answered_on(SMALL_BYTES + 1, read.clone(), Duration::from_millis(200)).await);
+        let _held = out.answered_on(SMALL_BYTES + 1, slow.clone(), Duration::from_millis(200)).await;
+        slow.0.notified().await;
+        // Its time was over before.
+        assert!(tokio::time::timeout(Duration::from_millis(10), read.0.notified()).await.is_err());
     }
 
     #[tokio::test]
     async fn answers_that_nobody_reads_take_no_more_than_their_room() {
-        let mut unread = vec![];
+        let (out, mut unread) = (Out::new(), vec![]);
         for _ in 0..8 {
-            unread.push(answered(64 << 10).await);
+            unread.push(out.answered(64 << 10).await);
         }
         assert!(unread.iter().all(|answer| answer.status().is_success()), "half of the room");
-        assert_eq!(answered(64 << 10).await.status().as_u16(), 503);
-        assert!(answered(100).await.status().is_success(), "a small one needs no place");
+        assert_eq!(out.answered(64 << 10).await.status().as_u16(), 503);
+        assert!(out.answered(100).await.status().is_success(), "a small one needs no place");
         // What was sent has left.
         let body = unread.pop().expect("one").into_body();
         assert_eq!(to_bytes(body, usize::MAX).await.expect("a body").len(), 64 << 10);
-        assert!(answered(64 << 10).await.status().is_success());
+        assert!(out.answered(64 << 10).await.status().is_success());
         // What is being sent has not: its bytes are there, whoever holds them.
         let body = unread.pop().expect("one").into_body();
         let sending = to_bytes(body, usize::MAX).await.expect("a body");
-        assert_eq!(answered(128 << 10).await.status().as_u16(), 503);
+        assert_eq!(out.answered(128 << 10).await.status().as_u16(), 503);
         drop((sending, unread));
-        assert!(answered(512 << 10).await.status().is_success());
+        assert!(out.answered(512 << 10).await.status().is_success());
     }
 }

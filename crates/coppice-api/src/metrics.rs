@@ -65,7 +65,7 @@ pub(crate) fn describe() {
     for limit in ["total", "address"] {
         counter!(CONNECTIONS_REFUSED, "limit" => limit).absolute(0);
     }
-    for ending in [Ending::FirstRequest, Ending::Idle, Ending::Displaced] {
+    for ending in [Ending::FirstRequest, Ending::Idle, Ending::Displaced, Ending::Unread] {
         counter!(CONNECTIONS_ENDED, "reason" => ending.label()).absolute(0);
     }
     for limit in ["credential", "address"] {

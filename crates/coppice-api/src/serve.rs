@@ -117,6 +117,7 @@ fn service(
     service_fn(move |mut request: Request<Incoming>| {
         let asked = seat.asked();
         request.extensions_mut().insert(ConnectInfo(peer));
+        request.extensions_mut().insert(seat.unread());
         let answered = router.clone().oneshot(request);
         async move {
             let answer = answered.await;
