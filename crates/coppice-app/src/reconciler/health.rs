@@ -21,7 +21,10 @@ use super::{Reconciler, pause};
 /// How often it is seen to that every server has answered.
 const LOOK: Duration = Duration::from_secs(2);
 /// Servers that are asked at a time.
-const LOOKS_MAX: usize = 4;
+const LOOKS_MAX: usize = 16;
+/// The same of those that did not answer last time: each takes its whole
+/// patience, and there may be many of one owner's.
+const LOOKS_AT_ILL_MAX: usize = 4;
 /// After one of its processes crashed a server refuses sessions for a moment.
 const REFUSAL_NORMAL: Duration = Duration::from_secs(3);
 /// A server that is busy may take so long to let somebody in.
@@ -74,11 +77,16 @@ struct Patient {
 pub(super) struct Health {
     patients: Mutex<HashMap<BranchId, Patient>>,
     looks: Semaphore,
+    looks_at_ill: Semaphore,
 }
 
 impl Default for Health {
     fn default() -> Self {
-        Self { patients: Mutex::default(), looks: Semaphore::new(LOOKS_MAX) }
+        Self {
+            patients: Mutex::default(),
+            looks: Semaphore::new(LOOKS_MAX),
+            looks_at_ill: Semaphore::new(LOOKS_AT_ILL_MAX),
+        }
     }
 }
 
@@ -146,6 +154,12 @@ impl Health {
         self.patients.lock().remove(branch);
     }
 
+    /// The queue in which the branch's server waits to be asked.
+    fn queue(&self, branch: &BranchId) -> &Semaphore {
+        let is_ill = self.patients.lock().get(branch).is_some_and(|patient| patient.complaint.is_some());
+        if is_ill { &self.looks_at_ill } else { &self.looks }
+    }
+
     /// Whether the branch is to be asked by the caller now; nobody else does
     /// until [`Health::note`].
     fn begin(&self, branch: &BranchId) -> bool {
@@ -204,7 +218,7 @@ impl Reconciler {
 
     async fn ask_server(self, branch: BranchId) {
         let health = &self.inner.health;
-        let Ok(_place) = health.looks.acquire().await else { return };
+        let Ok(_place) = health.queue(&branch).acquire().await else { return };
         let instance = InstanceId::new(&branch, 1);
         let answer = tokio::select! {
             biased;
@@ -278,6 +292,20 @@ mod tests {
         assert!(!health.patients.lock().is_empty(), "and is not forgotten for that");
         health.forget(&branch);
         assert_eq!(start(), Duration::ZERO, "who wakes it after its sleep does not wait");
+    }
+
+    #[test]
+    fn servers_that_hang_keep_no_other_from_being_looked_at() {
+        let (health, ill, new) =
+            (Health::default(), BranchId::from_trusted("br_1"), BranchId::from_trusted("br_2"));
+        assert!(health.begin(&ill) && health.begin(&new));
+        health.note(&ill, &Answer::Hangs);
+        let _all = health.queue(&ill).try_acquire_many(LOOKS_AT_ILL_MAX as u32).expect("every place");
+        assert!(health.queue(&ill).try_acquire().is_err());
+        assert!(health.queue(&new).try_acquire().is_ok());
+        assert!(health.begin(&ill));
+        health.note(&ill, &Answer::Answers);
+        assert!(health.queue(&ill).try_acquire().is_ok(), "who answers again waits with the others");
     }
 
     #[test]
