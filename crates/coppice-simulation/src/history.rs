@@ -5,13 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta};
-use coppice_core::BranchId;
 
 use crate::checks;
 use crate::dice::Dice;
 use crate::link::{Link, Turn};
 use crate::metastore::{Metastore, start_of_time};
-use crate::owner::{Action, ORGANIZATION, PROJECT, carry_out};
+use crate::owner::{ORGANIZATION, PROJECT};
 use crate::process::Process;
 use crate::time::{self, Clocks};
 use crate::world::{Faults, ProcessId, World};
@@ -41,21 +40,14 @@ pub struct Outcome {
 /// # Panics
 /// When the metastore fails.
 pub fn play(metastore: &mut Metastore, seed: u64) -> Outcome {
-    metastore.clear();
-    coppice_core::random::seed_on_this_thread(Some(seed));
-    let mut history = History::new(metastore, seed);
+    let mut dice = Dice::new(seed);
+    let weather = Weather::draw(&mut dice);
+    let mut history = History::new(metastore, seed, dice, weather);
     history.begin();
     while history.actions_left > 0 && history.events < EVENTS_MAX && !history.has_gone_wrong() {
         history.step();
     }
-    history.end();
-    let events = history.events;
-    let world = history.finish();
-    coppice_core::random::seed_on_this_thread(None);
-    time::set_on_this_thread(None);
-    let mut state = world.lock();
-    let (violations, log) = (std::mem::take(&mut state.violations), std::mem::take(&mut state.log));
-    Outcome { seed, events, violations, log }
+    history.outcome(seed)
 }
 
 pub(crate) struct History<'a> {
@@ -76,14 +68,28 @@ pub(crate) struct History<'a> {
     pub(crate) names: u32,
 }
 
-impl<'a> History<'a> {
-    fn new(metastore: &'a mut Metastore, seed: u64) -> Self {
-        let mut dice = Dice::new(seed);
+/// What a history is like.
+#[derive(Debug)]
+pub(crate) struct Weather {
+    machines: usize,
+    faults: Faults,
+    /// How often something ends, of a thousand.
+    crashes: u32,
+    /// What is asked for.
+    actions: u32,
+}
+
+impl Weather {
+    /// Nothing goes wrong by itself.
+    pub(crate) fn calm() -> Self {
+        Self { machines: 1, faults: Faults::default(), crashes: 0, actions: 0 }
+    }
+
+    fn draw(dice: &mut Dice) -> Self {
         let machines = if dice.happens(150) { 2 } else { 1 };
-        let world = World::new(seed ^ 0x5EED, machines);
-        let is_rough = dice.happens(700);
-        if is_rough {
-            world.lock().faults = Faults {
+        let mut faults = Faults::default();
+        if dice.happens(700) {
+            faults = Faults {
                 slow_statements: dice.below(40) as u32,
                 lost_statements: dice.below(12) as u32,
                 slow_steps: dice.below(200) as u32,
@@ -92,10 +98,20 @@ impl<'a> History<'a> {
                 failing_servers: dice.below(60) as u32,
             };
         }
+        let crashes = if dice.happens(800) { dice.below(12) as u32 } else { 0 };
+        Self { machines, faults, crashes, actions: dice.between(4, 16) as u32 }
+    }
+}
+
+impl<'a> History<'a> {
+    pub(crate) fn new(metastore: &'a mut Metastore, seed: u64, dice: Dice, weather: Weather) -> Self {
+        metastore.clear();
+        coppice_core::random::seed_on_this_thread(Some(seed));
+        let Weather { machines, faults, crashes, actions } = weather;
+        let world = World::new(seed ^ 0x5EED, machines);
+        world.lock().faults = faults;
         let link = Link::new(metastore.socket());
         let directory = metastore.link_directory();
-        let crashes = if dice.happens(800) { dice.below(12) as u32 } else { 0 };
-        let actions_left = dice.between(4, 16) as u32;
         Self {
             metastore,
             world,
@@ -107,13 +123,25 @@ impl<'a> History<'a> {
             machines,
             offset: TimeDelta::zero(),
             events: 0,
-            actions_left,
+            actions_left: actions,
             crashes,
             names: 0,
         }
     }
 
-    fn begin(&mut self) {
+    /// Ends it, and gives the thread its clocks and its chance back.
+    pub(crate) fn outcome(mut self, seed: u64) -> Outcome {
+        self.end();
+        let events = self.events;
+        let world = self.finish();
+        coppice_core::random::seed_on_this_thread(None);
+        time::set_on_this_thread(None);
+        let mut state = world.lock();
+        let (violations, log) = (std::mem::take(&mut state.violations), std::mem::take(&mut state.log));
+        Outcome { seed, events, violations, log }
+    }
+
+    pub(crate) fn begin(&mut self) {
         self.tell_time();
         self.metastore.admin.query(&format!(
             "insert into organizations (id, name) values ('{ORGANIZATION}', 'simulated');
@@ -255,54 +283,6 @@ impl<'a> History<'a> {
             if of_machine.all(Process::has_handed_over) && self.dice.happens(50) {
                 self.start(machine);
             }
-        }
-    }
-
-    /// Somebody does something.
-    fn act(&mut self) {
-        let known = self.world.lock().known.clone();
-        let action = self.draw_action(&known);
-        // Data is copied where it is, and clients come to where their server is.
-        let place = match &action {
-            Action::Child { parent: branch, .. } | Action::Connect(branch, _) => {
-                known.iter().find(|(id, _)| id == branch).map(|(_, machine)| *machine)
-            }
-            _ => None,
-        };
-        let is_able = |process: &&Process| {
-            !process.is_leaving()
-                && process.app().is_some()
-                && place.is_none_or(|place| place == process.machine)
-        };
-        let able: Vec<_> = self.processes.iter().filter(is_able).collect();
-        if able.is_empty() {
-            return;
-        }
-        let process = able[self.dice.below(able.len())];
-        let Some(app) = process.app() else { return };
-        self.actions_left -= 1;
-        self.world.lock().note(format!("{action:?} is asked of process {}", process.id.0));
-        let place = (process.id, process.machine);
-        process.spawn(carry_out(action, app.clone(), self.world.clone(), place));
-    }
-
-    fn draw_action(&mut self, known: &[(BranchId, usize)]) -> Action {
-        let chosen = if known.is_empty() { 0 } else { self.dice.below(100) };
-        self.names += 1;
-        let name = format!("branch-{}", self.names);
-        if chosen < 12 {
-            let inactivity_minutes = self.dice.between(1, 3) as u32;
-            return Action::Create { name, inactivity_minutes };
-        }
-        let branch = known[self.dice.below(known.len())].0.clone();
-        match chosen {
-            12..28 => Action::Child { parent: branch, name },
-            28..40 => Action::Hibernate(branch),
-            40..50 => Action::Wake(branch),
-            50..60 => Action::Rotate(branch),
-            60..70 => Action::Configure(branch, self.dice.below(1000) as u32, self.dice.happens(500)),
-            70..82 => Action::Delete(branch),
-            _ => Action::Connect(branch, Duration::from_millis(self.dice.between(1, 90_000))),
         }
     }
 }

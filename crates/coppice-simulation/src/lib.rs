@@ -27,8 +27,11 @@ mod mishaps;
 mod owner;
 mod process;
 mod quiet;
+mod requests;
+mod scene;
 mod time;
 mod world;
 
 pub use history::{Outcome, play};
 pub use metastore::Metastore;
+pub use scene::Scene;

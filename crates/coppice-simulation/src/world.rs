@@ -181,6 +181,11 @@ impl State {
         opened
     }
 
+    /// Whether a step waits whose description begins like this.
+    pub(crate) fn is_waiting_for(&self, what: &str) -> bool {
+        self.gates.iter().any(|gate| gate.what.starts_with(what))
+    }
+
     /// How many steps could go on now.
     pub(crate) fn gates_due(&mut self) -> usize {
         self.gates.retain(|gate| !gate.open.is_closed());

@@ -4,3 +4,4 @@
 #![allow(clippy::unwrap_used, reason = "a failed step fails its test")]
 
 mod histories;
+mod regressions;

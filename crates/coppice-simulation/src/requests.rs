@@ -1,0 +1,66 @@
+//! What is asked of the platform, and of which of its processes.
+
+use std::time::Duration;
+
+use coppice_core::BranchId;
+
+use crate::history::History;
+use crate::owner::{Action, carry_out};
+use crate::process::Process;
+
+impl History<'_> {
+    /// Somebody does something.
+    pub(crate) fn act(&mut self) {
+        let known = self.world.lock().known.clone();
+        let action = self.draw_action(&known);
+        if self.ask(action, &known) {
+            self.actions_left -= 1;
+        }
+    }
+
+    /// Asks a process for something; false when none can be asked.
+    pub(crate) fn ask(&mut self, action: Action, known: &[(BranchId, usize)]) -> bool {
+        // Data is copied where it is, and clients come to where their server is.
+        let place = match &action {
+            Action::Child { parent: branch, .. } | Action::Connect(branch, _) => {
+                known.iter().find(|(id, _)| id == branch).map(|(_, machine)| *machine)
+            }
+            _ => None,
+        };
+        let is_able = |process: &&Process| {
+            !process.is_leaving()
+                && process.app().is_some()
+                && place.is_none_or(|place| place == process.machine)
+        };
+        let able: Vec<_> = self.processes.iter().filter(is_able).collect();
+        if able.is_empty() {
+            return false;
+        }
+        let process = able[self.dice.below(able.len())];
+        let Some(app) = process.app() else { return false };
+        self.world.lock().note(format!("{action:?} is asked of process {}", process.id.0));
+        let place = (process.id, process.machine);
+        process.spawn(carry_out(action, app.clone(), self.world.clone(), place));
+        true
+    }
+
+    fn draw_action(&mut self, known: &[(BranchId, usize)]) -> Action {
+        let chosen = if known.is_empty() { 0 } else { self.dice.below(100) };
+        self.names += 1;
+        let name = format!("branch-{}", self.names);
+        if chosen < 12 {
+            let inactivity_minutes = self.dice.between(1, 3) as u32;
+            return Action::Create { name, inactivity_minutes };
+        }
+        let branch = known[self.dice.below(known.len())].0.clone();
+        match chosen {
+            12..28 => Action::Child { parent: branch, name },
+            28..40 => Action::Hibernate(branch),
+            40..50 => Action::Wake(branch),
+            50..60 => Action::Rotate(branch),
+            60..70 => Action::Configure(branch, self.dice.below(1000) as u32, self.dice.happens(500)),
+            70..82 => Action::Delete(branch),
+            _ => Action::Connect(branch, Duration::from_millis(self.dice.between(1, 90_000))),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! A history that a test writes instead of a seed: what once went wrong, again.
+
+use std::time::Duration;
+
+use crate::dice::Dice;
+use crate::history::{History, Outcome, Weather};
+use crate::metastore::Metastore;
+use crate::owner::Action;
+use crate::world::Health;
+
+/// Chance has no say in what matters.
+const SEED: u64 = 0;
+/// Whatever is waited for comes within so many events.
+const EVENTS_MAX: u32 = 10_000;
+/// A step of time while nothing else happens.
+const STEP: Duration = Duration::from_millis(50);
+
+/// See the module.
+pub struct Scene<'a>(History<'a>);
+
+impl<'a> Scene<'a> {
+    /// A platform of one process and one machine, on which nothing goes wrong
+    /// by itself.
+    ///
+    /// # Panics
+    /// When the metastore fails.
+    pub fn begin(metastore: &'a mut Metastore) -> Self {
+        let mut history = History::new(metastore, SEED, Dice::new(SEED), Weather::calm());
+        history.begin();
+        let mut scene = Self(history);
+        scene.go_on_until("it has booted", |history| history.processes.iter().all(|one| one.app().is_some()));
+        scene
+    }
+
+    /// Somebody asks for a branch.
+    pub fn create_branch(&mut self) {
+        let action = Action::Create { name: "main".to_owned(), inactivity_minutes: 1000 };
+        assert!(self.0.ask(action, &[]), "a process can be asked");
+    }
+
+    /// Goes on until a step of the engine waits whose description begins like this.
+    ///
+    /// # Panics
+    /// When that does not come.
+    pub fn until(&mut self, step: &str) {
+        self.go_on_until(step, |history| history.world.lock().is_waiting_for(step));
+    }
+
+    /// Every server says nothing any more.
+    pub fn hang_servers(&mut self) {
+        let mut state = self.0.world.lock();
+        let servers = state.machines.iter_mut().flat_map(|machine| machine.servers.values_mut());
+        servers.for_each(|server| server.health = Health::Hangs);
+    }
+
+    /// Waits until everything is settled, and compares.
+    ///
+    /// # Panics
+    /// When something is not as it has to be.
+    pub fn ends_well(self) {
+        let Outcome { violations, log, .. } = self.0.outcome(SEED);
+        assert!(violations.is_empty(), "{}\n{violations:?}", log.join("\n"));
+    }
+
+    fn go_on_until(&mut self, what: &str, is_so: impl Fn(&History<'_>) -> bool) {
+        for _ in 0..EVENTS_MAX {
+            self.0.settle();
+            if is_so(&self.0) {
+                return;
+            }
+            if !self.0.go_on() {
+                self.0.advance(STEP);
+            }
+        }
+        panic!("{what}: it does not come");
+    }
+}

@@ -1,0 +1,13 @@
+//! Histories that went wrong once.
+
+use coppice_simulation::{Metastore, Scene};
+
+#[test]
+fn a_server_that_hangs_before_its_first_start_is_started_anew() {
+    let mut metastore = Metastore::start();
+    let mut scene = Scene::begin(&mut metastore);
+    scene.create_branch();
+    scene.until("detaching");
+    scene.hang_servers();
+    scene.ends_well();
+}
