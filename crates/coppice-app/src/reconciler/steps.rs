@@ -62,6 +62,8 @@ impl Reconciler {
                 failpoint!("reconciler.started");
             }
             Step::FirstStart => {
+                // One that hangs from here on has to be found like any other.
+                self.watch_server(work);
                 let managed_role_verifier = work.managed_role_verifier.clone();
                 let plan = FirstStart { spec: instance_spec(work, token), managed_role_verifier };
                 let done = engine.first_start(&plan).await;
