@@ -84,7 +84,7 @@ pub(crate) async fn refused(response: Response, is_signed_in: bool) -> Refused {
     };
     let next = match retry_after {
         Some(seconds) => Some(format!("try again in {seconds} s")),
-        None => next_step(&body.id, is_signed_in).map(str::to_owned),
+        None => next_step(&body.id, missing_scope(&challenge), is_signed_in),
     };
     let said = own_words(&body, &challenge).unwrap_or_else(|| body.message.clone());
     let message = match next {
@@ -94,15 +94,20 @@ pub(crate) async fn refused(response: Response, is_signed_in: bool) -> Refused {
     Refused { message, id: body.id, exit_code }
 }
 
+/// What a credential would need, as RFC 6750 has it in the answer.
+fn missing_scope(challenge: &str) -> Option<&str> {
+    let (_, rest) = challenge.split_once("scope=\"")?;
+    rest.split_once('"').map(|(scope, _)| scope)
+}
+
 /// Only a key that is not valid is called so.
 fn own_words(body: &ErrorBody, challenge: &str) -> Option<String> {
     let is_invalid = matches!(body.id.as_str(), "missing_token" | "invalid_token" | "expired_token");
     if is_invalid || body.message != FIXED_TEXT {
         return None;
     }
-    let scope = challenge.split_once("scope=\"").and_then(|(_, rest)| rest.split_once('"'));
-    Some(match (body.id.as_str(), scope) {
-        ("insufficient_scope", Some((scope, _))) => {
+    Some(match (body.id.as_str(), missing_scope(challenge)) {
+        ("insufficient_scope", Some(scope)) => {
             format!("access denied: this credential lacks the scope {scope}")
         }
         ("organization_access_denied", _) => "access denied: not a member of this organization".to_owned(),
@@ -113,12 +118,19 @@ fn own_words(body: &ErrorBody, challenge: &str) -> Option<String> {
 }
 
 /// What to do about an error, by its id.
-fn next_step(id: &str, is_signed_in: bool) -> Option<&'static str> {
+fn next_step(id: &str, missing_scope: Option<&str>, is_signed_in: bool) -> Option<String> {
+    if id == "insufficient_scope" {
+        let scope = missing_scope.unwrap_or("SCOPE");
+        return Some(format!("make a key that has it: `coppice key create NAME --scope {scope}`"));
+    }
+    known_step(id, is_signed_in).map(str::to_owned)
+}
+
+fn known_step(id: &str, is_signed_in: bool) -> Option<&'static str> {
     Some(match id {
         "invalid_token" | "expired_token" if is_signed_in => "sign in again with `coppice login`",
         "missing_token" | "invalid_token" => "check COPPICE_API_KEY",
         "expired_token" => "the key has ended; make another with `coppice key create`",
-        "insufficient_scope" => "make a key that has it: `coppice key create NAME --scope SCOPE`",
         "organization_access_denied" => "see `coppice org list`",
         "project_not_found" => "see `coppice project list`; `coppice project use NAME` chooses one for good",
         "branch_not_found" => "see `coppice branch list`",
@@ -157,6 +169,8 @@ mod tests {
             own_words(&body("insufficient_scope"), challenge).as_deref(),
             Some("access denied: this credential lacks the scope keys:read")
         );
+        let step = next_step("insufficient_scope", missing_scope(challenge), false);
+        assert!(step.is_some_and(|step| step.ends_with("--scope keys:read`")));
         let refused = own_words(&body("role_not_allowed"), "");
         assert_eq!(refused.as_deref(), Some("access denied: this credential may not do this"));
     }
