@@ -165,7 +165,7 @@ mod tests {
     fn a_body_becomes_no_more_than_its_questions_need() {
         let unread = vec![r#"{"":0}"#; 100_000].join(",");
         let refused = object_in(format!(r#"{{"name":"a","x":[{unread}]}}"#).as_bytes()).expect_err("refused");
-        assert_eq!(refused.code(), "too_many_items");
+        assert_eq!(refused.code(), ErrorCode::TooManyItems);
         assert_eq!(refused.to_string(), "request body accepts at most 10000 items");
         let values = vec![r#""a""#; 100].join(",");
         let filters = vec![format!(r#"{{"field":"body","op":"regex","values":[{values}]}}"#); 20].join(",");

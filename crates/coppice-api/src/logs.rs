@@ -171,7 +171,7 @@ mod tests {
         let filter = json!({ "op": "icontains", "values": vec!["x".repeat(256); 100] });
         assert!(asked(json!([filter])).is_ok(), "one of them may be as long as it can");
         let error = asked(json!([filter, filter])).expect_err("two are too long");
-        assert_eq!(error.code(), "invalid_filter");
+        assert_eq!(error.code(), ErrorCode::InvalidFilter);
         let why = "invalid filter: all filters of body together must have at most 32768 characters";
         assert_eq!(error.to_string(), why);
     }

@@ -126,7 +126,7 @@ mod tests {
         let first = rates.admit_address(address).expect("within the rate");
         assert_eq!((first.limit, first.remaining), (100, 99));
         let refused = (0..200).find_map(|_| rates.admit_address(address).err()).expect("the burst ends");
-        assert_eq!(refused.code(), "rate_limited");
+        assert_eq!(refused.code(), ErrorCode::RateLimited);
         assert!(rates.admit_address(IpAddr::from([192, 0, 2, 2])).is_ok(), "others are not affected");
     }
 
@@ -136,7 +136,7 @@ mod tests {
         let key = |id| CredentialId::Key(coppice_core::ApiKeyId::from_trusted(id));
         let refused =
             (0..100).find_map(|_| rates.admit_refused(&key("key_1")).err()).expect("the burst ends");
-        assert_eq!(refused.code(), "rate_limited");
+        assert_eq!(refused.code(), ErrorCode::RateLimited);
         assert!(rates.admit_credential(&key("key_1")).is_ok(), "it may do what it may do");
         assert!(rates.admit_refused(&key("key_2")).is_ok(), "others are not affected");
     }
@@ -147,7 +147,7 @@ mod tests {
         let rates = Rates::new(twenty, twenty);
         let address = |network: u16, host: u16| IpAddr::from([0x2001, 0xdb8, 0, network, 0, 0, 0, host]);
         let refused = (0..200).find_map(|host| rates.admit_address(address(1, host)).err());
-        assert_eq!(refused.expect("the burst ends").code(), "rate_limited");
+        assert_eq!(refused.expect("the burst ends").code(), ErrorCode::RateLimited);
         assert!(rates.admit_address(address(2, 1)).is_ok(), "others are not affected");
     }
 }

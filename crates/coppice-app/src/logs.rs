@@ -278,7 +278,7 @@ mod tests {
             seal.open(&"A".repeat(100_000)),
         ];
         for outcome in refused {
-            assert_eq!(outcome.expect_err("refused").code(), "invalid_cursor");
+            assert_eq!(outcome.expect_err("refused").code(), ErrorCode::InvalidCursor);
         }
     }
 }

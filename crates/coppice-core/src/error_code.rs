@@ -20,6 +20,14 @@ macro_rules! error_codes {
                     $(Self::$name => $text,)+
                 }
             }
+
+            /// The one that programs know by this text; none when a later platform made it up.
+            pub fn parse(text: &str) -> Option<Self> {
+                match text {
+                    $($text => Some(Self::$name),)+
+                    _ => None,
+                }
+            }
         }
     };
 }
@@ -107,12 +115,6 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-impl PartialEq<&str> for ErrorCode {
-    fn eq(&self, other: &&str) -> bool {
-        self.as_str() == *other
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,5 +125,7 @@ mod tests {
         assert!(names.is_sorted_by(|one, next| one < next), "{names:?}");
         let is_allowed = |name: &&str| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
         assert!(names.iter().all(is_allowed), "{names:?}");
+        assert!(ErrorCode::ALL.iter().all(|code| ErrorCode::parse(code.as_str()) == Some(*code)));
+        assert_eq!(ErrorCode::parse("made_up_later"), None);
     }
 }

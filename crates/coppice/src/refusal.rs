@@ -1,5 +1,6 @@
 //! Why nothing was done, and what to do next.
 
+use coppice_core::ErrorCode;
 use coppice_wire::ErrorBody;
 use reqwest::{Response, StatusCode};
 use serde_json::json;
@@ -9,7 +10,7 @@ use serde_json::json;
 pub(crate) struct Refused {
     message: String,
     /// Stable id of the error; empty when there is none.
-    pub(crate) id: String,
+    id: String,
     /// Exit code of the program.
     exit_code: u8,
 }
@@ -34,6 +35,11 @@ impl Refused {
     /// The caller has to write something else.
     pub(crate) fn mistake(message: String) -> Self {
         Self { message, id: String::new(), exit_code: MISTAKE }
+    }
+
+    /// Whether it is this error of the API.
+    pub(crate) fn is(&self, code: ErrorCode) -> bool {
+        ErrorCode::parse(&self.id) == Some(code)
     }
 
     /// Whether there is no such thing.
@@ -84,7 +90,10 @@ pub(crate) async fn refused(response: Response, is_signed_in: bool) -> Refused {
     };
     let next = match retry_after {
         Some(seconds) => Some(format!("try again in {seconds} s")),
-        None => next_step(&body.id, missing_scope(&challenge), is_signed_in),
+        None => {
+            let code = ErrorCode::parse(&body.id);
+            code.and_then(|code| next_step(code, missing_scope(&challenge), is_signed_in))
+        }
     };
     let said = own_words(&body, &challenge).unwrap_or_else(|| body.message.clone());
     let message = match next {
@@ -102,56 +111,68 @@ fn missing_scope(challenge: &str) -> Option<&str> {
 
 /// Only a key that is not valid is called so.
 fn own_words(body: &ErrorBody, challenge: &str) -> Option<String> {
-    let is_invalid = matches!(body.id.as_str(), "missing_token" | "invalid_token" | "expired_token");
+    let code = ErrorCode::parse(&body.id);
+    let is_invalid =
+        matches!(code, Some(ErrorCode::MissingToken | ErrorCode::InvalidToken | ErrorCode::ExpiredToken));
     if is_invalid || body.message != FIXED_TEXT {
         return None;
     }
-    Some(match (body.id.as_str(), missing_scope(challenge)) {
-        ("insufficient_scope", Some(scope)) => {
+    Some(match (code, missing_scope(challenge)) {
+        (Some(ErrorCode::InsufficientScope), Some(scope)) => {
             format!("access denied: this credential lacks the scope {scope}")
         }
-        ("organization_access_denied", _) => "access denied: not a member of this organization".to_owned(),
-        ("restricted_key", _) => "access denied: this key is limited to projects or branches".to_owned(),
-        ("user_required", _) => "access denied: only people may do this".to_owned(),
+        (Some(ErrorCode::OrganizationAccessDenied), _) => {
+            "access denied: not a member of this organization".to_owned()
+        }
+        (Some(ErrorCode::RestrictedKey), _) => {
+            "access denied: this key is limited to projects or branches".to_owned()
+        }
+        (Some(ErrorCode::UserRequired), _) => "access denied: only people may do this".to_owned(),
         _ => "access denied: this credential may not do this".to_owned(),
     })
 }
 
-/// What to do about an error, by its id.
-fn next_step(id: &str, missing_scope: Option<&str>, is_signed_in: bool) -> Option<String> {
-    if id == "insufficient_scope" {
+/// What to do about an error.
+fn next_step(code: ErrorCode, missing_scope: Option<&str>, is_signed_in: bool) -> Option<String> {
+    if code == ErrorCode::InsufficientScope {
         let scope = missing_scope.unwrap_or("SCOPE");
         return Some(format!("make a key that has it: `coppice key create NAME --scope {scope}`"));
     }
-    known_step(id, is_signed_in).map(str::to_owned)
+    known_step(code, is_signed_in).map(str::to_owned)
 }
 
-fn known_step(id: &str, is_signed_in: bool) -> Option<&'static str> {
-    Some(match id {
-        "invalid_token" | "expired_token" if is_signed_in => "sign in again with `coppice login`",
-        "missing_token" | "invalid_token" => "check COPPICE_API_KEY",
-        "expired_token" => "the key has ended; make another with `coppice key create`",
-        "organization_access_denied" => "see `coppice org list`",
-        "project_not_found" => "see `coppice project list`; `coppice project use NAME` chooses one for good",
-        "branch_not_found" => "see `coppice branch list`",
-        "project_access_denied" | "branch_access_denied" | "restricted_key" => "use a key without that limit",
-        "user_required" => "use a key of a user (`coppice key create NAME --user`)",
-        "branch_name_taken" => "choose another name; `coppice branch list` shows those taken",
-        "parent_not_ready" => "wait for it; `coppice branch show NAME` tells what it is doing",
-        "branch_limit_reached" => "delete a branch first (`coppice branch delete NAME`)",
-        "project_limit_reached" => "delete a project first (`coppice project delete NAME`)",
-        "org_has_projects" => "delete its projects first (`coppice project delete NAME`)",
-        "invitation_conflict" => "see `coppice org invitations` and `coppice org members`",
-        "invitation_limit_reached" => "withdraw one first (`coppice org uninvite EMAIL`)",
-        "invitation_not_pending" => "ask for another invitation",
-        "invalid_image" => "see `coppice image list`",
-        "invalid_instance_type" => "see `coppice instance-type list`",
-        "invalid_filter" => "correct it; look-around and back references are not supported",
-        "invalid_region" => "see `coppice region list`",
-        "invalid_postgres_parameter" => "see `coppice config list BRANCH`",
-        "branch_busy" => "wait for it; `coppice branch show NAME` tells what it is doing",
-        "credentials_not_found" => "`coppice credentials rotate BRANCH`",
-        "invalid_preload_library" => "see `coppice extension list IMAGE`",
+fn known_step(code: ErrorCode, is_signed_in: bool) -> Option<&'static str> {
+    Some(match code {
+        ErrorCode::InvalidToken | ErrorCode::ExpiredToken if is_signed_in => {
+            "sign in again with `coppice login`"
+        }
+        ErrorCode::MissingToken | ErrorCode::InvalidToken => "check COPPICE_API_KEY",
+        ErrorCode::ExpiredToken => "the key has ended; make another with `coppice key create`",
+        ErrorCode::OrganizationAccessDenied => "see `coppice org list`",
+        ErrorCode::ProjectNotFound => {
+            "see `coppice project list`; `coppice project use NAME` chooses one for good"
+        }
+        ErrorCode::BranchNotFound => "see `coppice branch list`",
+        ErrorCode::ProjectAccessDenied | ErrorCode::BranchAccessDenied | ErrorCode::RestrictedKey => {
+            "use a key without that limit"
+        }
+        ErrorCode::UserRequired => "use a key of a user (`coppice key create NAME --user`)",
+        ErrorCode::BranchNameTaken => "choose another name; `coppice branch list` shows those taken",
+        ErrorCode::ParentNotReady => "wait for it; `coppice branch show NAME` tells what it is doing",
+        ErrorCode::BranchLimitReached => "delete a branch first (`coppice branch delete NAME`)",
+        ErrorCode::ProjectLimitReached => "delete a project first (`coppice project delete NAME`)",
+        ErrorCode::OrgHasProjects => "delete its projects first (`coppice project delete NAME`)",
+        ErrorCode::InvitationConflict => "see `coppice org invitations` and `coppice org members`",
+        ErrorCode::InvitationLimitReached => "withdraw one first (`coppice org uninvite EMAIL`)",
+        ErrorCode::InvitationNotPending => "ask for another invitation",
+        ErrorCode::InvalidImage => "see `coppice image list`",
+        ErrorCode::InvalidInstanceType => "see `coppice instance-type list`",
+        ErrorCode::InvalidFilter => "correct it; look-around and back references are not supported",
+        ErrorCode::InvalidRegion => "see `coppice region list`",
+        ErrorCode::InvalidPostgresParameter => "see `coppice config list BRANCH`",
+        ErrorCode::BranchBusy => "wait for it; `coppice branch show NAME` tells what it is doing",
+        ErrorCode::CredentialsNotFound => "`coppice credentials rotate BRANCH`",
+        ErrorCode::InvalidPreloadLibrary => "see `coppice extension list IMAGE`",
         _ => return None,
     })
 }
@@ -169,7 +190,7 @@ mod tests {
             own_words(&body("insufficient_scope"), challenge).as_deref(),
             Some("access denied: this credential lacks the scope keys:read")
         );
-        let step = next_step("insufficient_scope", missing_scope(challenge), false);
+        let step = next_step(ErrorCode::InsufficientScope, missing_scope(challenge), false);
         assert!(step.is_some_and(|step| step.ends_with("--scope keys:read`")));
         let refused = own_words(&body("role_not_allowed"), "");
         assert_eq!(refused.as_deref(), Some("access denied: this credential may not do this"));

@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(asked(&["prj_1", "prj_1"]).expect("within").projects, ["prj_1"]);
         assert_eq!(asked(&[]).expect("copied").projects, ["prj_1"], "no list means the creator's");
         for beyond in [&["prj_2"][..], &["*"][..]] {
-            assert_eq!(asked(beyond).expect_err("beyond").code(), "scope_not_grantable");
+            assert_eq!(asked(beyond).expect_err("beyond").code(), ErrorCode::ScopeNotGrantable);
         }
     }
 

@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(ending.expiry_of_key(AskedExpiry::At(own)).expect("as late"), Some(own));
         for beyond in [AskedExpiry::Never, AskedExpiry::At(late)] {
             let refused = ending.expiry_of_key(beyond).expect_err("beyond");
-            assert_eq!(refused.code(), "scope_not_grantable");
+            assert_eq!(refused.code(), ErrorCode::ScopeNotGrantable);
         }
         let endless = caller(None);
         assert_eq!(endless.expiry_of_key(AskedExpiry::Never).expect("never"), None);

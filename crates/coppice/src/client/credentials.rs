@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use clap::Subcommand;
+use coppice_core::ErrorCode;
 use coppice_wire::{BranchCredentials, RotateCredentials};
 
 use super::BranchTarget;
@@ -85,7 +86,7 @@ async fn read(client: &Client, path: &str) -> anyhow::Result<Option<BranchCreden
     match client.get(path).await {
         Ok(credentials) => Ok(Some(credentials)),
         Err(error) => match error.downcast_ref::<Refused>() {
-            Some(refused) if refused.id == "credentials_not_found" => Ok(None),
+            Some(refused) if refused.is(ErrorCode::CredentialsNotFound) => Ok(None),
             _ => Err(error),
         },
     }

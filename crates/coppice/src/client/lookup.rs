@@ -4,7 +4,7 @@
 //! a credential that may not see the list knows what it is limited to.
 
 use anyhow::bail;
-use coppice_core::BranchId;
+use coppice_core::{BranchId, ErrorCode};
 use coppice_wire::{BranchList, ListedBranch, Organization, OrganizationList, ProjectList};
 
 use super::BranchTarget;
@@ -95,7 +95,7 @@ impl Client {
 
     /// What the credential is limited to, where it may not see a list.
     async fn reached(&self, error: anyhow::Error) -> anyhow::Result<&coppice_wire::Credential> {
-        if error.downcast_ref::<Refused>().is_none_or(|refused| refused.id != "insufficient_scope") {
+        if error.downcast_ref::<Refused>().is_none_or(|refused| !refused.is(ErrorCode::InsufficientScope)) {
             return Err(error);
         }
         match self.known().await? {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::bail;
 use clap::Args;
 use clap_complete::ArgValueCandidates;
+use coppice_core::ErrorCode;
 use coppice_wire::{
     Branch, BranchDetails, BranchStatusType, CreateBranch, CustomBranch, CustomConfiguration, ImageList,
     InheritBranch, InstanceTypeList,
@@ -111,7 +112,7 @@ async fn wait_until_there(client: &Client, place: &Place) -> anyhow::Result<Bran
 }
 
 fn is_taken(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<Refused>().is_some_and(|refused| refused.id == "branch_name_taken")
+    error.downcast_ref::<Refused>().is_some_and(|refused| refused.is(ErrorCode::BranchNameTaken))
 }
 
 /// What an empty branch is made of; what was not chosen is the newest and smallest.
