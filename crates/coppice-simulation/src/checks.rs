@@ -23,6 +23,17 @@ const BRANCHES: &str = "select b.id, b.goal, b.state, v.state, v.id, v.host_id, 
     from branches b join volumes v on v.id = b.volume_id left join tombstones t on t.volume_id = v.id
     order by b.created_at, b.id";
 
+/// What only the newest claim of a branch may change, of branches that were
+/// claimed after a process with this epoch had died. Their owners may do what
+/// they want at any time, and removing what a tombstone names needs no claim.
+pub(crate) fn fenced(metastore: &mut Metastore, epoch: u32) -> Vec<Vec<Option<String>>> {
+    metastore.admin.query(&format!(
+        "select b.id, b.state, b.message, v.state, b.verifiers_checkpoint
+         from branches b join volumes v on v.id = b.volume_id
+         where b.claim_token >> 32 > {epoch} and b.goal <> 'deleted' and b.state <> 'updating' order by 1"
+    ))
+}
+
 /// Looks at the rows.
 pub(crate) fn rows(metastore: &mut Metastore, world: &World) {
     let mut state = world.lock();

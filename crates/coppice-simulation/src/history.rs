@@ -247,10 +247,17 @@ impl<'a> History<'a> {
         let chosen = self.dice.below(turns.len() + gates);
         match turns.get(chosen) {
             Some(Turn::Statement(connection)) => {
+                let ghost = self.link.ghost(*connection);
+                let ghost = ghost.and_then(|process| self.world.lock().epochs.get(&process).copied());
+                let before = ghost.map(|epoch| checks::fenced(self.metastore, epoch));
                 let delivered = self.link.deliver(*connection, &mut self.metastore.admin);
+                let after = ghost.map(|epoch| checks::fenced(self.metastore, epoch));
                 let mut state = self.world.lock();
                 state.note(delivered.what);
                 delivered.faults.into_iter().for_each(|fault| state.violation(fault));
+                if before != after {
+                    state.violation("an older claim has changed what a newer one found");
+                }
                 drop(state);
                 if delivered.is_write {
                     checks::rows(self.metastore, &self.world);

@@ -146,6 +146,12 @@ impl Link {
         statements.chain(notifications).collect()
     }
 
+    /// The process that sent what a connection says next, if it has died since.
+    pub(crate) fn ghost(&self, number: u32) -> Option<ProcessId> {
+        let connection = self.connections.iter().find(|one| one.number == number)?;
+        (!self.listeners.contains_key(&connection.process)).then_some(connection.process)
+    }
+
     /// Whether a process waits for the metastore.
     pub(crate) fn is_busy(&self) -> bool {
         self.connections.iter().any(|connection| !connection.batches.is_empty())

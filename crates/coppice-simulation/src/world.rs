@@ -106,6 +106,8 @@ pub(crate) struct State {
     pub(crate) sessions: Vec<(BranchId, ProcessId)>,
     /// Branches whose new clients have to wait.
     pub(crate) held: BTreeSet<BranchId>,
+    /// The upper halves of the claims of each process.
+    pub(crate) epochs: BTreeMap<ProcessId, u32>,
     /// Branches that their owners were told of, with the machine that they are on.
     pub(crate) known: Vec<(BranchId, usize)>,
     /// Rows that clients were told are written, by branch.
@@ -133,6 +135,7 @@ impl World {
             gates: vec![],
             sessions: vec![],
             held: BTreeSet::new(),
+            epochs: BTreeMap::new(),
             known: vec![],
             written: BTreeMap::new(),
             next_row: 0,
