@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use coppice_core::BranchId;
+
+use crate::checks;
 use crate::dice::Dice;
 use crate::history::{History, Outcome, Weather};
 use crate::metastore::Metastore;
@@ -38,6 +41,40 @@ impl<'a> Scene<'a> {
         assert!(self.0.ask(action, &[]), "a process can be asked");
     }
 
+    /// Its owner sets a parameter that takes a reload.
+    pub fn configure_branch(&mut self) {
+        self.ask_of_branch(|branch| Action::Configure(branch, 1, false));
+    }
+
+    /// Its owner puts it to sleep.
+    pub fn hibernate_branch(&mut self) {
+        self.ask_of_branch(Action::Hibernate);
+    }
+
+    fn ask_of_branch(&mut self, action: impl FnOnce(BranchId) -> Action) {
+        let known = self.0.world.lock().known.clone();
+        let (branch, _) = known.first().expect("a branch was made").clone();
+        assert!(self.0.ask(action(branch), &known), "a process can be asked");
+    }
+
+    /// Goes on until everything is as its owner wants it.
+    ///
+    /// # Panics
+    /// When that does not come.
+    pub fn until_settled(&mut self) {
+        for _ in 0..EVENTS_MAX {
+            self.0.settle();
+            let is_known = !self.0.world.lock().known.is_empty();
+            if is_known && checks::unsettled(self.0.metastore, &self.0.world).is_empty() {
+                return;
+            }
+            if !self.0.go_on() {
+                self.0.advance(STEP);
+            }
+        }
+        panic!("it does not settle");
+    }
+
     /// Goes on until a step of the engine waits whose description begins like this.
     ///
     /// # Panics
@@ -48,9 +85,18 @@ impl<'a> Scene<'a> {
 
     /// Every server says nothing any more.
     pub fn hang_servers(&mut self) {
+        self.make_servers(Health::Hangs);
+    }
+
+    /// Every server lets nobody in for this time.
+    pub fn refuse_at_servers(&mut self, time: Duration) {
+        self.make_servers(Health::Refuses(self.0.now() + time));
+    }
+
+    fn make_servers(&mut self, health: Health) {
         let mut state = self.0.world.lock();
         let servers = state.machines.iter_mut().flat_map(|machine| machine.servers.values_mut());
-        servers.for_each(|server| server.health = Health::Hangs);
+        servers.for_each(|server| server.health = health);
     }
 
     /// Waits until everything is settled, and compares.

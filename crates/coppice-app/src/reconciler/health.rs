@@ -154,10 +154,14 @@ impl Health {
         self.patients.lock().remove(branch);
     }
 
+    /// Whether the branch's server did not answer when it was last asked.
+    fn is_ill(&self, branch: &BranchId) -> bool {
+        self.patients.lock().get(branch).is_some_and(|patient| patient.complaint.is_some())
+    }
+
     /// The queue in which the branch's server waits to be asked.
     fn queue(&self, branch: &BranchId) -> &Semaphore {
-        let is_ill = self.patients.lock().get(branch).is_some_and(|patient| patient.complaint.is_some());
-        if is_ill { &self.looks_at_ill } else { &self.looks }
+        if self.is_ill(branch) { &self.looks_at_ill } else { &self.looks }
     }
 
     /// Whether the branch is to be asked by the caller now; nobody else does
@@ -206,14 +210,15 @@ impl Reconciler {
         }
     }
 
-    /// Branches whose server should answer, and that nobody works on.
+    /// Branches whose server should answer, and that nobody works on. One that
+    /// did not answer here is asked here again, even if it has answered others.
     fn servers_in_doubt(&self) -> Vec<BranchId> {
-        let work = self.inner.lock();
+        let (work, inner) = (self.inner.lock(), &self.inner);
         let settled = work.watched_servers.iter().filter(|branch| !work.running.contains(*branch));
-        settled
-            .filter(|branch| !self.inner.engine.has_answered(&InstanceId::new(branch, 1)))
-            .cloned()
-            .collect()
+        let is_in_doubt = |branch: &&BranchId| {
+            inner.health.is_ill(branch) || !inner.engine.has_answered(&InstanceId::new(branch, 1))
+        };
+        settled.filter(is_in_doubt).cloned().collect()
     }
 
     async fn ask_server(self, branch: BranchId) {
