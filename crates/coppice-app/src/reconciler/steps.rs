@@ -163,6 +163,10 @@ impl Reconciler {
             }
             Goal::Hibernated => {
                 self.finish_rotation_asleep(work, token).await?;
+                if work.reconfigure.is_some() {
+                    // Its next start takes everything.
+                    self.inner.store.branch_configured(id, token, work.branch.generation).await?;
+                }
                 BranchState::Hibernated
             }
             Goal::Deleted => BranchState::Deleted,

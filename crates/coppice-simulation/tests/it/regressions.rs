@@ -24,3 +24,16 @@ fn a_server_that_answers_others_again_is_well() {
     scene.until("asking");
     scene.ends_well();
 }
+
+#[test]
+fn nothing_is_left_to_tell_a_server_that_was_put_to_sleep_meanwhile() {
+    let mut metastore = Metastore::start();
+    let mut scene = Scene::begin(&mut metastore);
+    scene.create_branch();
+    scene.until_settled();
+    scene.hang_servers();
+    scene.configure_branch();
+    scene.until("configuring");
+    scene.hibernate_branch();
+    scene.ends_well();
+}
