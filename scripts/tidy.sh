@@ -58,6 +58,10 @@ while IFS= read -r line; do
 done < <(search --line-number --ignore-case --extended-regexp --exclude={devices,invitations}.rs \
   '(clock|statement|transaction|current|local)_?timestamp|current_(date|time)\b' crates/coppice-store/{src,migrations})
 
+# Files that need each other can't be understood, tested or moved one by one; and arrows between
+# crates point as docs/ARCHITECTURE.md says.
+scripts/structure.py || bad=1
+
 # There is one TLS stack: rustls on aws-lc-rs. A second provider makes rustls panic at run time.
 # What is built counts: Cargo.lock also lists what optional features never turned on would bring.
 built=$(cargo tree --workspace --locked --quiet --prefix none --format '{p}')

@@ -234,7 +234,6 @@ mod tests {
 
     use super::*;
     use crate::body::RawBody;
-    use crate::context;
 
     fn room(size_bytes: usize) -> Room {
         Room::new(size_bytes, 8, Duration::from_secs(30), Duration::from_millis(10))
@@ -288,7 +287,7 @@ mod tests {
             let name = body.read(|body| Ok(body["name"].as_str().map(str::to_owned))).await;
             format!("{} {}", name.is_ok(), has())
         };
-        let router = Router::new().route("/", post(answer)).layer(from_fn(context::identify));
+        let router = Router::new().route("/", post(answer)).layer(from_fn(crate::identify::identify));
         let request = Request::post("/").header(AUTHORIZATION, shown).body(Body::from(r#"{"name":"ada"}"#));
         let answered = router.oneshot(request.expect("a request")).await.expect("an answer");
         let said = to_bytes(answered.into_body(), 100).await.expect("a body");

@@ -4,61 +4,21 @@
 //! line is begun if the operation changes something; the layer around the
 //! handlers completes it with the answer.
 
+pub(crate) mod notes;
+
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use coppice_app::{App, AuditEnd};
+use coppice_core::Error;
 use coppice_core::operation::CREATE_ORGANIZATION;
-use coppice_core::{AuditId, Error};
-use parking_lot::Mutex;
 use serde_json::Value;
 
+use self::notes::Notes;
 use crate::error::{ApiError, ErrorId};
 use crate::{BODY_LIMIT_BYTES, context};
-
-/// What is known of the line of a request while it is being answered.
-#[derive(Debug, Default)]
-pub(crate) struct Notes(Mutex<Noted>);
-
-#[derive(Debug, Default)]
-struct Noted {
-    line: Option<AuditId>,
-    organization: Option<String>,
-    targets: Vec<String>,
-    names: Vec<String>,
-}
-
-impl Notes {
-    fn with<T>(&self, work: impl FnOnce(&mut Noted) -> T) -> T {
-        work(&mut self.0.lock())
-    }
-
-    /// A line was begun.
-    pub(crate) fn begin(&self, line: AuditId) {
-        self.with(|noted| noted.line = Some(line));
-    }
-
-    /// Which organization it is about, where the path does not say.
-    pub(crate) fn organization(&self, id: String) {
-        self.with(|noted| noted.organization = Some(id));
-    }
-
-    /// What else it is about, where the path does not say.
-    pub(crate) fn targets(&self, ids: Vec<String>) {
-        self.with(|noted| noted.targets = ids);
-    }
-
-    /// What is gone now was called so.
-    pub(crate) fn names(&self, names: Vec<String>) {
-        self.with(|noted| noted.names = names);
-    }
-
-    fn take(&self) -> Noted {
-        self.with(std::mem::take)
-    }
-}
 
 /// Completes the line of a request that changes something. Such a request is
 /// carried out to its end even when its client goes away, so that its line does

@@ -1,6 +1,7 @@
 //! Reading request bodies.
 
 mod format;
+mod length;
 mod place;
 mod shape;
 

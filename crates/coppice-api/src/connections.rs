@@ -13,16 +13,19 @@ use std::time::Duration;
 
 use coppice_core::network;
 use coppice_core::proxies::TrustedProxies;
-use metrics::{counter, gauge};
+use metrics::{counter, describe_counter, describe_gauge, gauge};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use self::table::Table;
-use crate::metrics::{CONNECTIONS, CONNECTIONS_ENDED, CONNECTIONS_REFUSED};
 
 /// How long a connection without a request is held: longer than clients keep
 /// those that they don't use, so that they and not we close them and no request
+const CONNECTIONS: &str = "coppice_http_connections";
+const CONNECTIONS_REFUSED: &str = "coppice_http_connections_refused_total";
+const CONNECTIONS_ENDED: &str = "coppice_http_connections_ended_total";
+
 /// is sent into a connection that goes away.
 pub(crate) const IDLE_PATIENCE: Duration = Duration::from_secs(120);
 
@@ -199,6 +202,20 @@ impl Drop for Asked {
         if usage.in_progress == 0 {
             self.0.connections.table.lock().set_idle(self.0.number, Some(usage.since));
         }
+    }
+}
+
+/// Says what is counted of connections, and begins with zero.
+pub(crate) fn describe() {
+    describe_gauge!(CONNECTIONS, "Connections that are held.");
+    describe_counter!(CONNECTIONS_REFUSED, "Connections for which there was no room, by limit.");
+    describe_counter!(CONNECTIONS_ENDED, "Connections that were ended for want of a request, by reason.");
+    gauge!(CONNECTIONS).set(0.0);
+    for limit in ["total", "address"] {
+        counter!(CONNECTIONS_REFUSED, "limit" => limit).absolute(0);
+    }
+    for ending in [Ending::FirstRequest, Ending::Idle, Ending::Displaced, Ending::Unread] {
+        counter!(CONNECTIONS_ENDED, "reason" => ending.label()).absolute(0);
     }
 }
 

@@ -3,22 +3,29 @@
 
 use std::sync::{Arc, OnceLock};
 
-use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
-use axum::middleware::Next;
-use axum::response::Response;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use coppice_core::operation::{self, Operation};
 use tracing::Instrument;
 
 use crate::arrival::Place;
-use crate::audit::Notes;
-use crate::metrics::{Observed, Route};
-use crate::rates::RateState;
+use crate::audit::notes::Notes;
+use crate::route::Route;
 
 pub(crate) static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 tokio::task_local! {
     static CURRENT: Arc<Context>;
+}
+
+/// What is left of a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RateState {
+    /// Requests that may come at once.
+    pub(crate) limit: u32,
+    /// How many of them may come now.
+    pub(crate) remaining: u32,
+    /// Seconds until all of them may.
+    pub(crate) reset_seconds: u32,
 }
 
 /// See the module.
@@ -73,6 +80,11 @@ pub(crate) fn audit_notes<T>(work: impl FnOnce(&Notes) -> T) -> Option<T> {
     CURRENT.try_with(|current| work(&current.audit)).ok()
 }
 
+/// Does work that belongs to a request.
+pub(crate) async fn within<T>(context: Arc<Context>, work: impl Future<Output = T>) -> T {
+    CURRENT.scope(context, work).await
+}
+
 /// Goes on with the request in a task of its own, so that a client that goes
 /// away does not stop it half-way.
 pub(crate) async fn detached<T: Send + 'static>(
@@ -85,39 +97,13 @@ pub(crate) async fn detached<T: Send + 'static>(
     }
 }
 
-/// Gives the request an id, keeps it for the log and sends it back.
-pub(crate) async fn identify(request: Request, next: Next) -> Response {
-    let sent = request.headers().get(&REQUEST_ID).and_then(|value| value.to_str().ok());
-    let is_usable =
-        |id: &&str| (1..=100).contains(&id.len()) && id.bytes().all(|b| (b' '..=b'~').contains(&b));
-    let id = match sent.filter(is_usable) {
-        Some(id) => id.to_owned(),
-        None => format!("req_{}", coppice_core::id::random_text()),
-    };
-    let is_options = request.method() == Method::OPTIONS;
-    let span = tracing::info_span!("request", request_id = id);
-    let (rate, route, caller, place) = Default::default();
-    let context = Arc::new(Context { id, rate, route, caller, audit: Notes::default(), place });
-    let observed = Observed::begin(request.method(), context.clone());
-    CURRENT.scope(context, answer(request, next, is_options, observed)).instrument(span).await
-}
-
-async fn answer(request: Request, next: Next, is_options: bool, observed: Observed) -> Response {
-    let mut response = next.run(request).await;
-    if is_options && response.status() == StatusCode::OK {
-        *response.status_mut() = StatusCode::NO_CONTENT;
-    }
-    if response.status() == StatusCode::NO_CONTENT {
-        response.headers_mut().remove(header::CONTENT_TYPE);
-    }
-    let context = observed.end(response.status());
-    context.write_to(response.headers_mut());
-    // For whoever stands around the router.
-    response.extensions_mut().insert(context.route());
-    response
-}
-
 impl Context {
+    /// That of a request that has just come.
+    pub(crate) fn new(id: String) -> Self {
+        let (rate, route, caller, place) = Default::default();
+        Self { id, rate, route, caller, audit: Notes::default(), place }
+    }
+
     /// Where the request went.
     pub(crate) fn route(&self) -> Arc<Route> {
         self.route.get().cloned().unwrap_or_else(|| Arc::new(Route::unknown()))
@@ -129,7 +115,8 @@ impl Context {
         self.caller.get().copied().unwrap_or("none")
     }
 
-    fn write_to(&self, headers: &mut HeaderMap) {
+    /// Writes what callers are told of it in headers.
+    pub(crate) fn write_to(&self, headers: &mut HeaderMap) {
         if let Ok(value) = HeaderValue::from_str(&self.id) {
             headers.insert(REQUEST_ID.clone(), value);
         }

@@ -33,12 +33,14 @@ mod endpoint;
 mod error;
 mod hosts;
 mod idempotency;
+mod identify;
 mod invitations;
 mod json;
 mod keys;
 mod logs;
 mod members;
 mod metrics;
+mod metrics_page;
 mod oauth;
 mod openapi;
 mod organizations;
@@ -49,6 +51,7 @@ mod rates;
 mod regions;
 mod remainder;
 mod request;
+mod route;
 mod serve;
 mod time;
 mod users;
@@ -71,18 +74,21 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::cors::{AllowHeaders, Any, CorsLayer};
 
-pub use crate::metrics::{Exposition, MetricsToken, Route};
+pub use crate::metrics_page::{Exposition, MetricsToken};
+pub use crate::route::Route;
 pub use connections::ConnectionLimits;
 pub use hosts::Hosts;
 pub use openapi::document;
 pub use serve::serve;
 
 use crate::audience::Audience;
-use crate::metrics::MetricsPage;
-use context::{REQUEST_ID, identify};
+use crate::metrics_page::MetricsPage;
+use context::REQUEST_ID;
 use error::ApiError;
+use identify::{identify, note_route};
 use pages::HomePage;
 use rates::Rates;
+use route::Routes;
 
 /// Longest time a request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -109,15 +115,13 @@ pub struct ApiConfig {
 /// All routes. `exposition` makes the page of `/metrics`. To be called within a Tokio runtime.
 pub fn router(app: App, config: ApiConfig, exposition: Arc<dyn Exposition>) -> Router {
     metrics::describe();
+    connections::describe();
     let (trusted_proxies, hosts) = (Arc::new(config.trusted_proxies), Arc::new(config.hosts));
     let rates = Arc::new(Rates::new(config.requests_per_second, config.address_requests_per_second));
     tokio::spawn(clean(rates.clone()));
     let (operations, document) = openapi::operations();
-    let limits = Limits {
-        rates,
-        trusted_proxies: trusted_proxies.clone(),
-        names: Arc::new(metrics::Routes::new(&document)),
-    };
+    let limits =
+        Limits { rates, trusted_proxies: trusted_proxies.clone(), names: Arc::new(Routes::new(&document)) };
     let page = MetricsPage { exposition, token: config.metrics_token };
     let routes = operations
         .route_layer(from_fn_with_state(app.clone(), audit::recorded))
@@ -126,7 +130,7 @@ pub fn router(app: App, config: ApiConfig, exposition: Arc<dyn Exposition>) -> R
         .route("/healthz", get(healthz))
         .route("/.well-known/coppice", get(server))
         .route("/readyz", get(readyz))
-        .route("/metrics", get(metrics::metrics_page))
+        .route("/metrics", get(metrics_page::metrics_page))
         .layer(Extension(page))
         .layer(Extension(hosts.clone()))
         .fallback(unknown_route);
@@ -151,7 +155,7 @@ pub fn router(app: App, config: ApiConfig, exposition: Arc<dyn Exposition>) -> R
     // Routes must be matched after that.
     openapi::pages()
         .layer(from_fn_with_state(hosts, hosts::only_this_site))
-        .layer(from_fn_with_state(limits.names, metrics::note_route))
+        .layer(from_fn_with_state(limits.names, note_route))
         .fallback_service(map_request(ignore_trailing_slash).layer(pages))
         .layer(from_fn(identify))
         .layer(from_fn(remainder::discard_remainder))
@@ -161,7 +165,7 @@ pub fn router(app: App, config: ApiConfig, exposition: Arc<dyn Exposition>) -> R
 struct Limits {
     rates: Arc<Rates>,
     trusted_proxies: Arc<TrustedProxies>,
-    names: Arc<metrics::Routes>,
+    names: Arc<Routes>,
 }
 
 impl Limits {
@@ -171,7 +175,7 @@ impl Limits {
             .layer(Extension(self.rates.clone()))
             .layer(Extension(self.trusted_proxies.clone()))
             .layer(from_fn(move |request, next| limit_time(audience, request, next)))
-            .layer(from_fn_with_state(self.names.clone(), metrics::note_route))
+            .layer(from_fn_with_state(self.names.clone(), note_route))
             .layer(CatchPanicLayer::custom(move |panic| panicked(audience, &panic)))
     }
 }

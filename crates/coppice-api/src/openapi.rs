@@ -34,15 +34,13 @@ use utoipa::{OpenApi as _, PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
+use self::errors::{BEARER, OAUTH};
 use crate::endpoint::Endpoint;
 use crate::{
     activity, audit_log, branch_metrics, branches, configuration, credential, credentials, invitations, keys,
     logs, members, organizations, pages, projects, regions, users,
 };
 
-/// Names of the security schemes.
-const BEARER: &str = "bearer";
-const OAUTH: &str = "oauth";
 /// Where the implicit flow begins, below the server.
 const AUTHORIZATION: &str = "/oauth/authorize";
 

@@ -11,23 +11,13 @@ use governor::middleware::StateInformationMiddleware;
 use governor::state::keyed::DefaultKeyedStateStore;
 use governor::{Quota, RateLimiter};
 
+use crate::context::RateState;
 use crate::{context, metrics};
 
 /// How many seconds' worth of requests may come at once.
 const BURST_SECONDS: NonZeroU32 = NonZeroU32::new(5).expect("not zero");
 
 type Limiter<K> = RateLimiter<K, DefaultKeyedStateStore<K>, DefaultClock, StateInformationMiddleware>;
-
-/// What is left of a rate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RateState {
-    /// Requests that may come at once.
-    pub(crate) limit: u32,
-    /// How many of them may come now.
-    pub(crate) remaining: u32,
-    /// Seconds until all of them may.
-    pub(crate) reset_seconds: u32,
-}
 
 impl RateState {
     fn new(quota: Quota, remaining: u32) -> Self {

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
 
-use crate::client::quoted;
+use crate::client::words::quoted;
 
 /// Ids of the options that say what a command is about.
 const WHERE: [&str; 6] = ["data_dir", "url", "profile", "organization", "project", "user"];

@@ -7,8 +7,8 @@ use coppice_core::project::parse_address_range;
 use coppice_core::target::is_record_id;
 use coppice_core::{Error, ErrorCode, Result, email};
 
+use super::length::Length;
 use super::place::Place;
-use super::shape::Length;
 use crate::time;
 
 /// A form that a text has to have.

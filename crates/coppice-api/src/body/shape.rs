@@ -4,7 +4,6 @@
 //! leaves something without a bound has no shape: no operation can take it.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Display};
 
 use coppice_core::Result;
 use serde_json::{Map, Value};
@@ -15,6 +14,7 @@ use utoipa::openapi::{Object, OneOf, RefOr, Schema};
 use utoipa::{Number, ToSchema};
 
 use super::format::Format;
+use super::length::Length;
 use super::place::Place;
 
 /// What a value may look like.
@@ -50,34 +50,6 @@ pub(crate) struct Field {
     is_required: bool,
     /// What it may look like.
     pub(crate) shape: Shape,
-}
-
-/// Characters of a text.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Length {
-    min: usize,
-    max: usize,
-}
-
-impl Length {
-    /// Whether a text is within it.
-    pub(crate) fn has_room_for(&self, text: &str) -> bool {
-        (self.min..=self.max).contains(&text.chars().count())
-    }
-
-    /// Refuses a text that is not within it.
-    pub(crate) fn check(&self, text: &str, place: &Place<'_>) -> Result<()> {
-        if self.has_room_for(text) { Ok(()) } else { Err(place.invalid(self)) }
-    }
-}
-
-impl Display for Length {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.min {
-            0 => write!(f, "must have at most {} characters", self.max),
-            min => write!(f, "must have {min} to {} characters", self.max),
-        }
-    }
 }
 
 /// Why a schema has no shape.

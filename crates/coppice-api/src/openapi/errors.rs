@@ -7,7 +7,9 @@ use utoipa::openapi::path::Operation as Documented;
 use utoipa::openapi::security::SecurityRequirement;
 use utoipa::openapi::{ContentBuilder, Ref, ResponseBuilder};
 
-use super::{BEARER, OAUTH};
+/// Names of the security schemes.
+pub(super) const BEARER: &str = "bearer";
+pub(super) const OAUTH: &str = "oauth";
 
 /// What decides which errors an operation can answer with.
 pub(crate) struct Facts<'a> {

@@ -27,7 +27,7 @@ mod tokens;
 mod transfer;
 mod transport;
 mod verification;
-mod words;
+pub(crate) mod words;
 
 use anyhow::bail;
 use clap::{Args, Subcommand};

@@ -1,0 +1,53 @@
+//! The outermost layers of every request: its id, where it goes, and what is
+//! counted of it.
+
+use std::sync::Arc;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use tracing::Instrument;
+
+use crate::context::{self, Context, REQUEST_ID};
+use crate::metrics::Observed;
+use crate::route::Routes;
+
+/// Gives the request an id, keeps it for the log and sends it back.
+pub(crate) async fn identify(request: Request, next: Next) -> Response {
+    let sent = request.headers().get(&REQUEST_ID).and_then(|value| value.to_str().ok());
+    let is_usable =
+        |id: &&str| (1..=100).contains(&id.len()) && id.bytes().all(|b| (b' '..=b'~').contains(&b));
+    let id = match sent.filter(is_usable) {
+        Some(id) => id.to_owned(),
+        None => format!("req_{}", coppice_core::id::random_text()),
+    };
+    let is_options = request.method() == Method::OPTIONS;
+    let span = tracing::info_span!("request", request_id = id);
+    let context = Arc::new(Context::new(id));
+    let observed = Observed::begin(request.method(), context.clone());
+    context::within(context, answer(request, next, is_options, observed)).instrument(span).await
+}
+
+async fn answer(request: Request, next: Next, is_options: bool, observed: Observed) -> Response {
+    let mut response = next.run(request).await;
+    if is_options && response.status() == StatusCode::OK {
+        *response.status_mut() = StatusCode::NO_CONTENT;
+    }
+    if response.status() == StatusCode::NO_CONTENT {
+        response.headers_mut().remove(header::CONTENT_TYPE);
+    }
+    let context = observed.end(response.status());
+    context.write_to(response.headers_mut());
+    // For whoever stands around the router.
+    response.extensions_mut().insert(context.route());
+    response
+}
+
+/// Notes where the request went, for whoever counts it.
+pub(crate) async fn note_route(State(routes): State<Arc<Routes>>, request: Request, next: Next) -> Response {
+    if let Some(pattern) = request.extensions().get::<MatchedPath>() {
+        context::note_route(routes.find(request.method(), pattern.as_str()));
+    }
+    next.run(request).await
+}
