@@ -172,7 +172,8 @@ impl<'a> History<'a> {
         let id = process.id;
         drop(process);
         self.link.pump(self.now(), &Faults::default(), &mut self.dice);
-        self.link.kill(id, &mut self.dice);
+        let now = self.now();
+        self.link.kill(id, now, &mut self.dice);
         self.world.lock().forget_process(id);
     }
 

@@ -1,26 +1,28 @@
 //! An engine without servers: it does what its steps are documented to do, on
 //! a simulated disk, and can be interrupted wherever the real one can.
 
+mod machine;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use coppice_core::branch::MANAGED_ROLE;
-use coppice_core::claim::ClaimToken;
 use coppice_core::image::PostgresVersion;
 use coppice_core::parameter::Observed;
 use coppice_core::plan::InstanceSeen;
 use coppice_core::statistics::InstanceStatistics;
-use coppice_core::volume::{VolumeLabel, VolumeSource};
+use coppice_core::volume::VolumeLabel;
 use coppice_core::{InstanceId, VolumeId};
 use coppice_engine::{
     Answer, BoxedServerStream, Capacity, Engine, EngineError, FirstStart, Image, ImageContents, InstanceSpec,
     LogFiles, Result, RoleVerifier, SleepingRoles, StopMode, VolumeFacts, VolumePlan,
 };
-use tokio::sync::{OwnedMutexGuard, watch};
+use machine::{check_claim, facts};
+use tokio::sync::OwnedMutexGuard;
 
-use crate::world::{Data, Health, ProcessId, Server, State, Volume, World};
+use crate::world::{Data, Health, ProcessId, Volume, World};
 
 /// The release that can be run.
 pub(crate) const VERSION: PostgresVersion = PostgresVersion { major: 18, minor: 0 };
@@ -114,34 +116,6 @@ impl SimulatedEngine {
     fn stop_now(&self, instance: &InstanceId, mode: StopMode) {
         self.world.lock().end_server(self.machine, instance, mode == StopMode::Fast);
     }
-
-    fn copy(&self, state: &State, plan: &VolumePlan) -> Result<Data> {
-        let machine = &state.machines[self.machine];
-        let VolumeSource::Volume(source) = &plan.source else {
-            return Ok(Data { verifier: "template".to_owned(), ..Data::default() });
-        };
-        let starting = plan.source_instance.as_ref().and_then(|instance| machine.servers.get(instance));
-        if starting.is_some_and(|server| server.ready_at > state.now) {
-            return Err(EngineError::SourceUnsettled(source.clone()));
-        }
-        let volume = machine.volumes.get(source).ok_or_else(|| EngineError::NoVolume(source.clone()))?;
-        Ok(Data { had_clients: false, is_clean: false, ..volume.data.clone() })
-    }
-}
-
-/// Refuses an older claim than the newest that acted on a volume.
-fn check_claim(state: &mut State, machine: usize, volume: &VolumeId, claim: ClaimToken) -> Result<()> {
-    let found = state.machines[machine].volumes.get_mut(volume);
-    let label = &mut found.ok_or_else(|| EngineError::NoVolume(volume.clone()))?.label;
-    if label.claim > claim {
-        return Err(EngineError::Fenced(volume.clone()));
-    }
-    label.claim = claim;
-    Ok(())
-}
-
-fn facts(data: &Data) -> VolumeFacts {
-    VolumeFacts { system_identifier: "1".to_owned(), timeline: 1, fork_lsn: format!("0/{:X}", data.wal) }
 }
 
 #[async_trait]
@@ -443,28 +417,5 @@ impl Engine for SimulatedEngine {
     async fn running_instances(&self) -> Result<Vec<InstanceId>> {
         self.point("listing servers").await?;
         Ok(self.world.lock().machines[self.machine].servers.keys().cloned().collect())
-    }
-}
-
-impl SimulatedEngine {
-    fn spawn(&self, state: &mut State, spec: &InstanceSpec, starts_in: Duration) {
-        let machine = &mut state.machines[self.machine];
-        let is_used = machine.servers.values().any(|server| server.volume == spec.volume);
-        let server = Server {
-            volume: spec.volume.clone(),
-            ready_at: state.now + starts_in,
-            health: Health::Well,
-            settings: spec.settings.iter().cloned().collect(),
-            life: watch::channel(()).0,
-        };
-        machine.servers.insert(spec.instance.clone(), server);
-        machine.instance_files.insert(spec.instance.clone());
-        if let Some(volume) = machine.volumes.get_mut(&spec.volume) {
-            volume.data.is_clean = false;
-        }
-        state.note(format!("a server of {} is spawned", spec.instance));
-        if is_used {
-            state.violation(format!("two servers on volume {}", spec.volume));
-        }
     }
 }
