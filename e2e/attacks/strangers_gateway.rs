@@ -18,7 +18,7 @@ const HERE: u8 = 1;
 /// An address of this machine that no filter of these stories admits.
 const ELSEWHERE: u8 = 9;
 /// No answer tells more exactly how long it took to find the verifier.
-const STEP: Duration = Duration::from_millis(4);
+const STEP: Duration = Duration::from_millis(2);
 const SILENT: usize = 10_000;
 
 /// A platform with PostgreSQL 15 and 18.
