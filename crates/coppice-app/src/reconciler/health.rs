@@ -16,7 +16,8 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::MissedTickBehavior;
 
-use super::{Reconciler, pause};
+use super::Reconciler;
+use super::attempt::pause;
 
 /// How often it is seen to that every server has answered.
 const LOOK: Duration = Duration::from_secs(2);

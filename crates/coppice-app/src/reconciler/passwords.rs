@@ -14,7 +14,8 @@ use coppice_engine::{EngineError, SleepingRoles};
 use coppice_failpoint::failpoint;
 use coppice_store::{BranchWork, StoreError};
 
-use super::{Reconciler, StepError, pause};
+use super::Reconciler;
+use super::attempt::{StepError, pause};
 use crate::kept_roles::seal_roles;
 use crate::rotation::seal_verifier;
 

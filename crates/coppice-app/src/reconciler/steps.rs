@@ -12,7 +12,8 @@ use coppice_engine::{EngineError, FirstStart, InstanceSpec, StopMode, VolumePlan
 use coppice_failpoint::failpoint;
 use coppice_store::{BranchWork, StoreError};
 
-use super::{ENDS_AGAIN, Reconciler, StepError};
+use super::Reconciler;
+use super::attempt::{ENDS_AGAIN, StepError};
 use crate::configuration::instance_type;
 use crate::metrics;
 

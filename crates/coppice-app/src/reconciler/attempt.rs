@@ -1,0 +1,182 @@
+//! One attempt to bring a branch to its goal: claim, look, do a step, look again.
+
+use std::panic::AssertUnwindSafe;
+use std::time::{Duration, Instant};
+
+use coppice_core::BranchId;
+use coppice_core::branch::{BranchState, Goal};
+use coppice_core::plan::{InstanceSeen, Seen, Step, plan};
+use coppice_engine::EngineError;
+use coppice_store::StoreError;
+use futures_util::FutureExt as _;
+use tokio::sync::OwnedSemaphorePermit;
+use tracing::Instrument as _;
+
+use super::{RETRY_FIRST, Reconciler};
+use crate::metrics::{self, Outcome};
+
+/// How long a claim holds without being renewed.
+const LEASE_SECONDS: u32 = 60;
+/// The longest pause between retries.
+const RETRY_LONGEST: Duration = Duration::from_secs(30);
+/// A branch that could not be brought up for this long is shown as failed.
+const FAILED_AFTER: Duration = Duration::from_secs(10);
+/// One that takes longer is waiting for something, and no longer keeps others
+/// from being worked on.
+const SLOT_PATIENCE: Duration = Duration::from_secs(5);
+/// What its owner is told of a server that rests.
+pub(super) const ENDS_AGAIN: &str = "the server ended again and again, so its next start waits";
+
+/// Why a step was not done.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StepError {
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Another claim took over, or the row changed: look again later.
+    #[error("the branch is claimed by another process")]
+    Lost,
+    /// Something else has to happen first.
+    #[error("{0}")]
+    NotYet(&'static str),
+    /// The server runs, but does not answer.
+    #[error("{0}")]
+    Unwell(String),
+    /// The server ended again and again; it is started after this time.
+    #[error("{ENDS_AGAIN}")]
+    Resting(Duration),
+    #[error("a step panicked; the platform's log tells where, please report it")]
+    Panicked,
+}
+
+impl StepError {
+    pub(super) fn outcome(&self) -> Outcome {
+        match self {
+            Self::Engine(_) | Self::Store(_) | Self::Unwell(_) | Self::Panicked => Outcome::Failed,
+            Self::Lost => Outcome::Lost,
+            Self::NotYet(_) | Self::Resting(_) => Outcome::NotYet,
+        }
+    }
+
+    /// One line for the log and the branch's status.
+    pub(super) fn reason(&self) -> String {
+        match self {
+            Self::Engine(error) => error.chain(),
+            Self::Store(_)
+            | Self::Lost
+            | Self::NotYet(_)
+            | Self::Unwell(_)
+            | Self::Resting(_)
+            | Self::Panicked => self.to_string(),
+        }
+    }
+}
+
+impl Reconciler {
+    /// Works on one branch until it is settled or a step fails.
+    pub(super) async fn work(self, branch: BranchId) {
+        let inner = &self.inner;
+        let Ok(slot) = inner.slots.clone().acquire_owned().await else { return };
+        let outcome = self.reconcile_with(slot, &branch).await;
+        let retry_after = match outcome {
+            Ok(()) => {
+                inner.lock().failing_since.remove(&branch);
+                None
+            }
+            Err(StepError::Lost) => {
+                // Whoever has it now counts it, or there is nothing to do. If it
+                // comes back, the timer finds it.
+                inner.lock().forget(&branch);
+                None
+            }
+            Err(StepError::NotYet(why)) => {
+                tracing::debug!(%branch, "branch {branch}: {why}");
+                Some(RETRY_FIRST)
+            }
+            Err(StepError::Resting(rest)) => {
+                tracing::debug!(%branch, ?rest, "branch {branch}: {ENDS_AGAIN}");
+                Some(rest)
+            }
+            Err(error) => Some(self.note_failure(&branch, &error).await),
+        };
+        let nudged_again = inner.finish(&branch);
+        if let Some(pause) = retry_after {
+            self.nudge_after(branch, pause);
+        } else if nudged_again {
+            inner.wake.notify_one();
+        }
+    }
+
+    /// Gives the slot back when it is done, or takes long.
+    async fn reconcile_with(&self, slot: OwnedSemaphorePermit, branch: &BranchId) -> Result<(), StepError> {
+        let reconciling = self.reconcile(branch).instrument(tracing::debug_span!("reconcile", %branch));
+        // A branch whose step panics would never be worked on again.
+        let reconciling = AssertUnwindSafe(reconciling).catch_unwind();
+        let reconciling = async { reconciling.await.unwrap_or(Err(StepError::Panicked)) };
+        tokio::pin!(reconciling);
+        let done = tokio::time::timeout(SLOT_PATIENCE, &mut reconciling).await;
+        drop(slot);
+        match done {
+            Ok(outcome) => outcome,
+            Err(_) => reconciling.await,
+        }
+    }
+
+    async fn note_failure(&self, branch: &BranchId, error: &StepError) -> Duration {
+        let (since, attempts) = {
+            let mut work = self.inner.lock();
+            let entry = work.failing_since.entry(branch.clone()).or_insert_with(|| (Instant::now(), 0));
+            entry.1 += 1;
+            *entry
+        };
+        metrics::retried();
+        let reason = error.reason();
+        tracing::warn!(%branch, attempts, "branch {branch}: {reason}");
+        if since.elapsed() >= FAILED_AFTER {
+            let token = self.inner.next_token();
+            let host = &self.inner.control_plane.host;
+            if let Ok(Some(work)) = self.inner.store.branch_claim(branch, host, token, LEASE_SECONDS).await
+                && work.branch.goal != Goal::Deleted
+            {
+                let _ = self.inner.store.branch_report(branch, token, BranchState::Failed, &reason).await;
+                self.inner.announce(branch);
+            }
+        }
+        pause(attempts)
+    }
+
+    async fn reconcile(&self, branch: &BranchId) -> Result<(), StepError> {
+        let inner = &self.inner;
+        let token = inner.next_token();
+        let claimed =
+            inner.store.branch_claim(branch, &inner.control_plane.host, token, LEASE_SECONDS).await?;
+        let Some(mut work) = claimed else { return Err(StepError::Lost) };
+        loop {
+            let instance = match inner.engine.observe(&work.instance, &work.volume.id).await? {
+                InstanceSeen::Running if inner.health.is_hopeless(branch) => InstanceSeen::Broken,
+                instance => instance,
+            };
+            let seen = Seen { goal: work.branch.goal, volume: work.volume.state, instance };
+            let step = plan(&seen);
+            tracing::debug!(%branch, ?seen, ?step, "branch {branch}: {step:?}");
+            let began = Instant::now();
+            let span = tracing::debug_span!("step", otel.name = metrics::step_label(step), %branch);
+            let applied = self.apply(step, &mut work, token).instrument(span).await;
+            metrics::step_ended(
+                step,
+                began,
+                applied.as_ref().map_or_else(StepError::outcome, |()| Outcome::Done),
+            );
+            applied?;
+            if step == Step::Settle {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The pause after so many attempts that failed.
+pub(super) fn pause(attempts: u32) -> Duration {
+    RETRY_FIRST.saturating_mul(1 << attempts.min(10)).min(RETRY_LONGEST)
+}
