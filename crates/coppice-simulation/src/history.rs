@@ -167,14 +167,25 @@ impl<'a> History<'a> {
 
     /// Ends a process wherever it is.
     pub(crate) fn kill(&mut self, at: usize) {
+        let (id, now) = (self.drop_process(at), self.now());
+        self.link.kill(id, now, &mut self.dice);
+        self.world.lock().forget_process(id);
+    }
+
+    /// Ends a process wherever it is; what it said arrives at this time.
+    pub(crate) fn kill_late(&mut self, at: usize, due: Duration) {
+        let id = self.drop_process(at);
+        self.link.kill_late(id, due);
+        self.world.lock().forget_process(id);
+    }
+
+    fn drop_process(&mut self, at: usize) -> ProcessId {
         let process = self.processes.remove(at);
         self.world.lock().note(format!("process {} is killed", process.id.0));
         let id = process.id;
         drop(process);
         self.link.pump(self.now(), &Faults::default(), &mut self.dice);
-        let now = self.now();
-        self.link.kill(id, now, &mut self.dice);
-        self.world.lock().forget_process(id);
+        id
     }
 
     pub(crate) fn now(&self) -> Duration {

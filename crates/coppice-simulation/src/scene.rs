@@ -31,7 +31,7 @@ impl<'a> Scene<'a> {
         let mut history = History::new(metastore, SEED, Dice::new(SEED), Weather::calm());
         history.begin();
         let mut scene = Self(history);
-        scene.go_on_until("it has booted", |history| history.processes.iter().all(|one| one.app().is_some()));
+        scene.until_booted();
         scene
     }
 
@@ -49,6 +49,11 @@ impl<'a> Scene<'a> {
     /// Its owner puts it to sleep.
     pub fn hibernate_branch(&mut self) {
         self.ask_of_branch(Action::Hibernate);
+    }
+
+    /// Its owner wakes it.
+    pub fn wake_branch(&mut self) {
+        self.ask_of_branch(Action::Wake);
     }
 
     fn ask_of_branch(&mut self, action: impl FnOnce(BranchId) -> Action) {
@@ -81,6 +86,28 @@ impl<'a> Scene<'a> {
     /// When that does not come.
     pub fn until(&mut self, step: &str) {
         self.go_on_until(step, |history| history.world.lock().is_waiting_for(step));
+    }
+
+    /// Goes on until a statement waits to be carried out that begins like this.
+    ///
+    /// # Panics
+    /// When that does not come.
+    pub fn until_statement(&mut self, statement: &str) {
+        self.go_on_until(statement, |history| history.link.is_waiting_for(statement));
+    }
+
+    /// The process dies, and another one starts; what it said last arrives so
+    /// much later.
+    pub fn replace_process(&mut self, late: Duration) {
+        let due = self.0.now() + late;
+        self.0.kill_late(0, due);
+        self.0.start(0);
+        self.until_booted();
+    }
+
+    fn until_booted(&mut self) {
+        let is_so = |history: &History<'_>| history.processes.iter().all(|one| one.app().is_some());
+        self.go_on_until("it has booted", is_so);
     }
 
     /// Every server says nothing any more.

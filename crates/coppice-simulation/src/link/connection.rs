@@ -25,6 +25,13 @@ impl Connection {
         }
     }
 
+    /// Nobody is there any more to be told anything.
+    pub(super) fn cut(&mut self) {
+        self.client = None;
+        self.is_listening = false;
+        self.notifications.clear();
+    }
+
     pub(super) fn receive(&mut self) -> bool {
         let mut buffer = [0; 16 << 10];
         let mut has_moved = false;

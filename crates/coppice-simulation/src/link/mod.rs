@@ -153,6 +153,21 @@ impl Link {
         (!self.listeners.contains_key(&connection.process)).then_some(connection.process)
     }
 
+    /// Whether a statement waits to be carried out that begins like this.
+    pub(crate) fn is_waiting_for(&self, statement: &str) -> bool {
+        let next = self.connections.iter().filter(|one| !one.is_asked).filter_map(|one| one.batches.front());
+        next.into_iter().any(|batch| batch.what.starts_with(statement))
+    }
+
+    /// A process has died; everything that it sent arrives at this time.
+    pub(crate) fn kill_late(&mut self, process: ProcessId, due: Duration) {
+        self.listeners.remove(&process);
+        for connection in self.connections.iter_mut().filter(|one| one.process == process) {
+            connection.cut();
+            connection.batches.iter_mut().for_each(|batch| batch.due = due);
+        }
+    }
+
     /// Whether a process waits for the metastore.
     pub(crate) fn is_busy(&self) -> bool {
         self.connections.iter().any(|connection| !connection.batches.is_empty())
@@ -242,9 +257,7 @@ impl Link {
     pub(crate) fn kill(&mut self, process: ProcessId, now: Duration, dice: &mut Dice) {
         self.listeners.remove(&process);
         for connection in self.connections.iter_mut().filter(|one| one.process == process) {
-            connection.client = None;
-            connection.is_listening = false;
-            connection.notifications.clear();
+            connection.cut();
             let sent = usize::from(connection.is_asked);
             let arrive = connection.batches.iter().skip(sent).take_while(|_| dice.happens(500)).count();
             connection.batches.truncate(sent + arrive);

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use coppice_simulation::{Metastore, Scene};
 
+/// Says what became of a branch.
+const REPORT: &str = "update branches set state = $3, message = $4";
+
 #[test]
 fn a_server_that_hangs_before_its_first_start_is_started_anew() {
     let mut metastore = Metastore::start();
@@ -35,5 +38,22 @@ fn nothing_is_left_to_tell_a_server_that_was_put_to_sleep_meanwhile() {
     scene.configure_branch();
     scene.until("configuring");
     scene.hibernate_branch();
+    scene.ends_well();
+}
+
+#[test]
+fn what_a_dead_process_says_late_changes_nothing_that_its_successor_did() {
+    let mut metastore = Metastore::start();
+    let mut scene = Scene::begin(&mut metastore);
+    scene.create_branch();
+    scene.until_settled();
+    scene.hibernate_branch();
+    scene.until("proving that");
+    scene.until_statement(REPORT);
+    scene.replace_process(Duration::from_secs(120));
+    scene.until_settled();
+    scene.wake_branch();
+    scene.until("waiting for");
+    scene.until_settled();
     scene.ends_well();
 }
