@@ -27,9 +27,6 @@ pub struct FirstAccount {
 
 impl App {
     /// Whether the first start was done before.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn has_account(&self) -> Result<bool> {
         Ok(self.store.user_first().await?.is_some())
     }

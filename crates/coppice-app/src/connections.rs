@@ -30,9 +30,6 @@ pub struct Connectable {
 
 impl App {
     /// A branch that is not deleted, for a client that signs in as `role`.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     #[tracing::instrument(level = "debug", skip_all)]
     pub async fn find_for_connection(&self, id: &BranchId, role: &str) -> Result<Option<Connectable>> {
         let found = self.store.branch_find_for_connection(id, role).await?;
@@ -69,9 +66,6 @@ impl App {
 
     /// Waits until a branch comes to rest, or until `patience` is over, and
     /// returns it as it is then for a client that signs in as `role`.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     #[tracing::instrument(level = "debug", skip_all)]
     pub async fn wait_until_settled(
         &self,

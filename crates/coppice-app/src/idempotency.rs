@@ -48,9 +48,6 @@ impl RepeatableCall {
 
 impl App {
     /// Notes that a call begins, unless one like it did before.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn begin_call(&self, credential: &str, path: &str, key: &str, body: &[u8]) -> Result<Begun> {
         let call = RepeatableCall {
             caller: self.key.hash(credential),
@@ -71,9 +68,6 @@ impl App {
     /// Keeps the answer of a call for a day, or forgets the call when its
     /// answer is not worth keeping, or when it changed nothing and what is kept
     /// of its caller takes too much room as it is.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn finish_call(
         &self,
         call: &RepeatableCall,

@@ -139,9 +139,6 @@ impl App {
 
     /// Invitations of the organization, the newest first, from the one with
     /// index `offset` on.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn list_invitations(
         &self,
         access: &Access,

@@ -21,9 +21,6 @@ impl App {
     /// others of its branch, as older versions did. Where what was kept is more
     /// than is kept now, or can't be opened, it is forgotten: the branch will be
     /// woken to ask who its clients are. Repeatable.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn spread_kept_verifiers(&self) -> Result<()> {
         while let Some((branch, sealed)) = self.store.verifiers_together().await? {
             let opened = self.key.open(branch.as_str(), &sealed).ok();

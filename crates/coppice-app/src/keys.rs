@@ -152,41 +152,26 @@ impl App {
 
     /// Keys of the organization, with those marked that whoever runs it should
     /// look at again.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn list_organization_keys(&self, access: &Access) -> Result<Vec<ApiKey>> {
         Ok(self.store.key_list(&Principal::Organization(access.organization.id.clone())).await?)
     }
 
     /// Keys of the calling user.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn list_user_keys(&self, access: &PersonalAccess) -> Result<Vec<ApiKey>> {
         Ok(self.store.key_list(&Principal::User(access.user.clone())).await?)
     }
 
     /// Deletes keys of the organization; they end at once. Returns their names.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn delete_organization_keys(&self, access: &Access, ids: &[String]) -> Result<Vec<String>> {
         Ok(self.store.key_delete(&Principal::Organization(access.organization.id.clone()), ids).await?)
     }
 
     /// Deletes keys of the calling user; they end at once. Returns their names.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn delete_user_keys(&self, access: &PersonalAccess, ids: &[String]) -> Result<Vec<String>> {
         Ok(self.store.key_delete(&Principal::User(access.user.clone()), ids).await?)
     }
 
     /// What the projects and branches that a credential is limited to are called.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn reach(&self, caller: &Caller) -> Result<Reach> {
         let of = &caller.principal;
         let projects = caller.grant.project_limit().unwrap_or_default();

@@ -5,6 +5,8 @@
 //! to retry.
 //! **Must not know** HTTP, wire bytes, SQL or paths.
 //! **Start reading** at [`App`], then [`reconciler`].
+//!
+//! What needs the metastore fails when that does; what else fails says so itself.
 
 // The order of a hash differs from run to run, and a simulation plays the same again.
 #![warn(clippy::iter_over_hash_type)]

@@ -12,9 +12,6 @@ use crate::{Access, App};
 
 impl App {
     /// Members of the organization.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn list_members(&self, access: &Access) -> Result<Vec<Member>> {
         Ok(self.store.member_list(&access.organization.id).await?)
     }

@@ -12,9 +12,6 @@ use crate::{Access, App, PersonalAccess};
 
 impl App {
     /// Organizations the caller belongs to.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn list_organizations(&self, caller: &Caller) -> Result<Vec<Organization>> {
         Ok(self.store.organization_list(&caller.principal).await?)
     }

@@ -62,9 +62,6 @@ impl App {
     }
 
     /// Projects the caller may see.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn list_projects(&self, access: &Access) -> Result<Vec<Project>> {
         let grant = &access.caller.grant;
         let projects = self

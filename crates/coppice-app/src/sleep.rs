@@ -40,9 +40,6 @@ impl App {
     /// Wakes a branch for a client that proved who it is. Returns whether it
     /// may be woken by a connection: its scale-to-zero is on and its
     /// organization enabled.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     #[tracing::instrument(level = "debug", skip_all)]
     pub async fn wake_for_client(&self, branch: &BranchId, by: &str) -> Result<bool> {
         let is_waking = self.store.branch_wake_for_client(branch, by).await?;
@@ -76,9 +73,6 @@ impl App {
 
     /// Puts branches to sleep that nobody has used for as long as their
     /// scale-to-zero says.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn look_for_idle(&self) -> Result<()> {
         for candidate in self.store.branch_idle_candidates(&self.config.host).await? {
             let inactivity = Duration::from_secs(u64::from(candidate.inactivity_minutes) * 60);

@@ -7,18 +7,12 @@ use crate::{App, PersonalAccess};
 
 impl App {
     /// The caller's account.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn get_user(&self, access: &PersonalAccess) -> Result<User> {
         let user = self.store.user_find(&access.user).await?;
         user.ok_or_else(|| account_gone(&access.user))
     }
 
     /// Renames the caller; without a name nothing changes.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn update_user(&self, access: &PersonalAccess, name: Option<&str>) -> Result<User> {
         let Some(name) = name else { return self.get_user(access).await };
         let user = self.store.user_rename(&access.user, name).await?;

@@ -130,17 +130,11 @@ impl TryFrom<AuditRow> for AuditEntry {
 
 impl Store {
     /// Begins a line.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn audit_begin(&self, line: &NewAuditLine<'_>) -> Result<()> {
         self.audit_insert(line, None).await
     }
 
     /// Writes a line about what has ended already.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn audit_note(&self, line: &NewAuditLine<'_>, end: &AuditEnd) -> Result<()> {
         self.audit_insert(line, Some(end)).await
     }
@@ -185,9 +179,6 @@ impl Store {
     }
 
     /// Completes a line.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn audit_end(&self, id: &AuditId, end: &AuditEnd) -> Result<()> {
         sqlx::query(
             "update audit_log set ended_at = now(), status = $2, error_id = $3, created_id = $4,
@@ -210,9 +201,6 @@ impl Store {
     /// Lines, the newest first. Served by the primary key and the indexes
     /// `audit_log_organization`, `audit_log_actor`, `audit_log_credential` and
     /// `audit_log_action`.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn audit_list(&self, filter: &AuditFilter, count_max: u32) -> Result<Vec<AuditEntry>> {
         let mut query = QueryBuilder::<Postgres>::new(
             "select a.id, a.began_at, a.ended_at, a.organization_id, a.actor_kind, a.actor_id,
@@ -256,9 +244,6 @@ impl Store {
 
     /// Removes lines that are older than `first_kept`, a few at a time. Served
     /// by the primary key.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn audit_purge(&self, first_kept: &AuditId) -> Result<u64> {
         let mut removed = 0;
         loop {

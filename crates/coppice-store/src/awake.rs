@@ -71,9 +71,6 @@ impl Store {
     }
 
     /// The newest `count` times in which a branch was awake, newest first.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn awake_list(&self, branch: &BranchId, count: u32) -> Result<Vec<AwakePeriod>> {
         let query = sqlx::query(
             "select p.began_at, p.cause, p.woken_by, p.ended_at, p.end_cause, coalesce(
@@ -92,9 +89,6 @@ impl Store {
     }
 
     /// Notes that the server of a branch had ended by itself.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn awake_note_crash(&self, branch: &BranchId) -> Result<()> {
         sqlx::query("insert into awake_crashes (branch_id) values ($1) on conflict do nothing")
             .bind(branch.as_str())
@@ -104,9 +98,6 @@ impl Store {
     }
 
     /// The newest `count` times at which that was found, newest first.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn awake_crashes(&self, branch: &BranchId, count: u32) -> Result<Vec<DateTime<Utc>>> {
         let query = sqlx::query(
             "select found_at from awake_crashes where branch_id = $1 order by found_at desc limit $2",
@@ -118,9 +109,6 @@ impl Store {
 
     /// Adds to the newest period of each branch. Names that it does not have yet
     /// count as others when it has as many as are told apart.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn awake_note_uses(&self, uses: &[NewUse]) -> Result<()> {
         let branches: Vec<_> = uses.iter().map(|used| used.branch.as_str()).collect();
         let applications: Vec<_> = uses.iter().map(|used| used.application.as_str()).collect();
@@ -162,9 +150,6 @@ impl Store {
     }
 
     /// Forgets what ended more than `days` ago.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn awake_purge(&self, days: u32) -> Result<()> {
         sqlx::query("delete from awake_periods where ended_at < now() - make_interval(days => $1)")
             .bind(days as i32)

@@ -187,9 +187,6 @@ impl Store {
 
     /// Branches of a project, oldest first; with `only`, no others than those.
     /// Served by index `branches_project`.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn branch_list(
         &self,
         organization: &OrganizationId,
@@ -212,9 +209,6 @@ impl Store {
 
     /// How deep a branch stands in its tree (a base branch: 1) and how many
     /// children it has.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn branch_place_in_tx(&self, tx: &mut Tx, id: &BranchId) -> Result<(u32, u32)> {
         let (depth, children): (i64, i64) = sqlx::query_as(
             "with recursive line as (
@@ -230,9 +224,6 @@ impl Store {
     }
 
     /// Numbers that quotas are checked against.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn branch_quotas_in_tx(
         &self,
         tx: &mut Tx,
@@ -259,9 +250,6 @@ impl Store {
 
     /// Seconds until an organization has made fewer than `max` branches within
     /// an hour.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn branch_room_in_tx(
         &self,
         tx: &mut Tx,
@@ -281,9 +269,6 @@ impl Store {
     }
 
     /// A branch of a project of an organization; none of them deleted.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn branch_find_in(
         &self,
         organization: &OrganizationId,
@@ -296,9 +281,6 @@ impl Store {
 
     /// As [`Store::branch_find_in`], on the caller's connection: to ask for a
     /// second one while holding a first can wait forever.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn branch_find_in_tx(
         &self,
         tx: &mut Tx,
@@ -341,9 +323,6 @@ impl Store {
 
     /// Changes the PostgreSQL parameters of a branch that is at rest; false when
     /// it is not. `how` says what a server that is up needs to take them.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn branch_set_parameters_in_tx(
         &self,
         tx: &mut Tx,
@@ -370,9 +349,6 @@ impl Store {
 
     /// Marks branches deleted and writes their tombstones; returns those that
     /// were not deleted before. Children of theirs become base branches.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn branch_delete_in_tx(
         &self,
         tx: &mut Tx,

@@ -65,9 +65,6 @@ impl Store {
     /// Finds a key by its hash (index `api_keys_hash_key`), with what its
     /// caller is to `organization`, and whether `project` owns one of the
     /// branches the key is limited to. Served by primary keys.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn credential_find(
         &self,
         hash: &str,
@@ -98,9 +95,6 @@ impl Store {
 
     /// A session with what its user is to `organization`; none when the session
     /// has ended, is not theirs, or they are disabled. Served by primary keys.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn session_living(
         &self,
         session: &SessionId,

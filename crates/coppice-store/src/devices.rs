@@ -100,9 +100,6 @@ impl TryFrom<PollingRow> for PollingDevice {
 
 impl Store {
     /// Keeps a device that asks. False when its user code is taken.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn device_insert(&self, new: &NewDevice<'_>) -> Result<bool> {
         let done = sqlx::query(
             "insert into device_codes (code_hash, user_code_hash, client_id, scopes, address, expires_at)
@@ -120,9 +117,6 @@ impl Store {
     }
 
     /// The device that shows this code and waits.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn device_waiting(&self, user_code_hash: &str) -> Result<Option<WaitingDevice>> {
         let query = sqlx::query_as(
             "select client_id, scopes, address from device_codes
@@ -132,9 +126,6 @@ impl Store {
     }
 
     /// Answers a device that waits. False when it does not any more.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn device_answer_in_tx(
         &self,
         tx: &mut Tx,
@@ -158,9 +149,6 @@ impl Store {
 
     /// What there is for a device that polls; `haste` is the time between polls
     /// that is too short. An answer that it was allowed is given once.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn device_poll_in_tx(
         &self,
         tx: &mut Tx,

@@ -7,9 +7,6 @@ use crate::{Result, Store};
 impl Store {
     /// Records that a control plane starts on this host and returns its epoch,
     /// which is higher than that of every earlier start. Durable on return.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn host_start(
         &self,
         host: &HostId,
@@ -33,9 +30,6 @@ impl Store {
     }
 
     /// Says that the host is alive.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn host_heartbeat(&self, host: &HostId) -> Result<()> {
         sqlx::query("update hosts set heartbeat = now() where id = $1")
             .bind(host.as_str())

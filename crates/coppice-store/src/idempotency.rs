@@ -50,9 +50,6 @@ impl Store {
     /// Notes that a request begins, unless one like it was noted before. A
     /// running one is given up `patience_seconds` after it began: its process
     /// must have died.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn idempotency_begin(
         &self,
         request: RepeatableRequest<'_>,
@@ -96,9 +93,6 @@ impl Store {
 
     /// Keeps the answer of a request that was begun; false where what is kept
     /// of its caller would take more than `room` then.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn idempotency_finish(
         &self,
         request: RepeatableRequest<'_>,
@@ -126,9 +120,6 @@ impl Store {
     }
 
     /// Forgets a request that was begun, so that it can be tried again.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn idempotency_forget(&self, request: RepeatableRequest<'_>) -> Result<()> {
         sqlx::query("delete from idempotent_requests where caller = $1 and path = $2 and key = $3")
             .bind(request.caller)
@@ -140,9 +131,6 @@ impl Store {
     }
 
     /// Forgets answers that are older than a day.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn idempotency_purge(&self) -> Result<u64> {
         let done = sqlx::query("delete from idempotent_requests where started_at < now() - interval '1 day'")
             .execute(&self.relaxed)

@@ -90,9 +90,6 @@ impl TryFrom<InvitationRow> for InvitationRecord {
 impl Store {
     /// Invitations of an organization, the newest first. Served by index
     /// `invitations_organization`.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn invitation_list(
         &self,
         organization: &OrganizationId,
@@ -125,9 +122,6 @@ impl Store {
     }
 
     /// One invitation of an organization.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn invitation_find(
         &self,
         organization: &OrganizationId,
@@ -144,9 +138,6 @@ impl Store {
 
     /// The invitation with this link, and its organization's name. Served by
     /// index `invitations_link_hash_key`.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn invitation_find_by_link(&self, link_hash: &str) -> Result<Option<(Invitation, String)>> {
         #[derive(FromRow)]
         struct WithName {
@@ -166,9 +157,6 @@ impl Store {
     }
 
     /// How many invitations of an organization are pending.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn invitation_count_pending_in_tx(
         &self,
         tx: &mut Tx,
@@ -184,9 +172,6 @@ impl Store {
     }
 
     /// Whether an address belongs to a member, or to a pending invitation.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn invitation_conflicts_in_tx(
         &self,
         tx: &mut Tx,
@@ -204,9 +189,6 @@ impl Store {
 
     /// Inserts an invitation in the place of an expired one for the same
     /// address, and returns it.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn invitation_insert_in_tx(
         &self,
         tx: &mut Tx,
@@ -238,9 +220,6 @@ impl Store {
 
     /// Whether an invitation is pending; none when there is none. It can't
     /// change until the transaction ends.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn invitation_lock_in_tx(
         &self,
         tx: &mut Tx,
@@ -257,9 +236,6 @@ impl Store {
     }
 
     /// Gives an invitation another link and `days` more from now.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn invitation_renew_in_tx(
         &self,
         tx: &mut Tx,
@@ -283,9 +259,6 @@ impl Store {
     }
 
     /// Deletes an invitation; false when there was none.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn invitation_delete(&self, organization: &OrganizationId, id: &InvitationId) -> Result<bool> {
         let done = sqlx::query("delete from invitations where organization_id = $1 and id = $2")
             .bind(organization.as_str())
@@ -297,9 +270,6 @@ impl Store {
 
     /// Takes away the invitation with this link, because it is accepted; none
     /// when there is no such invitation any more.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn invitation_take_in_tx(&self, tx: &mut Tx, link_hash: &str) -> Result<Option<Invitation>> {
         let sql = format!("delete from invitations i where i.link_hash = $1 returning {COLUMNS}");
         let row: Option<InvitationRow> =

@@ -104,9 +104,6 @@ pub(crate) fn owner(principal: &Principal) -> (Option<&str>, Option<&str>) {
 impl Store {
     /// Keys of a user or an organization, oldest first. Served by indexes
     /// `api_keys_user` and `api_keys_organization`.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn key_list(&self, of: &Principal) -> Result<Vec<ApiKey>> {
         let (user, organization) = owner(of);
         let sql = format!(
@@ -127,9 +124,6 @@ impl Store {
 
     /// Keys of an organization that a user answers for and that have not
     /// ended, oldest first. Served by index `api_keys_organization`.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn key_list_by_maker_in_tx(
         &self,
         tx: &mut Tx,
@@ -150,9 +144,6 @@ impl Store {
     }
 
     /// How many keys a user or an organization has.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn key_count_in_tx(&self, tx: &mut Tx, of: &Principal) -> Result<u32> {
         let (user, organization) = owner(of);
         let count: i64 =
@@ -165,9 +156,6 @@ impl Store {
     }
 
     /// Inserts a key and returns its record.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn key_insert_in_tx(&self, tx: &mut Tx, key: &NewApiKey<'_>) -> Result<ApiKey> {
         let (user, organization) = owner(key.principal);
         let sql = format!(
@@ -202,9 +190,6 @@ impl Store {
     }
 
     /// Whether a key or session was not ended meanwhile, and has not expired.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn credential_lives_in_tx(&self, tx: &mut Tx, credential: &CredentialId) -> Result<bool> {
         let query = match credential {
             CredentialId::Key(key) => sqlx::query_scalar(
@@ -220,9 +205,6 @@ impl Store {
     }
 
     /// Deletes those of the keys that belong to `of`, and returns their names.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn key_delete(&self, of: &Principal, ids: &[String]) -> Result<Vec<String>> {
         let (user, organization) = owner(of);
         let query = sqlx::query_scalar(
@@ -232,9 +214,6 @@ impl Store {
     }
 
     /// Notes that keys were used, at most once a minute each.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn key_note_used(&self, ids: &[String]) -> Result<()> {
         sqlx::query(
             "update api_keys set last_used = now()

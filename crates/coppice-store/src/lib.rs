@@ -7,7 +7,8 @@
 //! One file per noun; a method's name begins with that noun, so that a search
 //! for `branch_` finds every statement on branches. Methods that join a
 //! caller's transaction end in `_in_tx`. Writes that race are conditional and
-//! report losing as a value.
+//! report losing as a value. Everything fails when the metastore can't be
+//! reached; what else fails says so itself.
 
 mod audit;
 mod awake;
@@ -184,17 +185,11 @@ impl Store {
     }
 
     /// Begins a transaction.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn begin(&self) -> Result<Tx> {
         Ok(self.pool.begin().await?)
     }
 
     /// Listens for branches whose goal or generation changed, in any process.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn branch_listener(&self) -> Result<BranchListener> {
         let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with((*self.options).clone());
         let mut listener = PgListener::connect_with(&pool).await?;
@@ -203,9 +198,6 @@ impl Store {
     }
 
     /// The installation this metastore belongs to; the first caller names it.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn installation_ensure(
         &self,
         own: &coppice_core::InstallationId,

@@ -33,9 +33,6 @@ struct ClaimRow {
 impl Store {
     /// Has a letter about an invitation sent, in the place of an earlier one
     /// about it that is not sent yet.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn mail_insert_in_tx(&self, tx: &mut Tx, id: &str, invitation: &InvitationId) -> Result<()> {
         sqlx::query(
             "insert into mails (id, invitation_id) values ($1, $2)
@@ -51,9 +48,6 @@ impl Store {
     /// Takes a letter that is due. Nobody else gets it for `lease_seconds`; if
     /// nothing is heard of it until then, it is due again. Served by index
     /// `mails_due`.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn mail_claim(&self, lease_seconds: u32) -> Result<Option<DueMail>> {
         let claimed: Option<ClaimRow> = sqlx::query_as(
             "with due as (
@@ -84,18 +78,12 @@ impl Store {
     }
 
     /// Forgets a letter: it was sent, or never will be.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn mail_delete(&self, id: &str) -> Result<()> {
         sqlx::query("delete from mails where id = $1").bind(id).execute(&self.pool).await?;
         Ok(())
     }
 
     /// Has a letter tried again after a while.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn mail_postpone(&self, id: &str, seconds: u32) -> Result<()> {
         sqlx::query("update mails set due_at = now() + make_interval(secs => $2) where id = $1")
             .bind(id)

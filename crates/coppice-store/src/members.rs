@@ -55,9 +55,6 @@ impl OrganizationChange {
 
 impl Store {
     /// Members of an organization, who joined first comes first.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn member_list(&self, organization: &OrganizationId) -> Result<Vec<Member>> {
         let query = sqlx::query(
             "select u.id, u.email, u.name, m.role, m.joined_at from members m join users u on u.id = m.user_id
@@ -70,9 +67,6 @@ impl Store {
 
     /// The role of a member; none for others. The row can't change until the
     /// transaction ends.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn member_role_in_tx(
         &self,
         tx: &mut Tx,
@@ -90,9 +84,6 @@ impl Store {
     }
 
     /// How many members an organization has.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn member_count_in_tx(&self, tx: &mut Tx, organization: &OrganizationId) -> Result<u32> {
         let count: i64 = sqlx::query_scalar("select count(*) from members where organization_id = $1")
             .bind(organization.as_str())
@@ -102,9 +93,6 @@ impl Store {
     }
 
     /// Makes a user a member. To be called when they are none.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn member_insert_in_tx(
         &self,
         tx: &mut Tx,
@@ -122,9 +110,6 @@ impl Store {
     }
 
     /// Gives a member another role.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn member_set_role_in_tx(
         &self,
         tx: &mut Tx,
@@ -142,9 +127,6 @@ impl Store {
     }
 
     /// Removes a member.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn member_delete_in_tx(
         &self,
         tx: &mut Tx,
@@ -163,9 +145,6 @@ impl Store {
     /// hour: then the seconds until the next one may come are returned. The
     /// organization must be locked by the transaction. Served by index
     /// `organization_changes_time`.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn organization_change_in_tx(
         &self,
         tx: &mut Tx,

@@ -100,9 +100,6 @@ fn array(sample: &Sample) -> String {
 
 impl Store {
     /// Instances of a host that should run and were seen ready.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn metric_instances(&self, host: &HostId) -> Result<Vec<MeasuredInstance>> {
         let rows: Vec<(String, String, String, String, i32, String)> = self
             .reads
@@ -172,9 +169,6 @@ impl Store {
     }
 
     /// What there is to read of a branch.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn metric_history(&self, branch: &BranchId) -> Result<MetricHistory> {
         let query = sqlx::query(
             "select p.quarters, p.hours, array(select id from instances where branch_id = $1) as instances,
@@ -195,9 +189,6 @@ impl Store {
 
     /// What was recorded of some series, oldest first. Served by the primary
     /// keys of the partitions that the piece touches.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn metric_read(&self, series: &[i32], piece: &Piece) -> Result<Vec<(i32, Bucket)>> {
         let columns = match piece.level {
             Level::Sample => "series_id, at, readings",

@@ -137,9 +137,6 @@ impl Store {
 
     /// Merges some more of what is complete by `now`; returns whether
     /// everything that is complete is merged.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn metric_merge(&self, now: DateTime<Utc>) -> Result<bool> {
         let mut tx = self.upkeep().await?;
         let stored = progress(&mut tx).await?;
@@ -172,9 +169,6 @@ impl Store {
 
     /// Removes what was measured of deleted branches; returns whether nothing
     /// of them is left.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn metric_forget(&self) -> Result<bool> {
         let mut tx = self.upkeep().await?;
         let gone: Vec<i32> = sqlx::query_scalar(

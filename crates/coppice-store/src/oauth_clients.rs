@@ -38,9 +38,6 @@ pub struct SigningKeyRow {
 impl Store {
     /// Keeps a client. Where there are `max` already, those that wait longest
     /// for their first use make room; false when each is in use.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn oauth_client_insert(&self, client: &RegisteredClient, max: i64) -> Result<bool> {
         let done = sqlx::query(
             "with known as (select count(*) as count from oauth_clients),
@@ -63,18 +60,12 @@ impl Store {
     }
 
     /// A client that registered itself.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn oauth_client_find(&self, id: &str) -> Result<Option<RegisteredClient>> {
         let query = sqlx::query_as("select id, name, redirect_uris from oauth_clients where id = $1");
         Ok(query.bind(id).fetch_optional(&self.pool).await?)
     }
 
     /// Notes that somebody signed in to a client that registered itself.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn oauth_client_note_used(&self, id: &str) -> Result<()> {
         sqlx::query("update oauth_clients set last_used_at = now() where id = $1")
             .bind(id)
@@ -84,9 +75,6 @@ impl Store {
     }
 
     /// What a person allowed a client at this place before.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn consent_find(
         &self,
         user: &UserId,
@@ -101,9 +89,6 @@ impl Store {
     }
 
     /// Keeps what a person allows a client at this place from now on.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn consent_grant(
         &self,
         user: &UserId,
@@ -126,9 +111,6 @@ impl Store {
     }
 
     /// Every key that is published, newest first.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn signing_key_list(&self) -> Result<Vec<SigningKeyRow>> {
         let query = sqlx::query_as(
             "select id, algorithm, private_sealed, public_jwk, signs_from, published_until from signing_keys
@@ -141,9 +123,6 @@ impl Store {
     /// Adds a key; not if there is one that signs from `unless_since` on or
     /// later. Those before it are published for a day after it begins to sign,
     /// or, if `forget_others`, not any more.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn signing_key_add(
         &self,
         key: &SigningKeyRow,

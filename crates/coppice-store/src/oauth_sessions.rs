@@ -140,9 +140,6 @@ pub enum RefreshMatch {
 
 impl Store {
     /// Begins a session. False when its user is disabled or gone.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn session_insert_in_tx(&self, tx: &mut Tx, new: &NewSession<'_>) -> Result<bool> {
         let done = sqlx::query(
             "insert into sessions (id, user_id, client_id, scopes, browser_session, is_offline, signed_in_at,
@@ -167,9 +164,6 @@ impl Store {
     }
 
     /// A session that has not ended, of a user who is not disabled.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn session_find_in_tx(&self, tx: &mut Tx, id: &SessionId) -> Result<Option<Session>> {
         let row: Option<SessionRow> = sqlx::query_as(
             "select s.id, s.user_id, u.email, u.email_verified, u.name, u.created_at as user_created_at,
@@ -184,9 +178,6 @@ impl Store {
     }
 
     /// Notes that a session is used.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn session_extend_in_tx(
         &self,
         tx: &mut Tx,
@@ -202,9 +193,6 @@ impl Store {
     }
 
     /// Ends a session, if it is this client's. False when there is none.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn session_end(&self, id: &SessionId, client_id: &str) -> Result<bool> {
         let done = sqlx::query("delete from sessions where id = $1 and client_id = $2")
             .bind(id.as_str())
@@ -215,9 +203,6 @@ impl Store {
     }
 
     /// Keeps a refresh token that will be replaced.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn refresh_token_insert_in_tx(
         &self,
         tx: &mut Tx,
@@ -235,9 +220,6 @@ impl Store {
     /// Replaces a refresh token. For `grace` it can be used again, as requests
     /// may have crossed. One of ours that is not there any more was replaced
     /// long ago.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn refresh_token_replace_in_tx(
         &self,
         tx: &mut Tx,
@@ -259,9 +241,6 @@ impl Store {
     }
 
     /// Keeps a code.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn code_insert_in_tx(&self, tx: &mut Tx, code: &AuthorizationCode) -> Result<()> {
         sqlx::query(
             "insert into authorization_codes (code_hash, client_id, redirect_uri, challenge, scopes, nonce,
@@ -285,9 +264,6 @@ impl Store {
     }
 
     /// Uses a code up, whatever comes of it.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn code_use_in_tx(&self, tx: &mut Tx, code_hash: &str) -> Result<Option<CodeMatch>> {
         // As in `user_hold_in_tx`.
         sqlx::query(
@@ -322,9 +298,6 @@ impl Store {
     }
 
     /// Notes what was made from a code.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn code_note_session_in_tx(
         &self,
         tx: &mut Tx,

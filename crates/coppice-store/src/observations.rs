@@ -11,9 +11,6 @@ const REFRESH_SECONDS: f64 = 60.0;
 
 impl Store {
     /// What the server of a branch counted when it was last asked.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn branch_observed(&self, id: &BranchId) -> Result<Option<Observed>> {
         let observed: Option<Json<Observed>> =
             sqlx::query_scalar("select observed from branches where id = $1")
@@ -27,9 +24,6 @@ impl Store {
     /// Remembers what the server of a branch counted, unless that was done
     /// within a minute. `is_last` is for one that goes to sleep: nothing comes
     /// after it. May be lost in a crash.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn branch_note_observed(
         &self,
         id: &BranchId,

@@ -51,9 +51,6 @@ impl From<OrganizationRow> for Organization {
 impl Store {
     /// Organizations a caller belongs to, oldest first; an organization's key
     /// belongs to that one. Served by index `members_user`.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn organization_list(&self, principal: &Principal) -> Result<Vec<Organization>> {
         let (user, own) = match principal {
             Principal::User(id) => (Some(id.as_str()), None),
@@ -71,9 +68,6 @@ impl Store {
     }
 
     /// Inserts an organization with its owner and returns it.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn organization_insert_in_tx(
         &self,
         tx: &mut Tx,
@@ -97,9 +91,6 @@ impl Store {
 
     /// Changes what is given of an organization and returns it; none when it is
     /// deleted.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn organization_update(
         &self,
         id: &OrganizationId,
@@ -122,9 +113,6 @@ impl Store {
 
     /// Marks an organization deleted and ends its keys, memberships and invitations; false
     /// when it already was.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn organization_delete_in_tx(&self, tx: &mut Tx, id: &OrganizationId) -> Result<bool> {
         let done =
             sqlx::query("update organizations set deleted_at = now() where id = $1 and deleted_at is null")
@@ -144,9 +132,6 @@ impl Store {
     /// Sets what the operator says of an organization, and puts its branches to
     /// sleep, or wakes those that were put to sleep by that. Returns how many
     /// branches that concerns; none when there is no such organization.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn organization_set_disabled(
         &self,
         id: &OrganizationId,
@@ -175,9 +160,6 @@ impl Store {
     /// asked for, with the same effect on its branches as
     /// [`Store::organization_set_disabled`]. The organization must be locked by
     /// the transaction.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn organization_set_billing_in_tx(
         &self,
         tx: &mut Tx,
@@ -199,9 +181,6 @@ impl Store {
 
     /// Sets how much trust an organization has earned; false when there is no
     /// such organization.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn organization_set_tier(&self, id: &OrganizationId, tier: UsageTier) -> Result<bool> {
         let done = sqlx::query(
             "update organizations set usage_tier = $2, last_updated = now()
@@ -215,9 +194,6 @@ impl Store {
     }
 
     /// Organizations whose deletion was asked for and can be done.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn organization_list_deletable(&self) -> Result<Vec<OrganizationId>> {
         let ids: Vec<String> = sqlx::query_scalar(
             "select o.id from organizations o
@@ -232,9 +208,6 @@ impl Store {
 
     /// The billing status of an organization, which is locked until the
     /// transaction ends; none when it is deleted.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn organization_billing_in_tx(
         &self,
         tx: &mut Tx,
@@ -282,9 +255,6 @@ impl Store {
     }
 
     /// Every organization that is not deleted, oldest first.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn organization_list_all(&self) -> Result<Vec<Organization>> {
         let sql = format!(
             "select {COLUMNS} from organizations o where o.deleted_at is null order by o.created_at, o.id"
@@ -295,9 +265,6 @@ impl Store {
     }
 
     /// How many organizations a user owns.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn organization_count_owned_in_tx(&self, tx: &mut Tx, user: &UserId) -> Result<u32> {
         let count: i64 =
             sqlx::query_scalar("select count(*) from members where user_id = $1 and role = 'owner'")
@@ -311,9 +278,6 @@ impl Store {
     /// are counted right, until the transaction ends. Until then the
     /// organization stays as it is returned, enabled or disabled; none when it
     /// is deleted.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn organization_lock_in_tx(
         &self,
         tx: &mut Tx,
@@ -328,9 +292,6 @@ impl Store {
     }
 
     /// Forgets organizations that were deleted over 30 days ago.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn organization_purge(&self) -> Result<u64> {
         let done = sqlx::query(
             "delete from organizations o where deleted_at < now() - interval '30 days'

@@ -23,9 +23,6 @@ pub enum VerifiedUser {
 
 impl Store {
     /// Whether a user has a password; false also when there is no such user.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn user_has_password(&self, user: &UserId) -> Result<bool> {
         let query = sqlx::query_scalar("select password is not null from users where id = $1");
         let found: Option<bool> = query.bind(user.as_str()).fetch_optional(&self.pool).await?;
@@ -33,9 +30,6 @@ impl Store {
     }
 
     /// Whether somebody has invited this address, to any organization.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn is_invited(&self, address: &str) -> Result<bool> {
         let query = sqlx::query_scalar(
             "select exists (select from invitations where email = $1 and expires_at > now())",
@@ -46,9 +40,6 @@ impl Store {
     /// The user with this address, without regard to the case of ASCII letters,
     /// for whoever shows that it is theirs. If there is none and there may be
     /// one, one with the id `new` and this name is made.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn user_by_verified_email(
         &self,
         new: &UserId,

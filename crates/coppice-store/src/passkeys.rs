@@ -38,9 +38,6 @@ pub enum PasskeyRemoval {
 
 impl Store {
     /// A person's passkeys, the first one first.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn passkey_list(&self, user: &UserId) -> Result<Vec<PasskeyRow>> {
         let query = sqlx::query_as(
             "select id, name, credential, created_at, last_used_at from passkeys
@@ -52,9 +49,6 @@ impl Store {
     /// Removes a passkey of a person who has another second factor, and ends
     /// every session of theirs but the `kept` one. The user's row is locked until
     /// the transaction ends.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn passkey_remove_in_tx(
         &self,
         tx: &mut Tx,
@@ -86,9 +80,6 @@ impl Store {
     }
 
     /// Keeps what a browser is asked, in the place of what it was asked before.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn passkey_question_keep(
         &self,
         holder: &str,
@@ -109,9 +100,6 @@ impl Store {
 
     /// Takes what a browser was asked: nobody answers it again. None when it
     /// was answered, or too long ago.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn passkey_question_take(&self, holder: &str) -> Result<Option<Value>> {
         let query = sqlx::query_scalar(
             "with taken as (delete from passkey_questions where holder = $1 returning kept, expires_at)

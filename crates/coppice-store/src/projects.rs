@@ -51,9 +51,6 @@ impl Store {
     /// Projects of an organization, oldest first; with `only`, no others than
     /// those, and with `owning`, only those that own one of these branches.
     /// Served by index `projects_organization`.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn project_list(
         &self,
         organization: &OrganizationId,
@@ -73,9 +70,6 @@ impl Store {
     }
 
     /// One project of an organization.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn project_find(
         &self,
         organization: &OrganizationId,
@@ -91,9 +85,6 @@ impl Store {
 
     /// As [`Store::project_find`], and makes other changes of the project and
     /// creations of branches in it wait until the transaction ends.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn project_lock_in_tx(
         &self,
         tx: &mut Tx,
@@ -113,9 +104,6 @@ impl Store {
     }
 
     /// Whether an organization has a project that is not deleted.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn project_exists_in_tx(&self, tx: &mut Tx, organization: &OrganizationId) -> Result<bool> {
         Ok(sqlx::query_scalar(
             "select exists (select from projects where organization_id = $1 and deleted_at is null)",
@@ -127,9 +115,6 @@ impl Store {
 
     /// How many projects an organization has, and how many of any fate it made
     /// within the last hour.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn project_count_in_tx(
         &self,
         tx: &mut Tx,
@@ -148,9 +133,6 @@ impl Store {
 
     /// Seconds until an organization has made fewer than `max` projects within
     /// an hour.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn project_room_in_tx(
         &self,
         tx: &mut Tx,
@@ -170,9 +152,6 @@ impl Store {
     }
 
     /// Inserts a project and returns it.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn project_insert_in_tx(
         &self,
         tx: &mut Tx,
@@ -202,9 +181,6 @@ impl Store {
     }
 
     /// Changes a project that is locked, and returns it.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn project_update_in_tx(
         &self,
         tx: &mut Tx,
@@ -233,9 +209,6 @@ impl Store {
     }
 
     /// Marks a project deleted; false when it already was, or never existed.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn project_delete_in_tx(
         &self,
         tx: &mut Tx,

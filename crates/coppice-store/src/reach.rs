@@ -28,9 +28,6 @@ pub struct ReachedBranch {
 impl Store {
     /// Those of the projects that are there and belong to an organization of
     /// `of`, and those that the branches are in. Served by primary keys.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn reached_projects(
         &self,
         of: &Principal,
@@ -51,9 +48,6 @@ impl Store {
     }
 
     /// As [`Store::reached_projects`], the branches.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn reached_branches(&self, of: &Principal, branches: &[String]) -> Result<Vec<ReachedBranch>> {
         let (user, organization) = crate::keys::owner(of);
         let query = sqlx::query(

@@ -83,9 +83,6 @@ const SELECT: &str = "select goal, state, password_sealed, managed_role_verifier
 
 impl Store {
     /// What is known of the managed role of a branch.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn managed_role(&self, id: &BranchId) -> Result<Option<ManagedRole>> {
         let row: Option<Row> =
             sqlx::query_as(SELECT).bind(id.as_str()).bind(MANAGED_ROLE).fetch_optional(&self.pool).await?;
@@ -94,9 +91,6 @@ impl Store {
 
     /// As [`Store::managed_role`]; until the transaction ends, nothing of it
     /// changes, and neither does what the branch is doing.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn managed_role_lock_in_tx(&self, tx: &mut Tx, id: &BranchId) -> Result<Option<ManagedRole>> {
         let sql = sqlx::AssertSqlSafe(format!("{SELECT} for update"));
         let row: Option<Row> =
@@ -106,9 +100,6 @@ impl Store {
 
     /// Begins a rotation on a branch that is up. Whoever works on the branch,
     /// in any process, hears of it.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn rotation_begin_in_tx(&self, tx: &mut Tx, id: &BranchId, next: &KeptPassword) -> Result<()> {
         sqlx::query(
             "with begun as (
@@ -127,9 +118,6 @@ impl Store {
     /// Replaces the password of a branch that lets nobody in before its server
     /// was told. `sealed_verifier` replaces what was kept for its sleep, if
     /// anything was: it authenticates the role's clients until then.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn rotation_store_in_tx(
         &self,
         tx: &mut Tx,
@@ -158,9 +146,6 @@ impl Store {
 
     /// Ends a rotation: the server of the branch has this verifier. False when
     /// a newer claim exists, or another rotation.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn rotation_finish(&self, id: &BranchId, token: ClaimToken, verifier: &str) -> Result<bool> {
         let done = sqlx::query(
             "update branches set password_sealed = next_password_sealed, managed_role_verifier = next_verifier,
@@ -177,9 +162,6 @@ impl Store {
 
     /// Records that the server of a branch was told its password. False when a
     /// newer claim exists, or the password was replaced meanwhile.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn managed_role_told(&self, id: &BranchId, token: ClaimToken, verifier: &str) -> Result<bool> {
         let done = sqlx::query(
             "update branches set role_pending = false

@@ -51,9 +51,6 @@ const PAGE: i64 = 200;
 
 impl Store {
     /// The values of a column behind `after`, a page of them.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn sealed_page(&self, column: &SealedColumn, after: Option<&str>) -> Result<Vec<SealedValue>> {
         let SealedColumn { table, column, owner } = column;
         let sql = format!(
@@ -71,9 +68,6 @@ impl Store {
 
     /// Puts newly sealed values in place of those they were made from, all or
     /// none. A row that changed meanwhile is left alone.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn sealed_replace(
         &self,
         column: &SealedColumn,

@@ -175,9 +175,6 @@ struct HalfSignInRow {
 
 impl Store {
     /// A person's second factor, if they have one.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn second_factor_find(&self, user: &UserId) -> Result<Option<SecondFactor>> {
         let query = sqlx::query_as(
             "select totp_sealed, (select count(*) from passkeys where user_id = u.id) as passkeys,
@@ -189,9 +186,6 @@ impl Store {
 
     /// Adds a second factor. The first one ends every session of theirs: none of
     /// them has shown it, and of a cookie there may be copies.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn second_factor_add_in_tx(&self, tx: &mut Tx, new: &NewSecondFactor<'_>) -> Result<Addition> {
         let user = new.user.as_str();
         self.user_lock_in_tx(tx, new.user).await?;
@@ -249,9 +243,6 @@ impl Store {
 
     /// Uses a proof up. False when it was used before, or is none (any more).
     /// The user's row is locked until the transaction ends.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn second_factor_use_in_tx(
         &self,
         tx: &mut Tx,
@@ -285,9 +276,6 @@ impl Store {
     }
 
     /// Gives a person other recovery codes than those until now.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn recovery_codes_replace_in_tx(
         &self,
         tx: &mut Tx,
@@ -308,9 +296,6 @@ impl Store {
 
     /// Removes all that is a person's second factor, ends every session of theirs,
     /// and lets their keys count as made without. False when they have none.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn second_factor_remove_in_tx(&self, tx: &mut Tx, user: &UserId) -> Result<bool> {
         let done = sqlx::query(
             "update users set totp_sealed = null, totp_step = null, has_second_factor = false
@@ -335,9 +320,6 @@ impl Store {
 
     /// Lets somebody wait for their second factor. False when they are disabled
     /// or gone, or have another password by now.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn half_sign_in_insert(&self, new: &NewHalfSignIn<'_>) -> Result<bool> {
         let done = sqlx::query(
             "insert into half_sign_ins (id_hash, user_id, was_asked, methods, expires_at)
@@ -357,9 +339,6 @@ impl Store {
     }
 
     /// A sign-in that waits for the second factor.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn half_sign_in_find(&self, id_hash: &str) -> Result<Option<HalfSignIn>> {
         let row: Option<HalfSignInRow> = sqlx::query_as(
             "select h.id_hash, h.user_id, u.email, h.was_asked, h.methods
@@ -379,9 +358,6 @@ impl Store {
     }
 
     /// Ends the waiting. False when it has ended.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn half_sign_in_end_in_tx(&self, tx: &mut Tx, id_hash: &str) -> Result<bool> {
         let done = sqlx::query("delete from half_sign_ins where id_hash = $1 and expires_at > now()")
             .bind(id_hash)

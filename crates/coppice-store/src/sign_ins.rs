@@ -93,9 +93,6 @@ impl Store {
     /// Keeps the hash of a new password. Every session of the user ends but
     /// `kept`, and those of clients that came from it. False when there is no
     /// such user, or their password is not `old`.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn user_set_password(
         &self,
         id: &UserId,
@@ -155,9 +152,6 @@ impl Store {
     /// Begins a browser session, in the place of the browser's earlier one.
     /// False when its user is disabled or gone, has another password by now, or
     /// a second factor that they have not shown.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn browser_session_insert_in_tx(
         &self,
         tx: &mut Tx,
@@ -191,9 +185,6 @@ impl Store {
 
     /// Whether a user's browser session goes on. If it does, no password is set
     /// before the transaction ends.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn browser_session_lives_in_tx(
         &self,
         tx: &mut Tx,
@@ -207,9 +198,6 @@ impl Store {
 
     /// The session of a browser, unless it has ended, was not used for `idle`,
     /// or its user is disabled. Being looked for is a use.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn browser_session_find(
         &self,
         id_hash: &str,
@@ -236,9 +224,6 @@ impl Store {
     }
 
     /// Ends a browser session, and those of clients that end with it.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn browser_session_end(&self, id_hash: &str) -> Result<()> {
         let mut tx = self.begin().await?;
         self.browser_session_end_in_tx(&mut tx, id_hash).await?;
@@ -258,9 +243,6 @@ impl Store {
     }
 
     /// Counts an attempt; what is older than `span` is forgotten.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn attempt_count(&self, kind: &str, who: &str, span: TimeDelta) -> Result<Attempts> {
         let counted = sqlx::query_as(
             "insert into attempts as a (kind, who, count) values ($1, $2, 1)
@@ -275,9 +257,6 @@ impl Store {
     }
 
     /// Takes an attempt back: it did no harm.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn attempt_take_back(&self, kind: &str, who: &str) -> Result<()> {
         sqlx::query("update attempts set count = count - 1 where kind = $1 and who = $2 and count > 0")
             .bind(kind)
@@ -288,9 +267,6 @@ impl Store {
     }
 
     /// Forgets attempts, as if there had been none.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn attempts_forget(&self, kind: &str, who: &str) -> Result<()> {
         sqlx::query("delete from attempts where kind = $1 and who = $2")
             .bind(kind)

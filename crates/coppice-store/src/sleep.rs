@@ -50,9 +50,6 @@ pub struct IdleCandidate {
 impl Store {
     /// What the connection of a client that signs in as `role` needs to know of a
     /// branch; none when there is no such branch.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn branch_find_for_connection(
         &self,
         id: &BranchId,
@@ -85,9 +82,6 @@ impl Store {
     }
 
     /// Puts a branch to sleep, unless it is, or is on the way there; false then.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn branch_hibernate_in_tx(&self, tx: &mut Tx, id: &BranchId) -> Result<bool> {
         let asleep: i64 = sqlx::query_scalar(
             "with asleep as (
@@ -106,9 +100,6 @@ impl Store {
 
     /// As [`Store::branch_hibernate_in_tx`], if scale-to-zero still says so and
     /// nothing has happened since `idle_since`.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn branch_hibernate_idle(&self, candidate: &IdleCandidate) -> Result<bool> {
         let asleep: i64 = sqlx::query_scalar(
             "with asleep as (
@@ -131,9 +122,6 @@ impl Store {
     /// Wakes a branch, unless it is awake or on the way there; false then.
     /// `by` says who or what does it, for people. The transaction must have
     /// locked its organization, and found it enabled.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn branch_wake_in_tx(&self, tx: &mut Tx, id: &BranchId, by: &str) -> Result<bool> {
         let done = sqlx::query(
             "with woken as (
@@ -154,9 +142,6 @@ impl Store {
     /// the branch's, so that one that is being disabled finds the branch awake,
     /// or keeps it asleep. Returns whether it may, also when it was on the way
     /// already.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn branch_wake_for_client(&self, id: &BranchId, by: &str) -> Result<bool> {
         let done = sqlx::query(
             "with woken as (
@@ -190,9 +175,6 @@ impl Store {
     /// Branches of a host that scale-to-zero may put to sleep when nobody uses
     /// them. A time that has not come yet, from before the clock was set back,
     /// counts as now. Served by index `branches_sleepy`.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn branch_idle_candidates(&self, host: &HostId) -> Result<Vec<IdleCandidate>> {
         sqlx::query(
             "update branches set idle_since = now()

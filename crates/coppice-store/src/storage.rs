@@ -9,9 +9,6 @@ impl Store {
     /// Records how full the storage of a branch is, and that its server has to
     /// know when it becomes read-only, or is so no longer. False when that was
     /// known.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn branch_note_fullness(&self, id: &BranchId, fullness: Fullness) -> Result<bool> {
         let done = sqlx::query(
             "update branches set fullness = $2,
@@ -28,9 +25,6 @@ impl Store {
     }
 
     /// Gives a branch that is at rest more storage; false when it is not.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn branch_set_storage_in_tx(&self, tx: &mut Tx, id: &BranchId, gib: u32) -> Result<bool> {
         let done = sqlx::query(
             "update branches set storage_gib = $2, generation = generation + 1, updated_at = now(),

@@ -94,9 +94,6 @@ impl From<AccountRow> for UserAccount {
 
 impl Store {
     /// The installation's first user, if there is one yet.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn user_first(&self) -> Result<Option<UserId>> {
         let id: Option<String> = sqlx::query_scalar("select id from users order by created_at, id limit 1")
             .fetch_optional(&self.pool)
@@ -105,9 +102,6 @@ impl Store {
     }
 
     /// A user.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn user_find(&self, id: &UserId) -> Result<Option<User>> {
         let sql = format!("select {COLUMNS} from users where id = $1");
         let row: Option<UserRow> =
@@ -117,9 +111,6 @@ impl Store {
 
     /// The person with an email address, whatever the case of its ASCII letters
     /// (index `users_email`).
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn user_find_by_email(&self, email: &str) -> Result<Option<UserAccount>> {
         let sql = format!("select {COLUMNS}, {ACCOUNT} from users where lower(email) = $1");
         let row: Option<AccountRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
@@ -130,9 +121,6 @@ impl Store {
     }
 
     /// Everybody who has an account, the first one first.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn user_list_all(&self) -> Result<Vec<UserAccount>> {
         let sql = format!("select {COLUMNS}, {ACCOUNT} from users order by created_at, id");
         let rows: Vec<AccountRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql)).fetch_all(&self.pool).await?;
@@ -141,9 +129,6 @@ impl Store {
 
     /// Lets nothing of a user in any more, and ends their sessions; or lets them
     /// in again. Their keys stay, and are of no use meanwhile.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn user_set_disabled(&self, id: &UserId, is_disabled: bool) -> Result<()> {
         let mut tx = self.begin().await?;
         sqlx::query("update users set disabled = $2 where id = $1")
@@ -159,9 +144,6 @@ impl Store {
     }
 
     /// Renames a user and returns them.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn user_rename(&self, id: &UserId, name: &str) -> Result<Option<User>> {
         let sql = format!("update users set name = $2 where id = $1 returning {COLUMNS}");
         let row: Option<UserRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
@@ -193,9 +175,6 @@ impl Store {
     /// Keeps a user's password as it is until the transaction ends; several may
     /// do so at once. To be done before anything is locked that setting a
     /// password takes away.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn user_hold_in_tx(&self, tx: &mut Tx, id: &UserId) -> Result<()> {
         sqlx::query("select from users where id = $1 for share").bind(id.as_str()).execute(&mut **tx).await?;
         Ok(())
@@ -203,9 +182,6 @@ impl Store {
 
     /// Makes changes of what one user owns wait for each other, so that quotas
     /// are counted right, until the transaction ends.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn user_lock_in_tx(&self, tx: &mut Tx, id: &UserId) -> Result<()> {
         sqlx::query("select from users where id = $1 for no key update")
             .bind(id.as_str())

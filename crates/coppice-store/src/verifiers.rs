@@ -15,9 +15,6 @@ pub type SealedRole = (String, Vec<u8>);
 impl Store {
     /// Keeps, or forgets, what authenticates the clients of a sleeping branch,
     /// and the checkpoint it is true for; false when a newer claim exists.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn branch_keep_verifiers_in_tx(
         &self,
         tx: &mut Tx,
@@ -43,9 +40,6 @@ impl Store {
 
     /// Asks as an engine asks a branch's server for a role's verifier, and as
     /// long, of the metastore's own server.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn verifier_of_nobody(&self) -> Result<()> {
         let query = "select oid from pg_catalog.pg_roles where rolname = $1 and rolname !~ '^pg_'";
         self.reads.row(sqlx::query(query).bind("nobody")).await.map(drop)
@@ -72,9 +66,6 @@ impl Store {
 
     /// A branch whose verifiers were kept all together, as they were before
     /// each had a row, and what was kept; none when there is no such branch.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn verifiers_together(&self) -> Result<Option<(BranchId, Vec<u8>)>> {
         let row: Option<(String, Vec<u8>)> = sqlx::query_as(
             "select id, verifiers_sealed from branches where verifiers_sealed is not null limit 1",
@@ -86,9 +77,6 @@ impl Store {
 
     /// Gives each of the verifiers that were kept together a row; none forgets
     /// what was kept.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn verifiers_spread(&self, id: &BranchId, roles: Option<&[SealedRole]>) -> Result<()> {
         let mut tx = self.begin().await?;
         sqlx::query(

@@ -96,9 +96,6 @@ impl Store {
 
     /// Records that a volume's data is complete on disk, and what it is a copy
     /// of. May be lost in a crash: making the volume again finds it complete.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn volume_present(
         &self,
         id: &VolumeId,
@@ -124,9 +121,6 @@ impl Store {
 
     /// Records that the first start is done, durably: it must never run again
     /// once clients were let in. False when a newer claim exists.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn volume_admitted(&self, id: &VolumeId, token: ClaimToken) -> Result<bool> {
         let done = sqlx::query(
             "with branch as (
@@ -144,9 +138,6 @@ impl Store {
     }
 
     /// Whether a copy of this volume is promised and not made yet.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn volume_has_promised_copies(&self, id: &VolumeId) -> Result<bool> {
         Ok(sqlx::query_scalar(
             "select exists (select from volumes v join branches b on b.volume_id = v.id
@@ -158,9 +149,6 @@ impl Store {
     }
 
     /// The tombstone that names a volume, if one does.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn tombstone_find(&self, id: &VolumeId) -> Result<Option<Tombstone>> {
         let row: Option<(String, Option<String>)> =
             sqlx::query_as("select volume_id, branch_id from tombstones where volume_id = $1")
@@ -174,9 +162,6 @@ impl Store {
     }
 
     /// Records that a volume's data is gone, and settles its deleted branch.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn volume_removed(&self, id: &VolumeId) -> Result<()> {
         sqlx::query(
             "with volume as (update volumes set state = 'removed' where id = $1),
@@ -191,9 +176,6 @@ impl Store {
 
     /// Which of these volumes the metastore knows, be it by a row or by a
     /// tombstone.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn volume_known(&self, ids: &[String]) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar(
             "select id from volumes where id = any($1) union select volume_id from tombstones where volume_id = any($1)",
@@ -204,9 +186,6 @@ impl Store {
     }
 
     /// Which of these instances belong to branches that are not settled as deleted.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn instance_known(&self, ids: &[String]) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar(
             "select i.id from instances i join branches b on b.id = i.branch_id

@@ -31,9 +31,6 @@ pub struct BranchWork {
 impl Store {
     /// Claims the work on a branch for `lease_seconds`; none when a newer
     /// claim holds it, another host does, or there is no work of this host.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn branch_claim(
         &self,
         id: &BranchId,
@@ -81,9 +78,6 @@ impl Store {
 
     /// Whether this claim is still the newest on a branch whose row the
     /// transaction holds.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn branch_holds_claim_in_tx(
         &self,
         tx: &mut Tx,
@@ -98,9 +92,6 @@ impl Store {
     /// Records that the server of a branch has the parameters of this
     /// generation, or will have them when it is started. May be lost in a
     /// crash: then it is configured again.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn branch_configured(&self, id: &BranchId, token: ClaimToken, generation: i64) -> Result<()> {
         sqlx::query(
             "update branches set reconfigure = null
@@ -116,9 +107,6 @@ impl Store {
 
     /// Reports what was observed; false when a newer claim exists, or a branch is
     /// not ready because its server has to be told a password first.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn branch_report(
         &self,
         id: &BranchId,
@@ -143,9 +131,6 @@ impl Store {
 
     /// Branches of a host on which something may be left to do, oldest first;
     /// with `all`, every one that is not settled as deleted.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn branch_unsettled(&self, host: &HostId, all: bool) -> Result<Vec<BranchId>> {
         let ids: Vec<String> = sqlx::query_scalar(
             "select b.id from branches b join volumes v on v.id = b.volume_id
@@ -164,9 +149,6 @@ impl Store {
 
     /// How many branches there are in each state, deleted ones left out. Reads
     /// every branch; asked a few times a minute.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn branch_count_by_state(&self) -> Result<Vec<(BranchState, u64)>> {
         let query =
             sqlx::query("select state, count(*) from branches where state <> 'deleted' group by state");
@@ -182,9 +164,6 @@ impl Store {
     /// Forgets branches and projects whose removal is done for over an hour;
     /// until then the rates of creation still count them. Returns the
     /// instances of the forgotten branches.
-    ///
-    /// # Errors
-    /// When the metastore can't be reached.
     pub async fn branch_purge(&self) -> Result<u64> {
         let branches = sqlx::query(
             "delete from branches where goal = 'deleted' and state = 'deleted'

@@ -49,9 +49,6 @@ impl App {
     }
 
     /// What has to happen before the answer.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn authorization_step(
         &self,
         authorization: &Authorization,
@@ -83,9 +80,6 @@ impl App {
     }
 
     /// Remembers that the person allowed it.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn note_consent(
         &self,
         authorization: &Authorization,
@@ -103,9 +97,6 @@ impl App {
     }
 
     /// Makes the answer that was asked for; returns where to send the browser.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn answer_authorization(
         &self,
         realm: &Realm,

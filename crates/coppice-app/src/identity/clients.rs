@@ -32,9 +32,6 @@ pub struct ClientClaim<'a> {
 
 impl App {
     /// The client with this id.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn oauth_client(&self, id: &str) -> Result<Option<Client>> {
         if let Some(client) = self.identity.config.clients.iter().find(|client| client.id == id) {
             return Ok(Some(client.clone()));

@@ -124,9 +124,6 @@ impl App {
     }
 
     /// Gives a device its answer. False when it does not wait any more.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn answer_device(
         &self,
         device: &Device,

@@ -183,9 +183,6 @@ impl App {
     }
 
     /// Every public key, as clients get them.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn jwks(&self) -> Result<Value> {
         let set = self.key_set(LOOK).await?;
         let keys: Vec<_> = set.public.iter().map(|key| key.jwk.clone()).collect();

@@ -32,18 +32,12 @@ impl App {
     }
 
     /// A person's passkeys, the first one first.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn passkeys(&self, user: &UserId) -> Result<Vec<PasskeyRow>> {
         Ok(self.store.passkey_list(user).await?)
     }
 
     /// What a browser is to ask a device for another passkey with; none where
     /// there are none, or a person has as many as they may.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn ask_for_passkey(&self, session: &BrowserSession) -> Result<Option<Value>> {
         let Some(site) = &self.identity.site else { return Ok(None) };
         let have = self.kept_passkeys(&session.user).await?;
@@ -56,9 +50,6 @@ impl App {
 
     /// Adds the passkey that a browser answers with, which the person calls
     /// `name`.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn add_passkey(
         &self,
         session: &BrowserSession,
@@ -76,9 +67,6 @@ impl App {
     }
 
     /// Removes a passkey of a person who has another second factor.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn remove_passkey(
         &self,
         session: &BrowserSession,
@@ -104,9 +92,6 @@ impl App {
 
     /// What a browser is to ask a device to sign; none where the person has no
     /// passkey. `holder` is the hash of what the browser keeps.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn ask_to_sign(&self, user: &UserId, holder: &str) -> Result<Option<Value>> {
         let Some(site) = &self.identity.site else { return Ok(None) };
         let have = self.kept_passkeys(user).await?;

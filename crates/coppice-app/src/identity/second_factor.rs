@@ -120,9 +120,6 @@ shows_no_secret! {
 
 impl App {
     /// A person's second factor, if they have one.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn second_factor(&self, user: &UserId) -> Result<Option<SecondFactor>> {
         Ok(self.store.second_factor_find(user).await?)
     }
@@ -144,9 +141,6 @@ impl App {
 
     /// Adds an authenticator app whose `secret` was made for this session, for
     /// who shows a code of it.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn add_second_factor(
         &self,
         session: &BrowserSession,
@@ -214,9 +208,6 @@ impl App {
     }
 
     /// Gives a person other recovery codes who shows their second factor.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn renew_recovery_codes(
         &self,
         session: &BrowserSession,
@@ -245,9 +236,6 @@ impl App {
 
     /// Removes the second factor of a person who shows it and knows their
     /// password. Every session of theirs ends.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn remove_second_factor(
         &self,
         session: &BrowserSession,
@@ -304,9 +292,6 @@ impl App {
     }
 
     /// The sign-in that waits for the second factor in a browser that kept this.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn half_sign_in(&self, secret: &str) -> Result<Option<HalfSignIn>> {
         // Everything else was made up.
         if secret.len() != random::SECRET_LENGTH {
@@ -316,9 +301,6 @@ impl App {
     }
 
     /// Signs somebody in who shows the second factor after the first.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn finish_sign_in(
         &self,
         half: &HalfSignIn,

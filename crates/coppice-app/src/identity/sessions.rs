@@ -96,9 +96,6 @@ impl App {
     }
 
     /// What an ID token that a client hands back says, if we made it.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn id_hint(&self, token: &str) -> Result<Option<IdClaims>> {
         let Some(id) = key_id(token) else { return Ok(None) };
         let Some(key) = self.public_key(&id).await? else { return Ok(None) };
@@ -107,9 +104,6 @@ impl App {
 
     /// Ends the session of a token, if it is this client's. A token that is not
     /// valid has no session to end.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn revoke(&self, client: &Client, token: &str, origin: &RequestOrigin) -> Result<()> {
         let refresh = self.identity.refresh.verify(token, &self.issuers().all());
         let (session, user) = match refresh {

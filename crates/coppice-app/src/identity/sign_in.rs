@@ -81,9 +81,6 @@ pub(super) struct Shown<'a> {
 
 impl App {
     /// Signs somebody in who knows an address and its password.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn sign_in(
         &self,
         email: &str,
@@ -208,9 +205,6 @@ impl App {
     }
 
     /// The session of a browser that kept this.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn browser_session(&self, secret: &str) -> Result<Option<BrowserSession>> {
         // Everything else was made up.
         if secret.len() != random::SECRET_LENGTH {
@@ -220,9 +214,6 @@ impl App {
     }
 
     /// Signs a browser out, and the clients that end with it.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn sign_out(&self, session: &BrowserSession, origin: &RequestOrigin) -> Result<()> {
         self.store.browser_session_end(&session.id_hash).await?;
         let event = AccountEvent::new(AccountEventKind::SignedOut, &session.user, origin);
@@ -238,9 +229,6 @@ impl App {
     }
 
     /// Changes a person's own password. Every session of theirs ends but this one.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn change_password(
         &self,
         session: &BrowserSession,
@@ -267,9 +255,6 @@ impl App {
 
     /// Gives a person a password who has none yet, as who comes from the
     /// outside provider. Every session of theirs ends but this one.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn set_first_password(
         &self,
         session: &BrowserSession,

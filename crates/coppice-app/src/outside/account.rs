@@ -113,9 +113,6 @@ impl App {
 
     /// Whether a user has a password. Who came from the outside provider has
     /// none at first.
-    ///
-    /// # Errors
-    /// When the metastore fails.
     pub async fn has_password(&self, user: &UserId) -> Result<bool> {
         Ok(self.store.user_has_password(user).await?)
     }
