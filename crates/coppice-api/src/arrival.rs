@@ -103,7 +103,7 @@ impl Senders {
     }
 
     fn new(address: IpAddr, shown: Option<u64>) -> Self {
-        Self([Some(SENDERS.hash_one(network::party(address))), shown])
+        Self([Some(SENDERS.hash_one(network::source(address))), shown])
     }
 
     fn each(self) -> impl Iterator<Item = u64> {

@@ -107,7 +107,7 @@ impl Connections {
     /// an idle one of an address that holds more than this one does.
     pub(crate) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Seat> {
         let peer = peer.to_canonical();
-        let address = (!self.limits.trusted_proxies.trusts(peer)).then(|| network::party(peer));
+        let address = (!self.limits.trusted_proxies.trusts(peer)).then(|| network::source(peer));
         let (mut table, mut refusal) = (self.table.lock(), None);
         if let Some(address) = address
             && table.of_address.get(&address).is_some_and(|count| *count >= self.limits.per_address)

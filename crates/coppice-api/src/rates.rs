@@ -72,7 +72,7 @@ impl Rates {
     /// Counts a request without a valid credential, of whoever has the address:
     /// of IPv6, a whole network.
     pub(crate) fn admit_address(&self, address: IpAddr) -> Result<RateState> {
-        self.admit(&self.addresses, &network::party(address))
+        self.admit(&self.addresses, &network::source(address))
             .inspect_err(|_| metrics::rate_limited("address"))
     }
 

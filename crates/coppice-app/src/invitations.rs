@@ -230,7 +230,7 @@ impl App {
     ) -> Result<Accepted> {
         let found = self.store.invitation_find_by_link(&self.link_hash(token)).await?;
         let found = found.map(|(invitation, _)| invitation);
-        // Whom it is not for writes nothing into the organization's log.
+        // Only the person who was invited writes into the organization's log.
         let is_theirs = |invitation: &&Invitation| invitation.email.eq_ignore_ascii_case(&session.email);
         let organization = found.as_ref().filter(is_theirs).map(|invitation| &invitation.organization);
         let invitation = found.as_ref().map(|invitation| &invitation.id);

@@ -6,9 +6,9 @@ use std::net::{IpAddr, Ipv6Addr};
 /// may use any address.
 const NETWORK_GROUPS: usize = 4;
 
-/// The part of an address that one party has: an IPv4 address, and of IPv6 the
-/// first address of the /64.
-pub fn party(address: IpAddr) -> IpAddr {
+/// What tells one source of connections from another: an IPv4 address, and of
+/// IPv6 the first address of the /64.
+pub fn source(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
         IpAddr::V6(address) => {
@@ -33,7 +33,7 @@ mod tests {
             ("2001:db8:1:3::6", "2001:db8:1:3::"),
             ("::1", "::"),
         ] {
-            let found = party(address.parse().expect("an address"));
+            let found = source(address.parse().expect("an address"));
             assert_eq!(found.to_string(), expected, "{address}");
         }
     }

@@ -43,13 +43,13 @@ pub(crate) struct Attempt {
     branch_name: String,
     role: String,
     /// Of IPv6 a whole network.
-    party: IpAddr,
+    source: IpAddr,
 }
 
 impl Attempt {
     pub(crate) fn new(branch_name: &str, role: &str, address: IpAddr) -> Self {
-        let party = network::party(address);
-        Self { branch_name: branch_name.to_owned(), role: role.to_owned(), party }
+        let source = network::source(address);
+        Self { branch_name: branch_name.to_owned(), role: role.to_owned(), source }
     }
 
     fn of_role(&self) -> (&str, &str) {
@@ -89,7 +89,7 @@ impl Failures {
     /// What the address is told that failed too often.
     pub(crate) fn check(&self, attempt: &Attempt, now: Instant) -> Result<(), Refusal> {
         let now = self.since(now);
-        let wait = self.attempts.wait(attempt, now).max(self.addresses.wait(&attempt.party, now));
+        let wait = self.attempts.wait(attempt, now).max(self.addresses.wait(&attempt.source, now));
         if wait.is_zero() { Ok(()) } else { Err(Refusal::too_many_failures(wait)) }
     }
 
@@ -100,19 +100,19 @@ impl Failures {
 
     /// Whether one more cancel request of an address may fit no session.
     pub(crate) fn may_cancel(&self, address: IpAddr, now: Instant) -> bool {
-        self.cancels.wait(&network::party(address), self.since(now)).is_zero()
+        self.cancels.wait(&network::source(address), self.since(now)).is_zero()
     }
 
     /// Counts a cancel request that fits no session.
     pub(crate) fn count_cancel(&self, address: IpAddr, now: Instant) {
-        self.cancels.add(&network::party(address), self.since(now));
+        self.cancels.add(&network::source(address), self.since(now));
     }
 
     /// Counts a failure.
     pub(crate) fn count(&self, attempt: &Attempt, now: Instant) {
         let now = self.since(now);
         self.attempts.add(attempt, now);
-        self.addresses.add(&attempt.party, now);
+        self.addresses.add(&attempt.source, now);
         self.roles.add(&attempt.of_role(), now);
     }
 }

@@ -69,7 +69,7 @@ enum Stand {
 pub(crate) struct Place {
     places: Arc<Places>,
     /// Of IPv6 a whole network; none until a proxy has said it.
-    party: Option<IpAddr>,
+    source: Option<IpAddr>,
     stand: Stand,
 }
 
@@ -84,24 +84,24 @@ impl Counts {
 }
 
 impl Taken {
-    fn of_address(&self, party: Option<IpAddr>) -> Counts {
-        party.and_then(|party| self.by_address.get(&party)).copied().unwrap_or_default()
+    fn of_address(&self, source: Option<IpAddr>) -> Counts {
+        source.and_then(|source| self.by_address.get(&source)).copied().unwrap_or_default()
     }
 
-    fn add(&mut self, stand: Stand, party: Option<IpAddr>) {
+    fn add(&mut self, stand: Stand, source: Option<IpAddr>) {
         *self.all.of(stand) += 1;
-        if let Some(party) = party {
-            *self.by_address.entry(party).or_default().of(stand) += 1;
+        if let Some(source) = source {
+            *self.by_address.entry(source).or_default().of(stand) += 1;
         }
     }
 
-    fn remove(&mut self, stand: Stand, party: Option<IpAddr>) {
+    fn remove(&mut self, stand: Stand, source: Option<IpAddr>) {
         *self.all.of(stand) -= 1;
-        let Some(party) = party else { return };
-        if let Some(counts) = self.by_address.get_mut(&party) {
+        let Some(source) = source else { return };
+        if let Some(counts) = self.by_address.get_mut(&source) {
             *counts.of(stand) -= 1;
             if *counts == Counts::default() {
-                self.by_address.remove(&party);
+                self.by_address.remove(&source);
             }
         }
     }
@@ -122,9 +122,9 @@ impl Places {
     /// Takes a place for a client that has just connected from `address`; none
     /// when that is a proxy, which is going to say where the client is.
     pub(crate) fn enter(self: &Arc<Self>, address: Option<IpAddr>) -> Result<Place, Full> {
-        let party = address.map(network::party);
+        let source = address.map(network::source);
         let mut taken = self.taken.lock();
-        let (all, own) = (taken.all, taken.of_address(party));
+        let (all, own) = (taken.all, taken.of_address(source));
         let full =
             if all.starting + all.signed_in >= self.limits.total || all.starting >= self.limits.starting {
                 Some(Full::Gateway)
@@ -140,20 +140,20 @@ impl Places {
             }
             Some(full) => Stand::Door(full),
         };
-        taken.add(stand, party);
-        Ok(Place { places: self.clone(), party, stand })
+        taken.add(stand, source);
+        Ok(Place { places: self.clone(), source, stand })
     }
 }
 
 impl Place {
     /// Counts the client to the address that its proxy has told.
     pub(crate) fn name(&mut self, address: IpAddr) -> Result<(), Full> {
-        if self.party.is_some() {
+        if self.source.is_some() {
             return Ok(());
         }
-        let party = Some(network::party(address));
+        let source = Some(network::source(address));
         let mut taken = self.places.taken.lock();
-        let own = taken.of_address(party);
+        let own = taken.of_address(source);
         let full = match self.stand {
             Stand::Door(full) => (own.at_the_door >= DOOR_PER_ADDRESS_MAX).then_some(full),
             Stand::Starting | Stand::SignedIn => {
@@ -164,8 +164,8 @@ impl Place {
             return Err(full);
         }
         taken.remove(self.stand, None);
-        taken.add(self.stand, party);
-        self.party = party;
+        taken.add(self.stand, source);
+        self.source = source;
         Ok(())
     }
 
@@ -180,19 +180,19 @@ impl Place {
     /// Makes it a place of a client that has signed in.
     pub(crate) fn sign_in(&mut self) -> Result<(), Full> {
         let mut taken = self.places.taken.lock();
-        if taken.of_address(self.party).signed_in >= self.places.limits.per_address {
+        if taken.of_address(self.source).signed_in >= self.places.limits.per_address {
             return Err(Full::Address);
         }
-        taken.remove(self.stand, self.party);
+        taken.remove(self.stand, self.source);
         self.stand = Stand::SignedIn;
-        taken.add(self.stand, self.party);
+        taken.add(self.stand, self.source);
         Ok(())
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.places.taken.lock().remove(self.stand, self.party);
+        self.places.taken.lock().remove(self.stand, self.source);
     }
 }
 

@@ -28,7 +28,7 @@ struct Waiter<'a> {
 
 impl Waiters {
     fn enter(&self, address: IpAddr) -> Result<Waiter<'_>, Refusal> {
-        let address = network::party(address);
+        let address = network::source(address);
         let mut counts = self.0.lock();
         let count = counts.entry(address).or_default();
         if *count >= WAITERS_PER_ADDRESS_MAX {

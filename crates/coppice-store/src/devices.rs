@@ -147,14 +147,14 @@ impl Store {
         Ok(done.rows_affected() == 1)
     }
 
-    /// What there is for a device that polls; `haste` is the time between polls
-    /// that is too short. An answer that it was allowed is given once.
+    /// What there is for a device that polls; `interval` is the shortest time
+    /// between polls. An answer that it was allowed is given once.
     pub async fn device_poll_in_tx(
         &self,
         tx: &mut Tx,
         code_hash: &str,
         client_id: &str,
-        haste: TimeDelta,
+        interval: TimeDelta,
     ) -> Result<Option<PollingDevice>> {
         // As in `user_hold_in_tx`.
         sqlx::query(
@@ -173,7 +173,7 @@ impl Store {
                        coalesce(before.polled_at > clock_timestamp() - make_interval(secs => $3), false)
                            as is_hasty",
         );
-        let query = query.bind(code_hash).bind(client_id).bind(haste.as_seconds_f64());
+        let query = query.bind(code_hash).bind(client_id).bind(interval.as_seconds_f64());
         let row: Option<PollingRow> = query.fetch_optional(&mut **tx).await?;
         row.map(PollingDevice::try_from).transpose()
     }

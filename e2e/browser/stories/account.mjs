@@ -41,7 +41,7 @@ export async function a_new_person_accepts_an_invitation(browser) {
 
   // A link works once, and says so.
   await page.goto(invite_link);
-  await heading(page, "This invitation is not there any more");
+  await heading(page, "This invitation no longer exists");
   await look(page, "invitation-gone");
 
   // Whoever accepted is signed in and has a password.

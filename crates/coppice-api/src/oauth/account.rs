@@ -222,7 +222,7 @@ fn refusal(failed: &Error) -> Response {
         ErrorCode::InvitationNotFound => pages::error(
             StatusCode::NOT_FOUND,
             &Message {
-                title: "This invitation is not there any more",
+                title: "This invitation no longer exists",
                 what: "It was accepted, withdrawn, or sent again with another link.",
                 next: "Use the newest link that you got, or ask whoever invited you.",
                 ..Message::default()

@@ -66,6 +66,6 @@ impl App {
 }
 
 /// Who is at an address, as one of those who are counted.
-pub(super) fn party(address: IpAddr) -> String {
-    network::party(address).to_string()
+pub(super) fn source(address: IpAddr) -> String {
+    network::source(address).to_string()
 }

@@ -11,7 +11,7 @@ use coppice_oauth::{ErrorCode, OAuthError};
 use coppice_store::RegisteredClient;
 use serde_json::Value;
 
-use super::attempts::{REGISTRATION, party};
+use super::attempts::{REGISTRATION, source};
 use super::{IdentityError, IdentityResult};
 use crate::App;
 
@@ -63,7 +63,7 @@ impl App {
     pub async fn register_client(&self, metadata: &Value, address: IpAddr) -> IdentityResult<Value> {
         let (registration, vouched) = (Registration::read(metadata)?, &self.identity.config.clients);
         registration.check_name(vouched)?;
-        self.count_attempt(REGISTRATION, &party(address)).await?;
+        self.count_attempt(REGISTRATION, &source(address)).await?;
         let client = registration.client(format!("{REGISTERED}{}", random_text()), vouched);
         let row = RegisteredClient {
             id: client.id.clone(),

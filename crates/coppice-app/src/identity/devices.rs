@@ -12,7 +12,7 @@ use coppice_oauth::{ErrorCode, OAuthError, random, user_code};
 use coppice_store::{BrowserSession, NewDevice, StoreError};
 use serde::Serialize;
 
-use super::attempts::{DEVICE, USER_CODE, party};
+use super::attempts::{DEVICE, USER_CODE, source};
 use super::{IdentityError, IdentityResult};
 use crate::{AccountEvent, AccountEventKind, App};
 
@@ -73,7 +73,7 @@ impl App {
             let description = "this client connects no devices";
             return Err(OAuthError::new(ErrorCode::UnauthorizedClient, description).into());
         }
-        self.count_attempt(DEVICE, &party(address)).await?;
+        self.count_attempt(DEVICE, &source(address)).await?;
         let scopes = Scopes::granted(params.words("scope"));
         let device_code = random::secret();
         // A code that is taken is as good as impossible.

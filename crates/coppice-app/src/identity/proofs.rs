@@ -10,7 +10,7 @@ use coppice_oauth::{recovery_code, totp};
 use coppice_store::SecondProof;
 use zeroize::Zeroizing;
 
-use super::attempts::{Bound, CODES, SECOND_FACTOR, party};
+use super::attempts::{Bound, CODES, SECOND_FACTOR, source};
 use crate::{AccountEvent, AccountEventKind, App};
 
 /// What a person is shown once: codes of which each lets them in one time.
@@ -155,6 +155,6 @@ impl App {
 fn who(bound: Bound, user: &UserId, origin: &RequestOrigin) -> String {
     match bound.kind == CODES.kind {
         true => user.to_string(),
-        false => format!("{user} {}", origin.address.map(party).unwrap_or_default()),
+        false => format!("{user} {}", origin.address.map(source).unwrap_or_default()),
     }
 }

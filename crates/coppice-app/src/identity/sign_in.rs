@@ -8,7 +8,7 @@ use coppice_oauth::random;
 use coppice_store::{BrowserSession, NewBrowserSession, OldPassword, StoreError, Tx};
 use zeroize::Zeroizing;
 
-use super::attempts::{SIGN_IN, SIGN_INS, party};
+use super::attempts::{SIGN_IN, SIGN_INS, source};
 use crate::{AccountEvent, AccountEventKind, App};
 
 /// A browser session ends when it is not used for this long.
@@ -115,7 +115,7 @@ impl App {
         password: Zeroizing<String>,
         origin: &RequestOrigin,
     ) -> Result<Option<Known>> {
-        let from = origin.address.map(party).unwrap_or_default();
+        let from = origin.address.map(source).unwrap_or_default();
         let who = format!("{} {from}", email::folded(email));
         // Counted before the check, so that attempts at the same time count too.
         self.count_attempt(SIGN_INS, &from).await?;

@@ -101,19 +101,19 @@ pub(super) fn client_session(session: OpenSession) -> ClientSession {
 }
 
 /// Tells about the sessions of this process until it is dropped.
-pub(super) struct Teller {
+pub(super) struct DrainServer {
     path: PathBuf,
     task: tokio::task::JoinHandle<()>,
 }
 
-impl Drop for Teller {
+impl Drop for DrainServer {
     fn drop(&mut self) {
         self.task.abort();
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-impl Teller {
+impl DrainServer {
     pub(super) fn start(runtime_dir: &Path, gateway: Arc<Gateway>) -> anyhow::Result<Self> {
         let directory = directory(runtime_dir);
         make_directory(&directory, 0o700)?;

@@ -2,7 +2,7 @@
 //! connection and cuts none.
 //!
 //! The running process listens at a *door*, a socket in the runtime directory.
-//! A successor knocks there and is given the listening sockets: connections
+//! A successor connects to it and is given the listening sockets: connections
 //! that come from now on wait in their queues. Then the old process lets its
 //! requests end, gives the control lock back, and only serves the sessions it
 //! has (`drain.rs`). The successor starts as soon as it has the lock.
@@ -87,20 +87,20 @@ impl Door {
     }
 
     /// Waits for a successor.
-    pub(super) async fn knock(&self) -> std::io::Result<Knock> {
+    pub(super) async fn successor(&self) -> std::io::Result<Successor> {
         let (stream, _) = self.listener.accept().await?;
         let stream = stream.into_std()?;
         stream.set_nonblocking(false)?;
         stream.set_write_timeout(Some(DOOR_PATIENCE))?;
         stream.set_read_timeout(Some(LOCK_PATIENCE + READY_PATIENCE))?;
-        Ok(Knock(stream))
+        Ok(Successor(stream))
     }
 }
 
-/// A successor at the door.
-pub(super) struct Knock(UnixStream);
+/// The process that takes over, connected to the door.
+pub(super) struct Successor(UnixStream);
 
-impl Knock {
+impl Successor {
     /// Gives it the listening sockets.
     pub(super) fn give(&self, listeners: &Listeners) -> std::io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
@@ -125,7 +125,7 @@ impl Knock {
 pub(super) struct Predecessor(UnixStream);
 
 impl Predecessor {
-    /// Knocks at the door of the process that works on a data directory.
+    /// Connects to the door of the process that works on a data directory.
     pub(super) fn ask(door: &Path) -> anyhow::Result<(Self, Listeners)> {
         let stream = UnixStream::connect(door)
             .with_context(|| format!("asking the running process at {}", door.display()))?;

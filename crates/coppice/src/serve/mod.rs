@@ -34,7 +34,7 @@ use crate::config::{Config, ServeArgs};
 use crate::traces::Traces;
 use boot::boot;
 use descriptors::Doors;
-use handover::{Door, Knock, Listeners, Predecessor};
+use handover::{Door, Listeners, Predecessor, Successor};
 use running::Running;
 
 pub(crate) use boot::metastore_options;
@@ -61,7 +61,7 @@ pub(crate) struct ServeRecord {
     pub(crate) api: SocketAddr,
     /// Address of the gateway.
     pub(crate) gateway: SocketAddr,
-    /// Where a successor knocks.
+    /// Where a successor connects.
     door: PathBuf,
     /// What the process answers at `/.well-known/coppice`. Empty where an older one wrote this.
     #[serde(default)]
@@ -201,7 +201,7 @@ async fn wait_for_end(
     door: &Door,
     listeners: &Listeners,
     program: &Path,
-) -> Option<Knock> {
+) -> Option<Successor> {
     loop {
         tokio::select! {
             _ = signals.terminate.recv() => return None,
@@ -216,8 +216,8 @@ async fn wait_for_end(
                     tracing::error!("handing over: {error:#}");
                 }
             }
-            knock = door.knock() => match knock.and_then(|knock| knock.give(listeners).map(|()| knock)) {
-                Ok(knock) => return Some(knock),
+            successor = door.successor() => match successor.and_then(|successor| successor.give(listeners).map(|()| successor)) {
+                Ok(successor) => return Some(successor),
                 Err(error) => tracing::error!("handing over: {error}"),
             }
         }

@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::boot::Platform;
 use super::descriptors::Doors;
-use super::drain::Teller;
-use super::handover::{Knock, Listeners};
+use super::drain::DrainServer;
+use super::handover::{Listeners, Successor};
 use super::metrics::Page;
 use super::{certificate, gateway, is_inside, stop};
 use crate::config::{Config, DRAIN_MAX};
@@ -106,7 +106,7 @@ impl Running {
         self,
         platform: Platform,
         config: &Config,
-        successor: Option<(Knock, Listeners)>,
+        successor: Option<(Successor, Listeners)>,
     ) -> anyhow::Result<()> {
         // Whoever hands over keeps its sessions as long as it may.
         let patience = if successor.is_some() { DRAIN_MAX } else { config.drain };
@@ -126,10 +126,10 @@ impl Running {
             return stop::stop_everything(&config.data_dir, None).await;
         }
         // Before the lock is given back: whoever gets it must find the sessions.
-        let _teller = Teller::start(platform.host.layout().runtime_dir(), self.gateway.clone())?;
+        let _drain_server = DrainServer::start(platform.host.layout().runtime_dir(), self.gateway.clone())?;
         drop(platform.lock);
-        if let Some((knock, listeners)) = successor {
-            let ready = knock.ready().await;
+        if let Some((successor, listeners)) = successor {
+            let ready = successor.ready().await;
             drop(listeners);
             // Whoever supervises this process starts it again.
             ready.context("handing over; start coppice again")?;
