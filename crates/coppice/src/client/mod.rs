@@ -38,7 +38,6 @@ use crate::refusal::Refused;
 pub(crate) use complete::{Shell, print_completions};
 use http::Client;
 pub(crate) use times::{moment, since};
-pub(crate) use words::quoted;
 
 /// Where the server is, and who asks.
 #[derive(Args, Clone, Debug)]

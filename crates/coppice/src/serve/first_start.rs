@@ -15,7 +15,7 @@ use coppice_engine::local::durable::write_durably;
 
 use super::boot::REGION;
 use super::reachable;
-use crate::client::quoted;
+use crate::client::words::quoted;
 use crate::config::Config;
 
 const MAIN_BRANCH: &str = "main";
