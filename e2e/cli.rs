@@ -386,8 +386,28 @@ fn the_life_of_everything_goes_through_the_command_line() {
     let unasked = coppice.run(&["branch", "delete", "tuned", "kid/2"]);
     assert!(complaint(&unasked).contains("say --yes"));
     assert_eq!(coppice.cli(&["branch", "list"])["branches"].as_array().expect("a list").len(), 3);
-    assert!(coppice.run(&["branch", "delete", "tuned", "kid/2", "--yes"]).status.success());
+    let deleted = coppice.run(&["branch", "delete", "tuned", "kid/2", "--yes"]);
+    let told = String::from_utf8_lossy(&deleted.stderr);
+    assert!(deleted.status.success() && told.contains("coppice trash restore"), "{told}");
     assert_eq!(coppice.cli(&["branch", "list"])["branches"].as_array().expect("a list").len(), 1);
+    the_trash_gives_back_and_is_emptied(&coppice);
+}
+
+fn the_trash_gives_back_and_is_emptied(coppice: &Platform) {
+    assert!(out(&coppice.run(&["trash", "list"])).contains("kid/2"));
+    coppice.cli(&["trash", "restore", "tuned"]);
+    let listed = out(&coppice.run(&["branch", "list", "--tree"]));
+    assert!(listed.contains("tuned") && !listed.contains("kid"), "{listed}");
+    assert_eq!(coppice.cli(&["trash", "restore", "kid/2", "--name", "again"])["name"], "again");
+    assert!(out(&coppice.run(&["branch", "list", "--tree"])).contains("tuned\n└─ again"));
+    let missing = coppice.run(&["trash", "restore", "kid/2"]);
+    assert_eq!(missing.status.code(), Some(4), "{}", complaint(&missing));
+    assert!(coppice.run(&["branch", "delete", "again", "--yes"]).status.success());
+    assert!(coppice.run(&["branch", "delete", "tuned", "--purge", "--yes"]).status.success());
+    let unasked = coppice.run(&["trash", "purge", "--all"]);
+    assert!(complaint(&unasked).contains("say --yes"), "{}", complaint(&unasked));
+    assert!(coppice.run(&["trash", "purge", "--all", "--yes"]).status.success());
+    assert_eq!(coppice.cli(&["trash", "list"])["branches"], serde_json::json!([]));
 }
 
 #[test]

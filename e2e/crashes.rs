@@ -123,7 +123,7 @@ fn everything_comes_back_after_a_reboot() {
 /// The life that is interrupted everywhere: a branch, a child, their end.
 fn live(coppice: &Platform) {
     let _ = coppice.run(&["branch", "create", "kid", "--parent", "main"]);
-    let _ = coppice.run(&["branch", "delete", "kid", "--yes"]);
+    let _ = coppice.run(&["branch", "delete", "kid", "--purge", "--yes"]);
 }
 
 /// Waits until the platform has done everything it owes.
@@ -171,7 +171,7 @@ fn an_abort_at_any_step_is_finished_or_cleaned_away_at_the_next_start() {
         coppice.set_environment(&environment_with(&postgres, &[]));
         coppice.restart();
         converge(&coppice);
-        let _ = coppice.run(&["branch", "delete", "kid", "--yes"]);
+        let _ = coppice.run(&["branch", "delete", "kid", "--purge", "--yes"]);
         wait_until_explained(&coppice);
     }
     assert_eq!(coppice.stop_all(), Leftovers::default());

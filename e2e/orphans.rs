@@ -25,8 +25,8 @@ fn unexplained(coppice: &Platform) -> BTreeSet<String> {
         let entries = std::fs::read_dir(coppice.data_dir().join(dir)).into_iter().flatten();
         entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect::<BTreeSet<_>>()
     };
-    let list = coppice.cli(&["branch", "list"]);
-    let branches = list["branches"].as_array().expect("branches");
+    let lists = [["branch", "list"], ["trash", "list"]].map(|what| coppice.cli(&what)["branches"].take());
+    let branches: Vec<_> = lists.iter().flat_map(|list| list.as_array().expect("branches")).collect();
     let ids: Vec<_> = branches.iter().map(|branch| branch["id"].as_str().expect("an id")).collect();
     let servers = names("instances").into_iter().filter(|name| {
         name != "metastore" && !name.starts_with("template-") && !ids.iter().any(|id| name.starts_with(id))

@@ -154,7 +154,7 @@ fn directories_without_bottom_are_deleted_with_their_branch() {
             }
         });
         let id = coppice.branch_id(&branch);
-        coppice.cli(&["branch", "delete", &branch, "--yes"]);
+        coppice.cli(&["branch", "delete", &branch, "--purge", "--yes"]);
         let left = coppice.data_dir().join(format!("instances/{id}-1"));
         wait_for("its logs are gone", PATIENCE, || (!left.exists()).then_some(()));
         is_answering(&coppice);

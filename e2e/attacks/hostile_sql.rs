@@ -274,7 +274,7 @@ impl<'a> Round<'a> {
 
     fn delete(&self, branch: &str) {
         let path = path(self.coppice, branch);
-        self.coppice.cli(&["branch", "delete", branch, "--yes"]);
+        self.coppice.cli(&["branch", "delete", branch, "--purge", "--yes"]);
         let instances = self.coppice.data_dir().join("instances");
         let id = path.rsplit('/').next().expect("an id").to_owned();
         wait_for("nothing is left of it", SOON, || {

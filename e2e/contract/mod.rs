@@ -16,6 +16,7 @@ mod removal;
 mod repetition;
 mod resends;
 mod transport;
+mod trash;
 
 use std::sync::Arc;
 

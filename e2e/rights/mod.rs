@@ -108,7 +108,7 @@ impl Place {
         }
     }
 
-    /// The operation's path; with `nowhere` what it ends in does not exist.
+    /// The operation's path; with `nowhere` what it ends in does not exist, or its project.
     fn path(&self, operation: &Operation, nowhere: bool) -> String {
         let filled = |path: &str| {
             path.replace("{organizationID}", &self.organization)
@@ -119,6 +119,7 @@ impl Place {
         };
         let path = match (nowhere, operation.path.rsplit_once("/{")) {
             (true, Some((before, last))) if !last.contains('/') => format!("{}/nowhere", filled(before)),
+            (true, _) => filled(&operation.path.replace("{projectID}", "prj_nowhere")),
             _ => filled(&operation.path),
         };
         assert!(!path.contains('{'), "{}: this test knows no value for a parameter of {path}", operation.id);

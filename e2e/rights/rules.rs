@@ -54,7 +54,15 @@ pub(super) const CLOSED_READS: [&str; 5] = [
 /// Open to keys with limits: what these make has them too.
 pub(super) const MAKES_KEYS: [&str; 2] = ["createOrganizationAPIKey", "createUserAPIKey"];
 /// On a project, and closed to keys for single branches.
-pub(super) const CLOSED_TO_BRANCH_KEYS: [&str; 3] = ["updateProject", "deleteProject", "createBranch"];
+pub(super) const CLOSED_TO_BRANCH_KEYS: [&str; 7] = [
+    "updateProject",
+    "deleteProject",
+    "createBranch",
+    "listTrash",
+    "emptyTrash",
+    "purgeBranch",
+    "undeleteBranch",
+];
 /// Every id of a refusal for want of a right.
 pub(super) const REFUSALS: [&str; 8] = [
     "insufficient_scope",

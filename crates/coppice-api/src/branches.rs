@@ -11,10 +11,10 @@ use coppice_core::{BranchId, Error, ErrorCode, Result};
 use coppice_wire as wire;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use crate::activity::summary;
-use crate::endpoint::{BodyAs, Done, Endpoint, Made, Shown, delete, get, patch, post};
+use crate::endpoint::{BodyAs, Done, Endpoint, Made, Query, Shown, delete, get, patch, post};
 use crate::projects::{scale_to_zero, scale_to_zero_change};
 
 /// Body of createBranch with what nobody needs to know of.
@@ -62,6 +62,15 @@ struct FixedParts {
     preload_libraries: Option<Vec<String>>,
 }
 
+/// How to delete a branch.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct DeleteBranch {
+    /// Whether its data is removed for good, instead of being kept in the trash.
+    #[param(default = false)]
+    purge: Option<bool>,
+}
+
 impl NoBackups {
     /// Refuses settings of backups; to say nothing of them is to change nothing.
     fn check(self) -> Result<()> {
@@ -96,7 +105,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
             .refuses(409, "The name is taken; or the server is being changed, then `Retry-After` says when to try again.")
             .runs(update_branch),
         delete("", &DELETE_BRANCH)
-            .says(AREA, "Delete a branch", "With its data; this can't be undone. Its children stay. The data is removed in the background.")
+            .says(AREA, "Delete a branch", "It is gone at once, for every operation but those of the trash; its name is free, its sessions end, its children stay.\nIts data waits in the trash for some days (listTrash says until when), unless `purge` says that it be removed at once.\nA branch that never came up has none.")
             .answers("Deleted.")
             .runs(delete_branch),
     ]
@@ -149,8 +158,12 @@ async fn update_branch(
     Ok(Shown(short(&app, &access, &branch).await?))
 }
 
-async fn delete_branch(app: App, access: Access<InBranch>) -> Result<Done> {
-    app.delete_branch(&access).await?;
+async fn delete_branch(
+    app: App,
+    access: Access<InBranch>,
+    Query(asked): Query<DeleteBranch>,
+) -> Result<Done> {
+    app.delete_branch(&access, asked.purge.unwrap_or(false)).await?;
     Ok(Done)
 }
 
@@ -159,7 +172,7 @@ fn is_public(app: &App, branch: &Branch) -> bool {
     region.is_some_and(|region| region.is_public)
 }
 
-async fn short<T>(app: &App, access: &Access<T>, branch: &Branch) -> Result<wire::Branch> {
+pub(crate) async fn short<T>(app: &App, access: &Access<T>, branch: &Branch) -> Result<wire::Branch> {
     Ok(wire::Branch {
         id: branch.id.to_string(),
         name: branch.name.clone(),

@@ -54,6 +54,7 @@ mod request;
 mod route;
 mod serve;
 mod time;
+mod trash;
 mod users;
 
 use std::num::NonZeroU32;

@@ -38,7 +38,7 @@ use self::errors::{BEARER, OAUTH};
 use crate::endpoint::Endpoint;
 use crate::{
     activity, audit_log, branch_metrics, branches, configuration, credential, credentials, invitations, keys,
-    logs, members, organizations, pages, projects, regions, users,
+    logs, members, organizations, pages, projects, regions, trash, users,
 };
 
 /// Where the implicit flow begins, below the server.
@@ -49,7 +49,7 @@ const AUTHORIZATION: &str = "/oauth/authorize";
 struct Empty;
 
 /// The operations of each part.
-const ENDPOINTS: [fn() -> Vec<Endpoint>; 15] = [
+const ENDPOINTS: [fn() -> Vec<Endpoint>; 16] = [
     organizations::endpoints,
     audit_log::endpoints,
     members::endpoints,
@@ -60,6 +60,7 @@ const ENDPOINTS: [fn() -> Vec<Endpoint>; 15] = [
     regions::endpoints,
     projects::endpoints,
     branches::endpoints,
+    trash::endpoints,
     activity::endpoints,
     logs::endpoints,
     configuration::endpoints,

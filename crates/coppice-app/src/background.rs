@@ -87,6 +87,7 @@ impl App {
     pub fn begin_tasks(&self, tasks: &mut Tasks) {
         let seconds = Duration::from_secs;
         tasks.every("storage_watch", seconds(2), self, |app| async move { app.look_at_storage().await });
+        tasks.every("trash_watch", seconds(5), self, |app| async move { app.look_at_trash().await });
         tasks.every("idle_watch", seconds(5), self, |app| async move { app.look_for_idle().await });
         tasks.every("key_uses", seconds(5), self, |app| async move { app.write_key_uses().await });
         tasks.every("client_uses", seconds(30), self, |app| async move { app.write_uses().await });

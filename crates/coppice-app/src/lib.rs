@@ -136,6 +136,8 @@ pub struct AppConfig {
     pub limits: OrganizationLimits,
     /// Signing in.
     pub identity: IdentityConfig,
+    /// For how long deleted branches can be brought back.
+    pub trash_keep: Duration,
     /// Days that lines of the audit log are kept.
     pub audit_days: u32,
     /// How mail is sent, if it is.

@@ -4,6 +4,7 @@ use chrono::Utc;
 use coppice_core::project::{ConfigurationChange, Project, ProjectConfiguration};
 use coppice_core::target::InProject;
 use coppice_core::{Error, ErrorCode, ProjectId, Result};
+use coppice_store::Doomed;
 
 use crate::{Access, App};
 
@@ -116,7 +117,8 @@ impl App {
         if !self.store.project_delete_in_tx(&mut tx, &access.organization.id, id).await? {
             return Err(Error::project_not_found(id));
         }
-        let branches = self.store.branch_delete_in_tx(&mut tx, id, None, "project deleted").await?;
+        let branches =
+            self.store.branch_delete_in_tx(&mut tx, id, Doomed::Everything, "project deleted").await?;
         tx.commit().await.map_err(coppice_store::StoreError::from)?;
         for branch in branches {
             self.reconciler.nudge(branch);

@@ -37,6 +37,8 @@ pub enum Goal {
     Running,
     /// Instances are stopped, volumes are kept.
     Hibernated,
+    /// As [`Goal::Hibernated`], and nobody sees it; it can be brought back.
+    Trashed,
     /// Nothing is left.
     Deleted,
 }
@@ -65,7 +67,12 @@ pub enum BranchState {
     Deleted,
 }
 
-names!(Goal { Running = "running", Hibernated = "hibernated", Deleted = "deleted" });
+names!(Goal {
+    Running = "running",
+    Hibernated = "hibernated",
+    Trashed = "trashed",
+    Deleted = "deleted",
+});
 names!(BranchState {
     Creating = "creating",
     Ready = "ready",
@@ -145,6 +152,17 @@ pub struct Branch {
     pub created_at: DateTime<Utc>,
     /// When its owner last changed it.
     pub updated_at: DateTime<Utc>,
+}
+
+/// A branch that was deleted and can be brought back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrashedBranch {
+    /// As it was.
+    pub branch: Branch,
+    /// When it was deleted.
+    pub deleted_at: DateTime<Utc>,
+    /// When its data is removed, if there is room until then.
+    pub purge_at: DateTime<Utc>,
 }
 
 /// The role that owns the database of a branch.

@@ -149,6 +149,12 @@ operations! {
     DESCRIBE_BRANCH = Operation::new("describeBranch", Scope::BranchRead);
     UPDATE_BRANCH = Operation::new("updateBranch", Scope::BranchWrite).while_enabled();
     DELETE_BRANCH = Operation::new("deleteBranch", Scope::BranchWrite);
+    LIST_TRASH = Operation::new("listTrash", Scope::BranchRead).limited_keys(RefusedWithBranchLimit);
+    EMPTY_TRASH = Operation::new("emptyTrash", Scope::BranchWrite).limited_keys(RefusedWithBranchLimit);
+    PURGE_BRANCH = Operation::new("purgeBranch", Scope::BranchWrite).limited_keys(RefusedWithBranchLimit);
+    UNDELETE_BRANCH = Operation::new("undeleteBranch", Scope::BranchWrite)
+        .while_enabled()
+        .limited_keys(RefusedWithBranchLimit);
     GET_BRANCH_ACTIVITY = Operation::new("getBranchActivity", Scope::BranchRead);
     BRANCH_LOGS = Operation::new("branchLogs", Scope::LogsRead);
     GET_BRANCH_POSTGRES_CONFIG = Operation::new("getBranchPostgresConfig", Scope::BranchRead);

@@ -56,15 +56,19 @@ pub fn plan(seen: &Seen) -> Step {
         (Goal::Deleted, _, InstanceSeen::Stopped) => Step::Remove,
 
         (Goal::Running | Goal::Hibernated, VolumeState::Planned, InstanceSeen::Stopped) => Step::MakeVolume,
-        (Goal::Running | Goal::Hibernated, VolumeState::Planned, _) => Step::Kill,
+        (
+            Goal::Running | Goal::Hibernated | Goal::Trashed,
+            VolumeState::Planned,
+            InstanceSeen::Running | InstanceSeen::Broken,
+        ) => Step::Kill,
 
         (Goal::Running, VolumeState::Present, InstanceSeen::Running) => Step::FirstStart,
         (Goal::Running, VolumeState::Admitted, InstanceSeen::Running) => Step::Settle,
         (Goal::Running, VolumeState::Present | VolumeState::Admitted, _) => Step::Start,
 
-        (Goal::Hibernated, _, InstanceSeen::Running) => Step::Stop,
-        (Goal::Hibernated, _, InstanceSeen::Broken) => Step::Kill,
-        (Goal::Hibernated, _, InstanceSeen::Stopped) => Step::Settle,
+        (Goal::Hibernated | Goal::Trashed, _, InstanceSeen::Running) => Step::Stop,
+        (Goal::Hibernated | Goal::Trashed, _, InstanceSeen::Broken) => Step::Kill,
+        (Goal::Hibernated | Goal::Trashed, _, InstanceSeen::Stopped) => Step::Settle,
 
         // A removed volume with another goal than deleted is refused by the
         // schema; doing nothing is the only safe answer.
@@ -76,7 +80,7 @@ pub fn plan(seen: &Seen) -> Step {
 mod tests {
     use super::*;
 
-    const GOALS: [Goal; 3] = [Goal::Running, Goal::Hibernated, Goal::Deleted];
+    const GOALS: [Goal; 4] = [Goal::Running, Goal::Hibernated, Goal::Trashed, Goal::Deleted];
     const VOLUMES: [VolumeState; 4] =
         [VolumeState::Planned, VolumeState::Present, VolumeState::Admitted, VolumeState::Removed];
     const INSTANCES: [InstanceSeen; 3] = [InstanceSeen::Stopped, InstanceSeen::Running, InstanceSeen::Broken];

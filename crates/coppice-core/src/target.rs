@@ -99,6 +99,15 @@ pub struct InBranch {
     pub branch: BranchId,
 }
 
+/// A branch of a project that was deleted and can be brought back, if it is one.
+#[derive(Clone, Debug)]
+pub struct InTrash {
+    /// The project.
+    pub within: InProject,
+    /// The branch. Not necessarily of a form that a branch id can have.
+    pub branch: BranchId,
+}
+
 /// A member of an organization, if they are one.
 #[derive(Clone, Debug)]
 pub struct OnMember {
@@ -159,6 +168,25 @@ impl Target for InProject {
 impl Target for InBranch {
     fn read(path: &RawTarget<'_>) -> Result<Self> {
         Ok(Self { within: InProject::read(path)?, branch: path.branch()? })
+    }
+
+    fn organization(&self) -> &OrganizationId {
+        &self.within.organization
+    }
+
+    fn project(&self) -> Option<&ProjectId> {
+        Some(&self.within.project)
+    }
+
+    fn branch(&self) -> Option<&BranchId> {
+        Some(&self.branch)
+    }
+}
+
+impl Target for InTrash {
+    fn read(path: &RawTarget<'_>) -> Result<Self> {
+        let InBranch { within, branch } = InBranch::read(path)?;
+        Ok(Self { within, branch })
     }
 
     fn organization(&self) -> &OrganizationId {

@@ -333,6 +333,9 @@ pub trait Engine: Send + Sync + 'static {
     /// their transaction, or all. Answers within seconds.
     async fn end_sessions(&self, instance: &InstanceId, only_writers: bool) -> Result<()>;
 
+    /// Whether there is so little room for volumes that what nobody needs has to go.
+    async fn is_short_of_room(&self) -> Result<bool>;
+
     /// Labels of all volumes found on disk, for comparison with the metastore.
     async fn volumes(&self) -> Result<Vec<VolumeLabel>>;
 

@@ -98,7 +98,7 @@ impl Row {
         let (volume, server) = (machine.volumes.get(&self.volume), machine.servers.get(&instance));
         let is_settled = match self.goal.as_str() {
             "running" => self.state == "ready" && self.volume_state == "admitted",
-            "hibernated" => self.state == "hibernated" && self.volume_state != "planned",
+            "hibernated" | "trashed" => self.state == "hibernated" && self.volume_state != "planned",
             _ => self.state == "deleted" && self.volume_state == "removed" && self.is_removed,
         };
         if !is_settled {
@@ -116,7 +116,7 @@ impl Row {
         if written.is_some_and(|written| !written.is_subset(&volume.data.rows)) {
             return Some("it has lost rows".to_owned());
         }
-        if self.goal == "hibernated" {
+        if self.goal == "hibernated" || self.goal == "trashed" {
             return server.is_some().then(|| "its server runs".to_owned());
         }
         let Some(server) =

@@ -8,7 +8,7 @@ use coppice_core::access::{Caller, CredentialId, Grant, Principal};
 use coppice_core::branch::{BranchState, MANAGED_ROLE};
 use coppice_core::organization::{BillingStatus, Organization, Role, UsageTier};
 use coppice_core::project::ScaleToZeroChange;
-use coppice_core::target::{InBranch, InProject};
+use coppice_core::target::{InBranch, InProject, InTrash};
 use coppice_core::{ApiKeyId, BranchId, InstanceId, OrganizationId, ProjectId, Result, UserId};
 
 use crate::metastore::start_of_time;
@@ -44,7 +44,10 @@ pub(crate) enum Action {
     Rotate(BranchId),
     /// Sets a parameter, and whether that takes a restart.
     Configure(BranchId, u32, bool),
-    Delete(BranchId),
+    /// Deletes it, and whether its data goes at once.
+    Delete(BranchId, bool),
+    Undelete(BranchId),
+    Purge(BranchId),
     /// A client comes for so long.
     Connect(BranchId, Duration),
 }
@@ -91,8 +94,16 @@ async fn change(action: &Action, app: &App, world: &World, machine: usize) -> Re
             app.rotate_branch_credentials(&access(at(branch)), MANAGED_ROLE).await?;
             Ok("done".to_owned())
         }
-        Action::Delete(branch) => {
-            app.delete_branch(&access(at(branch))).await?;
+        Action::Delete(branch, purge) => {
+            app.delete_branch(&access(at(branch)), *purge).await?;
+            Ok("done".to_owned())
+        }
+        Action::Undelete(branch) => {
+            let back = app.undelete_branch(&access(in_trash(branch)), None).await?;
+            Ok(back.state.title().to_owned())
+        }
+        Action::Purge(branch) => {
+            app.purge_branch(&access(in_trash(branch))).await?;
             Ok("done".to_owned())
         }
         Action::Connect(..) => unreachable!("clients don't change branches"),
@@ -183,6 +194,10 @@ fn project() -> InProject {
 
 fn at(branch: &BranchId) -> InBranch {
     InBranch { within: project(), branch: branch.clone() }
+}
+
+fn in_trash(branch: &BranchId) -> InTrash {
+    InTrash { within: project(), branch: branch.clone() }
 }
 
 /// What lets the owner do everything to it.

@@ -27,8 +27,10 @@ pub(crate) const REGION: &str = "simulated";
 const URL: &str = "http://localhost:7070";
 /// How long a connection to the metastore is waited for.
 const METASTORE_PATIENCE: Duration = Duration::from_secs(30);
-/// How often it is looked for branches that nobody uses.
-const IDLE_LOOK: Duration = Duration::from_secs(5);
+/// How often it is looked for branches that nobody uses, and into the trash.
+const LOOK: Duration = Duration::from_secs(5);
+/// For how long deleted branches can be brought back.
+const TRASH_KEEP: Duration = Duration::from_secs(120);
 /// A runtime is at rest when it has nothing to do so many times in a row: what
 /// it hears of its sockets takes one time to notice and one to do.
 const RESTS: u32 = 4;
@@ -65,12 +67,8 @@ impl Process {
             match boot(&world, id, machine, options).await {
                 Ok((app, reconciler)) => {
                     let (mut tasks, looping) = (Tasks::default(), reconciler.clone());
-                    tasks.every(
-                        "idle_watch",
-                        IDLE_LOOK,
-                        &app,
-                        |app| async move { app.look_for_idle().await },
-                    );
+                    tasks.every("idle_watch", LOOK, &app, |app| async move { app.look_for_idle().await });
+                    tasks.every("trash_watch", LOOK, &app, |app| async move { app.look_at_trash().await });
                     let _ = booted.set((app, reconciler));
                     looping.run().await;
                 }
@@ -186,6 +184,7 @@ fn config(installation: InstallationId, process: ProcessId, host: HostId, region
             algorithm: SigningAlgorithm::EdDsa,
             signing_key_days: 30,
         },
+        trash_keep: TRASH_KEEP,
         audit_days: 30,
         mailer: None,
         metrics_interval: Duration::from_secs(15),

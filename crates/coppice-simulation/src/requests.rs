@@ -59,7 +59,9 @@ impl History<'_> {
             40..50 => Action::Wake(branch),
             50..60 => Action::Rotate(branch),
             60..70 => Action::Configure(branch, self.dice.below(1000) as u32, self.dice.happens(500)),
-            70..82 => Action::Delete(branch),
+            70..78 => Action::Delete(branch, self.dice.happens(300)),
+            78..82 => Action::Undelete(branch),
+            82..83 => Action::Purge(branch),
             _ => Action::Connect(branch, Duration::from_millis(self.dice.between(1, 90_000))),
         }
     }

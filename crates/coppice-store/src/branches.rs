@@ -346,40 +346,6 @@ impl Store {
         .await?;
         Ok(done.rows_affected() == 1)
     }
-
-    /// Marks branches deleted and writes their tombstones; returns those that
-    /// were not deleted before. Children of theirs become base branches.
-    pub async fn branch_delete_in_tx(
-        &self,
-        tx: &mut Tx,
-        project: &ProjectId,
-        only: Option<&BranchId>,
-        reason: &str,
-    ) -> Result<Vec<BranchId>> {
-        let ids: Vec<String> = sqlx::query_scalar(
-            "update branches set goal = 'deleted', deleted_at = now(), parent_id = null,
-                 generation = generation + 1
-             where project_id = $1 and deleted_at is null and ($2::text is null or id = $2) returning id",
-        )
-        .bind(project.as_str())
-        .bind(only.map(BranchId::as_str))
-        .fetch_all(&mut **tx)
-        .await?;
-        sqlx::query("update branches set parent_id = null where parent_id = any($1)")
-            .bind(&ids)
-            .execute(&mut **tx)
-            .await?;
-        sqlx::query(
-            "insert into tombstones (volume_id, host_id, branch_id, reason)
-             select id, host_id, branch_id, $2 from volumes where branch_id = any($1) and state <> 'removed'
-             on conflict do nothing",
-        )
-        .bind(&ids)
-        .bind(reason)
-        .execute(&mut **tx)
-        .await?;
-        Ok(ids.into_iter().map(BranchId::from_trusted).collect())
-    }
 }
 
 fn query_in<'q>(

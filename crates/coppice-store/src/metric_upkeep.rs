@@ -173,7 +173,7 @@ impl Store {
         let mut tx = self.upkeep().await?;
         let gone: Vec<i32> = sqlx::query_scalar(
             "select s.id from metric_series s left join branches b on b.id = s.branch_id
-             where b.id is null or b.deleted_at is not null limit $1",
+             where b.id is null or b.goal = 'deleted' limit $1",
         )
         .bind(FORGOTTEN_AT_ONCE)
         .fetch_all(&mut *tx)

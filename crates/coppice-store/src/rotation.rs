@@ -79,7 +79,7 @@ impl TryFrom<Row> for ManagedRole {
 const SELECT: &str = "select goal, state, password_sealed, managed_role_verifier, next_password_sealed,
         next_verifier, role_pending, verifiers_checkpoint,
         (select k.verifier_sealed from branch_verifiers k where k.branch_id = branches.id and k.role = $2)
-    from branches where id = $1 and deleted_at is null";
+    from branches where id = $1 and goal <> 'deleted'";
 
 impl Store {
     /// What is known of the managed role of a branch.

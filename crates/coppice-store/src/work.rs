@@ -137,7 +137,7 @@ impl Store {
              where v.host_id = $1 and not (b.goal = 'deleted' and b.state = 'deleted')
                and ($2 or b.next_verifier is not null or b.reconfigure is not null
                     or (not (b.goal = 'running' and b.state = 'ready')
-                           and not (b.goal = 'hibernated' and b.state = 'hibernated')))
+                           and not (b.goal in ('hibernated', 'trashed') and b.state = 'hibernated')))
              order by b.created_at, b.id",
         )
         .bind(host.as_str())
@@ -151,7 +151,7 @@ impl Store {
     /// every branch; asked a few times a minute.
     pub async fn branch_count_by_state(&self) -> Result<Vec<(BranchState, u64)>> {
         let query =
-            sqlx::query("select state, count(*) from branches where state <> 'deleted' group by state");
+            sqlx::query("select state, count(*) from branches where deleted_at is null group by state");
         let rows: Vec<(String, i64)> = self.reads.all(query).await?;
         let counted = rows.into_iter().map(|(state, count)| {
             let state = BranchState::parse(&state)

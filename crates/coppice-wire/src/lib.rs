@@ -25,6 +25,7 @@ mod projects;
 mod regions;
 mod secrets;
 mod time;
+mod trash;
 
 pub use activity::*;
 pub use audit::*;
@@ -41,3 +42,4 @@ pub use projects::*;
 pub use regions::*;
 pub use secrets::*;
 pub use time::*;
+pub use trash::*;

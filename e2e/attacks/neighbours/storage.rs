@@ -88,6 +88,6 @@ fn a_branch_that_fills_its_storage_becomes_read_only_and_more_storage_heals_it()
         change(&coppice, &branch, &json!({ "storage": 5 }));
         writes(9);
         assert_eq!(describe(&coppice, &branch)["configuration"]["storage"], 5);
-        coppice.cli(&["branch", "delete", major, "--yes"]);
+        coppice.cli(&["branch", "delete", major, "--purge", "--yes"]);
     }
 }

@@ -5,7 +5,7 @@ use coppice_app::{Access, App, PersonalAccess};
 use coppice_core::Result;
 use coppice_core::access::Caller;
 use coppice_core::operation::Operation;
-use coppice_core::target::{InBranch, InOrganization, InProject, OnInvitation, OnMember, Target};
+use coppice_core::target::{InBranch, InOrganization, InProject, InTrash, OnInvitation, OnMember, Target};
 use serde_json::json;
 use utoipa::openapi::Required;
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
@@ -45,6 +45,11 @@ impl Located for InProject {
 impl Located for InBranch {
     const PATH: &'static str = "/organizations/{organizationID}/projects/{projectID}/branches/{branchID}";
     const NOT_FOUND: Option<&'static str> = InProject::NOT_FOUND;
+}
+
+impl Located for InTrash {
+    const PATH: &'static str = "/organizations/{organizationID}/projects/{projectID}/trash/{branchID}";
+    const NOT_FOUND: Option<&'static str> = Some("There is no such project, or no such branch in its trash.");
 }
 
 impl Located for OnMember {

@@ -153,8 +153,11 @@ fn query(call: &Call, shape: &Shape) -> Value {
     let Shape::Object(fields) = shape else { return Value::Null };
     let sent = fields.iter().filter_map(|field| {
         let text = call.query(&field.name)?;
-        let number = || text.parse::<u32>().map(Value::from).ok();
-        let value = matches!(field.shape, Shape::Whole(..)).then(number).flatten();
+        let value = match field.shape {
+            Shape::Whole(..) => text.parse::<u32>().map(Value::from).ok(),
+            Shape::Flag => text.parse::<bool>().map(Value::from).ok(),
+            _ => None,
+        };
         Some((field.name.clone(), value.unwrap_or_else(|| Value::from(text))))
     });
     Value::Object(sent.collect::<Map<_, _>>())

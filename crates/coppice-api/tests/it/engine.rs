@@ -133,6 +133,10 @@ impl Engine for NoPostgres {
         is_not_running(instance)
     }
 
+    async fn is_short_of_room(&self) -> Result<bool> {
+        Ok(false)
+    }
+
     async fn volumes(&self) -> Result<Vec<VolumeLabel>> {
         Ok(vec![])
     }

@@ -117,6 +117,7 @@ fn config(control_plane: &ControlPlane) -> AppConfig {
             algorithm: SigningAlgorithm::Rs256,
             signing_key_days: 90,
         },
+        trash_keep: Duration::from_secs(7 * 86_400),
         audit_days: 90,
         mailer: None,
         metrics_interval: Duration::from_secs(15),

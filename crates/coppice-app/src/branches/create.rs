@@ -9,7 +9,7 @@ use coppice_core::parameter::check_parameters;
 use coppice_core::project::{Project, ScaleToZero, ScaleToZeroChange};
 use coppice_core::target::InProject;
 use coppice_core::{BranchId, Error, ErrorCode, Result, VolumeId};
-use coppice_store::{NewBranch, Tx};
+use coppice_store::{BranchQuotas, NewBranch, Tx};
 
 use super::fixed::unknown_instance_type;
 use super::name_taken;
@@ -190,18 +190,7 @@ impl App {
     async fn check_quotas(&self, tx: &mut Tx, access: &Access<InProject>, project: &Project) -> Result<()> {
         let limits = &self.config.limits;
         let counted = self.store.branch_quotas_in_tx(tx, &access.organization.id, &project.id).await?;
-        let reached = [
-            (counted.in_project, limits.branches_per_project_max),
-            (counted.in_organization, limits.branches_max),
-        ]
-        .into_iter()
-        .find(|(count, max)| count >= max);
-        if let Some((_, max)) = reached {
-            return Err(Error::invalid(
-                ErrorCode::BranchLimitReached,
-                format!("branch limit of {max} reached"),
-            ));
-        }
+        self.check_branch_limits(&counted)?;
         if counted.recent >= limits.branches_per_hour_max {
             return Err(Error::TooMany {
                 code: ErrorCode::BranchRateExceeded,
@@ -213,5 +202,22 @@ impl App {
             });
         }
         Ok(())
+    }
+
+    /// Refuses another branch where there are as many as may be.
+    pub(super) fn check_branch_limits(&self, counted: &BranchQuotas) -> Result<()> {
+        let limits = &self.config.limits;
+        let reached = [
+            (counted.in_project, limits.branches_per_project_max),
+            (counted.in_organization, limits.branches_max),
+        ]
+        .into_iter()
+        .find(|(count, max)| count >= max);
+        match reached {
+            None => Ok(()),
+            Some((_, max)) => {
+                Err(Error::invalid(ErrorCode::BranchLimitReached, format!("branch limit of {max} reached")))
+            }
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 mod create;
 mod fixed;
+mod trash;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -225,27 +226,6 @@ impl App {
             _ => None,
         };
         Ok(BranchDetails { branch, instances, activity })
-    }
-
-    /// Deletes a branch. Returns when that can't be undone any more; its data
-    /// is removed in the background.
-    ///
-    /// # Errors
-    /// `project_not_found`, `branch_not_found`
-    #[tracing::instrument(level = "debug", skip_all)]
-    pub async fn delete_branch(&self, access: &Access<InBranch>) -> Result<()> {
-        let InBranch { within, branch: id } = &access.target;
-        let mut tx = self.store.begin().await?;
-        self.lock_organization_in_tx(&mut tx, &access.organization.id).await?;
-        let project = self.lock_project(&mut tx, within).await?;
-        let deleted =
-            self.store.branch_delete_in_tx(&mut tx, &project.id, Some(id), "branch deleted").await?;
-        if deleted.is_empty() {
-            return Err(Error::branch_not_found(id));
-        }
-        tx.commit().await.map_err(StoreError::from)?;
-        self.reconciler.nudge(id.clone());
-        Ok(())
     }
 }
 

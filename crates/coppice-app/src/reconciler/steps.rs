@@ -162,7 +162,7 @@ impl Reconciler {
                 self.tell_pending_password(work, token).await?;
                 BranchState::Ready
             }
-            Goal::Hibernated => {
+            Goal::Hibernated | Goal::Trashed => {
                 self.finish_rotation_asleep(work, token).await?;
                 if work.reconfigure.is_some() {
                     // Its next start takes everything.

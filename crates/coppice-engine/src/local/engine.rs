@@ -377,12 +377,15 @@ impl Engine for LocalEngine {
         self.ask(instance, end).await
     }
 
+    async fn is_short_of_room(&self) -> Result<bool> {
+        let volumes = self.volumes.clone();
+        blocking(move || Ok(volumes.usage()?.is_short())).await
+    }
+
     async fn volumes(&self) -> Result<Vec<VolumeLabel>> {
         let volumes = self.volumes.clone();
         let list = blocking(move || volumes.list()).await?;
-        for (volume, reason) in &list.unreadable {
-            tracing::warn!(%volume, "volume {volume} has no readable label and is left alone: {reason}");
-        }
+        list.tell_unreadable();
         Ok(list.labels)
     }
 

@@ -400,6 +400,12 @@ impl Engine for SimulatedEngine {
         Ok(())
     }
 
+    async fn is_short_of_room(&self) -> Result<bool> {
+        let mut state = self.world.lock();
+        let chance = state.faults.failing_steps;
+        Ok(state.dice.happens(chance))
+    }
+
     async fn volumes(&self) -> Result<Vec<VolumeLabel>> {
         self.point("listing volumes").await?;
         let state = self.world.lock();

@@ -16,6 +16,7 @@ mod rotation;
 mod sealed;
 mod sign_ins;
 mod transfer;
+mod trash;
 mod verifiers;
 
 use std::time::Duration;

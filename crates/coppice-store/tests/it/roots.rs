@@ -4,7 +4,7 @@ use coppice_core::branch::BranchSpec;
 use coppice_core::image::PostgresVersion;
 use coppice_core::project::ScaleToZero;
 use coppice_core::{BranchId, HostId, ProjectId, RegionId, VolumeId};
-use coppice_store::{NewBranch, Store};
+use coppice_store::{Doomed, NewBranch, Store};
 use sqlx::{Connection as _, PgConnection};
 
 use crate::migrations::migrate_before;
@@ -62,7 +62,7 @@ async fn a_copy_of_a_copy_has_the_root_of_both_also_when_those_are_deleted() {
     for branch in [&child, &base] {
         let mut tx = store.begin().await.unwrap();
         let project = ProjectId::from_trusted("p");
-        store.branch_delete_in_tx(&mut tx, &project, Some(branch), "a test").await.unwrap();
+        store.branch_delete_in_tx(&mut tx, &project, Doomed::Branch(branch), "a test").await.unwrap();
         tx.commit().await.unwrap();
     }
     assert_eq!(root(&store, grandchild.as_str()).await, BASE);

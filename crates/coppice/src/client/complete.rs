@@ -129,6 +129,15 @@ pub(super) fn branches() -> Vec<CompletionCandidate> {
     })
 }
 
+pub(super) fn trash() -> Vec<CompletionCandidate> {
+    asked(async |client, typed| {
+        let project = client.project(typed.project.project.as_deref()).await?;
+        let trash = client.here(&format!("/projects/{}/trash", project.id));
+        let list: coppice_wire::TrashList = client.get(&trash).await?;
+        Ok(list.branches.into_iter().map(|one| word(one.name, &one.id)).collect())
+    })
+}
+
 pub(super) fn keys() -> Vec<CompletionCandidate> {
     asked(async |client, _| {
         let list: coppice_wire::ApiKeyList = client.get(&client.here("/api-keys")).await?;

@@ -26,6 +26,7 @@ mod times;
 mod tokens;
 mod transfer;
 mod transport;
+mod trash;
 mod verification;
 pub(crate) mod words;
 
@@ -133,6 +134,9 @@ pub(crate) enum Noun {
     /// Branches
     #[command(alias = "branches", after_help = "Example: coppice branch create preview --parent main")]
     Branch(Call<branch::BranchCommand>),
+    /// Deleted branches that can be brought back
+    #[command(after_help = "Example: coppice trash restore main")]
+    Trash(Call<trash::TrashCommand>),
     /// PostgreSQL parameters of a branch
     #[command(aliases = ["configuration", "parameter", "parameters"],
               after_help = "Example: coppice config set main work_mem=16MB")]
@@ -192,6 +196,7 @@ impl Noun {
             Self::Project(call) => &call.options,
             Self::Branch(call) => &call.options,
             Self::Config(call) => &call.options,
+            Self::Trash(call) => &call.options,
             Self::Credentials(call) => &call.options,
             Self::Key(call) => &call.options,
             Self::Region(call) => &call.options,
@@ -244,6 +249,7 @@ async fn dispatch(noun: Noun, client: &Client, as_json: bool) -> anyhow::Result<
         Noun::User(call) => org::run_user(call.command, client, as_json).await,
         Noun::Project(call) => project::run(call.command, client, as_json).await,
         Noun::Branch(call) => branch::run(call.command, client, as_json).await,
+        Noun::Trash(call) => trash::run(call.command, client, as_json).await,
         Noun::Config(call) => config::run(call.command, client, as_json).await,
         Noun::Credentials(call) => credentials::run(call.command, client, as_json).await,
         Noun::Key(call) => key::run(call.command, client, as_json).await,

@@ -188,17 +188,32 @@ pub(super) async fn patiently<T>(message: &str, work: impl Future<Output = T>) -
 
 /// Asks before something is lost.
 pub(super) fn confirm(question: &str, is_confirmed: bool) -> anyhow::Result<()> {
+    ask(question, "[y/N]", is_confirmed, |answer| answer.eq_ignore_ascii_case("y"))
+}
+
+/// As [`confirm`], for what is worth typing its name.
+pub(super) fn confirm_by_name(question: &str, name: &str, is_confirmed: bool) -> anyhow::Result<()> {
+    let prompt = format!("Type {name} to go on:");
+    ask(question, &prompt, is_confirmed, |answer| answer == name)
+}
+
+fn ask(
+    question: &str,
+    prompt: &str,
+    is_confirmed: bool,
+    is_yes: impl FnOnce(&str) -> bool,
+) -> anyhow::Result<()> {
     if is_confirmed {
         return Ok(());
     }
     if !std::io::stdin().is_terminal() {
         bail!(Refused::mistake(format!("{question} There is no terminal to ask at: say --yes to confirm.")));
     }
-    write!(std::io::stderr(), "{question} [y/N] ")?;
+    write!(std::io::stderr(), "{question} {prompt} ")?;
     std::io::stderr().flush()?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
-    if !answer.trim().eq_ignore_ascii_case("y") {
+    if !is_yes(answer.trim()) {
         bail!("nothing was done");
     }
     Ok(())

@@ -79,6 +79,7 @@ pub(crate) struct Config {
     pub(crate) limits: OrganizationLimits,
     pub(crate) api: ApiConfig,
     pub(crate) strangers: Strangers,
+    pub(crate) trash_keep: Duration,
     pub(crate) audit_days: u32,
     pub(crate) mailer: Option<Mailer>,
     pub(crate) create_wait: Duration,
@@ -161,6 +162,7 @@ impl ServeArgs {
             postgres_dirs: set.postgres_dirs.unwrap_or_default(),
             metastore_url: set.metastore_url,
             admin_email: set.admin_email.unwrap_or_else(|| DEFAULT_EMAIL.to_owned()),
+            trash_keep: DAY * whole(set.trash_days, 7, 0, 365),
             audit_days: within("audit_days", set.audit_days.unwrap_or(AUDIT_DAYS), 1..=AUDIT_DAYS_MAX)?,
             mailer: set.smtp.mailer()?,
             // Requests themselves may take 30 seconds.

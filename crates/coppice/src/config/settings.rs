@@ -121,6 +121,10 @@ pub(super) struct Settings {
     #[arg(long, env = "COPPICE_FIRST_REQUEST_TIMEOUT", value_name = "SECONDS",
           value_parser = clap::value_parser!(u64).range(1..=120))]
     pub(super) first_request_timeout: Option<u64>,
+    /// Days that a deleted branch can be brought back, 0 to 365; 0 removes its data at once [default: 7]
+    #[arg(long, env = "COPPICE_TRASH_DAYS", value_name = "DAYS",
+          value_parser = clap::value_parser!(u64).range(0..=365))]
+    pub(super) trash_days: Option<u64>,
     /// Days that lines of the audit log are kept [default: 400]
     #[arg(long, env = "COPPICE_AUDIT_DAYS", value_name = "DAYS",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(AUDIT_DAYS_MAX)))]
@@ -194,6 +198,7 @@ impl Settings {
                 .api_connections_per_address
                 .or(other.api_connections_per_address),
             first_request_timeout: self.first_request_timeout.or(other.first_request_timeout),
+            trash_days: self.trash_days.or(other.trash_days),
             audit_days: self.audit_days.or(other.audit_days),
             smtp: self.smtp.or(other.smtp),
             log: self.log.or(other.log),

@@ -81,6 +81,7 @@ pub(super) async fn boot(
         create_wait: config.create_wait,
         user_aliases: config.user_aliases.clone(),
         limits: config.limits,
+        trash_keep: config.trash_keep,
         audit_days: config.audit_days,
         mailer: config.mailer.clone(),
         metrics_interval: config.metrics_interval,

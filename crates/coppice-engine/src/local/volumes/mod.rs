@@ -92,6 +92,15 @@ pub struct VolumeList {
     pub unreadable: Vec<(VolumeId, String)>,
 }
 
+impl VolumeList {
+    /// Says in the log which volumes can't be told.
+    pub fn tell_unreadable(&self) {
+        for (volume, reason) in &self.unreadable {
+            tracing::warn!(%volume, "volume {volume} has no readable label and is left alone: {reason}");
+        }
+    }
+}
+
 /// A volume that was set aside.
 #[derive(Debug)]
 pub struct QuarantinedVolume {
@@ -108,6 +117,15 @@ pub struct StorageUsage {
     pub total_bytes: u64,
     /// Free for volumes, in bytes.
     pub free_bytes: u64,
+}
+
+impl StorageUsage {
+    /// Whether there is so little left that what nobody needs has to go: less
+    /// than a twentieth, or than 2 GiB of a large one. A pool that can grow does
+    /// so long before.
+    pub fn is_short(&self) -> bool {
+        self.free_bytes < (self.total_bytes / 20).min(2 << 30)
+    }
 }
 
 impl Volumes {

@@ -1,17 +1,18 @@
 //! `coppice branch delete`
 
-use coppice_wire::ListedBranch;
+use coppice_wire::{ListedBranch, TrashedBranch};
 
-use crate::client::ProjectChoice;
 use crate::client::http::Client;
 use crate::client::lookup::Named;
-use crate::client::output;
+use crate::client::output::{self, day};
+use crate::client::{ProjectChoice, trash};
 use crate::refusal::Refused;
 
 /// What to delete, and how sure the caller is.
 pub(super) struct Deletion {
     pub(super) named: Vec<String>,
     pub(super) project: ProjectChoice,
+    pub(super) purge: bool,
     pub(super) is_confirmed: bool,
     pub(super) if_exists: bool,
 }
@@ -34,19 +35,48 @@ pub(super) async fn delete(client: &Client, deletion: Deletion, as_json: bool) -
     }
     // Whoever may not list can delete all the same.
     let listed = client.listed_branches(&project).await.unwrap_or_default();
-    output::confirm(&question(&found, &listed), deletion.is_confirmed)?;
-    for branch in &found {
-        match client.delete(&super::path(client, &project.id, &branch.id)).await {
+    confirm(&found, &listed, &deletion)?;
+    let mut deleted = vec![];
+    for branch in found {
+        let path = super::path(client, &project.id, &branch.id);
+        let how = if deletion.purge { "?purge=true" } else { "" };
+        match client.delete(&format!("{path}{how}")).await {
             Err(error) if deletion.if_exists && is_missing(&error) => {
                 output::done(as_json, format!("there is no branch {}", branch.name));
             }
-            deleted => {
-                deleted?;
-                output::done(as_json, format!("deleted branch {}", branch.name));
+            done => {
+                done?;
+                deleted.push(branch);
             }
         }
     }
+    // Whoever may not look there has deleted them all the same.
+    let trash = trash::listed(client, &project).await.unwrap_or_default();
+    for branch in &deleted {
+        let kept = trash.iter().find(|kept| kept.id == branch.id);
+        output::done(as_json, told(branch, kept));
+    }
     Ok(())
+}
+
+/// Asks; for a branch that is no copy, by its name.
+fn confirm(found: &[Named], listed: &[ListedBranch], deletion: &Deletion) -> anyhow::Result<()> {
+    let question = question(found, listed, deletion.purge);
+    let is_base = |branch: &&Named| listed.iter().any(|one| one.id == branch.id && one.parent_id.is_none());
+    let mut bases = found.iter().filter(is_base).peekable();
+    if bases.peek().is_none() {
+        return output::confirm(&question, deletion.is_confirmed);
+    }
+    bases.try_for_each(|base| output::confirm_by_name(&question, &base.name, deletion.is_confirmed))
+}
+
+/// What is said of a branch that was deleted, and may be kept in the trash.
+fn told(branch: &Named, kept: Option<&TrashedBranch>) -> String {
+    let Some(kept) = kept else { return format!("deleted branch {}", branch.name) };
+    // Others of its name may be there, too.
+    let back = crate::suggest::command(&format!("coppice trash restore {}", kept.id));
+    let (name, until) = (&kept.name, day(&kept.purge_at));
+    format!("deleted branch {name}; until {until} this brings it back: {back}")
 }
 
 /// Whether an error says that there is no such thing.
@@ -54,7 +84,7 @@ pub(in crate::client) fn is_missing(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Refused>().is_some_and(Refused::is_not_found)
 }
 
-fn question(found: &[Named], listed: &[ListedBranch]) -> String {
+fn question(found: &[Named], listed: &[ListedBranch], purge: bool) -> String {
     let names: Vec<_> = found.iter().map(|branch| branch.name.as_str()).collect();
     let what = if names.len() == 1 { "branch" } else { "branches" };
     let is_meant = |id: &str| found.iter().any(|branch| branch.id == id);
@@ -68,7 +98,8 @@ fn question(found: &[Named], listed: &[ListedBranch]) -> String {
         [one] => format!(" Its copy {one} stays, without a parent."),
         several => format!(" The copies {} stay, without a parent.", several.join(", ")),
     };
-    format!("Delete {what} {} with all data?{stays}", names.join(", "))
+    let how = if purge { " with all data, for good" } else { "" };
+    format!("Delete {what} {}{how}?{stays}", names.join(", "))
 }
 
 #[cfg(test)]
@@ -80,11 +111,11 @@ mod tests {
     fn whoever_deletes_a_parent_is_told_of_its_children() {
         let listed = [branch("1", None), branch("2", Some("1")), branch("3", Some("1")), branch("4", None)];
         let named = |id: &str| Named { id: id.to_owned(), name: format!("b{id}") };
-        assert_eq!(question(&[named("4")], &listed), "Delete branch b4 with all data?");
+        assert_eq!(question(&[named("4")], &listed, false), "Delete branch b4?");
         assert_eq!(
-            question(&[named("1"), named("3")], &listed),
-            "Delete branches b1, b3 with all data? Its copy b2 stays, without a parent."
+            question(&[named("1"), named("3")], &listed, true),
+            "Delete branches b1, b3 with all data, for good? Its copy b2 stays, without a parent."
         );
-        assert!(question(&[named("1")], &listed).contains("The copies b2, b3 stay"));
+        assert!(question(&[named("1")], &listed, false).contains("The copies b2, b3 stay"));
     }
 }

@@ -87,7 +87,7 @@ pub(crate) enum BranchCommand {
         #[command(flatten)]
         target: BranchTarget,
     },
-    /// Delete branches and their data; their copies stay
+    /// Delete branches: for some days `coppice trash restore` brings them back; their copies stay
     #[command(aliases = ["rm", "remove"], after_help = "Example: coppice branch delete preview old --yes")]
     Delete {
         /// Names or ids
@@ -95,7 +95,10 @@ pub(crate) enum BranchCommand {
         branches: Vec<String>,
         #[command(flatten)]
         project: ProjectChoice,
-        /// Don't ask
+        /// Remove their data at once: nothing brings them back
+        #[arg(long)]
+        purge: bool,
+        /// Don't ask, not even for the name of a branch that is no copy
         #[arg(long)]
         yes: bool,
         /// All is well when there is no such branch
@@ -148,8 +151,8 @@ pub(super) async fn run(command: BranchCommand, client: &Client, as_json: bool) 
             let place = client.branch(&target).await?;
             activity::show(&client.get(&format!("{}/activity", client.path_of(&place))).await?, as_json)
         }
-        BranchCommand::Delete { branches: named, project, yes: is_confirmed, if_exists } => {
-            let deletion = delete::Deletion { named, project, is_confirmed, if_exists };
+        BranchCommand::Delete { branches: named, project, purge, yes: is_confirmed, if_exists } => {
+            let deletion = delete::Deletion { named, project, purge, is_confirmed, if_exists };
             delete::delete(client, deletion, as_json).await
         }
         BranchCommand::Update { target, name, description, storage, sleep } => {

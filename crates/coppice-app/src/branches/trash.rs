@@ -1,0 +1,149 @@
+//! Branches that were deleted and can be brought back.
+
+use coppice_core::branch::{Branch, TrashedBranch};
+use coppice_core::target::{InBranch, InProject, InTrash};
+use coppice_core::{BranchId, Error, Result};
+use coppice_store::{Doomed, StoreError};
+
+use super::name_taken;
+use crate::{Access, App};
+
+/// What woke a branch that was brought back.
+const BROUGHT_BACK: &str = "a request to the API, from the trash";
+
+impl App {
+    /// Deletes a branch: it is gone for everybody at once, and waits in the
+    /// trash. With `purge`, and when it never came up, its data is removed in
+    /// the background.
+    ///
+    /// # Errors
+    /// `project_not_found`, `branch_not_found`
+    #[tracing::instrument(level = "debug", skip_all)]
+    pub async fn delete_branch(&self, access: &Access<InBranch>, purge: bool) -> Result<()> {
+        let InBranch { within, branch: id } = &access.target;
+        let keep = self.config.trash_keep;
+        let organization = &access.organization.id;
+        if !purge {
+            // What was used until now belongs to the time that ends now.
+            self.note_uses().await;
+        }
+        let mut tx = self.store.begin().await?;
+        self.lock_organization_in_tx(&mut tx, organization).await?;
+        let project = self.lock_project(&mut tx, within).await?;
+        let is_kept = !purge
+            && !keep.is_zero()
+            && self.store.branch_trash_in_tx(&mut tx, &project.id, id, keep).await?;
+        let mut changed = if is_kept {
+            self.store.trash_trim_in_tx(&mut tx, organization, self.config.limits.branches_max).await?
+        } else {
+            let doomed = Doomed::Branch(id);
+            let deleted =
+                self.store.branch_delete_in_tx(&mut tx, &project.id, doomed, "branch deleted").await?;
+            if deleted.is_empty() {
+                return Err(Error::branch_not_found(id));
+            }
+            vec![]
+        };
+        tx.commit().await.map_err(StoreError::from)?;
+        changed.push(id.clone());
+        changed.into_iter().for_each(|branch| self.reconciler.nudge(branch));
+        Ok(())
+    }
+
+    /// What is in the trash of a project, what was deleted last first.
+    ///
+    /// # Errors
+    /// `project_not_found`
+    pub async fn list_trash(&self, access: &Access<InProject>) -> Result<Vec<TrashedBranch>> {
+        let found = self.store.trash_list(&access.organization.id, &access.target.project).await?;
+        if found.is_empty() {
+            self.find_project(&access.target).await?;
+        }
+        Ok(found)
+    }
+
+    /// Brings a branch back from the trash: awake, and under another name if one
+    /// is given.
+    ///
+    /// # Errors
+    /// `project_not_found`, `branch_not_found`, `branch_name_taken`,
+    /// `branch_limit_reached`, `organization_disabled`
+    pub async fn undelete_branch(&self, access: &Access<InTrash>, name: Option<&str>) -> Result<Branch> {
+        let InTrash { within, branch: id } = &access.target;
+        let mut tx = self.store.begin().await?;
+        self.lock_enabled_organization_in_tx(&mut tx, &access.organization.id).await?;
+        let project = self.lock_project(&mut tx, within).await?;
+        let counted = self.store.branch_quotas_in_tx(&mut tx, &access.organization.id, &project.id).await?;
+        self.check_branch_limits(&counted)?;
+        let taken = |error: StoreError| match name {
+            Some(name) => name_taken(error, name),
+            None => old_name_taken(error, id),
+        };
+        let undelete = self.store.branch_undelete_in_tx(&mut tx, &project.id, id, name, BROUGHT_BACK);
+        if !undelete.await.map_err(taken)? {
+            return Err(Error::branch_not_found(id));
+        }
+        tx.commit().await.map_err(StoreError::from)?;
+        self.reconciler.nudge(id.clone());
+        self.find_in_project(within, id).await
+    }
+
+    /// Removes everything in the trash of a project for good.
+    ///
+    /// # Errors
+    /// `project_not_found`
+    pub async fn empty_trash(&self, access: &Access<InProject>) -> Result<()> {
+        self.purge(&access.target, Doomed::Trash).await.map(drop)
+    }
+
+    /// Removes one branch in the trash for good.
+    ///
+    /// # Errors
+    /// `project_not_found`, `branch_not_found`
+    pub async fn purge_branch(&self, access: &Access<InTrash>) -> Result<()> {
+        let InTrash { within, branch: id } = &access.target;
+        match self.purge(within, Doomed::Trashed(id)).await?.is_empty() {
+            true => Err(Error::branch_not_found(id)),
+            false => Ok(()),
+        }
+    }
+
+    async fn purge(&self, place: &InProject, doomed: Doomed<'_>) -> Result<Vec<BranchId>> {
+        let mut tx = self.store.begin().await?;
+        self.lock_organization_in_tx(&mut tx, &place.organization).await?;
+        let project = self.lock_project(&mut tx, place).await?;
+        let purged = self.store.branch_delete_in_tx(&mut tx, &project.id, doomed, "purged").await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        purged.iter().for_each(|branch| self.reconciler.nudge(branch.clone()));
+        Ok(purged)
+    }
+
+    /// Removes for good what was in the trash for long enough and, while there is
+    /// little room for volumes, what was there longest, one at a time.
+    pub async fn look_at_trash(&self) -> Result<()> {
+        let mut purged = self.store.trash_purge_due().await?;
+        if purged.is_empty() && self.is_short_of_room().await? {
+            purged.extend(self.store.trash_purge_oldest(&self.config.host).await?);
+        }
+        for branch in purged {
+            tracing::info!(%branch, "branch {branch} leaves the trash for good");
+            self.reconciler.nudge(branch);
+        }
+        Ok(())
+    }
+
+    async fn is_short_of_room(&self) -> Result<bool> {
+        self.engine.is_short_of_room().await.map_err(|error| Error::internal(error.chain()))
+    }
+}
+
+/// The complaint about the name that a branch had.
+fn old_name_taken(error: StoreError, id: &BranchId) -> Error {
+    match name_taken(error, "") {
+        Error::Conflict { code, .. } => Error::Conflict {
+            code,
+            public: format!("another branch has the name that {id} had: give it another one, as `name`"),
+        },
+        other => other,
+    }
+}

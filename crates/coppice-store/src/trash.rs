@@ -1,0 +1,236 @@
+//! What becomes of deleted branches: the trash, the way back, and the end.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use coppice_core::branch::{Branch, TrashedBranch};
+use coppice_core::{BranchId, HostId, OrganizationId, ProjectId};
+use sqlx::{FromRow as _, Row as _};
+
+use crate::branches::{BranchRow, COLUMNS};
+use crate::{Result, Store, StoreError, Tx};
+
+/// Branches of a project that are to be removed for good.
+#[derive(Clone, Copy, Debug)]
+pub enum Doomed<'a> {
+    /// One that is not in the trash.
+    Branch(&'a BranchId),
+    /// One that is.
+    Trashed(&'a BranchId),
+    /// All that are.
+    Trash,
+    /// All that there are.
+    Everything,
+}
+
+impl Store {
+    /// Puts a branch into the trash for so long. Children of theirs become base
+    /// branches. False when there is nothing to keep: no such branch, or one
+    /// that never came up.
+    pub async fn branch_trash_in_tx(
+        &self,
+        tx: &mut Tx,
+        project: &ProjectId,
+        id: &BranchId,
+        keep: Duration,
+    ) -> Result<bool> {
+        let trashed: i64 = sqlx::query_scalar(
+            "with trashed as (
+                 update branches b set goal = 'trashed', deleted_at = now(),
+                     purge_at = now() + make_interval(secs => $3), parent_id = null,
+                     former_parent_id = coalesce(parent_id, former_parent_id), generation = generation + 1
+                 where b.id = $1 and b.project_id = $2 and b.deleted_at is null
+                   and exists (select from volumes v where v.id = b.volume_id and v.state = 'admitted')
+                 returning b.id),
+             ended as (
+                 update awake_periods set ended_at = now(), end_cause = 'request'
+                 where branch_id in (select id from trashed) and ended_at is null),
+             orphaned as (
+                 update branches set parent_id = null, former_parent_id = parent_id
+                 where parent_id in (select id from trashed))
+             select count(*) from trashed",
+        )
+        .bind(id.as_str())
+        .bind(project.as_str())
+        .bind(keep.as_secs_f64())
+        .fetch_one(&mut **tx)
+        .await?;
+        Ok(trashed == 1)
+    }
+
+    /// Marks branches of a project deleted and writes their tombstones; returns
+    /// those that were not deleted before. Children of theirs become base
+    /// branches.
+    pub async fn branch_delete_in_tx(
+        &self,
+        tx: &mut Tx,
+        project: &ProjectId,
+        doomed: Doomed<'_>,
+        reason: &str,
+    ) -> Result<Vec<BranchId>> {
+        let (only, is_trashed) = match doomed {
+            Doomed::Branch(id) => (Some(id), Some(false)),
+            Doomed::Trashed(id) => (Some(id), Some(true)),
+            Doomed::Trash => (None, Some(true)),
+            Doomed::Everything => (None, None),
+        };
+        let ids: Vec<String> = sqlx::query_scalar(
+            "select id from branches where project_id = $1 and goal <> 'deleted' and ($2::text is null or id = $2)
+               and ($3::boolean is null or (goal = 'trashed') = $3)
+             for update",
+        )
+        .bind(project.as_str())
+        .bind(only.map(BranchId::as_str))
+        .bind(is_trashed)
+        .fetch_all(&mut **tx)
+        .await?;
+        remove(tx, ids, reason).await
+    }
+
+    /// Of what an organization has in the trash, everything but the `keep`
+    /// branches that were deleted last is deleted for good; returns that.
+    pub async fn trash_trim_in_tx(
+        &self,
+        tx: &mut Tx,
+        organization: &OrganizationId,
+        keep: u32,
+    ) -> Result<Vec<BranchId>> {
+        let ids: Vec<String> = sqlx::query_scalar(
+            "select id from branches where goal = 'trashed' and id in (
+                 select b.id from branches b join projects p on p.id = b.project_id
+                 where p.organization_id = $1 and b.goal = 'trashed'
+                 order by b.deleted_at desc, b.id offset $2)
+             for update",
+        )
+        .bind(organization.as_str())
+        .bind(i64::from(keep))
+        .fetch_all(&mut **tx)
+        .await?;
+        remove(tx, ids, "the trash of its organization was full").await
+    }
+
+    /// Deletes for good what has been in the trash for long enough; returns it.
+    /// Served by index `branches_trash`.
+    pub async fn trash_purge_due(&self) -> Result<Vec<BranchId>> {
+        let mut tx = self.begin().await?;
+        let ids: Vec<String> = sqlx::query_scalar(
+            "select id from branches where goal = 'trashed' and purge_at <= now() for update skip locked",
+        )
+        .fetch_all(&mut *tx)
+        .await?;
+        let removed = remove(&mut tx, ids, "its time in the trash was over").await?;
+        tx.commit().await?;
+        Ok(removed)
+    }
+
+    /// Deletes for good what has been longest in the trash of a host, unless
+    /// something is being removed there already; returns it.
+    pub async fn trash_purge_oldest(&self, host: &HostId) -> Result<Option<BranchId>> {
+        let mut tx = self.begin().await?;
+        let ids: Vec<String> = sqlx::query_scalar(
+            "select b.id from branches b join volumes v on v.id = b.volume_id
+             where b.goal = 'trashed' and v.host_id = $1
+               and not exists (select from branches d join volumes w on w.id = d.volume_id
+                               where d.goal = 'deleted' and d.state <> 'deleted' and w.host_id = $1)
+             order by b.deleted_at, b.id limit 1 for update of b skip locked",
+        )
+        .bind(host.as_str())
+        .fetch_all(&mut *tx)
+        .await?;
+        let removed = remove(&mut tx, ids, "there was no room for the trash").await?;
+        tx.commit().await?;
+        Ok(removed.into_iter().next())
+    }
+
+    /// What is in the trash of a project, what was deleted last first.
+    pub async fn trash_list(
+        &self,
+        organization: &OrganizationId,
+        project: &ProjectId,
+    ) -> Result<Vec<TrashedBranch>> {
+        let sql = format!(
+            "select {COLUMNS}, b.deleted_at, b.purge_at from branches b join projects p on p.id = b.project_id
+             where b.project_id = $1 and b.goal = 'trashed' and p.organization_id = $2 and p.deleted_at is null
+             order by b.deleted_at desc, b.id"
+        );
+        let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(project.as_str()).bind(organization.as_str());
+        let rows = query.fetch_all(&self.pool).await?;
+        let trashed = rows.into_iter().map(|row| {
+            Ok(TrashedBranch {
+                deleted_at: row.try_get::<DateTime<Utc>, _>("deleted_at")?,
+                purge_at: row.try_get::<DateTime<Utc>, _>("purge_at")?,
+                branch: Branch::try_from(BranchRow::from_row(&row)?)?,
+            })
+        });
+        trashed.collect()
+    }
+
+    /// Brings a branch back from the trash, awake, under another name if one is
+    /// given, between the parent and the children it had, as far as those are
+    /// there. False when it is not in the trash. The transaction must have locked
+    /// its organization, and found it enabled.
+    ///
+    /// # Errors
+    /// A unique violation of `branches_name` when the name is taken.
+    pub async fn branch_undelete_in_tx(
+        &self,
+        tx: &mut Tx,
+        project: &ProjectId,
+        id: &BranchId,
+        name: Option<&str>,
+        by: &str,
+    ) -> Result<bool> {
+        let done = sqlx::query(
+            "with back as (
+                 update branches b set goal = 'running', deleted_at = null, purge_at = null,
+                     name = coalesce($3, b.name), generation = generation + 1, updated_at = now(),
+                     idle_since = now(), resumes_with_organization = false,
+                     parent_id = (select p.id from branches p
+                                  where p.id = b.former_parent_id and p.deleted_at is null)
+                 where b.id = $1 and b.project_id = $2 and b.goal = 'trashed' returning b.id)
+             insert into awake_periods (branch_id, cause, woken_by) select id, 'request', $4 from back",
+        )
+        .bind(id.as_str())
+        .bind(project.as_str())
+        .bind(name)
+        .bind(by)
+        .execute(&mut **tx)
+        .await?;
+        sqlx::query(
+            "update branches set parent_id = $1
+             where former_parent_id = $1 and parent_id is null and deleted_at is null",
+        )
+        .bind(id.as_str())
+        .execute(&mut **tx)
+        .await?;
+        Ok(done.rows_affected() == 1)
+    }
+}
+
+async fn remove(tx: &mut Tx, ids: Vec<String>, reason: &str) -> Result<Vec<BranchId>, StoreError> {
+    if ids.is_empty() {
+        return Ok(vec![]);
+    }
+    sqlx::query(
+        "update branches set goal = 'deleted', deleted_at = coalesce(deleted_at, now()), purge_at = null,
+             parent_id = null, generation = generation + 1
+         where id = any($1)",
+    )
+    .bind(&ids)
+    .execute(&mut **tx)
+    .await?;
+    sqlx::query("update branches set parent_id = null where parent_id = any($1)")
+        .bind(&ids)
+        .execute(&mut **tx)
+        .await?;
+    sqlx::query(
+        "insert into tombstones (volume_id, host_id, branch_id, reason)
+         select id, host_id, branch_id, $2 from volumes where branch_id = any($1) and state <> 'removed'
+         on conflict do nothing",
+    )
+    .bind(&ids)
+    .bind(reason)
+    .execute(&mut **tx)
+    .await?;
+    Ok(ids.into_iter().map(BranchId::from_trusted).collect())
+}

@@ -1,0 +1,151 @@
+//! Deleted branches, the way back and the end.
+
+use std::time::Duration;
+
+use coppice_core::branch::Goal;
+use coppice_core::{BranchId, HostId, OrganizationId, ProjectId};
+use coppice_store::{Doomed, Store};
+use sqlx::PgConnection;
+
+use crate::postgres::Postgres;
+use crate::with_rows;
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+fn place() -> (OrganizationId, ProjectId) {
+    (OrganizationId::from_trusted("o"), ProjectId::from_trusted("p"))
+}
+
+fn id(letter: char) -> BranchId {
+    BranchId::from_trusted(letter.to_string().repeat(26))
+}
+
+/// A metastore with the branches a, b and c, each a child of the one before.
+async fn with_tree(server: &Postgres) -> (Store, PgConnection) {
+    let (store, mut sql) = with_rows(&server.database().await).await;
+    for (parent, new) in [('a', 'b'), ('b', 'c')] {
+        let [parent, new] = [parent, new].map(|letter| id(letter).to_string());
+        let copy = format!(
+            "begin; insert into branches select (jsonb_populate_record(b, jsonb_build_object(
+                 'id', '{new}', 'name', '{new}', 'parent_id', '{parent}', 'volume_id', '{new}'))).*
+                 from branches b where id = '{parent}';
+             insert into volumes (id, host_id, branch_id, state, account, image_major, image_minor)
+                 select '{new}', 'h', '{new}', 'present', max(account) + 1, 18, 0 from volumes; commit"
+        );
+        sqlx::raw_sql(sqlx::AssertSqlSafe(copy)).execute(&mut sql).await.unwrap();
+    }
+    sqlx::raw_sql("update volumes set state = 'admitted'").execute(&mut sql).await.unwrap();
+    (store, sql)
+}
+
+async fn trash(store: &Store, letter: char, keep: Duration) -> bool {
+    let mut tx = store.begin().await.unwrap();
+    let is_kept = store.branch_trash_in_tx(&mut tx, &place().1, &id(letter), keep).await.unwrap();
+    tx.commit().await.unwrap();
+    is_kept
+}
+
+async fn undelete(store: &Store, letter: char, name: Option<&str>) -> coppice_store::Result<bool> {
+    let mut tx = store.begin().await.unwrap();
+    let done = store.branch_undelete_in_tx(&mut tx, &place().1, &id(letter), name, "a test").await?;
+    tx.commit().await.unwrap();
+    Ok(done)
+}
+
+/// Branches that are seen, each with its parent.
+async fn seen(store: &Store) -> String {
+    let (organization, project) = place();
+    let first = |text: &str| text.chars().next().unwrap_or('-');
+    let branches = store.branch_list(&organization, &project, None).await.unwrap();
+    let shown = branches.iter().map(|branch| {
+        let parent = branch.parent.as_ref().map_or('-', |parent| first(parent.as_str()));
+        format!("{}<{parent}", first(branch.id.as_str()))
+    });
+    shown.collect::<Vec<_>>().join(" ")
+}
+
+async fn in_trash(store: &Store) -> Vec<BranchId> {
+    let (organization, project) = place();
+    let trash = store.trash_list(&organization, &project).await.unwrap();
+    assert!(trash.iter().all(|one| one.branch.goal == Goal::Trashed && one.purge_at > one.deleted_at));
+    trash.into_iter().map(|one| one.branch.id).collect()
+}
+
+async fn tombstones(sql: &mut PgConnection) -> String {
+    let query = "select coalesce(string_agg(left(volume_id, 1), '' order by volume_id), '') from tombstones";
+    sqlx::query_scalar(query).fetch_one(sql).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_back_has_its_parent_and_its_children_again() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_tree(&server).await;
+    assert_eq!(seen(&store).await, "a<- b<a c<b");
+    assert!(trash(&store, 'b', DAY).await);
+    assert!(!trash(&store, 'b', DAY).await, "it is deleted once");
+    assert_eq!((seen(&store).await.as_str(), in_trash(&store).await), ("a<- c<-", vec![id('b')]));
+    // Its parent follows, and comes back after it.
+    assert!(trash(&store, 'a', DAY).await);
+    assert_eq!(in_trash(&store).await, [id('a'), id('b')], "the last one first");
+    assert!(undelete(&store, 'b', None).await.unwrap());
+    assert_eq!(seen(&store).await, "b<- c<b");
+    assert!(undelete(&store, 'a', Some("another")).await.unwrap());
+    assert_eq!(seen(&store).await, "a<- b<a c<b");
+    assert!(!undelete(&store, 'a', None).await.unwrap(), "it is back already");
+    assert_eq!(tombstones(&mut sql).await, "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_name_of_what_is_in_the_trash_is_free_and_may_be_taken_when_it_comes_back() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_tree(&server).await;
+    assert!(trash(&store, 'b', DAY).await);
+    let take = format!("update branches set name = '{}' where id = '{}'", id('b'), id('c'));
+    sqlx::raw_sql(sqlx::AssertSqlSafe(take)).execute(&mut sql).await.unwrap();
+    let refused = undelete(&store, 'b', None).await.expect_err("taken");
+    assert!(refused.is_unique_violation("branches_name"), "{refused}");
+    assert!(undelete(&store, 'b', Some("free")).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_kept_of_a_branch_that_never_came_up() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_tree(&server).await;
+    sqlx::raw_sql("update volumes set state = 'planned'").execute(&mut sql).await.unwrap();
+    assert!(!trash(&store, 'c', DAY).await);
+    assert_eq!(seen(&store).await, "a<- b<a c<b", "to be deleted for good");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_leaves_the_trash_has_a_tombstone_and_does_not_come_back() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_tree(&server).await;
+    let (organization, project) = place();
+    for (letter, keep) in [('c', DAY), ('b', Duration::ZERO), ('a', DAY)] {
+        assert!(trash(&store, letter, keep).await || keep.is_zero());
+        // Of the same moment nobody could say which was first.
+        sqlx::raw_sql("select pg_sleep(0.001)").execute(&mut sql).await.unwrap();
+    }
+    assert_eq!(store.trash_purge_due().await.unwrap(), [id('b')], "the others have time left");
+    let host = HostId::from_trusted("h");
+    assert_eq!(store.trash_purge_oldest(&host).await.unwrap(), None, "one after the other");
+    sqlx::raw_sql(
+        "update volumes set state = 'removed' where id like 'b%'; update branches set state = 'deleted'
+        where goal = 'deleted'",
+    )
+    .execute(&mut sql)
+    .await
+    .unwrap();
+    assert_eq!(store.trash_purge_oldest(&host).await.unwrap(), Some(id('c')));
+    assert_eq!(tombstones(&mut sql).await, "bc");
+    assert!(!undelete(&store, 'b', None).await.unwrap() && !undelete(&store, 'c', None).await.unwrap());
+    let mut tx = store.begin().await.unwrap();
+    assert!(store.trash_trim_in_tx(&mut tx, &organization, 1).await.unwrap().is_empty());
+    assert_eq!(store.trash_trim_in_tx(&mut tx, &organization, 0).await.unwrap(), [id('a')]);
+    tx.rollback().await.unwrap();
+    // A project that goes takes its trash with it.
+    let mut tx = store.begin().await.unwrap();
+    let gone = store.branch_delete_in_tx(&mut tx, &project, Doomed::Everything, "a test").await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!((gone, tombstones(&mut sql).await.as_str()), (vec![id('a')], "bcv"));
+}
