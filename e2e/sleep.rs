@@ -107,6 +107,48 @@ impl Drop for Receiver {
     }
 }
 
+fn pooled_url(coppice: &Platform, branch: &str) -> String {
+    let said = coppice.run(&["connection-string", branch, "--pooled"]);
+    String::from_utf8(said.stdout).expect("a URL").trim().to_owned()
+}
+
+/// Clients of a pool that are connected and do nothing, each with a prepared
+/// statement and a setting.
+struct PooledClients {
+    runtime: tokio::runtime::Runtime,
+    clients: Vec<(tokio_postgres::Client, tokio_postgres::Statement)>,
+}
+
+impl PooledClients {
+    fn connect(url: &str) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let clients = runtime.block_on(async {
+            let mut clients = vec![];
+            for number in 0..3 {
+                let (client, connection) =
+                    tokio_postgres::connect(url, tokio_postgres::NoTls).await.expect("it connects");
+                tokio::spawn(connection);
+                client.batch_execute(&format!("SET shop.number = '{number}'")).await.expect("is set");
+                let sql = "SELECT current_setting('shop.number') || $1";
+                let statement = client.prepare(sql).await.expect("is prepared");
+                clients.push((client, statement));
+            }
+            clients
+        });
+        Self { runtime, clients }
+    }
+
+    /// Has each of them ask something.
+    fn ask(&mut self) {
+        for (number, (client, statement)) in self.clients.iter().enumerate() {
+            let asked = self.runtime.block_on(client.query_one(statement, &[&"!"]));
+            let answer = asked.unwrap_or_else(|error| panic!("client {number}: {error:?}"));
+            assert_eq!(answer.get::<_, String>(0), format!("{number}!"));
+        }
+    }
+}
+
 #[test]
 fn a_branch_that_nobody_uses_goes_to_sleep_and_one_that_is_used_does_not() {
     let coppice = platform();
@@ -119,6 +161,7 @@ fn a_branch_that_nobody_uses_goes_to_sleep_and_one_that_is_used_does_not() {
         change(&coppice, branch, &sleepy());
     }
     let url = coppice.connection_string("used");
+    let mut pooled = PooledClients::connect(&pooled_url(&coppice, "main"));
     let receiver = Receiver::start(&coppice, "streamed");
     let (connected, answer) = std::thread::scope(|scope| {
         // Longer than the minute after which the other one sleeps.
@@ -135,6 +178,10 @@ fn a_branch_that_nobody_uses_goes_to_sleep_and_one_that_is_used_does_not() {
     });
     assert_eq!(connected, "STATUS_TYPE_HEALTHY", "it has a client");
     assert!(answer.is_ok, "its session was not cut: {}", answer.err);
+    pooled.ask();
+    assert_eq!(status(&coppice, &main), "STATUS_TYPE_HEALTHY", "it wakes for a query");
+    hibernate(&coppice, &main);
+    pooled.ask();
     assert_eq!(coppice.sql("main", "SELECT 1"), "1", "it wakes for a client");
     wait_for_status(&coppice, &streamed, "STATUS_TYPE_HIBERNATED");
 }

@@ -36,11 +36,14 @@ impl Gateway {
 
     /// Cancels what the session with this key does; false when there is none.
     pub async fn cancel(&self, key: &CancelKey) -> bool {
-        let Some((route, server_key)) = self.sessions.target(key) else { return false };
+        let Some(target) = self.sessions.keys.target(key) else { return false };
+        let session = target.lock().await;
+        // A client of a pool that does nothing has nothing to cancel.
+        let Some((route, server_key)) = &*session else { return true };
         let forward = async {
-            let mut stream = self.branches.open(&route).await.map_err(io::Error::other)?;
+            let mut stream = self.branches.open(route).await.map_err(io::Error::other)?;
             let mut request = bytes::BytesMut::new();
-            encode::cancel_request(&mut request, &server_key);
+            encode::cancel_request(&mut request, server_key);
             stream.write_all(&request).await?;
             stream.flush().await?;
             stream.read(&mut [0]).await

@@ -2,10 +2,8 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use coppice_core::BranchId;
-use coppice_core::branch::BranchState;
 use coppice_engine::RoleVerifier;
 use coppice_pgwire::encode;
 use coppice_pgwire::scram::{ScramError, ScramServer};
@@ -18,17 +16,17 @@ use crate::authenticate::{self, ProvenRole};
 use crate::destination::Destination;
 use crate::failures::{Attempt, SLOW};
 use crate::gateway::{Gateway, turn_away};
-use crate::lookup::ATTEMPTS_MAX;
+use crate::keys::{KnownKey, Target};
 use crate::negotiate::{Client, Request, negotiate};
 use crate::places::{Full, Place};
+use crate::pool::Member;
 use crate::proxy::{Origin, find_origin};
 use crate::reason::Reason;
 use crate::refusal::{End, Refusal};
 use crate::relay::relay;
-use crate::server::{self, Server};
-use crate::sessions::{Held, Session};
-use crate::visit::{ATTEMPT_PAUSE, Found, Visit, next_pause, within};
-use crate::waiting::takes_connections;
+use crate::server::Server;
+use crate::sessions::Session;
+use crate::visit::{Found, Visit, within};
 use crate::{ClientInfo, metrics};
 
 /// Protocol version from which on cancel keys may be longer than 4 bytes.
@@ -39,14 +37,12 @@ const CANCEL_SECRET_LENGTH_LONG: usize = 32;
 /// NAMEDATALEN - 1 (PostgreSQL manual, section 20.8.1).
 const APPLICATION_NAME_LENGTH_MAX: usize = 63;
 
-/// How often its server is tried.
-const REACHES_MAX: usize = 100;
-
-/// What came of opening a session.
-enum Opened {
-    Session(Box<Server>, Session),
-    /// The branch is about to sleep.
-    Held(Held),
+/// What a client has after its startup.
+enum Begun {
+    /// A session of its own, as long as it stays, and the key that cancels what it does.
+    Own(Box<Server>, Session, KnownKey),
+    /// A session whenever it needs one.
+    Shared(Box<Member>),
 }
 
 impl Gateway {
@@ -76,27 +72,26 @@ impl Gateway {
         let begun = self.begin(&mut client, startup, origin, &mut place, deadline);
         let begun = begun.instrument(tracing::debug_span!("startup", otel.kind = "server")).await;
         drop(starting);
-        if let Err(end) = &begun {
-            metrics::ended(end);
-        }
-        match begun {
-            Ok((server, session, woken)) => {
+        let ended = match begun {
+            Ok((begun, woken)) => {
                 metrics::begun(began.elapsed(), woken);
-                if let Err(error) = relay(client.connection, server.connection, &session).await {
-                    tracing::debug!(client = %address, "a session was cut: {error}");
+                match begun {
+                    Begun::Own(server, session, _key) => {
+                        if let Err(error) = relay(client.connection, server.connection, &session).await {
+                            tracing::debug!(client = %address, "a session was cut: {error}");
+                        }
+                        return;
+                    }
+                    Begun::Shared(mut member) => self.serve_member(&mut client, &mut member).await,
                 }
             }
-            Err(End::Gone(error)) => {
-                tracing::debug!(client = %address, "a client left during its startup: {error}")
+            Err(end) => {
+                metrics::ended(&end);
+                Err(end)
             }
-            Err(End::Refused(refusal)) => {
-                tracing::debug!(client = %address, code = refusal.code, "a client was refused: {}", refusal.message);
-                client.connection.refuse(&refusal).await;
-            }
-            Err(End::RefusedByServer(message)) => {
-                message.encode(&mut client.connection.outgoing);
-                client.connection.finish().await;
-            }
+        };
+        if let Err(end) = ended {
+            send_away(client, address, end).await;
         }
     }
 
@@ -125,7 +120,7 @@ impl Gateway {
         origin: Origin,
         place: &mut Place,
         deadline: Instant,
-    ) -> Result<(Server, Session, Option<Instant>), End> {
+    ) -> Result<(Begun, Option<Instant>), End> {
         // Without TLS both ways lie open: the client's to its proxy, and the proxy's to us.
         let ways = [origin.client, origin.peer];
         if client.tls.is_none() && !ways.iter().all(|end| self.config.plaintext.allows(*end)) {
@@ -154,9 +149,22 @@ impl Gateway {
         place.sign_in().map_err(Full::refusal)?;
         visit.check_address(&found)?;
         visit.destination.check_database()?;
+        if visit.destination.is_pooled {
+            let joining = self.join(client, visit, found, proven);
+            let member = joining.instrument(tracing::debug_span!("join")).await?;
+            let woken = member.visit.woken.get().copied();
+            return Ok((Begun::Shared(Box::new(member)), woken));
+        }
         let reaching = self.reach(client, &mut visit, found, &proven);
-        let (server, session) = reaching.instrument(tracing::debug_span!("reach")).await?;
-        Ok((server, session, visit.woken.into_inner()))
+        let (server, session, route) = reaching.instrument(tracing::debug_span!("reach")).await?;
+        let key = server.cancel_key.clone();
+        let target = Arc::new(Target::new(Some((route, key.clone()))));
+        let known = self.sessions.keys.make(key.process_id, visit.secret_length, target);
+        let outgoing = &mut client.connection.outgoing;
+        encode::backend_key_data(outgoing, &known.key);
+        outgoing.extend_from_slice(&server.greeting);
+        within(visit.deadline, async { Ok(client.connection.flush().await?) }).await?;
+        Ok((Begun::Own(Box::new(server), session, known), visit.woken.into_inner()))
     }
 
     /// Returns the route only for a client that proved who it is.
@@ -192,89 +200,20 @@ impl Gateway {
         let found = found.ok_or_else(|| Refusal::wrong_password(user))?;
         Ok((found, ProvenRole { client_key: accepted.client_key, verifier }))
     }
+}
 
-    /// Gets an authenticated client to a server. A branch that goes to sleep, or
-    /// is woken, meanwhile is waited for: the client notices nothing but time.
-    async fn reach(
-        &self,
-        client: &mut Client,
-        visit: &mut Visit,
-        mut found: Found,
-        proven: &ProvenRole,
-    ) -> Result<(Server, Session), End> {
-        let user = visit.destination.user_as_sent.clone();
-        let unknown = || End::from(Refusal::wrong_password(&user));
-        let branch = visit.destination.branch.clone().ok_or_else(unknown)?;
-        let mut pause = ATTEMPT_PAUSE;
-        for _ in 0..REACHES_MAX {
-            found = self.bring_up(client, visit, &branch, found).await?;
-            visit.check_address(&found)?;
-            if !takes_connections(found.route.state) {
-                return Err(Refusal::not_ready(&branch, &found.route).into());
-            }
-            match within(visit.deadline, self.open(client, visit, &branch, &found, proven)).await {
-                Ok(Opened::Session(server, session)) => return Ok((*server, session)),
-                Ok(Opened::Held(Held(Some(mut hold)))) => {
-                    // Over when the sender is gone.
-                    let _ = hold.changed().await;
-                }
-                Ok(Opened::Held(Held(None))) => {}
-                Err(end) => pause = next_pause(end, pause, visit.deadline).await?,
-            }
-            found = self.look_up(&branch, visit).await?.ok_or_else(unknown)?;
-            visit.check_address(&found)?;
+/// Says to a client why it ends, if it is still there.
+async fn send_away(mut client: Client, address: IpAddr, end: End) {
+    match end {
+        End::Gone(error) => tracing::debug!(client = %address, "a client left: {error}"),
+        End::Refused(refusal) => {
+            tracing::debug!(client = %address, code = refusal.code, "a client was refused: {}", refusal.message);
+            client.connection.refuse(&refusal).await;
         }
-        Err(Refusal::server_lost().into())
-    }
-
-    /// Wakes a sleeping branch, and waits for one that is on its way.
-    async fn bring_up(
-        &self,
-        client: &mut Client,
-        visit: &mut Visit,
-        branch: &BranchId,
-        mut found: Found,
-    ) -> Result<Found, End> {
-        for _ in 0..ATTEMPTS_MAX {
-            match found.route.state {
-                BranchState::Ready | BranchState::Failed | BranchState::Deleted => return Ok(found),
-                BranchState::Hibernated => {
-                    if !self.wake(branch, visit).await? {
-                        return Ok(found);
-                    }
-                }
-                BranchState::Creating
-                | BranchState::Hibernating
-                | BranchState::Waking
-                | BranchState::Updating
-                | BranchState::Unknown => {}
-            }
-            let waited = self.wait(client, branch, visit).await?;
-            found = waited.ok_or_else(|| Refusal::wrong_password(&visit.destination.user_as_sent))?;
+        End::RefusedByServer(message) => {
+            message.encode(&mut client.connection.outgoing);
+            client.connection.finish().await;
         }
-        Ok(found)
-    }
-
-    async fn open(
-        &self,
-        client: &mut Client,
-        visit: &Visit,
-        branch: &BranchId,
-        found: &Found,
-        proven: &ProvenRole,
-    ) -> Result<Opened, End> {
-        let session = match self.sessions.begin(branch, &found.route, &visit.client, found.holds_seen) {
-            Ok(session) => session,
-            Err(held) => return Ok(Opened::Held(held)),
-        };
-        let stream = self.branches.open(&found.route).await.map_err(Refusal::from)?;
-        let server = server::sign_in(stream, &visit.destination.parameters, proven).await?;
-        let key = session.set_server_key(server.cancel_key.clone(), visit.secret_length);
-        let outgoing = &mut client.connection.outgoing;
-        encode::backend_key_data(outgoing, &key);
-        outgoing.extend_from_slice(&server.greeting);
-        client.connection.flush().await?;
-        Ok(Opened::Session(Box::new(server), session))
     }
 }
 

@@ -56,6 +56,11 @@ pub struct GatewayConfig {
     pub startup_timeout: Duration,
     /// Longest time a client waits for a branch to become ready.
     pub wake_timeout: Duration,
+    /// Longest time a client of a pool waits for a session; longer than a wake.
+    pub queue_timeout: Duration,
+    /// How long a pool keeps a session that nobody uses. As long as it does, the
+    /// branch is in use.
+    pub pooled_idle_timeout: Duration,
     /// How many connections there may be at the same time.
     pub limits: ConnectionLimits,
     /// Sign-ins as one role of a branch that may fail within a minute, of one

@@ -80,7 +80,7 @@ impl<S: Duplex> Connection<S> {
 
     /// Says why and ends the connection.
     pub(crate) async fn refuse(&mut self, refusal: &Refusal) {
-        encode::fatal_error(&mut self.outgoing, &refusal.as_fatal());
+        encode::fatal_error(&mut self.outgoing, &refusal.report());
         self.finish().await;
     }
 

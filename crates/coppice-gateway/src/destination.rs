@@ -25,6 +25,8 @@ pub(crate) struct Destination {
     pub(crate) user_as_sent: String,
     /// The role.
     pub(crate) role: String,
+    /// Whether sessions are shared: the client has one while it needs one.
+    pub(crate) is_pooled: bool,
     /// What the server gets: user, database, and the rest as it was sent.
     pub(crate) parameters: Vec<(String, String)>,
 }
@@ -56,6 +58,7 @@ impl Destination {
             // Nobody can have a longer name; a server would cut it and find somebody else.
             branch: BranchId::parse(branch_name).filter(|_| role.len() <= ROLE_LENGTH_MAX),
             branch_name: branch_name.to_owned(),
+            is_pooled: matches!(endpoint, Some("pooler" | "pooled_rw")),
             role: role.to_owned(),
             parameters,
             user_as_sent: user,
@@ -65,10 +68,13 @@ impl Destination {
     /// Has the server set what SQL there can't find out: the server sees a socket
     /// of ours. Later parameters beat earlier ones and those in `options`, so a
     /// client can't say something else, and a reset leads back to these.
+    /// A session that is shared is told that nothing is known.
     pub(crate) fn tell_server(&mut self, client: IpAddr, tls: Option<&Tls>) {
+        let tls = tls.filter(|_| !self.is_pooled);
         let (version, cipher) = tls.map_or(("", ""), |tls| (tls.version, tls.cipher.as_str()));
+        let address = if self.is_pooled { String::new() } else { client.to_string() };
         let told = [
-            ("coppice.client_address", client.to_string()),
+            ("coppice.client_address", address),
             ("coppice.tls_version", version.to_owned()),
             ("coppice.tls_cipher", cipher.to_owned()),
         ];
@@ -131,10 +137,6 @@ fn check_endpoint(branch: &str, endpoint: Option<&str>) -> Result<(), Refusal> {
         Some("ro") => {
             Err(Refusal::new(Reason::Unsupported, "57P03", format!("branch {branch} has no replica"))
                 .with_hint("Connect to the primary: leave out -ro."))
-        }
-        Some("pooler" | "pooled_rw") => {
-            Err(Refusal::new(Reason::Unsupported, "0A000", "the connection pooler is not available")
-                .with_hint("Connect to the primary: leave out -pooler."))
         }
         // Names with another suffix are no branches and fail as such.
         Some(_) | None => Ok(()),

@@ -86,10 +86,13 @@ fn endpoints_of_the_primary_are_cut_off_and_others_refused() {
         let options = format!("endpoint={BRANCH}{endpoint}");
         assert_eq!(branch(&[("user", "app"), ("options", &options)], None), BRANCH);
     }
-    for (endpoint, code) in [("ro", "57P03"), ("pooler", "0A000"), ("pooled_rw", "0A000")] {
+    for (endpoint, is_pooled) in [("pooler", true), ("pooled_rw", true), ("rw", false)] {
         let user = format!("app.{BRANCH}-{endpoint}");
-        assert_eq!(find(&[("user", &user)], None).expect_err("is refused").code, code);
+        let found = find(&[("user", &user)], None).expect("a destination");
+        assert_eq!((found.branch_name.as_str(), found.is_pooled), (BRANCH, is_pooled));
     }
+    let user = format!("app.{BRANCH}-ro");
+    assert_eq!(find(&[("user", &user)], None).expect_err("is refused").code, "57P03");
     let unknown = find(&[("user", "app"), ("options", &format!("endpoint={BRANCH}-x"))], None);
     assert_eq!(unknown.expect("is named").branch, None);
 }

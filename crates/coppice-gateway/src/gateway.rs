@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::failures::Failures;
 use crate::places::{Full, Places};
+use crate::pool::Pools;
 use crate::reason::Reason;
 use crate::sessions::Sessions;
 use crate::turns::Turns;
@@ -38,6 +39,7 @@ pub struct Gateway {
     pub(crate) waiters: Waiters,
     pub(crate) failures: Failures,
     pub(crate) turns: Turns,
+    pub(crate) pools: Pools,
     places: Arc<Places>,
 }
 
@@ -82,6 +84,7 @@ impl Gateway {
             places: Places::new(config.limits),
             failures: Failures::new(config.failures_per_minute),
             turns: Turns::default(),
+            pools: Pools::default(),
             sessions,
             waiters: Waiters::default(),
             config,
@@ -185,7 +188,7 @@ impl Gateway {
 /// that asked for TLS understands it, too: a server without TLS says it so.
 pub(crate) fn turn_away(tcp: TcpStream, full: Full) {
     let mut message = BytesMut::new();
-    encode::fatal_error(&mut message, &full.refusal().as_fatal());
+    encode::fatal_error(&mut message, &full.refusal().report());
     let Ok(mut tcp) = tcp.into_std() else { return };
     let _ = tcp.write_all(&message);
     let _ = tcp.shutdown(Shutdown::Write);

@@ -6,7 +6,8 @@
 //! [`Branches`].
 //! **Start reading** at [`Gateway`], then `client.rs`, which walks through the
 //! stages: places, proxy, negotiate, destination, lookup, waiting, authenticate,
-//! address filter, wake, server, relay.
+//! address filter, reach (wake, server), then relay, or `pool/` for sessions that
+//! clients share.
 
 mod authenticate;
 mod branches;
@@ -18,11 +19,14 @@ mod connection;
 mod destination;
 mod failures;
 mod gateway;
+mod keys;
 mod lookup;
 mod metrics;
 mod negotiate;
 mod places;
+mod pool;
 mod proxy;
+mod reach;
 mod reason;
 mod refusal;
 mod relay;

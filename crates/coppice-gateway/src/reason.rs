@@ -51,6 +51,11 @@ impl Reason {
         Self::NoStartup,
     ];
 
+    /// Whether it may be otherwise soon, for a client that is let in.
+    pub(crate) fn may_change(self) -> bool {
+        matches!(self, Self::TooMany | Self::NotReady | Self::Timeout | Self::Asleep)
+    }
+
     /// How it is called in `/metrics`.
     pub(crate) fn label(self) -> &'static str {
         match self {

@@ -9,7 +9,7 @@ use coppice_core::branch::BranchState;
 use coppice_core::{BranchId, Error};
 use coppice_engine::ROLE_LENGTH_MAX;
 use coppice_pgwire::WireError;
-use coppice_pgwire::encode::FatalError;
+use coppice_pgwire::encode::ErrorReport;
 use coppice_pgwire::frame::Frame;
 use coppice_pgwire::scram::ScramError;
 
@@ -99,8 +99,8 @@ impl Refusal {
         Self { hint: Some(hint), ..self }
     }
 
-    pub(crate) fn as_fatal(&self) -> FatalError<'_> {
-        FatalError { code: self.code, message: &self.message, hint: self.hint }
+    pub(crate) fn report(&self) -> ErrorReport<'_> {
+        ErrorReport { code: self.code, message: &self.message, hint: self.hint }
     }
 
     /// The one answer to a wrong password, an unknown role and an unknown branch.
@@ -148,6 +148,26 @@ impl Refusal {
     pub(crate) fn server_lost() -> Self {
         Self::new(Reason::NotReady, "57P03", "the connection to the branch's server was lost")
             .with_hint("Try again in a moment.")
+    }
+
+    /// For a client whose session ended while it needed it.
+    pub(crate) fn session_lost() -> Self {
+        Self::new(
+            Reason::NotReady,
+            "08006",
+            "the session on the branch's server was lost, and with it what was not committed",
+        )
+        .with_hint("Connect again and repeat the transaction.")
+    }
+
+    /// For a client that has waited too long for a session of its branch's pool.
+    pub(crate) fn pool_exhausted(taken: usize, kept: usize, waiting: usize) -> Self {
+        let message = format!(
+            "no session of the branch's pool became free in time: {taken} are in use, {kept} of them kept by their clients, and {waiting} more clients wait"
+        );
+        Self::new(Reason::TooMany, "53300", message).with_hint(
+            "Make transactions shorter, use fewer clients at once, or raise max_connections, of which a pool takes half.",
+        )
     }
 
     /// For a client that proved who it is, so it may know the state.

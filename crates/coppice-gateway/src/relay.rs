@@ -68,32 +68,20 @@ async fn copy(
 mod tests {
     use std::sync::Arc;
 
-    use coppice_core::branch::BranchState;
-    use coppice_core::{BranchId, InstanceId};
-    use coppice_engine::KeptRole;
+    use coppice_core::BranchId;
     use tokio::io::{DuplexStream, duplex};
 
     use super::*;
+    use crate::ClientInfo;
     use crate::sessions::Sessions;
-    use crate::{ClientInfo, Route};
 
     /// The far ends of a client and a server, and what joins them.
     fn joined() -> (DuplexStream, DuplexStream, impl Future<Output = io::Result<()>>) {
         let ((client, near_client), (server, near_server)) = (duplex(1024), duplex(1024));
         let branch = BranchId::generate();
-        let instance = InstanceId::new(&branch, 1);
-        let route = Route {
-            instance,
-            root: branch.clone(),
-            state: BranchState::Ready,
-            message: String::new(),
-            ip_filtering: Default::default(),
-            kept: KeptRole::Unknown,
-        };
         let somebody =
             ClientInfo { role: "app".to_owned(), application: String::new(), address: [127, 0, 0, 1].into() };
-        let session =
-            Arc::<Sessions>::default().begin(&branch, &route, &somebody, 0).ok().expect("nobody holds it");
+        let session = Arc::<Sessions>::default().begin(&branch, &somebody, 0).ok().expect("nobody holds it");
         let near_client: Box<dyn Duplex> = Box::new(near_client);
         let relayed =
             async move { relay(Connection::new(near_client), Connection::new(near_server), &session).await };

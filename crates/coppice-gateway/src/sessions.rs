@@ -1,25 +1,19 @@
-//! Open sessions, and the keys that cancel what they do.
-//!
-//! A client's key has the process id that its session has on its server, which
-//! is what SQL there calls it. Servers of different branches have the same ids,
-//! so it is the secret, which is ours, that says which session a key is for.
+//! Open sessions, and the clients of pools that have none of their own.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
 
-use aws_lc_rs::rand;
 use coppice_core::BranchId;
 use coppice_core::awake::NewUse;
 use coppice_core::statistics::ClientTraffic;
-use coppice_pgwire::startup::CancelKey;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use crate::ClientInfo;
+use crate::keys::Keys;
 use crate::usage::Usage;
-use crate::{ClientInfo, Route};
 
 /// Bytes that passed through the gateway's sessions since it started.
 #[derive(Debug, Default)]
@@ -33,6 +27,7 @@ pub(crate) struct Counters {
 pub struct Sessions {
     state: Mutex<State>,
     pub(crate) counters: Counters,
+    pub(crate) keys: Arc<Keys>,
 }
 
 #[derive(Default)]
@@ -40,8 +35,8 @@ struct State {
     /// By the number of each, which counts those that began.
     open: HashMap<u64, Open>,
     begun: u64,
-    /// Sessions whose clients know their keys, by the process id in those.
-    by_process_id: HashMap<u32, Vec<u64>>,
+    /// Clients of pools, likewise. They keep no branch awake.
+    pooled: HashMap<u64, Open>,
     per_branch: HashMap<BranchId, usize>,
     /// When the last client of a branch without clients left.
     last_left: HashMap<BranchId, Instant>,
@@ -110,21 +105,17 @@ impl Drop for Hold {
     }
 }
 
-/// A session as the gateway knows it.
+/// A session, or a client of a pool, as the gateway knows it.
 struct Open {
-    route: Route,
     branch: BranchId,
     session: OpenSession,
-    /// None until the server has told its own.
-    keys: Option<Keys>,
 }
 
-/// What cancels a session's statements.
-struct Keys {
-    /// The client's, for us.
-    client: CancelKey,
-    /// Ours, for the server.
-    server: CancelKey,
+impl Open {
+    fn now(branch: &BranchId, client: &ClientInfo) -> Self {
+        let session = OpenSession { client: client.clone(), since: SystemTime::now() };
+        Self { branch: branch.clone(), session }
+    }
 }
 
 /// Keeps a session in the list as long as it lives.
@@ -135,6 +126,19 @@ pub(crate) struct Session {
     application: String,
     traffic: Arc<Counters>,
     number: u64,
+}
+
+/// Keeps a client of a pool in the list as long as it lives.
+pub(crate) struct Pooled {
+    sessions: Arc<Sessions>,
+    /// No other client has it.
+    pub(crate) number: u64,
+}
+
+impl Drop for Pooled {
+    fn drop(&mut self) {
+        self.sessions.state.lock().pooled.remove(&self.number);
+    }
 }
 
 impl Counters {
@@ -157,6 +161,11 @@ impl Sessions {
         self.state.lock().open.len()
     }
 
+    /// Number of clients of pools, with or without a session at the moment.
+    pub fn pooled(&self) -> usize {
+        self.state.lock().pooled.len()
+    }
+
     /// Those of a branch one by one, oldest first.
     pub fn list(&self, branch: &BranchId) -> Vec<OpenSession> {
         let state = self.state.lock();
@@ -172,11 +181,11 @@ impl Sessions {
         Starting(self.clone())
     }
 
-    /// All clients.
+    /// All clients. One of a pool counts as a session: it may want one at any time.
     pub fn census(&self) -> Census {
         let state = self.state.lock();
         let mut sessions = HashMap::<_, Vec<_>>::new();
-        for open in state.open.values() {
+        for open in state.open.values().chain(state.pooled.values()) {
             sessions.entry(open.branch.clone()).or_default().push(open.session.clone());
         }
         Census { starting: state.starting, sessions }
@@ -225,7 +234,6 @@ impl Sessions {
     pub(crate) fn begin(
         self: &Arc<Self>,
         branch: &BranchId,
-        route: &Route,
         client: &ClientInfo,
         holds_seen: u64,
     ) -> Result<Session, Held> {
@@ -241,72 +249,22 @@ impl Sessions {
         let number = state.begun;
         let application = state.usage.begin(branch, &client.application, Instant::now());
         let traffic = state.traffic.entry(branch.clone()).or_default().clone();
-        let open = Open {
-            route: route.clone(),
-            branch: branch.clone(),
-            session: OpenSession { client: client.clone(), since: SystemTime::now() },
-            keys: None,
-        };
-        state.open.insert(number, open);
+        state.open.insert(number, Open::now(branch, client));
         *state.per_branch.entry(branch.clone()).or_default() += 1;
         Ok(Session { sessions: self.clone(), branch: branch.clone(), application, traffic, number })
     }
 
-    /// Where a cancel request with this key has to go, and the key to use there.
-    pub(crate) fn target(&self, key: &CancelKey) -> Option<(Route, CancelKey)> {
-        let state = self.state.lock();
-        let (open, keys) = state.with_process_id(key.process_id).find(|(_, keys)| keys.client.fits(key))?;
-        Some((open.route.clone(), keys.server.clone()))
-    }
-}
-
-impl State {
-    /// Sessions whose clients were told this process id, each on another server.
-    fn with_process_id(&self, process_id: u32) -> impl Iterator<Item = (&Open, &Keys)> {
-        let numbers = self.by_process_id.get(&process_id).into_iter().flatten();
-        numbers.filter_map(|number| {
-            let open = self.open.get(number)?;
-            Some((open, open.keys.as_ref()?))
-        })
-    }
-
-    /// Forgets a session.
-    fn end(&mut self, number: u64) {
-        let Some(process_id) = self.open.remove(&number).and_then(|open| Some(open.keys?.client.process_id))
-        else {
-            return;
-        };
-        if let Entry::Occupied(mut numbers) = self.by_process_id.entry(process_id) {
-            numbers.get_mut().retain(|other| *other != number);
-            if numbers.get().is_empty() {
-                numbers.remove();
-            }
-        }
+    /// Adds a client of a pool.
+    pub(crate) fn attend(self: &Arc<Self>, branch: &BranchId, client: &ClientInfo) -> Pooled {
+        let mut state = self.state.lock();
+        state.begun += 1;
+        let number = state.begun;
+        state.pooled.insert(number, Open::now(branch, client));
+        Pooled { sessions: self.clone(), number }
     }
 }
 
 impl Session {
-    /// From now on cancel requests are passed on: returns the client's key, whose
-    /// secret has this length.
-    pub(crate) fn set_server_key(&self, server: CancelKey, secret_length: usize) -> CancelKey {
-        let mut state = self.sessions.state.lock();
-        let process_id = server.process_id;
-        let client = loop {
-            let mut secret = vec![0; secret_length];
-            rand::fill(&mut secret).expect("the system random source works");
-            let key = CancelKey { process_id, secret: secret.into() };
-            // Four bytes are few enough for two of the same to happen.
-            if !state.with_process_id(process_id).any(|(_, keys)| keys.client == key) {
-                break key;
-            }
-        };
-        if let Some(open) = state.open.get_mut(&self.number) {
-            open.keys = Some(Keys { client: client.clone(), server });
-            state.by_process_id.entry(process_id).or_default().push(self.number);
-        }
-        client
-    }
-
     pub(crate) fn count_from_client(&self, bytes: usize) {
         for counters in [&self.sessions.counters, &*self.traffic] {
             counters.from_clients.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -323,7 +281,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         let mut state = self.sessions.state.lock();
-        state.end(self.number);
+        state.open.remove(&self.number);
         state.usage.end(&self.branch, &self.application, Instant::now());
         if let Some(count) = state.per_branch.get_mut(&self.branch) {
             *count -= 1;

@@ -1,27 +1,12 @@
-use coppice_core::InstanceId;
-use coppice_core::branch::BranchState;
-use coppice_engine::KeptRole;
-
 use super::*;
 
 fn begin(sessions: &Arc<Sessions>, branch: &BranchId) -> Session {
-    let begun = sessions.begin(branch, &route_to(branch), &somebody(), sessions.holds(branch));
+    let begun = sessions.begin(branch, &somebody(), sessions.holds(branch));
     begun.ok().expect("the branch is not held")
 }
 
 fn somebody() -> ClientInfo {
     ClientInfo { role: "app".to_owned(), application: "psql".to_owned(), address: [127, 0, 0, 1].into() }
-}
-
-fn route_to(branch: &BranchId) -> Route {
-    Route {
-        instance: InstanceId::new(branch, 1),
-        root: branch.clone(),
-        state: BranchState::Ready,
-        message: String::new(),
-        ip_filtering: Default::default(),
-        kept: KeptRole::Unknown,
-    }
 }
 
 #[test]
@@ -38,14 +23,13 @@ fn a_branch_with_clients_is_not_held() {
 #[test]
 fn a_client_that_looked_before_the_hold_has_to_look_again() {
     let (sessions, branch) = (Arc::<Sessions>::default(), BranchId::generate());
-    let route = route_to(&branch);
     let seen = sessions.holds(&branch);
     let hold = sessions.hold(&branch).expect("nobody is there");
-    let waits = |seen| sessions.begin(&branch, &route, &somebody(), seen).err().expect("is held").0.is_some();
+    let waits = |seen| sessions.begin(&branch, &somebody(), seen).err().expect("is held").0.is_some();
     assert!(waits(seen));
     drop(hold);
     assert!(!waits(seen), "it looked before");
-    assert!(sessions.begin(&branch, &route, &somebody(), sessions.holds(&branch)).is_ok());
+    assert!(sessions.begin(&branch, &somebody(), sessions.holds(&branch)).is_ok());
 }
 
 #[test]
@@ -77,36 +61,12 @@ fn bytes_count_to_the_branch_they_were_moved_for() {
 }
 
 #[test]
-fn a_key_cancels_its_own_session_only_while_that_lives() {
+fn a_client_of_a_pool_keeps_no_branch_awake_but_counts_where_nobody_can_be_asked_again() {
     let (sessions, branch) = (Arc::<Sessions>::default(), BranchId::generate());
-    let session = begin(&sessions, &branch);
-    let server = CancelKey { process_id: 9, secret: vec![1; 4].into() };
-    assert!(sessions.target(&server).is_none());
-    let key = session.set_server_key(server.clone(), 4);
-    assert_eq!(sessions.target(&key).map(|target| target.1), Some(server));
-    let mut secret = key.secret.to_vec();
-    secret[0] ^= 1;
-    assert!(sessions.target(&CancelKey { secret: secret.into(), ..key.clone() }).is_none());
-    drop(session);
-    assert!(sessions.target(&key).is_none());
-    assert!(sessions.state.lock().by_process_id.is_empty());
-}
-
-#[test]
-fn sessions_of_two_branches_with_the_same_process_id_are_told_apart() {
-    let (sessions, branches) = (Arc::<Sessions>::default(), [BranchId::generate(), BranchId::generate()]);
-    // A secret of one byte meets itself among so many.
-    let opened: Vec<_> = (0..200_u8)
-        .map(|number| {
-            let session = begin(&sessions, &branches[usize::from(number % 2)]);
-            let server = CancelKey { process_id: 71, secret: vec![number; 4].into() };
-            let key = session.set_server_key(server.clone(), 1);
-            assert_eq!(key.process_id, 71, "the client knows what its server calls the session");
-            (session, key, server)
-        })
-        .collect();
-    for (session, key, server) in &opened {
-        let (route, found) = sessions.target(key).expect("is open");
-        assert_eq!((route.instance, &found), (InstanceId::new(&session.branch, 1), server));
-    }
+    let pooled = sessions.attend(&branch, &somebody());
+    assert!(sessions.hold(&branch).is_some());
+    assert_eq!((sessions.count(&branch), sessions.open(), sessions.pooled()), (0, 0, 1));
+    assert_eq!(sessions.census().sessions[&branch].len(), 1);
+    drop(pooled);
+    assert_eq!((sessions.pooled(), sessions.census().sessions.len()), (0, 0));
 }

@@ -25,9 +25,9 @@ fn cstr(buffer: &mut BytesMut, text: &str) {
     buffer.put_u8(0);
 }
 
-/// An error that ends the connection.
+/// An error that the gateway reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FatalError<'a> {
+pub struct ErrorReport<'a> {
     /// SQLSTATE: five characters.
     pub code: &'a str,
     /// What happened.
@@ -36,11 +36,20 @@ pub struct FatalError<'a> {
     pub hint: Option<&'a str>,
 }
 
-/// ErrorResponse with severity FATAL.
-pub fn fatal_error(buffer: &mut BytesMut, error: &FatalError<'_>) {
+/// ErrorResponse with severity FATAL: the connection ends with it.
+pub fn fatal_error(buffer: &mut BytesMut, error: &ErrorReport<'_>) {
+    error_response(buffer, "FATAL", error);
+}
+
+/// ErrorResponse with severity ERROR: the connection goes on.
+pub fn error(buffer: &mut BytesMut, error: &ErrorReport<'_>) {
+    error_response(buffer, "ERROR", error);
+}
+
+fn error_response(buffer: &mut BytesMut, severity: &str, error: &ErrorReport<'_>) {
     message(buffer, b'E', |body| {
         let hint = error.hint.map(|hint| (b'H', hint));
-        let fields = [(b'S', "FATAL"), (b'V', "FATAL"), (b'C', error.code), (b'M', error.message)];
+        let fields = [(b'S', severity), (b'V', severity), (b'C', error.code), (b'M', error.message)];
         for (field, text) in fields.into_iter().chain(hint) {
             body.put_u8(field);
             cstr(body, text);
@@ -139,6 +148,37 @@ pub fn sasl_response(buffer: &mut BytesMut, data: &[u8]) {
     message(buffer, b'p', |body| body.put_slice(data));
 }
 
+/// A message that begins with these parts, and of which `more` bytes follow that
+/// are not written here.
+pub fn begin(buffer: &mut BytesMut, tag: u8, parts: &[&[u8]], more: usize) {
+    let length: usize = parts.iter().map(|part| part.len()).sum();
+    buffer.put_u8(tag);
+    buffer.put_u32((4 + length + more) as u32);
+    for part in parts {
+        buffer.put_slice(part);
+    }
+}
+
+/// A message without a body: ParseComplete, CloseComplete.
+pub fn empty(buffer: &mut BytesMut, tag: u8) {
+    begin(buffer, tag, &[], 0);
+}
+
+/// Query.
+pub fn query(buffer: &mut BytesMut, sql: &str) {
+    message(buffer, b'Q', |body| cstr(body, sql));
+}
+
+/// ParameterStatus.
+pub fn parameter_status(buffer: &mut BytesMut, name: &[u8], value: &[u8]) {
+    begin(buffer, b'S', &[name, b"\0", value, b"\0"], 0);
+}
+
+/// ReadyForQuery, outside of a transaction.
+pub fn ready_for_query(buffer: &mut BytesMut) {
+    begin(buffer, b'Z', &[b"I"], 0);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,7 +186,7 @@ mod tests {
     #[test]
     fn an_error_says_severity_code_message_and_hint() {
         let mut buffer = BytesMut::new();
-        fatal_error(&mut buffer, &FatalError { code: "08004", message: "no\0pe", hint: Some("do so") });
+        fatal_error(&mut buffer, &ErrorReport { code: "08004", message: "no\0pe", hint: Some("do so") });
         assert_eq!(&buffer[..], b"E\0\0\0\x27SFATAL\0VFATAL\0C08004\0Mnope\0Hdo so\0\0".as_slice());
     }
 

@@ -1,14 +1,16 @@
-//! The PostgreSQL wire protocol up to the first ReadyForQuery.
+//! The PostgreSQL wire protocol.
 //!
-//! **Owns** startup packets, message frames, the messages of the sign-in, and
-//! SCRAM-SHA-256 for both sides.
+//! **Owns** startup packets, message frames, the messages of the sign-in,
+//! SCRAM-SHA-256 for both sides, and what a pool reads of a session's messages.
 //! **Must not know** sockets, time or branches: bytes in, bytes out.
-//! **Start reading** at [`startup`], then [`frame`], [`backend`] and [`scram`].
+//! **Start reading** at [`startup`], then [`frame`], [`backend`] and [`scram`];
+//! [`session`] for what comes after the first ReadyForQuery.
 
 pub mod backend;
 pub mod encode;
 pub mod frame;
 pub mod scram;
+pub mod session;
 pub mod startup;
 
 /// Bytes that are not the protocol. Nothing can be done but end the connection.

@@ -177,6 +177,8 @@ impl TestGateway {
             trusted_proxies: TrustedProxies::default(),
             startup_timeout: Duration::from_secs(60),
             wake_timeout: Duration::from_secs(60),
+            queue_timeout: Duration::from_secs(60),
+            pooled_idle_timeout: Duration::from_secs(60),
             limits: LIMITS,
             failures_per_minute: NonZeroU32::new(20).unwrap(),
             drain_timeout: Duration::from_secs(60),
@@ -271,9 +273,19 @@ impl TestGateway {
 
     /// A session without TLS.
     pub(crate) async fn connect(&self) -> tokio_postgres::Client {
+        self.connect_as(&self.user(), |_| {}).await
+    }
+
+    /// A session without TLS, begun in another way.
+    pub(crate) async fn connect_as(
+        &self,
+        user: &str,
+        change: impl FnOnce(&mut tokio_postgres::Config),
+    ) -> tokio_postgres::Client {
         let mut config = tokio_postgres::Config::new();
         config.host(self.address.ip().to_string()).port(self.address.port());
-        config.user(self.user()).password(PASSWORD);
+        config.user(user).password(PASSWORD);
+        change(&mut config);
         let (client, connection) = config.connect(tokio_postgres::NoTls).await.unwrap();
         tokio::spawn(connection);
         client

@@ -6,6 +6,7 @@ mod addresses;
 mod first_bytes;
 mod gateway;
 mod lifetime;
+mod pool;
 mod postgres;
 mod proxy;
 mod routing;

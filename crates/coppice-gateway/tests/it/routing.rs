@@ -62,8 +62,6 @@ async fn endpoints_that_do_not_exist_say_so() {
     let gateway = TestGateway::start().await;
     let replica = gateway.refusal(&format!("user={}-ro", gateway.user())).await;
     assert!(replica.contains("has no replica"), "{replica}");
-    let pooler = gateway.refusal(&format!("user={}-pooler", gateway.user())).await;
-    assert!(pooler.contains("pooler is not available"), "{pooler}");
 }
 
 #[tokio::test]

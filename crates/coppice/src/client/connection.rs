@@ -34,6 +34,9 @@ pub(crate) struct ConnectionArgs {
     /// For which program
     #[arg(long, value_enum, default_value = "url")]
     format: Format,
+    /// By the pool: many connections share few sessions
+    #[arg(long)]
+    pooled: bool,
     /// How TLS is used [default: require, unless the gateway is on this machine]
     #[arg(long)]
     sslmode: Option<SslMode>,
@@ -103,7 +106,10 @@ pub(super) async fn credentials(client: &Client, place: &Place) -> anyhow::Resul
 /// Prints what a program connects with.
 pub(super) async fn show(arguments: &ConnectionArgs, client: &Client, as_json: bool) -> anyhow::Result<()> {
     let place = client.branch(&arguments.target).await?;
-    let credentials = credentials(client, &place).await?;
+    let mut credentials = credentials(client, &place).await?;
+    if arguments.pooled {
+        credentials = pooled(credentials);
+    }
     let written =
         Connection { sslmode: arguments.sslmode, ca: arguments.sslrootcert.as_deref(), credentials };
     let text = written.text(arguments.format);
@@ -114,6 +120,21 @@ pub(super) async fn show(arguments: &ConnectionArgs, client: &Client, as_json: b
     }
     say!("{text}");
     Ok(())
+}
+
+/// The same, by the pool: its endpoint stands after the branch, which is named by
+/// the host, else by the user name.
+fn pooled(credentials: BranchCredentials) -> BranchCredentials {
+    let BranchCredentials { username, hostname, connection_string, .. } = &credentials;
+    if username.contains('.') {
+        let pooled = format!("{username}-pooler");
+        let connection_string =
+            connection_string.replacen(&format!("//{username}:"), &format!("//{pooled}:"), 1);
+        return BranchCredentials { username: pooled, connection_string, ..credentials };
+    }
+    let pooled = hostname.replacen('.', "-pooler.", 1);
+    let connection_string = connection_string.replacen(&format!("@{hostname}"), &format!("@{pooled}"), 1);
+    BranchCredentials { hostname: pooled, connection_string, ..credentials }
 }
 
 struct Connection<'a> {
@@ -287,6 +308,24 @@ mod tests {
     fn the_string_of_the_api_is_kept_on_this_machine() {
         let near = connection("127.0.0.1", None);
         assert_eq!(near.text(Format::Url), near.credentials.connection_string);
+    }
+
+    #[test]
+    fn the_pool_is_named_where_the_branch_is() {
+        let by_user = pooled(connection("127.0.0.1", None).credentials);
+        assert_eq!(by_user.username, "app.b1-pooler");
+        assert_eq!(by_user.connection_string, "postgresql://app.b1-pooler:p%27w@127.0.0.1:7432/app");
+        let credentials = BranchCredentials {
+            username: "app".to_owned(),
+            connection_string: "postgresql://app:pw@b1.db.example.com/app".to_owned(),
+            ..connection("b1.db.example.com", None).credentials
+        };
+        let by_host = pooled(credentials);
+        assert_eq!(
+            (by_host.username.as_str(), by_host.hostname.as_str()),
+            ("app", "b1-pooler.db.example.com")
+        );
+        assert_eq!(by_host.connection_string, "postgresql://app:pw@b1-pooler.db.example.com/app");
     }
 
     #[test]

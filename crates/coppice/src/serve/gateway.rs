@@ -19,6 +19,10 @@ use crate::config::{Config, DRAIN_MAX};
 
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(15);
 const WAKE_TIMEOUT: Duration = Duration::from_secs(50);
+/// Whoever waits for a session while the branch is woken waits no shorter than for that.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Short beside the minutes after which a branch sleeps.
+const POOLED_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 struct Platform {
     app: App,
@@ -133,6 +137,8 @@ pub(super) fn start(
         trusted_proxies: config.trusted_proxies.clone(),
         startup_timeout: STARTUP_TIMEOUT,
         wake_timeout: WAKE_TIMEOUT,
+        queue_timeout: QUEUE_TIMEOUT,
+        pooled_idle_timeout: POOLED_IDLE_TIMEOUT,
         limits: config.client_limits.connections(connections_possible)?,
         failures_per_minute: config.client_limits.failures_per_minute,
         drain_timeout: DRAIN_MAX,

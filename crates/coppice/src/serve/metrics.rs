@@ -141,6 +141,9 @@ impl Page {
         text.sample(name, &[], occupancy.starting as f64);
         text.gauge("coppice_gateway_sessions_open", "Sessions of clients on servers of branches.");
         text.sample("coppice_gateway_sessions_open", &[], sessions as f64);
+        let name = "coppice_gateway_pooled_clients_open";
+        text.gauge(name, "Clients of pools, with a session at the moment or without.");
+        text.sample(name, &[], self.gateway.sessions().pooled() as f64);
         if let Some(expiry) = self.gateway.certificate_expiry() {
             let name = "coppice_gateway_certificate_expiry_timestamp_seconds";
             text.gauge(name, "When the gateway's certificate ends, in Unix time.");

@@ -1,0 +1,220 @@
+//! A session of a server that clients share.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use coppice_engine::BoxedServerStream;
+use coppice_pgwire::frame::Frame;
+use coppice_pgwire::scram::Verifier;
+use coppice_pgwire::startup::CancelKey;
+use coppice_pgwire::{encode, session};
+use tokio::io::{AsyncRead as _, ReadBuf};
+use tokio::time::Instant;
+
+use crate::Route;
+use crate::connection::Connection;
+use crate::pool::places::{Place, Seat};
+use crate::pool::settings::{Left, Settings};
+use crate::pool::statement::Prepared;
+use crate::refusal::{End, Refusal};
+use crate::server::Server;
+use crate::sessions::Session;
+
+/// Longest message of an answer to the gateway's own questions.
+const MESSAGE_LENGTH_MAX: usize = 1 << 20;
+/// A session that is older ends when it is given back, so that nothing of it
+/// stays for ever.
+const LIFETIME: Duration = Duration::from_secs(60 * 60);
+
+/// Which clients may share a session: those that a server could not tell apart.
+#[derive(PartialEq, Eq)]
+pub(crate) struct PoolKey {
+    /// What its startup says, `application_name` left out.
+    pub(crate) parameters: Vec<(String, String)>,
+    /// What the role's password was checked against: another one, another key.
+    pub(crate) verifier: Verifier,
+}
+
+/// What servers report of their parameters, by name.
+pub(crate) type Reported = Arc<Vec<(Box<[u8]>, Box<[u8]>)>>;
+
+/// See the module.
+pub(crate) struct Backend {
+    pub(crate) stream: Connection<BoxedServerStream>,
+    pub(crate) key: Arc<PoolKey>,
+    pub(crate) route: Route,
+    pub(crate) cancel_key: CancelKey,
+    /// Keeps the branch awake, as every session does.
+    pub(crate) session: Session,
+    pub(crate) reported: Reported,
+    pub(crate) prepared: Prepared,
+    /// Whether the unnamed statement is that of its client.
+    pub(crate) has_unnamed: bool,
+    /// Ends instead of being used again.
+    pub(crate) is_worn: bool,
+    pub(crate) place: Place<Self>,
+    /// The client that uses it, or used it last.
+    pub(crate) client: u64,
+    /// Its `application_name` at its startup.
+    began_as: String,
+    began: Instant,
+    /// Since when nobody uses it, when nobody does.
+    pub(crate) idle_since: Instant,
+}
+
+/// Who is going to use a session.
+pub(crate) struct User<'a> {
+    /// Unlike that of any other client.
+    pub(crate) number: u64,
+    pub(crate) settings: &'a Settings,
+    /// Its `application_name` at its startup.
+    pub(crate) application: &'a str,
+}
+
+/// Sets what a server reports.
+pub(crate) fn report(reported: &mut Reported, body: &[u8]) {
+    let Ok((name, value)) = session::parameter_status(body) else { return };
+    let reported = Arc::make_mut(reported);
+    match reported.iter_mut().find(|(known, _)| **known == *name) {
+        Some((_, known)) => *known = value.into(),
+        None => reported.push((name.into(), value.into())),
+    }
+}
+
+impl Backend {
+    /// Takes over what was signed in. `began_as` is its `application_name`.
+    pub(crate) fn new(
+        server: Server,
+        session: Session,
+        route: Route,
+        key: Arc<PoolKey>,
+        place: Place<Self>,
+        began_as: String,
+    ) -> Self {
+        let mut reported = Reported::default();
+        let mut greeting = server.greeting;
+        while let Ok(Some(frame)) = Frame::decode(&mut greeting, MESSAGE_LENGTH_MAX) {
+            if frame.tag == b'S' {
+                report(&mut reported, &frame.body);
+            }
+        }
+        Self {
+            stream: server.connection,
+            key,
+            route,
+            cancel_key: server.cancel_key,
+            session,
+            reported,
+            prepared: Prepared::default(),
+            has_unnamed: false,
+            is_worn: false,
+            place,
+            client: 0,
+            began_as,
+            began: Instant::now(),
+            idle_since: Instant::now(),
+        }
+    }
+
+    /// Whether it can be used again.
+    pub(crate) fn is_fit(&self) -> bool {
+        !self.is_worn && self.began.elapsed() < LIFETIME
+    }
+
+    /// Whether its server is still there, as far as is known here.
+    pub(crate) fn is_alive(&mut self) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            let mut bytes = [0; 4096];
+            let mut buffer = ReadBuf::new(&mut bytes);
+            match Pin::new(&mut self.stream.stream).poll_read(&mut context, &mut buffer) {
+                Poll::Pending => break,
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                    self.stream.received.extend_from_slice(buffer.filled());
+                }
+                Poll::Ready(_) => return false,
+            }
+            while let Ok(Some(frame)) = Frame::decode(&mut self.stream.received, MESSAGE_LENGTH_MAX) {
+                match frame.tag {
+                    b'S' => report(&mut self.reported, &frame.body),
+                    b'N' | b'A' => {}
+                    _ => return false,
+                }
+            }
+        }
+        self.stream.received.is_empty()
+    }
+
+    /// Makes it the session of this client.
+    pub(crate) async fn assume(&mut self, user: &User<'_>) -> Result<(), End> {
+        let is_new = self.client == 0;
+        if self.client == user.number {
+            return Ok(());
+        }
+        if let Some(sql) = user.settings.preamble(user.application, &self.began_as, is_new) {
+            self.ask(&sql).await?;
+        }
+        self.client = user.number;
+        Ok(())
+    }
+
+    /// What its client has left in it.
+    pub(crate) async fn left(&mut self, settings: &Settings) -> Result<Left, End> {
+        let rows = self.ask(&settings.question()).await?;
+        Ok(Left::read(rows.iter().filter_map(|row| session::data_row(&row.body).ok())))
+    }
+
+    /// How many sessions the server has for clients.
+    pub(crate) async fn sessions_max(&mut self) -> Result<Option<usize>, End> {
+        let rows = self.ask("SHOW max_connections").await?;
+        let row = rows.first().map(|row| session::data_row(&row.body)).transpose()?;
+        let text = row.and_then(|row| std::str::from_utf8(row.first()?).ok()?.parse().ok());
+        Ok(text)
+    }
+
+    /// Runs SQL of the gateway; returns the rows.
+    async fn ask(&mut self, sql: &str) -> Result<Vec<Frame>, End> {
+        self.has_unnamed = false;
+        encode::query(&mut self.stream.outgoing, sql);
+        self.stream.flush().await?;
+        let (mut rows, mut refused) = (vec![], None);
+        loop {
+            let frame = self.stream.read_frame(MESSAGE_LENGTH_MAX).await?;
+            match frame.tag {
+                b'D' => rows.push(frame),
+                b'S' => report(&mut self.reported, &frame.body),
+                b'E' => refused = Some(frame),
+                b'Z' if refused.is_none() && &frame.body[..] == b"I" => return Ok(rows),
+                b'Z' => {
+                    let refused = refused.map_or_else(|| Refusal::server_lost().into(), End::RefusedByServer);
+                    return Err(refused);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Seat for Backend {
+    type Key = PoolKey;
+
+    fn key(&self) -> &Arc<PoolKey> {
+        &self.key
+    }
+
+    fn client(&self) -> u64 {
+        self.client
+    }
+
+    fn into_place(self) -> Place<Self> {
+        self.place
+    }
+}
+
+impl From<&Backend> for (Route, CancelKey) {
+    fn from(backend: &Backend) -> Self {
+        (backend.route.clone(), backend.cancel_key.clone())
+    }
+}

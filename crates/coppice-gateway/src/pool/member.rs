@@ -1,0 +1,280 @@
+//! A client of a pool, from its sign-in to its end.
+
+use std::sync::Arc;
+
+use aws_lc_rs::rand;
+use coppice_core::BranchId;
+use coppice_pgwire::{encode, session};
+use tokio::time::{Instant, timeout_at};
+
+use crate::authenticate::ProvenRole;
+use crate::gateway::Gateway;
+use crate::keys::{KnownKey, Target};
+use crate::negotiate::Client;
+use crate::pool::backend::{Backend, PoolKey, Reported, User};
+use crate::pool::exchange::{Broken, Exchange, Outcome, State};
+use crate::pool::idle::{self, Wish};
+use crate::pool::places::{Crowd, Grant};
+use crate::pool::pools::Pool;
+use crate::pool::settings::Settings;
+use crate::pool::statement::ClientStatements;
+use crate::reason::Reason;
+use crate::refusal::{End, Refusal};
+use crate::sessions::Pooled;
+use crate::visit::{Found, Visit};
+
+/// How often a session is looked for that still has its server.
+const LENDS_MAX: usize = 100;
+
+/// See the module.
+pub(crate) struct Member {
+    pool: Arc<Pool>,
+    key: Arc<PoolKey>,
+    branch: BranchId,
+    proven: ProvenRole,
+    pub(crate) visit: Visit,
+    /// Its `application_name` at its startup.
+    application: String,
+    statements: ClientStatements,
+    settings: Settings,
+    reported: Reported,
+    target: Arc<Target>,
+    known: KnownKey,
+    pooled: Pooled,
+}
+
+impl Member {
+    fn user(&self) -> User<'_> {
+        User { number: self.pooled.number, settings: &self.settings, application: &self.application }
+    }
+
+    /// Tells the client what of its session's parameters is other than it was told.
+    fn tell_changes(&mut self, client: &mut Client, reported: &Reported) {
+        if !Arc::ptr_eq(&self.reported, reported) {
+            for (name, value) in reported.iter().filter(|parameter| !self.reported.contains(parameter)) {
+                encode::parameter_status(&mut client.connection.outgoing, name, value);
+            }
+            self.reported = reported.clone();
+        }
+    }
+}
+
+/// What a client calls itself at its startup.
+fn application_of(parameters: &[(String, String)]) -> String {
+    let named = parameters.iter().rfind(|(name, _)| name == "application_name");
+    named.map(|(_, value)| value.clone()).unwrap_or_default()
+}
+
+impl Gateway {
+    /// Makes an authenticated client one of its branch's pool.
+    pub(crate) async fn join(
+        &self,
+        client: &mut Client,
+        visit: Visit,
+        found: Found,
+        proven: ProvenRole,
+    ) -> Result<Member, End> {
+        let unknown = || Refusal::wrong_password(&visit.destination.user_as_sent);
+        let branch = visit.destination.branch.clone().ok_or_else(unknown)?;
+        let pool = self.pools.of(&branch);
+        let parameters = visit.destination.parameters.iter();
+        let parameters = parameters.filter(|(name, _)| name != "application_name").cloned().collect();
+        let key = pool.keys.of(PoolKey { parameters, verifier: proven.verifier.clone() });
+        let mut process_id = [0; 4];
+        rand::fill(&mut process_id).expect("the system random source works");
+        let process_id = u32::from_ne_bytes(process_id) >> 1;
+        let target = Arc::<Target>::default();
+        let mut member = Member {
+            pool,
+            key,
+            application: application_of(&visit.destination.parameters),
+            known: self.sessions.keys.make(process_id, visit.secret_length, target.clone()),
+            pooled: self.sessions.attend(&branch, &visit.client),
+            branch,
+            proven,
+            visit,
+            statements: ClientStatements::default(),
+            settings: Settings::default(),
+            reported: Reported::default(),
+            target,
+        };
+        let backend = self.lend(client, &mut member, Some(found)).await?;
+        encode::backend_key_data(&mut client.connection.outgoing, &member.known.key);
+        member.tell_changes(client, &backend.reported);
+        encode::ready_for_query(&mut client.connection.outgoing);
+        member.pool.give_back(backend, self.config.pooled_idle_timeout);
+        client.connection.flush().await?;
+        Ok(member)
+    }
+
+    /// Serves a client of a pool until it is gone.
+    pub(crate) async fn serve_member(&self, client: &mut Client, member: &mut Member) -> Result<(), End> {
+        loop {
+            if idle::wait(&mut client.connection, &mut member.statements).await? == Wish::Leave {
+                return Ok(());
+            }
+            let backend = match self.lend(client, member, None).await {
+                Ok(backend) => backend,
+                // It may try again, and need not connect for that.
+                Err(End::Refused(refusal)) if refusal.reason.may_change() => {
+                    idle::excuse(&mut client.connection, &refusal).await?;
+                    continue;
+                }
+                Err(end) => return Err(end),
+            };
+            if self.work(client, member, backend).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Serves a client as long as it needs this session; returns whether it has left.
+    async fn work(
+        &self,
+        client: &mut Client,
+        member: &mut Member,
+        mut backend: Backend,
+    ) -> Result<bool, End> {
+        member.tell_changes(client, &backend.reported);
+        *member.target.lock().await = Some((&backend).into());
+        let worked = member.exchange(client, &mut backend).await;
+        // Whoever cancels something at this moment is waited for.
+        *member.target.lock().await = None;
+        member.reported = backend.reported.clone();
+        match worked {
+            Ok(outcome) => {
+                if outcome.is_between {
+                    member.pool.give_back(backend, self.config.pooled_idle_timeout);
+                }
+                Ok(outcome.is_over)
+            }
+            Err(Broken::Client(error)) => Err(error.into()),
+            Err(Broken::Server { is_told: true }) => {
+                client.connection.finish().await;
+                Ok(true)
+            }
+            Err(Broken::Server { is_told: false }) => Err(Refusal::session_lost().into()),
+            Err(Broken::Refused(refusal)) => Err(refusal.into()),
+        }
+    }
+
+    /// A session for a client; `found` is its branch, if it was just looked up.
+    async fn lend(
+        &self,
+        client: &mut Client,
+        member: &mut Member,
+        mut found: Option<Found>,
+    ) -> Result<Backend, End> {
+        let deadline = Instant::now() + self.config.queue_timeout;
+        for _ in 0..LENDS_MAX {
+            let mut backend = match queue(client, member, deadline).await? {
+                Grant::Seat(backend) => backend,
+                Grant::Place(place) => {
+                    member.visit.deadline = Instant::now() + self.config.startup_timeout;
+                    let found = match found.take() {
+                        Some(found) => found,
+                        None => self
+                            .look_up(&member.branch, &member.visit)
+                            .await?
+                            .ok_or_else(|| Refusal::wrong_password(&member.visit.destination.user_as_sent))?,
+                    };
+                    let reached = self.reach(client, &mut member.visit, found, &member.proven).await;
+                    let (server, session, route) = match reached {
+                        Ok(reached) => reached,
+                        Err(End::RefusedByServer(said))
+                            if session::error_field(&said.body, b'C') == Some(b"53300")
+                                && member.pool.places.shrink() =>
+                        {
+                            continue;
+                        }
+                        Err(end) => return Err(end),
+                    };
+                    let (key, name) = (member.key.clone(), member.application.clone());
+                    let mut backend = Backend::new(server, session, route, key, place, name);
+                    if let Some(sessions_max) = backend.sessions_max().await? {
+                        member.pool.set_sessions_max(sessions_max);
+                    }
+                    backend
+                }
+            };
+            if backend.is_alive() {
+                match backend.assume(&member.user()).await {
+                    Ok(()) => return Ok(backend),
+                    Err(End::Gone(error)) => tracing::debug!("a session of a pool was lost: {error}"),
+                    Err(end) => return Err(end),
+                }
+            }
+        }
+        Err(Refusal::server_lost().into())
+    }
+}
+
+/// Waits for its turn, as long as the client stays.
+async fn queue(client: &mut Client, member: &Member, deadline: Instant) -> Result<Grant<Backend>, End> {
+    let places = &member.pool.places;
+    let receiver = match places.take(&member.key, member.pooled.number) {
+        Ok(grant) => return Ok(grant),
+        Err(receiver) => receiver,
+    };
+    tokio::select! {
+        biased;
+        granted = timeout_at(deadline, receiver) => match granted {
+            Ok(Ok(grant)) => Ok(grant),
+            Ok(Err(_)) | Err(_) => {
+                let Crowd { taken, kept, waiting } = places.crowd();
+                Err(Refusal::pool_exhausted(taken, kept, waiting).into())
+            }
+        },
+        error = client.connection.gone() => Err(error.into()),
+    }
+}
+
+impl Member {
+    /// Goes on until the client needs the session no more.
+    async fn exchange(&mut self, client: &mut Client, backend: &mut Backend) -> Result<Outcome, Broken> {
+        let mut is_kept = false;
+        loop {
+            let exchange = Exchange {
+                client: &mut client.connection,
+                server: backend,
+                statements: &mut self.statements,
+                settings: &mut self.settings,
+                library: &self.pool.library,
+                is_kept,
+                state: State::default(),
+            };
+            let outcome = exchange.run().await?;
+            if outcome.is_over {
+                // Nobody needs to know what is left in it.
+                backend.is_worn |= is_kept || outcome.is_suspect;
+                return Ok(outcome);
+            }
+            if outcome.is_suspect {
+                is_kept = self.settle(backend).await?;
+            }
+            if !is_kept {
+                return Ok(outcome);
+            }
+        }
+    }
+
+    /// Finds out what the client has left in its session; returns whether it has
+    /// to keep it for that.
+    async fn settle(&mut self, backend: &mut Backend) -> Result<bool, Broken> {
+        let left = backend.left(&self.settings).await.map_err(|end| {
+            tracing::debug!("a session of a pool does not say what is left in it: {end:?}");
+            Broken::Server { is_told: false }
+        })?;
+        self.settings.replace(left.set);
+        let is_kept = !left.kept.is_empty();
+        if backend.place.keep(is_kept) {
+            return Ok(is_kept);
+        }
+        let message = format!(
+            "this pooled connection would have to keep a session of the server for {}, and too many do",
+            left.kept.join(", ")
+        );
+        let refusal = Refusal::new(Reason::TooMany, "53300", message);
+        Err(Broken::Refused(refusal.with_hint("Connect without -pooler for that.")))
+    }
+}

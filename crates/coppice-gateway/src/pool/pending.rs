@@ -1,0 +1,289 @@
+//! What a server still has to answer, in order.
+//!
+//! It tells which answers are for the gateway alone, when one of the gateway's
+//! own is due, and when nothing is left. After an error a server skips what it
+//! was sent, up to the next Sync.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use coppice_pgwire::WireError;
+
+use crate::pool::statement::Statement;
+use crate::pool::watch::Watch;
+
+/// A message that was sent, by what answers it.
+#[derive(Debug)]
+pub(crate) enum Expected {
+    /// A Parse.
+    Parse {
+        /// None for the unnamed statement.
+        statement: Option<Arc<Statement>>,
+        /// As its client calls it; none when the gateway sent it.
+        client_name: Option<Box<[u8]>>,
+    },
+    /// A Close of the gateway, to make room.
+    Eviction(Arc<Statement>),
+    /// A Parse that the gateway answers: the server has the statement.
+    KnownParse(Box<[u8]>),
+    /// A Close that the gateway answers.
+    KnownClose(Box<[u8]>, Option<Arc<Statement>>),
+    Bind,
+    Describe,
+    Execute(Watch),
+    Close,
+    Sync,
+    /// Also a function call: answered up to a ReadyForQuery.
+    Query(Watch),
+    /// The end of what a client copies in; nothing answers it.
+    CopyEnd,
+}
+
+/// What to do with a server's message.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    /// It is for the gateway alone.
+    pub(crate) is_ours: bool,
+    /// What it completes.
+    pub(crate) watch: Option<Watch>,
+    /// What the server is not going to do, latest first.
+    pub(crate) undone: Vec<Expected>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    queue: VecDeque<Expected>,
+    /// The server ignores everything up to a Sync.
+    pub(crate) is_skipping: bool,
+    /// The server takes what the client copies in, and ignores Sync.
+    is_copying: bool,
+    /// A Sync is missing.
+    is_unsynced: bool,
+}
+
+const CONFUSED: WireError = WireError::Malformed("answer of the server");
+
+impl Pending {
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether everything sent was answered and nothing is half done.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue.is_empty() && !self.is_unsynced && !self.is_copying
+    }
+
+    /// Whether everything sent was answered that is going to be.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.queue.is_empty() || self.is_unsynced || self.is_copying
+    }
+
+    /// Notes a message that the server is sent, or one that the gateway answers.
+    pub(crate) fn sent(&mut self, expected: Expected) {
+        match expected {
+            Expected::Sync if self.is_copying => return,
+            Expected::Sync => (self.is_unsynced, self.is_skipping) = (false, false),
+            Expected::CopyEnd if self.is_copying => {
+                self.is_copying = false;
+                return;
+            }
+            Expected::CopyEnd if self.queue.is_empty() => return,
+            Expected::CopyEnd | Expected::Query(_) => {}
+            _ => self.is_unsynced = true,
+        }
+        self.queue.push_back(expected);
+    }
+
+    /// Whether it is the gateway's turn.
+    pub(crate) fn is_due(&self) -> bool {
+        use Expected::{CopyEnd, KnownClose, KnownParse};
+        matches!(self.queue.front(), Some(KnownParse(_) | KnownClose(..) | CopyEnd))
+    }
+
+    /// The next answer that the gateway has to give, if it is its turn.
+    pub(crate) fn due(&mut self) -> Option<u8> {
+        loop {
+            let tag = match self.queue.front()? {
+                Expected::KnownParse(_) => Some(b'1'),
+                Expected::KnownClose(..) => Some(b'3'),
+                Expected::CopyEnd => None,
+                _ => return None,
+            };
+            self.queue.pop_front();
+            if tag.is_some() {
+                return tag;
+            }
+        }
+    }
+
+    /// Takes note of a server's message of this type.
+    pub(crate) fn answered(&mut self, tag: u8) -> Result<Answer, WireError> {
+        let mut answer = Answer::default();
+        let front = self.queue.front();
+        let is_done = match (tag, front) {
+            (b'1', Some(Expected::Parse { client_name, .. })) => {
+                answer.is_ours = client_name.is_none();
+                true
+            }
+            (b'3', Some(Expected::Eviction(_))) => {
+                answer.is_ours = true;
+                true
+            }
+            (b'2', Some(Expected::Bind))
+            | (b'3', Some(Expected::Close))
+            | (b'T' | b'n', Some(Expected::Describe))
+            | (b'Z', Some(Expected::Sync | Expected::Query(_))) => true,
+            (b'C' | b'I' | b's', Some(Expected::Execute(watch))) => {
+                answer.watch = Some(*watch);
+                true
+            }
+            (b'C', Some(Expected::Query(watch))) => {
+                answer.watch = Some(*watch);
+                false
+            }
+            (b'G', Some(Expected::Execute(_))) => {
+                self.begin_copy();
+                false
+            }
+            (b'E', _) => {
+                answer.undone = self.fail();
+                false
+            }
+            (b'1' | b'2' | b'3' | b'Z', _) => return Err(CONFUSED),
+            _ => false,
+        };
+        if is_done {
+            self.queue.pop_front();
+        }
+        Ok(answer)
+    }
+
+    /// A server that copies in ignores the Sync that came with the Execute.
+    fn begin_copy(&mut self) {
+        let end = self.queue.iter().position(|expected| matches!(expected, Expected::CopyEnd));
+        self.is_copying = end.is_none();
+        let mut number = 0;
+        let end = end.unwrap_or(self.queue.len());
+        self.queue.retain(|expected| {
+            number += 1;
+            number > end + 1 || !matches!(expected, Expected::Sync | Expected::CopyEnd)
+        });
+        self.is_unsynced |= self.is_copying;
+    }
+
+    /// What the server skips after an error, latest first.
+    fn fail(&mut self) -> Vec<Expected> {
+        if let None | Some(Expected::Query(_) | Expected::Sync) = self.queue.front() {
+            return vec![];
+        }
+        let sync = self.queue.iter().position(|expected| matches!(expected, Expected::Sync));
+        self.is_skipping = sync.is_none();
+        self.is_copying = false;
+        let skipped = self.queue.drain(..sync.unwrap_or(self.queue.len()));
+        skipped.rev().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pending(sent: Vec<Expected>) -> Pending {
+        let mut pending = Pending::default();
+        sent.into_iter().for_each(|expected| pending.sent(expected));
+        pending
+    }
+
+    fn execute() -> Expected {
+        Expected::Execute(Watch::Tag)
+    }
+
+    /// Plays answers and tells which were for the gateway alone.
+    fn ours(pending: &mut Pending, tags: &[u8]) -> Vec<bool> {
+        tags.iter().map(|tag| pending.answered(*tag).expect("in order").is_ours).collect()
+    }
+
+    #[test]
+    fn a_batch_is_over_with_its_ready_for_query() {
+        let mut pending = pending(vec![
+            Expected::Parse { statement: None, client_name: Some([].into()) },
+            Expected::Bind,
+            Expected::Describe,
+            execute(),
+        ]);
+        assert!(!pending.is_idle(), "a Sync is missing");
+        pending.sent(Expected::Sync);
+        assert_eq!(ours(&mut pending, b"12TDDC"), [false; 6]);
+        assert!(!pending.is_idle());
+        ours(&mut pending, b"Z");
+        assert!(pending.is_idle());
+        assert!(pending.answered(b'Z').is_err(), "nobody asked");
+    }
+
+    #[test]
+    fn what_the_gateway_sent_by_itself_is_not_answered_to_the_client() {
+        let mut pending = pending(vec![
+            Expected::Parse { statement: None, client_name: None },
+            Expected::Bind,
+            execute(),
+            Expected::KnownParse((*b"a").into()),
+            Expected::KnownClose((*b"a").into(), None),
+            Expected::Sync,
+        ]);
+        assert_eq!(pending.due(), None, "others come first");
+        assert_eq!(ours(&mut pending, b"12C"), [true, false, false]);
+        assert_eq!((pending.due(), pending.due(), pending.due()), (Some(b'1'), Some(b'3'), None));
+        ours(&mut pending, b"Z");
+        assert!(pending.is_idle());
+    }
+
+    #[test]
+    fn after_an_error_everything_up_to_the_sync_is_skipped_and_told() {
+        let mut pending = pending(vec![
+            Expected::Bind,
+            execute(),
+            Expected::KnownParse((*b"a").into()),
+            Expected::Sync,
+            Expected::Query(Watch::Tag),
+        ]);
+        ours(&mut pending, b"2");
+        let undone = pending.answered(b'E').expect("in order").undone;
+        assert!(matches!(undone[..], [Expected::KnownParse(_), Expected::Execute(_)]), "{undone:?}");
+        assert!(!pending.is_skipping);
+        ours(&mut pending, b"ZCZ");
+        assert!(pending.is_idle());
+
+        pending.sent(Expected::Bind);
+        ours(&mut pending, b"E");
+        assert!(pending.is_skipping && !pending.is_idle());
+        pending.sent(Expected::Sync);
+        assert!(!pending.is_skipping);
+        ours(&mut pending, b"Z");
+        assert!(pending.is_idle());
+    }
+
+    #[test]
+    fn an_error_of_a_query_ends_with_its_own_ready_for_query() {
+        let mut pending = pending(vec![Expected::Query(Watch::Tag), Expected::Query(Watch::Tag)]);
+        assert!(pending.answered(b'E').expect("in order").undone.is_empty());
+        ours(&mut pending, b"ZCZ");
+        assert!(pending.is_idle());
+    }
+
+    #[test]
+    fn a_sync_that_a_copy_swallows_is_not_waited_for() {
+        // The client waits for the server to say that it takes data.
+        let mut waits = pending(vec![Expected::Bind, execute(), Expected::Sync]);
+        ours(&mut waits, b"2G");
+        waits.sent(Expected::Sync);
+        waits.sent(Expected::CopyEnd);
+        waits.sent(Expected::Sync);
+        ours(&mut waits, b"CZ");
+        assert!(waits.is_idle(), "{waits:?}");
+        // The client sends everything at once.
+        let mut at_once = pending(vec![Expected::Bind, execute(), Expected::CopyEnd, Expected::Sync]);
+        ours(&mut at_once, b"2GCZ");
+        assert!(at_once.is_idle(), "{at_once:?}");
+    }
+}

@@ -1,0 +1,92 @@
+//! The pools of all branches.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use coppice_core::BranchId;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::pool::backend::{Backend, PoolKey};
+use crate::pool::places::{Places, Shared};
+use crate::pool::statement::Library;
+
+/// Places before a server has said how many sessions it takes.
+const CAPACITY_AT_FIRST: usize = 4;
+/// The part of a server's sessions that a pool takes; the others are for
+/// connections that are not pooled.
+const SHARE: usize = 2;
+/// How often it is looked for sessions that nobody uses any more.
+const LOOKS_PER_TIMEOUT: u32 = 4;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Pools(Mutex<HashMap<BranchId, Weak<Pool>>>);
+
+/// What the clients of one branch share.
+pub(crate) struct Pool {
+    pub(crate) places: Arc<Places<Backend>>,
+    pub(crate) keys: Shared<PoolKey>,
+    pub(crate) library: Library,
+    is_watched: AtomicBool,
+}
+
+impl Pools {
+    /// The pool of a branch.
+    pub(crate) fn of(&self, branch: &BranchId) -> Arc<Pool> {
+        let mut pools = self.0.lock();
+        if let Some(pool) = pools.get(branch).and_then(Weak::upgrade) {
+            return pool;
+        }
+        pools.retain(|_, pool| pool.strong_count() > 0);
+        let pool = Arc::new(Pool {
+            places: Places::new(CAPACITY_AT_FIRST),
+            keys: Shared::default(),
+            library: Library::default(),
+            is_watched: AtomicBool::new(false),
+        });
+        pools.insert(branch.clone(), Arc::downgrade(&pool));
+        pool
+    }
+}
+
+impl Pool {
+    /// Notes how many sessions the server takes.
+    pub(crate) fn set_sessions_max(&self, sessions_max: usize) {
+        self.places.set_capacity(sessions_max / SHARE);
+    }
+
+    /// Takes a session back, which ends when nobody uses it for so long.
+    pub(crate) fn give_back(self: &Arc<Self>, mut backend: Backend, idle_timeout: Duration) {
+        if !backend.is_fit() {
+            return;
+        }
+        backend.idle_since = Instant::now();
+        let is_unused = self.places.give_back(backend);
+        if is_unused && !self.is_watched.swap(true, Ordering::Relaxed) {
+            tokio::spawn(self.clone().watch(idle_timeout));
+        }
+    }
+
+    /// Ends sessions that nobody uses, or whose server is gone, as long as there
+    /// are any that might.
+    async fn watch(self: Arc<Self>, idle_timeout: Duration) {
+        loop {
+            tokio::time::sleep(idle_timeout / LOOKS_PER_TIMEOUT).await;
+            let is_out =
+                |backend: &mut Backend| backend.idle_since.elapsed() >= idle_timeout || !backend.is_alive();
+            let (out, left) = self.places.take_out(is_out);
+            drop(out);
+            if left > 0 {
+                continue;
+            }
+            self.is_watched.store(false, Ordering::Relaxed);
+            // One may have come just before.
+            if self.places.idle() == 0 || self.is_watched.swap(true, Ordering::Relaxed) {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What a client has set, and how it gets from one session to the next.
+//!
+//! After a statement that may have set something, the server is asked what is
+//! set; a session that was another client's is reset and told. Names and values
+//! travel as hexadecimal digits of their UTF-8, whatever encoding a client uses.
+
+use std::fmt::Write as _;
+
+/// Settings of one client, and their digits.
+const SETTINGS_MAX: usize = 64;
+const DIGITS_MAX: usize = 32 << 10;
+/// Of a name that a client made up.
+const NAME_DIGITS_MAX: usize = 256;
+
+/// Undoes what a client may have left that was not seen: DISCARD ALL without the
+/// prepared statements, which are shared.
+const RESET: &str = "SET SESSION AUTHORIZATION DEFAULT;RESET ALL;CLOSE ALL;UNLISTEN *;DISCARD TEMP;\
+                     DISCARD SEQUENCES;SELECT pg_catalog.pg_advisory_unlock_all()";
+
+/// What is set in the session (`s`), and what else is left in it (`k`). The role
+/// is not in the list, and comes last: it may not set what the others need.
+const ASK: &str = "\
+SELECT 's', pg_catalog.encode(pg_catalog.convert_to(name, 'UTF8'), 'hex'), \
+       pg_catalog.encode(pg_catalog.convert_to(setting, 'UTF8'), 'hex') \
+  FROM pg_catalog.pg_settings WHERE source OPERATOR(pg_catalog.=) 'session' \
+UNION ALL SELECT 's', '726f6c65', \
+       pg_catalog.encode(pg_catalog.convert_to(pg_catalog.current_setting('role'), 'UTF8'), 'hex') \
+  WHERE pg_catalog.current_setting('role') OPERATOR(pg_catalog.<>) 'none' \
+UNION ALL SELECT 'k', 'LISTEN', '' WHERE EXISTS (SELECT FROM pg_catalog.pg_listening_channels()) \
+UNION ALL SELECT 'k', 'PREPARE', '' \
+  WHERE EXISTS (SELECT FROM pg_catalog.pg_prepared_statements WHERE from_sql) \
+UNION ALL SELECT 'k', 'a cursor WITH HOLD', '' WHERE EXISTS (SELECT FROM pg_catalog.pg_cursors) \
+UNION ALL SELECT 'k', 'a temporary table', '' \
+  WHERE pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) '0'::pg_catalog.oid AND EXISTS ( \
+    SELECT FROM pg_catalog.pg_class \
+     WHERE relnamespace OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema()) \
+UNION ALL SELECT 'k', 'an advisory lock', '' WHERE EXISTS ( \
+    SELECT FROM pg_catalog.pg_locks WHERE locktype OPERATOR(pg_catalog.=) 'advisory' \
+       AND pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid())";
+
+/// What a client has set, names and values in hexadecimal digits.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Settings {
+    set: Vec<(String, String)>,
+    /// Names that it made up, which the server does not list.
+    made_up: Vec<String>,
+}
+
+/// What the server said of a session.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Left {
+    pub(crate) set: Vec<(String, String)>,
+    /// What can't be moved to another session, for people.
+    pub(crate) kept: Vec<String>,
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let mut digits = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        let _ = write!(digits, "{byte:02x}");
+    }
+    digits
+}
+
+fn is_hex(text: &[u8]) -> bool {
+    text.iter().all(u8::is_ascii_hexdigit)
+}
+
+impl Left {
+    /// Reads the answer to [`Settings::question`].
+    pub(crate) fn read<'a>(rows: impl Iterator<Item = Vec<&'a [u8]>>) -> Self {
+        let (mut left, mut digits) = (Self::default(), 0);
+        for row in rows {
+            match row[..] {
+                [b"s", name, value] if is_hex(name) && is_hex(value) => {
+                    digits += name.len() + value.len();
+                    let [name, value] = [name, value].map(|text| String::from_utf8_lossy(text).into_owned());
+                    left.set.push((name, value));
+                }
+                [b"k", what, _] => left.kept.push(String::from_utf8_lossy(what).into_owned()),
+                _ => {}
+            }
+        }
+        if left.set.len() > SETTINGS_MAX || digits > DIGITS_MAX {
+            left.kept.push("more settings than a pool remembers".to_owned());
+        }
+        left
+    }
+}
+
+/// An expression for the text that these digits stand for.
+fn text(digits: &str) -> String {
+    format!("pg_catalog.convert_from(pg_catalog.decode('{digits}', 'hex'), 'UTF8')")
+}
+
+impl Settings {
+    /// Notes names that the client made up.
+    pub(crate) fn learn(&mut self, names: &[String]) {
+        for name in names {
+            let name = hex(name.as_bytes());
+            if !self.made_up.contains(&name)
+                && self.made_up.len() < SETTINGS_MAX
+                && name.len() < NAME_DIGITS_MAX
+            {
+                self.made_up.push(name);
+            }
+        }
+    }
+
+    /// What to ask a session for what is left in it.
+    pub(crate) fn question(&self) -> String {
+        let mut sql = ASK.to_owned();
+        for name in &self.made_up {
+            let value = format!("pg_catalog.current_setting({}, true)", text(name));
+            let _ = write!(
+                sql,
+                " UNION ALL SELECT 's', '{name}', \
+                 pg_catalog.encode(pg_catalog.convert_to({value}, 'UTF8'), 'hex') \
+                 WHERE {value} OPERATOR(pg_catalog.<>) ''"
+            );
+        }
+        sql
+    }
+
+    /// Notes what is set.
+    pub(crate) fn replace(&mut self, set: Vec<(String, String)>) {
+        self.set = set;
+    }
+
+    /// What a session has to be told for a client with these settings, whose
+    /// `application_name` at its startup was `application`; none when nothing. It
+    /// began with the name `began_as`, and was used by others unless `is_new`.
+    pub(crate) fn preamble(&self, application: &str, began_as: &str, is_new: bool) -> Option<String> {
+        let name = hex(b"application_name");
+        let is_named = self.set.iter().any(|(set, _)| *set == name);
+        let own = (!is_named && application != began_as).then(|| (name, hex(application.as_bytes())));
+        if is_new && own.is_none() && self.set.is_empty() {
+            return None;
+        }
+        let mut sql = if is_new { "SELECT NULL".to_owned() } else { RESET.to_owned() };
+        for (name, value) in own.iter().chain(&self.set) {
+            let _ = write!(sql, ", pg_catalog.set_config({}, {}, false)", text(name), text(value));
+        }
+        Some(sql)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(values: [&str; 3]) -> Vec<&[u8]> {
+        values.map(str::as_bytes).to_vec()
+    }
+
+    #[test]
+    fn a_session_is_told_what_is_set_and_only_that() {
+        let left = Left::read([row(["s", "612e62", "31"]), row(["k", "LISTEN", ""])].into_iter());
+        assert_eq!(left.kept, ["LISTEN"]);
+        let mut settings = Settings::default();
+        settings.replace(left.set);
+        let sql = settings.preamble("shop", "shop", true).expect("something is set");
+        assert!(sql.starts_with("SELECT NULL, pg_catalog.set_config(") && sql.contains("'612e62'"), "{sql}");
+        assert!(settings.preamble("shop", "shop", false).expect("a reset").contains("RESET ALL"));
+        assert_eq!(Settings::default().preamble("shop", "shop", true), None);
+        let renamed = Settings::default().preamble("shop", "other", true).expect("a name");
+        assert!(renamed.contains(&hex(b"shop")), "{renamed}");
+    }
+
+    #[test]
+    fn a_session_is_asked_for_what_a_client_made_up() {
+        let mut settings = Settings::default();
+        let names: Vec<_> = (0..SETTINGS_MAX * 2).map(|number| format!("a.b{number}")).collect();
+        settings.learn(&names);
+        settings.learn(&names);
+        let question = settings.question();
+        assert!(question.starts_with(ASK) && question.contains(&hex(b"a.b0")), "{question}");
+        assert_eq!(question.matches("current_setting").count(), 2 + SETTINGS_MAX * 2, "so many and no more");
+    }
+
+    #[test]
+    fn what_is_not_hexadecimal_or_too_much_is_not_repeated() {
+        let left = Left::read([row(["s", "61'; DROP", "31"])].into_iter());
+        assert_eq!(left, Left::default());
+        let long = "61".repeat(DIGITS_MAX);
+        assert_eq!(Left::read([row(["s", "61", &long])].into_iter()).kept.len(), 1);
+    }
+}
