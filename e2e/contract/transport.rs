@@ -192,17 +192,6 @@ fn one_trailing_slash_is_ignored() {
 }
 
 #[test]
-fn the_root_is_a_page_for_people_and_nothing_for_programs() {
-    let http = shared();
-    let page = http.send(http.anonymous("GET", "/").header("accept", "text/html,*/*;q=0.8"));
-    assert_eq!((page.status, page.header("content-type")), (200, "text/html; charset=utf-8"));
-    let text = String::from_utf8_lossy(&page.bytes).into_owned();
-    assert!(text.contains("coppice login http") && text.contains("href=\"/docs\""), "{text}");
-    http.get("/").expect_error(404, "route_not_found");
-    http.send(http.anonymous("POST", "/").header("accept", "text/html")).expect_error(404, "route_not_found");
-}
-
-#[test]
 fn health_is_told_to_everybody() {
     let http = shared();
     for path in ["/healthz", "/readyz"] {

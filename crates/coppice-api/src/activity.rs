@@ -106,7 +106,7 @@ pub(crate) fn summary(activity: &Activity) -> Option<String> {
     (!sentences.is_empty()).then(|| sentences.join("; "))
 }
 
-fn not_kept(activity: &Activity) -> String {
+pub(crate) fn not_kept(activity: &Activity) -> String {
     let ended = activity.periods.first().and_then(|period| period.ended);
     match ended {
         Some((at, SleepCause::Idle)) => format!("asleep since {}: nobody used it", time(at)),

@@ -223,7 +223,7 @@ fn status<T>(access: &Access<T>, details: &BranchDetails) -> wire::BranchStatus 
 }
 
 /// What clients wait on, and its deprecated form.
-fn public_state(state: BranchState) -> (wire::BranchStatusType, wire::LifecycleState) {
+pub(crate) fn public_state(state: BranchState) -> (wire::BranchStatusType, wire::LifecycleState) {
     use wire::{BranchStatusType as Type, LifecycleState as Lifecycle};
     match state {
         BranchState::Ready => (Type::Healthy, Lifecycle::Ready),

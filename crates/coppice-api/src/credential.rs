@@ -2,7 +2,7 @@
 
 use coppice_app::App;
 use coppice_core::Result;
-use coppice_core::access::{Caller, CredentialId, Principal};
+use coppice_core::access::{Caller, Principal};
 use coppice_core::operation::GET_CREDENTIAL;
 use coppice_wire as wire;
 
@@ -27,10 +27,7 @@ async fn get_credential(app: App, caller: Caller) -> Result<Shown<wire::Credenti
     let projects = reach.projects.into_iter();
     let branches = reach.branches.into_iter();
     Ok(Shown(wire::Credential {
-        id: match &caller.credential {
-            CredentialId::Key(key) => key.to_string(),
-            CredentialId::Session(session) => session.to_string(),
-        },
+        id: caller.credential.name(),
         organization_id,
         user_id,
         scopes: match caller.grant.has_every_scope() {

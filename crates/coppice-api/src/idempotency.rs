@@ -19,8 +19,9 @@ use crate::arrival::{CALLERS, Senders};
 use crate::body::{BodyError, InMemory};
 use crate::context;
 use crate::error::{ApiError, with_status};
+use crate::proof::Proof;
 use crate::rates::Rates;
-use crate::request::{Call, Counted, bearer_of, kind_of};
+use crate::request::{Call, Counted, kind_of};
 
 static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 static IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -44,10 +45,10 @@ pub(crate) async fn idempotent(
         return next.run(request).await;
     }
     // A bad credential has nothing to repeat; the handler says what is wrong.
-    let Some(bearer) = bearer_of(request.headers()).map(str::to_owned) else {
+    let Some(proof) = Proof::of(request.headers(), request.extensions()) else {
         return next.run(request).await;
     };
-    let Ok(credential) = app.authenticate(Some(&bearer), None).await else {
+    let Ok(credential) = app.authenticate(Some(proof.presented()), None).await else {
         return next.run(request).await;
     };
     context::note_caller(kind_of(&credential.caller));
@@ -73,9 +74,10 @@ pub(crate) async fn idempotent(
         Err(unread) => return BodyError::from(unread).into_response(),
     };
     // A token is renewed every few minutes, its session goes on.
-    let caller = match &credential.caller.credential {
-        CredentialId::Key(_) => bearer.as_str(),
-        CredentialId::Session(session) => session.as_str(),
+    let caller = match (&credential.caller.credential, &proof) {
+        (CredentialId::Session(session), _) => session.as_str(),
+        (_, Proof::Bearer(secret)) => secret,
+        (_, Proof::Browser(secret)) => secret,
     };
     let call = match app.begin_call(caller, &path, &key, &body).await {
         Ok(Begun::First(call)) => call,

@@ -23,12 +23,16 @@ mod body;
 mod branch_metrics;
 mod branches;
 mod client_address;
+mod coding;
 mod configuration;
 mod connections;
+mod console;
+mod console_session;
 mod context;
 mod credential;
 mod credentials;
 mod departure;
+mod door;
 mod endpoint;
 mod error;
 mod hosts;
@@ -47,6 +51,7 @@ mod organizations;
 mod origin;
 mod pages;
 mod projects;
+mod proof;
 mod rates;
 mod regions;
 mod remainder;
@@ -55,6 +60,7 @@ mod route;
 mod serve;
 mod time;
 mod trash;
+mod tree;
 mod users;
 
 use std::num::NonZeroU32;
@@ -85,9 +91,9 @@ pub use serve::serve;
 use crate::audience::Audience;
 use crate::metrics_page::MetricsPage;
 use context::REQUEST_ID;
+use door::Door;
 use error::ApiError;
 use identify::{identify, note_route};
-use pages::HomePage;
 use rates::Rates;
 use route::Routes;
 
@@ -124,17 +130,25 @@ pub fn router(app: App, config: ApiConfig, exposition: Arc<dyn Exposition>) -> R
     let limits =
         Limits { rates, trusted_proxies: trusted_proxies.clone(), names: Arc::new(Routes::new(&document)) };
     let page = MetricsPage { exposition, token: config.metrics_token };
-    let routes = operations
+    let operations = operations
         .route_layer(from_fn_with_state(app.clone(), audit::recorded))
         .route_layer(from_fn_with_state(app.clone(), idempotency::idempotent))
         .route_layer(map_response(uncached))
+        .fallback(unknown_route);
+    let behind = operations.clone().merge(console_session::routes().route_layer(map_response(uncached)));
+    let behind = limits
+        .around(behind, Audience::Api)
+        .layer(from_fn(departure::leave_in_turn))
+        .layer(Extension(trusted_proxies.clone()))
+        .with_state(app.clone());
+    let door = Door { behind, app: app.clone(), hosts: hosts.clone() };
+    let routes = operations
         .route("/healthz", get(healthz))
         .route("/.well-known/coppice", get(server))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics_page::metrics_page))
         .layer(Extension(page))
-        .layer(Extension(hosts.clone()))
-        .fallback(unknown_route);
+        .layer(Extension(hosts.clone()));
     let routes = limits
         .around(routes, Audience::Api)
         .merge(limits.around(oauth::endpoints(&app), Audience::Clients))
@@ -147,7 +161,7 @@ pub fn router(app: App, config: ApiConfig, exposition: Arc<dyn Exposition>) -> R
     // something of the secrets in its forms.
     let base_path = app.issuers().base_path().to_owned();
     let pages = limits
-        .around(oauth::pages(&app).route("/", any(home)), Audience::People)
+        .around(oauth::pages(&app).merge(console::routes()).route("/", any(home)), Audience::People)
         .route_layer(from_fn_with_state(hosts.clone(), hosts::only_this_site))
         .layer(from_fn(move |request, next| pages::below(base_path.clone(), request, next)))
         .merge(pages::routes())
@@ -157,7 +171,9 @@ pub fn router(app: App, config: ApiConfig, exposition: Arc<dyn Exposition>) -> R
     openapi::pages()
         .layer(from_fn_with_state(hosts, hosts::only_this_site))
         .layer(from_fn_with_state(limits.names, note_route))
-        .fallback_service(map_request(ignore_trailing_slash).layer(pages))
+        .fallback_service(
+            map_request(ignore_trailing_slash).layer(from_fn_with_state(door, door::door).layer(pages)),
+        )
         .layer(from_fn(identify))
         .layer(from_fn(remainder::discard_remainder))
 }
@@ -264,7 +280,7 @@ fn not_found() -> ApiError {
 async fn home(State(app): State<App>, method: Method, headers: HeaderMap) -> Response {
     let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if matches!(method, Method::GET | Method::HEAD) && accepted.contains("text/html") {
-        pages::home(&HomePage { url: app.issuers().public_url() })
+        oauth::redirect(&format!("{}/console/", app.issuers().base_path()))
     } else {
         not_found().into_response()
     }

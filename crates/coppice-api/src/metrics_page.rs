@@ -15,8 +15,8 @@ use crate::client_address::{client_address, is_from_this_machine};
 use crate::error::{ApiError, with_status};
 use crate::hosts::{Hosts, is_sent_by_a_page};
 use crate::metrics::authentication_failed;
+use crate::proof::bearer_of;
 use crate::rates::Rates;
-use crate::request::bearer_of;
 
 /// The format of the page (<https://prometheus.io/docs/instrumenting/exposition_formats>).
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

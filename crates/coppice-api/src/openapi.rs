@@ -12,8 +12,8 @@ use std::sync::OnceLock;
 
 use axum::Router;
 use axum::http::header::{
-    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, VARY,
-    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
+    X_FRAME_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::map_response;
@@ -35,10 +35,11 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use self::errors::{BEARER, OAUTH};
+use crate::coding::takes;
 use crate::endpoint::Endpoint;
 use crate::{
     activity, audit_log, branch_metrics, branches, configuration, credential, credentials, invitations, keys,
-    logs, members, organizations, pages, projects, regions, trash, users,
+    logs, members, organizations, pages, projects, regions, trash, tree, users,
 };
 
 /// Where the implicit flow begins, below the server.
@@ -49,7 +50,7 @@ const AUTHORIZATION: &str = "/oauth/authorize";
 struct Empty;
 
 /// The operations of each part.
-const ENDPOINTS: [fn() -> Vec<Endpoint>; 16] = [
+const ENDPOINTS: [fn() -> Vec<Endpoint>; 17] = [
     organizations::endpoints,
     audit_log::endpoints,
     members::endpoints,
@@ -61,6 +62,7 @@ const ENDPOINTS: [fn() -> Vec<Endpoint>; 16] = [
     projects::endpoints,
     branches::endpoints,
     trash::endpoints,
+    tree::endpoints,
     activity::endpoints,
     logs::endpoints,
     configuration::endpoints,
@@ -158,21 +160,11 @@ impl Fixed {
 
     fn answer(&'static self, headers: &HeaderMap) -> Response {
         let common = [(CONTENT_TYPE, self.media_type), (VARY, "accept-encoding")];
-        match takes_gzip(headers) {
+        match takes(headers, "gzip") {
             true => (common, [(CONTENT_ENCODING, "gzip")], self.packed.as_slice()).into_response(),
             false => (common, self.plain.as_str()).into_response(),
         }
     }
-}
-
-/// Whether a client named gzip, and not by a weight of nothing (RFC 9110, 12.5.3).
-fn takes_gzip(headers: &HeaderMap) -> bool {
-    let lines = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|line| line.to_str().ok());
-    lines.flat_map(|line| line.split(',')).any(|one| {
-        let (name, weight) = one.split_once(';').unwrap_or((one, ""));
-        let weight = weight.trim().strip_prefix("q=").and_then(|weight| weight.parse::<f32>().ok());
-        name.trim().eq_ignore_ascii_case("gzip") && weight != Some(0.0)
-    })
 }
 
 /// Where the document is.

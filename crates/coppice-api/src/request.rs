@@ -6,8 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{Extension, FromRequestParts, MatchedPath, Path, Query};
-use axum::http::HeaderMap;
-use axum::http::header::AUTHORIZATION;
+use axum::http::header::IF_NONE_MATCH;
 use axum::http::request::Parts;
 use coppice_app::{Access, App, Credential, PersonalAccess};
 use coppice_core::access::{Caller, Principal, Scope, check_scope};
@@ -20,6 +19,7 @@ use coppice_wire::SecretField;
 use crate::client_address::client_address;
 use crate::error::ApiError;
 use crate::origin::Origin;
+use crate::proof::Proof;
 use crate::rates::Rates;
 use crate::{context, metrics};
 
@@ -30,7 +30,8 @@ pub(crate) struct Counted;
 /// Everything of a request but its body.
 #[derive(Debug)]
 pub(crate) struct Call {
-    bearer: Option<String>,
+    proof: Option<Proof>,
+    known_tag: Option<String>,
     path: HashMap<String, String>,
     query: HashMap<String, String>,
     address: IpAddr,
@@ -43,12 +44,14 @@ impl<S: Send + Sync> FromRequestParts<S> for Call {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
-        let bearer = bearer_of(&parts.headers).map(str::to_owned);
+        let known_tag = parts.headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok());
+        let known_tag = known_tag.map(str::to_owned);
         let path = Path::<HashMap<String, String>>::from_request_parts(parts, state).await;
         let query = Query::<HashMap<String, String>>::from_request_parts(parts, state).await;
         let rates = Extension::<Arc<Rates>>::from_request_parts(parts, state).await;
         Ok(Self {
-            bearer,
+            proof: Proof::of(&parts.headers, &parts.extensions),
+            known_tag,
             path: path.map_or_else(|_| unreadable_path(parts), |path| path.0),
             query: query.map(|query| query.0).unwrap_or_default(),
             address: client_address(parts),
@@ -58,9 +61,6 @@ impl<S: Send + Sync> FromRequestParts<S> for Call {
         })
     }
 }
-
-/// Stands for a credential that is no UTF-8; none of ours is like it.
-const UNREADABLE: &str = "\u{fffd}";
 
 /// The parameters of a path that can't be read as a whole, because one of them
 /// is no UTF-8, as they were sent. No id has a `%`, so the check of the
@@ -73,20 +73,6 @@ fn unreadable_path(parts: &Parts) -> HashMap<String, String> {
         Some((name.to_owned(), segment.to_owned()))
     });
     parameters.collect()
-}
-
-/// The bearer credential among the headers. One that can't be read is one all
-/// the same, and none of ours.
-pub(crate) fn bearer_of(headers: &HeaderMap) -> Option<&str> {
-    headers.get(AUTHORIZATION).and_then(|value| bearer(value.as_bytes()))
-}
-
-/// The value of a bearer credential; the scheme's case does not matter.
-fn bearer(header: &[u8]) -> Option<&str> {
-    let (scheme, value) = header.split_at(header.iter().position(|byte| *byte == b' ')?);
-    let value = value.trim_ascii();
-    let is_bearer = scheme.eq_ignore_ascii_case(b"bearer") && !value.is_empty();
-    is_bearer.then(|| std::str::from_utf8(value).unwrap_or(UNREADABLE))
 }
 
 impl Call {
@@ -103,7 +89,7 @@ impl Call {
 
     /// Checks 1 to 4.
     async fn authenticate(&self, app: &App, target: Option<&RawTarget<'_>>) -> Result<Credential> {
-        let outcome = app.authenticate(self.bearer.as_deref(), target).await;
+        let outcome = app.authenticate(self.proof.as_ref().map(Proof::presented), target).await;
         match &outcome {
             Ok(credential) => context::note_caller(kind_of(&credential.caller)),
             Err(Error::Unauthenticated { .. }) => metrics::authentication_failed(),
@@ -185,6 +171,11 @@ impl Call {
         outcome
     }
 
+    /// The tag of the answer that the caller has already.
+    pub(crate) fn known_tag(&self) -> Option<&str> {
+        self.known_tag.as_deref()
+    }
+
     /// A query parameter; an empty one counts as absent.
     pub(crate) fn query(&self, name: &str) -> Option<&str> {
         self.query.get(name).map(String::as_str).filter(|value| !value.is_empty())
@@ -208,20 +199,6 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
-
-    #[test]
-    fn the_scheme_is_matched_without_regard_to_case() {
-        assert_eq!(bearer(b"bEaReR abc"), Some("abc"));
-        assert_eq!(bearer(b"Basic abc"), None);
-        assert_eq!(bearer(b"Bearer "), None);
-        assert_eq!(bearer(b"abc"), None);
-    }
-
-    #[test]
-    fn a_credential_that_can_not_be_read_is_one_all_the_same() {
-        assert_eq!(bearer("Bearer pkü_1".as_bytes()), Some("pkü_1"));
-        assert_eq!(bearer(b"Bearer pk\xfc_1"), Some(UNREADABLE));
-    }
 
     #[tokio::test]
     async fn the_parameter_that_can_not_be_read_is_the_one_that_is_refused() {

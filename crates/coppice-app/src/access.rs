@@ -71,25 +71,47 @@ pub struct PersonalAccess {
     pub user: UserId,
 }
 
+/// What somebody shows to say who they are.
+#[derive(Clone, Copy)]
+pub enum Presented<'a> {
+    /// The value after `Bearer `: an API key or an access token.
+    Bearer(&'a str),
+    /// What a browser kept when its person signed in.
+    Browser(&'a str),
+}
+
+impl std::fmt::Debug for Presented<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Bearer(_) => "Bearer",
+            Self::Browser(_) => "Browser",
+        })
+    }
+}
+
 impl App {
-    /// Check 3: who calls? `bearer` is the value after `Bearer `; `target` what
-    /// the path names, if it names an organization.
+    /// Check 3: who calls? `target` is what the path names, if it names an
+    /// organization.
     ///
     /// # Errors
     /// `missing_token`, `invalid_token`, `expired_token`
     #[tracing::instrument(level = "debug", skip_all)]
     pub async fn authenticate(
         &self,
-        bearer: Option<&str>,
+        presented: Option<Presented<'_>>,
         target: Option<&RawTarget<'_>>,
     ) -> Result<Credential> {
-        let text = bearer.ok_or(Error::Unauthenticated { code: ErrorCode::MissingToken })?;
+        let presented = presented.ok_or(Error::Unauthenticated { code: ErrorCode::MissingToken })?;
         let unknown = Error::Unauthenticated { code: ErrorCode::InvalidToken };
         // A path that names nothing well-formed is refused later; who calls comes first.
         let target = target.and_then(|target| AnyTarget::read(target).ok());
         let (organization, project) = match &target {
             Some(target) => (Some(&target.organization), target.project.as_ref()),
             None => (None, None),
+        };
+        let text = match presented {
+            Presented::Bearer(text) => text,
+            Presented::Browser(secret) => return self.authenticate_browser(secret, organization).await,
         };
         let Some(secret) = ApiKeySecret::parse(text) else {
             return self.authenticate_token(text, organization).await;

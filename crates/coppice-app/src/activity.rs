@@ -61,8 +61,21 @@ impl App {
 
     /// Writes nothing: what branches are asked for once a second is read here.
     pub(crate) async fn activity(&self, branch: &Branch, count: u32) -> Result<Activity> {
-        let sessions = self.clients.sessions(&branch.id).await;
         let periods = self.store.awake_list(&branch.id, count).await?;
+        let known = self.known_activity(branch, periods).await;
+        // Only the moment of falling asleep asks the server; so does this.
+        let is_due = known.sleeps_at.is_some_and(|at| at <= known.now);
+        let is_replicated = is_due && self.has_active_slot(&branch.id).await.unwrap_or(false);
+        let sleeps_at = known.sleeps_at.filter(|_| !is_replicated);
+        Ok(Activity { is_replicated, sleeps_at, ..known })
+    }
+
+    /// As far as it is known without asking a server.
+    pub(crate) async fn known_activity(&self, branch: &Branch, periods: Vec<AwakePeriod>) -> Activity {
+        let sessions = match branch.state {
+            BranchState::Hibernated => vec![],
+            _ => self.clients.sessions(&branch.id).await,
+        };
         let setting = branch.scale_to_zero;
         let inactivity = Duration::from_secs(u64::from(setting.inactivity_period_minutes) * 60);
         let inactivity = setting.enabled.then_some(inactivity);
@@ -70,11 +83,7 @@ impl App {
         let sleeps_at = inactivity
             .filter(|_| may_sleep)
             .map(|inactivity| Utc::now() + inactivity - self.idle_for(&branch.id, branch.idle_since));
-        // Only the moment of falling asleep asks the server; so does this.
-        let is_due = sleeps_at.is_some_and(|at| at <= Utc::now());
-        let is_replicated = is_due && self.has_active_slot(&branch.id).await.unwrap_or(false);
-        let sleeps_at = sleeps_at.filter(|_| !is_replicated);
-        let (now, crashes) = (Utc::now(), vec![]);
-        Ok(Activity { sessions, sleeps_at, is_replicated, periods, crashes, now, inactivity })
+        let (now, crashes, is_replicated) = (Utc::now(), vec![], false);
+        Activity { sessions, sleeps_at, is_replicated, periods, crashes, now, inactivity }
     }
 }

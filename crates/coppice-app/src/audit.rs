@@ -6,7 +6,6 @@
 //! down afterwards, in one step.
 
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
-use coppice_core::access::CredentialId;
 use coppice_core::audit::{AuditActor, AuditEntry, RequestOrigin};
 use coppice_core::operation::{ACCEPT_INVITATION, Operation};
 use coppice_core::target::{AnyTarget, RawTarget, Target};
@@ -143,13 +142,6 @@ pub struct AuditPage {
     pub next_cursor: Option<String>,
 }
 
-fn text_of(credential: &CredentialId) -> String {
-    match credential {
-        CredentialId::Key(key) => key.to_string(),
-        CredentialId::Session(session) => session.to_string(),
-    }
-}
-
 /// The first line that can have begun at this time or later.
 fn first_since(time: DateTime<Utc>) -> AuditId {
     let floor = time.trunc_subsecs(3);
@@ -191,7 +183,7 @@ impl App {
             began_at: now,
             organization,
             actor: &AuditActor::of(&credential.caller),
-            credential: Some(&text_of(&credential.caller.credential)),
+            credential: Some(&credential.caller.credential.name()),
             action: operation.id,
             project: project.map(AsRef::as_ref),
             branch: branch.map(AsRef::as_ref),

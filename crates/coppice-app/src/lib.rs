@@ -59,13 +59,13 @@ use coppice_store::{PoolUse, Store};
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
-pub use access::{Access, Credential, PersonalAccess};
+pub use access::{Access, Credential, PersonalAccess, Presented};
 pub use activity::Activity;
 pub use audit::{AccountEvent, AccountEventKind, AuditPage, AuditQuery};
 pub use bootstrap::FirstAccount;
 pub use branch_metrics::{InstanceSeries, MetricsRequest};
 pub use branches::{
-    BranchChange, BranchDetails, CustomBranch, Fixed, InstanceStatus, NewBranchRequest, Origin,
+    BranchChange, BranchDetails, BranchInTree, CustomBranch, Fixed, InstanceStatus, NewBranchRequest, Origin,
 };
 pub use connections::Connectable;
 pub use coppice_store::{AuditEnd, InvitationFilter};

@@ -3,7 +3,7 @@
 use chrono::Utc;
 use coppice_core::access::{Caller, check_second_factor};
 use coppice_core::limits::{ORGANIZATIONS_OWNED_MAX, OrganizationLimits};
-use coppice_core::organization::{BillingStatus, Organization};
+use coppice_core::organization::{BillingStatus, Organization, Role};
 use coppice_core::{Error, ErrorCode, OrganizationId, Result};
 use coppice_failpoint::failpoint;
 use coppice_store::{StoreError, Tx};
@@ -14,6 +14,18 @@ impl App {
     /// Organizations the caller belongs to.
     pub async fn list_organizations(&self, caller: &Caller) -> Result<Vec<Organization>> {
         Ok(self.store.organization_list(&caller.principal).await?)
+    }
+
+    /// Organizations that a person belongs to, with their role in each.
+    pub async fn list_memberships(&self, access: &PersonalAccess) -> Result<Vec<(Organization, Role)>> {
+        let organizations = self.store.organization_list(&access.caller.principal).await?;
+        let roles = self.store.member_roles(&access.user).await?;
+        let role_in = |organization: &Organization| roles.iter().find(|(id, _)| *id == organization.id);
+        let found = organizations.into_iter().filter_map(|organization| {
+            let (_, role) = role_in(&organization)?;
+            Some((organization, *role))
+        });
+        Ok(found.collect())
     }
 
     /// Makes an organization that the caller owns.

@@ -48,6 +48,7 @@ error_codes! {
     CannotRemoveOwner = "cannot_remove_owner",
     CannotRemoveSelf = "cannot_remove_self",
     CredentialsNotFound = "credentials_not_found",
+    CrossOriginRequest = "cross_origin_request",
     ExpiredToken = "expired_token",
     ExpiryInPast = "expiry_in_past",
     IdempotencyInProgress = "idempotency_in_progress",

@@ -146,6 +146,7 @@ operations! {
     CREATE_BRANCH = Operation::new("createBranch", Scope::BranchWrite)
         .while_enabled()
         .limited_keys(RefusedWithBranchLimit);
+    GET_PROJECT_TREE = Operation::new("getProjectTree", Scope::BranchRead);
     DESCRIBE_BRANCH = Operation::new("describeBranch", Scope::BranchRead);
     UPDATE_BRANCH = Operation::new("updateBranch", Scope::BranchWrite).while_enabled();
     DELETE_BRANCH = Operation::new("deleteBranch", Scope::BranchWrite);

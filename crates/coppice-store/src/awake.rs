@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use coppice_core::BranchId;
 use coppice_core::awake::{
     APPLICATIONS_MAX, ApplicationUse, AwakePeriod, NewUse, OTHER_APPLICATIONS, SleepCause, WakeCause,
 };
+use coppice_core::{BranchId, ProjectId};
 use sqlx::FromRow;
 use sqlx::types::Json;
 
@@ -24,6 +24,13 @@ struct PeriodRow {
     ended_at: Option<DateTime<Utc>>,
     end_cause: Option<String>,
     uses: Json<Vec<UseRow>>,
+}
+
+#[derive(FromRow)]
+struct NewestRow {
+    id: String,
+    #[sqlx(flatten)]
+    period: PeriodRow,
 }
 
 #[derive(serde::Deserialize)]
@@ -86,6 +93,25 @@ impl Store {
         .bind(USES_MAX);
         let rows: Vec<PeriodRow> = self.reads.all(query).await?;
         rows.into_iter().map(AwakePeriod::try_from).collect()
+    }
+
+    /// The newest time in which each branch of a project was awake.
+    pub async fn awake_newest(&self, project: &ProjectId) -> Result<Vec<(BranchId, AwakePeriod)>> {
+        let query = sqlx::query(
+            "select b.id, p.began_at, p.cause, p.woken_by, p.ended_at, p.end_cause, coalesce(
+                 (select jsonb_agg(to_jsonb(u))
+                  from (select * from awake_uses used
+                        where used.branch_id = p.branch_id and used.began_at = p.began_at
+                        order by open_seconds desc, application limit $2) u), '[]') as uses
+             from branches b
+             cross join lateral (select * from awake_periods where branch_id = b.id
+                                 order by began_at desc limit 1) p
+             where b.project_id = $1 and b.deleted_at is null",
+        )
+        .bind(project.as_str())
+        .bind(USES_MAX);
+        let rows: Vec<NewestRow> = self.reads.all(query).await?;
+        rows.into_iter().map(|row| Ok((BranchId::from_trusted(row.id), row.period.try_into()?))).collect()
     }
 
     /// Notes that the server of a branch had ended by itself.

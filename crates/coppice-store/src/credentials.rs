@@ -1,7 +1,7 @@
 //! Who calls: a key, who it acts as, and what that is to an organization, in
 //! one statement, because every request begins with it.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use coppice_core::access::{Caller, CredentialId, Grant, Principal};
 use coppice_core::authentication::Methods;
 use coppice_core::organization::{Organization, Role};
@@ -34,6 +34,17 @@ pub struct LivingSession {
     /// When it ends in any case.
     pub expires_at: DateTime<Utc>,
     /// What its user is to the organization that was asked about.
+    pub membership: Option<Membership>,
+}
+
+/// A browser session that goes on.
+#[derive(Clone, Debug)]
+pub struct LivingBrowser {
+    /// Who is signed in there.
+    pub user: UserId,
+    /// When that was last seen to be used.
+    pub last_seen_at: DateTime<Utc>,
+    /// What they are to the organization that was asked about.
     pub membership: Option<Membership>,
 }
 
@@ -116,9 +127,39 @@ impl Store {
         .bind(organization.map(OrganizationId::as_str))
         .bind(Methods::SECOND_FACTOR);
         let Some(row) = self.reads.row(query).await? else { return Ok(None) };
-        let is_member = row.try_get::<Option<String>, _>("id")?.is_some();
-        let membership = if is_member { Some(membership_from(&row)?) } else { None };
+        let membership = member_from(&row)?;
         Ok(Some(LivingSession { expires_at: row.try_get("expires_at")?, membership }))
+    }
+
+    /// A browser session with what its user is to `organization`; none when it
+    /// has ended, was not used for `idle`, or they are disabled. Being looked
+    /// for is no use. Served by primary keys.
+    pub async fn browser_session_living(
+        &self,
+        id_hash: &str,
+        idle: TimeDelta,
+        organization: Option<&OrganizationId>,
+    ) -> Result<Option<LivingBrowser>> {
+        let query = sqlx::query(
+            "select o.id, o.name, o.disabled_by_admin, o.billing_status, o.usage_tier, o.admin_reason,
+                    o.billing_reason, o.requires_second_factor, o.last_updated, o.created_at, m.role,
+                    $4 = any(b.methods) as has_second_factor, false as owns_allowed_branch, b.user_id,
+                    b.last_seen_at
+             from browser_sessions b
+             join users u on u.id = b.user_id and not u.disabled
+             left join members m on m.organization_id = $3 and m.user_id = u.id
+             left join organizations o on o.id = $3 and o.deleted_at is null and m.role is not null
+             where b.id_hash = $1 and b.expires_at > now()
+               and b.last_seen_at > now() - make_interval(secs => $2)",
+        )
+        .bind(id_hash)
+        .bind(idle.num_seconds() as f64)
+        .bind(organization.map(OrganizationId::as_str))
+        .bind(Methods::SECOND_FACTOR);
+        let Some(row) = self.reads.row(query).await? else { return Ok(None) };
+        let user = UserId::from_trusted(row.try_get::<String, _>("user_id")?);
+        let membership = member_from(&row)?;
+        Ok(Some(LivingBrowser { user, last_seen_at: row.try_get("last_seen_at")?, membership }))
     }
 }
 
@@ -132,9 +173,14 @@ fn credential_from(row: &PgRow) -> Result<CredentialMatch> {
     let grant = Grant { scopes: key.scopes, projects: key.projects, branches: key.branches };
     let credential = CredentialId::Key(ApiKeyId::from_trusted(key.key_id));
     let caller = Caller { principal, credential, grant, expiry: key.expiry };
-    let is_member = row.try_get::<Option<String>, _>("id")?.is_some();
-    let membership = if is_member { Some(membership_from(row)?) } else { None };
+    let membership = member_from(row)?;
     Ok(CredentialMatch { caller, is_user_disabled: key.disabled, membership })
+}
+
+/// None for who is no member.
+fn member_from(row: &PgRow) -> Result<Option<Membership>> {
+    let is_member = row.try_get::<Option<String>, _>("id")?.is_some();
+    is_member.then(|| membership_from(row)).transpose()
 }
 
 fn membership_from(row: &PgRow) -> Result<Membership> {

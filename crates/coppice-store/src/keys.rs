@@ -166,6 +166,7 @@ impl Store {
                      coalesce($11, (select maker from api_keys where id = $12)),
                      $2 is not null and (
                          exists (select from sessions where id = $13 and $14 = any(methods))
+                         or exists (select from browser_sessions where id_hash = $15 and $14 = any(methods))
                          or exists (select from api_keys where id = $12 and with_second_factor)))
              returning {COLUMNS}"
         );
@@ -184,6 +185,7 @@ impl Store {
             .bind(key.made_with.and_then(CredentialId::key).map(ApiKeyId::as_str))
             .bind(key.made_with.and_then(CredentialId::session).map(SessionId::as_str))
             .bind(Methods::SECOND_FACTOR)
+            .bind(key.made_with.and_then(CredentialId::browser))
             .fetch_one(&mut **tx)
             .await?;
         Ok(row.into())
@@ -199,6 +201,10 @@ impl Store {
             CredentialId::Session(session) => {
                 sqlx::query_scalar("select exists (select from sessions where id = $1)")
                     .bind(session.as_str())
+            }
+            CredentialId::Browser(hash) => {
+                sqlx::query_scalar("select exists (select from browser_sessions where id_hash = $1)")
+                    .bind(hash)
             }
         };
         Ok(query.fetch_one(&mut **tx).await?)

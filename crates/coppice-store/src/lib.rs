@@ -56,7 +56,7 @@ use sqlx::{PgPool, Postgres, Transaction};
 
 pub use audit::{AuditEnd, AuditFilter, NewAuditLine};
 pub use branches::{BranchQuotas, NewBranch};
-pub use credentials::{CredentialMatch, LivingSession, Membership};
+pub use credentials::{CredentialMatch, LivingBrowser, LivingSession, Membership};
 pub use devices::{DeviceState, NewDevice, PollingDevice, WaitingDevice};
 pub use error::StoreError;
 pub use idempotency::{AnswerRoom, RepeatableRequest, Repetition};

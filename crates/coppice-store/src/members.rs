@@ -54,6 +54,15 @@ impl OrganizationChange {
 }
 
 impl Store {
+    /// The role that a person has in each organization. Served by index `members_user`.
+    pub async fn member_roles(&self, user: &UserId) -> Result<Vec<(OrganizationId, Role)>> {
+        let query = sqlx::query("select organization_id, role from members where user_id = $1");
+        let rows: Vec<(String, String)> = self.reads.all(query.bind(user.as_str())).await?;
+        rows.into_iter()
+            .map(|(organization, role)| Ok((OrganizationId::from_trusted(organization), role_from(role)?)))
+            .collect()
+    }
+
     /// Members of an organization, who joined first comes first.
     pub async fn member_list(&self, organization: &OrganizationId) -> Result<Vec<Member>> {
         let query = sqlx::query(

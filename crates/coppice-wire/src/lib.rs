@@ -26,6 +26,7 @@ mod regions;
 mod secrets;
 mod time;
 mod trash;
+mod tree;
 
 pub use activity::*;
 pub use audit::*;
@@ -43,3 +44,4 @@ pub use regions::*;
 pub use secrets::*;
 pub use time::*;
 pub use trash::*;
+pub use tree::*;

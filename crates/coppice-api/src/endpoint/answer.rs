@@ -1,17 +1,27 @@
 //! What an operation answers when all goes well.
 
+use aws_lc_rs::digest::{SHA256, digest};
 use axum::Json;
 use axum::http::StatusCode;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG};
 use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use coppice_core::Error;
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa::openapi::{ContentBuilder, Ref, ResponseBuilder};
 
 use super::Schemas;
+use crate::error::ApiError;
 
 /// 200 with what is there.
 #[derive(Debug)]
 pub(crate) struct Shown<T>(pub(crate) T);
+
+/// 200 with what is there and its `ETag`, or 304 to who has it already.
+#[derive(Debug)]
+pub(crate) struct Tagged<T>(pub(crate) T);
 
 /// 201 with what was made.
 #[derive(Debug)]
@@ -29,12 +39,14 @@ pub(crate) struct Done;
 pub(crate) trait Answer: Send + 'static {
     /// The status.
     const STATUS: StatusCode;
+    /// Whether it says by an `ETag` which one it is.
+    const IS_TAGGED: bool = false;
 
     /// Writes its body into the document.
     fn document(response: ResponseBuilder, schemas: &mut Schemas) -> ResponseBuilder;
 
-    /// Sends it.
-    fn send(self) -> Response;
+    /// Sends it to who already has the one with the tag `known`.
+    fn send(self, known: Option<&str>) -> Response;
 }
 
 fn with_body<T: ToSchema>(response: ResponseBuilder, schemas: &mut Schemas) -> ResponseBuilder {
@@ -50,8 +62,34 @@ impl<T: Serialize + ToSchema + Send + 'static> Answer for Shown<T> {
         with_body::<T>(response, schemas)
     }
 
-    fn send(self) -> Response {
+    fn send(self, _: Option<&str>) -> Response {
         Json(self.0).into_response()
+    }
+}
+
+impl<T: Serialize + ToSchema + Send + 'static> Answer for Tagged<T> {
+    const STATUS: StatusCode = StatusCode::OK;
+    const IS_TAGGED: bool = true;
+
+    fn document(response: ResponseBuilder, schemas: &mut Schemas) -> ResponseBuilder {
+        with_body::<T>(response, schemas)
+    }
+
+    fn send(self, known: Option<&str>) -> Response {
+        let body = match serde_json::to_vec(&self.0) {
+            Ok(body) => body,
+            Err(error) => return ApiError::from(Error::internal(error)).into_response(),
+        };
+        let digest = BASE64_URL_SAFE_NO_PAD.encode(digest(&SHA256, &body));
+        // A weak one: compressed or not, it is the same.
+        let tag = format!("W/\"{digest}\"");
+        let is_known = known.is_some_and(|known| known.split(',').any(|one| one.trim() == tag));
+        // Whoever keeps it asks each time whether it is still so.
+        let headers = [(ETAG, tag), (CACHE_CONTROL, "private, no-cache".to_owned())];
+        match is_known {
+            true => (StatusCode::NOT_MODIFIED, headers).into_response(),
+            false => (headers, [(CONTENT_TYPE, "application/json")], body).into_response(),
+        }
     }
 }
 
@@ -62,7 +100,7 @@ impl<T: Serialize + ToSchema + Send + 'static> Answer for Made<T> {
         with_body::<T>(response, schemas)
     }
 
-    fn send(self) -> Response {
+    fn send(self, _: Option<&str>) -> Response {
         (Self::STATUS, Json(self.0)).into_response()
     }
 }
@@ -74,7 +112,7 @@ impl Answer for Begun {
         response
     }
 
-    fn send(self) -> Response {
+    fn send(self, _: Option<&str>) -> Response {
         Self::STATUS.into_response()
     }
 }
@@ -86,7 +124,7 @@ impl Answer for Done {
         response
     }
 
-    fn send(self) -> Response {
+    fn send(self, _: Option<&str>) -> Response {
         Self::STATUS.into_response()
     }
 }

@@ -21,13 +21,12 @@ use coppice_core::Error;
 use coppice_core::operation::Operation;
 use utoipa::ToSchema;
 use utoipa::openapi::path::{HttpMethod, OperationBuilder, PathItem, Paths};
-use utoipa::openapi::{RefOr, ResponseBuilder, Schema};
+use utoipa::openapi::{RefOr, Response, ResponseBuilder, Schema};
 use utoipa_axum::PathItemExt;
 use utoipa_axum::router::UtoipaMethodRouter;
 
 use access::Authorized;
-use answer::Answer;
-pub(crate) use answer::{Begun, Done, Made, Shown};
+pub(crate) use answer::{Answer, Begun, Done, Made, Shown, Tagged};
 use asked::{Asked, Form};
 pub(crate) use asked::{Body, BodyAs, Query};
 use handler::Handler;
@@ -129,7 +128,7 @@ impl Row {
         let run = move |State(app): State<App>, call: Call, body: RawBody| async move {
             let access = H::Access::authorize(&call, &app, operation).await.map_err(forbidden)?;
             let asked = H::Asked::read(&call, body, &form).await?;
-            Ok::<_, BodyError>(handler.call(app, access, asked).await?.send())
+            Ok::<_, BodyError>(handler.call(app, access, asked).await?.send(call.known_tag()))
         };
         let path = format!("{}{}", H::Access::PATH, self.below);
         let mut schemas = vec![];
@@ -156,6 +155,11 @@ impl Row {
             .operation_id(Some(self.operation.id))
             .response(H::Answer::STATUS.as_str(), H::Answer::document(response, schemas).build());
         let operation = access::parameters(path).into_iter().fold(operation, OperationBuilder::parameter);
+        let operation = match H::Answer::IS_TAGGED {
+            true => operation
+                .response("304", Response::new("Nothing has changed since the answer with this `ETag`.")),
+            false => operation,
+        };
         let mut documented = H::Asked::document(operation, schemas).build();
         let errors = errors::Facts {
             operation: self.operation,

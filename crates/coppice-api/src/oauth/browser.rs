@@ -7,6 +7,7 @@
 //! only when the person comes by themselves or by a link.
 
 use axum::extract::{FromRef, FromRequestParts};
+use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use axum::response::Response;
 use coppice_app::{App, BrowserSession, HALF_LIFETIME, HalfSignIn, SESSION_LIFETIME};
@@ -69,6 +70,17 @@ where
         let id = known.unwrap_or_else(random::secret);
         Ok(Self { app, id, is_new, half, session, origin: Origin::of(parts).0 })
     }
+}
+
+/// What the browser of somebody who is signed in sends along.
+pub(crate) fn session_cookie<'h>(app: &App, headers: &'h HeaderMap) -> Option<&'h str> {
+    cookies::find(headers, &cookies::name(app, SESSION))
+}
+
+/// Lets the browser forget who is signed in.
+pub(crate) fn signed_out(app: &App, mut response: Response) -> Response {
+    cookies::forget(app, &mut response, &cookies::name(app, SESSION));
+    response
 }
 
 impl Browser {
@@ -138,9 +150,8 @@ impl Browser {
     }
 
     /// Lets the browser forget who is signed in.
-    pub(crate) fn signed_out(&self, mut response: Response) -> Response {
-        cookies::forget(&self.app, &mut response, &cookies::name(&self.app, SESSION));
-        response
+    pub(crate) fn signed_out(&self, response: Response) -> Response {
+        signed_out(&self.app, response)
     }
 }
 

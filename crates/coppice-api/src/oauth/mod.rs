@@ -25,6 +25,8 @@ mod showing;
 mod sign_in;
 mod token;
 
+pub(crate) use browser::{session_cookie, signed_out};
+
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;

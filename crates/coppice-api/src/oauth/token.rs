@@ -14,7 +14,7 @@ use super::body::ClientBody;
 use super::{Address, KnownRealm, client_auth, error};
 use crate::error::ApiError;
 use crate::origin::Origin;
-use crate::request::bearer_of;
+use crate::proof::bearer_of;
 
 async fn understand(app: &App, headers: &HeaderMap, body: &[u8]) -> Result<(Client, Params), IdentityError> {
     let form = client_auth::form(headers, body)?;

@@ -12,7 +12,6 @@
 mod assets;
 mod consent;
 mod device;
-mod home;
 mod invitation;
 mod message;
 mod passkeys;
@@ -24,6 +23,7 @@ mod second_factor;
 mod sign_in;
 #[cfg(test)]
 mod tests;
+mod welcome;
 
 use askama::Template;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -34,7 +34,6 @@ pub(crate) use consent::{ConsentPage, consent};
 pub(crate) use device::{
     DeviceCodePage, DeviceConfirmationPage, device_code, device_confirmation, device_done,
 };
-pub(crate) use home::{HomePage, WelcomePage, home, welcome};
 pub(crate) use invitation::{InvitationPage, Visitor, invitation};
 pub(crate) use message::{
     Link, Message, SignOutPage, codes_paused, error, message, sign_out, signed_out, too_many_attempts,
@@ -46,6 +45,7 @@ pub(crate) use second_factor::{
     recovery_codes, second_factor, second_factor_removed, second_step,
 };
 pub(crate) use sign_in::{OutsideLink, SignInPage, sign_in};
+pub(crate) use welcome::{WelcomePage, welcome};
 
 /// Name of the hidden field with the token that shows that a form is ours.
 pub(crate) const CSRF_FIELD: &str = "csrf";

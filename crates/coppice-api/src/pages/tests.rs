@@ -82,7 +82,6 @@ fn every_page() -> Vec<(&'static str, Response)> {
     let joined = WelcomePage { organization: HOSTILE, role: "editor", url: HOSTILE };
     let known = [KnownPasskey { name: HOSTILE, added: HOSTILE.to_owned(), used: None, remove: FORM }];
     pages.extend([
-        ("home", home(&HomePage { url: HOSTILE })),
         ("welcome", welcome(&joined)),
         ("sign in", sign_in(&signing_in)),
         ("consent", consent(&asking)),

@@ -197,6 +197,18 @@ impl Http {
         answer
     }
 
+    /// A request with these headers alone.
+    pub(crate) fn anonymous(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
+        let request = Request::builder().method(method).uri(path);
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        self.send(request.body(Body::empty()).expect("a request")).0
+    }
+
+    /// The first user's key.
+    pub(crate) fn key(&self) -> &str {
+        self.first.key.expose()
+    }
+
     fn send(&self, request: Request<Body>) -> (Answer, String) {
         self.runtime.block_on(async {
             let response = self.router.clone().oneshot(request).await.expect("an answer");

@@ -3,6 +3,7 @@
 //!
 //! Every answer's status is compared with the document.
 
+mod console;
 mod engine;
 mod http;
 mod keys;

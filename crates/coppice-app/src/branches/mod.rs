@@ -3,6 +3,7 @@
 mod create;
 mod fixed;
 mod trash;
+mod tree;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use crate::{Access, Activity, App};
 
 pub use create::{CustomBranch, NewBranchRequest, Origin};
 pub use fixed::Fixed;
+pub use tree::BranchInTree;
 
 /// How long a request waits for a server to take its parameters.
 const RELOAD_WAIT: Duration = Duration::from_secs(1);

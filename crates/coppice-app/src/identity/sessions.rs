@@ -1,6 +1,7 @@
 //! What can be done with a token besides using it: believing it, ending its
 //! session, asking about it.
 
+use chrono::{TimeDelta, Utc};
 use coppice_core::access::{Caller, CredentialId, Grant, Principal};
 use coppice_core::audit::RequestOrigin;
 use coppice_core::{Error, ErrorCode, OrganizationId, Result, SessionId, UserId};
@@ -11,8 +12,12 @@ use coppice_store::LivingSession;
 use serde_json::{Value, json};
 
 use super::IdentityResult;
+use super::sign_in::IDLE;
 use crate::access::Credential;
 use crate::{AccountEvent, AccountEventKind, App};
+
+/// How old the note may be of when a browser session was last used.
+const USE_NOTED: TimeDelta = TimeDelta::minutes(5);
 
 /// An access token whose session goes on.
 struct Living {
@@ -76,6 +81,25 @@ impl App {
         let credential = CredentialId::Session(id);
         let caller = Caller { principal: Principal::User(user), credential, grant, expiry };
         Ok(Credential::new(caller, session.membership))
+    }
+
+    /// Who calls with the cookie of a browser session? They may do what they
+    /// may do by themselves.
+    pub(crate) async fn authenticate_browser(
+        &self,
+        secret: &str,
+        organization: Option<&OrganizationId>,
+    ) -> Result<Credential> {
+        let hash = self.key.hash(secret);
+        let found = self.store.browser_session_living(&hash, IDLE, organization).await?;
+        let Some(found) = found else { return Err(disbelieved(Distrust::Invalid)) };
+        // Pages that stay open ask all the time; to know it this well is enough.
+        if Utc::now() - found.last_seen_at > USE_NOTED {
+            self.store.browser_session_find(&hash, IDLE).await?;
+        }
+        let (principal, credential) = (Principal::User(found.user), CredentialId::Browser(hash));
+        let caller = Caller { principal, credential, grant: Grant::everything(), expiry: None };
+        Ok(Credential::new(caller, found.membership))
     }
 
     /// What the user-info endpoint says to who shows an access token.

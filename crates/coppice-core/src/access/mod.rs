@@ -27,22 +27,44 @@ pub enum CredentialId {
     Key(ApiKeyId),
     /// An access token of this session.
     Session(SessionId),
+    /// The cookie of a browser session, which is known by this hash of it.
+    Browser(String),
 }
+
+/// Characters of a hash that tell browser sessions apart for people.
+const HASH_SHOWN: usize = 26;
 
 impl CredentialId {
     /// The key, if it was one.
     pub fn key(&self) -> Option<&ApiKeyId> {
         match self {
             Self::Key(key) => Some(key),
-            Self::Session(_) => None,
+            Self::Session(_) | Self::Browser(_) => None,
         }
     }
 
     /// The session, if it was an access token.
     pub fn session(&self) -> Option<&SessionId> {
         match self {
-            Self::Key(_) => None,
+            Self::Key(_) | Self::Browser(_) => None,
             Self::Session(session) => Some(session),
+        }
+    }
+
+    /// The hash of the cookie, if it was a browser's.
+    pub fn browser(&self) -> Option<&str> {
+        match self {
+            Self::Key(_) | Self::Session(_) => None,
+            Self::Browser(hash) => Some(hash),
+        }
+    }
+
+    /// Its name for people and logs; lets nobody in.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Key(key) => key.to_string(),
+            Self::Session(session) => session.to_string(),
+            Self::Browser(hash) => format!("brs_{}", hash.get(..HASH_SHOWN).unwrap_or(hash)),
         }
     }
 }
@@ -187,7 +209,9 @@ pub fn check_second_factor(
         return Ok(());
     }
     let what_next = match caller.credential {
-        CredentialId::Session(_) => "add one at {place} if you have none, then sign in again",
+        CredentialId::Session(_) | CredentialId::Browser(_) => {
+            "add one at {place} if you have none, then sign in again"
+        }
         CredentialId::Key(_) => {
             "this key was made without one: add one at {place} if you have none, sign in with it, and make a new key"
         }

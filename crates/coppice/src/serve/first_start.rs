@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use coppice_app::{App, CustomBranch, FirstAccount, NewBranchRequest, Origin};
+use coppice_app::{App, CustomBranch, FirstAccount, NewBranchRequest, Origin, Presented};
 use coppice_core::branch::{BranchState, MANAGED_ROLE};
 use coppice_core::operation::CREATE_BRANCH;
 use coppice_core::target::RawTarget;
@@ -99,7 +99,7 @@ async fn create_main_branch(app: &App, admin: &Path, project: &ProjectId) -> any
     };
     let (key, organization) = (value("COPPICE_API_KEY")?, value("COPPICE_ORGANIZATION")?);
     let target = RawTarget { organization, project: Some(project.as_str()), ..RawTarget::default() };
-    let credential = app.authenticate(Some(key), Some(&target)).await?;
+    let credential = app.authenticate(Some(Presented::Bearer(key)), Some(&target)).await?;
     let access = app.authorize(credential, &CREATE_BRANCH, &target)?;
     let (image, _) =
         app.list_images(Some(REGION))?.into_iter().next().context("no PostgreSQL is installed")?;

@@ -1,0 +1,64 @@
+//! Who is signed in at the console, and what they may do: behind its door only.
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Extension, Json};
+use coppice_app::App;
+use coppice_core::Error;
+use coppice_core::access::Scope;
+use coppice_core::operation::GET_USER;
+use serde_json::json;
+
+use crate::endpoint::{Answer as _, Done};
+use crate::error::ApiError;
+use crate::oauth::signed_out;
+use crate::origin::Origin;
+use crate::proof::ByDoor;
+use crate::request::Call;
+
+pub(crate) fn routes() -> Router<App> {
+    Router::new().route("/session", get(show).delete(end))
+}
+
+/// `GET /console/api/session`
+async fn show(State(app): State<App>, call: Call) -> Result<Response, ApiError> {
+    let access = call.authorize_person(&app, &GET_USER).await?;
+    let user = app.get_user(&access).await?;
+    let organizations = app.list_memberships(&access).await?;
+    let organizations = organizations.into_iter().map(|(organization, role)| {
+        let scopes = Scope::ALL.into_iter().filter(|scope| role.carries(*scope)).map(Scope::as_str);
+        json!({
+            "id": organization.id.as_str(),
+            "name": organization.name,
+            "isEnabled": organization.is_enabled(),
+            "role": role.as_str(),
+            "scopes": scopes.collect::<Vec<_>>(),
+        })
+    });
+    let config = app.config();
+    Ok(Json(json!({
+        "user": { "id": user.id.as_str(), "email": user.email, "name": user.name },
+        "organizations": organizations.collect::<Vec<_>>(),
+        "capabilities": { "mail": config.mailer.is_some(), "passwords": config.has_passwords },
+    }))
+    .into_response())
+}
+
+/// `DELETE /console/api/session`: signs out. Every tab of the browser has the
+/// same cookie, so all of them are out.
+async fn end(
+    State(app): State<App>,
+    Extension(ByDoor(cookie)): Extension<ByDoor>,
+    origin: Origin,
+) -> Result<Response, ApiError> {
+    let session = match &cookie {
+        Some(secret) => app.browser_session(secret).await?,
+        None => None,
+    };
+    if let Some(session) = session {
+        app.sign_out(&session, &origin.0).await?;
+    }
+    Ok::<_, Error>(signed_out(&app, Done.send(None))).map_err(ApiError::from)
+}

@@ -1,0 +1,43 @@
+//! All branches of a project with what each is doing, made to be asked all the
+//! time by whoever watches: a few statements, whatever their number, and no
+//! server is asked anything.
+
+use std::collections::HashMap;
+
+use coppice_core::Result;
+use coppice_core::branch::Branch;
+use coppice_core::target::InProject;
+
+use crate::{Access, Activity, App};
+
+/// A branch among the others of its project.
+#[derive(Clone, Debug)]
+pub struct BranchInTree {
+    /// The branch.
+    pub branch: Branch,
+    /// What keeps it awake, with the newest time in which it was awake alone.
+    pub activity: Activity,
+    /// The size of its data as it was last measured; none when that is too long
+    /// ago.
+    pub disk_bytes: Option<u64>,
+}
+
+impl App {
+    /// The branches of a project that the caller may see, oldest first.
+    ///
+    /// # Errors
+    /// `project_not_found`
+    pub async fn project_tree(&self, access: &Access<InProject>) -> Result<Vec<BranchInTree>> {
+        let branches = self.list_branches(access).await?;
+        let mut newest: HashMap<_, _> =
+            self.store.awake_newest(&access.target.project).await?.into_iter().collect();
+        let mut tree = Vec::with_capacity(branches.len());
+        for branch in branches {
+            let periods = newest.remove(&branch.id).into_iter().collect();
+            let activity = self.known_activity(&branch, periods).await;
+            let disk_bytes = self.engine.known_disk_bytes(&branch.volume);
+            tree.push(BranchInTree { branch, activity, disk_bytes });
+        }
+        Ok(tree)
+    }
+}
