@@ -26,6 +26,7 @@ test: setup ## Check format, lints and house rules, then run every test
 	scripts/tidy.sh
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	npm test --prefix console --silent
 	cargo test --workspace --locked --no-fail-fast
 
 # btrfs, reflink or copy; for how long; and which order of events (empty: another one each time).

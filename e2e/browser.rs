@@ -103,6 +103,23 @@ fn people_sign_in_to_clients() {
 }
 
 #[test]
+fn people_use_the_console() {
+    let coppice = Platform::start(PROGRAM, options());
+    tell(
+        &coppice,
+        &[
+            "console/a_branch_is_made_and_deleted_by_the_keyboard",
+            "console/a_person_connects_and_lets_it_sleep",
+            "console/nobody_else_gets_in_by_the_door",
+            "console/a_script_in_a_name_is_text",
+            "console/a_parameter_is_changed_and_everything_is_seen",
+            "console/a_key_is_shown_once_and_people_are_invited",
+            "console/a_viewer_changes_nothing",
+        ],
+    );
+}
+
+#[test]
 fn people_connect_devices() {
     let coppice = platform();
     tell(&coppice, &["device/a_device_is_connected", "device/a_device_is_refused"]);

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Makes this machine able to build, run and test Coppice: Debian packages, the PostgreSQL builds in
 # .postgres, and what the end-to-end tests use of npm, PyPI and Debian without installing it, in
-# e2e/sdk/node_modules, e2e/browser/node_modules, target/python and target/prometheus. Safe to repeat
-# at any time; with nothing to do it takes a blink.
+# e2e/sdk/node_modules, e2e/browser/node_modules, target/python and target/prometheus; and builds the
+# console. Safe to repeat at any time; with nothing to do it takes a blink.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # An ordinary user's PATH may lack the places of mkfs and losetup.
@@ -71,6 +71,18 @@ install_npm() { # directory
   cp "$1/package-lock.json" "$installed"
 }
 
+# The console, which cargo puts into the program. Built anew when something that it is made of is different.
+build_console() {
+  install_npm console
+  local made_of
+  made_of=$(find console openapi/openapi.json -type f -not -path '*/node_modules/*' -not -path 'console/dist/*' -not -name schema.d.ts -print0 |
+    sort --zero-terminated | xargs --null sha256sum)
+  [[ -f console/dist/index.html ]] && cmp --silent - console/dist/.made-of <<<"$made_of" && return
+  echo "setup: building the console"
+  npm run build --prefix console --silent || fail "npm could not build console/; its message is above"
+  echo "$made_of" >console/dist/.made-of
+}
+
 # What tests use of PyPI, as the lists pin it.
 install_python_packages() {
   local lists=(e2e/schemathesis/requirements.txt e2e/mail/requirements.txt e2e/oauth_clients/requirements.txt)
@@ -125,4 +137,5 @@ scripts/unpack-postgres.sh
 install_npm e2e/sdk
 install_npm e2e/browser
 install_npm e2e/oauth_clients
+build_console
 install_prometheus

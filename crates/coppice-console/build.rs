@@ -26,14 +26,20 @@ fn main() -> io::Result<()> {
         );
     }
     names.sort();
+    let out = PathBuf::from(variable("OUT_DIR"));
+    // As they are now: a console that is built meanwhile must not pull them away from under the compiler.
+    let kept = out.join("files");
+    let _ = fs::remove_dir_all(&kept);
+    fs::create_dir_all(&kept)?;
     let mut table = String::from("&[\n");
-    for name in names {
-        let path = built.join(&name).canonicalize()?;
+    for (number, name) in names.iter().enumerate() {
+        let path = kept.join(number.to_string());
+        fs::copy(built.join(name), &path)?;
         writeln!(table, "({name:?}, include_bytes!({:?})),", path.display().to_string())
             .map_err(io::Error::other)?;
     }
     table.push_str("]\n");
-    fs::write(Path::new(&variable("OUT_DIR")).join("files.rs"), table)
+    fs::write(out.join("files.rs"), table)
 }
 
 fn variable(name: &str) -> String {

@@ -4,17 +4,18 @@ use serde_json::json;
 
 use crate::shared;
 
+const HOST: (&str, &str) = ("host", "127.0.0.1:7070");
 const OWN: (&str, &str) = ("x-coppice-console", "1");
 
 #[test]
 fn the_root_leads_people_to_the_console_and_is_nothing_for_programs() {
     let http = shared();
-    let people = [("host", "127.0.0.1:7070"), ("accept", "text/html,*/*;q=0.8")];
+    let people = [HOST, ("accept", "text/html,*/*;q=0.8")];
     let led = http.anonymous("GET", "/", &people);
     assert_eq!((led.status, led.header("location")), (303, "/console/"));
-    http.anonymous("GET", "/", &[]).expect_error(404, "route_not_found");
+    http.anonymous("GET", "/", &[HOST]).expect_error(404, "route_not_found");
     http.anonymous("POST", "/", &people).expect_error(404, "route_not_found");
-    let gone = http.anonymous("GET", "/console/assets/index-0.js", &[]);
+    let gone = http.anonymous("GET", "/console/assets/index-0.js", &[HOST]);
     assert_eq!((gone.status, gone.header("cache-control")), (404, "no-store"));
 }
 
@@ -22,7 +23,7 @@ fn the_root_leads_people_to_the_console_and_is_nothing_for_programs() {
 fn the_door_takes_a_cookie_of_a_page_of_this_site_and_nothing_else() {
     let http = shared();
     let ask = |more: &[(&str, &str)]| {
-        let headers: Vec<_> = [("host", "127.0.0.1:7070")].iter().chain(more).copied().collect();
+        let headers: Vec<_> = [HOST].iter().chain(more).copied().collect();
         http.anonymous("GET", "/console/api/organizations", &headers)
     };
     ask(&[]).expect_error(403, "cross_origin_request");

@@ -49,6 +49,10 @@ pub(super) async fn ensure(
     say!("API      http://{api}");
     say!("gateway  {gateway}");
     say!("key      in {} (COPPICE_API_KEY)", admin.display());
+    say!(
+        "console  http://{}/console/ (sign in with COPPICE_EMAIL and COPPICE_PASSWORD of that file)",
+        reachable(api)
+    );
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("coppice"));
     let (program, data_dir) = (program.display().to_string(), config.data_dir.display().to_string());
     let (program, data_dir) = (quoted(&program), quoted(&data_dir));

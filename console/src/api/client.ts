@@ -1,0 +1,85 @@
+// The one place that asks the server. It goes in by the console's door: the browser's cookie says who asks, which
+// no script can read, and the header says that a page of this origin does.
+import createClient, { type Middleware } from "openapi-fetch";
+import { ApiError, Unreachable } from "../lib/errors";
+import type { components, paths } from "./schema";
+
+export type Schemas = components["schemas"];
+
+/** Where the door is, wherever the console was mounted. */
+const door = new URL("api", document.baseURI).href;
+const HEADERS = { "X-Coppice-Console": "1" };
+
+function signIn() {
+  const base = new URL(document.baseURI);
+  // The sign-in page sends people on to paths of the site, without what others put before it.
+  const root = base.pathname.replace(/\/console\/$/, "");
+  const here = location.pathname.slice(root.length) + location.search;
+  location.assign(`${root}/oauth/sign-in?next=${encodeURIComponent(here)}`);
+}
+
+async function refusal(response: Response) {
+  const body: unknown = await response.json().catch(() => null);
+  const told = body as { id?: string; message?: string } | null;
+  const retry = response.headers.get("retry-after");
+  return new ApiError(
+    response.status,
+    told?.id ?? "",
+    told?.message ?? `The server answered ${response.status}.`,
+    response.headers.get("x-request-id"),
+    retry === null ? null : Number(retry),
+  );
+}
+
+const conduct: Middleware = {
+  onRequest({ request }) {
+    // A repetition after a lost answer must not do it twice.
+    const isRead = /\/(logs|metrics)$/.test(new URL(request.url).pathname);
+    if (request.method === "POST" && !isRead) request.headers.set("Idempotency-Key", crypto.randomUUID());
+    return request;
+  },
+  async onResponse({ response }) {
+    if (response.ok || response.status === 304) return;
+    if (response.status === 401) {
+      signIn();
+      // The page goes away; nothing flashes meanwhile.
+      return new Promise<never>(() => {});
+    }
+    throw await refusal(response);
+  },
+  onError({ error }) {
+    return error instanceof ApiError ? error : new Unreachable();
+  },
+};
+
+export const api = createClient<paths>({ baseUrl: door, headers: HEADERS });
+api.use(conduct);
+
+/** The answer of a call that succeeded; the others have thrown. */
+export async function take<T>(call: Promise<{ data?: T }>): Promise<T> {
+  return (await call).data as T;
+}
+
+export interface Session {
+  user: { id: string; email: string; name: string };
+  organizations: { id: string; name: string; isEnabled: boolean; role: Schemas["MemberRole"]; scopes: string[] }[];
+  capabilities: { mail: boolean; passwords: boolean };
+}
+
+export async function getSession(): Promise<Session> {
+  const response = await fetch(`${door}/session`, { headers: HEADERS }).catch(() => {
+    throw new Unreachable();
+  });
+  if (response.status === 401) {
+    signIn();
+    return new Promise<never>(() => {});
+  }
+  if (!response.ok) throw await refusal(response);
+  return (await response.json()) as Session;
+}
+
+export async function signOut() {
+  const response = await fetch(`${door}/session`, { method: "DELETE", headers: HEADERS });
+  if (!response.ok) throw await refusal(response);
+  location.assign(new URL("../oauth/sign-in", document.baseURI));
+}

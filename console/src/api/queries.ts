@@ -1,0 +1,220 @@
+// What is asked, how often, and under which key it is kept.
+import { infiniteQueryOptions, keepPreviousData, QueryClient, queryOptions } from "@tanstack/react-query";
+import { ApiError, Unreachable } from "../lib/errors";
+import { api, getSession, type Schemas, take } from "./client";
+
+const SECOND = 1000;
+/** How soon what others do is seen; sooner while something is on its way. */
+const WATCH = 2 * SECOND;
+const WATCH_CLOSELY = SECOND / 2;
+
+/** What may go well if it is only tried again. */
+function isPassing(error: Error) {
+  return error instanceof Unreachable || (error instanceof ApiError && error.status >= 500);
+}
+
+export const queryClient = new QueryClient({
+  defaultOptions: {
+    queries: {
+      staleTime: 10 * SECOND,
+      retry: (count, error) => isPassing(error) && count < 2,
+      retryDelay: (count) => 500 * 2 ** count,
+      throwOnError: false,
+    },
+    mutations: { retry: false },
+  },
+});
+
+export const sessionQuery = queryOptions({ queryKey: ["session"], queryFn: getSession, staleTime: 60 * SECOND });
+
+export interface InOrganization {
+  organizationID: string;
+}
+export interface InProject extends InOrganization {
+  projectID: string;
+}
+export interface InBranch extends InProject {
+  branchID: string;
+}
+
+export const projectsQuery = (path: InOrganization) =>
+  queryOptions({
+    queryKey: ["projects", path],
+    queryFn: () => take(api.GET("/organizations/{organizationID}/projects", { params: { path } })),
+  });
+
+export const projectQuery = (path: InProject) =>
+  queryOptions({
+    queryKey: ["project", path],
+    queryFn: () => take(api.GET("/organizations/{organizationID}/projects/{projectID}", { params: { path } })),
+  });
+
+export const treeQuery = (path: InProject) =>
+  queryOptions({
+    queryKey: ["tree", path],
+    queryFn: () => take(api.GET("/organizations/{organizationID}/projects/{projectID}/tree", { params: { path } })),
+    refetchInterval: ({ state }) => {
+      const branches = state.data?.branches ?? [];
+      const moves = branches.some((branch) => branch.statusType === "STATUS_TYPE_TRANSIENT");
+      return moves ? WATCH_CLOSELY : WATCH;
+    },
+  });
+
+export const trashQuery = (path: InProject) =>
+  queryOptions({
+    queryKey: ["trash", path],
+    queryFn: () => take(api.GET("/organizations/{organizationID}/projects/{projectID}/trash", { params: { path } })),
+    refetchInterval: 10 * SECOND,
+  });
+
+const BRANCH = "/organizations/{organizationID}/projects/{projectID}/branches/{branchID}";
+
+export const branchQuery = (path: InBranch) =>
+  queryOptions({
+    queryKey: ["branch", path],
+    queryFn: () => take(api.GET(BRANCH, { params: { path } })),
+    refetchInterval: ({ state }) =>
+      state.data?.status.statusType === "STATUS_TYPE_TRANSIENT" ? WATCH_CLOSELY : WATCH,
+  });
+
+/** Asked for once, kept as long as it is shown. */
+export const credentialsQuery = (path: InBranch) =>
+  queryOptions({
+    queryKey: ["credentials", path],
+    queryFn: () => take(api.GET(`${BRANCH}/credentials`, { params: { path } })),
+    staleTime: Number.POSITIVE_INFINITY,
+    gcTime: 0,
+  });
+
+export const choicesQuery = (path: InOrganization) =>
+  queryOptions({
+    queryKey: ["choices", path],
+    queryFn: async () => {
+      const at = { params: { path } };
+      const [regions, images, types] = await Promise.all([
+        take(api.GET("/organizations/{organizationID}/regions", at)),
+        take(api.GET("/organizations/{organizationID}/images", at)),
+        take(api.GET("/organizations/{organizationID}/instanceTypes", at)),
+      ]);
+      return { regions: regions.regions, images: images.images, types: types.instanceTypes };
+    },
+    staleTime: 600 * SECOND,
+  });
+
+export const parametersQuery = (path: InBranch) =>
+  queryOptions({
+    queryKey: ["parameters", path],
+    queryFn: () => take(api.GET(`${BRANCH}/postgres-config`, { params: { path } })),
+  });
+
+export const activityQuery = (path: InBranch) =>
+  queryOptions({
+    queryKey: ["activity", path],
+    queryFn: () => take(api.GET(`${BRANCH}/activity`, { params: { path } })),
+    refetchInterval: 5 * SECOND,
+  });
+
+export interface LogQuestion {
+  /** How far back, in milliseconds. */
+  span: number;
+  contains: string;
+  level: string;
+  process: string;
+}
+
+/** Newest first, and on from there by cursor. */
+export const logsQuery = (path: InBranch, question: LogQuestion, isFollowed: boolean) =>
+  infiniteQueryOptions({
+    queryKey: ["logs", path, question],
+    initialPageParam: { cursor: null as string | null, end: "" },
+    queryFn: ({ pageParam }) => {
+      const end = pageParam.end || new Date().toISOString();
+      const start = new Date(Date.parse(end) - question.span).toISOString();
+      const filters: Schemas["LogFilter"][] = [];
+      if (question.contains) filters.push({ field: "body", op: "icontains", value: question.contains });
+      if (question.level) filters.push({ field: "level", op: "in", values: question.level.split(",") });
+      if (question.process) filters.push({ field: "process", op: "icontains", value: question.process });
+      const body = { start, end, filters, limit: 200, cursor: pageParam.cursor };
+      return take(api.POST(`${BRANCH}/logs`, { params: { path }, body }));
+    },
+    getNextPageParam: (last) => (last.nextCursor ? { cursor: last.nextCursor, end: last.end } : undefined),
+    refetchInterval: isFollowed ? WATCH : false,
+  });
+
+export interface MetricsQuestion {
+  /** Milliseconds since 1970; none is now. */
+  end?: number | undefined;
+  span: number;
+}
+
+export const metricsQuery = (path: InBranch, metrics: Schemas["MetricName"][], question: MetricsQuestion) =>
+  queryOptions({
+    queryKey: ["metrics", path, question],
+    queryFn: () => {
+      const end = question.end ?? Date.now();
+      const body = {
+        start: new Date(end - question.span).toISOString(),
+        end: new Date(end).toISOString(),
+        metrics,
+        aggregations: ["avg" as const],
+      };
+      return take(api.POST(`${BRANCH}/metrics`, { params: { path }, body }));
+    },
+    placeholderData: keepPreviousData,
+    refetchInterval: question.end === undefined ? 15 * SECOND : false,
+  });
+
+const ORGANIZATION = "/organizations/{organizationID}";
+
+export const organizationQuery = (path: InOrganization) =>
+  queryOptions({
+    queryKey: ["organization", path],
+    queryFn: () => take(api.GET(ORGANIZATION, { params: { path } })),
+  });
+
+export const keysQuery = (path: InOrganization) =>
+  queryOptions({
+    queryKey: ["keys", path],
+    queryFn: () => take(api.GET(`${ORGANIZATION}/api-keys`, { params: { path } })),
+  });
+
+export const ownKeysQuery = queryOptions({
+  queryKey: ["own-keys"],
+  queryFn: () => take(api.GET("/api-keys")),
+});
+
+export const peopleQuery = (path: InOrganization) =>
+  queryOptions({
+    queryKey: ["people", path],
+    queryFn: () => take(api.GET(`${ORGANIZATION}/members`, { params: { path } })),
+  });
+
+export const rolesQuery = (path: InOrganization) =>
+  queryOptions({
+    queryKey: ["roles", path],
+    queryFn: () => take(api.GET(`${ORGANIZATION}/roles`, { params: { path } })),
+    staleTime: 600 * SECOND,
+  });
+
+export const invitationsQuery = (path: InOrganization) =>
+  queryOptions({
+    queryKey: ["invitations", path],
+    queryFn: () => take(api.GET(`${ORGANIZATION}/invitations`, { params: { path } })),
+  });
+
+export interface AuditQuestion {
+  actor?: string | undefined;
+  action?: string | undefined;
+}
+
+export const auditQuery = (path: InOrganization, question: AuditQuestion) =>
+  infiniteQueryOptions({
+    queryKey: ["audit", path, question],
+    initialPageParam: undefined as string | undefined,
+    queryFn: ({ pageParam }) => {
+      const asked = { ...question, cursor: pageParam, limit: 100 };
+      const query = Object.fromEntries(Object.entries(asked).filter(([, value]) => value));
+      return take(api.GET(`${ORGANIZATION}/audit-log`, { params: { path, query } }));
+    },
+    getNextPageParam: (last) => last.next_cursor ?? undefined,
+  });

@@ -1,0 +1,78 @@
+import { Link, type LinkProps } from "@tanstack/react-router";
+import {
+  Activity as ActivityIcon,
+  Boxes,
+  ChartLine,
+  GitBranch,
+  House,
+  KeyRound,
+  ListChecks,
+  type LucideIcon,
+  ScrollText,
+  Settings,
+  SlidersHorizontal,
+  Users,
+} from "lucide-react";
+import type { Where } from "./Shell";
+
+export interface Page {
+  name: string;
+  to: string;
+  icon: LucideIcon;
+  /** The second key after `g`. */
+  key: string;
+}
+
+const BRANCH = "/orgs/$org/projects/$project/branches/$branch";
+
+const OF_BRANCH: Page[] = [
+  { name: "Overview", to: `${BRANCH}/overview`, icon: House, key: "o" },
+  { name: "Metrics", to: `${BRANCH}/metrics`, icon: ChartLine, key: "m" },
+  { name: "Logs", to: `${BRANCH}/logs`, icon: ScrollText, key: "l" },
+  { name: "Parameters", to: `${BRANCH}/parameters`, icon: SlidersHorizontal, key: "p" },
+  { name: "Activity", to: `${BRANCH}/activity`, icon: ActivityIcon, key: "t" },
+  { name: "Settings", to: `${BRANCH}/settings`, icon: Settings, key: "," },
+];
+const OF_PROJECT: Page[] = [
+  { name: "Branches", to: "/orgs/$org/projects/$project/branches", icon: GitBranch, key: "b" },
+  { name: "Project settings", to: "/orgs/$org/projects/$project/settings", icon: Settings, key: "." },
+];
+const OF_ORGANIZATION: Page[] = [
+  { name: "Projects", to: "/orgs/$org/projects", icon: Boxes, key: "h" },
+  { name: "Keys", to: "/orgs/$org/keys", icon: KeyRound, key: "k" },
+  { name: "People", to: "/orgs/$org/people", icon: Users, key: "u" },
+  { name: "Audit log", to: "/orgs/$org/audit", icon: ListChecks, key: "a" },
+];
+
+/** The pages that one can go to from here, by what they are about. */
+export function pagesAt(where: Where): { of: string; pages: Page[] }[] {
+  return [
+    ...(where.branch ? [{ of: "Branch", pages: OF_BRANCH }] : []),
+    ...(where.project ? [{ of: "Project", pages: OF_PROJECT }] : []),
+    { of: "Organization", pages: OF_ORGANIZATION },
+  ];
+}
+
+export function Rail({ where }: { where: Where }) {
+  return (
+    <nav className="rail" aria-label="Pages">
+      {pagesAt(where).map(({ of, pages }) => (
+        <section key={of}>
+          <h2>{of}</h2>
+          {pages.map(({ name, to, icon: Icon }) => (
+            <Link
+              key={to}
+              to={to as LinkProps["to"] & string}
+              params={where as never}
+              activeOptions={{ exact: true, includeSearch: false }}
+            >
+              <Icon aria-hidden="true" />
+              {name}
+            </Link>
+          ))}
+        </section>
+      ))}
+    </nav>
+  );
+}
+

@@ -1,0 +1,153 @@
+// Where everything is. A screen is loaded when somebody goes there.
+import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from "@tanstack/react-router";
+import { Boot } from "./Boot";
+import { Broken, Missing } from "./Broken";
+import { Home } from "./Home";
+import type { AuditSearch } from "../features/audit/Audit";
+import type { LogSearch } from "../features/logs/Logs";
+import type { MetricsSearch } from "../features/metrics/Metrics";
+import type { ParameterSearch } from "../features/parameters/Parameters";
+import { Shell } from "./Shell";
+
+/** What an address says of these, as far as it says something. */
+function texts<Name extends string>(search: Record<string, unknown>, ...names: Name[]): Partial<Record<Name, string>> {
+  const said = names.flatMap((name) => {
+    const value = search[name];
+    return typeof value === "string" && value !== "" ? [[name, value] as const] : [];
+  });
+  return Object.fromEntries(said) as Partial<Record<Name, string>>;
+}
+
+const root = createRootRoute({ component: Boot, notFoundComponent: Missing });
+
+const home = createRoute({ getParentRoute: () => root, path: "/", component: Home });
+const organization = createRoute({ getParentRoute: () => root, path: "/orgs/$org", component: Shell });
+const organizationIndex = createRoute({
+  getParentRoute: () => organization,
+  path: "/",
+  beforeLoad: ({ params }) => {
+    throw redirect({ to: "/orgs/$org/projects", params, replace: true });
+  },
+});
+const projects = createRoute({
+  getParentRoute: () => organization,
+  path: "projects",
+  component: lazyRouteComponent(() => import("../features/projects/Projects"), "Projects"),
+});
+const project = createRoute({ getParentRoute: () => organization, path: "projects/$project" });
+const projectIndex = createRoute({
+  getParentRoute: () => project,
+  path: "/",
+  beforeLoad: ({ params }) => {
+    throw redirect({ to: "/orgs/$org/projects/$project/branches", params, replace: true });
+  },
+});
+const branches = createRoute({
+  getParentRoute: () => project,
+  path: "branches",
+  component: lazyRouteComponent(() => import("../features/branches/Branches"), "Branches"),
+  validateSearch: (search): { find?: string } => texts(search, "find"),
+});
+const branch = createRoute({ getParentRoute: () => project, path: "branches/$branch" });
+const branchIndex = createRoute({
+  getParentRoute: () => branch,
+  path: "/",
+  beforeLoad: ({ params }) => {
+    throw redirect({ to: "/orgs/$org/projects/$project/branches/$branch/overview", params, replace: true });
+  },
+});
+const overview = createRoute({
+  getParentRoute: () => branch,
+  path: "overview",
+  component: lazyRouteComponent(() => import("../features/overview/Overview"), "Overview"),
+});
+
+const metrics = createRoute({
+  getParentRoute: () => branch,
+  path: "metrics",
+  component: lazyRouteComponent(() => import("../features/metrics/Metrics"), "Metrics"),
+  validateSearch: (search): MetricsSearch => ({
+    ...(Number(search["span"]) > 0 && { span: Number(search["span"]) }),
+    ...(Number(search["end"]) > 0 && { end: Number(search["end"]) }),
+  }),
+});
+const logs = createRoute({
+  getParentRoute: () => branch,
+  path: "logs",
+  component: lazyRouteComponent(() => import("../features/logs/Logs"), "Logs"),
+  validateSearch: (search): LogSearch => ({
+    ...texts(search, "text", "level", "process"),
+    ...(Number(search["span"]) > 0 && { span: Number(search["span"]) }),
+  }),
+});
+const parameters = createRoute({
+  getParentRoute: () => branch,
+  path: "parameters",
+  component: lazyRouteComponent(() => import("../features/parameters/Parameters"), "Parameters"),
+  validateSearch: (search): ParameterSearch => ({
+    ...texts(search, "find"),
+    ...(search["changed"] === true && { changed: true }),
+  }),
+});
+const activity = createRoute({
+  getParentRoute: () => branch,
+  path: "activity",
+  component: lazyRouteComponent(() => import("../features/activity/Activity"), "Activity"),
+});
+const branchSettings = createRoute({
+  getParentRoute: () => branch,
+  path: "settings",
+  component: lazyRouteComponent(() => import("../features/settings/BranchSettings"), "BranchSettings"),
+});
+const projectSettings = createRoute({
+  getParentRoute: () => project,
+  path: "settings",
+  component: lazyRouteComponent(() => import("../features/settings/ProjectSettings"), "ProjectSettings"),
+});
+const keys = createRoute({
+  getParentRoute: () => organization,
+  path: "keys",
+  component: lazyRouteComponent(() => import("../features/keys/Keys"), "Keys"),
+});
+const people = createRoute({
+  getParentRoute: () => organization,
+  path: "people",
+  component: lazyRouteComponent(() => import("../features/people/People"), "People"),
+});
+const audit = createRoute({
+  getParentRoute: () => organization,
+  path: "audit",
+  component: lazyRouteComponent(() => import("../features/audit/Audit"), "Audit"),
+  validateSearch: (search): AuditSearch => texts(search, "actor", "action"),
+});
+
+const tree = root.addChildren([
+  home,
+  organization.addChildren([
+    organizationIndex,
+    projects,
+    keys,
+    people,
+    audit,
+    project.addChildren([
+      projectIndex,
+      branches,
+      projectSettings,
+      branch.addChildren([branchIndex, overview, metrics, logs, parameters, activity, branchSettings]),
+    ]),
+  ]),
+]);
+
+export const router = createRouter({
+  routeTree: tree,
+  basepath: new URL(document.baseURI).pathname.replace(/\/$/, ""),
+  defaultErrorComponent: Broken,
+  defaultPreload: "intent",
+  scrollRestoration: true,
+});
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: typeof router;
+  }
+}

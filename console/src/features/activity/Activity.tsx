@@ -1,0 +1,138 @@
+import { useQuery } from "@tanstack/react-query";
+import { useParams } from "@tanstack/react-router";
+import type { Schemas } from "../../api/client";
+import { activityQuery, branchQuery, type InBranch } from "../../api/queries";
+import { counted } from "../../lib/amounts";
+import { exact, lasting } from "../../lib/time";
+import { Band, Empty, Outlines } from "../../ui/parts";
+import { Ago } from "../../ui/Times";
+import { Trouble } from "../../ui/Trouble";
+import "./activity.css";
+
+const MINUTE = 60_000;
+const CAUSES = {
+  creation: "It was made",
+  request: "A request to the API",
+  connection: "A connection",
+  organization: "Its organization was enabled",
+};
+const ENDS = { idle: "nobody used it", request: "a request to the API", organization: "its organization was disabled" };
+
+/** Why a branch is awake, and when and why it was before. */
+export function Activity() {
+  const { org, project, branch } = useParams({ strict: false }) as Record<"org" | "project" | "branch", string>;
+  const path: InBranch = { organizationID: org, projectID: project, branchID: branch };
+  const details = useQuery(branchQuery(path)).data;
+  const activity = useQuery(activityQuery(path));
+  const found = activity.data;
+  const isAsleep = details?.status.statusType === "STATUS_TYPE_HIBERNATED";
+  return (
+    <>
+      <title>{`Activity of ${details?.name ?? "a branch"} · Coppice`}</title>
+      <div className="head">
+        <h1>Activity</h1>
+      </div>
+      {activity.error && <Trouble error={activity.error} again={() => activity.refetch()} />}
+      {activity.isPending && <Outlines count={6} />}
+      {found && (
+        <>
+          <Band kind={isAsleep ? "asleep" : "info"}>{found.summary}</Band>
+          <section className="card" aria-labelledby="now">
+            <header>
+              <h2 id="now">Connected now</h2>
+              <p className="quiet">{counted(found.sessions.length, "session")}</p>
+            </header>
+            {found.sessions.length === 0 ? (
+              <p className="quiet inside">Nobody.</p>
+            ) : (
+              <div className="wide">
+                <table className="table">
+                  <thead>
+                    <tr>
+                      <th>Application</th>
+                      <th>Role</th>
+                      <th>From</th>
+                      <th>Since</th>
+                    </tr>
+                  </thead>
+                  <tbody>
+                    {found.sessions.map((session, index) => (
+                      <tr key={`${session.since} ${index}`}>
+                        <td>{session.application || <span className="quiet">without a name</span>}</td>
+                        <td>{session.role}</td>
+                        <td className="mono">{session.address}</td>
+                        <td>
+                          <Ago at={session.since} />
+                        </td>
+                      </tr>
+                    ))}
+                  </tbody>
+                </table>
+              </div>
+            )}
+          </section>
+          <section className="card" aria-labelledby="awake">
+            <header>
+              <h2 id="awake">Awake</h2>
+              <p className="quiet">the newest first, for 90 days</p>
+            </header>
+            {found.awake.length === 0 ? (
+              <Empty title="Never yet">It is on its way.</Empty>
+            ) : (
+              <ol className="spans">
+                {found.awake.map((span) => (
+                  <Span key={span.beganAt} span={span} longest={Math.max(...found.awake.map(({ minutes }) => minutes))} />
+                ))}
+              </ol>
+            )}
+          </section>
+          {found.crashes.length > 0 && (
+            <section className="card" aria-labelledby="crashes">
+              <header>
+                <h2 id="crashes">Crashes</h2>
+                <p className="quiet">its server had ended by itself, and was started again</p>
+              </header>
+              <ul className="inside">
+                {found.crashes.map((at) => (
+                  <li key={at}>{exact(at)}</li>
+                ))}
+              </ul>
+            </section>
+          )}
+        </>
+      )}
+    </>
+  );
+}
+
+function Span({ span, longest }: { span: Schemas["AwakePeriod"]; longest: number }) {
+  const share = longest > 0 ? Math.max(1, (span.minutes / longest) * 100) : 1;
+  return (
+    <li>
+      <div className="span-head">
+        <strong>{lasting(span.minutes * MINUTE)}</strong>
+        <span className="quiet">
+          {exact(span.beganAt)}
+          {span.endedAt ? ` to ${exact(span.endedAt)}` : ", still awake"}
+        </span>
+      </div>
+      <div className={span.endedAt ? "bar" : "bar now"} aria-hidden="true">
+        <span style={{ width: `${share}%` }} />
+      </div>
+      <p>
+        {span.wokenBy ? `Woken by ${span.wokenBy}` : CAUSES[span.cause]}
+        {span.endCause && `; fell asleep: ${ENDS[span.endCause]}`}.
+      </p>
+      {span.applications.length > 0 && (
+        <ul className="uses">
+          {span.applications.map((used) => (
+            <li key={used.application} className={used.polls ? "tag polls" : "tag"}>
+              {used.application || "without a name"}: {counted(used.sessions, "session")}, {lasting(used.minutes * MINUTE)}
+              {used.polls && ", polls and so keeps it awake"}
+            </li>
+          ))}
+        </ul>
+      )}
+    </li>
+  );
+}

@@ -1,0 +1,99 @@
+import { useQuery } from "@tanstack/react-query";
+import { useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { Plus } from "lucide-react";
+import { useMemo, useRef, useState } from "react";
+import { projectQuery, treeQuery } from "../../api/queries";
+import { useRights } from "../../api/rights";
+import { useKeys } from "../../app/keys";
+import { counted } from "../../lib/amounts";
+import { filtered } from "../../lib/tree";
+import { Button, Outlines } from "../../ui/parts";
+import { Trouble } from "../../ui/Trouble";
+import { DeleteBranches } from "./DeleteBranches";
+import { FirstBranch } from "./FirstBranch";
+import { NewBranch } from "./NewBranch";
+import { Steps } from "./Steps";
+import { Trash } from "./Trash";
+import { type BranchInTree, Tree } from "./Tree";
+import "./branches.css";
+
+type Asked = { to: "make"; from: BranchInTree } | { to: "delete"; branches: BranchInTree[] } | null;
+
+/** The branches of a project: who is awake, and why. */
+export function Branches() {
+  const { org, project } = useParams({ strict: false }) as { org: string; project: string };
+  const path = { organizationID: org, projectID: project };
+  const tree = useQuery(treeQuery(path));
+  const name = useQuery(projectQuery(path)).data?.name ?? "";
+  const rights = useRights(org);
+  const navigate = useNavigate();
+  const { find = "" } = useSearch({ strict: false }) as { find?: string };
+  const [asked, setAsked] = useState<Asked>(null);
+  const filter = useRef<HTMLInputElement>(null);
+  const branches = tree.data?.branches;
+  const shown = useMemo(() => {
+    const letters = find.toLowerCase();
+    const matches = ({ name, description }: BranchInTree) => `${name}\n${description}`.toLowerCase().includes(letters);
+    return letters ? filtered(branches ?? [], matches) : (branches ?? []);
+  }, [branches, find]);
+  const make = (from = branches?.[0]) => from && !rights.why("branch:write") && setAsked({ to: "make", from });
+  useKeys({ b: () => make(), "/": () => filter.current?.focus() });
+  const awake = branches?.filter(({ statusType }) => statusType === "STATUS_TYPE_HEALTHY").length ?? 0;
+  return (
+    <>
+      <title>{`Branches of ${name} · Coppice`}</title>
+      <div className="head">
+        <h1>Branches</h1>
+        {branches && branches.length > 0 && (
+          <p className="quiet">
+            {counted(branches.length, "branch", "branches")}, {awake} awake
+          </p>
+        )}
+        <div className="tools">
+          {branches && branches.length > 3 && (
+            <input
+              ref={filter}
+              type="search"
+              className="input"
+              aria-label="Filter branches"
+              placeholder="Filter  /"
+              value={find}
+              onChange={(event) =>
+                void navigate({ to: ".", search: { find: event.target.value } as never, replace: true })
+              }
+            />
+          )}
+          {branches && branches.length > 0 && (
+            <Button kind="main" why={rights.why("branch:write")} onClick={() => make()}>
+              <Plus aria-hidden="true" />
+              New branch
+            </Button>
+          )}
+        </div>
+      </div>
+      {tree.error && <Trouble error={tree.error} again={() => tree.refetch()} />}
+      {tree.isPending && <Outlines count={5} />}
+      {branches?.length === 0 && <FirstBranch path={path} />}
+      {branches && branches.length > 0 && (
+        <>
+          <Steps branches={branches} project={project} />
+          <Tree
+            path={path}
+            branches={shown}
+            rights={rights}
+            onMake={make}
+            onDelete={(branches) => setAsked({ to: "delete", branches })}
+          />
+          {shown.length === 0 && <p className="quiet">No branch is called “{find}”.</p>}
+        </>
+      )}
+      <Trash path={path} rights={rights} />
+      {asked?.to === "make" && (
+        <NewBranch path={path} from={asked.from} branches={branches ?? []} onClose={() => setAsked(null)} />
+      )}
+      {asked?.to === "delete" && (
+        <DeleteBranches path={path} branches={asked.branches} onClose={() => setAsked(null)} />
+      )}
+    </>
+  );
+}

@@ -1,0 +1,92 @@
+import { useMutation } from "@tanstack/react-query";
+import { useState } from "react";
+import { createBranch } from "../../api/changes";
+import type { Schemas } from "../../api/client";
+import type { InProject } from "../../api/queries";
+import { took } from "../../lib/time";
+import { freeName } from "../../lib/tree";
+import { Dialog } from "../../ui/Dialog";
+import { Field } from "../../ui/parts";
+import { Trouble } from "../../ui/Trouble";
+import { tell } from "../../ui/toasts";
+
+type BranchInTree = Schemas["BranchInTree"];
+
+interface NewBranchProps {
+  path: InProject;
+  from: BranchInTree;
+  branches: readonly BranchInTree[];
+  onClose: () => void;
+}
+
+/** Makes a branch of another one: a name is all it takes. */
+export function NewBranch({ path, from, branches, onClose }: NewBranchProps) {
+  const names = new Set(branches.map(({ name }) => name));
+  const [parentID, setParentID] = useState(from.id);
+  const [name, setName] = useState(() => freeName(from.name, names));
+  const [description, setDescription] = useState("");
+  const made = useMutation({
+    mutationFn: async () => {
+      const began = performance.now();
+      await createBranch(path, { mode: "inherit", name: name.trim(), parentID, description });
+      return performance.now() - began;
+    },
+    onSuccess: (milliseconds) => {
+      tell(`${name.trim()} was made in ${took(milliseconds)}.`);
+      onClose();
+    },
+  });
+  const wrong = names.has(name.trim()) ? "There is a branch with this name." : undefined;
+  return (
+    <Dialog
+      title="New branch"
+      does="Make it"
+      isBusy={made.isPending}
+      why={wrong ?? (name.trim() ? undefined : "It needs a name.")}
+      onDone={() => made.mutate()}
+      onClose={onClose}
+    >
+      <p className="quiet">
+        It begins with all that its parent holds now, and shares its storage: only what changes later takes more.
+      </p>
+      <Field label="Name" wrong={wrong}>
+        {(ids) => (
+          <input
+            {...ids}
+            className="input"
+            autoFocus
+            maxLength={255}
+            spellCheck={false}
+            autoComplete="off"
+            value={name}
+            onFocus={(event) => event.target.select()}
+            onChange={(event) => setName(event.target.value)}
+          />
+        )}
+      </Field>
+      <Field label="From">
+        {(ids) => (
+          <select {...ids} className="select" value={parentID} onChange={(event) => setParentID(event.target.value)}>
+            {branches.map((branch) => (
+              <option key={branch.id} value={branch.id}>
+                {branch.name}
+              </option>
+            ))}
+          </select>
+        )}
+      </Field>
+      <Field label="What for" hint="If you like. At most 50 characters.">
+        {(ids) => (
+          <input
+            {...ids}
+            className="input"
+            maxLength={50}
+            value={description}
+            onChange={(event) => setDescription(event.target.value)}
+          />
+        )}
+      </Field>
+      {made.error && <Trouble error={made.error} />}
+    </Dialog>
+  );
+}

@@ -1,0 +1,146 @@
+import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
+import { useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { Pause, Play } from "lucide-react";
+import { useRef, useState } from "react";
+import type { Schemas } from "../../api/client";
+import { branchQuery, type InBranch, logsQuery } from "../../api/queries";
+import { useKeys } from "../../app/keys";
+import { exact } from "../../lib/time";
+import { useSettled } from "../../ui/useSettled";
+import { Band, Button, Empty, Outlines } from "../../ui/parts";
+import { Trouble } from "../../ui/Trouble";
+import "./logs.css";
+
+const MINUTE = 60_000;
+const SPANS: [string, number][] = [
+  ["15 min", 15 * MINUTE],
+  ["1 h", 60 * MINUTE],
+  ["24 h", 1440 * MINUTE],
+  ["7 d", 10_080 * MINUTE],
+];
+const LEVELS: [string, string][] = [
+  ["Every level", ""],
+  ["Warnings and errors", "warning,error"],
+  ["Errors", "error"],
+];
+
+export interface LogSearch {
+  text?: string;
+  level?: string;
+  process?: string;
+  span?: number;
+}
+
+/** What the server of a branch wrote down, the newest first. */
+export function Logs() {
+  const { org, project, branch } = useParams({ strict: false }) as Record<"org" | "project" | "branch", string>;
+  const path: InBranch = { organizationID: org, projectID: project, branchID: branch };
+  const search = useSearch({ strict: false }) as LogSearch;
+  const navigate = useNavigate();
+  const [isFollowed, setFollowed] = useState(true);
+  const filter = useRef<HTMLInputElement>(null);
+  const details = useQuery(branchQuery(path)).data;
+  const set = (change: LogSearch) =>
+    void navigate({ to: ".", search: { ...search, ...change } as never, replace: true });
+  const span = search.span ?? SPANS[2]?.[1] ?? MINUTE;
+  const contains = useSettled(search.text ?? "");
+  const process = useSettled(search.process ?? "");
+  const question = { span, contains, level: search.level ?? "", process };
+  const logs = useInfiniteQuery(logsQuery(path, question, isFollowed));
+  const lines = logs.data?.pages.flatMap((page) => page.logs);
+  useKeys({ "/": () => filter.current?.focus(), f: () => setFollowed(!isFollowed) });
+  return (
+    <>
+      <title>{`Logs of ${details?.name ?? "a branch"} · Coppice`}</title>
+      <div className="head">
+        <h1>Logs</h1>
+        <div className="tools">
+          <input
+            ref={filter}
+            type="search"
+            className="input"
+            aria-label="Text in the message"
+            placeholder="Text in the message  /"
+            value={search.text ?? ""}
+            onChange={(event) => set({ text: event.target.value })}
+          />
+          <input
+            type="search"
+            className="input narrow"
+            aria-label="Process"
+            placeholder="Process"
+            value={search.process ?? ""}
+            onChange={(event) => set({ process: event.target.value })}
+          />
+          <select
+            className="select fit"
+            aria-label="Level"
+            value={search.level ?? ""}
+            onChange={(event) => set({ level: event.target.value })}
+          >
+            {LEVELS.map(([name, value]) => (
+              <option key={value} value={value}>
+                {name}
+              </option>
+            ))}
+          </select>
+          <select
+            className="select fit"
+            aria-label="How far back"
+            value={span}
+            onChange={(event) => set({ span: Number(event.target.value) })}
+          >
+            {SPANS.map(([name, value]) => (
+              <option key={value} value={value}>
+                {name}
+              </option>
+            ))}
+          </select>
+          <Button aria-pressed={isFollowed} title="f" onClick={() => setFollowed(!isFollowed)}>
+            {isFollowed ? <Pause aria-hidden="true" /> : <Play aria-hidden="true" />}
+            {isFollowed ? "Pause" : "Follow"}
+          </Button>
+        </div>
+      </div>
+      {details?.status.statusType === "STATUS_TYPE_HIBERNATED" && (
+        <Band kind="asleep">Asleep, so nothing new is written. To look at what was written wakes nothing.</Band>
+      )}
+      {logs.error && <Trouble error={logs.error} again={() => logs.refetch()} />}
+      {logs.isPending && <Outlines count={8} />}
+      {lines?.length === 0 && (
+        <div className="card">
+          <Empty title="Nothing was written">
+            {contains || process || question.level
+              ? "Nothing in this time fits the filter."
+              : "PostgreSQL wrote nothing in this time."}
+          </Empty>
+        </div>
+      )}
+      {lines && lines.length > 0 && (
+        <ol className="logs card" aria-label="Log, newest first">
+          {lines.map((line, index) => (
+            <Line key={`${line.timestamp} ${index}`} line={line} />
+          ))}
+        </ol>
+      )}
+      {logs.hasNextPage && (
+        <Button disabled={logs.isFetchingNextPage} onClick={() => void logs.fetchNextPage()}>
+          Earlier ones
+        </Button>
+      )}
+    </>
+  );
+}
+
+function Line({ line }: { line: Schemas["LogEntry"] }) {
+  return (
+    <li className={line.level}>
+      <time dateTime={line.timestamp} title={exact(line.timestamp)}>
+        {new Date(line.timestamp).toISOString().slice(11, 23)}
+      </time>
+      <span className="level">{line.level}</span>
+      <span className="process quiet">{line.process}</span>
+      <span className="message">{line.message}</span>
+    </li>
+  );
+}

@@ -1,0 +1,93 @@
+import { useEffect, useRef } from "react";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { said } from "../../lib/series";
+
+interface ChartProps {
+  name: string;
+  unit: string;
+  series: { label: string }[];
+  /** In seconds since 1970. */
+  times: number[];
+  lines: (number | null)[][];
+  /** Milliseconds since 1970. */
+  from: number;
+  to: number;
+  onZoom: (from: number, to: number) => void;
+}
+
+const HEIGHT = 160;
+const POINTER = uPlot.sync("metrics");
+
+/** A colour of the page, which a canvas can't look up by itself. */
+function colour(element: Element, name: string): string {
+  const probe = document.createElement("span");
+  probe.style.color = `var(${name})`;
+  element.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
+
+export function Chart({ name, unit, series, times, lines, from, to, onZoom }: ChartProps) {
+  const box = useRef<HTMLDivElement>(null);
+  const zoom = useRef(onZoom);
+  zoom.current = onZoom;
+  useEffect(() => {
+    const element = box.current;
+    if (!element) return;
+    const draw = () => {
+      const [quiet, line] = [colour(element, "--quiet"), colour(element, "--line")];
+      const axis = { stroke: quiet, grid: { stroke: line, width: 1 }, ticks: { show: false }, font: "12px system-ui" };
+      return new uPlot(
+        {
+          width: element.clientWidth,
+          height: HEIGHT,
+          legend: { show: false },
+          cursor: { sync: { key: POINTER.key }, drag: { x: true, y: false, setScale: false }, y: false },
+          scales: { x: { range: [from / 1000, to / 1000] }, y: { range: (_, __, most) => [0, most > 0 ? most * 1.1 : 1] } },
+          axes: [axis, { ...axis, size: 64, values: (_, marks) => marks.map((mark) => said(mark, unit)) }],
+          series: [
+            {},
+            ...series.map(({ label }, index) => ({
+              label,
+              stroke: colour(element, `--series-${index + 1}`),
+              width: 1.5,
+              points: { show: false },
+            })),
+          ],
+          hooks: {
+            setSelect: [
+              (chart) => {
+                const { left, width } = chart.select;
+                if (width < 4) return;
+                zoom.current(chart.posToVal(left, "x") * 1000, chart.posToVal(left + width, "x") * 1000);
+                chart.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+              },
+            ],
+          },
+        },
+        [times, ...lines] as uPlot.AlignedData,
+        element,
+      );
+    };
+    let chart = draw();
+    const again = () => {
+      chart.destroy();
+      chart = draw();
+    };
+    const resized = new ResizeObserver(() => chart.setSize({ width: element.clientWidth, height: HEIGHT }));
+    resized.observe(element);
+    const scheme = matchMedia("(prefers-color-scheme: dark)");
+    scheme.addEventListener("change", again);
+    const chosen = new MutationObserver(again);
+    chosen.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+    return () => {
+      resized.disconnect();
+      chosen.disconnect();
+      scheme.removeEventListener("change", again);
+      chart.destroy();
+    };
+  }, [times, lines, from, to, unit, series]);
+  return <div ref={box} className="canvas" role="img" aria-label={`${name} over time; the table has the numbers`} />;
+}

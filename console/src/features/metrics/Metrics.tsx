@@ -1,0 +1,175 @@
+import { useQuery } from "@tanstack/react-query";
+import { useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { useMemo, useState } from "react";
+import type { Schemas } from "../../api/client";
+import { branchQuery, type InBranch, metricsQuery } from "../../api/queries";
+import { lasting } from "../../lib/time";
+import { joined, said, summary } from "../../lib/series";
+import { Band, Button, Outlines } from "../../ui/parts";
+import { Trouble } from "../../ui/Trouble";
+import { Chart } from "./Chart";
+import "./metrics.css";
+
+const MINUTE = 60_000;
+const SPANS: [string, number][] = [
+  ["1 h", 60 * MINUTE],
+  ["6 h", 360 * MINUTE],
+  ["24 h", 1440 * MINUTE],
+  ["7 d", 10_080 * MINUTE],
+  ["30 d", 43_200 * MINUTE],
+];
+
+type Metric = Schemas["MetricName"];
+const CHARTS: { name: string; of: [Metric, string][] }[] = [
+  { name: "CPU", of: [["cpu", "CPU"]] },
+  { name: "Memory", of: [["memory", "Memory"]] },
+  { name: "Disk", of: [["disk", "Disk"]] },
+  { name: "Connections", of: [["connections_active", "Active"], ["connections_idle", "Idle"]] },
+  { name: "Network", of: [["network_ingress", "In"], ["network_egress", "Out"]] },
+  { name: "Disk operations", of: [["iops_read", "Reads"], ["iops_write", "Writes"]] },
+  { name: "Disk latency", of: [["latency_read", "Reads"], ["latency_write", "Writes"]] },
+  { name: "Disk throughput", of: [["throughput_read", "Reads"], ["throughput_write", "Writes"]] },
+  { name: "WAL sync", of: [["wal_sync_time", "WAL sync"]] },
+  { name: "Replication lag", of: [["replication_lag_time", "Lag"]] },
+];
+const ALL = CHARTS.flatMap(({ of }) => of.map(([metric]) => metric));
+
+export interface MetricsSearch {
+  span?: number;
+  end?: number;
+}
+
+/** What a branch's server was busy with. One pointer for all charts; to draw over one zooms all. */
+export function Metrics() {
+  const { org, project, branch } = useParams({ strict: false }) as Record<"org" | "project" | "branch", string>;
+  const path: InBranch = { organizationID: org, projectID: project, branchID: branch };
+  const search = useSearch({ strict: false }) as MetricsSearch;
+  const navigate = useNavigate();
+  const [isTable, setTable] = useState(false);
+  const details = useQuery(branchQuery(path)).data;
+  const span = search.span ?? SPANS[0]?.[1] ?? MINUTE;
+  const found = useQuery(metricsQuery(path, ALL, { span, end: search.end }));
+  const go = (to: MetricsSearch) => void navigate({ to: ".", search: to as never });
+  const charts = useMemo(() => {
+    const results = new Map((found.data?.results ?? []).map((result) => [result.metric, result]));
+    return CHARTS.map(({ name, of }) => {
+      const series = of.map(([metric, label]) => ({
+        label,
+        values: results.get(metric)?.series[0]?.values ?? [],
+      }));
+      return { name, unit: results.get(of[0]?.[0] ?? "cpu")?.unit ?? "", series, ...joined(series) };
+    });
+  }, [found.data]);
+  const zoom = (from: number, to: number) => go({ span: Math.max(MINUTE, Math.round(to - from)), end: Math.round(to) });
+  return (
+    <>
+      <title>{`Metrics of ${details?.name ?? "a branch"} · Coppice`}</title>
+      <div className="head">
+        <h1>Metrics</h1>
+        {search.end !== undefined && (
+          <p className="quiet">
+            {lasting(span)} until {new Date(search.end).toLocaleString()}
+          </p>
+        )}
+        <div className="tools">
+          <Button aria-pressed={isTable} onClick={() => setTable(!isTable)}>
+            {isTable ? "As charts" : "As a table"}
+          </Button>
+          <div className="segments" role="group" aria-label="How far back">
+            {SPANS.map(([name, value]) => (
+              <button
+                key={name}
+                type="button"
+                aria-pressed={search.end === undefined && span === value}
+                onClick={() => go({ span: value })}
+              >
+                {name}
+              </button>
+            ))}
+          </div>
+        </div>
+      </div>
+      {details?.status.statusType === "STATUS_TYPE_HIBERNATED" && (
+        <Band kind="asleep">Asleep: nothing is measured. What was measured before stays.</Band>
+      )}
+      {found.error && <Trouble error={found.error} again={() => found.refetch()} />}
+      {found.isPending && <Outlines count={6} />}
+      {found.data && !isTable && (
+        <div className="charts">
+          {charts.map((chart) => (
+            <section key={chart.name} className="card chart" aria-label={chart.name}>
+              <header>
+                <h2>{chart.name}</h2>
+                <Legend chart={chart} />
+              </header>
+              {chart.times.length > 0 ? (
+                <Chart {...chart} from={Date.parse(found.data.start)} to={Date.parse(found.data.end)} onZoom={zoom} />
+              ) : (
+                <p className="nothing quiet">Nothing was measured in this time.</p>
+              )}
+            </section>
+          ))}
+        </div>
+      )}
+      {found.data && isTable && <Table charts={charts} />}
+    </>
+  );
+}
+
+interface ChartData {
+  name: string;
+  unit: string;
+  series: { label: string; values: { value: number }[] }[];
+}
+
+function Legend({ chart: { series, unit } }: { chart: ChartData }) {
+  return (
+    <ul className="legend">
+      {series.map(({ label, values }, index) => {
+        const last = values.at(-1)?.value;
+        return (
+          <li key={label}>
+            <span className={`swatch series-${index + 1}`} aria-hidden="true" />
+            {series.length > 1 && <span className="quiet">{label}</span>}
+            {last === undefined ? "" : said(last, unit)}
+          </li>
+        );
+      })}
+    </ul>
+  );
+}
+
+function Table({ charts }: { charts: ChartData[] }) {
+  return (
+    <div className="card wide" role="region" aria-label="Measured" tabIndex={0}>
+      <table className="table">
+        <thead>
+          <tr>
+            <th>What</th>
+            <th className="number">Last</th>
+            <th className="number">Least</th>
+            <th className="number">Average</th>
+            <th className="number">Most</th>
+          </tr>
+        </thead>
+        <tbody>
+          {charts.flatMap(({ name, unit, series }) =>
+            series.map(({ label, values }) => {
+              const of = summary(values.map(({ value }) => value));
+              return (
+                <tr key={`${name} ${label}`}>
+                  <td>{series.length > 1 ? `${name}: ${label.toLowerCase()}` : name}</td>
+                  {(["last", "least", "average", "most"] as const).map((which) => (
+                    <td key={which} className="number">
+                      {of ? said(of[which], unit) : "–"}
+                    </td>
+                  ))}
+                </tr>
+              );
+            }),
+          )}
+        </tbody>
+      </table>
+    </div>
+  );
+}

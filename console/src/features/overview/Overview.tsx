@@ -1,0 +1,147 @@
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { Link, useParams } from "@tanstack/react-router";
+import { Moon, Sunrise } from "lucide-react";
+import { updateBranch } from "../../api/changes";
+import { branchQuery, type InBranch, treeQuery } from "../../api/queries";
+import { useRights } from "../../api/rights";
+import { useKeys } from "../../app/keys";
+import { bytes, counted } from "../../lib/amounts";
+import { exact } from "../../lib/time";
+import { Band, Button, Outlines } from "../../ui/parts";
+import { stateOf } from "../../ui/State";
+import { Since, Until } from "../../ui/Times";
+import { Trouble } from "../../ui/Trouble";
+import { Connect } from "./Connect";
+import "./overview.css";
+
+/** A branch at a glance: how to connect, what it is doing and why, what it is. */
+export function Overview() {
+  const { org, project, branch: id } = useParams({ strict: false }) as Record<"org" | "project" | "branch", string>;
+  const path: InBranch = { organizationID: org, projectID: project, branchID: id };
+  const details = useQuery(branchQuery(path));
+  const tree = useQuery(treeQuery({ organizationID: org, projectID: project }));
+  const rights = useRights(org);
+  const seen = tree.data?.branches.find((branch) => branch.id === id);
+  const parent = tree.data?.branches.find((branch) => branch.id === seen?.parentID);
+  const children = tree.data?.branches.filter((branch) => branch.parentID === id) ?? [];
+  const turned = useMutation({ mutationFn: (hibernate: boolean) => updateBranch(path, { hibernate }) });
+  const state = details.data && stateOf(details.data.status.statusType);
+  const turn = () => {
+    if (!rights.why("branch:write") && (state === "awake" || state === "asleep")) turned.mutate(state === "awake");
+  };
+  useKeys({ s: turn });
+  if (details.error && !details.data) {
+    return (
+      <>
+        <title>No such branch · Coppice</title>
+        <h1>This branch can't be shown</h1>
+        <Trouble error={details.error} again={() => details.refetch()} />
+      </>
+    );
+  }
+  const branch = details.data;
+  const failure = branch?.status.statusType === "STATUS_TYPE_FAULT" ? branch.status.message : undefined;
+  return (
+    <>
+      <title>{`${branch?.name ?? "Branch"} · Coppice`}</title>
+      <div className="head">
+        <h1>{branch?.name ?? "…"}</h1>
+        {branch?.description && <p className="quiet">{branch.description}</p>}
+        <div className="tools">
+          {state === "awake" && (
+            <Button why={rights.why("branch:write")} disabled={turned.isPending} onClick={turn}>
+              <Moon aria-hidden="true" />
+              Let it sleep
+            </Button>
+          )}
+          {state === "asleep" && (
+            <Button why={rights.why("branch:write")} disabled={turned.isPending} onClick={turn}>
+              <Sunrise aria-hidden="true" />
+              Wake it
+            </Button>
+          )}
+        </div>
+      </div>
+      {turned.error && <Trouble error={turned.error} />}
+      {failure && <Band kind="bad">{failure}</Band>}
+      {state === "asleep" && (
+        <Band kind="asleep">
+          Asleep{seen?.asleepSince && <> for <Since at={seen.asleepSince} /></>}. It costs nothing but storage, and
+          wakes by itself when somebody connects.
+        </Band>
+      )}
+      {!branch && <Outlines />}
+      {branch && (
+        <>
+          <Connect path={path} canSee={rights.can("credentials:read")} why={rights.why("credentials:write")} />
+          <div className="facts-row">
+            <section className="card facts" aria-labelledby="doing">
+              <h2 id="doing">What it is doing</h2>
+              <dl>
+                <Fact name="State">{branch.status.status}</Fact>
+                {state === "awake" && (
+                  <>
+                    <Fact name="Clients">{seen ? counted(seen.sessions, "session") : "…"}</Fact>
+                    {seen?.wokenAt && (
+                      <Fact name="Awake for">
+                        <Since at={seen.wokenAt} />
+                      </Fact>
+                    )}
+                    {seen?.sleepsAt && (
+                      <Fact name="Sleeps">
+                        <Until at={seen.sleepsAt} /> if nobody connects
+                      </Fact>
+                    )}
+                  </>
+                )}
+                {seen?.wokenBy && <Fact name="Last woken by">{seen.wokenBy}</Fact>}
+                <Fact name="When unused">
+                  {branch.scaleToZero.enabled
+                    ? `sleeps after ${branch.scaleToZero.inactivityPeriodMinutes} min`
+                    : "stays awake"}
+                </Fact>
+              </dl>
+            </section>
+            <section className="card facts" aria-labelledby="being">
+              <h2 id="being">What it is</h2>
+              <dl>
+                <Fact name="PostgreSQL">{branch.configuration.image}</Fact>
+                <Fact name="Size">{branch.configuration.instanceType}</Fact>
+                <Fact name="Data">
+                  {seen?.diskBytes == null ? "not measured lately" : bytes(seen.diskBytes)} of at most{" "}
+                  {branch.configuration.storage} GiB
+                </Fact>
+                <Fact name="Made">
+                  <time dateTime={branch.createdAt}>{exact(branch.createdAt)}</time>
+                </Fact>
+                {parent && (
+                  <Fact name="From">
+                    <Link
+                      to="/orgs/$org/projects/$project/branches/$branch/overview"
+                      params={{ org, project, branch: parent.id }}
+                    >
+                      {parent.name}
+                    </Link>
+                  </Fact>
+                )}
+                <Fact name="Branches from it">{children.length || "none"}</Fact>
+                <Fact name="Id">
+                  <code>{branch.id}</code>
+                </Fact>
+              </dl>
+            </section>
+          </div>
+        </>
+      )}
+    </>
+  );
+}
+
+function Fact({ name, children }: { name: string; children: React.ReactNode }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}

@@ -1,0 +1,163 @@
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { useNavigate, useParams } from "@tanstack/react-router";
+import { type FormEvent, useState } from "react";
+import { deleteBranch, updateBranch } from "../../api/changes";
+import type { Schemas } from "../../api/client";
+import { branchQuery, type InBranch } from "../../api/queries";
+import { useRights } from "../../api/rights";
+import { Button, Field, Outlines } from "../../ui/parts";
+import { Trouble } from "../../ui/Trouble";
+import { tell } from "../../ui/toasts";
+import { TypedWord } from "../../ui/TypedWord";
+import { Saved, SleepFields } from "./fields";
+import "./settings.css";
+
+/** What of a branch can be changed, what can't be undone last. */
+export function BranchSettings() {
+  const { org, project, branch } = useParams({ strict: false }) as Record<"org" | "project" | "branch", string>;
+  const path: InBranch = { organizationID: org, projectID: project, branchID: branch };
+  const details = useQuery(branchQuery(path));
+  const rights = useRights(org);
+  const found = details.data;
+  const why = rights.why("branch:write");
+  return (
+    <>
+      <title>{`Settings of ${found?.name ?? "a branch"} · Coppice`}</title>
+      <div className="head">
+        <h1>Settings</h1>
+      </div>
+      {details.error && !found && <Trouble error={details.error} again={() => details.refetch()} />}
+      {details.isPending && <Outlines />}
+      {found && (
+        <>
+          <General key={`general ${found.id}`} path={path} branch={found} why={why} />
+          <Sleep key={`sleep ${found.id}`} path={path} branch={found} why={why} />
+          <Storage key={`storage ${found.id}`} path={path} branch={found} why={why} />
+          <Danger path={path} name={found.name} why={why} />
+        </>
+      )}
+    </>
+  );
+}
+
+interface PartProps {
+  path: InBranch;
+  branch: Schemas["BranchDetails"];
+  why: string | undefined;
+}
+
+function useChange(path: InBranch) {
+  return useMutation({
+    mutationFn: (change: Schemas["UpdateBranch"]) => updateBranch(path, change),
+    onSuccess: () => tell("Saved."),
+  });
+}
+
+function General({ path, branch, why }: PartProps) {
+  const [name, setName] = useState(branch.name);
+  const [description, setDescription] = useState(branch.description);
+  const change = useChange(path);
+  const isSame = name.trim() === branch.name && description === branch.description;
+  return (
+    <Saved title="Name" change={change} why={why} isSame={isSame} onSave={() => change.mutate({ name: name.trim(), description })}>
+      <Field label="Name">
+        {(ids) => (
+          <input {...ids} className="input" maxLength={255} value={name} onChange={(event) => setName(event.target.value)} />
+        )}
+      </Field>
+      <Field label="What for">
+        {(ids) => (
+          <input
+            {...ids}
+            className="input"
+            maxLength={50}
+            value={description}
+            onChange={(event) => setDescription(event.target.value)}
+          />
+        )}
+      </Field>
+    </Saved>
+  );
+}
+
+function Sleep({ path, branch, why }: PartProps) {
+  const [setting, setSetting] = useState(branch.scaleToZero);
+  const change = useChange(path);
+  const before = branch.scaleToZero;
+  const isSame =
+    setting.enabled === before.enabled && setting.inactivityPeriodMinutes === before.inactivityPeriodMinutes;
+  return (
+    <Saved title="Sleep" change={change} why={why} isSame={isSame} onSave={() => change.mutate({ scaleToZero: setting })}>
+      <SleepFields label="Let it sleep when nobody uses it" setting={setting} onChange={setSetting} />
+    </Saved>
+  );
+}
+
+function Storage({ path, branch, why }: PartProps) {
+  const [storage, setStorage] = useState(String(branch.configuration.storage));
+  const change = useChange(path);
+  const isSame = Number(storage) === branch.configuration.storage;
+  return (
+    <Saved
+      title="Storage"
+      change={change}
+      why={why}
+      isSame={isSame}
+      onSave={() => change.mutate({ storage: Number(storage) })}
+    >
+      <Field label="Most storage, in GiB" hint="It can grow, and not shrink.">
+        {(ids) => (
+          <input
+            {...ids}
+            className="input short"
+            type="number"
+            min={branch.configuration.storage}
+            value={storage}
+            onChange={(event) => setStorage(event.target.value)}
+          />
+        )}
+      </Field>
+    </Saved>
+  );
+}
+
+function Danger({ path, name, why }: { path: InBranch; name: string; why: string | undefined }) {
+  const [typed, setTyped] = useState("");
+  const navigate = useNavigate();
+  const gone = useMutation({
+    mutationFn: () => deleteBranch(path),
+    onSuccess: () => {
+      tell(`${name} is deleted.`);
+      void navigate({
+        to: "/orgs/$org/projects/$project/branches",
+        params: { org: path.organizationID, project: path.projectID },
+      });
+    },
+  });
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    if (!why && typed.trim() === name) gone.mutate();
+  };
+  return (
+    <form className="card danger" onSubmit={submit}>
+      <header>
+        <h2>Delete this branch</h2>
+      </header>
+      <div className="inside">
+        <p>Its clients are cut off. For some days it can be brought back on the page of the branches, then its data is lost. Branches made from it stay.</p>
+        <TypedWord word={name} typed={typed} onType={setTyped} />
+        <div>
+          <Button
+            type="submit"
+            kind="danger"
+            disabled={gone.isPending}
+            why={why ?? (typed.trim() === name ? undefined : `Type ${name} first.`)}
+          >
+            Delete {name}
+          </Button>
+        </div>
+        {gone.error && <Trouble error={gone.error} />}
+      </div>
+    </form>
+  );
+}

@@ -1,0 +1,105 @@
+import { expect, test } from "vitest";
+import { bytes, counted } from "./amounts";
+import { best } from "./find";
+import { masked, type Place, SNIPPETS } from "./snippets";
+import { ago, lasting, took, until } from "./time";
+import { filtered, freeName, rows } from "./tree";
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+
+test("times are said in the units that matter", () => {
+  for (const [length, said] of [
+    [0, "0 s"],
+    [12 * SECOND, "12 s"],
+    [65 * SECOND, "1 min 5 s"],
+    [12 * MINUTE + 5 * SECOND, "12 min"],
+    [2 * HOUR + 5 * MINUTE, "2 h 5 min"],
+    [50 * HOUR, "2 d 2 h"],
+    [11 * 24 * HOUR + HOUR, "11 d"],
+  ] as const) {
+    expect(lasting(length)).toBe(said);
+  }
+  expect(ago(0, SECOND)).toBe("just now");
+  expect(ago(0, MINUTE)).toBe("1 min ago");
+  expect(until(MINUTE, 0)).toBe("in 1 min");
+  expect(until(0, MINUTE)).toBe("any moment");
+  expect(took(312)).toBe("0.31 s");
+});
+
+test("sizes have three digits at most", () => {
+  for (const [count, said] of [
+    [0, "0 B"],
+    [1023, "1023 B"],
+    [1536, "1.5 KiB"],
+    [7_838_311, "7.48 MiB"],
+    [123 * 1024 ** 3, "123 GiB"],
+  ] as const) {
+    expect(bytes(count)).toBe(said);
+  }
+  expect(counted(1, "branch", "branches")).toBe("1 branch");
+  expect(counted(1200, "session")).toBe("1,200 sessions");
+});
+
+const branch = (id: string, parentID: string | null) => ({ id, name: id, parentID });
+const FOREST = [branch("a", null), branch("b", "a"), branch("c", "b"), branch("d", "a"), branch("e", "gone")];
+
+test("children stand below their parent, and whose parent is gone at the top", () => {
+  const found = rows(FOREST, new Set());
+  expect(found.map((row) => [row.branch.id, row.depth, row.below])).toEqual([
+    ["a", 0, 3],
+    ["b", 1, 1],
+    ["c", 2, 0],
+    ["d", 1, 0],
+    ["e", 0, 0],
+  ]);
+  expect(found[2]?.goesOn).toEqual([true, false]);
+});
+
+test("what is folded hides its children", () => {
+  expect(rows(FOREST, new Set(["a"])).map((row) => row.branch.id)).toEqual(["a", "e"]);
+});
+
+test("a filter keeps what its matches come from", () => {
+  expect(filtered(FOREST, ({ id }) => id === "c").map(({ id }) => id)).toEqual(["a", "b", "c"]);
+});
+
+test("a deep line of branches is no problem", () => {
+  const deep = Array.from({ length: 1000 }, (_, index) => branch(`${index}`, index ? `${index - 1}` : null));
+  expect(rows(deep, new Set()).at(-1)?.depth).toBe(999);
+});
+
+test("a name is offered that nobody has", () => {
+  expect(freeName("main", new Set(["main", "main-1"]))).toBe("main-2");
+});
+
+const PLACE: Place = {
+  username: "app",
+  password: "s3cr3t/x",
+  hostname: "db.example.com",
+  port: 5432,
+  dbname: "app",
+  connectionString: "postgresql://app:s3cr3t%2Fx@db.example.com:5432/app?sslmode=require&options=branch%3Dkq7",
+};
+
+test("each snippet holds the whole place when it is copied, and no password when it is shown", () => {
+  for (const snippet of SNIPPETS) {
+    expect(snippet.code(PLACE), snippet.id).toContain("s3cr3t");
+    const shown = masked(snippet, PLACE);
+    expect(shown, snippet.id).not.toContain("s3cr3t");
+    expect(shown, snippet.id).toContain("••••••••");
+    if (snippet.id !== "prisma") expect(shown, snippet.id).toContain("db.example.com");
+  }
+});
+
+test("what a shell is given is one word", () => {
+  const psql = SNIPPETS[0]?.code({ ...PLACE, connectionString: "postgresql://a:x'y@h/d" });
+  expect(psql).toBe(`psql 'postgresql://a:x'\\''y@h/d'`);
+});
+
+test("what begins with the letters is found first", () => {
+  const all = ["domain", "feature/main", "main", "m-a-i-n", "other"].map((name) => ({ name }));
+  expect(best(all, "main", 9).map(({ name }) => name)).toEqual(["main", "feature/main", "domain", "m-a-i-n"]);
+  expect(best(all, " ", 2)).toHaveLength(2);
+});

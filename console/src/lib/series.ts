@@ -1,0 +1,37 @@
+// Measured values, as charts and tables want them.
+import { bytes } from "./amounts";
+
+interface Series {
+  values: { timestamp: string; value: number }[];
+}
+
+/** Several series over the same moments, in seconds; where one has no value, none. */
+export function joined(series: readonly Series[]): { times: number[]; lines: (number | null)[][] } {
+  const at = (timestamp: string) => Date.parse(timestamp) / 1000;
+  const times = [...new Set(series.flatMap(({ values }) => values.map(({ timestamp }) => at(timestamp))))].sort(
+    (a, b) => a - b,
+  );
+  const lines = series.map(({ values }) => {
+    const known = new Map(values.map(({ timestamp, value }) => [at(timestamp), value]));
+    return times.map((time) => known.get(time) ?? null);
+  });
+  return { times, lines };
+}
+
+export function summary(values: readonly number[]) {
+  const last = values.at(-1);
+  if (last === undefined) return undefined;
+  const sum = values.reduce((total, value) => total + value, 0);
+  return { last, least: Math.min(...values), average: sum / values.length, most: Math.max(...values) };
+}
+
+/** A value with its unit, as short as it can be told. */
+export function said(value: number, unit: string): string {
+  if (unit === "bytes") return bytes(Math.round(value));
+  if (unit === "bytes/s") return `${bytes(Math.round(value))}/s`;
+  const digits = Math.abs(value) >= 100 || Number.isInteger(value) ? 0 : Math.abs(value) >= 10 ? 1 : 2;
+  const number = Number(value.toFixed(digits)).toLocaleString("en");
+  if (unit === "percentage") return `${number} %`;
+  if (unit === "iops") return `${number}/s`;
+  return unit === "connections" || unit === "" ? number : `${number} ${unit}`;
+}

@@ -1,0 +1,44 @@
+// Times in words.
+
+const UNITS: [string, number][] = [
+  ["d", 86_400],
+  ["h", 3600],
+  ["min", 60],
+  ["s", 1],
+];
+
+/** A length of time in one or two units: `2 h 5 min`, `12 s`. */
+export function lasting(milliseconds: number): string {
+  let left = Math.max(0, Math.round(milliseconds / 1000));
+  const said: string[] = [];
+  for (const [unit, seconds] of UNITS) {
+    const count = Math.floor(left / seconds);
+    if (count > 0) {
+      said.push(`${count} ${unit}`);
+      left -= count * seconds;
+    }
+    // What is smaller than a tenth of what was said already says nothing.
+    if (said.length === 2 || (said.length === 1 && seconds >= 3600 && count >= 10)) break;
+    if (said.length === 1 && unit === "min" && count >= 10) break;
+  }
+  return said.join(" ") || "0 s";
+}
+
+export function ago(at: number, now: number): string {
+  return now - at < 5000 ? "just now" : `${lasting(now - at)} ago`;
+}
+
+export function until(at: number, now: number): string {
+  return at <= now ? "any moment" : `in ${lasting(at - now)}`;
+}
+
+/** The moment itself, for who wants to compare it with a log. */
+export function exact(at: string | number | Date): string {
+  return `${new Date(at).toISOString().slice(0, 19).replace("T", " ")} UTC`;
+}
+
+/** A number of milliseconds as people read it: `0.31 s`, `12 s`. */
+export function took(milliseconds: number): string {
+  const seconds = milliseconds / 1000;
+  return `${seconds < 10 ? seconds.toFixed(2) : Math.round(seconds)} s`;
+}

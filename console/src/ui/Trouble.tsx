@@ -1,0 +1,35 @@
+import type { ReactNode } from "react";
+import { ApiError, Unreachable } from "../lib/errors";
+import { Band, Button } from "./parts";
+
+interface TroubleProps {
+  error: Error;
+  /** Tries again. */
+  again?: () => void;
+}
+
+function nextStep(error: Error): ReactNode {
+  if (error instanceof Unreachable) return "Check the connection; what you see may be old until it is back.";
+  if (!(error instanceof ApiError)) return null;
+  if (error.status === 403) return "Somebody who administers the organization can give you another role.";
+  if (error.status === 404) return "It may have been deleted meanwhile.";
+  if (error.status === 429) return "Wait a moment, then try again.";
+  if (error.status >= 500) return "Try again; if it stays, the server's log has the cause under the request id.";
+  return null;
+}
+
+/** What went wrong, why, and what to do next. */
+export function Trouble({ error, again }: TroubleProps) {
+  const request = error instanceof ApiError ? error.requestId : null;
+  return (
+    <Band kind="bad" action={again && <Button onClick={again}>Try again</Button>}>
+      {error.message} {nextStep(error)}
+      {request && (
+        <>
+          {" "}
+          <code>{request}</code>
+        </>
+      )}
+    </Band>
+  );
+}

@@ -1,0 +1,309 @@
+// What people do with the console.
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import { api, heading, leave, look, person, signIn, told } from "../browser.mjs";
+
+const PASSWORD = "a stump with a new shoot";
+
+async function project() {
+  const { projects } = await api(`/organizations/${told.organization}/projects`);
+  return `/organizations/${told.organization}/projects/${projects[0].id}`;
+}
+
+async function branchNamed(name) {
+  const { branches } = await api(`${await project()}/tree`);
+  return branches.find((branch) => branch.name === name);
+}
+
+// Waits for something outside of the page.
+async function until(what, done) {
+  const deadline = Date.now() + 60_000;
+  for (;;) {
+    const found = await done();
+    if (found) return found;
+    assert.ok(Date.now() < deadline, `waited in vain for ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+}
+
+// A person who is signed in, at this place of the console.
+async function signedIn(browser, place = "") {
+  const page = await person(browser, { permissions: ["clipboard-read", "clipboard-write"] });
+  await page.goto(`${told.url}/console/${place}`);
+  await signIn(page, told.email, told.password);
+  return page;
+}
+
+export async function a_branch_is_made_and_deleted_by_the_keyboard(browser) {
+  const page = await person(browser);
+  await page.goto(`${told.url}/`);
+  await signIn(page, told.email, told.password);
+  await heading(page, "Branches");
+  const row = (name) => page.getByRole("row", { name: new RegExp(name) });
+  await row("main").waitFor();
+  await look(page, "console-branches-one");
+
+  await page.keyboard.press("b");
+  await page.getByRole("dialog").waitFor();
+  await look(page, "console-branch-new");
+  await page.keyboard.type("preview/42");
+  await page.keyboard.press("Enter");
+  await row("preview/42").waitFor();
+  await until("the branch is made", async () => (await branchNamed("preview/42"))?.statusType === "STATUS_TYPE_HEALTHY");
+
+  // Two more, so that it is a tree, and one of them asleep: seen without asking.
+  const parentID = (await branchNamed("preview/42")).id;
+  for (const name of ["preview/42-fix", "nightly"]) {
+    const body = { mode: "inherit", name, parentID: name === "nightly" ? (await branchNamed("main")).id : parentID, description: "for the pictures" };
+    await api(`${await project()}/branches`, { method: "POST", body });
+    await row(name).waitFor();
+  }
+  const nightly = await branchNamed("nightly");
+  await until("it is up", async () => (await branchNamed("nightly")).statusType === "STATUS_TYPE_HEALTHY");
+  await api(`${await project()}/branches/${nightly.id}`, { method: "PATCH", body: { hibernate: true } });
+  await row("nightly").getByText("Asleep").waitFor();
+  await until("all are up", async () => (await branchNamed("preview/42-fix")).statusType === "STATUS_TYPE_HEALTHY");
+  await row("preview/42-fix").getByText("Awake").waitFor();
+  await look(page, "console-branches");
+
+  // Down to the branch and up again, and away with it.
+  await row("main").focus();
+  await page.keyboard.press("End");
+  await page.keyboard.press("Delete");
+  await page.getByRole("dialog").waitFor();
+  const name = await page.getByRole("heading", { name: /^Delete / }).textContent();
+  await look(page, "console-branch-delete");
+  const word = name.slice("Delete ".length, -1);
+  await page.keyboard.type(word);
+  await page.keyboard.press("Enter");
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  assert.equal(await branchNamed(word), undefined);
+
+  await page.keyboard.press("Control+k");
+  await page.keyboard.type("main");
+  await look(page, "console-palette");
+  await page.keyboard.press("Enter");
+  await heading(page, "main");
+  await page.keyboard.press("?");
+  await look(page, "console-keys");
+  await page.keyboard.press("Escape");
+  await leave(page);
+}
+
+export async function a_person_connects_and_lets_it_sleep(browser) {
+  const main = await branchNamed("main");
+  const place = `${(await project()).replace("/organizations", "orgs")}/branches/${main.id}/overview`;
+  const page = await signedIn(browser, place);
+  await heading(page, "main");
+  const snippet = page.locator(".snippet pre");
+  await snippet.waitFor();
+  const password = (await api(`${await project()}/branches/${main.id}/credentials`)).password;
+  assert.ok(!(await snippet.textContent()).includes(password), "it is hidden");
+  await look(page, "console-overview");
+  await page.keyboard.press("c");
+  await page.getByRole("button", { name: "Copied" }).waitFor();
+  const copied = await page.evaluate(() => navigator.clipboard.readText());
+  assert.ok(copied.includes(password), "what is copied is complete");
+  const kept = await page.evaluate(() => JSON.stringify({ ...localStorage, ...sessionStorage }) + location.href + document.cookie);
+  assert.ok(!kept.includes(password), "nothing keeps it");
+  await page.keyboard.press("y");
+  assert.ok((await snippet.textContent()).includes(password), "now it is shown");
+
+  await page.keyboard.press("s");
+  await page.getByRole("button", { name: "Wake it" }).waitFor();
+  await look(page, "console-overview-asleep");
+  await page.keyboard.press("s");
+  await page.getByRole("button", { name: "Let it sleep" }).waitFor();
+
+  // Signing out in one tab ends the other.
+  const other = await page.context().newPage();
+  await other.goto(`${told.url}/console/${place}`);
+  await heading(other, "main");
+  await page.getByRole("button", { name: /^Your account/ }).click();
+  await look(page, "console-account-menu");
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await heading(page, "Sign in");
+  await heading(other, "Sign in");
+  await leave(page);
+}
+
+export async function nobody_else_gets_in_by_the_door(browser) {
+  const page = await signedIn(browser);
+  await heading(page, "Branches");
+  const at = `${told.url}/console/api${await project()}/branches`;
+  const asked = (headers) => page.request.get(at, { headers }).then((answer) => answer.status());
+  const own = { "X-Coppice-Console": "1" };
+  assert.equal(await asked(own), 200, "a page of the console");
+  assert.equal(await asked({}), 403, "without its header");
+  assert.equal(await asked({ ...own, origin: "https://evil.example" }), 403, "from another origin");
+  assert.equal(await asked({ ...own, "sec-fetch-site": "same-site" }), 403, "from another port");
+  const stranger = await fetch(at, { headers: { ...own, authorization: `Bearer ${told.key}` } });
+  assert.equal(stranger.status, 401, "a key is nothing there");
+
+  // A page of somebody else on the same machine: same site, another origin.
+  const site = createServer((request, response) => {
+    response.setHeader("content-type", "text/html");
+    response.end("<!doctype html><title>Evil</title><h1>Evil</h1>");
+  });
+  await new Promise((resolve) => site.listen(0, "127.0.0.1", resolve));
+  const evil = await page.context().newPage();
+  const host = new URL(told.url).hostname;
+  await evil.goto(`http://${host}:${site.address().port}/`);
+  const outcome = await evil.evaluate(async (at) => {
+    const body = JSON.stringify({ mode: "inherit", name: "evil", parentID: "x" });
+    const ways = [{ "X-Coppice-Console": "1", "content-type": "application/json" }, { "content-type": "text/plain" }];
+    const sent = ways.map((headers) =>
+      fetch(at, { method: "POST", credentials: "include", headers, body }).then(() => "read", () => "refused"),
+    );
+    const frame = document.createElement("iframe");
+    frame.src = new URL("/console/", at).href;
+    document.body.append(frame);
+    await new Promise((resolve) => frame.addEventListener("load", resolve));
+    let shows = "nothing";
+    try {
+      shows = frame.contentDocument ? "something" : "nothing";
+    } catch {
+      shows = "nothing";
+    }
+    return [...(await Promise.all(sent)), shows];
+  }, at);
+  assert.deepEqual(outcome, ["refused", "refused", "nothing"]);
+  site.close();
+  await evil.close();
+  await leave(page);
+}
+
+export async function a_script_in_a_name_is_text(browser) {
+  const name = "<img src=x onerror=\"document.title='x'\">";
+  const made = await api(`/organizations/${told.organization}/projects`, { method: "POST", body: { name } });
+  const page = await signedIn(browser, `orgs/${told.organization}/projects`);
+  await page.getByRole("link", { name }).click();
+  await heading(page, "Branches");
+  await page.getByText("No branches yet").waitFor();
+  assert.equal(await page.title(), `Branches of ${name} · Coppice`);
+  await look(page, "console-branches-none");
+  const policy = (await page.request.get(`${told.url}/console/`)).headers()["content-security-policy"];
+  assert.match(policy, /script-src 'self';.*require-trusted-types-for 'script'; trusted-types 'none'/);
+  await api(`/organizations/${told.organization}/projects/${made.id}`, { method: "DELETE" });
+  await leave(page);
+}
+
+export async function a_parameter_is_changed_and_everything_is_seen(browser) {
+  const main = await branchNamed("main");
+  const inProject = (await project()).replace("/organizations", "orgs");
+  const page = await signedIn(browser, `${inProject}/branches/${main.id}/parameters`);
+  await heading(page, "Parameters");
+  await page.keyboard.press("/");
+  await page.keyboard.type("work_mem");
+  const field = page.getByLabel("work_mem", { exact: true });
+  await page.getByLabel("autovacuum", { exact: true }).waitFor({ state: "detached" });
+  await field.fill("8MB");
+  await page.keyboard.press("Control+Enter");
+  await page.getByRole("dialog").waitFor();
+  await look(page, "console-parameters-review");
+  await page.keyboard.press("Enter");
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  await until("the parameter is changed", async () => {
+    const { parameters } = await api(`${await project()}/branches/${main.id}/postgres-config`);
+    return parameters.find(({ name }) => name === "work_mem").currentValue === "8MB";
+  });
+  await page.getByLabel("Find a parameter").fill("");
+  await look(page, "console-parameters");
+
+  // By two keys to each other page.
+  for (const [key, name, picture] of [
+    ["m", "Metrics", "metrics"],
+    ["l", "Logs", "logs"],
+    ["t", "Activity", "activity"],
+    [",", "Settings", "settings"],
+    [".", "Project settings", "project-settings"],
+    ["a", "Audit log", "audit"],
+    ["h", "Projects", "projects"],
+  ]) {
+    await page.evaluate(() => document.activeElement.blur());
+    await page.keyboard.press("g");
+    await page.keyboard.press(key);
+    await heading(page, name);
+    await page.getByLabel("Loading").waitFor({ state: "detached" });
+    await look(page, `console-${picture}`);
+    // The project, and with it its pages, is left with the organization's.
+    if (key === ",") assert.match(page.url(), /settings$/);
+  }
+  await leave(page);
+}
+
+export async function a_key_is_shown_once_and_people_are_invited(browser) {
+  const page = await signedIn(browser, `orgs/${told.organization}/keys`);
+  await heading(page, "Keys");
+  await page.getByRole("region", { name: "Your keys" }).waitFor();
+  await page.keyboard.press("n");
+  await page.getByLabel("Name").fill("agent");
+  await look(page, "console-key-new");
+  await page.keyboard.press("Enter");
+  await heading(page, "The key agent");
+  const token = await page.locator(".secret code").textContent();
+  assert.match(token, /^pko_/);
+  assert.equal((await fetch(`${told.url}/organizations`, { headers: { authorization: `Bearer ${token}` } })).status, 200);
+  await page.getByRole("button", { name: "I have it" }).click();
+  assert.ok(!(await page.content()).includes(token), "it is not shown again");
+  await look(page, "console-keys-list");
+  await page.getByRole("row", { name: /agent/ }).getByRole("button", { name: "Delete" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+  await page.getByRole("row", { name: /agent/ }).waitFor({ state: "detached" });
+  assert.equal((await fetch(`${told.url}/organizations`, { headers: { authorization: `Bearer ${token}` } })).status, 401);
+
+  await page.keyboard.press("g");
+  await page.keyboard.press("u");
+  await heading(page, "People");
+  await page.getByRole("cell", { name: /you/ }).waitFor();
+  await page.keyboard.press("n");
+  await page.getByLabel("Email").fill("joan@example.com");
+  await look(page, "console-invite");
+  await page.keyboard.press("Enter");
+  await page.getByRole("row", { name: /joan@example.com/ }).waitFor();
+  await look(page, "console-people");
+  await page.getByRole("row", { name: /joan@example.com/ }).getByRole("button", { name: "Withdraw" }).click();
+  await page.getByRole("row", { name: /joan@example.com/ }).waitFor({ state: "detached" });
+  await leave(page);
+}
+
+export async function a_viewer_changes_nothing(browser) {
+  const body = { email: "viewer@example.com", role: "viewer" };
+  const { invite_link } = await api(`/organizations/${told.organization}/invitations`, { method: "POST", body });
+  const page = await person(browser);
+  await page.goto(invite_link);
+  await page.getByLabel("Your name").fill("Vera");
+  await page.getByLabel("Choose a password").fill(PASSWORD);
+  await page.getByLabel("The same password again").fill(PASSWORD);
+  await page.getByRole("button", { name: "Create the account and join" }).click();
+  await heading(page, /^You are a member of /);
+  await page.getByRole("link", { name: "Open the console" }).click();
+  await heading(page, "Branches");
+  const make = page.getByRole("button", { name: "New branch" });
+  assert.equal(await make.getAttribute("aria-disabled"), "true");
+  await make.click({ force: true });
+  await page.keyboard.press("b");
+  assert.equal(await page.getByRole("dialog").count(), 0, "nothing is asked");
+  await look(page, "console-viewer");
+  await page.getByRole("link", { name: "main" }).click();
+  await page.getByText("does not show passwords").waitFor();
+  await look(page, "console-viewer-overview");
+
+  // The server says so, too.
+  const main = await branchNamed("main");
+  const at = `${told.url}/console/api${await project()}`;
+  for (const [method, path, data] of [
+    ["POST", "/branches", { mode: "inherit", name: "no", parentID: main.id }],
+    ["PATCH", `/branches/${main.id}`, { hibernate: true }],
+    ["DELETE", `/branches/${main.id}`, undefined],
+    ["PATCH", "", { name: "no" }],
+    ["DELETE", "", undefined],
+    ["POST", `/branches/${main.id}/credentials/rotate`, { username: "xata" }],
+    ["GET", `/branches/${main.id}/credentials`, undefined],
+  ]) {
+    const answer = await page.request.fetch(`${at}${path}`, { method, data, headers: { "X-Coppice-Console": "1" } });
+    assert.equal(answer.status(), 403, `${method} ${path}`);
+    assert.equal((await answer.json()).id, "role_not_allowed", `${method} ${path}`);
+  }
+  await leave(page);
+}
