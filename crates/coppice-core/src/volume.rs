@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::claim::ClaimToken;
 use crate::image::PostgresVersion;
+use crate::lsn::Lsn;
 use crate::{BranchId, HostId, InstallationId, VolumeId};
 
 /// What every volume carries in a file of its own, so that data on disk says
@@ -31,6 +32,8 @@ pub enum VolumeSource {
     Template,
     /// Another volume, as it is now: a child branch.
     Volume(VolumeId),
+    /// Another volume, as it was when its write-ahead log ended at this place.
+    Moment(VolumeId, Lsn),
 }
 
 /// How far a volume has come.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use coppice_core::claim::ClaimToken;
+use coppice_core::history::History;
 use coppice_core::image::PostgresVersion;
 use coppice_core::parameter::Observed;
 use coppice_core::plan::InstanceSeen;
@@ -328,6 +329,14 @@ pub trait Engine: Send + Sync + 'static {
     /// The size of a volume's data now, or as it was a moment ago when measuring
     /// it takes long; none when that can't be told in time.
     async fn disk_bytes(&self, volume: &VolumeId) -> Option<u64>;
+
+    /// Looks at the write-ahead log of a running instance, keeps it, and has the
+    /// server keep what was not looked at yet. Does nothing where no history is
+    /// kept, or while another look goes on.
+    async fn keep_history(&self, instance: &InstanceId, volume: &VolumeId) -> Result<()>;
+
+    /// What is kept of a volume's past, by now; none where nothing is.
+    async fn history(&self, volume: &VolumeId) -> Result<Option<History>>;
 
     /// Ends sessions of clients on a running server: those that have written in
     /// their transaction, or all. Answers within seconds.

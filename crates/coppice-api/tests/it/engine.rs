@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use coppice_core::history::History;
 use coppice_core::image::PostgresVersion;
 use coppice_core::parameter::Observed;
 use coppice_core::plan::InstanceSeen;
@@ -127,6 +128,14 @@ impl Engine for NoPostgres {
 
     async fn disk_bytes(&self, _: &VolumeId) -> Option<u64> {
         None
+    }
+
+    async fn keep_history(&self, instance: &InstanceId, _: &VolumeId) -> Result<()> {
+        is_not_running(instance)
+    }
+
+    async fn history(&self, volume: &VolumeId) -> Result<Option<History>> {
+        Err(EngineError::NoVolume(volume.clone()))
     }
 
     async fn end_sessions(&self, instance: &InstanceId, _: bool) -> Result<()> {

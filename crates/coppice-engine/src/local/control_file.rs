@@ -1,6 +1,8 @@
 //! The few fields of `global/pg_control` that are the same in all supported
 //! releases (src/include/catalog/pg_control.h of each).
 
+use coppice_core::lsn::Lsn;
+
 use super::untrusted::UntrustedPath;
 use crate::{EngineError, Result, VolumeFacts};
 
@@ -31,22 +33,44 @@ fn too_short() -> EngineError {
     EngineError::Other("global/pg_control is too short".to_owned())
 }
 
+/// What the last checkpoint left.
+pub(super) struct Checkpoint {
+    /// The cluster; copies of it share this.
+    pub(super) system: u64,
+    pub(super) timeline: u32,
+    /// Where its record stands.
+    pub(super) at: Lsn,
+    /// Where recovery begins.
+    pub(super) redo: Lsn,
+    /// Whether the server was stopped cleanly then.
+    is_clean: bool,
+}
+
+/// Reads the file of a cluster. Blocks.
+///
+/// # Errors
+/// When it can't be read or is too short.
+pub(super) fn checkpoint(data: &UntrustedPath) -> Result<Checkpoint> {
+    let bytes = contents(data)?;
+    let part = |offset: usize, length: usize| bytes.get(offset..offset + length).ok_or_else(too_short);
+    let long = |offset| part(offset, 8)?.try_into().map(u64::from_le_bytes).map_err(|_| too_short());
+    let short = |offset| part(offset, 4)?.try_into().map(u32::from_le_bytes).map_err(|_| too_short());
+    Ok(Checkpoint {
+        system: long(0)?,
+        timeline: short(CHECKPOINT_COPY + 8)?,
+        at: Lsn(long(CHECKPOINT)?),
+        redo: Lsn(long(CHECKPOINT_COPY)?),
+        is_clean: short(STATE)? == STATE_SHUT_DOWN,
+    })
+}
+
 /// Where the last checkpoint record stands, if the server was stopped cleanly. Blocks.
 ///
 /// # Errors
 /// When the file can't be read or is too short.
 pub(super) fn clean_checkpoint(data: &UntrustedPath) -> Result<Option<String>> {
-    let bytes = contents(data)?;
-    let state = bytes.get(STATE..STATE + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes);
-    let location =
-        bytes.get(CHECKPOINT..CHECKPOINT + 8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
-    let (state, location) = state.zip(location).ok_or_else(too_short)?;
-    Ok((state == STATE_SHUT_DOWN).then(|| lsn(location)))
-}
-
-/// PostgreSQL's notation of a place in the WAL.
-fn lsn(location: u64) -> String {
-    format!("{:X}/{:X}", location >> 32, location as u32)
+    let found = checkpoint(data)?;
+    Ok(found.is_clean.then(|| found.at.to_string()))
 }
 
 /// Reads what identifies a copy of a cluster. Blocks.
@@ -54,15 +78,10 @@ fn lsn(location: u64) -> String {
 /// # Errors
 /// When the file can't be read or is too short.
 pub(super) fn read(data: &UntrustedPath) -> Result<VolumeFacts> {
-    let bytes = contents(data)?;
-    let number = |offset: usize| -> Result<u64> {
-        let bytes = bytes.get(offset..offset + 8).ok_or_else(too_short)?;
-        bytes.try_into().map(u64::from_le_bytes).map_err(|_| too_short())
-    };
-    let redo = number(CHECKPOINT_COPY)?;
+    let found = checkpoint(data)?;
     Ok(VolumeFacts {
-        system_identifier: number(0)?.to_string(),
-        timeline: number(CHECKPOINT_COPY + 8)? as u32,
-        fork_lsn: lsn(redo),
+        system_identifier: found.system.to_string(),
+        timeline: found.timeline,
+        fork_lsn: found.redo.to_string(),
     })
 }

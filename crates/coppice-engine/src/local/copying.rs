@@ -1,5 +1,6 @@
 //! Copying a volume whose server may be running.
 
+use coppice_core::lsn::Lsn;
 use coppice_core::plan::InstanceSeen;
 use coppice_core::{InstanceId, VolumeId};
 use tokio::runtime::Handle;
@@ -25,6 +26,11 @@ impl LocalEngine {
             session.execute("checkpointing the source", "CHECKPOINT").await?;
         }
         Ok(())
+    }
+
+    pub(super) async fn copy_back(&self, plan: &VolumePlan, source: &VolumeId, lsn: Lsn) -> Result<()> {
+        let (volumes, label, source) = (self.volumes.clone(), plan.label.clone(), source.clone());
+        blocking(move || volumes.copy_back(&source, &label, lsn)).await
     }
 
     pub(super) async fn copy_volume(&self, plan: &VolumePlan, source: &VolumeId) -> Result<()> {

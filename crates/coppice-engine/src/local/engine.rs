@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use coppice_core::history::History;
 use coppice_core::image::PostgresVersion;
 use coppice_core::parameter::Observed;
 use coppice_core::plan::InstanceSeen;
@@ -30,8 +31,8 @@ use super::templates::TEMPLATE_PREFIX;
 use super::untrusted::UntrustedPath;
 use super::volumes::{SourceState, Volumes};
 use super::{
-    HostEngine, contents, control_file, first_start, limits, managed_role, measure, prepared, session, sleep,
-    statistics, verifiers,
+    HostEngine, contents, control_file, first_start, held_wal, limits, managed_role, measure, prepared,
+    session, sleep, statistics, verifiers,
 };
 use crate::{
     Answer, BoxedServerStream, Capacity, Engine, EngineError, FirstStart, Image, ImageContents, InstanceSpec,
@@ -40,9 +41,6 @@ use crate::{
 
 /// A server takes its new settings within this time.
 const RELOAD_PATIENCE: Duration = Duration::from_secs(10);
-/// A server that has not told within this time who its roles are goes to sleep
-/// without that.
-const SLEEP_PATIENCE: Duration = Duration::from_secs(20);
 /// A change that takes longer, others having been ended for it, is given up.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(20);
 
@@ -58,6 +56,8 @@ pub struct LocalEngine {
     /// Images never change, so looking once is enough.
     contents: Mutex<HashMap<PostgresVersion, Arc<ImageContents>>>,
     measuring: measure::Measuring,
+    /// From where on servers keep their logs, and since which of their processes.
+    pub(super) held: Mutex<HashMap<InstanceId, held_wal::Held>>,
 }
 
 impl LocalEngine {
@@ -71,6 +71,7 @@ impl LocalEngine {
             sessions: Mutex::default(),
             contents: Mutex::default(),
             measuring: measure::Measuring::default(),
+            held: Mutex::default(),
         }
     }
 
@@ -155,6 +156,7 @@ impl Engine for LocalEngine {
         let volume = &plan.label.volume;
         match &plan.source {
             VolumeSource::Volume(source) => self.copy_volume(plan, source).await?,
+            VolumeSource::Moment(source, lsn) => self.copy_back(plan, source, *lsn).await?,
             VolumeSource::Template => {
                 let template = self.template(plan.label.version).await?;
                 let (volumes, label) = (self.volumes.clone(), plan.label.clone());
@@ -190,7 +192,11 @@ impl Engine for LocalEngine {
         if is_first_start && self.host.servers.observe(&spec.instance, &data).await == InstanceSeen::Stopped {
             blocking(move || first_start::remove_inherited_files(&data)).await?;
         }
-        self.start_server(spec, is_first_start).await
+        if !is_first_start {
+            self.look_between(&spec.volume).await;
+        }
+        self.start_server(spec, is_first_start).await?;
+        if is_first_start { self.check_moment(spec).await } else { Ok(()) }
     }
 
     async fn configure(&self, spec: &InstanceSpec) -> Result<()> {
@@ -234,7 +240,11 @@ impl Engine for LocalEngine {
     async fn stop(&self, instance: &InstanceId, volume: Option<&VolumeId>, mode: StopMode) -> Result<()> {
         self.sessions.lock().remove(instance);
         let data = volume.map(|volume| self.volumes.data_dir(volume));
-        self.host.servers.stop(instance, data.as_ref(), mode).await
+        self.host.servers.stop(instance, data.as_ref(), mode).await?;
+        if let Some(volume) = volume.filter(|_| mode == StopMode::Fast) {
+            self.look_between(volume).await;
+        }
+        Ok(())
     }
 
     async fn sleep(
@@ -242,29 +252,7 @@ impl Engine for LocalEngine {
         instance: &InstanceId,
         volume: &VolumeId,
     ) -> Result<Option<(SleepingRoles, String)>> {
-        self.sessions.lock().remove(instance);
-        let data = self.volumes.data_dir(volume);
-        let is_running = self.host.servers.observe(instance, &data).await == InstanceSeen::Running;
-        let read = if is_running {
-            let address = self.address(instance);
-            let reading = sleep::read_roles(&address);
-            match tokio::time::timeout(SLEEP_PATIENCE, reading)
-                .await
-                .unwrap_or_else(|_| Err(EngineError::no_answer()))
-            {
-                Ok(read) => Some(read),
-                Err(error) => {
-                    tracing::warn!(%instance, "instance {instance} goes to sleep unasked: {}", error.chain());
-                    None
-                }
-            }
-        } else {
-            None
-        };
-        failpoint!("engine.roles_read");
-        self.stop(instance, Some(volume), StopMode::Fast).await?;
-        let checkpoint = blocking(move || control_file::clean_checkpoint(&data)).await?;
-        Ok(read.filter(|(_, place)| checkpoint.as_ref() == Some(place)))
+        self.put_to_sleep(instance, volume).await
     }
 
     async fn clean_checkpoint(&self, volume: &VolumeId) -> Result<Option<String>> {
@@ -363,6 +351,15 @@ impl Engine for LocalEngine {
 
     async fn disk_bytes(&self, volume: &VolumeId) -> Option<u64> {
         self.measuring.disk_size_near_limit(volume, self.volumes.data_dir(volume)).await
+    }
+
+    async fn keep_history(&self, instance: &InstanceId, volume: &VolumeId) -> Result<()> {
+        self.keep_wal(instance, volume).await
+    }
+
+    async fn history(&self, volume: &VolumeId) -> Result<Option<History>> {
+        let (volumes, volume) = (self.volumes.clone(), volume.clone());
+        blocking(move || volumes.history(&volume)).await
     }
 
     async fn end_sessions(&self, instance: &InstanceId, only_writers: bool) -> Result<()> {

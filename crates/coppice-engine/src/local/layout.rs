@@ -86,6 +86,16 @@ impl Layout {
         check_owner(self.runtime_dir.parent().unwrap_or(&self.runtime_dir))
     }
 
+    /// What is kept of the past of volumes.
+    pub fn histories(&self) -> PathBuf {
+        self.pool().join("history")
+    }
+
+    /// What is kept of the past of one.
+    pub fn history(&self, volume: &VolumeId) -> PathBuf {
+        self.histories().join(volume.as_str())
+    }
+
     /// Immutable copies of PostgreSQL installations.
     pub fn images(&self) -> PathBuf {
         self.data_dir.join("images")

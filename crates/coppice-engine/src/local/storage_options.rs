@@ -33,6 +33,8 @@ pub struct StorageOptions {
     pub pool_step_bytes: u64,
     /// What the pool leaves free on the host's file system, in bytes.
     pub host_reserve_bytes: u64,
+    /// Of a hundred parts of the room for volumes, those that their history may take.
+    pub history_share: u8,
     /// Use this driver or fail.
     pub driver: Option<DriverKind>,
 }
@@ -45,6 +47,7 @@ impl Default for StorageOptions {
             pool_initial_bytes: 8 * GIB,
             pool_step_bytes: 8 * GIB,
             host_reserve_bytes: 4 * GIB,
+            history_share: 25,
             driver: None,
         }
     }

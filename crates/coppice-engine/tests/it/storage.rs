@@ -137,6 +137,7 @@ fn small_pool() -> StorageOptions {
         pool_initial_bytes: 300 * MIB,
         pool_step_bytes: 64 * MIB,
         host_reserve_bytes: 64 * MIB,
+        history_share: 25,
         driver: None,
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use coppice_core::branch::MANAGED_ROLE;
+use coppice_core::history::History;
 use coppice_core::image::PostgresVersion;
 use coppice_core::parameter::Observed;
 use coppice_core::plan::InstanceSeen;
@@ -394,6 +395,14 @@ impl Engine for SimulatedEngine {
 
     async fn disk_bytes(&self, _: &VolumeId) -> Option<u64> {
         Some(0)
+    }
+
+    async fn keep_history(&self, _: &InstanceId, _: &VolumeId) -> Result<()> {
+        Ok(())
+    }
+
+    async fn history(&self, _: &VolumeId) -> Result<Option<History>> {
+        Ok(None)
     }
 
     async fn end_sessions(&self, _: &InstanceId, _: bool) -> Result<()> {

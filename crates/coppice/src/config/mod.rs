@@ -290,6 +290,7 @@ fn storage_options(set: &Settings) -> anyhow::Result<StorageOptions> {
         pool,
         pool_initial_bytes: size.unwrap_or(defaults.pool_initial_bytes),
         pool_step_bytes: size.unwrap_or(defaults.pool_step_bytes),
+        history_share: set.history_share.unwrap_or(defaults.history_share),
         host_reserve_bytes: set.host_reserve_gib.map_or(defaults.host_reserve_bytes, bytes),
         driver,
     })

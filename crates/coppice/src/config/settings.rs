@@ -58,6 +58,9 @@ pub(super) struct Settings {
     /// Space the pool leaves free on the host, in GiB [default: 4]
     #[arg(long, env = "COPPICE_HOST_RESERVE_GIB", value_name = "GIB")]
     pub(super) host_reserve_gib: Option<u64>,
+    /// Most of the room for volumes that history may take, in percent; 0 keeps none [default: 25]
+    #[arg(long, env = "COPPICE_HISTORY_SHARE", value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=90))]
+    pub(super) history_share: Option<u8>,
     /// How volumes are copied: btrfs, reflink or copy [default: the best that works]
     #[arg(long, env = "COPPICE_VOLUME_DRIVER", value_name = "DRIVER")]
     pub(super) volume_driver: Option<String>,
@@ -173,6 +176,7 @@ impl Settings {
             pool: self.pool.or(other.pool),
             pool_size_gib: self.pool_size_gib.or(other.pool_size_gib),
             host_reserve_gib: self.host_reserve_gib.or(other.host_reserve_gib),
+            history_share: self.history_share.or(other.history_share),
             volume_driver: self.volume_driver.or(other.volume_driver),
             admin_email: self.admin_email.or(other.admin_email),
             branch_create_wait: self.branch_create_wait.or(other.branch_create_wait),

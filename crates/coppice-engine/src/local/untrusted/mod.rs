@@ -117,6 +117,18 @@ impl UntrustedDir {
         }
     }
 
+    /// Leaves of an ordinary file the first `length` bytes; the rest of it is a
+    /// hole. One that is not there, or something else, stays as it is.
+    ///
+    /// # Errors
+    /// When it is there and can't be changed.
+    pub(super) fn cut_off(&self, name: impl rustix::path::Arg, length: u64) -> io::Result<()> {
+        let Some((file, stat)) = self.open_file(name, OFlags::WRONLY)? else { return Ok(()) };
+        let whole = u64::try_from(stat.st_size).unwrap_or_default();
+        file.set_len(length.min(whole))?;
+        file.set_len(whole)
+    }
+
     /// Makes a directory in this one, and opens it.
     ///
     /// # Errors

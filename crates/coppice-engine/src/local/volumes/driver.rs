@@ -25,15 +25,17 @@ pub(super) struct Choice {
 /// Chooses, attaching or making the pool where it takes one, and makes the
 /// directories for volumes.
 pub(super) fn choose(layout: &Layout, options: &StorageOptions) -> Result<Choice> {
-    make_directory(&layout.pool())?;
+    make_directory(&layout.pool(), SHARED_DIRECTORY_MODE)?;
     let (pool, no_pool_because) = match plan_pool(layout, options)? {
         PoolPlan::Attach => (Some(Pool::attach(layout, options)?), None),
         PoolPlan::None(because) => (None, because),
     };
     for directory in [layout.pool(), layout.volumes(), layout.staging(), layout.trash(), layout.quarantine()]
     {
-        make_directory(&directory)?;
+        make_directory(&directory, SHARED_DIRECTORY_MODE)?;
     }
+    // Nobody passes through it but the platform.
+    make_directory(&layout.histories(), PRIVATE_DIRECTORY_MODE)?;
     let able = ability(&layout.staging())?;
     let kind = match options.driver {
         Some(wanted) if is_enough(able, wanted) => wanted,
@@ -47,6 +49,8 @@ pub(super) fn choose(layout: &Layout, options: &StorageOptions) -> Result<Choice
     };
     Ok(Choice { kind, reason: reason(kind, able, pool.is_some(), no_pool_because), pool })
 }
+
+const PRIVATE_DIRECTORY_MODE: u32 = 0o700;
 
 enum PoolPlan {
     Attach,
@@ -159,10 +163,10 @@ fn has_entries(directory: &Path) -> bool {
     fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some())
 }
 
-fn make_directory(path: &Path) -> Result<()> {
+fn make_directory(path: &Path, mode: u32) -> Result<()> {
     let make = || {
-        DirBuilder::new().recursive(true).mode(SHARED_DIRECTORY_MODE).create(path)?;
-        set_mode(path, SHARED_DIRECTORY_MODE)
+        DirBuilder::new().recursive(true).mode(mode).create(path)?;
+        set_mode(path, mode)
     };
     make().map_err(EngineError::io(format!("making {}", path.display())))
 }

@@ -70,7 +70,7 @@ impl Volumes {
     }
 
     /// True when the volume is complete already; its label then carries our claim.
-    fn take_over(&self, label: &VolumeLabel) -> Result<bool> {
+    pub(super) fn take_over(&self, label: &VolumeLabel) -> Result<bool> {
         let Some(present) = labels::read(&self.layout.volume(&label.volume))? else { return Ok(false) };
         self.refuse_foreign(&present)?;
         self.check_claim(&label.volume, label.claim)?;
@@ -127,7 +127,7 @@ impl Volumes {
         Ok(staged)
     }
 
-    fn clear_staged(&self, volume: &VolumeId) -> Result<PathBuf> {
+    pub(super) fn clear_staged(&self, volume: &VolumeId) -> Result<PathBuf> {
         let staged = self.staged(volume);
         removal::delete_tree(&staged)?;
         failpoint!("volume.stage.after_clear");
@@ -148,7 +148,7 @@ impl Volumes {
     }
 
     /// The last step. Before it there is no volume, after it a complete one.
-    fn publish(&self, volume: &VolumeId, staged: &Path) -> Result<()> {
+    pub(super) fn publish(&self, volume: &VolumeId, staged: &Path) -> Result<()> {
         failpoint!("volume.publish.before_rename");
         let path = self.layout.volume(volume);
         fs::rename(staged, &path)
@@ -189,18 +189,18 @@ fn refuse_scattered(source: &VolumeId, source_dir: &Path) -> Result<()> {
 /// Flushes a whole file system: a volume has a thousand files, and flushing
 /// each takes as many waits. Opened before the first write, so that a write
 /// that failed in the background is reported here.
-struct Flusher {
+pub(super) struct Flusher {
     directory: File,
     path: PathBuf,
 }
 
 impl Flusher {
-    fn open(path: &Path) -> Result<Self> {
+    pub(super) fn open(path: &Path) -> Result<Self> {
         let directory = File::open(path).map_err(EngineError::io(format!("opening {}", path.display())))?;
         Ok(Self { directory, path: path.to_owned() })
     }
 
-    fn flush(&self) -> Result<()> {
+    pub(super) fn flush(&self) -> Result<()> {
         rustix::fs::syncfs(&self.directory)
             .map_err(EngineError::io(format!("flushing {}", self.path.display())))
     }

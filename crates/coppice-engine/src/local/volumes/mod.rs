@@ -19,6 +19,7 @@ use coppice_core::volume::VolumeLabel;
 use parking_lot::Mutex;
 
 use super::btrfs;
+use super::history::History;
 use super::installation::Installation;
 use super::layout::Layout;
 use super::pool::Pool;
@@ -29,6 +30,7 @@ use crate::{EngineError, Result};
 mod clone;
 mod driver;
 mod export;
+mod history;
 mod labels;
 mod live;
 mod locks;
@@ -50,6 +52,9 @@ pub struct Volumes {
     driver_reason: String,
     pool: Option<Pool>,
     locks: locks::VolumeLocks,
+    history: History,
+    /// Of a hundred parts of the room for volumes.
+    history_share: u8,
     /// Held from reading a claim to writing a newer one.
     claims: Mutex<()>,
 }
@@ -144,6 +149,8 @@ impl Volumes {
             driver_reason: choice.reason,
             pool: choice.pool,
             locks: locks::VolumeLocks::default(),
+            history: History::new(layout),
+            history_share: options.history_share,
             claims: Mutex::new(()),
         })
     }
@@ -318,12 +325,14 @@ impl Volumes {
     }
 
     /// To be called now and then: grows the pool when it is short of room and
-    /// the host has some. Does nothing without a pool.
+    /// the host has some, and cuts histories where they take too much.
     ///
     /// # Errors
-    /// When growing fails; the pool is then as before.
+    /// When growing fails; the pool is then as before. When a history can't be cut.
     pub fn maintain(&self) -> Result<()> {
-        self.pool.as_ref().map_or(Ok(()), Pool::maintain)
+        self.pool.as_ref().map_or(Ok(()), Pool::maintain)?;
+        let usage = self.usage()?;
+        self.history.keep_within(self.history_share, usage.total_bytes, usage.free_bytes)
     }
 
     /// Unmounts the pool and frees its loop device. Does nothing without a pool.

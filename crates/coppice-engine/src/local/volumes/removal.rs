@@ -35,6 +35,8 @@ impl Volumes {
             failpoint!("volume.remove.after_rename");
             sync_directory(&self.layout.volumes())?;
         }
+        // Nobody begins another one without the volume.
+        self.history.remove(volume)?;
         failpoint!("volume.remove.before_delete");
         delete_tree(&trashed)?;
         delete_tree(&self.staged(volume))

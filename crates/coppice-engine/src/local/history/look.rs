@@ -1,0 +1,187 @@
+//! One look at the log of a volume.
+
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use coppice_core::history::Mark;
+use coppice_core::lsn::Lsn;
+use coppice_wal::Place;
+
+use super::marks::Entry;
+use super::pages::Files;
+use super::snapshots::{Facts, log_of, wal_of};
+use super::thinning::is_snapshot_due;
+use super::{Known, Volume};
+use crate::local::control_file;
+use crate::local::durable::write_durably;
+use crate::local::untrusted::UntrustedDir;
+use crate::{EngineError, Result};
+
+/// A file that was changed less long ago may have been changed again within the
+/// same tick of the clock.
+const TICK_MS: i64 = 1_000;
+
+/// A server whose log is lost again and again costs no more than a snapshot in
+/// this time.
+const BEGIN_AGAIN_MS: i64 = 60_000;
+
+/// The time, in milliseconds since the Unix epoch.
+pub(super) fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Another one after each start of the machine.
+fn boot() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+}
+
+impl Volume {
+    /// Looks, and tells from where on the server has to keep its log.
+    pub(super) fn look(&mut self, known: &mut Option<Known>, major: u32) -> Result<Lsn> {
+        if known.as_ref().is_none_or(|known| known.marks_length != self.marks.length()) {
+            *known = self.load(major)?;
+        }
+        let looked = match known.take() {
+            Some(before) => self.look_on(before)?,
+            None => None,
+        };
+        let mut now = match looked {
+            Some(now) => now,
+            // There is no history yet, or the log has gone on without us.
+            None => self.begin(major)?,
+        };
+        now.marks_length = self.marks.length();
+        let needed = now.log.segment().start(now.next_kept);
+        *known = Some(now);
+        Ok(needed)
+    }
+
+    /// What an earlier process left; none when that is nothing.
+    fn load(&mut self, major: u32) -> Result<Option<Known>> {
+        let snapshots = self.snapshots.list()?;
+        let log = log_of(&self.data, major)?;
+        let numbers = self.kept.numbers()?;
+        let behind_kept = numbers.last().map_or(0, |number| number + 1);
+        let mut entries = self.marks.read()?;
+        let boot_file = self.history.join("boot");
+        if fs::read_to_string(&boot_file).unwrap_or_default() != boot() {
+            // What the machine had not written to the disk by its end is gone, and
+            // something else may be in its place.
+            let durable = snapshots.last().map_or(Lsn(0), |facts| facts.end().at);
+            let durable = durable.max(log.segment().start(behind_kept));
+            entries.retain(|entry| entry.mark.lsn <= durable);
+            self.marks.replace(&entries)?;
+            write_durably(&boot_file, boot().as_bytes(), 0o600)?;
+        }
+        let Some((last, first)) = entries.last().zip(entries.iter().rev().find(|entry| entry.mark.is_first))
+        else {
+            return Ok(None);
+        };
+        Ok(Some(Known {
+            log,
+            place: Place { at: last.mark.lsn, previous: last.previous },
+            seen_ms: last.mark.at_ms,
+            marks_length: self.marks.length(),
+            next_kept: behind_kept.max(log.segment().number(first.mark.lsn)),
+            snapshots,
+            changed: None,
+            is_settled: false,
+        }))
+    }
+
+    /// Begins the history, or begins it anew behind a gap.
+    fn begin(&mut self, major: u32) -> Result<Known> {
+        let log = log_of(&self.data, major)?;
+        let (path, now) = (self.path.clone(), now_ms());
+        let last = self.snapshots.list()?.last().map(|facts| facts.snapshot().taken_ms);
+        if last.is_some_and(|last| (last..last + BEGIN_AGAIN_MS).contains(&now)) {
+            let why = "its write-ahead log went on without being kept: its history begins anew in a minute";
+            return Err(EngineError::Other(why.to_owned()));
+        }
+        let facts = self.snapshots.take(&path, None, &log, now)?;
+        let end = facts.end();
+        let mut entries = self.marks.read()?;
+        // What was marked and not kept can't be gone back to any more.
+        let behind_kept =
+            self.kept.numbers()?.last().map_or(Lsn(0), |number| log.segment().start(number + 1));
+        let snapshots = self.snapshots.list()?;
+        let durable = snapshots.iter().map(|facts| facts.end().at).filter(|lsn| *lsn < end.at).max();
+        let reachable = behind_kept.max(durable.unwrap_or_default());
+        entries.retain(|entry| entry.mark.lsn <= reachable && entry.mark.lsn < end.at);
+        let since_ms = entries.last().map_or(now, |entry| entry.mark.at_ms);
+        let mark = Mark { at_ms: now.max(since_ms), since_ms, lsn: end.at, is_first: true };
+        entries.push(Entry { mark, previous: None });
+        self.marks.replace(&entries)?;
+        write_durably(&self.history.join("boot"), boot().as_bytes(), 0o600)?;
+        Ok(Known {
+            log,
+            place: end,
+            seen_ms: mark.at_ms,
+            marks_length: self.marks.length(),
+            next_kept: log.segment().number(end.at),
+            snapshots,
+            changed: None,
+            is_settled: false,
+        })
+    }
+
+    /// None when the log has gone on and what came next is lost.
+    fn look_on(&mut self, mut known: Known) -> Result<Option<Known>> {
+        let live = wal_of(&self.data)?;
+        // Whatever is committed by now is found below.
+        let now = now_ms().max(known.seen_ms);
+        let name = known.log.file_name(known.log.segment().number(known.place.at));
+        let looking = || EngineError::io(format!("looking at {name}"));
+        let changed = live.file(name.as_str()).map_err(looking())?;
+        let changed = changed.map(|(_, stat)| (stat.st_mtime, stat.st_mtime_nsec));
+        if known.is_settled && changed == known.changed {
+            known.seen_ms = now;
+            return Ok(Some(known));
+        }
+        let walked = self.walk(&known, &live)?;
+        if walked == known.place && self.is_beyond(&known)? {
+            return Ok(None);
+        }
+        known.is_settled =
+            walked == known.place && changed.is_none_or(|(seconds, _)| seconds * 1000 + TICK_MS < now);
+        known.changed = changed;
+        if walked != known.place {
+            let mark = Mark { at_ms: now, since_ms: known.seen_ms, lsn: walked.at, is_first: false };
+            self.marks.add(&Entry { mark, previous: walked.previous })?;
+            known.place = walked;
+        }
+        known.seen_ms = now;
+        while known.next_kept < known.log.segment().number(known.place.at) {
+            if !self.kept.add(&known.log, known.next_kept, &live)? {
+                return Ok(None);
+            }
+            known.next_kept += 1;
+        }
+        if is_snapshot_due(known.snapshots.last().map(Facts::snapshot), known.place.at, now) {
+            let path = self.path.clone();
+            let facts = self.snapshots.take(&path, Some(known.place), &known.log, now)?;
+            known.snapshots.push(facts);
+            self.thin(&mut known, now)?;
+        }
+        Ok(Some(known))
+    }
+
+    /// Where the log ends now.
+    fn walk(&self, known: &Known, live: &UntrustedDir) -> Result<Place> {
+        let mut files = Files::new(known.log, vec![self.kept.directory(), live]);
+        let walked =
+            known.log.walk(known.place, None, &mut files).map_err(EngineError::io("reading the log"))?;
+        Ok(walked.place)
+    }
+
+    /// Whether the server is further than can be walked to.
+    fn is_beyond(&self, known: &Known) -> Result<bool> {
+        if control_file::checkpoint(&self.data)?.redo <= known.place.at {
+            return Ok(false);
+        }
+        // It may have gone on since the log was read.
+        let live = wal_of(&self.data)?;
+        Ok(self.walk(known, &live)? == known.place)
+    }
+}

@@ -1,0 +1,175 @@
+//! The history of volumes: what a volume can be taken back to.
+//!
+//! `history/<volume>/` in the pool has `snapshots/`, finished files of the log
+//! (`wal/`), and `marks`, which says how far the log was at which time. A
+//! moment is the newest snapshot whose log ends before it, with the log from
+//! there, cut off at the moment: an ordinary recovery then ends there.
+//!
+//! What a server has written is walked and copied, never believed: a wrong
+//! log spoils its own history, and its recovery is one more start of the same
+//! confined server.
+//!
+//! Only where a snapshot of a running volume is one moment, and files share
+//! blocks: on btrfs.
+
+mod kept;
+mod look;
+mod marks;
+mod moment;
+mod pages;
+mod room;
+mod snapshots;
+mod thinning;
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use coppice_core::VolumeId;
+use coppice_core::history::History as Found;
+use coppice_core::lsn::Lsn;
+use coppice_wal::{Log, Place};
+use parking_lot::Mutex;
+
+use super::layout::Layout;
+use super::untrusted::{self, UntrustedPath};
+use crate::{EngineError, Result};
+use marks::Marks;
+use snapshots::{Facts, Snapshots};
+
+/// What is known of a volume's history between two looks.
+struct Known {
+    log: Log,
+    /// Behind the last record that was seen.
+    place: Place,
+    /// When nothing was behind it for the last time.
+    seen_ms: i64,
+    /// Length of the marks by then: another process has worked on them if it differs.
+    marks_length: u64,
+    /// The first file of the log that is not kept yet.
+    next_kept: u64,
+    snapshots: Vec<Facts>,
+    /// When the file that is being written was last changed, and whether all
+    /// that it had then was seen.
+    changed: Option<(i64, u64)>,
+    is_settled: bool,
+}
+
+/// Histories of all volumes.
+#[derive(Debug)]
+pub(super) struct History {
+    layout: Layout,
+    /// Held while somebody works on a volume's history.
+    known: Mutex<HashMap<VolumeId, Arc<Mutex<Option<Known>>>>>,
+    /// Whether there is room for any.
+    has_room: AtomicBool,
+}
+
+impl std::fmt::Debug for Known {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Known").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+/// A volume that is worked on: its marks are held.
+struct Volume {
+    path: PathBuf,
+    data: UntrustedPath,
+    history: PathBuf,
+    snapshots: Snapshots,
+    kept: kept::Kept,
+    marks: Marks,
+}
+
+impl History {
+    pub(super) fn new(layout: &Layout) -> Self {
+        Self { layout: layout.clone(), known: Mutex::default(), has_room: AtomicBool::new(true) }
+    }
+
+    fn entry(&self, volume: &VolumeId) -> Arc<Mutex<Option<Known>>> {
+        self.known.lock().entry(volume.clone()).or_default().clone()
+    }
+
+    /// Whether any is kept.
+    pub(super) fn has_room(&self) -> bool {
+        self.has_room.load(Ordering::Relaxed)
+    }
+
+    /// Opens a volume's history; none while another process works on it, and when
+    /// the volume is gone.
+    fn open(&self, volume: &VolumeId) -> Result<Option<Volume>> {
+        let history = self.layout.history(volume);
+        if !self.layout.volume(volume).is_dir() {
+            return Ok(None);
+        }
+        fs::create_dir_all(&history).map_err(EngineError::io(format!("making {}", history.display())))?;
+        let Some(marks) = Marks::hold(&history.join("marks"))? else { return Ok(None) };
+        Ok(Some(Volume {
+            path: self.layout.volume(volume),
+            data: self.layout.volume_data(volume),
+            snapshots: Snapshots::of(&history),
+            kept: kept::Kept::of(&history)?,
+            history,
+            marks,
+        }))
+    }
+
+    /// Looks at the log of a volume, keeps what was finished, and takes a
+    /// snapshot when it is time. Tells from where on the server has to keep its
+    /// log; none when somebody else is at it. Blocks.
+    pub(super) fn look(&self, volume: &VolumeId, major: u32) -> Result<Option<Lsn>> {
+        if !self.has_room() {
+            return Ok(None);
+        }
+        let entry = self.entry(volume);
+        let Some(mut known) = entry.try_lock() else { return Ok(None) };
+        let Some(mut found) = self.open(volume)? else { return Ok(None) };
+        found.look(&mut known, major).map(Some)
+    }
+
+    /// Looks, and tells everything that is kept. Blocks.
+    pub(super) fn read(&self, volume: &VolumeId, major: u32) -> Result<Option<Found>> {
+        if !self.has_room() {
+            return Ok(None);
+        }
+        let entry = self.entry(volume);
+        let mut known = entry.lock();
+        let Some(mut found) = self.open(volume)? else { return Ok(None) };
+        found.look(&mut known, major)?;
+        let Some(known) = known.as_ref() else { return Ok(None) };
+        Ok(Some(Found {
+            marks: found.marks.read()?.into_iter().map(|entry| entry.mark).collect(),
+            seen_ms: known.seen_ms,
+            snapshots: known.snapshots.iter().map(Facts::snapshot).collect(),
+            wal_bytes: found.kept.numbers()?.len() as u64 * known.log.segment().bytes,
+        }))
+    }
+
+    /// Fills `staged`, which is not there yet, with a volume as it was at a place
+    /// of its log, and tells where the last record before that ends. Blocks.
+    pub(super) fn fill(&self, volume: &VolumeId, major: u32, lsn: Lsn, staged: &Path) -> Result<Lsn> {
+        let entry = self.entry(volume);
+        let _held = entry.lock();
+        let Some(found) = self.open(volume)? else {
+            return Err(EngineError::Other(format!("another process works on the history of {volume}")));
+        };
+        found.fill(lsn, major, staged)
+    }
+
+    /// Removes a volume's history. Blocks.
+    pub(super) fn remove(&self, volume: &VolumeId) -> Result<()> {
+        let entry = self.entry(volume);
+        let mut known = entry.lock();
+        *known = None;
+        let path = self.layout.history(volume);
+        let snapshots = Snapshots::of(&path);
+        for facts in snapshots.list().unwrap_or_default() {
+            snapshots.remove(facts.end().at)?;
+        }
+        untrusted::delete_tree(&path).map_err(EngineError::io(format!("deleting {}", path.display())))?;
+        self.known.lock().remove(volume);
+        Ok(())
+    }
+}
