@@ -14,6 +14,7 @@ mod credentials;
 mod drivers;
 mod faults;
 mod handover;
+mod history;
 mod hosting;
 mod http;
 mod isolation;

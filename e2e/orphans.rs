@@ -39,7 +39,9 @@ fn unexplained(coppice: &Platform) -> BTreeSet<String> {
     let of_branches: Vec<_> =
         names("pool/volumes").into_iter().filter(|name| !templates.contains(name.as_str())).collect();
     if of_branches.len() != branches.len() {
-        left.extend(of_branches);
+        left.extend(of_branches.clone());
     }
+    // What is kept of volumes that are gone.
+    left.extend(names("pool/history").into_iter().filter(|name| !of_branches.contains(name)));
     left
 }

@@ -15,6 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::activity::summary;
 use crate::endpoint::{BodyAs, Done, Endpoint, Made, Query, Shown, delete, get, patch, post};
+use crate::history::moment_from;
 use crate::projects::{scale_to_zero, scale_to_zero_change};
 
 /// Body of createBranch with what nobody needs to know of.
@@ -90,7 +91,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
             .answers("Branches the caller may see.")
             .runs(list_branches),
         post("/branches", &CREATE_BRANCH)
-            .says(AREA, "Make a branch", "A copy of another branch as it is now, or an empty database. Answers as soon as the branch accepts\nconnections, or after a few seconds while the work goes on.")
+            .says(AREA, "Make a branch", "A copy of another branch as it is now, or was at a moment (`targetTime` or `targetLsn`, within the window that\ngetBranchHistory tells); or an empty database. Answers as soon as the branch accepts\nconnections, or after a few seconds while the work goes on.")
             .answers("The new branch.")
             .refuses(409, "The name is taken.")
             .refuses(412, "The parent is not ready; `Retry-After` says when to look again.")
@@ -133,7 +134,7 @@ async fn create_branch(
     BodyAs(asked, _): BodyAs<wire::CreateBranch, AskedBranch>,
 ) -> Result<Made<wire::Branch>> {
     asked.backups.check()?;
-    let branch = app.create_branch(&access, &request_from(asked.branch)).await?;
+    let branch = app.create_branch(&access, &request_from(asked.branch)?).await?;
     Ok(Made(short(&app, &access, &branch).await?))
 }
 
@@ -248,10 +249,12 @@ fn configuration(branch: &Branch) -> wire::ClusterConfiguration {
     }
 }
 
-fn request_from(asked: wire::CreateBranch) -> NewBranchRequest {
+fn request_from(asked: wire::CreateBranch) -> Result<NewBranchRequest> {
     let (name, description, scale_to_zero, origin) = match asked {
         wire::CreateBranch::Inherit(asked) => {
-            let origin = Origin::Inherit { parent: BranchId::from_trusted(asked.parent_id) };
+            let parent = BranchId::from_trusted(asked.parent_id);
+            let origin =
+                Origin::Inherit { parent, moment: moment_from(asked.target_time, asked.target_lsn)? };
             (asked.name, asked.description, asked.scale_to_zero, origin)
         }
         wire::CreateBranch::Custom(asked) => {
@@ -259,12 +262,12 @@ fn request_from(asked: wire::CreateBranch) -> NewBranchRequest {
             (asked.name, asked.description, asked.scale_to_zero, origin)
         }
     };
-    NewBranchRequest {
+    Ok(NewBranchRequest {
         name,
         description: description.unwrap_or_default(),
         scale_to_zero: scale_to_zero_change(scale_to_zero),
         origin,
-    }
+    })
 }
 
 fn change_from(asked: AskedChange) -> Result<BranchChange> {

@@ -35,6 +35,7 @@ mod departure;
 mod door;
 mod endpoint;
 mod error;
+mod history;
 mod hosts;
 mod idempotency;
 mod identify;

@@ -38,8 +38,8 @@ use self::errors::{BEARER, OAUTH};
 use crate::coding::takes;
 use crate::endpoint::Endpoint;
 use crate::{
-    activity, audit_log, branch_metrics, branches, configuration, credential, credentials, invitations, keys,
-    logs, members, organizations, pages, projects, regions, trash, tree, users,
+    activity, audit_log, branch_metrics, branches, configuration, credential, credentials, history,
+    invitations, keys, logs, members, organizations, pages, projects, regions, trash, tree, users,
 };
 
 /// Where the implicit flow begins, below the server.
@@ -50,7 +50,7 @@ const AUTHORIZATION: &str = "/oauth/authorize";
 struct Empty;
 
 /// The operations of each part.
-const ENDPOINTS: [fn() -> Vec<Endpoint>; 17] = [
+const ENDPOINTS: [fn() -> Vec<Endpoint>; 18] = [
     organizations::endpoints,
     audit_log::endpoints,
     members::endpoints,
@@ -64,6 +64,7 @@ const ENDPOINTS: [fn() -> Vec<Endpoint>; 17] = [
     trash::endpoints,
     tree::endpoints,
     activity::endpoints,
+    history::endpoints,
     logs::endpoints,
     configuration::endpoints,
     credentials::endpoints,

@@ -5,6 +5,7 @@
 //! should.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use coppice_core::{Error, Result};
@@ -12,6 +13,7 @@ use futures_util::FutureExt as _;
 use tokio::time::MissedTickBehavior;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::history::Keeper;
 use crate::{App, metrics};
 
 /// Pause before a task that panicked is begun again.
@@ -88,6 +90,11 @@ impl App {
         let seconds = Duration::from_secs;
         tasks.every("storage_watch", seconds(2), self, |app| async move { app.look_at_storage().await });
         tasks.every("trash_watch", seconds(5), self, |app| async move { app.look_at_trash().await });
+        let keeper = Arc::new(Keeper::default());
+        tasks.every("history_keeper", seconds(1), self, move |app| {
+            let keeper = keeper.clone();
+            async move { app.keep_history(&keeper).await }
+        });
         tasks.every("idle_watch", seconds(5), self, |app| async move { app.look_for_idle().await });
         tasks.every("key_uses", seconds(5), self, |app| async move { app.write_key_uses().await });
         tasks.every("client_uses", seconds(30), self, |app| async move { app.write_uses().await });
@@ -129,7 +136,6 @@ impl App {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;

@@ -22,6 +22,7 @@ mod configuration;
 mod connections;
 mod credentials;
 mod extensions;
+mod history;
 mod idempotency;
 mod identity;
 mod invitations;

@@ -69,6 +69,7 @@ error_codes! {
     InvalidPreloadLibrary = "invalid_preload_library",
     InvalidQueryParameter = "invalid_query_parameter",
     InvalidRegion = "invalid_region",
+    InvalidRestoreTarget = "invalid_restore_target",
     InvalidTimeRange = "invalid_time_range",
     InvalidToken = "invalid_token",
     InvalidUsername = "invalid_username",

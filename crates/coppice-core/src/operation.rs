@@ -157,6 +157,7 @@ operations! {
         .while_enabled()
         .limited_keys(RefusedWithBranchLimit);
     GET_BRANCH_ACTIVITY = Operation::new("getBranchActivity", Scope::BranchRead);
+    GET_BRANCH_HISTORY = Operation::new("getBranchHistory", Scope::BranchRead);
     BRANCH_LOGS = Operation::new("branchLogs", Scope::LogsRead);
     GET_BRANCH_POSTGRES_CONFIG = Operation::new("getBranchPostgresConfig", Scope::BranchRead);
     BRANCH_METRICS = Operation::new("branchMetrics", Scope::MetricsRead);

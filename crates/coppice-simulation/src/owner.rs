@@ -74,7 +74,7 @@ async fn change(action: &Action, app: &App, world: &World, machine: usize) -> Re
         }
         Action::Child { parent, name } => {
             let written = world.lock().written.get(parent).cloned().unwrap_or_default();
-            let origin = Origin::Inherit { parent: parent.clone() };
+            let origin = Origin::Inherit { parent: parent.clone(), moment: None };
             let made = create(app, world, machine, name, ScaleToZeroChange::default(), origin).await?;
             // What its parent had before it was asked for, it has too.
             let child = BranchId::from_trusted(made.clone());

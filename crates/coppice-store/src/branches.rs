@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use coppice_core::branch::{Branch, BranchSpec, BranchState, Goal, Reconfigure};
 use coppice_core::image::PostgresVersion;
+use coppice_core::lsn::Lsn;
 use coppice_core::project::ScaleToZero;
 use coppice_core::storage::Fullness;
 use coppice_core::{BranchId, HostId, InstanceId, OrganizationId, ProjectId, RegionId, VolumeId};
@@ -108,6 +109,8 @@ pub struct NewBranch<'a> {
     pub parent: Option<&'a BranchId>,
     /// The volume its data is copied from; none means the image's template.
     pub source: Option<&'a VolumeId>,
+    /// The place in that volume's log to go back to; none means as it is.
+    pub moment: Option<Lsn>,
     /// Unique in the project.
     pub name: &'a str,
     /// For people.

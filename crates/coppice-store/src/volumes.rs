@@ -2,6 +2,7 @@
 
 use coppice_core::claim::ClaimToken;
 use coppice_core::image::PostgresVersion;
+use coppice_core::lsn::Lsn;
 use coppice_core::volume::VolumeState;
 use coppice_core::{BranchId, HostId, InstanceId, VolumeId};
 use sqlx::FromRow;
@@ -18,6 +19,9 @@ pub struct VolumeRow {
     pub host: HostId,
     /// The volume it is a copy of; none for a copy of a template.
     pub parent: Option<VolumeId>,
+    /// The place in the parent's log that it begins at; none for a copy of what the
+    /// parent is when it is made.
+    pub moment: Option<Lsn>,
     /// The primary instance of the parent volume's branch.
     pub parent_instance: Option<InstanceId>,
     /// How far it is.
@@ -42,6 +46,7 @@ struct Row {
     id: String,
     host_id: String,
     parent_volume_id: Option<String>,
+    moment: Option<String>,
     parent_instance: Option<String>,
     state: String,
     account: i32,
@@ -52,8 +57,9 @@ struct Row {
 impl Store {
     pub(crate) async fn volume_insert_in_tx(&self, tx: &mut Tx, new: &NewBranch<'_>) -> Result<()> {
         sqlx::query(
-            "insert into volumes (id, host_id, branch_id, parent_volume_id, state, account, image_major, image_minor)
-             values ($1, $2, $3, $4, 'planned', nextval('volume_accounts'), $5, $6)",
+            "insert into volumes (id, host_id, branch_id, parent_volume_id, moment, state, account, image_major,
+                 image_minor)
+             values ($1, $2, $3, $4, $7::pg_lsn, 'planned', nextval('volume_accounts'), $5, $6)",
         )
         .bind(new.volume.as_str())
         .bind(new.host.as_str())
@@ -61,6 +67,7 @@ impl Store {
         .bind(new.source.map(VolumeId::as_str))
         .bind(new.spec.version.major as i32)
         .bind(new.spec.version.minor as i32)
+        .bind(new.moment.map(|lsn| lsn.to_string()))
         .execute(&mut **tx)
         .await?;
         Ok(())
@@ -72,7 +79,7 @@ impl Store {
     /// When there is no such branch, or the metastore can't be reached.
     pub(crate) async fn volume_of_branch(&self, branch: &BranchId) -> Result<VolumeRow> {
         let query = sqlx::query(
-            "select v.id, v.host_id, v.parent_volume_id, i.id as parent_instance, v.state, v.account,
+            "select v.id, v.host_id, v.parent_volume_id, v.moment::text, i.id as parent_instance, v.state, v.account,
                     v.image_major, v.image_minor
              from branches b join volumes v on v.id = b.volume_id
              left join instances i on i.volume_id = v.parent_volume_id and i.role = 'primary'
@@ -83,7 +90,11 @@ impl Store {
         let row = row.ok_or(sqlx::Error::RowNotFound)?;
         let state = VolumeState::parse(&row.state)
             .ok_or_else(|| StoreError::UnknownValue { what: "volume state", value: row.state })?;
+        let moment = row.moment.map(|text| {
+            text.parse().map_err(|_| StoreError::UnknownValue { what: "place in a log", value: text })
+        });
         Ok(VolumeRow {
+            moment: moment.transpose()?,
             id: VolumeId::from_trusted(row.id),
             host: HostId::from_trusted(row.host_id),
             parent: row.parent_volume_id.map(VolumeId::from_trusted),

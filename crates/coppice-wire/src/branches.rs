@@ -261,7 +261,7 @@ pub struct CustomConfiguration {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "mode", rename_all = "lowercase")]
 pub enum CreateBranch {
-    /// A copy of another branch, as it is now.
+    /// A copy of another branch, as it is now or was at a moment.
     Inherit(InheritBranch),
     /// An empty database.
     Custom(CustomBranch),
@@ -278,6 +278,13 @@ pub struct InheritBranch {
     #[serde(rename = "parentID")]
     #[schema(example = "kq7m2kj8fr3cjdr0h2qkv5s4c0", pattern = "^[A-Za-z0-9_-]{1,64}$", format = "id")]
     pub parent_id: String,
+    /// The time to copy it as of, within the window of getBranchHistory; without it, now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_time: Option<Timestamp>,
+    /// Instead of a time, a place in its write-ahead log, as `pg_current_wal_insert_lsn()` tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "0/3000060", max_length = 17, format = "looked-up")]
+    pub target_lsn: Option<String>,
     /// What it is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(

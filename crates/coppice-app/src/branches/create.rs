@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use chrono::Utc;
 use coppice_core::branch::{Branch, BranchSpec, BranchState};
+use coppice_core::history::Moment;
 use coppice_core::limits::{BRANCH_CHILDREN_MAX, BRANCH_DEPTH_MAX};
+use coppice_core::lsn::Lsn;
 use coppice_core::parameter::check_parameters;
 use coppice_core::project::{Project, ScaleToZero, ScaleToZeroChange};
 use coppice_core::target::InProject;
@@ -33,10 +35,12 @@ pub struct NewBranchRequest {
 /// Where a new branch's data comes from.
 #[derive(Clone, Debug)]
 pub enum Origin {
-    /// A copy of another branch, as it is now.
+    /// A copy of another branch, as it is now or was at a moment.
     Inherit {
         /// The other branch.
         parent: BranchId,
+        /// The moment; none for now.
+        moment: Option<Moment>,
     },
     /// An empty database.
     Custom(CustomBranch),
@@ -65,6 +69,7 @@ pub struct CustomBranch {
 struct Plan {
     spec: BranchSpec,
     source: Option<VolumeId>,
+    moment: Option<Lsn>,
     parent: Option<BranchId>,
     default_scale_to_zero: ScaleToZero,
 }
@@ -82,16 +87,19 @@ impl App {
         let sealed = self.key.seal(id.as_str(), &password);
         let verifier = scram_verifier(&password);
 
+        // Before anything is locked: it takes a look at the parent's log.
+        let moment = self.find_moment(&access.target, &new.origin).await?;
         let mut tx = self.store.begin().await?;
         self.lock_enabled_organization_in_tx(&mut tx, &access.organization.id).await?;
         let project = self.lock_project(&mut tx, &access.target).await?;
-        let plan = self.plan_branch(&mut tx, &project, &new.origin).await?;
+        let plan = self.plan_branch(&mut tx, &project, &new.origin, moment).await?;
         self.check_quotas(&mut tx, access, &project).await?;
         let row = NewBranch {
             id: &id,
             project: &project.id,
             parent: plan.parent.as_ref(),
             source: plan.source.as_ref(),
+            moment: plan.moment,
             name: &new.name,
             description: &new.description,
             spec: &plan.spec,
@@ -120,15 +128,22 @@ impl App {
         }
     }
 
-    async fn plan_branch(&self, tx: &mut Tx, project: &Project, origin: &Origin) -> Result<Plan> {
+    async fn plan_branch(
+        &self,
+        tx: &mut Tx,
+        project: &Project,
+        origin: &Origin,
+        moment: Option<(VolumeId, Lsn)>,
+    ) -> Result<Plan> {
         match origin {
             Origin::Custom(custom) => Ok(Plan {
                 spec: self.custom_spec(custom).await?,
                 source: None,
+                moment: None,
                 parent: None,
                 default_scale_to_zero: project.configuration.base_branches,
             }),
-            Origin::Inherit { parent } => {
+            Origin::Inherit { parent, .. } => {
                 let found =
                     self.store.branch_find_in_tx(tx, &project.organization, &project.id, parent).await?;
                 let parent = found.ok_or_else(|| Error::branch_not_found(parent))?;
@@ -151,9 +166,14 @@ impl App {
                         format!("branch already has {BRANCH_CHILDREN_MAX} children"),
                     ));
                 }
+                let (source, moment) = match moment {
+                    Some((volume, lsn)) => (volume, Some(lsn)),
+                    None => (parent.volume, None),
+                };
                 Ok(Plan {
                     spec: BranchSpec { replicas: 0, ..parent.spec },
-                    source: Some(parent.volume),
+                    source: Some(source),
+                    moment,
                     parent: Some(parent.id),
                     default_scale_to_zero: project.configuration.child_branches,
                 })

@@ -79,7 +79,7 @@ impl App {
     }
 
     /// A branch of the project the path names; tells which of both is missing.
-    async fn find_in_project(&self, place: &InProject, id: &BranchId) -> Result<Branch> {
+    pub(crate) async fn find_in_project(&self, place: &InProject, id: &BranchId) -> Result<Branch> {
         let found = self.store.branch_find_in(&place.organization, &place.project, id).await?;
         match found {
             Some(branch) => Ok(branch),

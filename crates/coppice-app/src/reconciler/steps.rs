@@ -270,7 +270,11 @@ impl Reconciler {
             claim: token,
             version: work.volume.version,
         };
-        let source = work.volume.parent.clone().map_or(VolumeSource::Template, VolumeSource::Volume);
+        let source = match (work.volume.parent.clone(), work.volume.moment) {
+            (None, _) => VolumeSource::Template,
+            (Some(parent), None) => VolumeSource::Volume(parent),
+            (Some(parent), Some(moment)) => VolumeSource::Moment(parent, moment),
+        };
         VolumePlan { label, source, source_instance: work.volume.parent_instance.clone() }
     }
 }

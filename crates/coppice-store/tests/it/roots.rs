@@ -35,6 +35,7 @@ async fn copy(store: &Store, parent: &BranchId, name: &str) -> BranchId {
         project: &ProjectId::from_trusted("p"),
         parent: Some(parent),
         source: None,
+        moment: None,
         name,
         description: "",
         spec: &spec,

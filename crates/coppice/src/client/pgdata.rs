@@ -103,6 +103,8 @@ struct Copy {
 impl Copy {
     async fn make(client: &Client, source: &Place) -> anyhow::Result<Self> {
         let body = CreateBranch::Inherit(InheritBranch {
+            target_time: None,
+            target_lsn: None,
             name: format!("pgdata-{}", coppice_core::id::random_text()),
             parent_id: source.branch.id.clone(),
             description: Some("copied by coppice pgdata".to_owned()),

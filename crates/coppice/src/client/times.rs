@@ -2,16 +2,18 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-/// How long ago something was: 30s, 15m, 1h or 2d.
+/// How long ago something was: 30s, 15m, 1h or 2d, or as people say it, 10 minutes ago.
 pub(super) fn ago(text: &str) -> Option<TimeDelta> {
+    let text = text.strip_suffix(" ago").unwrap_or(text);
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let seconds = match &text[digits.len()..] {
-        "s" => 1,
-        "m" => 60,
-        "h" => 60 * 60,
-        "d" => 24 * 60 * 60,
+        "s" | "second" | "seconds" => 1,
+        "m" | "minute" | "minutes" => 60,
+        "h" | "hour" | "hours" => 60 * 60,
+        "d" | "day" | "days" => 24 * 60 * 60,
         _ => return None,
     };
+    let digits = digits.strip_suffix(' ').unwrap_or(digits);
     let number = digits.parse::<i64>().ok().filter(|number| *number >= 0)?;
     TimeDelta::try_seconds(number.checked_mul(seconds)?)
 }
@@ -41,10 +43,17 @@ mod tests {
         for (text, seconds) in [("90s", 90), ("15m", 900), ("2h", 7200), ("1d", 86_400), ("0s", 0)] {
             assert_eq!(ago(text), Some(TimeDelta::seconds(seconds)), "{text}");
         }
+        for (text, seconds) in
+            [("10 minutes ago", 600), ("1 hour ago", 3600), ("2 days", 172_800), ("5s ago", 5)]
+        {
+            assert_eq!(ago(text), Some(TimeDelta::seconds(seconds)), "{text}");
+        }
         let then = since("2h").expect("a time");
         assert_eq!((Utc::now() - then).num_hours(), 2);
         assert_eq!(since("2026-01-02T03:04:05Z").expect("a time").timestamp(), 1_767_323_045);
-        for text in ["", "h", "1", "-1h", "1w", "1é", "99999999999999999d", "soon"] {
+        for text in
+            ["", "h", "1", "-1h", "1w", "1é", "99999999999999999d", "soon", "ago", "1  h", "minutes ago"]
+        {
             assert!(ago(text).is_none() && since(text).is_err(), "{text}");
         }
     }

@@ -3,17 +3,20 @@
 use std::collections::BTreeMap;
 
 use anyhow::bail;
+use chrono::{DateTime, Utc};
 use clap::Args;
 use clap_complete::ArgValueCandidates;
 use coppice_core::ErrorCode;
+use coppice_core::lsn::Lsn;
 use coppice_wire::{
     Branch, BranchDetails, BranchStatusType, CreateBranch, CustomBranch, CustomConfiguration, ImageList,
-    InheritBranch, InstanceTypeList,
+    InheritBranch, InstanceTypeList, Timestamp,
 };
 
 use super::{Sleep, parameter, show, wait_for};
 use crate::client::http::Client;
 use crate::client::lookup::{Named, Place};
+use crate::client::times::since;
 use crate::client::{ProjectChoice, complete, output};
 use crate::refusal::Refused;
 
@@ -27,6 +30,12 @@ pub(crate) struct CreateArgs {
           conflicts_with_all = ["image", "instance_type", "region", "storage", "replicas", "parameters",
                                 "preload_libraries"])]
     parent: Option<String>,
+    /// Copy it as it was at this time, or so long ago: 2026-01-02T03:04:05Z, 90s, 10m, 2h or 1d
+    #[arg(long, value_name = "TIME", requires = "parent", conflicts_with = "lsn", value_parser = since)]
+    at: Option<DateTime<Utc>>,
+    /// Copy it as it was when its write-ahead log was here, like 0/3000060
+    #[arg(long, requires = "parent")]
+    lsn: Option<Lsn>,
     #[command(flatten)]
     empty: Empty,
     /// What it is for
@@ -69,14 +78,17 @@ pub(crate) struct Empty {
 
 /// Makes a branch, and waits until it is ready.
 pub(super) async fn create(client: &Client, arguments: CreateArgs, as_json: bool) -> anyhow::Result<()> {
-    let CreateArgs { name, parent, empty, description, sleep, project, if_not_exists } = arguments;
+    let CreateArgs { name, parent, at, lsn, empty, description, sleep, project, if_not_exists } = arguments;
     let project = client.project(project.project.as_deref()).await?;
     let scale_to_zero = sleep.change();
     let body = match parent {
         Some(parent) => {
             let parent_id = client.branch_in(&project, &parent).await?.id;
             let name = name.clone();
-            CreateBranch::Inherit(InheritBranch { name, parent_id, description, scale_to_zero })
+            let (target_time, target_lsn) = (at.map(Timestamp), lsn.map(|lsn| lsn.to_string()));
+            let asked =
+                InheritBranch { name, parent_id, target_time, target_lsn, description, scale_to_zero };
+            CreateBranch::Inherit(asked)
         }
         None => {
             let (name, configuration) = (name.clone(), configuration(client, empty).await?);

@@ -2,6 +2,7 @@
 
 mod create;
 mod delete;
+mod history;
 mod list;
 
 use std::time::{Duration, Instant};
@@ -37,8 +38,11 @@ pub(crate) enum BranchCommand {
         #[command(flatten)]
         project: ProjectChoice,
     },
-    /// Make a branch: a copy of another one, or an empty one
-    #[command(alias = "new", after_help = "Example: coppice branch create preview --parent main")]
+    /// Make a branch: a copy of another one, as it is or was, or an empty one
+    #[command(
+        alias = "new",
+        after_help = "Example: coppice branch create preview --parent main\n         coppice branch create undo --parent main --at 10m"
+    )]
     Create(Box<create::CreateArgs>),
     /// Show a branch
     #[command(aliases = ["get", "view", "describe"], after_help = "Example: coppice branch show main")]
@@ -84,6 +88,14 @@ pub(crate) enum BranchCommand {
     /// Show why a branch is awake, when and why it was, and when its server crashed
     #[command(after_help = "Example: coppice branch activity main")]
     Activity {
+        #[command(flatten)]
+        target: BranchTarget,
+    },
+    /// Show what a branch can be taken back to
+    #[command(
+        after_help = "Example: coppice branch history main, then coppice branch create undo --parent main --at 10m"
+    )]
+    History {
         #[command(flatten)]
         target: BranchTarget,
     },
@@ -150,6 +162,10 @@ pub(super) async fn run(command: BranchCommand, client: &Client, as_json: bool) 
         BranchCommand::Activity { target } => {
             let place = client.branch(&target).await?;
             activity::show(&client.get(&format!("{}/activity", client.path_of(&place))).await?, as_json)
+        }
+        BranchCommand::History { target } => {
+            let place = client.branch(&target).await?;
+            history::show(&client.get(&format!("{}/history", client.path_of(&place))).await?, as_json)
         }
         BranchCommand::Delete { branches: named, project, purge, yes: is_confirmed, if_exists } => {
             let deletion = delete::Deletion { named, project, purge, is_confirmed, if_exists };
