@@ -34,6 +34,9 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
+    /// Those for which a client of a pool stays connected.
+    pub(crate) const PASSING: [Self; 4] = [Self::TooMany, Self::NotReady, Self::Timeout, Self::Asleep];
+
     pub(crate) const ALL: [Self; 14] = [
         Self::Authentication,
         Self::Throttled,
@@ -53,7 +56,7 @@ impl Reason {
 
     /// Whether it may be otherwise soon, for a client that is let in.
     pub(crate) fn may_change(self) -> bool {
-        matches!(self, Self::TooMany | Self::NotReady | Self::Timeout | Self::Asleep)
+        Self::PASSING.contains(&self)
     }
 
     /// How it is called in `/metrics`.

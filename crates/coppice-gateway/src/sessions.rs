@@ -265,6 +265,13 @@ impl Sessions {
 }
 
 impl Session {
+    /// Says whose it is from now on, where clients share it.
+    pub(crate) fn set_client(&self, client: &ClientInfo) {
+        if let Some(open) = self.sessions.state.lock().open.get_mut(&self.number) {
+            open.session.client.clone_from(client);
+        }
+    }
+
     pub(crate) fn count_from_client(&self, bytes: usize) {
         for counters in [&self.sessions.counters, &*self.traffic] {
             counters.from_clients.fetch_add(bytes as u64, Ordering::Relaxed);

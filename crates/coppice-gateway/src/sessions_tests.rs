@@ -70,3 +70,12 @@ fn a_client_of_a_pool_keeps_no_branch_awake_but_counts_where_nobody_can_be_asked
     drop(pooled);
     assert_eq!((sessions.pooled(), sessions.census().sessions.len()), (0, 0));
 }
+
+#[test]
+fn a_session_that_clients_share_is_said_to_be_of_the_one_that_has_it() {
+    let (sessions, branch) = (Arc::<Sessions>::default(), BranchId::generate());
+    let session = begin(&sessions, &branch);
+    let other = ClientInfo { application: "shop".to_owned(), ..somebody() };
+    session.set_client(&other);
+    assert_eq!(sessions.list(&branch)[0].client, other);
+}

@@ -13,7 +13,6 @@ use coppice_pgwire::{encode, session};
 use tokio::io::{AsyncRead as _, ReadBuf};
 use tokio::time::Instant;
 
-use crate::Route;
 use crate::connection::Connection;
 use crate::pool::places::{Place, Seat};
 use crate::pool::settings::{Left, Settings};
@@ -21,6 +20,7 @@ use crate::pool::statement::Prepared;
 use crate::refusal::{End, Refusal};
 use crate::server::Server;
 use crate::sessions::Session;
+use crate::{ClientInfo, Route};
 
 /// Longest message of an answer to the gateway's own questions.
 const MESSAGE_LENGTH_MAX: usize = 1 << 20;
@@ -68,6 +68,7 @@ pub(crate) struct Backend {
 pub(crate) struct User<'a> {
     /// Unlike that of any other client.
     pub(crate) number: u64,
+    pub(crate) info: &'a ClientInfo,
     pub(crate) settings: &'a Settings,
     /// Its `application_name` at its startup.
     pub(crate) application: &'a str,
@@ -157,6 +158,7 @@ impl Backend {
             self.ask(&sql).await?;
         }
         self.client = user.number;
+        self.session.set_client(user.info);
         Ok(())
     }
 

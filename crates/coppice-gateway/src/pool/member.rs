@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::authenticate::ProvenRole;
 use crate::gateway::Gateway;
 use crate::keys::{KnownKey, Target};
+use crate::metrics;
 use crate::negotiate::Client;
 use crate::pool::backend::{Backend, PoolKey, Reported, User};
 use crate::pool::exchange::{Broken, Exchange, Outcome, State};
@@ -45,7 +46,12 @@ pub(crate) struct Member {
 
 impl Member {
     fn user(&self) -> User<'_> {
-        User { number: self.pooled.number, settings: &self.settings, application: &self.application }
+        User {
+            number: self.pooled.number,
+            info: &self.visit.client,
+            settings: &self.settings,
+            application: &self.application,
+        }
     }
 
     /// Tells the client what of its session's parameters is other than it was told.
@@ -117,6 +123,7 @@ impl Gateway {
                 Ok(backend) => backend,
                 // It may try again, and need not connect for that.
                 Err(End::Refused(refusal)) if refusal.reason.may_change() => {
+                    metrics::excused(refusal.reason);
                     idle::excuse(&mut client.connection, &refusal).await?;
                     continue;
                 }

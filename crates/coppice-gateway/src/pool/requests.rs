@@ -136,7 +136,7 @@ impl Exchange<'_> {
             ));
         }
         let parse = session::parse(body)?;
-        let statement = self.library.of(&parse);
+        let statement = self.library.of(&parse, self.settings.search_path());
         let name: Box<[u8]> = parse.name.into();
         let mut parsed = Some(statement.clone());
         if self.statements.get(&name).is_some() {

@@ -122,6 +122,12 @@ impl Settings {
         sql
     }
 
+    /// What the client has set `search_path` to; empty when it has not.
+    pub(crate) fn search_path(&self) -> &str {
+        let name = hex(b"search_path");
+        self.set.iter().find(|(set, _)| *set == name).map_or("", |(_, value)| value)
+    }
+
     /// Notes what is set.
     pub(crate) fn replace(&mut self, set: Vec<(String, String)>) {
         self.set = set;

@@ -46,9 +46,13 @@ struct Shelves {
 }
 
 impl Library {
-    /// The statement with this content.
-    pub(crate) fn of(&self, parse: &Parse<'_>) -> Arc<Statement> {
-        let digest = digest::digest(&digest::SHA256, parse.rest);
+    /// The statement with this content, where names mean what `search_path` says.
+    pub(crate) fn of(&self, parse: &Parse<'_>, search_path: &str) -> Arc<Statement> {
+        let mut content = digest::Context::new(&digest::SHA256);
+        content.update(search_path.as_bytes());
+        content.update(b"\0");
+        content.update(parse.rest);
+        let digest = content.finish();
         let mut name = "coppice_".to_owned();
         for byte in &digest.as_ref()[..16] {
             let _ = write!(name, "{byte:02x}");
@@ -164,7 +168,7 @@ mod tests {
 
     fn statement(library: &Library, text: &str) -> Arc<Statement> {
         let rest = parse(text);
-        library.of(&Parse { name: b"", rest: &rest, text: text.as_bytes() })
+        library.of(&Parse { name: b"", rest: &rest, text: text.as_bytes() }, "")
     }
 
     #[test]
@@ -173,6 +177,9 @@ mod tests {
         let (one, same) = (statement(&library, "select 1"), statement(&library, "select 1"));
         assert!(Arc::ptr_eq(&one, &same));
         assert_ne!(one.name, statement(&library, "select 2").name);
+        let rest = parse("select 1");
+        let elsewhere = library.of(&Parse { name: b"", rest: &rest, text: b"select 1" }, "tenant");
+        assert_ne!(one.name, elsewhere.name, "it may be about another table");
         for number in 0..FORGET_FROM * 3 {
             statement(&library, &format!("select {number} + 1"));
         }

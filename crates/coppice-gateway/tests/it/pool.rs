@@ -109,6 +109,27 @@ async fn prepared_statements_go_with_their_client_from_session_to_session() {
 }
 
 #[tokio::test]
+async fn the_same_text_is_another_statement_where_it_is_about_another_table() {
+    let gateway = TestGateway::start().await;
+    gateway.limit(1).await;
+    let (one_client, other) = (gateway.pooled().await, gateway.pooled().await);
+    one_client
+        .batch_execute("create schema a; create table a.t as select 1 i; set search_path = a")
+        .await
+        .unwrap();
+    other
+        .batch_execute("create schema b; create table b.t as select 'x' s; set search_path = b")
+        .await
+        .unwrap();
+    let text = "select * from t";
+    let statement = one_client.prepare(text).await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(one_client.query_one(&statement, &[]).await.unwrap().get::<_, i32>(0), 1);
+        assert_eq!(one::<String>(&other, text).await, "x");
+    }
+}
+
+#[tokio::test]
 async fn what_a_client_sets_goes_with_it_and_to_nobody_else() {
     let gateway = TestGateway::with(|config| config.queue_timeout = Duration::from_secs(20)).await;
     gateway.limit(1).await;
@@ -211,6 +232,26 @@ async fn who_waits_too_long_is_told_so_and_may_ask_again() {
 }
 
 #[tokio::test]
+async fn a_session_is_listed_as_that_of_the_client_that_has_it() {
+    let gateway = TestGateway::start().await;
+    // Else a second session may begin before the first one is given back.
+    gateway.limit(1).await;
+    let named = async |name: &str| {
+        let set = |config: &mut tokio_postgres::Config| {
+            config.application_name(name);
+        };
+        gateway.connect_as(&gateway.pooled_user(), set).await
+    };
+    let (one_client, other) = (named("one").await, named("other").await);
+    for (client, name) in [(&one_client, "one"), (&other, "other"), (&one_client, "one")] {
+        assert_eq!(one::<i32>(client, "select 1").await, 1);
+        let listed = gateway.sessions.list(&gateway.branch);
+        assert_eq!(listed.len(), 1, "{listed:?}");
+        assert_eq!(listed[0].client.application, name);
+    }
+}
+
+#[tokio::test]
 async fn a_cancel_request_reaches_the_session_that_its_client_has_and_no_other() {
     let gateway = TestGateway::start().await;
     gateway.limit(1).await;
@@ -302,7 +343,14 @@ async fn pgbench_and_copies_run_through_a_pool() {
         &["-t", "20", "-c", "8", "-j", "8", "-M", "prepared"],
         &["-C", "-S", "-t", "5"],
     ] {
-        let output = pooled("pgbench").args(arguments).arg(&gateway.role).output().await.unwrap();
+        let sslmode = if arguments.contains(&"extended") { "require" } else { "disable" };
+        let output = pooled("pgbench")
+            .env("PGSSLMODE", sslmode)
+            .args(arguments)
+            .arg(&gateway.role)
+            .output()
+            .await
+            .unwrap();
         assert!(output.status.success(), "{arguments:?}: {}", error_of(&output));
         assert!(!error_of(&output).contains("aborted"), "{}", error_of(&output));
     }
