@@ -63,6 +63,9 @@ fn every_operation_that_changes_something_leaves_a_line_and_no_other_does() {
     let mut writes = 0;
     for (path, item) in document["paths"].as_object().expect("paths") {
         for (method, operation) in item.as_object().expect("an item") {
+            if operation["tags"] == json!(["Gateway"]) {
+                continue;
+            }
             let id = text_of(&operation["operationId"]);
             let scope = operation["security"][0]["bearer"][0].as_str();
             let is_write = match scope {

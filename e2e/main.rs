@@ -32,6 +32,7 @@ mod rekey;
 mod rights;
 mod schemathesis;
 mod sdk;
+mod serverless;
 mod servers;
 mod setup;
 mod sleep;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use coppice_test_support::{Options, Platform};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::http::{Http, text_of};
 use crate::setup::{PROGRAM, options};
@@ -77,6 +77,8 @@ fn made_up_requests_get_documented_answers() {
     let paths = document["paths"].as_object().expect("paths");
     let operations = paths.iter().flat_map(|(path, item)| {
         let methods = item.as_object().expect("an item").iter();
+        // Who has no password of a branch gets no further than to be asked for one.
+        let methods = methods.filter(|(_, operation)| operation["tags"] != json!(["Gateway"]));
         methods.map(move |(method, operation)| {
             (format!("{} {path}", method.to_uppercase()), text_of(&operation["operationId"]))
         })
@@ -84,7 +86,7 @@ fn made_up_requests_get_documented_answers() {
     let expected: BTreeSet<_> =
         operations.filter(|(_, id)| id != ENDS_THE_RUN).map(|(name, _)| name).collect();
 
-    let everything = run(&http, &["--exclude-operation-id", ENDS_THE_RUN]);
+    let everything = run(&http, &["--exclude-tag", "Gateway", "--exclude-operation-id", ENDS_THE_RUN]);
     assert_eq!(everything["operations"]["tested"], expected.len());
     let accepting = accepting(&everything);
     let missing: Vec<_> = expected.difference(&accepting).collect();

@@ -72,7 +72,9 @@ async function refused(id, params, client, status) {
 
 const document = await (await fetch(`${baseUrl}/openapi.json`)).json();
 const operations = Object.values(document.paths).flatMap((item) => Object.values(item));
-const documented = operations.map((operation) => operation.operationId);
+// What branches are reached by is for drivers.
+const ofApi = operations.filter((operation) => !operation.tags.includes('Gateway'));
+const documented = ofApi.map((operation) => operation.operationId);
 
 const { organizations } = await call('getOrganizationsList');
 assert(organizations.length > 0);

@@ -7,7 +7,7 @@
 //! there is always something for the next one.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::pin::Pin;
@@ -102,6 +102,11 @@ impl Senders {
         Self::new(client_address(parts), shown)
     }
 
+    /// Who sends a request with another kind of credential.
+    pub(crate) fn who_show(address: IpAddr, credential: impl Hash) -> Self {
+        Self::new(address, Some(SENDERS.hash_one(credential)))
+    }
+
     fn new(address: IpAddr, shown: Option<u64>) -> Self {
         Self([Some(SENDERS.hash_one(network::source(address))), shown])
     }
@@ -185,6 +190,12 @@ impl Place<'_> {
         timeout(room.patience_for_room, taken).await.map_err(|_| Unread::NoRoom)?;
         self.bytes += bytes;
         Ok(())
+    }
+}
+
+impl coppice_sql::Memory for Place<'_> {
+    async fn take(&mut self, bytes: usize) -> Result<(), coppice_sql::Full> {
+        self.grow(bytes).await.map_err(|_| coppice_sql::Full)
     }
 }
 

@@ -59,6 +59,7 @@ mod remainder;
 mod request;
 mod route;
 mod serve;
+mod sql;
 mod time;
 mod trash;
 mod tree;
@@ -88,6 +89,7 @@ pub use connections::ConnectionLimits;
 pub use hosts::Hosts;
 pub use openapi::document;
 pub use serve::serve;
+pub use sql::gateway_routes;
 
 use crate::audience::Audience;
 use crate::metrics_page::MetricsPage;

@@ -5,6 +5,7 @@
 
 pub(crate) mod errors;
 pub(crate) mod formats;
+pub(crate) mod gateway;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -94,6 +95,7 @@ pub fn document() -> OpenApi {
              with `Idempotency-Replayed: true`, and nothing is done twice.",
         ))
         .build();
+    gateway::add(&mut document);
     document.servers = Some(vec![utoipa::openapi::Server::new("/")]);
     let components = document.components.get_or_insert_default();
     components.schemas.insert(ErrorBody::name().into_owned(), ErrorBody::schema());
@@ -219,11 +221,17 @@ mod tests {
 
     use super::*;
 
+    fn is_of_gateway(documented: &Documented) -> bool {
+        documented.tags.iter().flatten().any(|tag| tag == gateway::TAG)
+    }
+
+    /// Operations of the API.
     fn documented_operations(document: &OpenApi) -> Vec<&Documented> {
         let items = document.paths.paths.values();
         items
             .flat_map(|item| [&item.get, &item.put, &item.post, &item.patch, &item.delete])
             .filter_map(Option::as_ref)
+            .filter(|documented| !is_of_gateway(documented))
             .collect()
     }
 
@@ -254,7 +262,10 @@ mod tests {
                 (&item.patch, false),
                 (&item.delete, false),
             ] {
-                let Some(operation) = documented else { continue };
+                let Some(operation) = documented.as_ref().filter(|documented| !is_of_gateway(documented))
+                else {
+                    continue;
+                };
                 let id = operation.operation_id.as_deref().unwrap_or_default();
                 assert!(operation.description.as_ref().is_some_and(|text| text.len() > 20), "{id}: {path}");
                 areas.extend(operation.tags.iter().flatten().cloned());

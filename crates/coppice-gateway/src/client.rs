@@ -25,7 +25,7 @@ use crate::reason::Reason;
 use crate::refusal::{End, Refusal};
 use crate::relay::relay;
 use crate::server::Server;
-use crate::sessions::Session;
+use crate::sessions::{Session, Starting};
 use crate::visit::{Found, Visit, within};
 use crate::{ClientInfo, metrics};
 
@@ -36,6 +36,24 @@ const CANCEL_SECRET_LENGTH_LONG: usize = 32;
 
 /// NAMEDATALEN - 1 (PostgreSQL manual, section 20.8.1).
 const APPLICATION_NAME_LENGTH_MAX: usize = 63;
+
+/// A client on its way to a session.
+pub(crate) struct Arrival {
+    starting: Starting,
+    began: Instant,
+    /// Why it got none.
+    pub(crate) refused: Arc<OnceLock<Reason>>,
+}
+
+impl Arrival {
+    pub(crate) fn new(starting: Starting) -> Self {
+        Self { starting, began: Instant::now(), refused: Arc::default() }
+    }
+
+    pub(crate) fn began(&self) -> Instant {
+        self.began
+    }
+}
 
 /// What a client has after its startup.
 enum Begun {
@@ -48,19 +66,32 @@ enum Begun {
 impl Gateway {
     /// Serves one client until it is gone.
     pub(crate) async fn serve_client(&self, tcp: TcpStream, peer: IpAddr, mut place: Place) {
-        let starting = self.sessions.start();
-        let began = Instant::now();
-        let deadline = began + self.config.startup_timeout;
+        let arrival = Arrival::new(self.sessions.start());
+        let deadline = arrival.began + self.config.startup_timeout;
         let received = timeout_at(deadline, self.receive(tcp, peer, &mut place)).await;
-        let (origin, mut client, request) = match received.map_err(io::Error::from).flatten() {
-            Ok(Some(received)) => received,
-            Ok(None) => return metrics::refused(Reason::TooMany),
+        match received.map_err(io::Error::from).flatten() {
+            Ok(Some((origin, client, request))) => {
+                self.serve_request(client, request, origin, place, arrival).await;
+            }
+            Ok(None) => metrics::refused(Reason::TooMany),
             Err(error) => {
                 metrics::refused(Reason::NoStartup);
-                return tracing::debug!(client = %peer, "a client did not get to its startup: {error}");
+                tracing::debug!(client = %peer, "a client did not get to its startup: {error}");
             }
-        };
-        let address = origin.client;
+        }
+    }
+
+    /// Serves a client that has said what it wants.
+    pub(crate) async fn serve_request(
+        &self,
+        mut client: Client,
+        request: Request,
+        origin: Origin,
+        mut place: Place,
+        arrival: Arrival,
+    ) {
+        let Arrival { starting, began, refused } = arrival;
+        let (address, deadline) = (origin.client, began + self.config.startup_timeout);
         let startup = match request {
             Request::Cancel(key) => {
                 self.pass_cancel_on(&key, address, deadline).await;
@@ -86,11 +117,12 @@ impl Gateway {
                 }
             }
             Err(end) => {
-                metrics::ended(&end);
+                metrics::refused(end.reason());
                 Err(end)
             }
         };
         if let Err(end) = ended {
+            let _ = refused.set(end.reason());
             send_away(client, address, end).await;
         }
     }
@@ -123,7 +155,10 @@ impl Gateway {
     ) -> Result<(Begun, Option<Instant>), End> {
         // Without TLS both ways lie open: the client's to its proxy, and the proxy's to us.
         let ways = [origin.client, origin.peer];
-        if client.tls.is_none() && !ways.iter().all(|end| self.config.plaintext.allows(*end)) {
+        if client.tls.is_none()
+            && !client.is_inside
+            && !ways.iter().all(|end| self.config.plaintext.allows(*end))
+        {
             return Err(Refusal::tls_required().into());
         }
         place.check().map_err(Full::refusal)?;

@@ -40,7 +40,10 @@ pub struct Gateway {
     pub(crate) failures: Failures,
     pub(crate) turns: Turns,
     pub(crate) pools: Pools,
-    places: Arc<Places>,
+    pub(crate) places: Arc<Places>,
+    pub(crate) clients: TaskTracker,
+    /// Ends those that outlast the drain timeout.
+    pub(crate) cut: CancellationToken,
 }
 
 /// Bytes that passed through open and past sessions.
@@ -87,6 +90,8 @@ impl Gateway {
             pools: Pools::default(),
             sessions,
             waiters: Waiters::default(),
+            clients: TaskTracker::new(),
+            cut: CancellationToken::new(),
             config,
             branches,
         }
@@ -130,14 +135,13 @@ impl Gateway {
     /// ended, cutting those that outlast the drain timeout. Who was taken in
     /// is served to the end.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: CancellationToken) {
-        let (clients, cut) = (TaskTracker::new(), CancellationToken::new());
         loop {
             let accepted = tokio::select! {
                 () = stop.cancelled() => break,
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok((tcp, address)) => self.take_in(tcp, address, &clients, &cut),
+                Ok((tcp, address)) => self.take_in(tcp, address),
                 Err(error) => {
                     tracing::warn!("a client could not be accepted: {error}");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -145,21 +149,18 @@ impl Gateway {
             }
         }
         drop(listener);
-        clients.close();
-        if tokio::time::timeout(self.config.drain_timeout, clients.wait()).await.is_err() {
-            tracing::warn!("cutting {} client connections that outlast the drain timeout", clients.len());
-            cut.cancel();
-            clients.wait().await;
+        self.clients.close();
+        if tokio::time::timeout(self.config.drain_timeout, self.clients.wait()).await.is_err() {
+            tracing::warn!(
+                "cutting {} client connections that outlast the drain timeout",
+                self.clients.len()
+            );
+            self.cut.cancel();
+            self.clients.wait().await;
         }
     }
 
-    fn take_in(
-        self: &Arc<Self>,
-        tcp: TcpStream,
-        address: SocketAddr,
-        clients: &TaskTracker,
-        cut: &CancellationToken,
-    ) {
+    fn take_in(self: &Arc<Self>, tcp: TcpStream, address: SocketAddr) {
         metrics::connected();
         let client_address = address.ip().to_canonical();
         let is_proxy = self.config.trusted_proxies.trusts(client_address);
@@ -174,10 +175,16 @@ impl Gateway {
             tracing::debug!(%client_address, "a client left at once: {error}");
             return metrics::refused(Reason::Gone);
         }
-        let (gateway, cut) = (self.clone(), cut.clone());
-        clients.spawn(async move {
+        let gateway = self.clone();
+        self.serve_until_cut(async move { gateway.serve_client(tcp, client_address, place).await });
+    }
+
+    /// Goes on until it ends, or the drain timeout is over.
+    pub(crate) fn serve_until_cut(&self, served: impl Future<Output = ()> + Send + 'static) {
+        let cut = self.cut.clone();
+        self.clients.spawn(async move {
             tokio::select! {
-                () = gateway.serve_client(tcp, client_address, place) => {}
+                () = served => {}
                 () = cut.cancelled() => {}
             }
         });

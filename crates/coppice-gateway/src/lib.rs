@@ -5,7 +5,7 @@
 //! **Must not know** the metastore, nor how branches are brought up: it asks
 //! [`Branches`].
 //! **Start reading** at [`Gateway`], then `client.rs`, which walks through the
-//! stages: places, proxy, negotiate, destination, lookup, waiting, authenticate,
+//! stages (`entrance.rs` for clients that come by HTTP): places, proxy, negotiate, destination, lookup, waiting, authenticate,
 //! address filter, reach (wake, server), then relay, or `pool/` for sessions that
 //! clients share.
 
@@ -17,6 +17,7 @@ mod client;
 mod config;
 mod connection;
 mod destination;
+mod entrance;
 mod failures;
 mod gateway;
 mod keys;
@@ -41,5 +42,7 @@ pub use branches::{Branches, ClientInfo, Route};
 pub use certificate::{Certificate, CertificateError, CertificateFiles};
 pub use config::{ConnectionLimits, GatewayConfig, Plaintext};
 pub use coppice_pgwire::startup::CancelKey;
+pub use entrance::{Entrance, Visitor};
 pub use gateway::{Gateway, Occupancy, Traffic};
+pub use reason::Reason;
 pub use sessions::{Census, Hold, OpenSession, Sessions};

@@ -6,7 +6,6 @@ use metrics::{counter, describe_counter, describe_histogram, histogram};
 use tokio::time::Instant;
 
 use crate::reason::Reason;
-use crate::refusal::End;
 
 const CONNECTIONS: &str = "coppice_gateway_connections_total";
 const REFUSED: &str = "coppice_gateway_refused_total";
@@ -48,14 +47,6 @@ pub(crate) fn refused(reason: Reason) {
 /// A pooled client that stays got no session for what it asked.
 pub(crate) fn excused(reason: Reason) {
     counter!(EXCUSED, "reason" => reason.label()).increment(1);
-}
-
-pub(crate) fn ended(end: &End) {
-    refused(match end {
-        End::Gone(_) => Reason::Gone,
-        End::Refused(refusal) => refusal.reason,
-        End::RefusedByServer(_) => Reason::Server,
-    });
 }
 
 /// A client has its session, `took` after it connected; if it woke the branch,

@@ -8,7 +8,7 @@ use std::io;
 
 use coppice_pgwire::startup::{CancelKey, Startup, StartupPacket};
 use rustls::{ProtocolVersion, ServerConnection};
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncWriteExt as _, DuplexStream};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
@@ -33,6 +33,9 @@ pub(crate) struct Client {
     /// None when the connection is not encrypted.
     pub(crate) tls: Option<Tls>,
     pub(crate) server_name: Option<String>,
+    /// Whether its bytes came by way of another part of this program, which
+    /// answers for how they came there.
+    pub(crate) is_inside: bool,
 }
 
 /// How a connection is encrypted.
@@ -82,8 +85,28 @@ pub(crate) async fn negotiate(tcp: TcpStream, certificate: &Certificate) -> io::
                 let Connection { stream, received, outgoing } = connection;
                 let stream: Box<dyn Duplex> = Box::new(stream);
                 let connection = Connection { stream, received, outgoing };
-                let client = Client { connection, tls: None, server_name: None };
+                let client = Client { connection, tls: None, server_name: None, is_inside: false };
                 return client.begin(result).await;
+            }
+        }
+    }
+}
+
+/// The same for one whose bytes come by way of another part of this program,
+/// where there is no TLS to ask for.
+pub(crate) async fn negotiate_inside(
+    stream: DuplexStream,
+    server_name: Option<String>,
+) -> io::Result<(Client, Request)> {
+    let stream: Box<dyn Duplex> = Box::new(stream);
+    let mut connection = Connection::new(stream);
+    loop {
+        match connection.read_startup().await {
+            Ok(StartupPacket::SslRequest | StartupPacket::GssEncRequest) => {
+                connection.stream.write_all(b"N").await?;
+            }
+            result => {
+                return Client { connection, tls: None, server_name, is_inside: true }.begin(result).await;
             }
         }
     }
@@ -109,7 +132,7 @@ async fn over_tls(
     let server_name = session.server_name().map(str::to_owned);
     let tls = Some(Tls::of(session, certificate));
     let stream: Box<dyn Duplex> = Box::new(stream);
-    let mut client = Client { connection: Connection::new(stream), tls, server_name };
+    let mut client = Client { connection: Connection::new(stream), tls, server_name, is_inside: false };
     let result = client.connection.read_startup().await;
     client.begin(result).await
 }

@@ -2,7 +2,7 @@
 
 /// Why a client got no session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
+pub enum Reason {
     /// Wrong password, unknown role or unknown branch.
     Authentication,
     /// Too many failed sign-ins came from its address.

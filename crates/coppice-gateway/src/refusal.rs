@@ -39,6 +39,15 @@ pub(crate) enum End {
 }
 
 impl End {
+    /// What it counts as.
+    pub(crate) fn reason(&self) -> Reason {
+        match self {
+            Self::Gone(_) => Reason::Gone,
+            Self::Refused(refusal) => refusal.reason,
+            Self::RefusedByServer(_) => Reason::Server,
+        }
+    }
+
     /// Whether a server was just going away, or is not there yet.
     pub(crate) fn is_passing(&self) -> bool {
         match self {

@@ -5,7 +5,7 @@ use bytes::{BufMut as _, BytesMut};
 use crate::startup::CancelKey;
 
 /// Appends a message, filling in its length.
-fn message(buffer: &mut BytesMut, tag: u8, body: impl FnOnce(&mut BytesMut)) {
+pub(crate) fn message(buffer: &mut BytesMut, tag: u8, body: impl FnOnce(&mut BytesMut)) {
     buffer.put_u8(tag);
     packet(buffer, body);
 }
@@ -19,7 +19,7 @@ fn packet(buffer: &mut BytesMut, body: impl FnOnce(&mut BytesMut)) {
     buffer[start..start + 4].copy_from_slice(&length.to_be_bytes());
 }
 
-fn cstr(buffer: &mut BytesMut, text: &str) {
+pub(crate) fn cstr(buffer: &mut BytesMut, text: &str) {
     // A NUL would end the text early and shift whatever follows.
     buffer.extend(text.bytes().filter(|byte| *byte != 0));
     buffer.put_u8(0);

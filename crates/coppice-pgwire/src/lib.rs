@@ -1,10 +1,11 @@
 //! The PostgreSQL wire protocol.
 //!
 //! **Owns** startup packets, message frames, the messages of the sign-in,
-//! SCRAM-SHA-256 for both sides, and what a pool reads of a session's messages.
+//! SCRAM-SHA-256 for both sides, what a pool reads of a session's messages, and
+//! single statements.
 //! **Must not know** sockets, time or branches: bytes in, bytes out.
 //! **Start reading** at [`startup`], then [`frame`], [`backend`] and [`scram`];
-//! [`session`] for what comes after the first ReadyForQuery.
+//! [`session`] and [`statement`] for what comes after the first ReadyForQuery.
 
 pub mod backend;
 pub mod encode;
@@ -12,6 +13,7 @@ pub mod frame;
 pub mod scram;
 pub mod session;
 pub mod startup;
+pub mod statement;
 
 /// Bytes that are not the protocol. Nothing can be done but end the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,11 +1,14 @@
-//! The side that signs in, with a key in place of a password.
+//! The side that signs in, with a key or with the password that it is made of.
+
+use std::num::NonZeroU32;
 
 use aws_lc_rs::constant_time;
 use base64::Engine as _;
 
+use super::verifier::ITERATIONS_MAX;
 use super::{
-    BASE64, ClientKey, ScramError, Verifier, attribute, base64_32, hmac_sha256, is_nonce, new_nonce, sha256,
-    xor,
+    BASE64, ClientKey, ScramError, Verifier, attribute, base64_32, hmac_sha256, is_nonce, keys, new_nonce,
+    sha256, xor,
 };
 
 /// Waits for the server's challenge.
@@ -56,6 +59,46 @@ impl ScramClient {
     }
 }
 
+/// What signs in for who knows the password.
+#[derive(Debug)]
+pub struct Keys {
+    key: ClientKey,
+    verifier: Verifier,
+}
+
+impl Keys {
+    /// Makes them as a server's challenge wants it, which takes about a
+    /// millisecond for PostgreSQL's default number of iterations.
+    ///
+    /// # Errors
+    /// When the challenge is malformed, or wants more than a million iterations.
+    pub fn derive(server_first: &[u8], password: &str) -> Result<Self, ScramError> {
+        let malformed = || ScramError::Malformed("no salt and iterations");
+        let challenge = std::str::from_utf8(server_first).map_err(|_| malformed())?;
+        let mut attributes = challenge.split(',').skip(1);
+        let salt = attribute(attributes.next(), "s").and_then(|salt| BASE64.decode(salt).ok());
+        let iterations = attribute(attributes.next(), "i").and_then(|count| count.parse::<NonZeroU32>().ok());
+        let (salt, iterations) = (salt.ok_or_else(malformed)?, iterations.ok_or_else(malformed)?);
+        if iterations.get() > ITERATIONS_MAX {
+            return Err(ScramError::Malformed("too many iterations"));
+        }
+        let (key, verifier) = keys(password, &salt, iterations);
+        Ok(Self { key, verifier })
+    }
+
+    /// As [`ScramClient::respond`].
+    ///
+    /// # Errors
+    /// The same.
+    pub fn respond(
+        &self,
+        client: ScramClient,
+        server_first: &[u8],
+    ) -> Result<(String, ServerProof), ScramError> {
+        client.respond(server_first, &self.key, &self.verifier)
+    }
+}
+
 impl ServerProof {
     /// Checks the server's last message.
     ///
@@ -72,7 +115,7 @@ impl ServerProof {
 #[cfg(test)]
 mod tests {
     use super::super::server::tests::keys;
-    use super::*;
+    use super::{Keys, *};
     use crate::scram::{SCRAM_SHA_256, ScramServer};
 
     #[test]
@@ -94,6 +137,29 @@ mod tests {
                     assert_eq!(error, ScramError::WrongProof);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_password_signs_in_however_its_letters_are_composed() {
+        // What the server keeps is made of the composed form (RFC 4013).
+        let (_, verifier) = keys("caf\u{e9} IX", b"salt", 1);
+        for (password, accepted) in
+            [("caf\u{e9} IX", true), ("cafe\u{301}\u{a0}\u{2168}", true), ("cafe IX", false)]
+        {
+            let client = ScramClient::default();
+            let server = ScramServer::new(verifier.clone(), None);
+            let (challenge, server) = server.challenge(SCRAM_SHA_256, client.first().as_bytes()).unwrap();
+            let made = Keys::derive(challenge.as_bytes(), password).unwrap();
+            let (answer, _) = made.respond(client, challenge.as_bytes()).unwrap();
+            assert_eq!(server.verify(answer.as_bytes()).is_ok(), accepted, "{password}");
+        }
+    }
+
+    #[test]
+    fn a_challenge_without_salt_or_with_endless_work_is_refused() {
+        for challenge in ["r=x", "r=x,s=c2FsdA==", "r=x,s=c2FsdA==,i=0", "r=x,s=c2FsdA==,i=1000001"] {
+            assert!(matches!(Keys::derive(challenge.as_bytes(), "pencil"), Err(ScramError::Malformed(_))));
         }
     }
 

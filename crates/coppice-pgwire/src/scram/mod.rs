@@ -10,12 +10,14 @@ mod client;
 mod server;
 mod verifier;
 
-use aws_lc_rs::{digest, hmac, rand};
+use std::num::NonZeroU32;
+
+use aws_lc_rs::{digest, hmac, pbkdf2, rand};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-pub use client::{ScramClient, ServerProof};
+pub use client::{Keys, ScramClient, ServerProof};
 pub use server::{Accepted, ScramChallenge, ScramServer};
 pub use verifier::Verifier;
 
@@ -55,6 +57,23 @@ fn hmac_sha256(key: &[u8], text: &[u8]) -> [u8; 32] {
 
 fn sha256(bytes: &[u8]) -> [u8; 32] {
     digest::digest(&digest::SHA256, bytes).as_ref().try_into().expect("a SHA-256 has 32 bytes")
+}
+
+/// What signs in, and what a server keeps, of a password. One that is no
+/// SASLprep string (RFC 4013) counts as it is, as in PostgreSQL.
+fn keys(password: &str, salt: &[u8], iterations: NonZeroU32) -> (ClientKey, Verifier) {
+    let prepared = stringprep::saslprep(password).unwrap_or(password.into());
+    let mut salted = [0; 32];
+    pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, iterations, salt, prepared.as_bytes(), &mut salted);
+    let client_key = hmac_sha256(&salted, b"Client Key");
+    let verifier = Verifier {
+        iterations,
+        salt: salt.to_vec(),
+        stored_key: sha256(&client_key),
+        server_key: hmac_sha256(&salted, b"Server Key"),
+    };
+    salted.zeroize();
+    (ClientKey(client_key), verifier)
 }
 
 fn xor(mut left: [u8; 32], right: &[u8; 32]) -> [u8; 32] {

@@ -131,24 +131,13 @@ impl ScramChallenge {
 pub(super) mod tests {
     use std::num::NonZeroU32;
 
-    use aws_lc_rs::pbkdf2;
     use proptest::prelude::*;
 
     use super::*;
 
     /// Derives what both sides keep of a password.
     pub(crate) fn keys(password: &str, salt: &[u8], iterations: u32) -> (ClientKey, Verifier) {
-        let iterations = NonZeroU32::new(iterations).expect("not zero");
-        let mut salted = [0; 32];
-        pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, iterations, salt, password.as_bytes(), &mut salted);
-        let client_key = hmac_sha256(&salted, b"Client Key");
-        let verifier = Verifier {
-            iterations,
-            salt: salt.to_vec(),
-            stored_key: sha256(&client_key),
-            server_key: hmac_sha256(&salted, b"Server Key"),
-        };
-        (ClientKey(client_key), verifier)
+        super::super::keys(password, salt, NonZeroU32::new(iterations).expect("not zero"))
     }
 
     // The exchange in RFC 7677 section 3.

@@ -1,0 +1,81 @@
+//! A session that belongs to a request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use coppice_gateway::{Gateway, Visitor};
+use coppice_sql::{Failure, Login, Session};
+use tokio::io::DuplexStream;
+use tokio::time::timeout;
+
+use super::refused::Refused;
+
+/// How long a statement may take.
+const STATEMENT_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a session may take to begin: as long as the gateway lets a client
+/// wait for a branch, and what it takes to sign in.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(70);
+/// How long it may take to pass a cancel request on.
+const CANCEL_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The session. Where its request ends before it, what it does is cancelled.
+pub(super) struct Owned {
+    gateway: Arc<Gateway>,
+    session: Option<Session<DuplexStream>>,
+}
+
+impl Owned {
+    pub(super) async fn begin(
+        gateway: &Arc<Gateway>,
+        login: &Login,
+        visitor: Visitor,
+    ) -> Result<Self, Refused> {
+        let entrance = gateway.enter(visitor);
+        let refused = entrance.refused();
+        let begun = Session::begin(entrance.stream, login, STATEMENT_PATIENCE);
+        match timeout(CONNECT_PATIENCE, begun).await {
+            Ok(Ok(session)) => Ok(Self { gateway: gateway.clone(), session: Some(session) }),
+            Ok(Err(failure)) => Err(Refused::without_session(failure, refused.get().copied())),
+            Err(_) => Err(Refused::too_late()),
+        }
+    }
+
+    /// To be used until it is ended.
+    pub(super) fn session(&mut self) -> &mut Session<DuplexStream> {
+        self.session.as_mut().expect("it is there until it is ended")
+    }
+
+    /// Ends a session that does nothing any more.
+    pub(super) async fn end(mut self) {
+        if let Some(session) = self.session.take() {
+            session.end().await;
+        }
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let Some(session) = self.session.take() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let gateway = self.gateway.clone();
+        runtime.spawn(async move {
+            // The session is there until then, or nobody would know whom to tell.
+            if timeout(CANCEL_PATIENCE, gateway.cancel(session.cancel_key())).await.is_err() {
+                tracing::warn!("a statement whose client is gone could not be cancelled in time");
+            }
+        });
+    }
+}
+
+/// Whether a session that failed so does nothing any more.
+pub(super) fn is_at_rest(failure: &Failure) -> bool {
+    match failure {
+        Failure::Server(_) | Failure::TransactionEnded => true,
+        Failure::TooLarge(_)
+        | Failure::NoRoom
+        | Failure::TooLong
+        | Failure::Copy
+        | Failure::Lost(_)
+        | Failure::Protocol(_) => false,
+    }
+}

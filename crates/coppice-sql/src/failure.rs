@@ -1,0 +1,125 @@
+//! Why a statement has no result.
+
+use std::io;
+
+use bytes::Bytes;
+use coppice_pgwire::WireError;
+use coppice_pgwire::scram::ScramError;
+use coppice_pgwire::statement;
+
+use crate::output::Full;
+
+/// See the module.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The server, or the gateway in its place, said why.
+    #[error("the server refused")]
+    Server(ServerError),
+    /// The answer would be longer than it may be.
+    #[error("the result has more than {0} bytes")]
+    TooLarge(usize),
+    /// There is no memory left for the answer.
+    #[error("there is no room for the result")]
+    NoRoom,
+    /// The statement took too long; it goes on until it is cancelled.
+    #[error("canceling statement due to statement timeout")]
+    TooLong,
+    /// The statement wants a conversation of which HTTP knows nothing.
+    #[error("COPY from or to the client is not available over HTTP")]
+    Copy,
+    /// A statement of a batch ended, or left, its transaction.
+    #[error("a statement of the batch ended the batch's transaction")]
+    TransactionEnded,
+    /// The server was lost.
+    #[error("the connection to the server was lost")]
+    Lost(#[source] io::Error),
+    /// The other side does not speak the protocol.
+    #[error("the server does not keep to the protocol: {0}")]
+    Protocol(&'static str),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Lost(error)
+    }
+}
+
+impl From<Full> for Failure {
+    fn from(_: Full) -> Self {
+        Self::NoRoom
+    }
+}
+
+impl From<WireError> for Failure {
+    fn from(error: WireError) -> Self {
+        match error {
+            WireError::Malformed(what) | WireError::Length { what, .. } => Self::Protocol(what),
+            WireError::Version { .. } => Self::Protocol("version"),
+        }
+    }
+}
+
+impl From<ScramError> for Failure {
+    fn from(_: ScramError) -> Self {
+        Self::Protocol("sign-in")
+    }
+}
+
+/// An ErrorResponse.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerError(Bytes);
+
+impl ServerError {
+    /// With the body of the message.
+    pub(crate) fn new(body: Bytes) -> Self {
+        Self(body)
+    }
+
+    /// The body of the message.
+    pub fn body(&self) -> &Bytes {
+        &self.0
+    }
+
+    /// Its fields, by the names that drivers give them.
+    pub fn fields(&self) -> Vec<(&'static str, String)> {
+        let fields = statement::error_fields(&self.0).unwrap_or_default();
+        // What can be read of a broken one is nothing, so there is a message in any case.
+        let named = fields.into_iter().filter_map(|(letter, text)| Some((name(letter)?, text)));
+        let mut named: Vec<_> = named.collect();
+        if !named.iter().any(|(name, _)| *name == "message") {
+            named.push(("message", "the server reported an error".to_owned()));
+        }
+        named
+    }
+
+    /// The SQLSTATE.
+    pub fn code(&self) -> String {
+        let fields = self.fields();
+        let code = fields.into_iter().find(|(name, _)| *name == "code");
+        code.map_or_else(|| "XX000".to_owned(), |(_, code)| code)
+    }
+}
+
+/// PostgreSQL's manual, section 54.8 ("Error and Notice Message Fields").
+fn name(letter: u8) -> Option<&'static str> {
+    Some(match letter {
+        b'M' => "message",
+        b'C' => "code",
+        b'S' => "severity",
+        b'D' => "detail",
+        b'H' => "hint",
+        b'P' => "position",
+        b'p' => "internalPosition",
+        b'q' => "internalQuery",
+        b'W' => "where",
+        b's' => "schema",
+        b't' => "table",
+        b'c' => "column",
+        b'd' => "dataType",
+        b'n' => "constraint",
+        b'F' => "file",
+        b'L' => "line",
+        b'R' => "routine",
+        _ => return None,
+    })
+}

@@ -1,0 +1,73 @@
+// Published serverless drivers, unmodified, on a branch. COPPICE_DATABASE is its connection string;
+// COPPICE_HTTP the URL that the drivers are told where they would not find it by themselves.
+import assert from 'node:assert/strict';
+import { neon, neonConfig } from '@neondatabase/serverless';
+import { eq, sql as raw } from 'drizzle-orm';
+import { drizzle as drizzleOverHttp } from 'drizzle-orm/neon-http';
+import { integer, jsonb, pgTable, text, timestamp } from 'drizzle-orm/pg-core';
+
+const url = process.env.COPPICE_DATABASE;
+const endpoint = process.env.COPPICE_HTTP;
+if (endpoint) neonConfig.fetchEndpoint = `${endpoint}/sql`;
+
+// A driver reads the fields of an error at one status only.
+async function fails(promise, code) {
+  await assert.rejects(promise, (error) => error.code === code || error.cause?.code === code);
+}
+
+async function overHttp() {
+  const sql = neon(url);
+  const name = "O'Reilly";
+  const [row] = await sql`select ${7}::int as seven, ${name} as name, ${[1, 2]}::int[] as list,
+    ${{ a: 1 }}::jsonb as doc, ${null}::text as nothing, 9007199254740993 as big, now() as now, true as yes`;
+  assert.deepEqual({ ...row, now: row.now instanceof Date }, {
+    seven: 7, name, list: [1, 2], doc: { a: 1 }, nothing: null, big: '9007199254740993', now: true, yes: true,
+  });
+  assert.deepEqual(await sql.query('select $1::text as a', ['x']), [{ a: 'x' }]);
+  const full = await neon(url, { fullResults: true, arrayMode: true })`select 1 as a, 2 as b`;
+  assert.deepEqual([full.rows, full.rowCount, full.command], [[[1, 2]], 1, 'SELECT']);
+  assert.deepEqual(full.fields.map((field) => [field.name, field.dataTypeID]), [['a', 23], ['b', 23]]);
+  await sql`create table http (id int primary key, note text)`;
+  const settings = sql`select current_setting('transaction_isolation') as isolation,
+    current_setting('transaction_read_only') as read_only`;
+  const how = { isolationLevel: 'Serializable', readOnly: true };
+  const [, [found]] = await sql.transaction([sql`select 1`, settings], how);
+  assert.deepEqual(found, { isolation: 'serializable', read_only: 'on' });
+  await sql.transaction([sql`insert into http values (1, 'a')`, sql`insert into http values (2, 'b')`]);
+  await fails(sql.transaction([sql`insert into http values (3, 'c')`, sql`insert into http values (1, 'd')`]), '23505');
+  assert.deepEqual(await sql`select count(*)::int as n from http`, [{ n: 2 }]);
+  await fails(sql`select * from nowhere`, '42P01');
+  const wrong = new URL(url);
+  wrong.password = 'wrong';
+  await fails(neon(wrong.href)`select 1`, '28P01');
+}
+
+const notes = pgTable('notes', {
+  id: integer('id').primaryKey(),
+  body: text('body').notNull(),
+  tags: text('tags').array(),
+  more: jsonb('more'),
+  made: timestamp('made', { withTimezone: true }).defaultNow(),
+});
+
+async function withDrizzle(db, batches) {
+  await db.execute(raw`drop table if exists notes`);
+  await db.execute(raw`create table notes (id int primary key, body text not null, tags text[], more jsonb,
+    made timestamptz default now())`);
+  const made = await db.insert(notes).values({ id: 1, body: 'one', tags: ['a', 'b,c'], more: { k: [1] } }).returning();
+  assert.deepEqual([made[0].tags, made[0].more, made[0].made instanceof Date], [['a', 'b,c'], { k: [1] }, true]);
+  await db.update(notes).set({ body: 'changed' }).where(eq(notes.id, 1));
+  assert.deepEqual(await db.select({ body: notes.body }).from(notes), [{ body: 'changed' }]);
+  await fails(db.insert(notes).values({ id: 1, body: 'again' }), '23505');
+  if (batches) {
+    const [, read] = await db.batch([
+      db.insert(notes).values({ id: 2, body: 'two' }),
+      db.select({ id: notes.id }).from(notes).orderBy(notes.id),
+    ]);
+    assert.deepEqual(read, [{ id: 1 }, { id: 2 }]);
+  }
+}
+
+await overHttp();
+await withDrizzle(drizzleOverHttp(neon(url)), true);
+console.log('the drivers are content');
