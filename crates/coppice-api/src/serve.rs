@@ -69,9 +69,12 @@ pub async fn serve(
             let _ = stream.try_write(full().as_bytes());
             continue;
         };
-        let _ = stream.set_nodelay(true);
+        if let Err(error) = coppice_gateway::tune(&stream) {
+            tracing::debug!(%peer, "a client left at once: {error}");
+            continue;
+        }
         let service = service(router.clone(), peer, seat.clone());
-        let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             tokio::select! {
@@ -118,6 +121,8 @@ fn service(
         let asked = seat.asked();
         request.extensions_mut().insert(ConnectInfo(peer));
         request.extensions_mut().insert(seat.unread());
+        // For what outlives the request.
+        request.extensions_mut().insert(seat.clone());
         let answered = router.clone().oneshot(request);
         async move {
             let answer = answered.await;

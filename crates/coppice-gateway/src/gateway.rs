@@ -203,7 +203,12 @@ pub(crate) fn turn_away(tcp: TcpStream, full: Full) {
     let _ = tcp.read(&mut [0; 1024]);
 }
 
-fn tune(tcp: &TcpStream) -> io::Result<()> {
+/// Has a connection send at once what there is, and notice when its client
+/// vanished.
+///
+/// # Errors
+/// When the client is gone already.
+pub fn tune(tcp: &TcpStream) -> io::Result<()> {
     tcp.set_nodelay(true)?;
     sockopt::set_socket_keepalive(tcp, true)?;
     sockopt::set_tcp_keepidle(tcp, KEEPALIVE_IDLE)?;

@@ -43,6 +43,6 @@ pub use certificate::{Certificate, CertificateError, CertificateFiles};
 pub use config::{ConnectionLimits, GatewayConfig, Plaintext};
 pub use coppice_pgwire::startup::CancelKey;
 pub use entrance::{Entrance, Visitor};
-pub use gateway::{Gateway, Occupancy, Traffic};
+pub use gateway::{Gateway, Occupancy, Traffic, tune};
 pub use reason::Reason;
 pub use sessions::{Census, Hold, OpenSession, Sessions};

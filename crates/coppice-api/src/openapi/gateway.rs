@@ -29,7 +29,7 @@ const REFUSALS: [(&str, &str); 12] = [
 
 /// Adds them.
 pub(super) fn add(document: &mut OpenApi) {
-    for (path, item) in [("/sql", sql())] {
+    for (path, item) in [("/sql", sql()), ("/v2", websocket())] {
         let item: PathItem = serde_json::from_value(item).expect("a path item");
         document.paths.paths.insert(path.to_owned(), item);
     }
@@ -142,4 +142,24 @@ fn sql() -> Value {
         "responses": responses,
     });
     json!({ "post": operation })
+}
+
+fn websocket() -> Value {
+    let operation = json!({
+        "tags": [TAG],
+        "operationId": "websocket",
+        "summary": "Speak the PostgreSQL protocol",
+        "description": "A WebSocket whose binary frames carry bytes of the PostgreSQL protocol in both directions; where \
+            frames begin and end means nothing. The branch is named by the startup parameter `host`, the host of the \
+            request, `options` or the user's suffix. A password that is sent with the startup packet signs in at once.",
+        "security": [],
+        "responses": {
+            "101": { "description": "It ends with 1000 when all is done, 1002 or 1003 for what is no frame of bytes, 1008 \
+                where no branch is named or the address filter refuses, 1009 for a startup packet of more than 10,000 \
+                bytes, and 1011 when there is no way to the branch. PostgreSQL's own error comes before that." },
+            "400": answer("`BAD_REQUEST`: no valid upgrade", &reference(ERROR)),
+            "405": answer("`METHOD_NOT_ALLOWED`", &reference(ERROR)),
+        },
+    });
+    json!({ "get": operation })
 }

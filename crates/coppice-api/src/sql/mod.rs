@@ -1,15 +1,19 @@
-//! SQL over HTTP, as serverless drivers speak it.
+//! SQL over HTTP, as serverless drivers speak it, and the PostgreSQL protocol
+//! in a WebSocket.
 //!
 //! A request says by its headers where to and as whom. It enters the gateway as
 //! any client does, with the password of its connection string, so who may
 //! connect, from where, and what wakes is decided there. Only who got a session
 //! has its body read.
 
+mod frames;
 mod leaving;
 mod query;
 mod refused;
 mod session;
+mod tunnel;
 mod wanted;
+mod websocket;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +23,7 @@ use axum::extract::Extension;
 use axum::http::{HeaderName, Method, StatusCode, header};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::post;
+use axum::routing::{get, post};
 use coppice_core::proxies::TrustedProxies;
 use coppice_gateway::Gateway;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -43,6 +47,8 @@ pub fn gateway_routes(gateway: Arc<Gateway>, trusted_proxies: TrustedProxies) ->
         .route("/sql", post(query::query))
         // One trailing slash is ignored.
         .route("/sql/", post(query::query))
+        .route("/v2", get(websocket::websocket))
+        .route("/v2/", get(websocket::websocket))
         .method_not_allowed_fallback(wrong_method)
         .with_state(gateway)
         .layer(Extension(Arc::new(trusted_proxies)))

@@ -1,6 +1,6 @@
 //! One branch on a server of the tests, and how to reach it over HTTP.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,7 +23,8 @@ use coppice_gateway::{
 use coppice_test_support::Postgres;
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::net::UnixStream;
+use tokio::net::{TcpListener, UnixStream};
+use tokio::sync::OnceCell;
 use tower::ServiceExt as _;
 
 /// Clients sign in as in production; the tests' own session is let in.
@@ -116,6 +117,7 @@ pub(crate) struct Branch {
     pub(crate) admin: tokio_postgres::Client,
     pub(crate) told: Arc<Mutex<Told>>,
     router: Router,
+    listening: OnceCell<SocketAddr>,
     _certificate_dir: tempfile::TempDir,
 }
 
@@ -169,7 +171,7 @@ impl Branch {
         let branch = OneBranch { postgres, admin: own_admin, branch: id.clone(), told: told.clone() };
         let gateway = Gateway::new(config, certificate, Arc::new(branch), Arc::<Sessions>::default());
         let router = gateway_routes(Arc::new(gateway), TrustedProxies::default());
-        Self { id, role, admin, told, router, _certificate_dir: certificate_dir }
+        Self { id, role, admin, told, router, listening: OnceCell::new(), _certificate_dir: certificate_dir }
     }
 
     /// Lets clients in from one range only.
@@ -185,6 +187,24 @@ impl Branch {
 
     pub(crate) fn url_as(&self, user: &str, password: &str, host: &str) -> String {
         format!("postgres://{user}:{password}@{host}/{}", self.role)
+    }
+
+    /// Where it listens, from the first time on that somebody asks.
+    pub(crate) async fn listen(&self) -> SocketAddr {
+        let listening = self.listening.get_or_init(|| async {
+            let listener = TcpListener::bind((HERE, 0)).await.expect("a port");
+            let address = listener.local_addr().expect("an address");
+            let limits = coppice_api::ConnectionLimits {
+                total: 100,
+                per_address: 100,
+                first_request: Duration::from_secs(60),
+                trusted_proxies: TrustedProxies::default(),
+            };
+            let served = coppice_api::serve(listener, self.router.clone(), limits, std::future::pending());
+            tokio::spawn(served);
+            address
+        });
+        *listening.await
     }
 
     /// Sends a request with these headers.

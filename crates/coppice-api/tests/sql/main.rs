@@ -4,3 +4,4 @@ mod branch;
 mod corners;
 mod limits;
 mod results;
+mod websocket;

@@ -1,0 +1,345 @@
+//! The stream of bytes that a WebSocket carries, and its other end in the gateway.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use coppice_gateway::{Gateway, Reason, Visitor};
+use coppice_pgwire::WireError;
+use coppice_pgwire::encode;
+use coppice_pgwire::frame::Frame;
+use coppice_pgwire::startup::StartupPacket;
+use coppice_sql::{Failure, sign_in};
+use parking_lot::Mutex;
+use tokio::io::{
+    AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf,
+};
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout, timeout_at};
+use zeroize::Zeroizing;
+
+use super::frames::{self, Close, Event, Reader};
+
+/// Bytes of each direction that are read at once.
+const BUFFER_BYTES: usize = 16 << 10;
+/// How long a client may take until its startup packet is there.
+const STARTUP_PATIENCE: Duration = Duration::from_secs(15);
+/// How long a password may come after its startup packet that was sent with it,
+/// in a frame of its own.
+const PASSWORD_PATIENCE: Duration = Duration::from_millis(20);
+/// Bytes taken from a client that is being signed in.
+const EARLY_BYTES_MAX: usize = 64 << 10;
+/// Longest message with a password.
+const PASSWORD_BYTES_MAX: usize = 10_000;
+/// How often a WebSocket on which nothing else is said asks whether its client
+/// is there: proxies end those that are silent for a minute.
+const PING: Duration = Duration::from_secs(30);
+/// How long a client may take to be told the end.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// What is heard of a client.
+struct Incoming<S> {
+    socket: ReadHalf<S>,
+    reader: Reader,
+    received: BytesMut,
+}
+
+/// What a client is told.
+struct Outgoing<S> {
+    socket: WriteHalf<S>,
+    buffer: BytesMut,
+}
+
+/// See the module.
+pub(super) struct Tunnel<S> {
+    incoming: Incoming<S>,
+    outgoing: Outgoing<S>,
+}
+
+/// Why a connection ends before its time.
+enum End {
+    /// To be told.
+    Close(Close),
+    /// Nobody is there any more.
+    Gone(io::Error),
+}
+
+impl From<Close> for End {
+    fn from(close: Close) -> Self {
+        Self::Close(close)
+    }
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> Self {
+        Self::Gone(error)
+    }
+}
+
+/// What a client sent first.
+struct Opening {
+    /// For the gateway.
+    packet: BytesMut,
+    /// Which branch it means, if it says so.
+    host: Option<String>,
+    /// Sent together with it.
+    password: Option<Zeroizing<String>>,
+    /// What came after it.
+    rest: BytesMut,
+}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Incoming<S> {
+    async fn next(&mut self) -> Result<Event, End> {
+        loop {
+            if let Some(event) = self.reader.take(&mut self.received)? {
+                return Ok(event);
+            }
+            self.received.reserve(BUFFER_BYTES);
+            if self.socket.read_buf(&mut self.received).await? == 0 {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Outgoing<S> {
+    async fn flush(&mut self) -> io::Result<()> {
+        self.socket.write_all_buf(&mut self.buffer).await?;
+        self.socket.flush().await
+    }
+
+    /// Sends bytes of the stream.
+    async fn data(&mut self, bytes: &[u8]) -> io::Result<()> {
+        frames::data(&mut self.buffer, bytes.len());
+        self.buffer.extend_from_slice(bytes);
+        self.flush().await
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Tunnel<S> {
+    /// Over a connection that has just become a WebSocket.
+    pub(super) fn new(socket: S) -> Self {
+        let (reader, writer) = tokio::io::split(socket);
+        Self {
+            incoming: Incoming { socket: reader, reader: Reader::default(), received: BytesMut::new() },
+            outgoing: Outgoing { socket: writer, buffer: BytesMut::new() },
+        }
+    }
+
+    /// Serves it to its end.
+    pub(super) async fn serve(mut self, gateway: &Arc<Gateway>, visitor: Visitor) -> io::Result<()> {
+        let why = match self.carry(gateway, visitor).await {
+            Ok(why) | Err(End::Close(why)) => why,
+            Err(End::Gone(error)) => return Err(error),
+        };
+        let farewell = async {
+            frames::close(&mut self.outgoing.buffer, why);
+            self.outgoing.flush().await?;
+            self.outgoing.socket.shutdown().await
+        };
+        timeout(FAREWELL, farewell).await.unwrap_or(Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    async fn carry(&mut self, gateway: &Arc<Gateway>, visitor: Visitor) -> Result<Close, End> {
+        let last = Instant::now() + STARTUP_PATIENCE;
+        let opening = timeout_at(last, self.open()).await.map_err(|_| End::Close(Close::Policy))??;
+        let Opening { packet, host, password, mut rest } = opening;
+        let entrance = gateway.enter(Visitor { host: host.or(visitor.host), ..visitor });
+        let refused = entrance.refused();
+        let mut stream = entrance.stream;
+        let mut said = BytesMut::new();
+        if let Some(password) = password {
+            match self.while_there(sign_in(stream, &packet, &password), &mut rest).await? {
+                Ok(signed_in) => {
+                    said.unsplit(signed_in.greeting);
+                    said.unsplit(signed_in.received);
+                    stream = signed_in.stream;
+                }
+                Err(failure) => {
+                    self.tell(&failure).await?;
+                    return Ok(close_of(refused.get().copied()));
+                }
+            }
+        } else {
+            stream.write_all(&packet).await?;
+        }
+        stream.write_all(&rest).await?;
+        if !said.is_empty() {
+            self.outgoing.data(&said).await?;
+        }
+        self.copy(stream).await?;
+        Ok(close_of(refused.get().copied()))
+    }
+
+    /// Reads up to the startup packet, and the password that may follow it.
+    async fn open(&mut self) -> Result<Opening, End> {
+        let mut stream = BytesMut::new();
+        let mut startup = loop {
+            match StartupPacket::decode(&mut stream) {
+                Ok(Some(StartupPacket::Startup(startup))) => break startup,
+                // There is no encryption within.
+                Ok(Some(StartupPacket::SslRequest | StartupPacket::GssEncRequest)) => {
+                    self.outgoing.data(b"N").await?;
+                }
+                Ok(Some(StartupPacket::Cancel(key))) => {
+                    let mut packet = BytesMut::new();
+                    encode::cancel_request(&mut packet, &key);
+                    return Ok(Opening { packet, host: None, password: None, rest: BytesMut::new() });
+                }
+                Ok(None) => self.more(&mut stream).await?,
+                Err(WireError::Length { .. }) => return Err(Close::TooLong.into()),
+                Err(_) => return Err(Close::Protocol.into()),
+            }
+        };
+        if stream.is_empty()
+            && let Ok(more) = timeout(PASSWORD_PATIENCE, self.more(&mut stream)).await
+        {
+            more?;
+        }
+        let mut password = None;
+        if stream.first() == Some(&b'p') {
+            let frame = loop {
+                match Frame::decode(&mut stream, PASSWORD_BYTES_MAX) {
+                    Ok(Some(frame)) => break frame,
+                    Ok(None) => self.more(&mut stream).await?,
+                    Err(_) => return Err(Close::TooLong.into()),
+                }
+            };
+            let text = frame.body.strip_suffix(b"\0").and_then(|text| std::str::from_utf8(text).ok());
+            password = Some(Zeroizing::new(text.ok_or(Close::Protocol)?.to_owned()));
+        }
+        let host = startup.parameters.iter().position(|(name, _)| name == "host");
+        let host = host.map(|at| startup.parameters.remove(at).1);
+        let mut packet = BytesMut::new();
+        encode::startup(&mut packet, startup.minor_version, &startup.parameters);
+        Ok(Opening { packet, host, password, rest: stream })
+    }
+
+    /// Waits for something as long as the client stays. What it sends meanwhile
+    /// is kept.
+    async fn while_there<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+        early: &mut BytesMut,
+    ) -> Result<T, End> {
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return Ok(done),
+                more = self.more(early), if early.len() < EARLY_BYTES_MAX => more?,
+            }
+        }
+    }
+
+    /// Adds what comes next of the stream.
+    async fn more(&mut self, stream: &mut BytesMut) -> Result<(), End> {
+        match self.incoming.next().await? {
+            Event::Data(bytes) => stream.extend_from_slice(&bytes),
+            Event::Ping(payload) => {
+                frames::pong(&mut self.outgoing.buffer, &payload);
+                self.outgoing.flush().await?;
+            }
+            Event::Close => return Err(Close::Done.into()),
+        }
+        Ok(())
+    }
+
+    /// Says why nobody was signed in, in words of the protocol.
+    async fn tell(&mut self, failure: &Failure) -> Result<(), End> {
+        let mut message = BytesMut::new();
+        match failure {
+            Failure::Server(error) => Frame { tag: b'E', body: error.body().clone() }.encode(&mut message),
+            other => {
+                tracing::debug!("a client could not be signed in: {other}");
+                let hint = Some("Sign in without sending the password at once.");
+                let failed = encode::ErrorReport { code: "08006", message: "the sign-in failed", hint };
+                encode::fatal_error(&mut message, &failed);
+            }
+        }
+        Ok(self.outgoing.data(&message).await?)
+    }
+
+    /// Copies both ways until the gateway is done, or the client is gone.
+    async fn copy(&mut self, stream: DuplexStream) -> Result<(), End> {
+        let (reader, writer) = tokio::io::split(stream);
+        // Of pings that were not answered yet the last one counts (RFC 6455, 5.5.3).
+        let (asked, has_asked) = (Mutex::new(None), Notify::new());
+        let up = pass_up(&mut self.incoming, writer, |payload| {
+            *asked.lock() = Some(payload);
+            has_asked.notify_one();
+        });
+        let down = pass_down(&mut self.outgoing, reader, &asked, &has_asked);
+        tokio::select! {
+            ended = down => Ok(ended?),
+            end = up => Err(end),
+        }
+    }
+}
+
+/// Passes on what a client sends until it ends.
+async fn pass_up<S: AsyncRead + AsyncWrite + Send + Unpin>(
+    incoming: &mut Incoming<S>,
+    mut writer: WriteHalf<DuplexStream>,
+    mut note_ping: impl FnMut(BytesMut),
+) -> End {
+    loop {
+        match incoming.next().await {
+            // What a gateway that has ended still says is on its way to the client.
+            Ok(Event::Data(bytes)) => drop(writer.write_all(&bytes).await),
+            Ok(Event::Ping(payload)) => note_ping(payload),
+            Ok(Event::Close) => return Close::Done.into(),
+            Err(end) => return end,
+        }
+    }
+}
+
+/// Passes on what the gateway says to its end.
+async fn pass_down<S: AsyncRead + AsyncWrite + Send + Unpin>(
+    outgoing: &mut Outgoing<S>,
+    mut reader: ReadHalf<DuplexStream>,
+    asked: &Mutex<Option<BytesMut>>,
+    has_asked: &Notify,
+) -> io::Result<()> {
+    let mut buffer = BytesMut::new();
+    loop {
+        buffer.reserve(BUFFER_BYTES);
+        tokio::select! {
+            read = reader.read_buf(&mut buffer) => match read? {
+                0 => return Ok(()),
+                _ => outgoing.data(&buffer.split()).await?,
+            },
+            () = has_asked.notified() => {
+                let payload = asked.lock().take();
+                if let Some(payload) = payload {
+                    frames::pong(&mut outgoing.buffer, &payload);
+                    outgoing.flush().await?;
+                }
+            }
+            () = tokio::time::sleep(PING) => {
+                frames::ping(&mut outgoing.buffer);
+                outgoing.flush().await?;
+            }
+        }
+    }
+}
+
+/// What a client is told whose stream has ended.
+fn close_of(refused: Option<Reason>) -> Close {
+    match refused {
+        Some(Reason::NoBranch | Reason::NotAllowed) => Close::Policy,
+        Some(Reason::NotReady | Reason::Timeout | Reason::Asleep | Reason::TooMany | Reason::Internal) => {
+            Close::Unreachable
+        }
+        Some(
+            Reason::Authentication
+            | Reason::Throttled
+            | Reason::Protocol
+            | Reason::Unsupported
+            | Reason::Server
+            | Reason::Gone
+            | Reason::NoStartup,
+        )
+        | None => Close::Done,
+    }
+}
