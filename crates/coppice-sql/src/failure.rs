@@ -27,6 +27,12 @@ pub enum Failure {
     /// The statement wants a conversation of which HTTP knows nothing.
     #[error("COPY from or to the client is not available over HTTP")]
     Copy,
+    /// The role's password takes too long to compute with.
+    #[error(
+        "the password of this role is hashed more than {0} times, which only clients of the PostgreSQL protocol do for \
+         themselves; set it again with a smaller scram_iterations"
+    )]
+    Iterations(u32),
     /// A statement of a batch ended, or left, its transaction.
     #[error("a statement of the batch ended the batch's transaction")]
     TransactionEnded,

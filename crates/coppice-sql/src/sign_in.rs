@@ -7,6 +7,7 @@ use coppice_pgwire::frame::Frame;
 use coppice_pgwire::scram::{Keys, SCRAM_SHA_256, ScramClient, ServerProof};
 use coppice_pgwire::startup::CancelKey;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::Semaphore;
 use zeroize::Zeroizing;
 
 use crate::{Failure, ServerError};
@@ -14,6 +15,11 @@ use crate::{Failure, ServerError};
 /// Longest message before the first ReadyForQuery, and all of them.
 const MESSAGE_LENGTH_MAX: usize = 1 << 20;
 const GREETING_LENGTH_MAX: usize = 512 << 10;
+/// Most iterations of a password, some five times PostgreSQL's default. A role's
+/// owner chooses them, and it is this machine that computes.
+const ITERATIONS_MAX: u32 = 20_000;
+/// Passwords that are computed with at the same time; others wait for their turn.
+static COMPUTING: Semaphore = Semaphore::const_new(4);
 
 /// A connection whose client has signed in.
 #[derive(Debug)]
@@ -109,11 +115,15 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Signing<S> {
         let Authentication::SaslContinue(challenge) = self.read_authentication().await? else {
             return Err(unexpected);
         };
+        if Keys::iterations(&challenge)?.get() > ITERATIONS_MAX {
+            return Err(Failure::Iterations(ITERATIONS_MAX));
+        }
+        let _turn = COMPUTING.acquire().await;
         let password = password.clone();
         let answer = move || -> Result<(String, ServerProof), Failure> {
             Ok(Keys::derive(&challenge, &password)?.respond(client, &challenge)?)
         };
-        // Milliseconds of work, or as many as the owner of the role wanted.
+        // Milliseconds of work.
         let answer = tokio::task::spawn_blocking(answer).await;
         let (answer, proof) = answer.map_err(|_| Failure::Protocol("sign-in"))??;
         self.send(|out| encode::sasl_response(out, answer.as_bytes())).await?;

@@ -157,7 +157,7 @@ impl From<Failure> for Refused {
                 refused.fields.push(("severity", "ERROR".into()));
                 refused
             }
-            Failure::Copy => Self::new(StatusCode::BAD_REQUEST, "0A000", message),
+            Failure::Copy | Failure::Iterations(_) => Self::new(StatusCode::BAD_REQUEST, "0A000", message),
             Failure::TransactionEnded => Self::bad_request(message),
             Failure::Lost(error) => {
                 tracing::warn!("a server was lost while it answered a request: {error}");

@@ -75,6 +75,7 @@ pub(super) fn is_at_rest(failure: &Failure) -> bool {
         | Failure::NoRoom
         | Failure::TooLong
         | Failure::Copy
+        | Failure::Iterations(_)
         | Failure::Lost(_)
         | Failure::Protocol(_) => false,
     }

@@ -86,3 +86,17 @@ async fn the_session_of_a_client_that_leaves_before_its_body_came_ends() {
     }
     branch.eventually("the session ends with its request", async || count().await == 0).await;
 }
+
+#[tokio::test]
+async fn a_password_that_takes_too_much_work_is_refused() {
+    let branch = Branch::start().await;
+    let verifier = |iterations| {
+        format!("SCRAM-SHA-256${iterations}:c2FsdHNhbHRzYWx0c2FsdA==${0}:{0}", "A".repeat(43) + "=")
+    };
+    for (iterations, status, code) in [(20_000, 400, "28P01"), (20_001, 400, "0A000")] {
+        let change = format!("alter role {} password '{}'", branch.role, verifier(iterations));
+        branch.admin.batch_execute(&change).await.expect("it is done");
+        let (got, told, message) = branch.ask(&json!({ "query": "select 1" })).await.refusal();
+        assert_eq!((got, told.as_str()), (status, code), "{message}");
+    }
+}

@@ -5,7 +5,6 @@ use std::num::NonZeroU32;
 use aws_lc_rs::constant_time;
 use base64::Engine as _;
 
-use super::verifier::ITERATIONS_MAX;
 use super::{
     BASE64, ClientKey, ScramError, Verifier, attribute, base64_32, hmac_sha256, is_nonce, keys, new_nonce,
     sha256, xor,
@@ -71,19 +70,20 @@ impl Keys {
     /// millisecond for PostgreSQL's default number of iterations.
     ///
     /// # Errors
-    /// When the challenge is malformed, or wants more than a million iterations.
+    /// When the challenge is malformed.
     pub fn derive(server_first: &[u8], password: &str) -> Result<Self, ScramError> {
-        let malformed = || ScramError::Malformed("no salt and iterations");
-        let challenge = std::str::from_utf8(server_first).map_err(|_| malformed())?;
-        let mut attributes = challenge.split(',').skip(1);
-        let salt = attribute(attributes.next(), "s").and_then(|salt| BASE64.decode(salt).ok());
-        let iterations = attribute(attributes.next(), "i").and_then(|count| count.parse::<NonZeroU32>().ok());
-        let (salt, iterations) = (salt.ok_or_else(malformed)?, iterations.ok_or_else(malformed)?);
-        if iterations.get() > ITERATIONS_MAX {
-            return Err(ScramError::Malformed("too many iterations"));
-        }
+        let (salt, iterations) = work(server_first)?;
         let (key, verifier) = keys(password, &salt, iterations);
         Ok(Self { key, verifier })
+    }
+
+    /// How often a challenge wants the password hashed: what [`Keys::derive`]
+    /// takes grows with it, and it is for the owner of the role to choose.
+    ///
+    /// # Errors
+    /// When the challenge is malformed.
+    pub fn iterations(server_first: &[u8]) -> Result<NonZeroU32, ScramError> {
+        work(server_first).map(|(_, iterations)| iterations)
     }
 
     /// As [`ScramClient::respond`].
@@ -97,6 +97,16 @@ impl Keys {
     ) -> Result<(String, ServerProof), ScramError> {
         client.respond(server_first, &self.key, &self.verifier)
     }
+}
+
+/// Salt and iterations of a server's challenge.
+fn work(server_first: &[u8]) -> Result<(Vec<u8>, NonZeroU32), ScramError> {
+    let malformed = || ScramError::Malformed("no salt and iterations");
+    let challenge = std::str::from_utf8(server_first).map_err(|_| malformed())?;
+    let mut attributes = challenge.split(',').skip(1);
+    let salt = attribute(attributes.next(), "s").and_then(|salt| BASE64.decode(salt).ok());
+    let iterations = attribute(attributes.next(), "i").and_then(|count| count.parse().ok());
+    Ok((salt.ok_or_else(malformed)?, iterations.ok_or_else(malformed)?))
 }
 
 impl ServerProof {
@@ -157,10 +167,11 @@ mod tests {
     }
 
     #[test]
-    fn a_challenge_without_salt_or_with_endless_work_is_refused() {
-        for challenge in ["r=x", "r=x,s=c2FsdA==", "r=x,s=c2FsdA==,i=0", "r=x,s=c2FsdA==,i=1000001"] {
+    fn a_challenge_says_how_much_work_it_is_or_is_none() {
+        for challenge in ["r=x", "r=x,s=c2FsdA==", "r=x,s=c2FsdA==,i=0", "r=x,i=1,s=c2FsdA=="] {
             assert!(matches!(Keys::derive(challenge.as_bytes(), "pencil"), Err(ScramError::Malformed(_))));
         }
+        assert_eq!(Keys::iterations(b"r=x,s=c2FsdA==,i=1000001").map(NonZeroU32::get), Ok(1_000_001));
     }
 
     #[test]

@@ -10,7 +10,7 @@ const ITERATIONS_DEFAULT: NonZeroU32 = NonZeroU32::new(4096).expect("not zero");
 
 /// Bounds of what a tenant chose: a client computes as often as the server
 /// says, and gets the salt in every exchange. PostgreSQL makes salts of 16 bytes.
-pub(super) const ITERATIONS_MAX: u32 = 1_000_000;
+const ITERATIONS_MAX: u32 = 1_000_000;
 const SALT_LENGTH_MAX: usize = 64;
 
 /// A parsed `SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>`.
