@@ -185,3 +185,40 @@ impl Volume {
         Ok(self.walk(known, &live)? == known.place)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use coppice_core::VolumeId;
+    use coppice_wal::Segment;
+
+    use super::super::History;
+    use super::*;
+    use crate::local::layout::Layout;
+
+    const FILE: u64 = Segment::USUAL.bytes;
+
+    #[test]
+    fn marks_of_what_a_failed_machine_may_have_lost_are_forgotten() {
+        let home = tempfile::tempdir().expect("a directory");
+        let layout = Layout::new(home.path(), "test");
+        let volume = VolumeId::from_trusted("vol_1");
+        let data = layout.volume(&volume).join("data");
+        fs::create_dir_all(data.join("global")).expect("a directory");
+        fs::write(data.join("global/pg_control"), [1; 8192]).expect("a file");
+        let history = History::new(&layout);
+        let mut found = history.open(&volume).expect("opened").expect("free");
+        fs::write(found.history.join("wal").join(Segment::USUAL.name(1, 1)), "").expect("a kept file");
+        for (at_ms, lsn, previous) in
+            [(1, FILE + 8, None), (2, FILE + 16, Some(Lsn(FILE + 8))), (3, 2 * FILE + 8, Some(Lsn(8)))]
+        {
+            let mark = Mark { at_ms, since_ms: at_ms, lsn: Lsn(lsn), is_first: previous.is_none() };
+            found.marks.add(&Entry { mark, previous }).expect("added");
+        }
+        let end = |known: Option<Known>| known.map(|known| (known.place.at, known.next_kept));
+        fs::write(found.history.join("boot"), boot()).expect("written");
+        assert_eq!(end(found.load(18).expect("loaded")), Some((Lsn(2 * FILE + 8), 2)));
+        fs::write(found.history.join("boot"), "another one").expect("written");
+        assert_eq!(end(found.load(18).expect("loaded")), Some((Lsn(FILE + 16), 2)), "what was kept is there");
+        assert_eq!(end(found.load(18).expect("loaded")), Some((Lsn(FILE + 16), 2)));
+    }
+}

@@ -74,3 +74,76 @@ impl History {
         Ok(Some(found.kept.numbers()?.len() as u64 * Segment::USUAL.bytes * BYTES_OF_LOG))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use coppice_core::history::Mark;
+    use coppice_core::lsn::Lsn;
+
+    use super::super::marks::{Entry, Marks};
+    use super::*;
+    use crate::local::layout::Layout;
+
+    const FILE: u64 = Segment::USUAL.bytes;
+
+    /// A volume whose log was kept from the second file on, with snapshots where
+    /// these files begin.
+    fn make(layout: &Layout, volume: &VolumeId, files: u64, snapshots: &[u64]) {
+        let history = layout.history(volume);
+        for directory in [layout.volume(volume), history.join("wal")] {
+            fs::create_dir_all(directory).expect("a directory");
+        }
+        for number in 1..=files {
+            fs::write(history.join("wal").join(Segment::USUAL.name(1, number)), "").expect("a file");
+        }
+        let mut marks = Marks::hold(&history.join("marks")).expect("opened").expect("free");
+        for number in 1..=files {
+            let (at_ms, is_first) = (number as i64 * 1000, number == 1);
+            let mark = Mark { at_ms, since_ms: at_ms, lsn: Lsn(number * FILE), is_first };
+            marks.add(&Entry { mark, previous: (!is_first).then_some(Lsn(1)) }).expect("added");
+        }
+        for number in snapshots {
+            let end = number * FILE;
+            let snapshot = history.join("snapshots").join(format!("{end:016X}"));
+            fs::create_dir_all(&snapshot).expect("a directory");
+            let facts = format!(r#"{{"taken_ms": {number}, "redo": {end}, "end": {end}, "previous": null}}"#);
+            fs::write(snapshot.join("snapshot.json"), facts).expect("a file");
+        }
+    }
+
+    /// Files, marks and snapshots that are left, and where the window begins.
+    fn left(history: &Path) -> (usize, usize, usize, u64) {
+        let count = |name: &str| fs::read_dir(history.join(name)).map_or(0, Iterator::count);
+        let marks = Marks::hold(&history.join("marks")).expect("opened").expect("free").read().expect("read");
+        let first = marks.first().map_or(0, |entry| entry.mark.lsn.0 / FILE);
+        assert!(marks.first().is_none_or(|entry| entry.mark.is_first));
+        (count("wal"), marks.len(), count("snapshots"), first)
+    }
+
+    #[test]
+    fn the_largest_history_is_cut_at_its_old_end_and_all_go_where_there_is_no_room() {
+        let home = tempfile::tempdir().expect("a directory");
+        let layout = Layout::new(home.path(), "test");
+        let [large, small] = ["vol_large", "vol_small"].map(VolumeId::from_trusted);
+        make(&layout, &large, 12, &[1, 5, 9]);
+        make(&layout, &small, 4, &[1, 3]);
+        let history = History::new(&layout);
+        let all = || [left(&layout.history(&large)), left(&layout.history(&small))];
+        let total = 100 * FILE;
+        history.keep_within(32, total, total).expect("enough");
+        assert_eq!(all(), [(12, 12, 3, 1), (4, 4, 2, 1)]);
+        history.keep_within(24, total, total).expect("cut");
+        assert_eq!(all(), [(8, 8, 2, 5), (4, 4, 2, 1)], "the small one had no part in it");
+        history.keep_within(24, total, total / 10).expect("cut");
+        assert_eq!(all(), [(4, 4, 1, 9), (2, 2, 1, 3)], "the newest snapshot of each");
+        history.keep_within(24, total, total / 100).expect("removed");
+        assert!(!layout.history(&large).exists() && !layout.history(&small).exists());
+        assert!(!history.has_room());
+        history.keep_within(24, total, total).expect("room again");
+        assert!(history.has_room());
+        history.keep_within(0, total, total).expect("none");
+        assert!(!history.has_room());
+    }
+}
