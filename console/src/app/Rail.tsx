@@ -42,6 +42,7 @@ const OF_ORGANIZATION: Page[] = [
   { name: "Keys", to: "/orgs/$org/keys", icon: KeyRound, key: "k" },
   { name: "People", to: "/orgs/$org/people", icon: Users, key: "u" },
   { name: "Audit log", to: "/orgs/$org/audit", icon: ListChecks, key: "a" },
+  { name: "Organization settings", to: "/orgs/$org/settings", icon: Settings, key: "i" },
 ];
 
 /** The pages that one can go to from here, by what they are about. */

@@ -104,6 +104,11 @@ const projectSettings = createRoute({
   path: "settings",
   component: lazyRouteComponent(() => import("../features/settings/ProjectSettings"), "ProjectSettings"),
 });
+const organizationSettings = createRoute({
+  getParentRoute: () => organization,
+  path: "settings",
+  component: lazyRouteComponent(() => import("../features/settings/OrganizationSettings"), "OrganizationSettings"),
+});
 const keys = createRoute({
   getParentRoute: () => organization,
   path: "keys",
@@ -129,6 +134,7 @@ const tree = root.addChildren([
     keys,
     people,
     audit,
+    organizationSettings,
     project.addChildren([
       projectIndex,
       branches,

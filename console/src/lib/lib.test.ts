@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { bytes, counted } from "./amounts";
 import { best } from "./find";
-import { masked, type Place, SNIPPETS } from "./snippets";
+import { masked, type Place, pooled, SNIPPETS } from "./snippets";
 import { ago, lasting, took, until } from "./time";
 import { filtered, freeName, rows } from "./tree";
 
@@ -91,6 +91,17 @@ test("each snippet holds the whole place when it is copied, and no password when
     expect(shown, snippet.id).toContain("••••••••");
     if (snippet.id !== "prisma") expect(shown, snippet.id).toContain("db.example.com");
   }
+});
+
+test("the pool is reached by the name that leads to the branch", () => {
+  const byUser = { ...PLACE, username: "app.kq7", connectionString: "postgresql://app.kq7:x@h:1/app" };
+  expect(pooled(byUser, "kq7")).toMatchObject({
+    username: "app.kq7-pooler",
+    hostname: "db.example.com",
+    connectionString: "postgresql://app.kq7-pooler:x@h:1/app",
+  });
+  const byHost = { ...PLACE, hostname: "kq7.db.example.com", connectionString: "postgresql://app:x@kq7.db.example.com/app" };
+  expect(pooled(byHost, "kq7")).toMatchObject({ username: "app", hostname: "kq7-pooler.db.example.com" });
 });
 
 test("what a shell is given is one word", () => {

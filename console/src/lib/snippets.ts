@@ -89,6 +89,17 @@ const db = drizzle(${quoted(at.connectionString)});`,
   },
 ];
 
+/** The same place through the branch's pool, which shares sessions of the server between clients. */
+export function pooled(place: Place, branch: string): Place {
+  const through = (text: string) => text.replace(branch, `${branch}-pooler`);
+  return {
+    ...place,
+    username: through(place.username),
+    hostname: through(place.hostname),
+    connectionString: through(place.connectionString),
+  };
+}
+
 const DOT = "•";
 
 /** The same snippet as anybody may see it over a shoulder. */

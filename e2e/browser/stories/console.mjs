@@ -100,6 +100,10 @@ export async function a_person_connects_and_lets_it_sleep(browser) {
   const password = (await api(`${await project()}/branches/${main.id}/credentials`)).password;
   assert.ok(!(await snippet.textContent()).includes(password), "it is hidden");
   await look(page, "console-overview");
+  await page.getByRole("button", { name: "Pooled" }).click();
+  await page.getByText("-pooler").first().waitFor();
+  await page.getByRole("button", { name: "Direct" }).click();
+  await page.evaluate(() => document.activeElement.blur());
   await page.keyboard.press("c");
   await page.getByRole("button", { name: "Copied" }).waitFor();
   const copied = await page.evaluate(() => navigator.clipboard.readText());
@@ -219,6 +223,7 @@ export async function a_parameter_is_changed_and_everything_is_seen(browser) {
     [".", "Project settings", "project-settings"],
     ["a", "Audit log", "audit"],
     ["h", "Projects", "projects"],
+    ["i", "Organization settings", "organization-settings"],
   ]) {
     await page.evaluate(() => document.activeElement.blur());
     await page.keyboard.press("g");

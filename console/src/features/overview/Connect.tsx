@@ -4,7 +4,7 @@ import { useState } from "react";
 import { rotatePassword } from "../../api/changes";
 import { credentialsQuery, type InBranch } from "../../api/queries";
 import { useKeys } from "../../app/keys";
-import { masked, SNIPPETS } from "../../lib/snippets";
+import { masked, pooled, SNIPPETS } from "../../lib/snippets";
 import { Dialog } from "../../ui/Dialog";
 import { Band, Button, Outlines } from "../../ui/parts";
 import { Trouble } from "../../ui/Trouble";
@@ -29,7 +29,8 @@ export function Connect({ path, canSee, why }: ConnectProps) {
   const [wasCopied, setCopied] = useState(false);
   const [isAsking, setAsking] = useState(false);
   const snippet = SNIPPETS.find(({ id }) => id === chosen) ?? SNIPPETS[0];
-  const place = credentials.data;
+  const [isPooled, setPooled] = useState(false);
+  const place = credentials.data && (isPooled ? pooled(credentials.data, path.branchID) : credentials.data);
   const copy = async () => {
     if (!place || !snippet) return;
     try {
@@ -66,6 +67,14 @@ export function Connect({ path, canSee, why }: ConnectProps) {
         {canSee && credentials.isPending && <Outlines count={2} />}
         {place && snippet && (
           <>
+            <div className="segments fit" role="group" aria-label="How">
+              <button type="button" aria-pressed={!isPooled} onClick={() => setPooled(false)}>
+                Direct
+              </button>
+              <button type="button" aria-pressed={isPooled} onClick={() => setPooled(true)}>
+                Pooled
+              </button>
+            </div>
             <div className="segments" role="group" aria-label="Language">
               {SNIPPETS.map(({ id, name }) => (
                 <button
@@ -97,12 +106,17 @@ export function Connect({ path, canSee, why }: ConnectProps) {
               <Part name="User" text={place.username} />
               <Part name="Database" text={place.dbname} />
             </dl>
-            <p className="quiet">Connecting wakes it. What is copied has the password in it.</p>
+            <p className="quiet">
+              {isPooled
+                ? "Clients share a few sessions of the server, and one without a transaction keeps nothing awake. "
+                : "A session of its own, for as long as it lasts. "}
+              Connecting wakes the branch. What is copied has the password in it.
+            </p>
           </>
         )}
       </div>
       {isAsking && place && (
-        <Rotate path={path} username={place.username} onClose={() => setAsking(false)} />
+        <Rotate path={path} username={credentials.data?.username ?? place.username} onClose={() => setAsking(false)} />
       )}
     </section>
   );
