@@ -336,3 +336,39 @@ fn a_key_limited_to_a_branch_reaches_that_one() {
     assert_eq!(call("DELETE", &project.path(&mine), None).status, 204);
     call("GET", path, None).expect_error(403, "project_access_denied");
 }
+
+#[test]
+fn a_key_for_what_it_makes_copies_any_branch_and_touches_only_its_own() {
+    let http = shared();
+    let project = Project::new(&http, "own");
+    let main = project.make(&custom("main", json!({}))).expect(201);
+    http.wait_healthy(&project.path(&main));
+    let made = http.new_key("/api-keys", json!({ "own_branches": true }));
+    assert_eq!(made["own_branches"], true);
+    let key = text_of(&made["token"]);
+    let call = |method: &str, path: &str, body: Option<&Value>| http.as_key(&key, method, path, body);
+    let child = json!({ "name": "pr-1", "mode": "inherit", "parentID": main["id"] });
+    let own = project.path(&call("POST", &project.branches, Some(&child)).expect(201));
+    let other = project.path(&main);
+    call("GET", &other, None).expect(200);
+    assert_eq!(
+        call("GET", &project.branches, None).expect(200)["branches"].as_array().map(Vec::len),
+        Some(2)
+    );
+    let credentials = |path: &str| format!("{path}/credentials");
+    call("GET", &credentials(&own), None).expect(200);
+    call("GET", &credentials(&other), None).expect_error(403, "branch_access_denied");
+    call("PATCH", &other, Some(&json!({ "name": "mine" }))).expect_error(403, "branch_access_denied");
+    call("DELETE", &other, None).expect_error(403, "branch_access_denied");
+    let path = project.branches.trim_end_matches("/branches");
+    call("DELETE", path, None).expect_error(403, "restricted_key");
+    call("DELETE", &format!("{path}/trash"), None).expect_error(403, "restricted_key");
+    // What it makes has the same limit, and another maker.
+    let next = call("POST", "/api-keys", Some(&json!({ "name": "next" }))).expect(201)["key"].clone();
+    assert_eq!(next["own_branches"], true);
+    http.as_key(&text_of(&next["token"]), "DELETE", &own, None).expect_error(403, "branch_access_denied");
+    assert_eq!(call("DELETE", &own, None).status, 204);
+    let back = own.replace("/branches/", "/trash/");
+    call("POST", &format!("{back}/undelete"), Some(&json!({}))).expect(200);
+    assert_eq!(call("DELETE", &format!("{own}?purge=true"), None).status, 204);
+}

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::removal::traces;
 use super::{custom, is_timestamp, shared};
 use crate::http::{Http, fields, text_of};
+use crate::people::in_metastore;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -65,4 +66,58 @@ fn a_deleted_branch_is_gone_at_once_and_comes_back_as_it_was() {
     let (data_dir, ids) = (http.platform.data_dir().to_owned(), [id, other]);
     wait_for("nothing is left", PATIENCE, || traces(&data_dir, &ids).is_empty().then_some(()));
     assert_eq!(http.delete(&trash).status, 204, "there is nothing to empty");
+}
+
+#[test]
+fn a_protected_branch_stays_and_one_that_expires_goes_into_the_trash() {
+    let http = shared();
+    let project = http.new_project("kept");
+    let (branches, trash) = (format!("{project}/branches"), format!("{project}/trash"));
+    let main = text_of(&http.post(&branches, &custom("main", json!({}))).expect(201)["id"]);
+    let path = format!("{branches}/{main}");
+    http.wait_healthy(&path);
+    let change = |body: Value| http.with("PATCH", &path, &body);
+    change(json!({ "protected": true })).expect(200);
+    assert_eq!(http.get(&path).expect(200)["protected"], true);
+    for (what, deleted) in
+        [(&path, "branch main"), (&format!("{path}?purge=true"), "branch main"), (&project, "main")]
+    {
+        let message = http.delete(what).expect_error(409, "branch_protected");
+        assert!(message.contains(deleted) && message.contains("unprotect"), "{message}");
+    }
+    change(json!({ "expiresAt": "2099-01-01T00:00:00Z" })).expect_error(409, "branch_protected");
+    // Whether something can be deleted is no pipeline's business.
+    let key = http.new_token("/api-keys", json!({ "scopes": ["branch:write", "project:read"] }));
+    let as_key = |body: Value| http.as_key(&key, "PATCH", &path, Some(&body));
+    as_key(json!({ "protected": false })).expect_error(403, "insufficient_scope");
+    as_key(json!({ "protected": true, "description": "same" })).expect(200);
+    change(json!({ "protected": false, "expiresAt": "2099-01-01T00:00:00Z" })).expect(200);
+    let listed = http.get(&branches).expect(200)["branches"][0].clone();
+    assert_eq!((&listed["expiresAt"], &listed["protected"]), (&json!("2099-01-01T00:00:00Z"), &Value::Null));
+    change(json!({ "expiresAt": "2020-01-01T00:00:00Z" })).expect_error(400, "expiry_in_past");
+    change(json!({ "expiresAt": "soon" })).expect_error(400, "invalid_field");
+    change(json!({ "expiresAt": null })).expect(200);
+    assert_eq!(http.get(&path).expect(200).get("expiresAt"), None);
+
+    let child =
+        |expiry: String| json!({ "name": "pr-1", "mode": "inherit", "parentID": main, "expiresAt": expiry });
+    http.post(&branches, &child("2020-01-01T00:00:00Z".to_owned())).expect_error(400, "expiry_in_past");
+    let later = (chrono::Utc::now() + chrono::TimeDelta::hours(1)).to_rfc3339();
+    let made = text_of(&http.post(&branches, &child(later)).expect(201)["id"]);
+    http.wait_healthy(&format!("{branches}/{made}"));
+    // Nobody waits for the end: the platform is told that it has come.
+    let end = format!("update branches set expires_at = now() where id = '{made}'");
+    in_metastore(&http, &end);
+    wait_for("it has expired", PATIENCE, || {
+        (http.get(&format!("{branches}/{made}")).status == 404).then_some(())
+    });
+    let back = listed_one(&http, &trash, &made);
+    assert_eq!(back["name"], "pr-1");
+    http.post(&format!("{trash}/{made}/undelete"), &json!({})).expect(200);
+    assert_eq!(http.get(&format!("{branches}/{made}")).expect(200).get("expiresAt"), None, "it stays now");
+    assert_eq!(http.delete(&project).status, 204);
+}
+
+fn listed_one(http: &Http, trash: &str, id: &str) -> Value {
+    listed(http, trash).into_iter().find(|one| one["id"] == id).expect("is in the trash")
 }

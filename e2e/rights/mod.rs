@@ -233,6 +233,8 @@ fn ask(
     let is_allowed = may_try && !is_beyond;
     let is_for_real = !is_write(operation)
         || answers_with_secret(document, operation)
+            // Nothing is in the trash; what it would answer, updateBranch does.
+            && operation.id != "undeleteBranch"
             // Branches are dear; one role and the organization are enough.
             && (operation.id != "createBranch" || ["editor", "organization"].contains(&caller.role));
     let is_removal = operation.method == "DELETE" && !operation.has_body;

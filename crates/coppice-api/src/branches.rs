@@ -16,6 +16,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::activity::summary;
 use crate::endpoint::{BodyAs, Done, Endpoint, Made, Query, Shown, delete, get, patch, post};
 use crate::history::moment_from;
+use crate::keys::asked_expiry;
 use crate::projects::{scale_to_zero, scale_to_zero_change};
 
 /// Body of createBranch with what nobody needs to know of.
@@ -101,13 +102,14 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
             .answers("The branch.")
             .runs(describe_branch),
         patch("", &UPDATE_BRANCH)
-            .says(AREA, "Change a branch", "Its name, description and when it may sleep, in any state; whether it sleeps; its storage, which may only grow; and\nPostgreSQL parameters, over those it has: a default takes its place back. Some of them restart the server\n(`restartRequired` of getBranchPostgresConfig); a sleeping branch has them when it wakes. Falling asleep, waking and\nrestarting go on in the background. What else touches a server can't be changed yet, and may be named as it is.")
+            .says(AREA, "Change a branch", "Its name, description, when it may sleep, whether it is protected, and when it expires, in any state; whether it sleeps; its storage, which may only grow; and\nPostgreSQL parameters, over those it has: a default takes its place back. Some of them restart the server\n(`restartRequired` of getBranchPostgresConfig); a sleeping branch has them when it wakes. Falling asleep, waking and\nrestarting go on in the background. What else touches a server can't be changed yet, and may be named as it is.")
             .answers("The branch as it is now.")
-            .refuses(409, "The name is taken; or the server is being changed, then `Retry-After` says when to try again.")
+            .refuses(409, "The name is taken; a protected branch would expire; or the server is being changed, then `Retry-After` says when to try again.")
             .runs(update_branch),
         delete("", &DELETE_BRANCH)
             .says(AREA, "Delete a branch", "It is gone at once, for every operation but those of the trash; its name is free, its sessions end, its children stay.\nIts data waits in the trash for some days (listTrash says until when), unless `purge` says that it be removed at once.\nA branch that never came up has none.")
             .answers("Deleted.")
+            .refuses(409, "It is protected.")
             .runs(delete_branch),
     ]
 }
@@ -124,6 +126,8 @@ async fn list_branches(app: App, access: Access<InProject>) -> Result<Shown<wire
         backups_enabled: false,
         description: branch.description,
         parent_id: branch.parent.map(|parent| parent.to_string()),
+        protected: branch.is_protected,
+        expires_at: branch.expires_at.map(wire::Expiry),
     });
     Ok(Shown(wire::BranchList { branches: branches.collect() }))
 }
@@ -142,6 +146,8 @@ async fn describe_branch(app: App, access: Access<InBranch>) -> Result<Shown<wir
     let details = app.describe_branch(&access).await?;
     let branch = &details.branch;
     Ok(Shown(wire::BranchDetails {
+        protected: branch.is_protected,
+        expires_at: branch.expires_at.map(wire::Expiry),
         backups_enabled: false,
         status: status(&access, &details),
         scale_to_zero: scale_to_zero(branch.scale_to_zero),
@@ -250,22 +256,23 @@ fn configuration(branch: &Branch) -> wire::ClusterConfiguration {
 }
 
 fn request_from(asked: wire::CreateBranch) -> Result<NewBranchRequest> {
-    let (name, description, scale_to_zero, origin) = match asked {
+    let (name, description, scale_to_zero, expires_at, origin) = match asked {
         wire::CreateBranch::Inherit(asked) => {
             let parent = BranchId::from_trusted(asked.parent_id);
             let origin =
                 Origin::Inherit { parent, moment: moment_from(asked.target_time, asked.target_lsn)? };
-            (asked.name, asked.description, asked.scale_to_zero, origin)
+            (asked.name, asked.description, asked.scale_to_zero, asked.expires_at, origin)
         }
         wire::CreateBranch::Custom(asked) => {
             let origin = Origin::Custom(custom_from(asked.configuration));
-            (asked.name, asked.description, asked.scale_to_zero, origin)
+            (asked.name, asked.description, asked.scale_to_zero, asked.expires_at, origin)
         }
     };
     Ok(NewBranchRequest {
         name,
         description: description.unwrap_or_default(),
         scale_to_zero: scale_to_zero_change(scale_to_zero),
+        expires_at: expires_at.map(|end| end.0),
         origin,
     })
 }
@@ -277,6 +284,8 @@ fn change_from(asked: AskedChange) -> Result<BranchChange> {
         name: asked.name,
         description: asked.description,
         scale_to_zero: scale_to_zero_change(asked.scale_to_zero),
+        is_protected: asked.protected,
+        expiry: asked_expiry(asked.expires_at),
         hibernate: asked.hibernate,
         storage_gib: asked.storage,
         parameters: asked.postgres_configuration_parameters.unwrap_or_default(),

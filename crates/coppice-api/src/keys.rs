@@ -112,6 +112,7 @@ fn to_wire(key: ApiKey, token: Option<String>) -> wire::ApiKey {
         scopes: key.grant.scopes,
         projects: key.grant.projects,
         branches: key.grant.branches,
+        own_branches: key.grant.own_branches,
         created_at: wire::Timestamp(key.created_at),
         expiry: key.expiry.map(wire::Expiry),
         last_used: key.last_used.map(wire::Timestamp),
@@ -134,16 +135,22 @@ fn review(review: Review) -> wire::ApiKeyReview {
 fn new_key(asked: wire::CreateApiKey) -> NewKey {
     NewKey {
         name: asked.name,
-        expiry: match asked.expiry {
-            Some(Some(expiry)) => AskedExpiry::At(expiry.0),
-            Some(None) => AskedExpiry::Never,
-            None => AskedExpiry::Unsaid,
-        },
+        expiry: asked_expiry(asked.expiry),
         grant: Grant {
             scopes: asked.scopes.unwrap_or_default(),
             projects: asked.projects.unwrap_or_default(),
             branches: asked.branches.unwrap_or_default(),
+            own_branches: asked.own_branches.unwrap_or(false),
         },
+    }
+}
+
+/// Null is never, and nothing says nothing.
+pub(crate) fn asked_expiry(asked: Option<Option<wire::Expiry>>) -> AskedExpiry {
+    match asked {
+        Some(Some(expiry)) => AskedExpiry::At(expiry.0),
+        Some(None) => AskedExpiry::Never,
+        None => AskedExpiry::Unsaid,
     }
 }
 

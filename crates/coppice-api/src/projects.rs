@@ -60,6 +60,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
                  The data is removed in the background.",
             )
             .answers("Deleted.")
+            .refuses(409, "One of its branches is protected.")
             .runs(delete_project),
         get("/projects/limits", &GET_DEFAULT_PROJECT_LIMITS)
             .says(

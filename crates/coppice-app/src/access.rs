@@ -2,10 +2,11 @@
 
 use chrono::Utc;
 use coppice_core::access::{
-    Caller, LimitedKeys, Scope, check_every_scope, check_limits, check_owner, check_role, check_scope,
-    check_second_factor, check_user,
+    Caller, LimitedKeys, Scope, check_every_scope, check_owner, check_role, check_scope, check_second_factor,
+    check_user,
 };
 use coppice_core::api_key::ApiKeySecret;
+use coppice_core::key_limits::{Standing, check_limits};
 use coppice_core::operation::{CallerRule, Operation};
 use coppice_core::organization::{Organization, Role};
 use coppice_core::target::{AnyTarget, InOrganization, RawTarget, Target};
@@ -105,10 +106,7 @@ impl App {
         let unknown = Error::Unauthenticated { code: ErrorCode::InvalidToken };
         // A path that names nothing well-formed is refused later; who calls comes first.
         let target = target.and_then(|target| AnyTarget::read(target).ok());
-        let (organization, project) = match &target {
-            Some(target) => (Some(&target.organization), target.project.as_ref()),
-            None => (None, None),
-        };
+        let organization = target.as_ref().map(|target| &target.organization);
         let text = match presented {
             Presented::Bearer(text) => text,
             Presented::Browser(secret) => return self.authenticate_browser(secret, organization).await,
@@ -117,7 +115,7 @@ impl App {
             return self.authenticate_token(text, organization).await;
         };
         let hash = self.key.hash(secret.expose());
-        let found = self.store.credential_find(&hash, organization, project).await?;
+        let found = self.store.credential_find(&hash, target.as_ref()).await?;
         let Some(found) = found.filter(|found| !found.is_user_disabled) else { return Err(unknown) };
         if found.caller.expiry.is_some_and(|expiry| expiry <= Utc::now()) {
             return Err(Error::Unauthenticated { code: ErrorCode::ExpiredToken });
@@ -180,13 +178,7 @@ impl App {
             CallerRule::Owner => check_owner(membership.role)?,
             CallerRule::Anybody | CallerRule::User => {}
         }
-        check_limits(
-            &caller.grant,
-            operation.limited_keys,
-            target.project(),
-            target.branch(),
-            membership.owns_allowed_branch,
-        )?;
+        check_limits(&caller.grant, operation, target.project(), target.branch(), membership.standing)?;
         Ok(Access {
             caller,
             organization: membership.organization,
@@ -208,9 +200,8 @@ impl App {
     pub fn authorize_anywhere(&self, credential: Credential, operation: &Operation) -> Result<Caller> {
         let caller = credential.caller;
         check_caller(&caller, operation)?;
-        let rule = operation.limited_keys;
-        if rule != LimitedKeys::Allowed {
-            check_limits(&caller.grant, rule, None, None, false)?;
+        if operation.limited_keys != LimitedKeys::Allowed {
+            check_limits(&caller.grant, operation, None, None, Standing::default())?;
         }
         Ok(caller)
     }

@@ -6,6 +6,7 @@ use coppice_core::target::InProject;
 use coppice_core::{Error, ErrorCode, ProjectId, Result};
 use coppice_store::Doomed;
 
+use crate::branches::protected;
 use crate::{Access, App};
 
 /// A project to be made; checked by the caller.
@@ -110,12 +111,16 @@ impl App {
     /// can't be undone any more; the data is removed in the background.
     ///
     /// # Errors
-    /// `project_not_found`
+    /// `project_not_found`, `branch_protected`
     pub async fn delete_project(&self, access: &Access<InProject>) -> Result<()> {
         let id = &access.target.project;
         let mut tx = self.store.begin().await?;
         if !self.store.project_delete_in_tx(&mut tx, &access.organization.id, id).await? {
             return Err(Error::project_not_found(id));
+        }
+        let kept = self.store.branch_protected_in_tx(&mut tx, id).await?;
+        if !kept.is_empty() {
+            return Err(protected(&format!("its branch {}", kept.join(", its branch ")), "the project"));
         }
         let branches =
             self.store.branch_delete_in_tx(&mut tx, id, Doomed::Everything, "project deleted").await?;

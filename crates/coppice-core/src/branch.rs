@@ -132,6 +132,10 @@ pub struct Branch {
     pub spec: BranchSpec,
     /// When it may sleep.
     pub scale_to_zero: ScaleToZero,
+    /// Whether it can't be deleted, and does not expire.
+    pub is_protected: bool,
+    /// When it is deleted; none is never.
+    pub expires_at: Option<DateTime<Utc>>,
     /// What its owner wants.
     pub goal: Goal,
     /// Raised by every change of the spec or the goal.

@@ -44,6 +44,7 @@ error_codes! {
     BranchLimitReached = "branch_limit_reached",
     BranchNameTaken = "branch_name_taken",
     BranchNotFound = "branch_not_found",
+    BranchProtected = "branch_protected",
     BranchRateExceeded = "branch_rate_exceeded",
     CannotRemoveOwner = "cannot_remove_owner",
     CannotRemoveSelf = "cannot_remove_self",

@@ -36,6 +36,7 @@ pub mod history;
 pub mod id;
 pub mod image;
 pub mod instance_type;
+pub mod key_limits;
 pub mod limits;
 pub mod lsn;
 pub mod name;

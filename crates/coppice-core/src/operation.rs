@@ -44,6 +44,11 @@ impl Operation {
         }
     }
 
+    /// Whether a key that is for what it makes may do this to nothing else.
+    pub fn is_for_makers(&self) -> bool {
+        self.is_write || self.scope == Some(Scope::CredentialsRead)
+    }
+
     const fn by(self, caller: CallerRule) -> Self {
         Self { caller, ..self }
     }
@@ -70,7 +75,7 @@ macro_rules! operations {
 }
 
 use CallerRule::{Owner, User};
-use LimitedKeys::{Refused, RefusedWithBranchLimit};
+use LimitedKeys::{MakesBranches, Refused, RefusedWithBranchLimit};
 
 operations! {
     GET_ORGANIZATIONS_LIST = Operation::new("getOrganizationsList", Scope::OrgRead);
@@ -143,9 +148,8 @@ operations! {
         Operation::new("deleteProject", Scope::ProjectWrite).limited_keys(RefusedWithBranchLimit);
 
     LIST_BRANCHES = Operation::new("listBranches", Scope::BranchRead);
-    CREATE_BRANCH = Operation::new("createBranch", Scope::BranchWrite)
-        .while_enabled()
-        .limited_keys(RefusedWithBranchLimit);
+    CREATE_BRANCH =
+        Operation::new("createBranch", Scope::BranchWrite).while_enabled().limited_keys(MakesBranches);
     GET_PROJECT_TREE = Operation::new("getProjectTree", Scope::BranchRead);
     DESCRIBE_BRANCH = Operation::new("describeBranch", Scope::BranchRead);
     UPDATE_BRANCH = Operation::new("updateBranch", Scope::BranchWrite).while_enabled();

@@ -23,6 +23,10 @@ const BRANCHES: &str = "select b.id, b.goal, b.state, v.state, v.id, v.host_id, 
     from branches b join volumes v on v.id = b.volume_id left join tombstones t on t.volume_id = v.id
     order by b.created_at, b.id";
 
+/// Branches whose time is over.
+const EXPIRED: &str =
+    "select b.id || ' has expired' from branches b where b.expires_at < now() and b.deleted_at is null";
+
 /// What only the newest claim of a branch may change, of branches that were
 /// claimed after a process with this epoch had died. Their owners may do what
 /// they want at any time, and removing what a tombstone names needs no claim.
@@ -144,12 +148,14 @@ impl Row {
 /// What is not as the rows and their owners want it.
 pub(crate) fn unsettled(metastore: &mut Metastore, world: &World) -> Vec<String> {
     let rows: Vec<_> = metastore.admin.query(BRANCHES).into_iter().map(Row::read).collect();
+    let expired = metastore.admin.query(EXPIRED).into_iter().flatten().flatten();
+    let mut problems: Vec<_> = expired.collect();
     let state = world.lock();
     let of_rows = rows.iter().filter_map(|row| {
         let problem = row.problem(&state)?;
         Some(format!("branch {} shall be {} and is {}: {problem}", row.branch, row.goal, row.state))
     });
-    let mut problems: Vec<_> = of_rows.collect();
+    problems.extend(of_rows);
     let living: Vec<_> = rows.iter().filter(|row| row.goal != "deleted").collect();
     for machine in &state.machines {
         let volumes = machine.volumes.keys().filter(|id| !living.iter().any(|row| row.volume == **id));

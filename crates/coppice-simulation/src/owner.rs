@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use chrono::Utc;
 use coppice_app::{Access, App, BranchChange, CustomBranch, NewBranchRequest, Origin};
 use coppice_core::access::{Caller, CredentialId, Grant, Principal};
 use coppice_core::branch::{BranchState, MANAGED_ROLE};
@@ -38,6 +39,8 @@ pub(crate) enum Action {
     Child {
         parent: BranchId,
         name: String,
+        /// It is deleted after so long.
+        lasts: Option<Duration>,
     },
     Hibernate(BranchId),
     Wake(BranchId),
@@ -70,12 +73,13 @@ async fn change(action: &Action, app: &App, world: &World, machine: usize) -> Re
         Action::Create { name, inactivity_minutes } => {
             let minutes = Some(*inactivity_minutes);
             let sleep = ScaleToZeroChange { enabled: Some(true), inactivity_period_minutes: minutes };
-            create(app, world, machine, name, sleep, custom()).await
+            create(app, world, machine, name, sleep, None, custom()).await
         }
-        Action::Child { parent, name } => {
+        Action::Child { parent, name, lasts } => {
             let written = world.lock().written.get(parent).cloned().unwrap_or_default();
             let origin = Origin::Inherit { parent: parent.clone(), moment: None };
-            let made = create(app, world, machine, name, ScaleToZeroChange::default(), origin).await?;
+            let made =
+                create(app, world, machine, name, ScaleToZeroChange::default(), *lasts, origin).await?;
             // What its parent had before it was asked for, it has too.
             let child = BranchId::from_trusted(made.clone());
             world.lock().written.entry(child).or_default().extend(written);
@@ -116,9 +120,17 @@ async fn create(
     machine: usize,
     name: &str,
     scale_to_zero: ScaleToZeroChange,
+    lasts: Option<Duration>,
     origin: Origin,
 ) -> Result<String> {
-    let new = NewBranchRequest { name: name.to_owned(), description: String::new(), scale_to_zero, origin };
+    let expires_at = lasts.map(|time| Utc::now() + time);
+    let new = NewBranchRequest {
+        name: name.to_owned(),
+        description: String::new(),
+        scale_to_zero,
+        expires_at,
+        origin,
+    };
     let made = app.create_branch(&access(project()), &new).await?;
     world.lock().known.push((made.id.clone(), machine));
     Ok(made.id.to_string())

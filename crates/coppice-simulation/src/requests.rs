@@ -54,7 +54,10 @@ impl History<'_> {
         }
         let branch = known[self.dice.below(known.len())].0.clone();
         match chosen {
-            12..28 => Action::Child { parent: branch, name },
+            12..28 => {
+                let lasts = self.dice.happens(300).then(|| Duration::from_secs(self.dice.between(1, 90)));
+                Action::Child { parent: branch, name, lasts }
+            }
             28..40 => Action::Hibernate(branch),
             40..50 => Action::Wake(branch),
             50..60 => Action::Rotate(branch),

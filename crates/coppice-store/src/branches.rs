@@ -9,7 +9,7 @@ use coppice_core::image::PostgresVersion;
 use coppice_core::lsn::Lsn;
 use coppice_core::project::ScaleToZero;
 use coppice_core::storage::Fullness;
-use coppice_core::{BranchId, HostId, InstanceId, OrganizationId, ProjectId, RegionId, VolumeId};
+use coppice_core::{ApiKeyId, BranchId, HostId, InstanceId, OrganizationId, ProjectId, RegionId, VolumeId};
 use sqlx::postgres::PgArguments;
 use sqlx::query::Query;
 use sqlx::types::Json;
@@ -20,7 +20,7 @@ use crate::{Result, Store, StoreError, Tx};
 
 pub(crate) const COLUMNS: &str = "b.id, p.organization_id, b.project_id, b.name, b.description, \
     b.parent_id, b.region, b.image_major, b.image_minor, b.instance_type, b.replicas, b.storage_gib, b.parameters, \
-    b.preload_libraries, b.scale_to_zero, b.inactivity_minutes, b.goal, b.generation, b.state, b.message, b.fullness, \
+    b.preload_libraries, b.scale_to_zero, b.inactivity_minutes, b.protected, b.expires_at, b.goal, b.generation, b.state, b.message, b.fullness, \
     b.volume_id, b.password_sealed, b.idle_since, b.created_at, b.updated_at";
 
 #[derive(FromRow)]
@@ -41,6 +41,8 @@ pub(crate) struct BranchRow {
     preload_libraries: Vec<String>,
     scale_to_zero: bool,
     inactivity_minutes: i32,
+    protected: bool,
+    expires_at: Option<DateTime<Utc>>,
     goal: String,
     generation: i64,
     state: String,
@@ -84,6 +86,8 @@ impl TryFrom<BranchRow> for Branch {
                 preload_libraries: row.preload_libraries,
             },
             scale_to_zero: scale_to_zero(row.scale_to_zero, row.inactivity_minutes),
+            is_protected: row.protected,
+            expires_at: row.expires_at,
             goal,
             generation: row.generation,
             state,
@@ -119,6 +123,10 @@ pub struct NewBranch<'a> {
     pub spec: &'a BranchSpec,
     /// When it may sleep.
     pub scale_to_zero: ScaleToZero,
+    /// When it is deleted; none is never.
+    pub expires_at: Option<DateTime<Utc>>,
+    /// The key that it is made with, if it is one.
+    pub made_with: Option<&'a ApiKeyId>,
     /// The volume to be made.
     pub volume: &'a VolumeId,
     /// The host that will hold it.
@@ -127,6 +135,34 @@ pub struct NewBranch<'a> {
     pub password_sealed: &'a [u8],
     /// The managed role's SCRAM-SHA-256 verifier.
     pub managed_role_verifier: &'a str,
+}
+
+/// What its owner says of a branch, beside what it is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BranchNote<'a> {
+    /// Unique in the project.
+    pub name: &'a str,
+    /// For people.
+    pub description: &'a str,
+    /// When it may sleep.
+    pub scale_to_zero: ScaleToZero,
+    /// Whether it can't be deleted, and does not expire.
+    pub is_protected: bool,
+    /// When it is deleted; none is never.
+    pub expires_at: Option<DateTime<Utc>>,
+}
+
+impl<'a> BranchNote<'a> {
+    /// What its owner says of a branch now.
+    pub fn of(branch: &'a Branch) -> Self {
+        Self {
+            name: &branch.name,
+            description: &branch.description,
+            scale_to_zero: branch.scale_to_zero,
+            is_protected: branch.is_protected,
+            expires_at: branch.expires_at,
+        }
+    }
 }
 
 /// Numbers that quotas are checked against.
@@ -150,9 +186,9 @@ impl Store {
             "insert into branches (id, project_id, parent_id, name, description, region, image_major,
                  image_minor, instance_type, replicas, storage_gib, parameters, preload_libraries,
                  scale_to_zero, inactivity_minutes, goal, state, volume_id, password_sealed,
-                 managed_role_verifier, root_id)
+                 managed_role_verifier, expires_at, made_with, root_id)
              values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, 'running',
-                 'creating', $16, $17, $18, (select coalesce(root_id, id) from branches where id = $3))",
+                 'creating', $16, $17, $18, $19, $20, (select coalesce(root_id, id) from branches where id = $3))",
         )
         .bind(new.id.as_str())
         .bind(new.project.as_str())
@@ -172,6 +208,8 @@ impl Store {
         .bind(new.volume.as_str())
         .bind(new.password_sealed)
         .bind(new.managed_role_verifier)
+        .bind(new.expires_at)
+        .bind(new.made_with.map(ApiKeyId::as_str))
         .execute(&mut **tx)
         .await?;
         self.volume_insert_in_tx(tx, new).await?;
@@ -299,26 +337,21 @@ impl Store {
     ///
     /// # Errors
     /// A unique violation of `branches_name` when the name is taken.
-    pub async fn branch_update_in_tx(
-        &self,
-        tx: &mut Tx,
-        id: &BranchId,
-        name: &str,
-        description: &str,
-        scale_to_zero: ScaleToZero,
-    ) -> Result<()> {
+    pub async fn branch_update_in_tx(&self, tx: &mut Tx, id: &BranchId, note: &BranchNote<'_>) -> Result<()> {
         sqlx::query(
             "update branches set name = $2, description = $3, scale_to_zero = $4, inactivity_minutes = $5,
-                 updated_at = now(),
+                 protected = $6, expires_at = $7, updated_at = now(),
                  idle_since = case when (scale_to_zero, inactivity_minutes) = ($4, $5) then idle_since
                               else now() end
              where id = $1 and deleted_at is null",
         )
         .bind(id.as_str())
-        .bind(name)
-        .bind(description)
-        .bind(scale_to_zero.enabled)
-        .bind(scale_to_zero.inactivity_period_minutes as i32)
+        .bind(note.name)
+        .bind(note.description)
+        .bind(note.scale_to_zero.enabled)
+        .bind(note.scale_to_zero.inactivity_period_minutes as i32)
+        .bind(note.is_protected)
+        .bind(note.expires_at)
         .execute(&mut **tx)
         .await?;
         Ok(())

@@ -4,8 +4,10 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use coppice_core::access::{Caller, CredentialId, Grant, Principal};
 use coppice_core::authentication::Methods;
+use coppice_core::key_limits::Standing;
 use coppice_core::organization::{Organization, Role};
-use coppice_core::{ApiKeyId, OrganizationId, ProjectId, SessionId, UserId};
+use coppice_core::target::AnyTarget;
+use coppice_core::{ApiKeyId, BranchId, OrganizationId, ProjectId, SessionId, UserId};
 use sqlx::postgres::PgRow;
 use sqlx::{FromRow, Row};
 
@@ -20,9 +22,8 @@ pub struct Membership {
     pub organization: Organization,
     /// The member's role; none for the organization's own key.
     pub role: Option<Role>,
-    /// For a key limited to branches: whether the project that was asked about
-    /// owns one of them. False when nothing was asked.
-    pub owns_allowed_branch: bool,
+    /// What is known of a key and what was asked about.
+    pub standing: Standing,
     /// Whether the caller signed in with a second factor; for a key of a
     /// person, whether whoever made it had. True for the organization's own key.
     pub has_second_factor: bool,
@@ -68,28 +69,29 @@ struct KeyRow {
     scopes: Vec<String>,
     projects: Vec<String>,
     branches: Vec<String>,
+    own_branches: bool,
     expiry: Option<DateTime<Utc>>,
     disabled: bool,
 }
 
 impl Store {
     /// Finds a key by its hash (index `api_keys_hash_key`), with what its
-    /// caller is to `organization`, and whether `project` owns one of the
-    /// branches the key is limited to. Served by primary keys.
+    /// caller is to `target`. Served by primary keys.
     pub async fn credential_find(
         &self,
         hash: &str,
-        organization: Option<&OrganizationId>,
-        project: Option<&ProjectId>,
+        target: Option<&AnyTarget>,
     ) -> Result<Option<CredentialMatch>> {
         let query = sqlx::query(
             "select k.id as key_id, k.user_id, k.organization_id as key_organization, k.scopes, k.projects,
-                    k.branches, k.expiry, coalesce(u.disabled, false) as disabled, o.id, o.name,
+                    k.branches, k.own_branches, k.expiry, coalesce(u.disabled, false) as disabled, o.id, o.name,
                     o.disabled_by_admin, o.billing_status, o.usage_tier, o.admin_reason, o.billing_reason,
                     o.requires_second_factor, o.last_updated, o.created_at, m.role,
                     k.user_id is null or k.with_second_factor as has_second_factor,
                     exists (select from branches b where b.project_id = $3 and b.id = any(k.branches)
-                            and b.deleted_at is null) as owns_allowed_branch
+                            and b.deleted_at is null) as owns_allowed_branch,
+                    exists (select from branches b where b.id = $4 and b.project_id = $3
+                            and b.made_with = k.id) as made_branch
              from api_keys k
              left join users u on u.id = k.user_id
              left join organizations own on own.id = k.organization_id
@@ -99,8 +101,9 @@ impl Store {
              where k.hash = $1 and own.deleted_at is null",
         )
         .bind(hash)
-        .bind(organization.map(OrganizationId::as_str))
-        .bind(project.map(ProjectId::as_str));
+        .bind(target.map(|target| target.organization.as_str()))
+        .bind(target.and_then(|target| target.project.as_ref()).map(ProjectId::as_str))
+        .bind(target.and_then(|target| target.branch.as_ref()).map(BranchId::as_str));
         self.reads.row(query).await?.map(|row| credential_from(&row)).transpose()
     }
 
@@ -115,7 +118,8 @@ impl Store {
         let query = sqlx::query(
             "select o.id, o.name, o.disabled_by_admin, o.billing_status, o.usage_tier, o.admin_reason,
                     o.billing_reason, o.requires_second_factor, o.last_updated, o.created_at, m.role,
-                    $4 = any(s.methods) as has_second_factor, false as owns_allowed_branch, s.expires_at
+                    $4 = any(s.methods) as has_second_factor, false as owns_allowed_branch, false as made_branch,
+                    s.expires_at
              from sessions s
              join users u on u.id = s.user_id and not u.disabled
              left join members m on m.organization_id = $3 and m.user_id = u.id
@@ -143,7 +147,8 @@ impl Store {
         let query = sqlx::query(
             "select o.id, o.name, o.disabled_by_admin, o.billing_status, o.usage_tier, o.admin_reason,
                     o.billing_reason, o.requires_second_factor, o.last_updated, o.created_at, m.role,
-                    $4 = any(b.methods) as has_second_factor, false as owns_allowed_branch, b.user_id,
+                    $4 = any(b.methods) as has_second_factor, false as owns_allowed_branch,
+                    false as made_branch, b.user_id,
                     b.last_seen_at
              from browser_sessions b
              join users u on u.id = b.user_id and not u.disabled
@@ -170,7 +175,12 @@ fn credential_from(row: &PgRow) -> Result<CredentialMatch> {
         (None, Some(organization)) => Principal::Organization(OrganizationId::from_trusted(organization)),
         (None, None) => return Err(StoreError::UnknownValue { what: "owner of a key", value: key.key_id }),
     };
-    let grant = Grant { scopes: key.scopes, projects: key.projects, branches: key.branches };
+    let grant = Grant {
+        scopes: key.scopes,
+        projects: key.projects,
+        branches: key.branches,
+        own_branches: key.own_branches,
+    };
     let credential = CredentialId::Key(ApiKeyId::from_trusted(key.key_id));
     let caller = Caller { principal, credential, grant, expiry: key.expiry };
     let membership = member_from(row)?;
@@ -186,7 +196,10 @@ fn member_from(row: &PgRow) -> Result<Option<Membership>> {
 fn membership_from(row: &PgRow) -> Result<Membership> {
     let role: Option<String> = row.try_get("role")?;
     let role = role.map(role_from).transpose()?;
-    let owns_allowed_branch = row.try_get("owns_allowed_branch")?;
+    let standing = Standing {
+        owns_allowed_branch: row.try_get("owns_allowed_branch")?,
+        made_branch: row.try_get("made_branch")?,
+    };
     let has_second_factor = row.try_get("has_second_factor")?;
-    Ok(Membership { organization: organization_from(row)?, role, owns_allowed_branch, has_second_factor })
+    Ok(Membership { organization: organization_from(row)?, role, standing, has_second_factor })
 }

@@ -10,7 +10,7 @@ use sqlx::FromRow;
 use crate::members::role_from;
 use crate::{Result, Store, StoreError, Tx};
 
-const COLUMNS: &str = "k.id, k.name, k.preview, k.scopes, k.projects, k.branches, k.created_at, k.expiry, \
+const COLUMNS: &str = "k.id, k.name, k.preview, k.scopes, k.projects, k.branches, k.own_branches, k.created_at, k.expiry, \
     k.last_used, k.created_by, k.created_by_key";
 
 /// A key to be inserted. The key itself is never stored.
@@ -45,6 +45,7 @@ struct KeyRow {
     scopes: Vec<String>,
     projects: Vec<String>,
     branches: Vec<String>,
+    own_branches: bool,
     created_at: DateTime<Utc>,
     expiry: Option<DateTime<Utc>>,
     last_used: Option<DateTime<Utc>>,
@@ -58,7 +59,12 @@ impl From<KeyRow> for ApiKey {
             id: ApiKeyId::from_trusted(row.id),
             name: row.name,
             preview: row.preview,
-            grant: Grant { scopes: row.scopes, projects: row.projects, branches: row.branches },
+            grant: Grant {
+                scopes: row.scopes,
+                projects: row.projects,
+                branches: row.branches,
+                own_branches: row.own_branches,
+            },
             created_at: row.created_at,
             expiry: row.expiry,
             last_used: row.last_used,
@@ -161,9 +167,9 @@ impl Store {
         let sql = format!(
             "insert into api_keys as k (id, user_id, organization_id, name, preview, hash, scopes, projects,
                                         branches, expiry, created_by, created_by_key, maker,
-                                        with_second_factor)
+                                        own_branches, with_second_factor)
              values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
-                     coalesce($11, (select maker from api_keys where id = $12)),
+                     coalesce($11, (select maker from api_keys where id = $12)), $16,
                      $2 is not null and (
                          exists (select from sessions where id = $13 and $14 = any(methods))
                          or exists (select from browser_sessions where id_hash = $15 and $14 = any(methods))
@@ -186,6 +192,7 @@ impl Store {
             .bind(key.made_with.and_then(CredentialId::session).map(SessionId::as_str))
             .bind(Methods::SECOND_FACTOR)
             .bind(key.made_with.and_then(CredentialId::browser))
+            .bind(key.grant.own_branches)
             .fetch_one(&mut **tx)
             .await?;
         Ok(row.into())

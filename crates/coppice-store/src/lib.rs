@@ -55,7 +55,7 @@ use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use sqlx::{PgPool, Postgres, Transaction};
 
 pub use audit::{AuditEnd, AuditFilter, NewAuditLine};
-pub use branches::{BranchQuotas, NewBranch};
+pub use branches::{BranchNote, BranchQuotas, NewBranch};
 pub use credentials::{CredentialMatch, LivingBrowser, LivingSession, Membership};
 pub use devices::{DeviceState, NewDevice, PollingDevice, WaitingDevice};
 pub use error::StoreError;

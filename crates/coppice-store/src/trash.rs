@@ -109,6 +109,31 @@ impl Store {
         remove(tx, ids, "the trash of its organization was full").await
     }
 
+    /// Branches whose time is over, with where they are. Served by index
+    /// `branches_expiry`.
+    pub async fn branch_expired(&self) -> Result<Vec<(OrganizationId, ProjectId, BranchId)>> {
+        let query = sqlx::query_as(
+            "select p.organization_id, p.id, b.id from branches b join projects p on p.id = b.project_id
+             where b.expires_at <= now() and b.deleted_at is null order by b.expires_at, b.id",
+        );
+        let rows: Vec<(String, String, String)> = query.fetch_all(&self.pool).await?;
+        let place = |(organization, project, branch)| {
+            (
+                OrganizationId::from_trusted(organization),
+                ProjectId::from_trusted(project),
+                BranchId::from_trusted(branch),
+            )
+        };
+        Ok(rows.into_iter().map(place).collect())
+    }
+
+    /// Names of branches of a project that can't be deleted.
+    pub async fn branch_protected_in_tx(&self, tx: &mut Tx, project: &ProjectId) -> Result<Vec<String>> {
+        let query =
+            sqlx::query_scalar("select name from branches where project_id = $1 and protected order by name");
+        Ok(query.bind(project.as_str()).fetch_all(&mut **tx).await?)
+    }
+
     /// Deletes for good what has been in the trash for long enough; returns it.
     /// Served by index `branches_trash`.
     pub async fn trash_purge_due(&self) -> Result<Vec<BranchId>> {
@@ -182,7 +207,7 @@ impl Store {
     ) -> Result<bool> {
         let done = sqlx::query(
             "with back as (
-                 update branches b set goal = 'running', deleted_at = null, purge_at = null,
+                 update branches b set goal = 'running', deleted_at = null, purge_at = null, expires_at = null,
                      name = coalesce($3, b.name), generation = generation + 1, updated_at = now(),
                      idle_since = now(), resumes_with_organization = false,
                      parent_id = (select p.id from branches p

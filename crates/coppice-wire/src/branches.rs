@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use utoipa::openapi::Schema;
 use utoipa::openapi::schema::{ObjectBuilder, SchemaFormat, SchemaType, Type};
 
-use crate::{ScaleToZeroChange, ScaleToZeroSetting, Timestamp};
+use crate::{Expiry, ScaleToZeroChange, ScaleToZeroSetting, Timestamp};
 
 /// A branch in a list.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -38,6 +38,14 @@ pub struct ListedBranch {
     #[serde(rename = "parentID")]
     #[schema(required)]
     pub parent_id: Option<String>,
+    /// True when it can't be deleted, and does not expire.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    pub protected: bool,
+    /// When it is deleted; absent when it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub expires_at: Option<Expiry>,
 }
 
 /// Answer of listBranches.
@@ -85,6 +93,14 @@ pub struct BranchDetails {
     /// What every answer on one branch has.
     #[serde(flatten)]
     pub branch: Branch,
+    /// True when it can't be deleted, and does not expire.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    pub protected: bool,
+    /// When it is deleted; absent when it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub expires_at: Option<Expiry>,
     /// Whether the region makes backups.
     pub backups_enabled: bool,
     /// What it is doing.
@@ -297,6 +313,9 @@ pub struct InheritBranch {
     /// When it may sleep, if not as the project says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale_to_zero: Option<ScaleToZeroChange>,
+    /// When it shall be deleted, if it shall.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Expiry>,
 }
 
 /// A branch with an empty database.
@@ -320,6 +339,9 @@ pub struct CustomBranch {
     /// When it may sleep, if not as the project says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale_to_zero: Option<ScaleToZeroChange>,
+    /// When it shall be deleted, if it shall.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Expiry>,
 }
 
 /// Body of updateBranch; what is absent stays.
@@ -342,6 +364,14 @@ pub struct UpdateBranch {
     /// When it may sleep.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale_to_zero: Option<ScaleToZeroChange>,
+    /// True lets nobody delete it, nor its project, and time neither. To change it needs the scope `project:write`, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = false)]
+    pub protected: Option<bool>,
+    /// When it is deleted; null is never.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::time::said")]
+    #[schema(value_type = Option<Expiry>)]
+    pub expires_at: Option<Option<Expiry>>,
     /// True puts it to sleep, false wakes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = true)]

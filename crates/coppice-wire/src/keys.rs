@@ -1,6 +1,6 @@
 //! API keys.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{Expiry, Timestamp};
@@ -26,6 +26,10 @@ pub struct ApiKey {
     /// The only branches it reaches; empty is no limit.
     #[schema(example = json!([]), max_items = 50)]
     pub branches: Vec<String>,
+    /// True when it changes only branches that it made, and is shown the credentials of no others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    pub own_branches: bool,
     /// When it was made.
     pub created_at: Timestamp,
     /// When it ends; null is never.
@@ -99,7 +103,7 @@ pub struct CreateApiKey {
     #[schema(example = "ci", min_length = 1, max_length = 128, format = "name")]
     pub name: String,
     /// When it ends. Null is never. Absent is when the credential that makes it does, or never if that does not end.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "said")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::time::said")]
     #[schema(value_type = Option<Expiry>)]
     pub expiry: Option<Option<Expiry>>,
     /// What it may do: scopes, or `*`. Empty or absent is what its maker may.
@@ -114,11 +118,11 @@ pub struct CreateApiKey {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = json!([]), max_items = 50, format = "id-or-all")]
     pub branches: Option<Vec<String>>,
-}
-
-/// Null says something, too.
-fn said<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Expiry>>, D::Error> {
-    Option::deserialize(deserializer).map(Some)
+    /// True lets it make branches, change and delete those that it made, and be shown their credentials; of all others it
+    /// may see what its scopes say, and change nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = true)]
+    pub own_branches: Option<bool>,
 }
 
 /// Body of the operations that delete keys.

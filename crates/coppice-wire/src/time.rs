@@ -60,7 +60,7 @@ impl PartialSchema for Timestamp {
 
 impl ToSchema for Timestamp {}
 
-/// When a key ends: RFC 3339 in UTC with milliseconds, or without a fraction
+/// When a key or a branch ends: RFC 3339 in UTC with milliseconds, or without a fraction
 /// when they are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expiry(pub DateTime<Utc>);
@@ -86,13 +86,20 @@ impl PartialSchema for Expiry {
         ObjectBuilder::new()
             .schema_type(Type::String)
             .format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
-            .description(Some("When a key ends: RFC 3339, UTC."))
+            .description(Some("When something ends: RFC 3339, UTC."))
             .examples([serde_json::json!("2027-01-01T00:00:00Z")])
             .into()
     }
 }
 
 impl ToSchema for Expiry {}
+
+/// Null says something, too.
+pub(crate) fn said<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<Expiry>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use chrono::Utc;
+use chrono::{DateTime, Utc};
 use coppice_core::branch::{Branch, BranchSpec, BranchState};
 use coppice_core::history::Moment;
 use coppice_core::limits::{BRANCH_CHILDREN_MAX, BRANCH_DEPTH_MAX};
@@ -14,7 +14,7 @@ use coppice_core::{BranchId, Error, ErrorCode, Result, VolumeId};
 use coppice_store::{BranchQuotas, NewBranch, Tx};
 
 use super::fixed::unknown_instance_type;
-use super::name_taken;
+use super::{checked_expiry, name_taken};
 use crate::configuration::server;
 use crate::secrets::{new_password, scram_verifier};
 use crate::{Access, App};
@@ -28,6 +28,8 @@ pub struct NewBranchRequest {
     pub description: String,
     /// Over the project's default.
     pub scale_to_zero: ScaleToZeroChange,
+    /// When it is deleted; none is never.
+    pub expires_at: Option<DateTime<Utc>>,
     /// Where its data comes from.
     pub origin: Origin,
 }
@@ -82,6 +84,7 @@ impl App {
     /// Everything the error catalogue lists for createBranch.
     #[tracing::instrument(level = "debug", skip_all)]
     pub async fn create_branch(&self, access: &Access<InProject>, new: &NewBranchRequest) -> Result<Branch> {
+        let expires_at = new.expires_at.map(checked_expiry).transpose()?;
         let (id, volume) = (BranchId::generate(), VolumeId::generate(Utc::now()));
         let password = new_password();
         let sealed = self.key.seal(id.as_str(), &password);
@@ -104,6 +107,8 @@ impl App {
             description: &new.description,
             spec: &plan.spec,
             scale_to_zero: plan.default_scale_to_zero.with(new.scale_to_zero),
+            expires_at,
+            made_with: access.caller.credential.key(),
             volume: &volume,
             host: &self.config.host,
             password_sealed: &sealed,

@@ -8,17 +8,20 @@ mod tree;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
+use coppice_core::access::{AskedExpiry, Scope};
 use coppice_core::branch::{Branch, BranchState, Reconfigure};
 use coppice_core::project::{Project, ScaleToZeroChange};
 use coppice_core::target::{InBranch, InProject};
 use coppice_core::{BranchId, Error, ErrorCode, InstanceId, Result};
-use coppice_store::{StoreError, Tx};
+use coppice_store::{BranchNote, StoreError, Tx};
 
 use crate::configuration::NewParameters;
 use crate::{Access, Activity, App};
 
 pub use create::{CustomBranch, NewBranchRequest, Origin};
 pub use fixed::Fixed;
+pub(crate) use trash::protected;
 pub use tree::BranchInTree;
 
 /// How long a request waits for a server to take its parameters.
@@ -35,6 +38,10 @@ pub struct BranchChange {
     pub description: Option<String>,
     /// When it may sleep.
     pub scale_to_zero: ScaleToZeroChange,
+    /// Whether it can't be deleted, and does not expire.
+    pub is_protected: Option<bool>,
+    /// When it is deleted.
+    pub expiry: AskedExpiry,
     /// Whether it shall sleep now, or wake.
     pub hibernate: Option<bool>,
     /// Most storage, in GiB.
@@ -114,7 +121,8 @@ impl App {
     /// # Errors
     /// `project_not_found`, `branch_not_found`, `branch_name_taken`, `branch_busy`,
     /// `invalid_postgres_parameter`, `storage_shrink`, `invalid_field`,
-    /// `invalid_instance_type`, `invalid_image`, `organization_disabled`
+    /// `invalid_instance_type`, `invalid_image`, `organization_disabled`,
+    /// `branch_protected`, `expiry_in_past`, `insufficient_scope`
     pub async fn update_branch(&self, access: &Access<InBranch>, change: BranchChange) -> Result<Branch> {
         let InBranch { within, branch: id } = &access.target;
         if change.hibernate == Some(true) {
@@ -127,19 +135,14 @@ impl App {
         let project = self.lock_project(&mut tx, within).await?;
         let found = self.store.branch_find_in_tx(&mut tx, &project.organization, &project.id, id).await?;
         let current = found.ok_or_else(|| Error::branch_not_found(id))?;
-        let name = change.name.as_deref().unwrap_or(&current.name);
-        let description = change.description.as_deref().unwrap_or(&current.description);
-        let scale_to_zero = current.scale_to_zero.with(change.scale_to_zero);
+        let note = changed_note(access, &current, &change)?;
         self.check_fixed(&current.spec, &change.fixed)?;
         let new_parameters = self.changed_parameters(&current, &change.parameters).await?;
         let new_storage = self.grown_storage(&current, change.storage_gib)?;
-        let is_same = (name, description, scale_to_zero)
-            == (current.name.as_str(), current.description.as_str(), current.scale_to_zero);
+        let is_same = note == BranchNote::of(&current);
         if !is_same {
-            self.store
-                .branch_update_in_tx(&mut tx, id, name, description, scale_to_zero)
-                .await
-                .map_err(|error| name_taken(error, name))?;
+            let updated = self.store.branch_update_in_tx(&mut tx, id, &note).await;
+            updated.map_err(|error| name_taken(error, note.name))?;
         }
         self.set_spec_in_tx(&mut tx, id, new_parameters.as_ref(), new_storage).await?;
         let has_new_goal = match change.hibernate {
@@ -152,7 +155,7 @@ impl App {
             return Ok(current);
         }
         let done = self.reconciler.watch(id);
-        tx.commit().await.map_err(|error| name_taken(error.into(), name))?;
+        tx.commit().await.map_err(|error| name_taken(error.into(), note.name))?;
         if has_new_goal || has_new_spec {
             self.reconciler.nudge(id.clone());
         }
@@ -228,6 +231,49 @@ impl App {
             _ => None,
         };
         Ok(BranchDetails { branch, instances, activity })
+    }
+}
+
+/// What its owner says of a branch from now on. Whether a branch can be deleted
+/// is the project's business.
+fn changed_note<'a>(
+    access: &Access<InBranch>,
+    current: &'a Branch,
+    change: &'a BranchChange,
+) -> Result<BranchNote<'a>> {
+    let note = BranchNote {
+        name: change.name.as_deref().unwrap_or(&current.name),
+        description: change.description.as_deref().unwrap_or(&current.description),
+        scale_to_zero: current.scale_to_zero.with(change.scale_to_zero),
+        is_protected: change.is_protected.unwrap_or(current.is_protected),
+        expires_at: match change.expiry {
+            AskedExpiry::Unsaid => current.expires_at,
+            AskedExpiry::Never => None,
+            AskedExpiry::At(time) if Some(time) == current.expires_at => Some(time),
+            AskedExpiry::At(time) => Some(checked_expiry(time)?),
+        },
+    };
+    if note.is_protected != current.is_protected {
+        access.check(Scope::ProjectWrite)?;
+    }
+    match (note.is_protected, note.expires_at) {
+        (true, Some(_)) => Err(Error::Conflict {
+            code: ErrorCode::BranchProtected,
+            public: format!(
+                "a protected branch does not expire: take the one or the other from branch {}, with `protected` \
+                 false or `expiresAt` null",
+                current.name
+            ),
+        }),
+        _ => Ok(note),
+    }
+}
+
+/// When a branch is to be deleted, if that is in the future.
+fn checked_expiry(time: DateTime<Utc>) -> Result<DateTime<Utc>> {
+    match time > Utc::now() {
+        true => Ok(time),
+        false => Err(Error::invalid(ErrorCode::ExpiryInPast, "expiresAt must be in the future")),
     }
 }
 

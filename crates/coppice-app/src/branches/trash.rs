@@ -1,8 +1,9 @@
 //! Branches that were deleted and can be brought back.
 
+use chrono::Utc;
 use coppice_core::branch::{Branch, TrashedBranch};
 use coppice_core::target::{InBranch, InProject, InTrash};
-use coppice_core::{BranchId, Error, Result};
+use coppice_core::{BranchId, Error, ErrorCode, Result};
 use coppice_store::{Doomed, StoreError};
 
 use super::name_taken;
@@ -17,19 +18,41 @@ impl App {
     /// the background.
     ///
     /// # Errors
-    /// `project_not_found`, `branch_not_found`
+    /// `project_not_found`, `branch_not_found`, `branch_protected`
     #[tracing::instrument(level = "debug", skip_all)]
     pub async fn delete_branch(&self, access: &Access<InBranch>, purge: bool) -> Result<()> {
-        let InBranch { within, branch: id } = &access.target;
-        let keep = self.config.trash_keep;
-        let organization = &access.organization.id;
-        if !purge {
-            // What was used until now belongs to the time that ends now.
-            self.note_uses().await;
+        let id = &access.target.branch;
+        let is_allowed = |branch: &Branch| match branch.is_protected {
+            true => Err(protected(&format!("branch {}", branch.name), "it")),
+            false => Ok(true),
+        };
+        if !self.put_away(&access.target, purge, is_allowed).await? {
+            return Err(Error::branch_not_found(id));
         }
+        Ok(())
+    }
+
+    /// Puts a branch into the trash, or past it, if it is there and `is_due`;
+    /// false otherwise.
+    async fn put_away(
+        &self,
+        place: &InBranch,
+        purge: bool,
+        is_due: impl FnOnce(&Branch) -> Result<bool> + Send,
+    ) -> Result<bool> {
+        let InBranch { within, branch: id } = place;
+        let (organization, keep) = (&within.organization, self.config.trash_keep);
+        // What was used until now belongs to the time that ends now.
+        self.note_uses().await;
         let mut tx = self.store.begin().await?;
         self.lock_organization_in_tx(&mut tx, organization).await?;
         let project = self.lock_project(&mut tx, within).await?;
+        let Some(branch) = self.store.branch_find_in_tx(&mut tx, organization, &project.id, id).await? else {
+            return Ok(false);
+        };
+        if !is_due(&branch)? {
+            return Ok(false);
+        }
         let is_kept = !purge
             && !keep.is_zero()
             && self.store.branch_trash_in_tx(&mut tx, &project.id, id, keep).await?;
@@ -37,16 +60,25 @@ impl App {
             self.store.trash_trim_in_tx(&mut tx, organization, self.config.limits.branches_max).await?
         } else {
             let doomed = Doomed::Branch(id);
-            let deleted =
-                self.store.branch_delete_in_tx(&mut tx, &project.id, doomed, "branch deleted").await?;
-            if deleted.is_empty() {
-                return Err(Error::branch_not_found(id));
-            }
+            self.store.branch_delete_in_tx(&mut tx, &project.id, doomed, "branch deleted").await?;
             vec![]
         };
         tx.commit().await.map_err(StoreError::from)?;
         changed.push(id.clone());
         changed.into_iter().for_each(|branch| self.reconciler.nudge(branch));
+        Ok(true)
+    }
+
+    /// Deletes branches whose time is over.
+    async fn put_expired_away(&self) -> Result<()> {
+        for (organization, project, branch) in self.store.branch_expired().await? {
+            let place = InBranch { within: InProject { organization, project }, branch };
+            // Somebody may have given it more time.
+            let is_due = |branch: &Branch| Ok(branch.expires_at.is_some_and(|end| end <= Utc::now()));
+            if self.put_away(&place, false, is_due).await? {
+                tracing::info!(branch = %place.branch, "branch {} has expired: it is deleted", place.branch);
+            }
+        }
         Ok(())
     }
 
@@ -118,9 +150,10 @@ impl App {
         Ok(purged)
     }
 
-    /// Removes for good what was in the trash for long enough and, while there is
+    /// Deletes branches whose time is over. Removes for good what was in the trash for long enough and, while there is
     /// little room for volumes, what was there longest, one at a time.
     pub async fn look_at_trash(&self) -> Result<()> {
+        self.put_expired_away().await?;
         let mut purged = self.store.trash_purge_due().await?;
         if purged.is_empty() && self.is_short_of_room().await? {
             purged.extend(self.store.trash_purge_oldest(&self.config.host).await?);
@@ -134,6 +167,17 @@ impl App {
 
     async fn is_short_of_room(&self) -> Result<bool> {
         self.engine.is_short_of_room().await.map_err(|error| Error::internal(error.chain()))
+    }
+}
+
+/// The complaint about a branch that can't be deleted.
+pub(crate) fn protected(what: &str, it: &str) -> Error {
+    Error::Conflict {
+        code: ErrorCode::BranchProtected,
+        public: format!(
+            "{what} is protected: to delete {it}, take that away first, with `coppice branch unprotect` or \
+             `protected` of updateBranch"
+        ),
     }
 }
 

@@ -13,6 +13,9 @@ pub struct Grant {
     pub projects: Vec<String>,
     /// Ids of branches, or empty or `["*"]` for no limit.
     pub branches: Vec<String>,
+    /// Whether it changes nothing but branches that it made, and is shown the
+    /// credentials of no others.
+    pub own_branches: bool,
 }
 
 fn limit(list: &[String]) -> Option<&[String]> {
@@ -35,7 +38,7 @@ fn normalised(list: Vec<String>) -> Vec<String> {
 impl Grant {
     /// Everything, without limits.
     pub fn everything() -> Self {
-        Self { scopes: vec!["*".to_owned()], projects: vec![], branches: vec![] }
+        Self { scopes: vec!["*".to_owned()], projects: vec![], branches: vec![], own_branches: false }
     }
 
     /// Whether every scope was given, also those that are not thought of yet.
@@ -74,6 +77,7 @@ impl Grant {
             scopes: narrow("scope", asked.scopes, &self.scopes)?,
             projects: narrow("project", asked.projects, &self.projects)?,
             branches: narrow("branch", asked.branches, &self.branches)?,
+            own_branches: asked.own_branches || self.own_branches,
         })
     }
 
@@ -94,7 +98,12 @@ mod tests {
 
     fn grant(projects: &[&str], branches: &[&str]) -> Grant {
         let owned = |list: &[&str]| list.iter().map(|item| (*item).to_owned()).collect();
-        Grant { scopes: owned(&["*"]), projects: owned(projects), branches: owned(branches) }
+        Grant {
+            scopes: owned(&["*"]),
+            projects: owned(projects),
+            branches: owned(branches),
+            own_branches: false,
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod scope;
 use chrono::{DateTime, SecondsFormat, Utc};
 
 use crate::organization::{Organization, Role};
-use crate::{ApiKeyId, BranchId, Error, ErrorCode, OrganizationId, ProjectId, Result, SessionId, UserId};
+use crate::{ApiKeyId, Error, ErrorCode, OrganizationId, Result, SessionId, UserId};
 
 pub use grant::Grant;
 pub use scope::Scope;
@@ -136,10 +136,11 @@ impl Caller {
     }
 }
 
-/// What is asked for as the end of a new key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What is asked for as the end of a key or a branch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AskedExpiry {
-    /// Nothing: it ends with the credential that makes it.
+    /// Nothing: a new key ends with the credential that makes it, and a branch when it would.
+    #[default]
     Unsaid,
     /// That it goes on until somebody deletes it.
     Never,
@@ -152,6 +153,9 @@ pub enum AskedExpiry {
 pub enum LimitedKeys {
     /// Allowed; lists are filtered, ids in the path are checked.
     Allowed,
+    /// A key limited to branches may not; one that is for what it makes may, for
+    /// this is how it makes them.
+    MakesBranches,
     /// A key limited to branches may not.
     RefusedWithBranchLimit,
     /// No limited key may.
@@ -251,60 +255,9 @@ pub fn check_role(role: Option<Role>, scope: Scope) -> Result<()> {
     }
 }
 
-/// Check 10: project and branch limits of the key.
-///
-/// `owns_allowed_branch` tells, for a key limited to branches, whether the
-/// project owns at least one of them.
-///
-/// # Errors
-/// `restricted_key`, `project_access_denied`, `branch_access_denied`
-pub fn check_limits(
-    grant: &Grant,
-    rule: LimitedKeys,
-    project: Option<&ProjectId>,
-    branch: Option<&BranchId>,
-    owns_allowed_branch: bool,
-) -> Result<()> {
-    let refused = match rule {
-        LimitedKeys::Allowed => false,
-        LimitedKeys::RefusedWithBranchLimit => grant.branch_limit().is_some(),
-        LimitedKeys::Refused => grant.branch_limit().is_some() || grant.project_limit().is_some(),
-    };
-    if let Some(project) = project {
-        let outside = grant.project_limit().is_some_and(|ids| !ids.iter().any(|id| id == project.as_str()));
-        let foreign = grant.branch_limit().is_some() && !owns_allowed_branch;
-        if outside || foreign {
-            return Err(Error::access_denied(
-                ErrorCode::ProjectAccessDenied,
-                format_args!("this key is limited to other projects than {project}"),
-            ));
-        }
-    }
-    if let Some(branch) = branch
-        && grant.branch_limit().is_some_and(|ids| !ids.iter().any(|id| id == branch.as_str()))
-    {
-        return Err(Error::access_denied(
-            ErrorCode::BranchAccessDenied,
-            format_args!("this key is limited to other branches than {branch}"),
-        ));
-    }
-    if refused {
-        return Err(Error::access_denied(
-            ErrorCode::RestrictedKey,
-            "this operation is closed to keys that are limited to projects or branches",
-        ));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn grant(projects: &[&str], branches: &[&str]) -> Grant {
-        let owned = |list: &[&str]| list.iter().map(|item| (*item).to_owned()).collect();
-        Grant { scopes: owned(&["*"]), projects: owned(projects), branches: owned(branches) }
-    }
 
     fn code(result: Result<()>) -> &'static str {
         result.map_or_else(|error| error.code().as_str(), |()| "ok")
@@ -318,36 +271,6 @@ mod tests {
     }
 
     #[test]
-    fn a_key_limited_to_projects_reaches_those_only() {
-        let p1 = ProjectId::from_trusted("prj_1");
-        let p2 = ProjectId::from_trusted("prj_2");
-        let grant = grant(&["prj_1"], &[]);
-        assert_eq!(code(check_limits(&grant, LimitedKeys::Allowed, Some(&p1), None, false)), "ok");
-        assert_eq!(
-            code(check_limits(&grant, LimitedKeys::Allowed, Some(&p2), None, false)),
-            "project_access_denied"
-        );
-        assert_eq!(code(check_limits(&grant, LimitedKeys::Refused, None, None, false)), "restricted_key");
-    }
-
-    #[test]
-    fn a_key_limited_to_branches_reaches_those_only() {
-        let project = ProjectId::from_trusted("prj_1");
-        let mine = BranchId::from_trusted("a1");
-        let other = BranchId::from_trusted("a2");
-        let grant = grant(&[], &["a1"]);
-        let check =
-            |branch, owns| check_limits(&grant, LimitedKeys::Allowed, Some(&project), Some(branch), owns);
-        assert_eq!(code(check(&mine, true)), "ok");
-        assert_eq!(code(check(&other, true)), "branch_access_denied");
-        assert_eq!(code(check(&mine, false)), "project_access_denied");
-        assert_eq!(
-            code(check_limits(&grant, LimitedKeys::RefusedWithBranchLimit, Some(&project), None, true)),
-            "restricted_key"
-        );
-    }
-
-    #[test]
     fn a_credential_makes_no_member_who_outlives_it_or_may_do_more() {
         let caller = |scopes: &[&str], expiry| Caller {
             principal: Principal::User(UserId::from_trusted("usr_1")),
@@ -356,6 +279,7 @@ mod tests {
                 scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
                 projects: vec![],
                 branches: vec![],
+                own_branches: false,
             },
             expiry,
         };

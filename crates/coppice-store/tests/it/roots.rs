@@ -40,6 +40,8 @@ async fn copy(store: &Store, parent: &BranchId, name: &str) -> BranchId {
         description: "",
         spec: &spec,
         scale_to_zero: ScaleToZero::default(),
+        expires_at: None,
+        made_with: None,
         volume: &volume,
         host: &HostId::from_trusted("h"),
         password_sealed: b"",

@@ -1,7 +1,6 @@
 //! `coppice key …`
 
-use anyhow::{Context, bail};
-use chrono::{DateTime, Duration, NaiveDate, Utc};
+use chrono::{DateTime, Utc};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use clap_complete::ArgValueCandidates;
@@ -14,6 +13,7 @@ use super::complete;
 use super::http::Client;
 use super::lookup::choose;
 use super::output::{self, day};
+use super::times;
 
 /// Whose keys.
 #[derive(Args, Clone, Copy, Debug)]
@@ -71,9 +71,12 @@ pub(crate) struct CreateArgs {
     /// The only branches it reaches, by id, or by name in the only project; repeat for more
     #[arg(long = "branch", value_name = "BRANCH", add = ArgValueCandidates::new(complete::branches))]
     branches: Vec<String>,
+    /// It makes branches, and changes, deletes and connects to no others than those
+    #[arg(long)]
+    own_branches: bool,
     /// When it ends: 12h, 30d, a day like 2027-01-31, or an RFC 3339 time [default: never, or when the key
     /// you use does]
-    #[arg(long, value_name = "WHEN", value_parser = expiry)]
+    #[arg(long, value_name = "WHEN", value_parser = times::expiry)]
     expires: Option<DateTime<Utc>>,
     /// All is well when there is a key of this name that has not ended; it is not shown again
     #[arg(long)]
@@ -83,10 +86,6 @@ pub(crate) struct CreateArgs {
 /// Every scope there is.
 fn scopes() -> PossibleValuesParser {
     PossibleValuesParser::new(Scope::ALL.iter().map(|scope| scope.as_str()).chain(["*"]))
-}
-
-fn expiry(text: &str) -> Result<DateTime<Utc>, String> {
-    parse_expiry(text, Utc::now()).map_err(|error| error.to_string())
 }
 
 fn path(client: &Client, owner: Owner) -> String {
@@ -132,7 +131,8 @@ pub(super) async fn run(command: KeyCommand, client: &Client, as_json: bool) -> 
 }
 
 async fn create(client: &Client, arguments: CreateArgs, as_json: bool) -> anyhow::Result<()> {
-    let CreateArgs { name, owner, scopes, projects, branches, expires, if_not_exists } = arguments;
+    let CreateArgs { name, owner, scopes, projects, branches, own_branches, expires, if_not_exists } =
+        arguments;
     if if_not_exists {
         let list: ApiKeyList = client.get(&path(client, owner)).await?;
         if let Some(key) = lasting(list.keys, &name, Utc::now()) {
@@ -149,6 +149,7 @@ async fn create(client: &Client, arguments: CreateArgs, as_json: bool) -> anyhow
         scopes: Some(scopes),
         projects: Some(project_ids(client, &projects).await?),
         branches: Some(branch_ids(client, branches, &projects).await?),
+        own_branches: own_branches.then_some(true),
     };
     let made: CreatedApiKey = client.post(&path(client, owner), &body).await?;
     if as_json {
@@ -180,7 +181,7 @@ fn print(keys: &[ApiKey]) {
             key.name.clone(),
             key.preview.clone(),
             everything(&key.scopes, "*"),
-            everything(&reach, "everything"),
+            everything(&reach, if key.own_branches { "what it makes" } else { "everything" }),
             key.last_used.as_ref().map_or_else(|| "never".to_owned(), day),
             key.expiry
                 .map_or_else(|| "never".to_owned(), |end| end.0.format("%Y-%m-%d %H:%M UTC").to_string()),
@@ -248,24 +249,6 @@ async fn branch_ids(client: &Client, named: Vec<String>, projects: &[String]) ->
     Ok(ids)
 }
 
-/// When a key ends, as people write it.
-fn parse_expiry(text: &str, now: DateTime<Utc>) -> anyhow::Result<DateTime<Utc>> {
-    let span = [("h", Duration::hours(1)), ("d", Duration::days(1))].into_iter().find_map(|(unit, each)| {
-        let count: i32 = text.strip_suffix(unit)?.parse().ok()?;
-        Some(each * count)
-    });
-    if let Some(span) = span {
-        return now.checked_add_signed(span).context("that is too far away");
-    }
-    if let Ok(day) = NaiveDate::parse_from_str(text, "%Y-%m-%d") {
-        return Ok(day.and_time(chrono::NaiveTime::MIN).and_utc());
-    }
-    match DateTime::parse_from_rfc3339(text) {
-        Ok(time) => Ok(time.with_timezone(&Utc)),
-        Err(_) => bail!("can't read {text} as a time: write 12h, 30d, 2027-01-31 or 2027-01-31T12:00:00Z"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -285,16 +268,5 @@ mod tests {
         assert!(lasting(vec![ended.clone()], "ci", now).is_none());
         assert!(lasting(vec![lasts.clone()], "other", now).is_none());
         assert_eq!(lasting(vec![ended, lasts], "ci", now).map(|key| key.id).as_deref(), Some("key_2"));
-    }
-
-    #[test]
-    fn an_expiry_is_read_as_people_write_it() {
-        let now = DateTime::UNIX_EPOCH;
-        let read = |text| parse_expiry(text, now).map(|time| time.to_rfc3339()).unwrap_or_default();
-        assert_eq!(read("12h"), "1970-01-01T12:00:00+00:00");
-        assert_eq!(read("30d"), "1970-01-31T00:00:00+00:00");
-        assert_eq!(read("2027-01-31"), "2027-01-31T00:00:00+00:00");
-        assert_eq!(read("2027-01-31T12:00:00+02:00"), "2027-01-31T10:00:00+00:00");
-        assert_eq!(read("tomorrow"), "");
     }
 }

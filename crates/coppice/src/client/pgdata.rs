@@ -109,6 +109,7 @@ impl Copy {
             parent_id: source.branch.id.clone(),
             description: Some("copied by coppice pgdata".to_owned()),
             scale_to_zero: None,
+            expires_at: None,
         });
         let branches = client.here(&format!("/projects/{}/branches", source.project.id));
         let made: Branch = client.post(&branches, &body).await?;

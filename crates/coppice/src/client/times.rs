@@ -1,6 +1,7 @@
 //! Times as people write them.
 
-use chrono::{DateTime, TimeDelta, Utc};
+use anyhow::{Context, bail};
+use chrono::{DateTime, Duration, NaiveDate, TimeDelta, Utc};
 
 /// How long ago something was: 30s, 15m, 1h or 2d, or as people say it, 10 minutes ago.
 pub(super) fn ago(text: &str) -> Option<TimeDelta> {
@@ -34,6 +35,28 @@ pub(crate) fn since(text: &str) -> Result<DateTime<Utc>, String> {
     })
 }
 
+/// When something ends, as people write it.
+pub(super) fn expiry(text: &str) -> Result<DateTime<Utc>, String> {
+    parse_expiry(text, Utc::now()).map_err(|error| error.to_string())
+}
+
+fn parse_expiry(text: &str, now: DateTime<Utc>) -> anyhow::Result<DateTime<Utc>> {
+    let span = [("h", Duration::hours(1)), ("d", Duration::days(1))].into_iter().find_map(|(unit, each)| {
+        let count: i32 = text.strip_suffix(unit)?.parse().ok()?;
+        Some(each * count)
+    });
+    if let Some(span) = span {
+        return now.checked_add_signed(span).context("that is too far away");
+    }
+    if let Ok(day) = NaiveDate::parse_from_str(text, "%Y-%m-%d") {
+        return Ok(day.and_time(chrono::NaiveTime::MIN).and_utc());
+    }
+    match DateTime::parse_from_rfc3339(text) {
+        Ok(time) => Ok(time.with_timezone(&Utc)),
+        Err(_) => bail!("can't read {text} as a time: write 12h, 30d, 2027-01-31 or 2027-01-31T12:00:00Z"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,5 +79,16 @@ mod tests {
         {
             assert!(ago(text).is_none() && since(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn an_expiry_is_read_as_people_write_it() {
+        let now = DateTime::UNIX_EPOCH;
+        let read = |text| parse_expiry(text, now).map(|time| time.to_rfc3339()).unwrap_or_default();
+        assert_eq!(read("12h"), "1970-01-01T12:00:00+00:00");
+        assert_eq!(read("30d"), "1970-01-31T00:00:00+00:00");
+        assert_eq!(read("2027-01-31"), "2027-01-31T00:00:00+00:00");
+        assert_eq!(read("2027-01-31T12:00:00+02:00"), "2027-01-31T10:00:00+00:00");
+        assert_eq!(read("tomorrow"), "");
     }
 }

@@ -113,6 +113,7 @@ async fn create_main_branch(app: &App, admin: &Path, project: &ProjectId) -> any
         name: MAIN_BRANCH.to_owned(),
         description: String::new(),
         scale_to_zero: Default::default(),
+        expires_at: None,
         origin: Origin::Custom(CustomBranch {
             region: REGION.to_owned(),
             instance_type: smallest.name,

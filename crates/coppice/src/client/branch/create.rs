@@ -9,14 +9,14 @@ use clap_complete::ArgValueCandidates;
 use coppice_core::ErrorCode;
 use coppice_core::lsn::Lsn;
 use coppice_wire::{
-    Branch, BranchDetails, BranchStatusType, CreateBranch, CustomBranch, CustomConfiguration, ImageList,
-    InheritBranch, InstanceTypeList, Timestamp,
+    Branch, BranchDetails, BranchStatusType, CreateBranch, CustomBranch, CustomConfiguration, Expiry,
+    ImageList, InheritBranch, InstanceTypeList, Timestamp, UpdateBranch,
 };
 
 use super::{Sleep, parameter, show, wait_for};
 use crate::client::http::Client;
 use crate::client::lookup::{Named, Place};
-use crate::client::times::since;
+use crate::client::times::{self, since};
 use crate::client::{ProjectChoice, complete, output};
 use crate::refusal::Refused;
 
@@ -45,7 +45,10 @@ pub(crate) struct CreateArgs {
     sleep: Sleep,
     #[command(flatten)]
     project: ProjectChoice,
-    /// All is well when there is a branch of this name; it stays as it is
+    /// When it is deleted: 12h, 7d, a day like 2027-01-31, or an RFC 3339 time [default: never]
+    #[arg(long, alias = "ttl", value_name = "WHEN", value_parser = times::expiry)]
+    expires: Option<DateTime<Utc>>,
+    /// All is well when there is a branch of this name; it stays as it is, but for `--expires`
     #[arg(long)]
     if_not_exists: bool,
 }
@@ -78,21 +81,29 @@ pub(crate) struct Empty {
 
 /// Makes a branch, and waits until it is ready.
 pub(super) async fn create(client: &Client, arguments: CreateArgs, as_json: bool) -> anyhow::Result<()> {
-    let CreateArgs { name, parent, at, lsn, empty, description, sleep, project, if_not_exists } = arguments;
+    let CreateArgs { name, parent, at, lsn, empty, description, sleep, project, expires, if_not_exists } =
+        arguments;
     let project = client.project(project.project.as_deref()).await?;
     let scale_to_zero = sleep.change();
+    let expires_at = expires.map(Expiry);
     let body = match parent {
         Some(parent) => {
             let parent_id = client.branch_in(&project, &parent).await?.id;
             let name = name.clone();
             let (target_time, target_lsn) = (at.map(Timestamp), lsn.map(|lsn| lsn.to_string()));
-            let asked =
-                InheritBranch { name, parent_id, target_time, target_lsn, description, scale_to_zero };
-            CreateBranch::Inherit(asked)
+            CreateBranch::Inherit(InheritBranch {
+                name,
+                parent_id,
+                target_time,
+                target_lsn,
+                description,
+                scale_to_zero,
+                expires_at,
+            })
         }
         None => {
             let (name, configuration) = (name.clone(), configuration(client, empty).await?);
-            CreateBranch::Custom(CustomBranch { name, configuration, description, scale_to_zero })
+            CreateBranch::Custom(CustomBranch { name, configuration, description, scale_to_zero, expires_at })
         }
     };
     let waiting = output::spinner(format!("creating the branch {name}"));
@@ -101,7 +112,12 @@ pub(super) async fn create(client: &Client, arguments: CreateArgs, as_json: bool
         Ok(made) => Named { id: made.id, name: made.name },
         Err(error) if if_not_exists && is_taken(&error) => {
             output::done(as_json, format!("there is a branch {name} already"));
-            client.branch_in(&project, &name).await?
+            let branch = client.branch_in(&project, &name).await?;
+            if expires_at.is_some() {
+                let change = UpdateBranch { expires_at: Some(expires_at), ..UpdateBranch::default() };
+                let _: Branch = client.patch(&super::path(client, &project.id, &branch.id), &change).await?;
+            }
+            branch
         }
         Err(error) => return Err(error),
     };

@@ -57,8 +57,8 @@ pub(super) async fn list(
     if as_json {
         return output::json(&serde_json::json!({ "branches": seen }));
     }
-    let header = ["NAME", "STATE", "SIZE", "LAST USED", "AWAKE BY", "PARENT", "CREATED", "ID"];
-    output::table_sparing(&["CREATED", "ID", "PARENT"], &header, seen.iter().map(row).collect());
+    let header = ["NAME", "STATE", "SIZE", "LAST USED", "AWAKE BY", "PARENT", "KEPT", "CREATED", "ID"];
+    output::table_sparing(&["CREATED", "ID", "PARENT", "KEPT"], &header, seen.iter().map(row).collect());
     Ok(())
 }
 
@@ -104,6 +104,7 @@ fn row(seen: &Seen) -> Vec<String> {
         seen.activity.as_ref().map_or_else(nothing, last_used),
         awake_by(seen),
         seen.parent_name.clone().unwrap_or_else(nothing),
+        super::kept(seen.branch.protected, seen.branch.expires_at),
         day(&seen.branch.created_at),
         seen.branch.id.clone(),
     ]
@@ -177,6 +178,8 @@ pub(super) mod tests {
             backups_enabled: false,
             description: String::new(),
             parent_id: parent.map(str::to_owned),
+            protected: false,
+            expires_at: None,
         }
     }
 
@@ -220,7 +223,7 @@ pub(super) mod tests {
         }
         let row = row(&awake(1, None, true));
         assert_eq!(row[..5], ["b1", "Healthy", "1.5 KiB", "now", "1 session"]);
-        assert!(row[6].ends_with(" UTC"), "{row:?}");
+        assert!(row[6] == "-" && row[7].ends_with(" UTC"), "{row:?}");
     }
 
     #[test]

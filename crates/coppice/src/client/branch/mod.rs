@@ -11,14 +11,15 @@ use anyhow::bail;
 use clap::{Args, Subcommand};
 use clap_complete::ArgValueCandidates;
 use coppice_wire::{
-    Branch, BranchActivity, BranchDetails, BranchStatusType, ScaleToZeroChange, UpdateBranch,
+    Branch, BranchActivity, BranchDetails, BranchStatusType, Expiry, ScaleToZeroChange, Timestamp,
+    UpdateBranch,
 };
 
 use super::http::Client;
 use super::lookup::Place;
 use super::output::{self, Switch, day};
 use super::words::{count, quoted};
-use super::{BranchTarget, ProjectChoice, activity, complete};
+use super::{BranchTarget, ProjectChoice, activity, complete, times};
 
 pub(super) use delete::is_missing;
 
@@ -67,8 +68,23 @@ pub(crate) enum BranchCommand {
         /// Most storage, in GiB; may only grow
         #[arg(long, value_name = "GIB")]
         storage: Option<u32>,
+        /// When it is deleted: 12h, 7d, a day like 2027-01-31, an RFC 3339 time, or never
+        #[arg(long, alias = "ttl", value_name = "WHEN", value_parser = end)]
+        expires: Option<End>,
         #[command(flatten)]
         sleep: Sleep,
+    },
+    /// Let nobody delete a branch, nor its project
+    #[command(after_help = "Example: coppice branch protect main")]
+    Protect {
+        #[command(flatten)]
+        target: BranchTarget,
+    },
+    /// Let a protected branch be deleted again
+    #[command(after_help = "Example: coppice branch unprotect main")]
+    Unprotect {
+        #[command(flatten)]
+        target: BranchTarget,
     },
     /// Put a branch to sleep: its server stops, its sessions end, its data stays
     #[command(after_help = "Example: coppice branch hibernate preview --yes")]
@@ -140,6 +156,26 @@ impl Sleep {
     }
 }
 
+/// When a branch is deleted; none is never.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End(Option<Expiry>);
+
+fn end(text: &str) -> Result<End, String> {
+    if text == "never" {
+        return Ok(End(None));
+    }
+    times::expiry(text).map(|end| End(Some(Expiry(end))))
+}
+
+/// For how long a branch stays, in words.
+fn kept(is_protected: bool, expires_at: Option<Expiry>) -> String {
+    match expires_at {
+        _ if is_protected => "protected".to_owned(),
+        Some(end) => format!("until {}", day(&Timestamp(end.0))),
+        None => "-".to_owned(),
+    }
+}
+
 pub(super) fn parameter(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("write NAME=VALUE, like work_mem=16MB")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
@@ -171,13 +207,21 @@ pub(super) async fn run(command: BranchCommand, client: &Client, as_json: bool) 
             let deletion = delete::Deletion { named, project, purge, is_confirmed, if_exists };
             delete::delete(client, deletion, as_json).await
         }
-        BranchCommand::Update { target, name, description, storage, sleep } => {
-            let scale_to_zero = sleep.change();
-            let change =
-                UpdateBranch { name, description, scale_to_zero, storage, ..UpdateBranch::default() };
+        BranchCommand::Update { target, name, description, storage, expires, sleep } => {
+            let (scale_to_zero, expires_at) = (sleep.change(), expires.map(|end| end.0));
+            let change = UpdateBranch {
+                name,
+                description,
+                scale_to_zero,
+                storage,
+                expires_at,
+                ..UpdateBranch::default()
+            };
             let place = client.branch(&target).await?;
             update(client, &place, &change, None, as_json).await
         }
+        BranchCommand::Protect { target } => protect(client, &target, true, as_json).await,
+        BranchCommand::Unprotect { target } => protect(client, &target, false, as_json).await,
         BranchCommand::Hibernate { target, yes } => {
             let place = client.branch(&target).await?;
             let open = sessions_of(client, &place).await;
@@ -197,6 +241,12 @@ pub(super) async fn run(command: BranchCommand, client: &Client, as_json: bool) 
         }
         BranchCommand::Create(arguments) => create::create(client, *arguments, as_json).await,
     }
+}
+
+async fn protect(client: &Client, target: &BranchTarget, on: bool, as_json: bool) -> anyhow::Result<()> {
+    let place = client.branch(target).await?;
+    let change = UpdateBranch { protected: Some(on), ..UpdateBranch::default() };
+    update(client, &place, &change, None, as_json).await
 }
 
 /// How many sessions are open on a branch; none where that may not be seen.
@@ -278,6 +328,7 @@ async fn show(client: &Client, place: &Place, details: &BranchDetails, as_json: 
         ("parent", parent),
         ("status", details.status.message.clone()),
         ("sleeps", sleep),
+        ("kept", kept(details.protected, details.expires_at)),
         ("image", configuration.image.clone()),
         ("instance type", configuration.instance_type.clone()),
         ("preloaded", configuration.preload_libraries.join(", ")),
