@@ -84,6 +84,8 @@ pub(crate) struct State {
     pub(crate) is_suspect: bool,
     /// Whether the client sends nothing more.
     pub(crate) has_left: bool,
+    /// Whether it has said so, and waits for the end of its connection.
+    pub(crate) has_quit: bool,
     /// Whether the server has said why it ends.
     pub(crate) is_told: bool,
     /// Whether the server was asked for the answers that it has.
@@ -123,14 +125,15 @@ impl Exchange<'_> {
         }
         let is_in_transaction = matches!(state.status, Some(b'T' | b'E'));
         let is_between = state.pending.is_idle() && state.passing_up == 0 && !is_in_transaction;
-        let is_over = state.has_left && !takes && (state.pending.is_answered() || state.passing_up > 0);
+        let is_last = state.has_quit || (state.has_left && !takes);
+        let is_over = is_last && (state.pending.is_answered() || state.passing_up > 0);
         let is_suspect = state.is_suspect;
         (is_over || (is_between && state.has_begun)).then_some(Outcome { is_over, is_between, is_suspect })
     }
 
     /// Reads what the client sends, unless enough of it waits.
     fn poll_client(&mut self, context: &mut Context<'_>) -> Result<bool, Broken> {
-        if self.state.has_left || self.is_full() {
+        if self.state.has_left || self.state.has_quit || self.is_full() {
             return Ok(false);
         }
         let Connection { stream, received, .. } = &mut *self.client;

@@ -130,6 +130,8 @@ impl Gateway {
                 Err(end) => return Err(end),
             };
             if self.work(client, member, backend).await? {
+                // It may not have read the last answer yet.
+                client.connection.finish().await;
                 return Ok(());
             }
         }
@@ -156,10 +158,7 @@ impl Gateway {
                 Ok(outcome.is_over)
             }
             Err(Broken::Client(error)) => Err(error.into()),
-            Err(Broken::Server { is_told: true }) => {
-                client.connection.finish().await;
-                Ok(true)
-            }
+            Err(Broken::Server { is_told: true }) => Ok(true),
             Err(Broken::Server { is_told: false }) => Err(Refusal::session_lost().into()),
             Err(Broken::Refused(refusal)) => Err(refusal.into()),
         }

@@ -36,7 +36,7 @@ impl Exchange<'_> {
 
     fn take_messages(&mut self, received: &mut BytesMut) -> Result<bool, Broken> {
         let mut takes = false;
-        while !self.is_full() && !received.is_empty() {
+        while !self.is_full() && !self.state.has_quit && !received.is_empty() {
             if self.state.passing_up > 0 {
                 let length = self.state.passing_up.min(received.len());
                 if !self.state.is_dropping {
@@ -105,7 +105,7 @@ impl Exchange<'_> {
             b'c' | b'f' => self.state.pending.sent(Expected::CopyEnd),
             b'd' | b'H' => {}
             b'X' => {
-                self.state.has_left = true;
+                self.state.has_quit = true;
                 return Ok(body.len());
             }
             _ => return Err(WireError::Malformed("message type").into()),

@@ -8,7 +8,7 @@ use coppice_core::branch::BranchState;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
 
-use crate::gateway::{TestGateway, error_of, eventually};
+use crate::gateway::{PASSWORD, TestGateway, error_of, eventually};
 
 impl TestGateway {
     fn pooled_user(&self) -> String {
@@ -211,6 +211,32 @@ async fn what_can_not_go_with_a_client_makes_it_keep_its_session() {
     };
     assert!(refused.is_err(), "at most half of the sessions are kept");
     assert_eq!(pid(&client).await, kept);
+}
+
+#[tokio::test]
+async fn a_client_that_says_goodbye_is_let_go_whether_it_closes_or_not() {
+    let gateway = TestGateway::start().await;
+    for keep in ["select 1", "listen news"] {
+        let (mut from_gateway, mut to_gateway) =
+            tokio::net::TcpStream::connect(gateway.address).await.unwrap().into_split();
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let (mut from_client, mut to_client) = tokio::io::split(far);
+        // The client's end is not passed on, only what it says.
+        let up = tokio::spawn(async move {
+            let _ = tokio::io::copy(&mut from_client, &mut to_gateway).await;
+            to_gateway
+        });
+        let down = tokio::spawn(async move { tokio::io::copy(&mut from_gateway, &mut to_client).await });
+        let mut config = tokio_postgres::Config::new();
+        config.user(gateway.pooled_user()).password(PASSWORD);
+        let (client, connection) = config.connect_raw(near, NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client.batch_execute(keep).await.unwrap();
+        drop(client);
+        let ended = tokio::time::timeout(Duration::from_secs(60), down).await;
+        assert!(ended.is_ok(), "the gateway ends the connection: {keep}");
+        drop(up);
+    }
 }
 
 #[tokio::test]
