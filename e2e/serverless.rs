@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use coppice_test_support::Platform;
+use coppice_test_support::{Options, Platform};
 
-use crate::setup::platform;
+use crate::setup::{PROGRAM, options};
+
+const DOMAIN: &str = "db.example.test";
 
 /// Runs the drivers; `environment` says where the branch is.
 fn run(environment: &[(&str, &str)]) {
@@ -23,18 +25,32 @@ fn run(environment: &[(&str, &str)]) {
     assert!(said.contains("the drivers are content"), "{said}");
 }
 
-fn nothing_secret_is_logged(coppice: &Platform, url: &str) {
-    let password = url.split([':', '@']).nth(2).expect("a password");
-    assert!(password.len() > 10 && !coppice.log().contains(password));
-}
-
 #[test]
 fn published_serverless_drivers_work_as_they_are() {
-    let coppice = platform();
+    let flags = ["--gateway-domain", DOMAIN, "--trusted-proxies", "127.0.0.1"].map(str::to_owned).to_vec();
+    let coppice = Platform::start(PROGRAM, Options { flags, ..options() });
     let url = coppice.connection_string("main");
+    let (_, rest) = url.split_once("://app").expect("a URL of app");
+    let (password, _) = rest.rsplit_once('@').expect("a password");
+    let password = password.rsplit(':').next().expect("a password");
     // It sleeps, and the first statement wakes it.
     coppice.cli(&["branch", "update", "main", "--scale-to-zero", "on"]);
     coppice.cli(&["branch", "hibernate", "main", "--yes"]);
-    run(&[("COPPICE_DATABASE", &url), ("COPPICE_HTTP", coppice.api())]);
-    nothing_secret_is_logged(&coppice, &url);
+    let id = coppice.branch_id("main");
+    // A WebSocket to an address does not say by its host which branch it is for.
+    let by_user = format!("postgres://app.{id}:{password}@localhost/app");
+    run(&[("COPPICE_DATABASE", &by_user), ("COPPICE_HTTP", coppice.api())]);
+    // Told nothing, they find the branch by names, through a proxy with TLS.
+    let by_name = format!("postgres://app:{password}@{id}.{DOMAIN}/app");
+    let [certificate, key] = ["gateway.crt", "gateway.key"]
+        .map(|name| coppice.data_dir().join("tls").join(name).display().to_string());
+    run(&[
+        ("COPPICE_DATABASE", &by_name),
+        ("COPPICE_PROXIED", coppice.api()),
+        ("COPPICE_DOMAIN", DOMAIN),
+        ("COPPICE_CERTIFICATE", &certificate),
+        ("COPPICE_KEY", &key),
+        ("NODE_TLS_REJECT_UNAUTHORIZED", "0"),
+    ]);
+    assert!(password.len() > 10 && !coppice.log().contains(password));
 }

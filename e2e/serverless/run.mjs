@@ -1,14 +1,27 @@
-// Published serverless drivers, unmodified, on a branch. COPPICE_DATABASE is its connection string;
-// COPPICE_HTTP the URL that the drivers are told where they would not find it by themselves.
+// Published serverless drivers, unmodified, on a branch. COPPICE_DATABASE is its connection string.
+// Either they are told where it is (COPPICE_HTTP), or what they look for leads there by a proxy
+// (COPPICE_PROXIED, COPPICE_DOMAIN, COPPICE_CERTIFICATE, COPPICE_KEY).
 import assert from 'node:assert/strict';
-import { neon, neonConfig } from '@neondatabase/serverless';
+import WebSocket from 'ws';
+import { Client, Pool, neon, neonConfig } from '@neondatabase/serverless';
 import { eq, sql as raw } from 'drizzle-orm';
 import { drizzle as drizzleOverHttp } from 'drizzle-orm/neon-http';
+import { drizzle as drizzleOverWebSocket } from 'drizzle-orm/neon-serverless';
+import { standInFor } from './proxy.mjs';
 import { integer, jsonb, pgTable, text, timestamp } from 'drizzle-orm/pg-core';
 
 const url = process.env.COPPICE_DATABASE;
 const endpoint = process.env.COPPICE_HTTP;
-if (endpoint) neonConfig.fetchEndpoint = `${endpoint}/sql`;
+if (endpoint) {
+  neonConfig.fetchEndpoint = `${endpoint}/sql`;
+  neonConfig.wsProxy = `${new URL(endpoint).host}/v2`;
+  neonConfig.useSecureWebSocket = false;
+}
+neonConfig.webSocketConstructor = WebSocket;
+const { COPPICE_PROXIED, COPPICE_DOMAIN, COPPICE_CERTIFICATE, COPPICE_KEY } = process.env;
+const called = COPPICE_PROXIED
+  && await standInFor(COPPICE_DOMAIN, COPPICE_PROXIED, COPPICE_CERTIFICATE, COPPICE_KEY);
+await neon(url)`drop table if exists http, socket`;
 
 // A driver reads the fields of an error at one status only.
 async function fails(promise, code) {
@@ -68,6 +81,49 @@ async function withDrizzle(db, batches) {
   }
 }
 
+async function overWebSocket() {
+  const pool = new Pool({ connectionString: url, max: 3 });
+  const asked = Array.from({ length: 6 }, (_, n) => pool.query('select $1::int as n, pg_backend_pid() as pid', [n]));
+  const rows = (await Promise.all(asked)).map((result) => result.rows[0]);
+  assert.deepEqual(rows.map((row) => row.n), [0, 1, 2, 3, 4, 5]);
+  assert.equal(new Set(rows.map((row) => row.pid)).size, 3);
+  const one = await pool.connect();
+  await one.query('create table socket (i int)');
+  await one.query('begin');
+  await one.query('insert into socket values (1)');
+  await one.query('rollback');
+  one.release();
+  const { rows: [{ length, count }] } = await pool.query(
+    'select length($1::text), (select count(*)::int from socket)', ['x'.repeat(3_000_000)]);
+  assert.deepEqual([length, count], [3_000_000, 0]);
+  const large = await pool.query("select repeat('y', 100000) as y from generate_series(1, 100)");
+  assert.equal(large.rows.reduce((sum, row) => sum + row.y.length, 0), 10_000_000);
+  await fails(pool.query('select * from nowhere'), '42P01');
+  await pool.end();
+  // With the password sent at once, and step by step.
+  for (const pipelineConnect of ['password', false]) {
+    const client = new Client(url);
+    client.neonConfig.pipelineConnect = pipelineConnect;
+    await client.connect();
+    const heard = new Promise((resolve) => client.on('notification', resolve));
+    await client.query('listen news');
+    await client.query("notify news, 'hello'");
+    assert.equal((await heard).payload, 'hello');
+    await client.end();
+  }
+  const wrong = new URL(url);
+  wrong.password = 'wrong';
+  const stranger = new Client(wrong.href);
+  stranger.on('error', () => {});
+  await stranger.connect();
+  await fails(stranger.query('select 1'), '28P01');
+}
+
 await overHttp();
+await overWebSocket();
 await withDrizzle(drizzleOverHttp(neon(url)), true);
+const pool = new Pool({ connectionString: url });
+await withDrizzle(drizzleOverWebSocket(pool), false);
+await pool.end();
+if (called) assert.deepEqual([...called].sort(), [`${new URL(url).hostname}:443`, `api.${COPPICE_DOMAIN}:443`].sort());
 console.log('the drivers are content');
