@@ -1,6 +1,6 @@
 //! Servers that live and serve nobody.
 
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use coppice_test_support::{Platform, Psql, psql, wait_for};
@@ -26,46 +26,76 @@ fn title(pid: u32) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default()
 }
 
-fn signal(pid: u32, signal: Signal) {
-    kill(Pid::from_raw(pid.cast_signed()), signal).expect("a signal");
+fn signal(pid: u32, signal: Signal) -> nix::Result<()> {
+    kill(Pid::from_raw(pid.cast_signed()), signal)
 }
 
 /// Crashes a server in a way that it can't recover from by itself: the process
 /// that replays the log stands still.
 fn catch_in_recovery(coppice: &Platform, branch: &str) {
     let id = coppice.branch_id(branch);
-    let postmaster = coppice.postmaster(&id);
-    let walwriter = as_superuser(
-        coppice,
-        branch,
-        "CREATE TABLE kept AS SELECT 7 AS i; CHECKPOINT;
-        CREATE TABLE wal AS SELECT repeat('x', 2000) FROM generate_series(1, 40000);
-        SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'",
-    );
-    let walwriter = walwriter.lines().last().and_then(|pid| pid.parse().ok()).expect("a pid");
-    signal(coppice.process(&id, walwriter).expect("its process"), Signal::SIGKILL);
+    as_superuser(coppice, branch, "CREATE TABLE kept AS SELECT 7 AS i");
+    wait_for("it is caught before it has recovered", PATIENCE, || {
+        let said = psql(
+            &coppice.superuser_url(branch),
+            "DROP TABLE IF EXISTS wal; CHECKPOINT;
+            CREATE TABLE wal AS SELECT repeat('x', 2000) FROM generate_series(1, 40000);
+            SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'",
+        );
+        let walwriter = said.out.lines().last().and_then(|pid| pid.parse().ok())?;
+        let postmaster = coppice.postmaster(&id);
+        signal(coppice.process(&id, walwriter)?, Signal::SIGKILL).ok()?;
+        signal(startup_of(postmaster), Signal::SIGSTOP).ok()?;
+        psql(&coppice.superuser_url(branch), "SELECT 1").err.contains("the database system is").then_some(())
+    });
+}
+
+/// The process that replays the log of a server that crashes now.
+fn startup_of(postmaster: u32) -> u32 {
     let deadline = Instant::now() + PATIENCE;
-    let startup = loop {
-        assert!(Instant::now() < deadline, "{branch} does not recover");
+    loop {
+        assert!(Instant::now() < deadline, "{postmaster} does not recover");
         if let Some(pid) = children(postmaster).into_iter().find(|pid| title(*pid).contains("startup")) {
-            break pid;
+            return pid;
         }
-    };
-    signal(startup, Signal::SIGSTOP);
-    let refused = psql(&coppice.superuser_url(branch), "SELECT 1").err;
-    assert!(refused.contains("the database system is"), "it was caught too late: {refused}");
+    }
+}
+
+/// Sees a branch whose server refuses everybody be called so, and be well again
+/// with another server.
+fn see_it_started_anew(coppice: &Platform, branch: &str) {
+    let (id, path) = (coppice.branch_id(branch), path(coppice, branch));
+    let before = coppice.postmaster(&id);
+    catch_in_recovery(coppice, branch);
+    wait_for("it is called what it is, with the reason", DELUSION_MAX, || {
+        let status = describe(coppice, &path)["status"].take();
+        let says_why = status["message"].to_string().contains("the database system is");
+        (status["statusType"] != HEALTHY && says_why).then_some(())
+    });
+    assert_eq!(coppice.sql("main", "SELECT 1"), "1", "the neighbour notices nothing");
+    wait_for("it is healthy", PATIENCE, || (status(coppice, &path) == HEALTHY).then_some(()));
+    assert_eq!(as_superuser(coppice, branch, "SELECT i FROM kept"), "7", "{branch}");
+    assert_ne!(coppice.postmaster(&id), before, "{branch}");
 }
 
 /// Takes every connection of a branch, and with them the session that the
 /// platform had there, so that it has to open another one.
 fn take_every_connection(coppice: &Platform, branch: &str) -> Vec<JoinHandle<Psql>> {
     let url = coppice.connection_string(branch);
-    let sleep = |_| {
+    let mut sessions = Vec::new();
+    wait_for("every connection is taken", PATIENCE, || {
         let url = url.clone();
-        std::thread::spawn(move || psql(&url, "SELECT pg_sleep(600)"))
-    };
-    let sessions = (0..12).map(sleep).collect();
-    wait_for("every connection is taken", PATIENCE, || (!psql(&url, "SELECT 1").is_ok).then_some(()));
+        let session = std::thread::spawn(move || psql(&url, "SELECT pg_sleep(600)"));
+        let sleepers = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%'";
+        let with_it = (sessions.len() + 1).to_string();
+        wait_for("it is let in or refused", PATIENCE, || {
+            let seen = psql(&coppice.superuser_url(branch), sleepers);
+            (session.is_finished() || seen.out == with_it).then_some(())
+        });
+        let is_refused = session.is_finished();
+        sessions.push(session);
+        is_refused.then_some(())
+    });
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
                WHERE application_name = 'coppice' AND pid <> pg_backend_pid()";
     as_superuser(coppice, branch, end);
@@ -74,36 +104,26 @@ fn take_every_connection(coppice: &Platform, branch: &str) -> Vec<JoinHandle<Psq
 
 #[test]
 fn a_server_that_refuses_everybody_is_not_called_healthy_and_is_started_anew() {
-    let coppice = every_release();
+    let coppice = &every_release();
     for major in ["15", "18"] {
         coppice.cli(&["branch", "create", major, "--image", &format!("postgres:{major}")]);
     }
     coppice.cli(&["branch", "create", "busy", "--parameter", "max_connections=10"]);
     let id_of = |name: &str| coppice.branch_id(name);
-    let [busy, before_15, before_18] = ["busy", "15", "18"].map(|name| coppice.postmaster(&id_of(name)));
-    let busy_path = path(&coppice, "busy");
-    let sessions = take_every_connection(&coppice, "busy");
-    ["15", "18"].iter().for_each(|major| catch_in_recovery(&coppice, major));
-    for major in ["15", "18"] {
-        let path = path(&coppice, major);
-        wait_for("it is not called healthy", DELUSION_MAX, || {
-            (status(&coppice, &path) != HEALTHY).then_some(())
+    let busy = coppice.postmaster(&id_of("busy"));
+    let busy_path = path(coppice, "busy");
+    let sessions = take_every_connection(coppice, "busy");
+    std::thread::scope(|scope| {
+        let of = |major| scope.spawn(move || see_it_started_anew(coppice, major));
+        let watches = ["15", "18"].map(of);
+        wait_for("both were seen", PATIENCE * 4, || {
+            let status = status(coppice, &busy_path);
+            assert_eq!(status, HEALTHY, "one without a free connection is well");
+            watches.iter().all(ScopedJoinHandle::is_finished).then_some(())
         });
-        let message = describe(&coppice, &path)["status"]["message"].to_string();
-        assert!(message.contains("the database system is"), "it says why: {message}");
-    }
-    assert_eq!(coppice.sql("main", "SELECT 1"), "1", "the neighbour notices nothing");
-    for (major, before) in [("15", before_15), ("18", before_18)] {
-        let path = path(&coppice, major);
-        wait_for("it is healthy", PATIENCE, || {
-            assert_eq!(status(&coppice, &busy_path), HEALTHY, "one without a free connection is well");
-            (status(&coppice, &path) == HEALTHY).then_some(())
-        });
-        assert_eq!(as_superuser(&coppice, major, "SELECT i FROM kept"), "7", "{major}");
-        assert_ne!(coppice.postmaster(&id_of(major)), before, "{major}");
-    }
+    });
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%'";
-    as_superuser(&coppice, "busy", end);
+    as_superuser(coppice, "busy", end);
     for session in sessions {
         let _ = session.join().expect("a session");
     }
