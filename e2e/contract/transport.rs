@@ -163,21 +163,27 @@ fn a_refused_body_does_not_cost_the_connection() {
 }
 
 #[test]
-fn headers_are_bounded() {
+fn what_is_no_request_is_refused_with_an_id() {
     let http = shared();
     let address = http.platform.api().trim_start_matches("http://").to_owned();
-    let first_line = |padding: usize| {
+    let answer_to = |request: String| {
         let mut stream = TcpStream::connect(&address).expect("a connection");
-        let padding = "x".repeat(padding);
-        let head =
-            format!("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Padding: {padding}\r\n\r\n");
-        stream.write_all(head.as_bytes()).expect("sent");
+        stream.write_all(request.as_bytes()).expect("sent");
         let mut answer = String::new();
         let _ = stream.read_to_string(&mut answer);
-        answer.lines().next().unwrap_or_default().to_owned()
+        assert_eq!(answer.matches("x-request-id: req_").count(), answer.matches("HTTP/1.1 ").count(), "{answer}");
+        answer
     };
-    assert!(first_line(31 << 10).starts_with("HTTP/1.1 200"));
-    assert!(first_line(33 << 10).starts_with("HTTP/1.1 431"), "{}", first_line(33 << 10));
+    let asked = "GET /healthz HTTP/1.1\r\nHost: x\r\n";
+    let padded = |padding| format!("{asked}Connection: close\r\nX-Padding: {}\r\n\r\n", "x".repeat(padding));
+    let answer = answer_to(padded(31 << 10));
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let answer = answer_to(padded(33 << 10));
+    assert!(answer.starts_with("HTTP/1.1 431") && answer.contains("connection: close"), "{answer}");
+    let answer = answer_to("nonsense\r\n\r\n".to_owned());
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    let answer = answer_to(format!("{asked}\r\n{asked}no header\r\n\r\n"));
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("HTTP/1.1 400"), "{answer}");
 }
 
 #[test]

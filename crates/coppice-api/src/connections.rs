@@ -20,12 +20,12 @@ use tokio::time::Instant;
 
 use self::table::Table;
 
-/// How long a connection without a request is held: longer than clients keep
-/// those that they don't use, so that they and not we close them and no request
 const CONNECTIONS: &str = "coppice_http_connections";
 const CONNECTIONS_REFUSED: &str = "coppice_http_connections_refused_total";
 const CONNECTIONS_ENDED: &str = "coppice_http_connections_ended_total";
 
+/// How long a connection without a request is held: longer than clients keep
+/// those that they don't use, so that they and not we close them and no request
 /// is sent into a connection that goes away.
 pub(crate) const IDLE_PATIENCE: Duration = Duration::from_secs(120);
 

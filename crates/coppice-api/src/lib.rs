@@ -63,6 +63,7 @@ mod sql;
 mod time;
 mod trash;
 mod tree;
+mod unreadable;
 mod users;
 
 use std::num::NonZeroU32;

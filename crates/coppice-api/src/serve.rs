@@ -19,6 +19,7 @@ use tokio::net::TcpListener;
 use tower::ServiceExt;
 
 use crate::connections::{ConnectionLimits, Connections, IDLE_PATIENCE, Seat, count_ending};
+use crate::unreadable::{InProgress, Watched};
 
 /// Largest request line with all headers; more is answered with 431.
 const HEADERS_LIMIT_BYTES: usize = 32 << 10;
@@ -73,7 +74,9 @@ pub async fn serve(
             tracing::debug!(%peer, "a client left at once: {error}");
             continue;
         }
-        let service = service(router.clone(), peer, seat.clone());
+        let in_progress = Arc::<InProgress>::default();
+        let stream = Watched::new(stream, in_progress.clone());
+        let service = service(router.clone(), peer, (seat.clone(), in_progress));
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
@@ -115,17 +118,17 @@ fn builder() -> Builder<TokioExecutor> {
 fn service(
     router: Router,
     peer: SocketAddr,
-    seat: Arc<Seat>,
+    (seat, in_progress): (Arc<Seat>, Arc<InProgress>),
 ) -> impl Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send> + Send {
     service_fn(move |mut request: Request<Incoming>| {
-        let asked = seat.asked();
+        let (asked, answering) = (seat.asked(), in_progress.begin(request.version()));
         request.extensions_mut().insert(ConnectInfo(peer));
         request.extensions_mut().insert(seat.unread());
         // For what outlives the request.
         request.extensions_mut().insert(seat.clone());
         let answered = router.clone().oneshot(request);
         async move {
-            let answer = answered.await;
+            let answer = answered.await.map(|answer| answering.with(answer));
             drop(asked);
             answer
         }
