@@ -20,6 +20,7 @@ mod http;
 mod isolation;
 mod logs;
 mod mail;
+mod mcp;
 mod metastore;
 mod metrics;
 mod oauth;

@@ -102,7 +102,7 @@ fn a_child_shares_nothing_with_its_busy_parent() {
         command
     };
     assert!(bench(&["-i", "-q"]).status().expect("pgbench runs").success());
-    let mut load = bench(&["-c", "2", "-T", "30"]).spawn().expect("pgbench runs");
+    let mut load = bench(&["-c", "2", "-T", "600"]).spawn().expect("pgbench runs");
     let balanced =
         "SELECT (SELECT sum(abalance) FROM pgbench_accounts) = (SELECT sum(delta) FROM pgbench_history)
         AND (SELECT sum(bbalance) FROM pgbench_branches) = (SELECT sum(delta) FROM pgbench_history)";

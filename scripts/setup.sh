@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Makes this machine able to build, run and test Coppice: Debian packages, the PostgreSQL builds in
 # .postgres, and what the end-to-end tests use of npm, PyPI and Debian without installing it, in
-# node_modules of e2e/sdk, e2e/browser, e2e/oauth_clients and e2e/serverless, target/python and
-# target/prometheus; and builds the console. Safe to repeat at any time; with nothing to do it takes a blink.
+# node_modules below e2e, target/python and target/prometheus; and builds the console. Safe to repeat at
+# any time; with nothing to do it takes a blink.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # An ordinary user's PATH may lack the places of mkfs and losetup.
@@ -139,5 +139,6 @@ install_npm e2e/sdk
 install_npm e2e/browser
 install_npm e2e/oauth_clients
 install_npm e2e/serverless
+install_npm e2e/mcp
 build_console
 install_prometheus

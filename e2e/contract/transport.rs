@@ -171,7 +171,11 @@ fn what_is_no_request_is_refused_with_an_id() {
         stream.write_all(request.as_bytes()).expect("sent");
         let mut answer = String::new();
         let _ = stream.read_to_string(&mut answer);
-        assert_eq!(answer.matches("x-request-id: req_").count(), answer.matches("HTTP/1.1 ").count(), "{answer}");
+        assert_eq!(
+            answer.matches("x-request-id: req_").count(),
+            answer.matches("HTTP/1.1 ").count(),
+            "{answer}"
+        );
         answer
     };
     let asked = "GET /healthz HTTP/1.1\r\nHost: x\r\n";

@@ -92,17 +92,26 @@ impl From<Unread> for BodyError {
     }
 }
 
+fn not_json() -> Error {
+    Error::invalid(ErrorCode::InvalidJson, "request body is not valid JSON")
+}
+
 fn object_in(bytes: &[u8]) -> Result<Value> {
-    let invalid = || Error::invalid(ErrorCode::InvalidJson, "request body is not valid JSON");
-    let too_many = || {
-        let public = format!("request body accepts at most {VALUES_MAX} items");
-        Error::invalid(ErrorCode::TooManyItems, public)
-    };
-    match json::read(bytes, VALUES_MAX) {
-        Ok(object @ Value::Object(_)) => Ok(object),
-        Ok(_) | Err(json::Unread::Invalid) => Err(invalid()),
-        Err(json::Unread::TooMany) => Err(too_many()),
+    match value_in(bytes)? {
+        object @ Value::Object(_) => Ok(object),
+        _ => Err(not_json()),
     }
+}
+
+/// What a body says.
+pub(crate) fn value_in(bytes: &[u8]) -> Result<Value> {
+    json::read(bytes, VALUES_MAX).map_err(|unread| match unread {
+        json::Unread::Invalid => not_json(),
+        json::Unread::TooMany => {
+            let public = format!("request body accepts at most {VALUES_MAX} items");
+            Error::invalid(ErrorCode::TooManyItems, public)
+        }
+    })
 }
 
 impl IntoResponse for BodyError {

@@ -36,7 +36,7 @@ impl Hosts {
     }
 
     /// Whether this site was called by one of its names; ports don't count.
-    pub(crate) fn are_called(&self, uri: &Uri, headers: &HeaderMap) -> bool {
+    pub fn are_called(&self, uri: &Uri, headers: &HeaderMap) -> bool {
         let of_header = || headers.get(header::HOST)?.to_str().ok()?.parse::<Authority>().ok();
         let authority = uri.authority().cloned().or_else(of_header);
         authority.is_some_and(|authority| self.has(authority.host()))

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{Method, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use tracing::Instrument;
@@ -14,7 +14,7 @@ use crate::metrics::Observed;
 use crate::route::Routes;
 
 /// Gives the request an id, keeps it for the log and sends it back.
-pub(crate) async fn identify(request: Request, next: Next) -> Response {
+pub(crate) async fn identify(mut request: Request, next: Next) -> Response {
     let sent = request.headers().get(&REQUEST_ID).and_then(|value| value.to_str().ok());
     let is_usable =
         |id: &&str| (1..=100).contains(&id.len()) && id.bytes().all(|b| (b' '..=b'~').contains(&b));
@@ -24,6 +24,10 @@ pub(crate) async fn identify(request: Request, next: Next) -> Response {
     };
     let is_options = request.method() == Method::OPTIONS;
     let span = tracing::info_span!("request", request_id = id);
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        // What is asked on behalf of this request is found under the same id.
+        request.headers_mut().insert(REQUEST_ID.clone(), value);
+    }
     let context = Arc::new(Context::new(id));
     let observed = Observed::begin(request.method(), context.clone());
     context::within(context, answer(request, next, is_options, observed)).instrument(span).await

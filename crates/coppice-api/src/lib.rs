@@ -19,6 +19,7 @@ mod arrival;
 mod audience;
 mod audit;
 mod audit_log;
+mod beside;
 mod body;
 mod branch_metrics;
 mod branches;
@@ -86,6 +87,7 @@ use tower_http::cors::{AllowHeaders, Any, CorsLayer};
 
 pub use crate::metrics_page::{Exposition, MetricsToken};
 pub use crate::route::Route;
+pub use beside::{beside, read_json};
 pub use connections::ConnectionLimits;
 pub use hosts::Hosts;
 pub use openapi::document;

@@ -1,11 +1,15 @@
 //! What clients can find out about the authorization server (RFC 8414, OpenID
 //! Connect Discovery) and about who accepts its tokens (RFC 9728).
 
+use coppice_core::access::Scope;
 use serde_json::{Value, json};
 
 use crate::issuer::{Issuers, Realm};
 use crate::scope;
 use crate::signing::SigningAlgorithm;
+
+/// Where agents use the platform.
+const AGENTS: &str = "/mcp";
 
 /// The metadata of a realm.
 pub fn of_server(
@@ -60,12 +64,17 @@ pub fn of_server(
 
 /// The metadata of what is at `path` of the platform: empty for the API itself.
 pub fn of_resource(issuers: &Issuers, path: &str) -> Value {
+    let scopes = match path {
+        // Programs ask for all that is named here.
+        AGENTS => Scope::OF_AGENTS.iter().map(|scope| scope.as_str()).collect(),
+        _ => scope::supported(),
+    };
     json!({
         "resource": format!("{}{path}", issuers.public_url()),
         "authorization_servers": issuers.realm(None).map(|realm| issuers.issuer(realm)).into_iter()
             .collect::<Vec<_>>(),
         "bearer_methods_supported": ["header"],
-        "scopes_supported": scope::supported(),
+        "scopes_supported": scopes,
         "resource_name": "Coppice"
     })
 }

@@ -45,6 +45,10 @@ impl Scope {
         Self::AuditRead,
     ];
 
+    /// What agents are told to ask for: to look, and at nothing that is secret.
+    pub const OF_AGENTS: [Self; 5] =
+        [Self::OrgRead, Self::ProjectRead, Self::BranchRead, Self::MetricsRead, Self::LogsRead];
+
     /// Whether it is needed to change something, not only to look.
     pub const fn allows_changes(self) -> bool {
         match self {

