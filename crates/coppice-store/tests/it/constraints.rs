@@ -21,7 +21,7 @@ async fn two_branches_of_one_project_have_different_names() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_branch_says_when() {
-    assert_refused("update branches set goal = 'deleted'", "branches_check").await;
+    assert_refused("update branches set goal = 'deleted'", "branches_deleted").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
