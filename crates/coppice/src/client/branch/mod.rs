@@ -108,9 +108,7 @@ pub(crate) enum BranchCommand {
         target: BranchTarget,
     },
     /// Show what a branch can be taken back to
-    #[command(
-        after_help = "Example: coppice branch history main, then coppice branch create undo --parent main --at 10m"
-    )]
+    #[command(after_help = "Example: coppice branch history main")]
     History {
         #[command(flatten)]
         target: BranchTarget,
