@@ -6,8 +6,14 @@ use super::{custom, shared};
 use crate::http::{fields, text_of};
 
 /// What is refused while an organization is disabled; everything else is not.
-const NEED_ENABLED: [&str; 5] =
-    ["createProject", "updateProject", "createBranch", "updateBranch", "rotateBranchCredentials"];
+const NEED_ENABLED: [&str; 6] = [
+    "createProject",
+    "updateProject",
+    "createBranch",
+    "undeleteBranch",
+    "updateBranch",
+    "rotateBranchCredentials",
+];
 
 #[test]
 fn a_disabled_organization_makes_nothing_and_still_reads_and_deletes() {
