@@ -116,6 +116,14 @@ impl Marks {
     }
 }
 
+impl Drop for Marks {
+    /// Lets go of the file. That it is closed is not enough: a child that is forked
+    /// at this moment has it, too, until it runs its program.
+    fn drop(&mut self) {
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
