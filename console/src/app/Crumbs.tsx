@@ -4,7 +4,7 @@ import { ChevronsUpDown } from "lucide-react";
 import { projectsQuery, sessionQuery, treeQuery } from "../api/queries";
 import { Menu } from "../ui/Menu";
 import { State, stateOf } from "../ui/State";
-import type { Where } from "./Shell";
+import type { Where } from "./where";
 
 /** Branches that a menu lists; more are found with Ctrl+K. */
 const LISTED_MAX = 50;

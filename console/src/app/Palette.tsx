@@ -5,7 +5,7 @@ import { projectsQuery, treeQuery } from "../api/queries";
 import { best } from "../lib/find";
 import { State, stateOf } from "../ui/State";
 import { pagesAt } from "./Rail";
-import type { Where } from "./Shell";
+import type { Where } from "./where";
 
 interface Entry {
   id: string;

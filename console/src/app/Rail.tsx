@@ -13,7 +13,7 @@ import {
   SlidersHorizontal,
   Users,
 } from "lucide-react";
-import type { Where } from "./Shell";
+import type { Where } from "./where";
 
 export interface Page {
   name: string;

@@ -14,12 +14,7 @@ import { Missing } from "./Broken";
 import { Palette } from "./Palette";
 import { notePlace } from "./places";
 import { pagesAt, Rail } from "./Rail";
-
-export interface Where {
-  org: string;
-  project?: string | undefined;
-  branch?: string | undefined;
-}
+import type { Where } from "./where";
 
 /** What stands around every screen. */
 export function Shell() {

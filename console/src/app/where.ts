@@ -1,0 +1,6 @@
+/** What a page is about, as its address says. */
+export interface Where {
+  org: string;
+  project?: string | undefined;
+  branch?: string | undefined;
+}
