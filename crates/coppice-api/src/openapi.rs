@@ -9,7 +9,7 @@ pub(crate) mod gateway;
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use axum::Router;
 use axum::http::header::{
@@ -80,7 +80,12 @@ pub(crate) fn operations() -> (Router<App>, OpenApi) {
 }
 
 /// The OpenAPI 3.1 document of this API.
-pub fn document() -> OpenApi {
+pub fn document() -> &'static OpenApi {
+    static DOCUMENT: LazyLock<OpenApi> = LazyLock::new(complete);
+    &DOCUMENT
+}
+
+fn complete() -> OpenApi {
     let (_, mut document) = operations();
     document.info = InfoBuilder::new()
         .title("Coppice")
@@ -238,7 +243,7 @@ mod tests {
     #[test]
     fn every_operation_of_the_table_is_documented_and_the_other_way_round() {
         let document = document();
-        let mut documented: Vec<_> = documented_operations(&document)
+        let mut documented: Vec<_> = documented_operations(document)
             .iter()
             .map(|operation| operation.operation_id.clone().expect("an operationId"))
             .collect();

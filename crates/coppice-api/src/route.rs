@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_route_is_its_operation_or_its_pattern() {
-        let routes = Routes::new(&crate::document());
+        let routes = Routes::new(crate::document());
         let pattern = "/organizations/{organizationID}";
         for (method, pattern, expected) in [
             (Method::GET, pattern, "getOrganization"),

@@ -42,7 +42,7 @@ const COMPRESSED_FROM_BYTES: u64 = 8 << 10;
 
 /// What branches are reached by over HTTP, with what every request meets.
 pub fn gateway_routes(gateway: Arc<Gateway>, trusted_proxies: TrustedProxies) -> Router {
-    let names = Arc::new(Routes::new(&crate::document()));
+    let names = Arc::new(Routes::new(crate::document()));
     Router::new()
         .route("/sql", post(query::query))
         // One trailing slash is ignored.
