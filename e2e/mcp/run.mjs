@@ -25,7 +25,9 @@ async function agent(token) {
     const result = await client.callTool({ name, arguments: args });
     return { text: result.content[0].text, isError: result.isError === true };
   };
-  return { client, call, read: async (name, args) => JSON.parse((await call(name, args)).text) };
+  // What is between the two marks.
+  const read = async (name, args) => JSON.parse((await call(name, args)).text.split('\n').slice(2, -1).join('\n'));
+  return { client, call, read };
 }
 
 function message(method, params) {

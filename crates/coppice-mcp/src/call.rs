@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::ConnectInfo;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
 use axum::http::request::Parts;
-use axum::http::{HeaderName, HeaderValue, Method, Request, Uri};
+use axum::http::{HeaderName, HeaderValue, Method, Request, Uri, response};
 use serde_json::Value;
 use tower::ServiceExt;
 
@@ -24,9 +24,8 @@ static PASSED_ON: [HeaderName; 3] =
 /// An answer of the API.
 #[derive(Debug)]
 pub(crate) struct Answered {
-    pub(crate) status: u16,
-    pub(crate) parts: axum::http::response::Parts,
-    pub(crate) body: Vec<u8>,
+    pub(crate) head: response::Parts,
+    pub(crate) body: Bytes,
 }
 
 /// Asks the API. `client` is the program that the agent is in, for the audit
@@ -57,9 +56,8 @@ pub(crate) async fn ask(
         request.extensions_mut().insert(*from);
     }
     let Ok(answer) = api.clone().oneshot(request).await;
-    let (parts, body) = answer.into_parts();
-    let body = to_bytes(body, ANSWER_BYTES_MAX).await.unwrap_or_default();
-    Answered { status: parts.status.as_u16(), parts, body: body.into() }
+    let (head, body) = answer.into_parts();
+    Answered { head, body: to_bytes(body, ANSWER_BYTES_MAX).await.unwrap_or_default() }
 }
 
 fn printable(client: &str) -> String {

@@ -56,7 +56,7 @@ impl Guard {
     async fn caller(&self, parts: &Parts) -> Result<Caller, Response> {
         let uri = Uri::from_static("/credential");
         let answered = ask(&self.api, parts, "credential", (Method::GET, uri, None)).await;
-        if answered.status != 200 {
+        if answered.head.status != StatusCode::OK {
             return Err(self.refusal(parts, answered));
         }
         let known: Value = serde_json::from_slice(&answered.body).unwrap_or_default();
@@ -67,8 +67,8 @@ impl Guard {
 
     /// The API's own words, with where to sign in.
     fn refusal(&self, parts: &Parts, answered: Answered) -> Response {
-        let is_unknown = answered.status == StatusCode::UNAUTHORIZED.as_u16();
-        let mut response = Response::from_parts(answered.parts, Body::from(answered.body));
+        let is_unknown = answered.head.status == StatusCode::UNAUTHORIZED;
+        let mut response = Response::from_parts(answered.head, Body::from(answered.body));
         if is_unknown {
             let error =
                 if parts.headers.contains_key(AUTHORIZATION) { ", error=\"invalid_token\"" } else { "" };

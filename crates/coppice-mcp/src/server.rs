@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::answer;
 use crate::arguments::{self, Asked};
-use crate::call::{Answered, ask};
+use crate::call::ask;
 use crate::confirmation::Confirmations;
 use crate::guard::Caller;
 use crate::tools::{Effect, KnownTool, Tools};
@@ -47,8 +47,7 @@ impl Server {
             return question;
         }
         let request = (tool.method.clone(), asked.uri, asked.body.as_ref());
-        let Answered { status, body, .. } = ask(&self.api, sender.parts, &sender.client, request).await;
-        answer::result(status, &body, tool.shown, &frame())
+        answer::result(&ask(&self.api, sender.parts, &sender.client, request).await, &frame())
     }
 
     /// What has to be answered before a branch is removed: its children can be
@@ -62,12 +61,12 @@ impl Server {
         }
         let look = (Method::GET, Uri::clone(&asked.uri), None);
         let found = ask(&self.api, sender.parts, &sender.client, look).await;
-        let branch: Value = serde_json::from_slice(&found.body).unwrap_or_default();
-        if found.status == 200 && branch["parentID"].is_string() {
-            return None;
+        if !found.head.status.is_success() {
+            return Some(answer::result(&found, &frame()));
         }
-        if found.status >= 400 {
-            return Some(answer::result(found.status, &found.body, crate::tools::Shown::Answer, ""));
+        let branch: Value = serde_json::from_slice(&found.body).unwrap_or_default();
+        if branch["parentID"].is_string() {
+            return None;
         }
         let name = &branch["name"];
         Some(answer::refused(&format!(

@@ -27,15 +27,6 @@ pub(crate) enum Effect {
     Removes,
 }
 
-/// What an agent is shown of an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shown {
-    /// It is the platform's own.
-    Answer,
-    /// What users of a database wrote is in it.
-    Written,
-}
-
 /// A row of the table.
 #[derive(Debug)]
 struct Row {
@@ -46,12 +37,11 @@ struct Row {
     takes: &'static [&'static str],
     needs: &'static [&'static str],
     effect: Effect,
-    shown: Shown,
 }
 
 impl Row {
     const fn new(name: &'static str, operation: &'static Operation, what: &'static str) -> Self {
-        Self { name, operation, what, takes: &[], needs: &[], effect: Effect::Reads, shown: Shown::Answer }
+        Self { name, operation, what, takes: &[], needs: &[], effect: Effect::Reads }
     }
 
     const fn takes(self, takes: &'static [&'static str]) -> Self {
@@ -64,10 +54,6 @@ impl Row {
 
     const fn effect(self, effect: Effect) -> Self {
         Self { effect, ..self }
-    }
-
-    const fn written(self) -> Self {
-        Self { shown: Shown::Written, ..self }
     }
 }
 
@@ -140,8 +126,7 @@ static ROWS: [Row; 15] = [
         .needs(&["start", "end", "metrics"]),
     Row::new("query_logs", &operation::BRANCH_LOGS, "Searches the logs of a branch, newest first.")
         .takes(&["start", "end", "filters", "limit", "cursor"])
-        .needs(&["start", "end"])
-        .written(),
+        .needs(&["start", "end"]),
 ];
 
 /// Where an operation takes an argument.
@@ -163,7 +148,6 @@ pub(crate) struct KnownTool {
     pub(crate) needs: Vec<String>,
     pub(crate) has_body: bool,
     pub(crate) effect: Effect,
-    pub(crate) shown: Shown,
     /// As agents see it.
     pub(crate) tool: Tool,
 }
@@ -245,7 +229,6 @@ impl KnownTool {
             needs,
             has_body: !body.is_null(),
             effect: row.effect,
-            shown: row.shown,
             tool: Tool::new(row.name, row.what, Arc::new(schema)).with_annotations(annotations),
         }
     }
