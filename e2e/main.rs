@@ -23,6 +23,7 @@ mod mail;
 mod mcp;
 mod metastore;
 mod metrics;
+mod node;
 mod oauth;
 mod observability;
 mod orphans;

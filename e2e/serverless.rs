@@ -1,27 +1,15 @@
 //! Published serverless drivers on a branch, as they are.
 
-use std::path::Path;
-use std::process::{Command, Stdio};
-
 use coppice_test_support::{Options, Platform};
 
+use crate::node;
 use crate::setup::{PROGRAM, options};
 
 const DOMAIN: &str = "db.example.test";
 
 /// Runs the drivers; `environment` says where the branch is.
 fn run(environment: &[(&str, &str)]) {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e/serverless");
-    assert!(directory.join("node_modules").exists(), "the drivers are missing: run `make setup`");
-    let output = Command::new("node")
-        .arg("run.mjs")
-        .current_dir(directory)
-        .envs(environment.iter().copied())
-        .stdin(Stdio::null())
-        .output()
-        .expect("node runs");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let said = node::run("serverless", environment);
     assert!(said.contains("the drivers are content"), "{said}");
 }
 
