@@ -90,15 +90,15 @@ impl Exchange<'_> {
     /// Takes back what was noted of a message that the server has skipped.
     fn undo(&mut self, skipped: Expected) {
         match skipped {
-            Expected::Parse { statement: Some(statement), client_name } => {
-                self.server.prepared.remove(&statement.name);
+            Expected::Parse { name: Some(name), client_name } => {
+                self.server.prepared.remove(&name);
                 if let Some(name) = client_name {
                     self.statements.remove(&name);
                 }
             }
-            Expected::Parse { statement: None, .. } => self.server.has_unnamed = false,
-            Expected::Eviction(statement) => {
-                self.server.prepared.insert(statement);
+            Expected::Parse { name: None, .. } => self.server.has_unnamed = false,
+            Expected::Eviction(name) => {
+                self.server.prepared.insert(name);
             }
             Expected::KnownParse(name) => {
                 self.statements.remove(&name);

@@ -26,8 +26,6 @@ pub(crate) const HELD_MAX: usize = 64 << 10;
 /// Room for what a client sends, and for what a server does.
 const CLIENT_ROOM: usize = 8 << 10;
 const SERVER_ROOM: usize = 32 << 10;
-/// Messages under way before the server is asked to answer what it has.
-pub(crate) const PENDING_MAX: usize = 8192;
 
 /// Why an exchange can't go on.
 #[derive(Debug)]
@@ -149,7 +147,7 @@ impl Exchange<'_> {
 
     /// Whether the server has enough to do.
     pub(crate) fn is_full(&self) -> bool {
-        self.server.stream.outgoing.len() >= HELD_MAX || self.state.pending.len() >= PENDING_MAX
+        self.server.stream.outgoing.len() >= HELD_MAX || self.state.pending.is_crowded()
     }
 
     /// Sends to the server what is for it.

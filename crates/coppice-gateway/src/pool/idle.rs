@@ -8,12 +8,14 @@ use coppice_pgwire::session::{self, HEADER_LENGTH, Header, Subject};
 use tokio::io::AsyncReadExt as _;
 
 use crate::connection::{Connection, Duplex};
-use crate::pool::requests::MESSAGE_LENGTH_MAX;
 use crate::pool::statement::ClientStatements;
 use crate::refusal::{End, Refusal};
 
 /// Room for the first bytes of a client that has said nothing yet.
 const ROOM: usize = 2 << 10;
+/// A client of which so much has come gets a session, for which there is room:
+/// many that wait in the middle of a message would take much memory together.
+const RECEIVED_MAX: usize = 16 << 10;
 
 /// What a client without a session wants.
 #[derive(Debug, PartialEq, Eq)]
@@ -63,10 +65,12 @@ fn step(received: &[u8], statements: &mut ClientStatements, outgoing: &mut Bytes
     if header.tag == b'X' {
         return Ok(Step::Wish(Wish::Leave));
     }
-    if received.len() < header.length().min(MESSAGE_LENGTH_MAX) {
+    if received.len() < header.length().min(RECEIVED_MAX) {
         return Ok(Step::More);
     }
-    let body = &received[HEADER_LENGTH..header.length().min(received.len())];
+    let Some(body) = received.get(HEADER_LENGTH..header.length()) else {
+        return Ok(Step::Wish(Wish::Session));
+    };
     match header.tag {
         b'C' => match session::subject(body)? {
             Subject::Statement(name) if !name.is_empty() => {
@@ -117,5 +121,23 @@ async fn receive<S: Duplex>(connection: &mut Connection<S>) -> Result<(), End> {
     match connection.stream.read_buf(&mut connection.received).await? {
         0 => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_in_the_middle_of_a_long_message_gets_a_session_before_it_costs_much() {
+        let header = |tag: u8, length: u32| [&[tag][..], &length.to_be_bytes()].concat();
+        let begun = |tag: u8, length: usize| {
+            let message = [header(tag, 200_000), vec![b'a'; length - HEADER_LENGTH]].concat();
+            step(&message, &mut ClientStatements::default(), &mut BytesMut::new())
+        };
+        for tag in *b"PQC" {
+            assert!(matches!(begun(tag, RECEIVED_MAX - 1), Ok(Step::More)), "{tag}");
+            assert!(matches!(begun(tag, RECEIVED_MAX), Ok(Step::Wish(Wish::Session))), "{tag}");
+        }
     }
 }

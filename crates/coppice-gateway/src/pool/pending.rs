@@ -12,18 +12,23 @@ use coppice_pgwire::WireError;
 use crate::pool::statement::Statement;
 use crate::pool::watch::Watch;
 
+/// Messages under way before the server is asked to answer what it has, and
+/// bytes that are kept of them.
+const LENGTH_MAX: usize = 8192;
+const BYTES_MAX: usize = 256 << 10;
+
 /// A message that was sent, by what answers it.
 #[derive(Debug)]
 pub(crate) enum Expected {
     /// A Parse.
     Parse {
-        /// None for the unnamed statement.
-        statement: Option<Arc<Statement>>,
+        /// Its name on the server; none for the unnamed statement.
+        name: Option<Arc<str>>,
         /// As its client calls it; none when the gateway sent it.
         client_name: Option<Box<[u8]>>,
     },
-    /// A Close of the gateway, to make room.
-    Eviction(Arc<Statement>),
+    /// A Close of the gateway, to make room, by the name on the server.
+    Eviction(Arc<str>),
     /// A Parse that the gateway answers: the server has the statement.
     KnownParse(Box<[u8]>),
     /// A Close that the gateway answers.
@@ -37,6 +42,20 @@ pub(crate) enum Expected {
     Query(Watch),
     /// The end of what a client copies in; nothing answers it.
     CopyEnd,
+}
+
+impl Expected {
+    /// Bytes that a client has us keep for it.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Parse { client_name, .. } => client_name.as_ref().map_or(0, |name| name.len()),
+            Self::KnownParse(name) => name.len(),
+            Self::KnownClose(name, closed) => {
+                name.len() + closed.as_ref().map_or(0, |statement| statement.rest.len())
+            }
+            _ => 0,
+        }
+    }
 }
 
 /// What to do with a server's message.
@@ -54,6 +73,8 @@ pub(crate) struct Answer {
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     queue: VecDeque<Expected>,
+    /// Of all in the queue.
+    bytes: usize,
     /// The server ignores everything up to a Sync.
     pub(crate) is_skipping: bool,
     /// The server takes what the client copies in, and ignores Sync.
@@ -65,8 +86,13 @@ pub(crate) struct Pending {
 const CONFUSED: WireError = WireError::Malformed("answer of the server");
 
 impl Pending {
-    pub(crate) fn len(&self) -> usize {
-        self.queue.len()
+    /// Whether there are so many that some have to be answered first.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.queue.len() >= LENGTH_MAX || self.bytes >= BYTES_MAX
+    }
+
+    fn pop(&mut self) {
+        self.bytes -= self.queue.pop_front().map_or(0, |expected| expected.bytes());
     }
 
     /// Whether everything sent was answered and nothing is half done.
@@ -92,6 +118,7 @@ impl Pending {
             Expected::CopyEnd | Expected::Query(_) => {}
             _ => self.is_unsynced = true,
         }
+        self.bytes += expected.bytes();
         self.queue.push_back(expected);
     }
 
@@ -110,7 +137,7 @@ impl Pending {
                 Expected::CopyEnd => None,
                 _ => return None,
             };
-            self.queue.pop_front();
+            self.pop();
             if tag.is_some() {
                 return tag;
             }
@@ -154,7 +181,7 @@ impl Pending {
             _ => false,
         };
         if is_done {
-            self.queue.pop_front();
+            self.pop();
         }
         Ok(answer)
     }
@@ -180,8 +207,9 @@ impl Pending {
         let sync = self.queue.iter().position(|expected| matches!(expected, Expected::Sync));
         self.is_skipping = sync.is_none();
         self.is_copying = false;
-        let skipped = self.queue.drain(..sync.unwrap_or(self.queue.len()));
-        skipped.rev().collect()
+        let skipped: Vec<_> = self.queue.drain(..sync.unwrap_or(self.queue.len())).rev().collect();
+        self.bytes -= skipped.iter().map(Expected::bytes).sum::<usize>();
+        skipped
     }
 }
 
@@ -207,7 +235,7 @@ mod tests {
     #[test]
     fn a_batch_is_over_with_its_ready_for_query() {
         let mut pending = pending(vec![
-            Expected::Parse { statement: None, client_name: Some([].into()) },
+            Expected::Parse { name: None, client_name: Some([].into()) },
             Expected::Bind,
             Expected::Describe,
             execute(),
@@ -224,7 +252,7 @@ mod tests {
     #[test]
     fn what_the_gateway_sent_by_itself_is_not_answered_to_the_client() {
         let mut pending = pending(vec![
-            Expected::Parse { statement: None, client_name: None },
+            Expected::Parse { name: None, client_name: None },
             Expected::Bind,
             execute(),
             Expected::KnownParse((*b"a").into()),
@@ -261,6 +289,25 @@ mod tests {
         assert!(!pending.is_skipping);
         ours(&mut pending, b"Z");
         assert!(pending.is_idle());
+    }
+
+    #[test]
+    fn what_is_kept_of_messages_under_way_is_bounded_by_its_bytes() {
+        let name = || vec![b'n'; BYTES_MAX / 4].into_boxed_slice();
+        let mut pending = pending(vec![Expected::Bind]);
+        for known in 0..4 {
+            assert!(!pending.is_crowded(), "{known}");
+            pending.sent(Expected::KnownClose(name(), None));
+        }
+        assert!(pending.is_crowded());
+        ours(&mut pending, b"2");
+        assert!(pending.due().is_some() && !pending.is_crowded(), "one was answered");
+        pending.sent(Expected::Bind);
+        pending.sent(Expected::Parse { name: None, client_name: Some(name()) });
+        assert!(pending.is_crowded());
+        while pending.due().is_some() {}
+        ours(&mut pending, b"E");
+        assert_eq!(pending.bytes, 0, "nothing is left of what is skipped");
     }
 
     #[test]

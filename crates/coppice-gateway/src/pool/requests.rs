@@ -6,7 +6,7 @@ use bytes::{Buf as _, BytesMut};
 use coppice_pgwire::session::{self, HEADER_LENGTH, Header, Subject};
 use coppice_pgwire::{WireError, encode};
 
-use crate::pool::exchange::{Broken, Exchange, PENDING_MAX};
+use crate::pool::exchange::{Broken, Exchange};
 use crate::pool::pending::Expected;
 use crate::pool::statement::{Statement, Unnamed};
 use crate::pool::watch::{Watch, made_up_settings};
@@ -65,7 +65,7 @@ impl Exchange<'_> {
     /// A server need not answer before it sees a Sync, and answers are what
     /// makes room here.
     fn ask_for_answers(&mut self) {
-        let is_crowded = self.state.pending.len() >= PENDING_MAX;
+        let is_crowded = self.state.pending.is_crowded();
         if is_crowded && !self.state.is_asked {
             encode::empty(&mut self.server.stream.outgoing, b'H');
         }
@@ -124,7 +124,7 @@ impl Exchange<'_> {
             self.statements.unnamed = parse.map(|parse| Unnamed { rest: parse.rest.into(), watch });
             self.server.has_unnamed = true;
             self.state.bound = Some(watch);
-            self.state.pending.sent(Expected::Parse { statement: None, client_name: Some([].into()) });
+            self.state.pending.sent(Expected::Parse { name: None, client_name: Some([].into()) });
             encode::begin(&mut self.server.stream.outgoing, header.tag, &[], header.body_length);
             return Ok(0);
         }
@@ -138,7 +138,7 @@ impl Exchange<'_> {
         let parse = session::parse(body)?;
         let statement = self.library.of(&parse, self.settings.search_path());
         let name: Box<[u8]> = parse.name.into();
-        let mut parsed = Some(statement.clone());
+        let mut parsed = Some(statement.name.clone());
         if self.statements.get(&name).is_some() {
             // The server says that there is one already, and keeps that.
             self.prepare(&statement);
@@ -150,9 +150,9 @@ impl Exchange<'_> {
                 self.answer_own();
                 return Ok(body.len());
             }
-            self.evict(statement.clone());
+            self.evict(&statement);
         }
-        self.state.pending.sent(Expected::Parse { statement: parsed, client_name: Some(name) });
+        self.state.pending.sent(Expected::Parse { name: parsed, client_name: Some(name) });
         self.write_parse(&statement);
         Ok(body.len())
     }
@@ -216,26 +216,26 @@ impl Exchange<'_> {
         if !self.server.has_unnamed {
             self.server.has_unnamed = true;
             encode::begin(&mut self.server.stream.outgoing, b'P', &[b"\0", &unnamed.rest], 0);
-            self.state.pending.sent(Expected::Parse { statement: None, client_name: None });
+            self.state.pending.sent(Expected::Parse { name: None, client_name: None });
         }
         Some(unnamed.watch)
     }
 
     fn prepare(&mut self, statement: &Arc<Statement>) {
         if !self.server.prepared.has(statement) {
-            self.evict(statement.clone());
+            self.evict(statement);
             self.write_parse(statement);
             self.state
                 .pending
-                .sent(Expected::Parse { statement: Some(statement.clone()), client_name: None });
+                .sent(Expected::Parse { name: Some(statement.name.clone()), client_name: None });
         }
     }
 
     /// Notes that a statement is going to be on the server, which forgets another
     /// one if it has too many.
-    fn evict(&mut self, statement: Arc<Statement>) {
-        if let Some(evicted) = self.server.prepared.insert(statement) {
-            let parts = [b"S", evicted.name.as_bytes(), b"\0"];
+    fn evict(&mut self, statement: &Statement) {
+        if let Some(evicted) = self.server.prepared.insert(statement.name.clone()) {
+            let parts = [b"S", evicted.as_bytes(), b"\0"];
             encode::begin(&mut self.server.stream.outgoing, b'C', &parts, 0);
             self.state.pending.sent(Expected::Eviction(evicted));
         }

@@ -9,8 +9,6 @@ use std::fmt::Write as _;
 /// Settings of one client, and their digits.
 const SETTINGS_MAX: usize = 64;
 const DIGITS_MAX: usize = 32 << 10;
-/// Of a name that a client made up.
-const NAME_DIGITS_MAX: usize = 256;
 
 /// Undoes what a client may have left that was not seen: DISCARD ALL without the
 /// prepared statements, which are shared.
@@ -98,10 +96,7 @@ impl Settings {
     pub(crate) fn learn(&mut self, names: &[String]) {
         for name in names {
             let name = hex(name.as_bytes());
-            if !self.made_up.contains(&name)
-                && self.made_up.len() < SETTINGS_MAX
-                && name.len() < NAME_DIGITS_MAX
-            {
+            if !self.made_up.contains(&name) && self.made_up.len() < SETTINGS_MAX {
                 self.made_up.push(name);
             }
         }

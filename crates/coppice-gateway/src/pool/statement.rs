@@ -27,7 +27,7 @@ const FORGET_FROM: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Statement {
     /// On servers.
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
     /// Of a Parse, all after the name.
     pub(crate) rest: Box<[u8]>,
     pub(crate) watch: Watch,
@@ -66,7 +66,7 @@ impl Library {
             shelves.forget_from = FORGET_FROM.max(shelves.statements.len() * 2);
         }
         let statement = Arc::new(Statement {
-            name: name.clone(),
+            name: name.as_str().into(),
             rest: parse.rest.into(),
             watch: Watch::of(parse.text),
             made_up: made_up_settings(parse.text),
@@ -122,10 +122,11 @@ impl ClientStatements {
     }
 }
 
-/// What a session of a server has prepared.
+/// What a session of a server has prepared, by name: the content of a statement
+/// is kept for as long as a client has it, and no longer.
 #[derive(Default)]
 pub(crate) struct Prepared {
-    statements: HashMap<String, (Arc<Statement>, u64)>,
+    last_uses: HashMap<Arc<str>, u64>,
     uses: u64,
 }
 
@@ -133,28 +134,30 @@ impl Prepared {
     /// Whether a statement is there, which is used now.
     pub(crate) fn has(&mut self, statement: &Statement) -> bool {
         self.uses += 1;
-        let found = self.statements.get_mut(&statement.name);
-        found.map(|(_, used)| *used = self.uses).is_some()
+        let found = self.last_uses.get_mut(&statement.name);
+        found.map(|used| *used = self.uses).is_some()
     }
 
     /// Adds one; returns one that has to be closed, if there are too many.
-    pub(crate) fn insert(&mut self, statement: Arc<Statement>) -> Option<Arc<Statement>> {
+    pub(crate) fn insert(&mut self, name: Arc<str>) -> Option<Arc<str>> {
         self.uses += 1;
-        let evicted = (self.statements.len() >= PREPARED_MAX)
-            .then(|| self.statements.iter().min_by_key(|(_, (_, used))| *used))
-            .flatten()
-            .map(|(name, _)| name.clone());
-        self.statements.insert(statement.name.clone(), (statement, self.uses));
-        Some(self.statements.remove(&evicted?)?.0)
+        let is_full = self.last_uses.len() >= PREPARED_MAX;
+        let oldest = self.last_uses.iter().filter(|_| is_full).min_by_key(|(_, used)| **used);
+        let evicted = oldest.map(|(name, _)| name.clone());
+        self.last_uses.insert(name, self.uses);
+        if let Some(name) = &evicted {
+            self.last_uses.remove(name);
+        }
+        evicted
     }
 
     /// Takes one out that is not there after all.
     pub(crate) fn remove(&mut self, name: &str) {
-        self.statements.remove(name);
+        self.last_uses.remove(name);
     }
 
     pub(crate) fn clear(&mut self) {
-        self.statements.clear();
+        self.last_uses.clear();
     }
 }
 
@@ -194,12 +197,23 @@ mod tests {
             (0..=PREPARED_MAX).map(|number| statement(&library, &format!("select {number}"))).collect();
         let (last, first) = statements.split_last().expect("some");
         for statement in first {
-            assert!(prepared.insert(statement.clone()).is_none());
+            assert!(prepared.insert(statement.name.clone()).is_none());
         }
         assert!(prepared.has(&first[0]), "and is used");
-        let evicted = prepared.insert(last.clone()).expect("one too many");
-        assert_eq!(evicted.name, first[1].name);
+        let evicted = prepared.insert(last.name.clone()).expect("one too many");
+        assert_eq!(evicted, first[1].name);
         assert!(prepared.has(last) && !prepared.has(&first[1]));
+    }
+
+    #[test]
+    fn a_session_keeps_nothing_of_what_no_client_has() {
+        let (library, mut prepared) = (Library::default(), Prepared::default());
+        let one = statement(&library, "select 1");
+        prepared.insert(one.name.clone());
+        let content = Arc::downgrade(&one);
+        drop(one);
+        assert!(content.upgrade().is_none());
+        assert!(prepared.has(&statement(&library, "select 1")), "and knows it when it comes again");
     }
 
     #[test]

@@ -53,6 +53,10 @@ impl Watch {
     }
 }
 
+/// Made-up names that are looked for in one statement, and their bytes.
+const NAMES_MAX: usize = 64;
+const NAME_BYTES_MAX: usize = 128;
+
 /// Names of settings that a statement may set for its session and that no server
 /// lists: those with a dot, which extensions and applications make up. Only
 /// names that stand in the text are found.
@@ -62,7 +66,9 @@ pub(crate) fn made_up_settings(text: &[u8]) -> Vec<String> {
         return names;
     }
     let mut rest = text;
-    while let Some(start) = rest.iter().position(|byte| is_of_word(*byte)) {
+    while names.len() < NAMES_MAX
+        && let Some(start) = rest.iter().position(|byte| is_of_word(*byte))
+    {
         rest = &rest[start..];
         let end = rest.iter().position(|byte| !is_of_word(*byte)).unwrap_or(rest.len());
         let (word, after) = rest.split_at(end);
@@ -81,8 +87,8 @@ pub(crate) fn made_up_settings(text: &[u8]) -> Vec<String> {
         } else {
             None
         };
-        let name = name.map(|name| String::from_utf8_lossy(name).replace('"', "").to_lowercase());
-        names.extend(name.filter(|name| name.contains('.')));
+        let name = name.filter(|name| name.len() <= NAME_BYTES_MAX && name.contains(&b'.'));
+        names.extend(name.map(|name| String::from_utf8_lossy(name).replace('"', "").to_lowercase()));
     }
     names
 }
@@ -142,5 +148,9 @@ mod tests {
         ] {
             assert_eq!(made_up_settings(text.as_bytes()), expected, "{text}");
         }
+        let many = "set a.b to c; ".repeat(NAMES_MAX * 2);
+        assert_eq!(made_up_settings(many.as_bytes()).len(), NAMES_MAX);
+        let long = format!("set a.{} to c", "b".repeat(NAME_BYTES_MAX));
+        assert_eq!(made_up_settings(long.as_bytes()), [""; 0]);
     }
 }
