@@ -1,11 +1,13 @@
 //! The text of an array (the manual, section 8.15.6), as JSON.
 
+use crate::output::Piece;
+
 /// PostgreSQL has no more dimensions.
 const DEPTH_MAX: usize = 6;
 
 /// Writes the array, and each of its elements as `write_element` does; none when
 /// the text is none, and what was written then makes no sense.
-pub(crate) fn write(out: &mut Vec<u8>, text: &str, write_element: impl Fn(&mut Vec<u8>, &str)) -> Option<()> {
+pub(crate) fn write(out: &mut Piece, text: &str, write_element: impl Fn(&mut Piece, &str)) -> Option<()> {
     // Bounds are told where they don't begin with 1.
     let body = if text.starts_with('[') { text.split_once('=')?.1 } else { text };
     let mut reader = Reader { rest: body.strip_prefix('{')?, write_element, unescaped: String::new() };
@@ -20,16 +22,16 @@ struct Reader<'a, W> {
     unescaped: String,
 }
 
-impl<W: Fn(&mut Vec<u8>, &str)> Reader<'_, W> {
+impl<W: Fn(&mut Piece, &str)> Reader<'_, W> {
     /// What follows a brace, up to the one that closes it.
-    fn items(&mut self, out: &mut Vec<u8>, depth: usize) -> Option<()> {
+    fn items(&mut self, out: &mut Piece, depth: usize) -> Option<()> {
         if depth > DEPTH_MAX {
             return None;
         }
-        out.push(b'[');
+        out.add(b"[");
         if let Some(rest) = self.rest.strip_prefix('}') {
             self.rest = rest;
-            out.push(b']');
+            out.add(b"]");
             return Some(());
         }
         loop {
@@ -45,7 +47,7 @@ impl<W: Fn(&mut Vec<u8>, &str)> Reader<'_, W> {
                     self.rest = rest;
                     match item {
                         "" => return None,
-                        "NULL" => out.extend_from_slice(b"null"),
+                        "NULL" => out.add(b"null"),
                         _ => (self.write_element)(out, item),
                     }
                 }
@@ -53,9 +55,9 @@ impl<W: Fn(&mut Vec<u8>, &str)> Reader<'_, W> {
             let (next, rest) = self.rest.split_at_checked(1)?;
             self.rest = rest;
             match next {
-                "," => out.push(b','),
+                "," => out.add(b","),
                 "}" => {
-                    out.push(b']');
+                    out.add(b"]");
                     return Some(());
                 }
                 _ => return None,
@@ -63,7 +65,7 @@ impl<W: Fn(&mut Vec<u8>, &str)> Reader<'_, W> {
         }
     }
 
-    fn quoted(&mut self, out: &mut Vec<u8>) -> Option<()> {
+    fn quoted(&mut self, out: &mut Piece) -> Option<()> {
         self.unescaped.clear();
         let mut characters = self.rest.char_indices().skip(1);
         loop {
@@ -90,9 +92,9 @@ mod tests {
     proptest! {
         #[test]
         fn whatever_is_read_is_json(text in r#"(\[0:1\]=)?\{[a1,{}"\\ NULL]{0,24}"#) {
-            let mut out = vec![];
+            let mut out = Piece::new(1000);
             if write(&mut out, &text, string).is_some() {
-                prop_assert!(serde_json::from_slice::<serde_json::Value>(&out).is_ok());
+                prop_assert!(serde_json::from_slice::<serde_json::Value>(out.as_bytes()).is_ok());
             }
         }
 
@@ -101,9 +103,9 @@ mod tests {
             let json = serde_json::to_string(&texts).expect("JSON");
             let raw: &serde_json::value::RawValue = serde_json::from_str(&json).expect("JSON");
             let literal = crate::parameter::text(raw).expect("an array").expect("not null");
-            let mut out = vec![];
+            let mut out = Piece::new(1000);
             prop_assert!(write(&mut out, &literal, string).is_some());
-            let read: Vec<String> = serde_json::from_slice(&out).expect("JSON");
+            let read: Vec<String> = serde_json::from_slice(out.as_bytes()).expect("JSON");
             prop_assert_eq!(read, texts);
         }
     }

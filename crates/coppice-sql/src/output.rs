@@ -1,6 +1,8 @@
 //! An answer while it is made: in pieces, so that it is never copied as a whole,
 //! and with a place for each of them.
 
+use std::io::{self, Write};
+
 use bytes::Bytes;
 
 use crate::Failure;
@@ -18,12 +20,61 @@ pub trait Memory: Send {
     fn take(&mut self, bytes: usize) -> impl Future<Output = Result<(), Full>> + Send;
 }
 
+/// A part of the answer. What there is no room for is not written, and noted:
+/// a value may be six times as long in JSON, and has not to be in memory as such
+/// to be found too long.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    bytes: Vec<u8>,
+    /// Its bytes at most.
+    length_max: usize,
+    is_over: bool,
+}
+
+impl Piece {
+    pub(crate) fn new(length_max: usize) -> Self {
+        Self { bytes: vec![], length_max, is_over: false }
+    }
+
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        self.is_over |= self.bytes.len() + bytes.len() > self.length_max;
+        if !self.is_over {
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Takes back what was added after it had this length.
+    pub(crate) fn truncate(&mut self, length: usize) {
+        self.bytes.truncate(length);
+    }
+}
+
+impl Write for Piece {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.add(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Output<M> {
     pieces: Vec<Bytes>,
     /// The piece that is being written.
-    pub(crate) piece: Vec<u8>,
+    pub(crate) piece: Piece,
     length: usize,
     length_max: usize,
     memory: M,
@@ -32,7 +83,7 @@ pub struct Output<M> {
 impl<M: Memory> Output<M> {
     /// Of at most so many bytes.
     pub fn new(length_max: usize, memory: M) -> Self {
-        Self { pieces: vec![], piece: vec![], length: 0, length_max, memory }
+        Self { pieces: vec![], piece: Piece::new(length_max), length: 0, length_max, memory }
     }
 
     /// What a single message of a server may bring at most.
@@ -40,17 +91,17 @@ impl<M: Memory> Output<M> {
         self.length_max
     }
 
-    /// Takes place for a message that is about to be read.
+    /// Takes place for a message that is about to be read, and what is written of it.
     pub(crate) async fn expect(&mut self, bytes: usize) -> Result<(), Failure> {
         if bytes > self.length_max {
             return Err(Failure::TooLarge(self.length_max));
         }
-        if bytes > PIECE_BYTES { Ok(self.memory.take(bytes).await?) } else { Ok(()) }
+        if bytes > PIECE_BYTES { Ok(self.memory.take(2 * bytes).await?) } else { Ok(()) }
     }
 
     /// To be called between rows: puts a long piece aside.
     pub(crate) async fn settle(&mut self) -> Result<(), Failure> {
-        if self.length + self.piece.len() > self.length_max {
+        if self.piece.is_over {
             return Err(Failure::TooLarge(self.length_max));
         }
         if self.piece.len() >= PIECE_BYTES {
@@ -62,9 +113,9 @@ impl<M: Memory> Output<M> {
     async fn complete(&mut self) -> Result<(), Failure> {
         self.memory.take(self.piece.len()).await?;
         self.length += self.piece.len();
+        let piece = std::mem::replace(&mut self.piece, Piece::new(self.length_max - self.length));
         // What it has beyond its length goes.
-        let piece = std::mem::take(&mut self.piece).into_boxed_slice();
-        self.pieces.push(piece.into());
+        self.pieces.push(piece.bytes.into_boxed_slice().into());
         Ok(())
     }
 
@@ -76,5 +127,21 @@ impl<M: Memory> Output<M> {
         self.settle().await?;
         self.complete().await?;
         Ok((self.pieces, self.memory))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::value::string;
+
+    #[test]
+    fn a_value_that_is_too_long_in_json_is_never_written_as_such() {
+        let mut piece = Piece::new(1000);
+        string(&mut piece, &"\u{1}".repeat(900));
+        assert!(piece.is_over && piece.len() <= 1000 && piece.bytes.capacity() < 4000);
+        let mut piece = Piece::new(1000);
+        string(&mut piece, &"a".repeat(900));
+        assert!(!piece.is_over && piece.len() == 902);
     }
 }

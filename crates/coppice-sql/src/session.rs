@@ -9,7 +9,7 @@ use coppice_pgwire::startup::CancelKey;
 use coppice_pgwire::{encode, statement};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
-use crate::output::{Memory, Output};
+use crate::output::{Memory, Output, Piece};
 use crate::request::{BadRequest, Statement, Transaction};
 use crate::value::{self, Kind};
 use crate::{Failure, Login, ServerError, parameter, sign_in};
@@ -101,17 +101,17 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Session<S> {
         out: &mut Output<M>,
     ) -> Result<(), Wrong> {
         self.command(&transaction.begin()).await?;
-        out.piece.extend_from_slice(br#"{"results":["#);
+        out.piece.add(br#"{"results":["#);
         for (number, statement) in statements.iter().enumerate() {
             if number > 0 {
-                out.piece.push(b',');
+                out.piece.add(b",");
             }
             self.single(statement, shape, out).await?;
             if self.status != IN_TRANSACTION {
                 return Err(Failure::TransactionEnded.into());
             }
         }
-        out.piece.extend_from_slice(b"]}");
+        out.piece.add(b"]}");
         Ok(self.command("COMMIT").await?)
     }
 
@@ -272,11 +272,11 @@ struct Written {
 }
 
 impl Rows {
-    fn begin(&mut self, body: Bytes, out: &mut Vec<u8>) -> Result<(), Failure> {
+    fn begin(&mut self, body: Bytes, out: &mut Piece) -> Result<(), Failure> {
         let columns = statement::columns(body)?;
         let mut seen = HashSet::new();
         self.is_begun = true;
-        out.extend_from_slice(br#"{"fields":["#);
+        out.add(br#"{"fields":["#);
         for (number, column) in columns.iter().enumerate() {
             let field = serde_json::json!({
                 "name": column.name,
@@ -288,11 +288,11 @@ impl Rows {
                 "format": "text",
             });
             if number > 0 {
-                out.push(b',');
+                out.add(b",");
             }
-            out.extend_from_slice(field.to_string().as_bytes());
+            out.add(field.to_string().as_bytes());
         }
-        out.extend_from_slice(br#"],"rows":["#);
+        out.add(br#"],"rows":["#);
         // Of equal names the last counts.
         let written = columns.iter().rev().map(|column| Written {
             kind: if self.is_raw { Kind::Text } else { Kind::of(column.type_id) },
@@ -308,12 +308,12 @@ impl Rows {
         Ok(())
     }
 
-    fn add(&mut self, body: &[u8], out: &mut Vec<u8>) -> Result<(), Failure> {
+    fn add(&mut self, body: &[u8], out: &mut Piece) -> Result<(), Failure> {
         if !std::mem::take(&mut self.is_first) {
-            out.push(b',');
+            out.add(b",");
         }
-        let (open, close) = if self.is_array { (b'[', b']') } else { (b'{', b'}') };
-        out.push(open);
+        let (open, close) = if self.is_array { (b"[", b"]") } else { (b"{", b"}") };
+        out.add(open);
         let mut is_first = true;
         for (column, text) in self.columns.iter().zip(statement::values(body)?) {
             let text = text?;
@@ -323,25 +323,25 @@ impl Rows {
                 None => continue,
             };
             if !std::mem::take(&mut is_first) {
-                out.push(b',');
+                out.add(b",");
             }
-            out.extend_from_slice(key);
+            out.add(key);
             match text {
                 Some(text) => value::write(out, column.kind, &String::from_utf8_lossy(text)),
-                None => out.extend_from_slice(b"null"),
+                None => out.add(b"null"),
             }
         }
-        out.push(close);
+        out.add(close);
         Ok(())
     }
 
-    fn end(self, (command, count): (String, Option<u64>), out: &mut Vec<u8>) {
+    fn end(self, (command, count): (String, Option<u64>), out: &mut Piece) {
         if !self.is_begun {
-            out.extend_from_slice(br#"{"fields":[],"rows":["#);
+            out.add(br#"{"fields":[],"rows":["#);
         }
         let end = serde_json::json!({ "command": command, "rowCount": count, "rowAsArray": self.is_array });
-        out.extend_from_slice(b"],");
+        out.add(b"],");
         // The rest of an object without its brace.
-        out.extend_from_slice(&end.to_string().as_bytes()[1..]);
+        out.add(&end.to_string().as_bytes()[1..]);
     }
 }

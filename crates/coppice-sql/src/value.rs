@@ -1,6 +1,9 @@
 //! Values of results: from the text that a server writes to JSON.
 
+use std::io::Write;
+
 use crate::array;
+use crate::output::Piece;
 
 /// How a value looks in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,13 +38,13 @@ impl Kind {
 }
 
 /// Writes a value as JSON.
-pub(crate) fn write(out: &mut Vec<u8>, kind: Kind, text: &str) {
+pub(crate) fn write(out: &mut Piece, kind: Kind, text: &str) {
     match kind {
-        Kind::Bool if text == "t" => out.extend_from_slice(b"true"),
-        Kind::Bool if text == "f" => out.extend_from_slice(b"false"),
-        Kind::Integer if is_integer(text) => out.extend_from_slice(text.as_bytes()),
-        Kind::Float if is_finite(text) => out.extend_from_slice(text.as_bytes()),
-        Kind::Json => out.extend_from_slice(text.as_bytes()),
+        Kind::Bool if text == "t" => out.add(b"true"),
+        Kind::Bool if text == "f" => out.add(b"false"),
+        Kind::Integer if is_integer(text) => out.add(text.as_bytes()),
+        Kind::Float if is_finite(text) => out.add(text.as_bytes()),
+        Kind::Json => out.add(text.as_bytes()),
         Kind::Array(element) => {
             let start = out.len();
             if array::write(out, text, |out, text| write(out, *element, text)).is_none() {
@@ -54,7 +57,7 @@ pub(crate) fn write(out: &mut Vec<u8>, kind: Kind, text: &str) {
 }
 
 /// Writes text as a string of JSON.
-pub(crate) fn string(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn string(out: &mut impl Write, text: &str) {
     // Writing to memory does not fail, and text is always a string of JSON.
     let _ = serde_json::to_writer(out, text);
 }
@@ -102,9 +105,9 @@ mod tests {
             // No array of a server, so no array.
             (1007, "{1", r#""{1""#),
         ] {
-            let mut out = vec![];
+            let mut out = Piece::new(100);
             write(&mut out, Kind::of(type_id), text);
-            assert_eq!(String::from_utf8_lossy(&out), expected, "{type_id} {text}");
+            assert_eq!(String::from_utf8_lossy(out.as_bytes()), expected, "{type_id} {text}");
         }
     }
 }
