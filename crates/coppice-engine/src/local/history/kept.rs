@@ -55,6 +55,8 @@ impl Kept {
         let half_made = self.path.join(HALF_MADE);
         let target = File::create(&half_made).map_err(action())?;
         rustix::fs::ioctl_ficlone(&target, &source).map_err(|error| action()(error.into()))?;
+        // The server may have made it longer since.
+        target.set_len(log.segment().bytes).map_err(action())?;
         target.sync_all().map_err(action())?;
         fs::rename(&half_made, self.path.join(&name)).map_err(action())?;
         Ok(true)
