@@ -202,15 +202,15 @@ fn the_command_line_shows_parameters() {
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("coppice config list"), "{unknown:?}");
 }
 
-fn set(coppice: &Platform, branch_path: &str, parameters: Value) -> (u16, Value) {
+pub(crate) fn set(coppice: &Platform, branch_path: &str, parameters: Value) -> (u16, Value) {
     coppice.call("PATCH", branch_path, Some(&json!({ "postgresConfigurationParameters": parameters })))
 }
 
-fn chosen(coppice: &Platform, branch_path: &str) -> Value {
+pub(crate) fn chosen(coppice: &Platform, branch_path: &str) -> Value {
     describe(coppice, branch_path)["configuration"]["postgresConfigurationParameters"].clone()
 }
 
-fn show(coppice: &Platform, name: &str) -> String {
+pub(crate) fn show(coppice: &Platform, name: &str) -> String {
     coppice.sql("main", &format!("SHOW {name}"))
 }
 
@@ -278,26 +278,6 @@ fn a_sleeping_branch_has_its_parameters_when_it_wakes_and_a_child_inherits_them(
     assert_eq!(coppice.sql("kid", "SHOW shared_buffers"), "64MB");
     coppice.cli(&["branch", "wake", "main"]);
     assert_eq!(show(&coppice, "shared_buffers"), "64MB");
-}
-
-#[test]
-fn a_value_that_keeps_the_server_from_starting_can_be_taken_back() {
-    let coppice = platform();
-    let main = path(&coppice, "main");
-    coppice.sql("main", "CREATE TABLE t AS SELECT 7 AS i");
-    // There are none on this machine, or not that many.
-    assert_eq!(set(&coppice, &main, json!({ "huge_pages": "on", "shared_buffers": "512MB" })).0, 200);
-    let busy = set(&coppice, &main, json!({ "huge_pages": "off" }));
-    assert_eq!((busy.0, &busy.1["id"]), (409, &json!("branch_busy")), "it is being restarted");
-    wait_for("it has failed", PATIENCE, || (status(&coppice, &main) == "STATUS_TYPE_FAULT").then_some(()));
-    let message = text_of(&describe(&coppice, &main)["status"]["message"]);
-    assert!(message.contains("huge") || message.contains("shared memory"), "{message}");
-    assert_eq!(set(&coppice, &main, json!({ "huge_pages": "off" })).0, 200);
-    wait_for("it is up again", PATIENCE, || (status(&coppice, &main) == "STATUS_TYPE_HEALTHY").then_some(()));
-    assert_eq!(
-        (show(&coppice, "shared_buffers").as_str(), coppice.sql("main", "SELECT i FROM t").as_str()),
-        ("512MB", "7")
-    );
 }
 
 #[test]

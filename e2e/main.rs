@@ -6,6 +6,7 @@ mod attacks;
 mod audit;
 mod branches;
 mod browser;
+mod changes;
 mod cli;
 mod configuration;
 mod contract;

@@ -251,7 +251,7 @@ fn a_branch_is_renamed_described_and_told_when_to_sleep() {
     ] {
         change(wrong).expect_error(400, "invalid_field");
     }
-    // What can't be changed yet is refused rather than ignored.
+    // What is no value is refused rather than ignored.
     for field in ["replicas", "instanceType", "image", "preloadLibraries", "backupConfiguration"] {
         let body = json!({ "name": "not me", field: 1 });
         let message = change(body).expect_error(400, "invalid_field");
@@ -276,7 +276,9 @@ fn a_branch_is_renamed_described_and_told_when_to_sleep() {
         (json!({ "replicas": 5 }), "invalid_field"),
         (json!({ "instanceType": "giant" }), "invalid_instance_type"),
         (json!({ "image": "mysql:8" }), "invalid_image"),
-        (json!({ "preloadLibraries": [] }), "invalid_field"),
+        (json!({ "image": "postgres:15" }), "invalid_image"),
+        (json!({ "preloadLibraries": ["nonsense"] }), "invalid_preload_library"),
+        (json!({ "replicas": 1 }), "invalid_field"),
         (json!({ "backupConfiguration": { "retentionPeriod": 2 } }), "invalid_backup_configuration"),
     ] {
         change(other).expect_error(400, id);

@@ -1,7 +1,8 @@
 //! Branches.
 
 use coppice_app::{
-    Access, App, BranchChange, BranchDetails, CustomBranch, Fixed, InstanceStatus, NewBranchRequest, Origin,
+    Access, App, BranchChange, BranchDetails, CustomBranch, InstanceStatus, NewBranchRequest, Origin,
+    SpecChange,
 };
 use coppice_core::branch::{Branch, BranchState};
 use coppice_core::image::image_name;
@@ -36,7 +37,7 @@ struct AskedChange {
     #[serde(flatten)]
     change: wire::UpdateBranch,
     #[serde(flatten)]
-    fixed: FixedParts,
+    replicas: NoReplicas,
 }
 
 /// Settings of backups: there are none to be had, so they can only be empty.
@@ -50,18 +51,11 @@ struct NoBackups {
 #[derive(ToSchema)]
 struct Nothing {}
 
-/// What of a branch can't be changed yet, and may be named as it is.
+/// There are none to be had; their number may be named as it is.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-struct FixedParts {
+struct NoReplicas {
     #[schema(minimum = 0, maximum = 4)]
     replicas: Option<u32>,
-    #[schema(format = "looked-up")]
-    instance_type: Option<String>,
-    #[schema(format = "looked-up")]
-    image: Option<String>,
-    #[schema(max_items = 50, format = "looked-up")]
-    preload_libraries: Option<Vec<String>>,
 }
 
 /// How to delete a branch.
@@ -102,7 +96,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
             .answers("The branch.")
             .runs(describe_branch),
         patch("", &UPDATE_BRANCH)
-            .says(AREA, "Change a branch", "Its name, description, when it may sleep, whether it is protected, and when it expires, in any state; whether it sleeps; its storage, which may only grow; and\nPostgreSQL parameters, over those it has: a default takes its place back. Some of them restart the server\n(`restartRequired` of getBranchPostgresConfig); a sleeping branch has them when it wakes. Falling asleep, waking and\nrestarting go on in the background. What else touches a server can't be changed yet, and may be named as it is.")
+            .says(AREA, "Change a branch", "Its name, description, when it may sleep, whether it is protected, and when it expires, in any state; whether it\nsleeps; its storage, which may only grow; its size, which its parameters follow as far as they were not chosen; its\nrelease of PostgreSQL, by itself; its preload libraries; and PostgreSQL parameters, over those it has: a default takes\nits place back. Size, release, libraries and some parameters (`restartRequired` of getBranchPostgresConfig) restart the\nserver; a sleeping branch has them when it wakes. If the server does not start with them, the branch has what it had\nbefore again, and its `message` says why. Falling asleep, waking and restarting go on in the background.")
             .answers("The branch as it is now.")
             .refuses(409, "The name is taken; a protected branch would expire; or the server is being changed, then `Retry-After` says when to try again.")
             .runs(update_branch),
@@ -236,6 +230,7 @@ pub(crate) fn public_state(state: BranchState) -> (wire::BranchStatusType, wire:
         BranchState::Ready => (Type::Healthy, Lifecycle::Ready),
         BranchState::Creating | BranchState::Waking => (Type::Transient, Lifecycle::Creating),
         BranchState::Hibernating | BranchState::Updating => (Type::Transient, Lifecycle::Updating),
+        BranchState::Upgrading => (Type::Transient, Lifecycle::Upgrading),
         BranchState::Hibernated => (Type::Hibernated, Lifecycle::Ready),
         BranchState::Failed => (Type::Fault, Lifecycle::Unknown),
         BranchState::Unknown | BranchState::Deleted => (Type::Unspecified, Lifecycle::Unknown),
@@ -258,9 +253,11 @@ fn configuration(branch: &Branch) -> wire::ClusterConfiguration {
 fn request_from(asked: wire::CreateBranch) -> Result<NewBranchRequest> {
     let (name, description, scale_to_zero, expires_at, origin) = match asked {
         wire::CreateBranch::Inherit(asked) => {
-            let parent = BranchId::from_trusted(asked.parent_id);
-            let origin =
-                Origin::Inherit { parent, moment: moment_from(asked.target_time, asked.target_lsn)? };
+            let origin = Origin::Inherit {
+                parent: BranchId::from_trusted(asked.parent_id),
+                change: inherited_from(asked.configuration.unwrap_or_default()),
+                moment: moment_from(asked.target_time, asked.target_lsn)?,
+            };
             (asked.name, asked.description, asked.scale_to_zero, asked.expires_at, origin)
         }
         wire::CreateBranch::Custom(asked) => {
@@ -278,7 +275,7 @@ fn request_from(asked: wire::CreateBranch) -> Result<NewBranchRequest> {
 }
 
 fn change_from(asked: AskedChange) -> Result<BranchChange> {
-    let AskedChange { backups, change: asked, fixed } = asked;
+    let AskedChange { backups, change: asked, replicas } = asked;
     backups.check()?;
     Ok(BranchChange {
         name: asked.name,
@@ -287,15 +284,26 @@ fn change_from(asked: AskedChange) -> Result<BranchChange> {
         is_protected: asked.protected,
         expiry: asked_expiry(asked.expires_at),
         hibernate: asked.hibernate,
-        storage_gib: asked.storage,
-        parameters: asked.postgres_configuration_parameters.unwrap_or_default(),
-        fixed: Fixed {
-            replicas: fixed.replicas,
-            instance_type: fixed.instance_type,
-            image: fixed.image,
-            preload_libraries: fixed.preload_libraries,
+        spec: SpecChange {
+            instance_type: asked.instance_type,
+            image: asked.image,
+            replicas: replicas.replicas,
+            storage_gib: asked.storage,
+            parameters: asked.postgres_configuration_parameters.unwrap_or_default(),
+            preload_libraries: asked.preload_libraries,
         },
     })
+}
+
+fn inherited_from(asked: wire::InheritedConfiguration) -> SpecChange {
+    SpecChange {
+        instance_type: asked.instance_type,
+        image: asked.image,
+        replicas: None,
+        storage_gib: asked.storage,
+        parameters: asked.postgres_configuration_parameters.unwrap_or_default(),
+        preload_libraries: asked.preload_libraries,
+    }
 }
 
 fn custom_from(asked: wire::CustomConfiguration) -> CustomBranch {

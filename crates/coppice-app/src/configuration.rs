@@ -1,11 +1,10 @@
 //! PostgreSQL parameters of a branch.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use coppice_core::branch::{Branch, BranchState, Reconfigure};
+use coppice_core::branch::{Branch, BranchState};
 use coppice_core::instance_type::{InstanceType, catalogue};
-use coppice_core::parameter::{Described, Observed, Server, check_parameters, describe, merge};
+use coppice_core::parameter::{Described, Observed, Server, describe};
 use coppice_core::target::InBranch;
 use coppice_core::{InstanceId, Result};
 use coppice_engine::ImageContents;
@@ -31,29 +30,6 @@ impl App {
         Ok(describe(&server, &branch.spec.parameters, observed.as_ref()))
     }
 
-    /// What a branch's parameters become by a change; none when they stay. A
-    /// value that is the default takes the owner's choice away.
-    ///
-    /// # Errors
-    /// `invalid_postgres_parameter`
-    pub(crate) async fn changed_parameters(
-        &self,
-        branch: &Branch,
-        asked: &BTreeMap<String, String>,
-    ) -> Result<Option<NewParameters>> {
-        if asked.is_empty() {
-            return Ok(None);
-        }
-        let spec = &branch.spec;
-        let contents = self.image_contents(spec.version).await?;
-        let instance_type = instance_type(&spec.instance_type);
-        let server = server(spec.version.major, &instance_type, &spec.preload_libraries, &contents);
-        check_parameters(asked, &server)?;
-        let (parameters, needs_restart) = merge(&spec.parameters, asked, &server);
-        let how = if needs_restart { Reconfigure::Restart } else { Reconfigure::Reload };
-        Ok((parameters != spec.parameters).then_some(NewParameters { parameters, how }))
-    }
-
     /// What the server of a branch counted; while it can't be asked, what it
     /// said last.
     async fn observed(&self, branch: &Branch) -> Result<Option<Observed>> {
@@ -72,14 +48,6 @@ impl App {
             Ok(Err(_)) | Err(_) => Ok(remembered),
         }
     }
-}
-
-/// Parameters that a branch is going to have.
-pub(crate) struct NewParameters {
-    /// Those that are not at their default.
-    pub(crate) parameters: BTreeMap<String, String>,
-    /// What a server that is up needs to take them.
-    pub(crate) how: Reconfigure,
 }
 
 /// The type with this name, or the smallest: a catalogue may have changed.

@@ -86,7 +86,7 @@ impl App {
         place: &InProject,
         origin: &Origin,
     ) -> Result<Option<(VolumeId, Lsn)>> {
-        let Origin::Inherit { parent, moment: Some(moment) } = origin else { return Ok(None) };
+        let Origin::Inherit { parent, moment: Some(moment), .. } = origin else { return Ok(None) };
         let parent = self.find_in_project(place, parent).await?;
         let history = self.history_of(&parent.volume).await?;
         let lsn = history.find(*moment).map_err(|why| refusal(*moment, why, history.window()))?;

@@ -66,7 +66,8 @@ pub use audit::{AccountEvent, AccountEventKind, AuditPage, AuditQuery};
 pub use bootstrap::FirstAccount;
 pub use branch_metrics::{InstanceSeries, MetricsRequest};
 pub use branches::{
-    BranchChange, BranchDetails, BranchInTree, CustomBranch, Fixed, InstanceStatus, NewBranchRequest, Origin,
+    BranchChange, BranchDetails, BranchInTree, CustomBranch, InstanceStatus, NewBranchRequest, Origin,
+    SpecChange,
 };
 pub use connections::Connectable;
 pub use coppice_store::{AuditEnd, InvitationFilter};

@@ -70,7 +70,7 @@ impl Cause {
         match (volume, before) {
             (VolumeState::Planned | VolumeState::Present | VolumeState::Removed, _) => Self::Creation,
             (VolumeState::Admitted, BranchState::Hibernated | BranchState::Waking) => Self::Wake,
-            (VolumeState::Admitted, BranchState::Updating) => Self::Update,
+            (VolumeState::Admitted, BranchState::Updating | BranchState::Upgrading) => Self::Update,
             (VolumeState::Admitted, _) => Self::Recovery,
         }
     }

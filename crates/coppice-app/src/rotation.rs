@@ -127,6 +127,7 @@ impl App {
             | BranchState::Hibernating
             | BranchState::Waking
             | BranchState::Updating
+            | BranchState::Upgrading
             | BranchState::Unknown
             | BranchState::Deleted => return Ok(InForce::Unknown),
         };

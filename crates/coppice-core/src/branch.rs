@@ -59,6 +59,8 @@ pub enum BranchState {
     Waking,
     /// Restarted with another configuration.
     Updating,
+    /// Restarted with another release of PostgreSQL.
+    Upgrading,
     /// Can't be brought up; the message says why. Still retried.
     Failed,
     /// Not observed yet after a start of the control plane.
@@ -80,6 +82,7 @@ names!(BranchState {
     Hibernated = "hibernated",
     Waking = "waking",
     Updating = "updating",
+    Upgrading = "upgrading",
     Failed = "failed",
     Unknown = "unknown",
     Deleted = "deleted",
@@ -106,6 +109,7 @@ impl BranchState {
             Self::Hibernated => "Hibernated",
             Self::Waking => "Waking up",
             Self::Updating => "Updating",
+            Self::Upgrading => "Upgrading",
             Self::Failed => "Failed",
             Self::Unknown => "Unknown",
             Self::Deleted => "Deleted",

@@ -97,6 +97,7 @@ impl Gateway {
                 | BranchState::Hibernating
                 | BranchState::Waking
                 | BranchState::Updating
+                | BranchState::Upgrading
                 | BranchState::Unknown => {}
             }
             found = self.wait(client, &branch, visit).await?;

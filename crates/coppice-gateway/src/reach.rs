@@ -79,6 +79,7 @@ impl Gateway {
                 | BranchState::Hibernating
                 | BranchState::Waking
                 | BranchState::Updating
+                | BranchState::Upgrading
                 | BranchState::Unknown => {}
             }
             let waited = self.wait(client, branch, visit).await?;

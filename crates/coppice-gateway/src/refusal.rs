@@ -198,6 +198,7 @@ impl Refusal {
             | BranchState::Hibernating
             | BranchState::Waking
             | BranchState::Updating
+            | BranchState::Upgrading
             | BranchState::Failed
             | BranchState::Unknown
             | BranchState::Deleted => (Reason::NotReady, "57P03", "Try again later."),

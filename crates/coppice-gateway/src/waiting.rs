@@ -81,6 +81,7 @@ pub(crate) fn takes_connections(state: BranchState) -> bool {
         | BranchState::Hibernated
         | BranchState::Waking
         | BranchState::Updating
+        | BranchState::Upgrading
         | BranchState::Failed
         | BranchState::Unknown
         | BranchState::Deleted => false,

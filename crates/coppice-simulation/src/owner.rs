@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono::Utc;
-use coppice_app::{Access, App, BranchChange, CustomBranch, NewBranchRequest, Origin};
+use coppice_app::{Access, App, BranchChange, CustomBranch, NewBranchRequest, Origin, SpecChange};
 use coppice_core::access::{Caller, CredentialId, Grant, Principal};
 use coppice_core::branch::{BranchState, MANAGED_ROLE};
 use coppice_core::organization::{BillingStatus, Organization, Role, UsageTier};
@@ -77,7 +77,8 @@ async fn change(action: &Action, app: &App, world: &World, machine: usize) -> Re
         }
         Action::Child { parent, name, lasts } => {
             let written = world.lock().written.get(parent).cloned().unwrap_or_default();
-            let origin = Origin::Inherit { parent: parent.clone(), moment: None };
+            let origin =
+                Origin::Inherit { parent: parent.clone(), change: SpecChange::default(), moment: None };
             let made =
                 create(app, world, machine, name, ScaleToZeroChange::default(), *lasts, origin).await?;
             // What its parent had before it was asked for, it has too.
@@ -92,7 +93,7 @@ async fn change(action: &Action, app: &App, world: &World, machine: usize) -> Re
             let value =
                 if *needs_restart { (100 + value).to_string() } else { format!("{}kB", 5000 + value) };
             let parameters = BTreeMap::from([(name.to_owned(), value)]);
-            update(app, branch, |change| change.parameters = parameters).await
+            update(app, branch, |change| change.spec.parameters = parameters).await
         }
         Action::Rotate(branch) => {
             app.rotate_branch_credentials(&access(at(branch)), MANAGED_ROLE).await?;

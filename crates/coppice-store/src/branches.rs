@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use coppice_core::branch::{Branch, BranchSpec, BranchState, Goal, Reconfigure};
+use coppice_core::branch::{Branch, BranchSpec, BranchState, Goal};
 use coppice_core::image::PostgresVersion;
 use coppice_core::lsn::Lsn;
 use coppice_core::project::ScaleToZero;
@@ -355,32 +355,6 @@ impl Store {
         .execute(&mut **tx)
         .await?;
         Ok(())
-    }
-
-    /// Changes the PostgreSQL parameters of a branch that is at rest; false when
-    /// it is not. `how` says what a server that is up needs to take them.
-    pub async fn branch_set_parameters_in_tx(
-        &self,
-        tx: &mut Tx,
-        id: &BranchId,
-        parameters: &BTreeMap<String, String>,
-        how: Reconfigure,
-    ) -> Result<bool> {
-        let done = sqlx::query(
-            "update branches set parameters = $2, generation = generation + 1, updated_at = now(),
-                 reconfigure = case when state = 'hibernated' then null
-                                    when reconfigure = 'restart' or state = 'failed' then 'restart'
-                                    else $3 end,
-                 state = case when state = 'ready' and $3 = 'restart' then 'updating' else state end
-             where id = $1 and deleted_at is null
-               and ((goal, state) in (('running', 'ready'), ('hibernated', 'hibernated')) or state = 'failed')",
-        )
-        .bind(id.as_str())
-        .bind(Json(parameters))
-        .bind(how.as_str())
-        .execute(&mut **tx)
-        .await?;
-        Ok(done.rows_affected() == 1)
     }
 }
 

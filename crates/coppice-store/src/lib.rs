@@ -39,6 +39,7 @@ mod sealed;
 mod second_factors;
 mod sign_ins;
 mod sleep;
+mod spec;
 mod storage;
 mod transfer;
 mod trash;

@@ -24,8 +24,22 @@ pub struct BranchWork {
     pub role_pending: bool,
     /// What it is going to have, while a rotation goes on.
     pub next_verifier: Option<String>,
-    /// What its server needs to take the parameters it has now.
+    /// What its server needs to take the settings it has now.
     pub reconfigure: Option<Reconfigure>,
+    /// Whether no server has started yet with what it is made of.
+    pub is_unproven: bool,
+    /// Why the last changes were taken back; empty when they were not.
+    pub taken_back: String,
+}
+
+#[derive(FromRow)]
+struct ClaimedRow {
+    managed_role_verifier: String,
+    role_pending: bool,
+    next_verifier: Option<String>,
+    reconfigure: Option<String>,
+    is_unproven: bool,
+    taken_back: String,
 }
 
 impl Store {
@@ -38,13 +52,14 @@ impl Store {
         token: ClaimToken,
         lease_seconds: u32,
     ) -> Result<Option<BranchWork>> {
-        let role: Option<(String, bool, Option<String>, Option<String>)> = sqlx::query_as(
+        let claimed: Option<ClaimedRow> = sqlx::query_as(
             "update branches set claim_token = $3, claim_host = $2,
                  claim_expires = now() + make_interval(secs => $4)
              where id = $1 and claim_token < $3
                and (claim_host is null or claim_host = $2 or claim_expires < now())
                and exists (select from volumes v where v.id = branches.volume_id and v.host_id = $2)
-             returning managed_role_verifier, role_pending, next_verifier, reconfigure",
+             returning managed_role_verifier, role_pending, next_verifier, reconfigure,
+                 proven_spec is not null as is_unproven, taken_back",
         )
         .bind(id.as_str())
         .bind(host.as_str())
@@ -52,9 +67,7 @@ impl Store {
         .bind(f64::from(lease_seconds))
         .fetch_optional(&self.relaxed)
         .await?;
-        let Some((managed_role_verifier, role_pending, next_verifier, reconfigure)) = role else {
-            return Ok(None);
-        };
+        let Some(claimed) = claimed else { return Ok(None) };
         let sql = format!(
             "select {COLUMNS}, i.id as instance from branches b join projects p on p.id = b.project_id
              join instances i on i.branch_id = b.id and i.role = 'primary' where b.id = $1"
@@ -64,15 +77,16 @@ impl Store {
         let row = row.ok_or(sqlx::Error::RowNotFound)?;
         let instance = InstanceId::from_trusted(row.try_get::<String, _>("instance")?);
         let branch = Branch::try_from(BranchRow::from_row(&row)?)?;
-        let reconfigure = reconfigure.as_deref().and_then(Reconfigure::parse);
         Ok(Some(BranchWork {
             branch,
             volume,
             instance,
-            managed_role_verifier,
-            role_pending,
-            next_verifier,
-            reconfigure,
+            managed_role_verifier: claimed.managed_role_verifier,
+            role_pending: claimed.role_pending,
+            next_verifier: claimed.next_verifier,
+            reconfigure: claimed.reconfigure.as_deref().and_then(Reconfigure::parse),
+            is_unproven: claimed.is_unproven,
+            taken_back: claimed.taken_back,
         }))
     }
 
@@ -106,7 +120,8 @@ impl Store {
     }
 
     /// Reports what was observed; false when a newer claim exists, or a branch is
-    /// not ready because its server has to be told a password first.
+    /// not ready because its server has to be told a password first, or to be
+    /// restarted.
     pub async fn branch_report(
         &self,
         id: &BranchId,
@@ -118,7 +133,7 @@ impl Store {
             "update branches set state = $3, message = $4
              where id = $1 and claim_token = $2 and (state, message) is distinct from ($3, $4)
                and ($3 = 'deleted' or goal <> 'deleted' or state <> 'deleted')
-               and ($3 <> 'ready' or not role_pending)",
+               and ($3 <> 'ready' or not (role_pending or coalesce(reconfigure = 'restart', false)))",
         )
         .bind(id.as_str())
         .bind(token.0)

@@ -216,7 +216,7 @@ pub struct BranchStatus {
 }
 
 /// What a branch is made of.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterConfiguration {
     /// Where it runs.
@@ -294,6 +294,9 @@ pub struct InheritBranch {
     #[serde(rename = "parentID")]
     #[schema(example = "kq7m2kj8fr3cjdr0h2qkv5s4c0", pattern = "^[A-Za-z0-9_-]{1,64}$", format = "id")]
     pub parent_id: String,
+    /// What shall be otherwise than there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configuration: Option<InheritedConfiguration>,
     /// The time to copy it as of, within the window of getBranchHistory; without it, now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_time: Option<Timestamp>,
@@ -316,6 +319,32 @@ pub struct InheritBranch {
     /// When it shall be deleted, if it shall.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Expiry>,
+}
+
+/// What a copy shall have otherwise than its parent.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InheritedConfiguration {
+    /// Its size, from listInstanceTypes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "small", format = "looked-up")]
+    pub instance_type: Option<String>,
+    /// A later release of the same major version; `postgres:17` is the newest 17.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "postgres:17", format = "looked-up")]
+    pub image: Option<String>,
+    /// Most storage, in GiB; no less than that of its parent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = 20, minimum = 1, maximum = 65536)]
+    pub storage: Option<u32>,
+    /// PostgreSQL parameters over those of its parent; a default takes the choice away. At most 200.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = changed_parameters)]
+    pub postgres_configuration_parameters: Option<BTreeMap<String, String>>,
+    /// All libraries that every session shall have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = json!(["pg_stat_statements"]), max_items = 50, format = "looked-up")]
+    pub preload_libraries: Option<Vec<String>>,
 }
 
 /// A branch with an empty database.
@@ -380,10 +409,22 @@ pub struct UpdateBranch {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = 20, minimum = 1, maximum = 65536)]
     pub storage: Option<u32>,
+    /// Its size, from listInstanceTypes; restarts the server. Parameters that were not chosen follow it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "small", format = "looked-up")]
+    pub instance_type: Option<String>,
+    /// A later release of the same major version; `postgres:17` is the newest 17. Restarts the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "postgres:17", format = "looked-up")]
+    pub image: Option<String>,
     /// PostgreSQL parameters over those it has; a default takes the choice away. At most 200.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = changed_parameters)]
     pub postgres_configuration_parameters: Option<BTreeMap<String, String>>,
+    /// All libraries that every session shall have; restarts the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = json!(["pg_stat_statements"]), max_items = 50, format = "looked-up")]
+    pub preload_libraries: Option<Vec<String>>,
 }
 
 fn first_parameters() -> Schema {

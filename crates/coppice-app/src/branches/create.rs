@@ -13,8 +13,7 @@ use coppice_core::target::InProject;
 use coppice_core::{BranchId, Error, ErrorCode, Result, VolumeId};
 use coppice_store::{BranchQuotas, NewBranch, Tx};
 
-use super::fixed::unknown_instance_type;
-use super::{checked_expiry, name_taken};
+use super::{SpecChange, checked_expiry, name_taken};
 use crate::configuration::server;
 use crate::secrets::{new_password, scram_verifier};
 use crate::{Access, App};
@@ -41,6 +40,8 @@ pub enum Origin {
     Inherit {
         /// The other branch.
         parent: BranchId,
+        /// What shall be otherwise than there.
+        change: SpecChange,
         /// The moment; none for now.
         moment: Option<Moment>,
     },
@@ -148,7 +149,7 @@ impl App {
                 parent: None,
                 default_scale_to_zero: project.configuration.base_branches,
             }),
-            Origin::Inherit { parent, .. } => {
+            Origin::Inherit { parent, change, .. } => {
                 let found =
                     self.store.branch_find_in_tx(tx, &project.organization, &project.id, parent).await?;
                 let parent = found.ok_or_else(|| Error::branch_not_found(parent))?;
@@ -175,8 +176,9 @@ impl App {
                     Some((volume, lsn)) => (volume, Some(lsn)),
                     None => (parent.volume, None),
                 };
+                let spec = BranchSpec { replicas: 0, ..parent.spec };
                 Ok(Plan {
-                    spec: BranchSpec { replicas: 0, ..parent.spec },
+                    spec: self.changed_spec(&spec, change).await?.spec,
                     source: Some(source),
                     moment,
                     parent: Some(parent.id),
@@ -188,9 +190,7 @@ impl App {
 
     async fn custom_spec(&self, custom: &CustomBranch) -> Result<BranchSpec> {
         let region = self.check_region(&custom.region)?;
-        let types = self.list_instance_types(Some(region.as_str()))?;
-        let kind = types.into_iter().find(|(_, kind)| kind.name == custom.instance_type);
-        let (_, kind) = kind.ok_or_else(|| unknown_instance_type(&custom.instance_type))?;
+        let kind = self.offered_type(region.as_str(), &custom.instance_type)?;
         let version = self.choose_image(&custom.image)?;
         // What can't be done yet is refused rather than ignored.
         if custom.replicas > 0 {

@@ -1,11 +1,10 @@
 //! Branches.
 
 mod create;
-mod fixed;
+mod spec;
 mod trash;
 mod tree;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -16,11 +15,11 @@ use coppice_core::target::{InBranch, InProject};
 use coppice_core::{BranchId, Error, ErrorCode, InstanceId, Result};
 use coppice_store::{BranchNote, StoreError, Tx};
 
-use crate::configuration::NewParameters;
 use crate::{Access, Activity, App};
 
 pub use create::{CustomBranch, NewBranchRequest, Origin};
-pub use fixed::Fixed;
+use spec::NewSpec;
+pub use spec::SpecChange;
 pub(crate) use trash::protected;
 pub use tree::BranchInTree;
 
@@ -44,12 +43,8 @@ pub struct BranchChange {
     pub expiry: AskedExpiry,
     /// Whether it shall sleep now, or wake.
     pub hibernate: Option<bool>,
-    /// Most storage, in GiB.
-    pub storage_gib: Option<u32>,
-    /// PostgreSQL parameters, over those it has.
-    pub parameters: BTreeMap<String, String>,
-    /// What can't be changed, and may be named as it is.
-    pub fixed: Fixed,
+    /// What it is made of.
+    pub spec: SpecChange,
 }
 
 /// A branch with what its instances are doing.
@@ -120,7 +115,7 @@ impl App {
     ///
     /// # Errors
     /// `project_not_found`, `branch_not_found`, `branch_name_taken`, `branch_busy`,
-    /// `invalid_postgres_parameter`, `storage_shrink`, `invalid_field`,
+    /// `invalid_postgres_parameter`, `invalid_preload_library`, `storage_shrink`, `invalid_field`,
     /// `invalid_instance_type`, `invalid_image`, `organization_disabled`,
     /// `branch_protected`, `expiry_in_past`, `insufficient_scope`
     pub async fn update_branch(&self, access: &Access<InBranch>, change: BranchChange) -> Result<Branch> {
@@ -136,21 +131,21 @@ impl App {
         let found = self.store.branch_find_in_tx(&mut tx, &project.organization, &project.id, id).await?;
         let current = found.ok_or_else(|| Error::branch_not_found(id))?;
         let note = changed_note(access, &current, &change)?;
-        self.check_fixed(&current.spec, &change.fixed)?;
-        let new_parameters = self.changed_parameters(&current, &change.parameters).await?;
-        let new_storage = self.grown_storage(&current, change.storage_gib)?;
+        let new = self.changed_spec(&current.spec, &change.spec).await?;
+        let has_new_spec = new.spec != current.spec;
         let is_same = note == BranchNote::of(&current);
         if !is_same {
             let updated = self.store.branch_update_in_tx(&mut tx, id, &note).await;
             updated.map_err(|error| name_taken(error, note.name))?;
         }
-        self.set_spec_in_tx(&mut tx, id, new_parameters.as_ref(), new_storage).await?;
+        if has_new_spec {
+            self.set_spec_in_tx(&mut tx, &current, &new).await?;
+        }
         let has_new_goal = match change.hibernate {
             None => false,
             Some(true) => self.store.branch_hibernate_in_tx(&mut tx, id).await?,
             Some(false) => self.store.branch_wake_in_tx(&mut tx, id, WOKEN_BY_REQUEST).await?,
         };
-        let has_new_spec = new_parameters.is_some() || new_storage.is_some();
         if is_same && !has_new_goal && !has_new_spec {
             return Ok(current);
         }
@@ -159,53 +154,22 @@ impl App {
         if has_new_goal || has_new_spec {
             self.reconciler.nudge(id.clone());
         }
-        if new_parameters.is_some_and(|new| new.how == Reconfigure::Reload) && !has_new_goal {
+        if has_new_spec && new.how == Reconfigure::Reload && !has_new_goal {
             // Also over when the server does not answer; it is told later.
             let _ = tokio::time::timeout(RELOAD_WAIT, done).await;
         }
         self.find_in_project(within, id).await
     }
 
-    /// Changes what a branch is made of, as far as it is to change.
-    async fn set_spec_in_tx(
-        &self,
-        tx: &mut Tx,
-        id: &BranchId,
-        parameters: Option<&NewParameters>,
-        storage_gib: Option<u32>,
-    ) -> Result<()> {
-        let mut is_at_rest = true;
-        if let Some(new) = parameters {
-            is_at_rest = self.store.branch_set_parameters_in_tx(tx, id, &new.parameters, new.how).await?;
-        }
-        if let Some(gib) = storage_gib {
-            is_at_rest = is_at_rest && self.store.branch_set_storage_in_tx(tx, id, gib).await?;
-        }
-        let busy = || format!("branch {id} is being changed, retry");
-        is_at_rest
-            .then_some(())
-            .ok_or_else(|| Error::Conflict { code: ErrorCode::BranchBusy, public: busy() })
-    }
-
-    /// The storage that a branch is to have; none when it has that.
-    fn grown_storage(&self, branch: &Branch, asked: Option<u32>) -> Result<Option<u32>> {
-        let has = branch.spec.storage_gib;
-        let Some(asked) = asked.filter(|asked| *asked != has) else { return Ok(None) };
-        if asked < has {
-            let public = format!("storage cannot be reduced from {has} to {asked} GiB");
-            return Err(Error::invalid(ErrorCode::StorageShrink, public));
-        }
-        self.check_storage("storage", asked)?;
-        Ok(Some(asked))
-    }
-
-    /// Refuses more storage than a branch may have.
-    fn check_storage(&self, field: &str, gib: u32) -> Result<()> {
-        match self.config.limits.storage_gib_max {
-            max if max != 0 && gib > max => {
-                Err(Error::invalid_field(field, format_args!("at most {max} GiB")))
-            }
-            _ => Ok(()),
+    /// Changes what a branch is made of that is at rest.
+    async fn set_spec_in_tx(&self, tx: &mut Tx, current: &Branch, new: &NewSpec) -> Result<()> {
+        let NewSpec { spec, how, meanwhile } = new;
+        match self.store.branch_set_spec_in_tx(tx, current, spec, *how, *meanwhile).await? {
+            true => Ok(()),
+            false => Err(Error::Conflict {
+                code: ErrorCode::BranchBusy,
+                public: format!("branch {} is being changed, retry", current.id),
+            }),
         }
     }
 
@@ -217,9 +181,11 @@ impl App {
         let branch = self.find_branch(access).await?;
         let status = match branch.state {
             BranchState::Ready => InstanceStatus::Healthy,
-            BranchState::Creating | BranchState::Waking | BranchState::Updating | BranchState::Unknown => {
-                InstanceStatus::Starting
-            }
+            BranchState::Creating
+            | BranchState::Waking
+            | BranchState::Updating
+            | BranchState::Upgrading
+            | BranchState::Unknown => InstanceStatus::Starting,
             BranchState::Hibernating | BranchState::Hibernated | BranchState::Deleted => {
                 InstanceStatus::Stopped
             }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use coppice_core::BranchId;
 use coppice_core::branch::{BranchState, Goal};
+use coppice_core::claim::ClaimToken;
 use coppice_core::plan::{InstanceSeen, Seen, Step, plan};
 use coppice_engine::EngineError;
 use coppice_store::StoreError;
@@ -21,6 +22,9 @@ const LEASE_SECONDS: u32 = 60;
 const RETRY_LONGEST: Duration = Duration::from_secs(30);
 /// A branch that could not be brought up for this long is shown as failed.
 const FAILED_AFTER: Duration = Duration::from_secs(10);
+/// A server that did not start so often with settings that are new to it may
+/// start with those of before.
+const UNPROVEN_TRIES: u32 = 3;
 /// One that takes longer is waiting for something, and no longer keeps others
 /// from being worked on.
 const SLOT_PATIENCE: Duration = Duration::from_secs(5);
@@ -133,17 +137,35 @@ impl Reconciler {
         metrics::retried();
         let reason = error.reason();
         tracing::warn!(%branch, attempts, "branch {branch}: {reason}");
-        if since.elapsed() >= FAILED_AFTER {
-            let token = self.inner.next_token();
-            let host = &self.inner.control_plane.host;
-            if let Ok(Some(work)) = self.inner.store.branch_claim(branch, host, token, LEASE_SECONDS).await
-                && work.branch.goal != Goal::Deleted
-            {
-                let _ = self.inner.store.branch_report(branch, token, BranchState::Failed, &reason).await;
-                self.inner.announce(branch);
-            }
+        let has_not_started = matches!(error, StepError::Engine(EngineError::StartFailed { .. }));
+        let may_be_its_settings = has_not_started && attempts >= UNPROVEN_TRIES;
+        if !may_be_its_settings && since.elapsed() < FAILED_AFTER {
+            return pause(attempts);
+        }
+        let token = self.inner.next_token();
+        let host = &self.inner.control_plane.host;
+        let claimed = self.inner.store.branch_claim(branch, host, token, LEASE_SECONDS).await;
+        let Ok(Some(work)) = claimed else { return pause(attempts) };
+        if may_be_its_settings && work.is_unproven && self.take_back(branch, token, &reason).await {
+            self.inner.lock().failing_since.remove(branch);
+            return RETRY_FIRST;
+        }
+        if since.elapsed() >= FAILED_AFTER && work.branch.goal != Goal::Deleted {
+            let _ = self.inner.store.branch_report(branch, token, BranchState::Failed, &reason).await;
+            self.inner.announce(branch);
         }
         pause(attempts)
+    }
+
+    /// Gives a branch the settings again that its server last started with; false
+    /// when that can't be done.
+    async fn take_back(&self, branch: &BranchId, token: ClaimToken, reason: &str) -> bool {
+        let why = format!(
+            "it has its settings of before again, because its server did not start with the last ones: {reason}"
+        );
+        let taken = self.inner.store.branch_take_back(branch, token, &why).await;
+        tracing::warn!(%branch, ?taken, "branch {branch}: {why}");
+        taken.unwrap_or(false)
     }
 
     async fn reconcile(&self, branch: &BranchId) -> Result<(), StepError> {

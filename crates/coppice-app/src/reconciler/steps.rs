@@ -132,7 +132,8 @@ impl Reconciler {
 
     /// Shows that a branch that was up once is on its way back.
     async fn report_progress(&self, work: &BranchWork, token: ClaimToken) -> Result<(), StoreError> {
-        let is_back = work.volume.state == VolumeState::Admitted && work.branch.state != BranchState::Waking;
+        let is_told = [BranchState::Waking, BranchState::Updating, BranchState::Upgrading];
+        let is_back = work.volume.state == VolumeState::Admitted && !is_told.contains(&work.branch.state);
         if is_back {
             self.inner.store.branch_report(&work.branch.id, token, BranchState::Waking, "").await?;
         }
@@ -160,6 +161,9 @@ impl Reconciler {
                 self.check_health(work, token).await?;
                 self.reconfigure(work, token).await?;
                 self.tell_pending_password(work, token).await?;
+                if work.is_unproven {
+                    self.inner.store.branch_spec_proven(id, token, work.branch.generation).await?;
+                }
                 BranchState::Ready
             }
             Goal::Hibernated | Goal::Trashed => {
@@ -172,7 +176,11 @@ impl Reconciler {
             }
             Goal::Deleted => BranchState::Deleted,
         };
-        let message = if state == BranchState::Ready { work.branch.fullness.message() } else { "" };
+        let message = match (state, work.branch.fullness.message()) {
+            (BranchState::Ready, "") => &work.taken_back,
+            (BranchState::Ready, message) => message,
+            _ => "",
+        };
         self.inner.store.branch_report(id, token, state, message).await?;
         {
             let mut inner = self.inner.lock();
@@ -281,15 +289,17 @@ impl Reconciler {
 
 fn instance_spec(work: &BranchWork, token: ClaimToken) -> InstanceSpec {
     let kind = instance_type(&work.branch.spec.instance_type);
-    let sized =
-        kind.settings(work.volume.version.major).into_iter().map(|(name, value)| (name.to_owned(), value));
+    let sized = kind
+        .settings(work.branch.spec.version.major)
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value));
     let chosen = work.branch.spec.parameters.iter().map(|(name, value)| (name.clone(), value.clone()));
     InstanceSpec {
         instance: work.instance.clone(),
         branch: work.branch.id.clone(),
         volume: work.volume.id.clone(),
         claim: token,
-        version: work.volume.version,
+        version: work.branch.spec.version,
         account: work.volume.account,
         cpu_millis: kind.vcpus * 1000,
         cpu_weight: kind.cpu_weight,

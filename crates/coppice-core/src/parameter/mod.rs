@@ -250,6 +250,26 @@ pub fn check_parameters(asked: &BTreeMap<String, String>, server: &Server<'_>) -
     Err(Error::invalid(ErrorCode::InvalidPostgresParameter, complaints.join("; ")))
 }
 
+/// What an owner's choices become when the server gets another size or other
+/// libraries: those at the default of before follow the new one, those of a
+/// library that is not preloaded any more are dropped, and what is too much
+/// becomes what just fits.
+pub fn fitted(
+    chosen: &BTreeMap<String, String>,
+    before: &Server<'_>,
+    now: &Server<'_>,
+) -> BTreeMap<String, String> {
+    let kept = chosen.iter().filter_map(|(name, value)| {
+        let Some(parameter) = parameter(name) else { return Some((name.clone(), value.clone())) };
+        if !now.preloads(parameter) || parameter.is_same(&before.default_of(parameter).0, value) {
+            return None;
+        }
+        let most = now.most(parameter).filter(|most| bytes(value).is_some_and(|wanted| wanted > *most));
+        Some((name.clone(), most.map_or_else(|| value.clone(), in_bytes)))
+    });
+    kept.collect()
+}
+
 /// What an owner's choices become by a change that was checked, and whether it
 /// needs a restart. A value that is the default takes the choice away.
 pub fn merge(

@@ -324,3 +324,34 @@ fn a_change_is_laid_over_what_was_chosen_and_defaults_take_their_place_back() {
         assert!(change(&[("max_connections", "50"), ("work_mem", "1MB")]).1);
     });
 }
+
+#[test]
+fn what_was_chosen_follows_another_size_as_far_as_it_was_the_default_or_does_not_fit() {
+    let chosen = asked(&[("shared_buffers", "1024MB"), ("work_mem", "16384kB"), ("random_page_cost", "1.1")]);
+    let smaller = with_server(17, "medium", DEFAULT_PRELOAD_LIBRARIES, |before| {
+        with_server(17, "micro", DEFAULT_PRELOAD_LIBRARIES, |now| fitted(&chosen, before, now))
+    });
+    assert_eq!(
+        smaller,
+        asked(&[("random_page_cost", "1.1")]),
+        "a quarter of 4 GiB, and 4 MiB for each of them"
+    );
+    let much = asked(&[("shared_buffers", "3GB")]);
+    let smaller = with_server(17, "medium", DEFAULT_PRELOAD_LIBRARIES, |before| {
+        with_server(17, "micro", DEFAULT_PRELOAD_LIBRARIES, |now| {
+            let kept = fitted(&much, before, now);
+            assert!(check_parameters(&kept, now).is_ok());
+            kept
+        })
+    });
+    assert_eq!(smaller, asked(&[("shared_buffers", "768MB")]));
+}
+
+#[test]
+fn what_was_chosen_for_a_library_goes_with_it() {
+    let chosen = asked(&[("auto_explain.log_min_duration", "1s"), ("work_mem", "9MB")]);
+    let kept = with_server(17, "micro", DEFAULT_PRELOAD_LIBRARIES, |before| {
+        with_server(17, "micro", &["pg_stat_statements"], |now| fitted(&chosen, before, now))
+    });
+    assert_eq!(kept, asked(&[("work_mem", "9MB")]));
+}

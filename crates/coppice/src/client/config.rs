@@ -10,7 +10,7 @@ use coppice_wire::{
 };
 
 use super::BranchTarget;
-use super::branch::{parameter, wait_for};
+use super::branch::{parameter, wait_until_taken};
 use super::http::Client;
 use super::words::quoted;
 use super::{complete, output};
@@ -110,11 +110,7 @@ async fn change(
     let asked = asked(&before)?;
     let details: BranchDetails = client.get(&path).await?;
     let is_asleep = details.status.status_type == BranchStatusType::Hibernated;
-    let needs_restart = |one: &&PostgresParameter| {
-        one.restart_required && asked.get(&one.name).is_some_and(|value| *value != one.current_value)
-    };
-    let restarting: Vec<_> =
-        before.parameters.iter().filter(needs_restart).map(|one| one.name.as_str()).collect();
+    let restarting = restarting(&before, &asked);
     let restarts = !is_asleep && !restarting.is_empty();
     if restarts {
         let what = restarting.join(", ");
@@ -125,7 +121,7 @@ async fn change(
     let waiting = output::spinner(format!("{} takes its parameters", branch.name));
     let _: Branch = client.patch(&path, &body).await?;
     if restarts {
-        wait_for(client, &place, BranchStatusType::Healthy).await?;
+        wait_until_taken(client, &place).await?;
     }
     let mut after = read(client, &path).await?;
     waiting.finish_and_clear();
@@ -155,12 +151,20 @@ async fn change(
     Ok(())
 }
 
+/// Which of these values restart a server that is up.
+pub(super) fn restarting(config: &PostgresConfig, asked: &BTreeMap<String, String>) -> Vec<String> {
+    let is_other = |one: &&PostgresParameter| {
+        one.restart_required && asked.get(&one.name).is_some_and(|value| *value != one.current_value)
+    };
+    config.parameters.iter().filter(is_other).map(|one| one.name.clone()).collect()
+}
+
 /// The API's path of a branch.
 async fn path(client: &Client, target: &BranchTarget) -> anyhow::Result<String> {
     Ok(client.path_of(&client.branch(target).await?))
 }
 
-async fn read(client: &Client, branch: &str) -> anyhow::Result<PostgresConfig> {
+pub(super) async fn read(client: &Client, branch: &str) -> anyhow::Result<PostgresConfig> {
     client.get(&format!("{branch}/postgres-config")).await
 }
 

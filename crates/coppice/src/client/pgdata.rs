@@ -103,6 +103,7 @@ struct Copy {
 impl Copy {
     async fn make(client: &Client, source: &Place) -> anyhow::Result<Self> {
         let body = CreateBranch::Inherit(InheritBranch {
+            configuration: None,
             target_time: None,
             target_lsn: None,
             name: format!("pgdata-{}", coppice_core::id::random_text()),

@@ -32,13 +32,14 @@ const BUCKETS: [f64; 16] =
 /// seconds for the whole.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// States of branches that there can be.
-const STATES: [BranchState; 8] = [
+const STATES: [BranchState; 9] = [
     BranchState::Creating,
     BranchState::Ready,
     BranchState::Hibernating,
     BranchState::Hibernated,
     BranchState::Waking,
     BranchState::Updating,
+    BranchState::Upgrading,
     BranchState::Failed,
     BranchState::Unknown,
 ];

@@ -10,7 +10,7 @@ use coppice_core::ErrorCode;
 use coppice_core::lsn::Lsn;
 use coppice_wire::{
     Branch, BranchDetails, BranchStatusType, CreateBranch, CustomBranch, CustomConfiguration, Expiry,
-    ImageList, InheritBranch, InstanceTypeList, Timestamp, UpdateBranch,
+    ImageList, InheritBranch, InheritedConfiguration, InstanceTypeList, Timestamp, UpdateBranch,
 };
 
 use super::{Sleep, parameter, show, wait_for};
@@ -27,8 +27,7 @@ pub(crate) struct CreateArgs {
     name: String,
     /// The branch to copy, by name or id
     #[arg(long, add = ArgValueCandidates::new(complete::branches),
-          conflicts_with_all = ["image", "instance_type", "region", "storage", "replicas", "parameters",
-                                "preload_libraries"])]
+          conflicts_with_all = ["region", "replicas"])]
     parent: Option<String>,
     /// Copy it as it was at this time, or so long ago: 2026-01-02T03:04:05Z, 90s, 10m, 2h or 1d
     #[arg(long, value_name = "TIME", requires = "parent", conflicts_with = "lsn", value_parser = since)]
@@ -37,7 +36,7 @@ pub(crate) struct CreateArgs {
     #[arg(long, requires = "parent")]
     lsn: Option<Lsn>,
     #[command(flatten)]
-    empty: Empty,
+    parts: Parts,
     /// What it is for
     #[arg(long)]
     description: Option<String>,
@@ -53,35 +52,35 @@ pub(crate) struct CreateArgs {
     if_not_exists: bool,
 }
 
-/// What an empty branch is made of.
+/// What a branch is made of.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Empty {
-    /// PostgreSQL of an empty branch, for example postgres:17 [default: the newest]
+pub(crate) struct Parts {
+    /// PostgreSQL, for example postgres:17; of a copy, a later release than its parent's [default: that of its parent, or the newest]
     #[arg(long, add = ArgValueCandidates::new(complete::images))]
     image: Option<String>,
-    /// Size of an empty branch [default: the smallest]
-    #[arg(long, add = ArgValueCandidates::new(complete::instance_types))]
+    /// Its size [default: that of its parent, or the smallest]
+    #[arg(long, alias = "size", add = ArgValueCandidates::new(complete::instance_types))]
     instance_type: Option<String>,
     /// Where an empty branch runs [default: the first region]
     #[arg(long)]
     region: Option<String>,
-    /// Most storage of an empty branch
+    /// Most storage [default: that of its parent, or 10]
     #[arg(long, value_name = "GIB")]
     storage: Option<u32>,
     /// Instances of an empty branch besides the primary
     #[arg(long, value_name = "N")]
     replicas: Option<u32>,
-    /// A PostgreSQL parameter of an empty branch; repeat for more
-    #[arg(long = "parameter", value_name = "NAME=VALUE", value_parser = parameter)]
+    /// A PostgreSQL parameter; repeat for more
+    #[arg(long = "parameter", alias = "param", value_name = "NAME=VALUE", value_parser = parameter)]
     parameters: Vec<(String, String)>,
-    /// A library that every session of an empty branch has; repeat for more
+    /// A library that every session has, instead of its parent's or the usual ones; repeat for more
     #[arg(long = "preload", value_name = "LIBRARY")]
     preload_libraries: Vec<String>,
 }
 
 /// Makes a branch, and waits until it is ready.
 pub(super) async fn create(client: &Client, arguments: CreateArgs, as_json: bool) -> anyhow::Result<()> {
-    let CreateArgs { name, parent, at, lsn, empty, description, sleep, project, expires, if_not_exists } =
+    let CreateArgs { name, parent, at, lsn, parts, description, sleep, project, expires, if_not_exists } =
         arguments;
     let project = client.project(project.project.as_deref()).await?;
     let scale_to_zero = sleep.change();
@@ -89,11 +88,12 @@ pub(super) async fn create(client: &Client, arguments: CreateArgs, as_json: bool
     let body = match parent {
         Some(parent) => {
             let parent_id = client.branch_in(&project, &parent).await?.id;
-            let name = name.clone();
+            let (name, configuration) = (name.clone(), Some(inherited(parts)));
             let (target_time, target_lsn) = (at.map(Timestamp), lsn.map(|lsn| lsn.to_string()));
             CreateBranch::Inherit(InheritBranch {
                 name,
                 parent_id,
+                configuration,
                 target_time,
                 target_lsn,
                 description,
@@ -102,7 +102,7 @@ pub(super) async fn create(client: &Client, arguments: CreateArgs, as_json: bool
             })
         }
         None => {
-            let (name, configuration) = (name.clone(), configuration(client, empty).await?);
+            let (name, configuration) = (name.clone(), configuration(client, parts).await?);
             CreateBranch::Custom(CustomBranch { name, configuration, description, scale_to_zero, expires_at })
         }
     };
@@ -143,8 +143,20 @@ fn is_taken(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Refused>().is_some_and(|refused| refused.is(ErrorCode::BranchNameTaken))
 }
 
+/// What a copy has otherwise than its parent.
+fn inherited(chosen: Parts) -> InheritedConfiguration {
+    let preload = chosen.preload_libraries;
+    InheritedConfiguration {
+        instance_type: chosen.instance_type,
+        image: chosen.image,
+        storage: chosen.storage,
+        postgres_configuration_parameters: Some(chosen.parameters.into_iter().collect()),
+        preload_libraries: (!preload.is_empty()).then_some(preload),
+    }
+}
+
 /// What an empty branch is made of; what was not chosen is the newest and smallest.
-async fn configuration(client: &Client, chosen: Empty) -> anyhow::Result<CustomConfiguration> {
+async fn configuration(client: &Client, chosen: Parts) -> anyhow::Result<CustomConfiguration> {
     let (region, instance_type) = match (chosen.region, chosen.instance_type) {
         (Some(region), Some(instance_type)) => (region, instance_type),
         (region, instance_type) => {

@@ -4,6 +4,7 @@ mod create;
 mod delete;
 mod history;
 mod list;
+mod update;
 
 use std::time::{Duration, Instant};
 
@@ -53,27 +54,10 @@ pub(crate) enum BranchCommand {
     },
     /// Change a branch; what is not named stays
     #[command(
-        alias = "edit",
-        after_help = "Example: coppice branch update main --scale-to-zero on --inactivity-minutes 30"
+        aliases = ["edit", "set"],
+        after_help = "Example: coppice branch update main --scale-to-zero on --inactivity-minutes 30\n         coppice branch set main --instance-type small --storage 20 --parameter work_mem=16MB\n         coppice branch set main --image postgres:17 --yes"
     )]
-    Update {
-        #[command(flatten)]
-        target: BranchTarget,
-        /// Its new name
-        #[arg(long)]
-        name: Option<String>,
-        /// What it is for
-        #[arg(long)]
-        description: Option<String>,
-        /// Most storage, in GiB; may only grow
-        #[arg(long, value_name = "GIB")]
-        storage: Option<u32>,
-        /// When it is deleted: 12h, 7d, a day like 2027-01-31, an RFC 3339 time, or never
-        #[arg(long, alias = "ttl", value_name = "WHEN", value_parser = end)]
-        expires: Option<End>,
-        #[command(flatten)]
-        sleep: Sleep,
-    },
+    Update(Box<update::UpdateArgs>),
     /// Let nobody delete a branch, nor its project
     #[command(after_help = "Example: coppice branch protect main")]
     Protect {
@@ -205,19 +189,7 @@ pub(super) async fn run(command: BranchCommand, client: &Client, as_json: bool) 
             let deletion = delete::Deletion { named, project, purge, is_confirmed, if_exists };
             delete::delete(client, deletion, as_json).await
         }
-        BranchCommand::Update { target, name, description, storage, expires, sleep } => {
-            let (scale_to_zero, expires_at) = (sleep.change(), expires.map(|end| end.0));
-            let change = UpdateBranch {
-                name,
-                description,
-                scale_to_zero,
-                storage,
-                expires_at,
-                ..UpdateBranch::default()
-            };
-            let place = client.branch(&target).await?;
-            update(client, &place, &change, None, as_json).await
-        }
+        BranchCommand::Update(arguments) => update::update(client, *arguments, as_json).await,
         BranchCommand::Protect { target } => protect(client, &target, true, as_json).await,
         BranchCommand::Unprotect { target } => protect(client, &target, false, as_json).await,
         BranchCommand::Hibernate { target, yes } => {
@@ -230,12 +202,12 @@ pub(super) async fn run(command: BranchCommand, client: &Client, as_json: bool) 
             }
             let change = UpdateBranch { hibernate: Some(true), ..UpdateBranch::default() };
             let then = ("falling asleep", BranchStatusType::Hibernated);
-            update(client, &place, &change, Some(then), as_json).await
+            change_to(client, &place, &change, Some(then), as_json).await
         }
         BranchCommand::Wake { target } => {
             let place = client.branch(&target).await?;
             let change = UpdateBranch { hibernate: Some(false), ..UpdateBranch::default() };
-            update(client, &place, &change, Some(("waking", BranchStatusType::Healthy)), as_json).await
+            change_to(client, &place, &change, Some(("waking", BranchStatusType::Healthy)), as_json).await
         }
         BranchCommand::Create(arguments) => create::create(client, *arguments, as_json).await,
     }
@@ -244,7 +216,7 @@ pub(super) async fn run(command: BranchCommand, client: &Client, as_json: bool) 
 async fn protect(client: &Client, target: &BranchTarget, on: bool, as_json: bool) -> anyhow::Result<()> {
     let place = client.branch(target).await?;
     let change = UpdateBranch { protected: Some(on), ..UpdateBranch::default() };
-    update(client, &place, &change, None, as_json).await
+    change_to(client, &place, &change, None, as_json).await
 }
 
 /// How many sessions are open on a branch; none where that may not be seen.
@@ -253,8 +225,8 @@ pub(super) async fn sessions_of(client: &Client, place: &Place) -> usize {
     activity.map(|activity| activity.sessions.len()).unwrap_or_default()
 }
 
-/// Changes a branch, and waits for what the change brings about.
-async fn update(
+/// Changes a branch, and waits until it is what it shall become by that.
+async fn change_to(
     client: &Client,
     place: &Place,
     change: &UpdateBranch,
@@ -294,6 +266,23 @@ pub(super) async fn wait_for(
                 bail!("branch {name} is not ready yet: see `coppice branch show {}`", quoted(name))
             }
             _ => tokio::time::sleep(POLL).await,
+        }
+    }
+}
+
+/// Waits until a branch has taken its new settings; fails when they were taken
+/// back.
+pub(super) async fn wait_until_taken(client: &Client, place: &Place) -> anyhow::Result<BranchDetails> {
+    let asked: BranchDetails = client.get(&client.path_of(place)).await?;
+    if asked.status.status_type != BranchStatusType::Transient {
+        return Ok(asked);
+    }
+    let details = wait_for(client, place, BranchStatusType::Healthy).await?;
+    match details.configuration == asked.configuration {
+        true => Ok(details),
+        false => {
+            let reason = details.status.lifecycle.reason.unwrap_or(details.status.message);
+            bail!("branch {} was not changed: {reason}", details.branch.name)
         }
     }
 }
