@@ -32,6 +32,7 @@ pub mod claim;
 pub mod email;
 pub mod error;
 mod error_code;
+pub mod event;
 pub mod history;
 pub mod id;
 pub mod image;
@@ -57,6 +58,6 @@ pub mod volume;
 pub use error::{Error, Result};
 pub use error_code::ErrorCode;
 pub use id::{
-    ApiKeyId, AuditId, BranchId, HostId, InstallationId, InstanceId, InvitationId, OrganizationId, ProjectId,
-    RegionId, SessionId, UserId, VolumeId,
+    ApiKeyId, AuditId, BranchId, EventId, HostId, InstallationId, InstanceId, InvitationId, OrganizationId,
+    ProjectId, RegionId, SessionId, UserId, VolumeId,
 };

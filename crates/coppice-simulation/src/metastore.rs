@@ -109,6 +109,7 @@ impl Metastore {
             "delete from organizations; delete from branches; delete from projects; delete from instances;
              delete from volumes; delete from tombstones; delete from hosts; delete from installation;
              delete from awake_crashes; delete from awake_periods;
+             delete from events; delete from event_feeds;
              alter sequence volume_accounts restart",
         );
         self.histories += 1;

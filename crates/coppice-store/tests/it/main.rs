@@ -6,6 +6,7 @@ mod awake;
 mod claims;
 mod constraints;
 mod deleted_organizations;
+mod events;
 mod metrics;
 mod migrations;
 mod organizations;
