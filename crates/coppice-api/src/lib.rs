@@ -36,6 +36,7 @@ mod departure;
 mod door;
 mod endpoint;
 mod error;
+mod events;
 mod history;
 mod hosts;
 mod idempotency;

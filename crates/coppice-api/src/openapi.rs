@@ -39,7 +39,7 @@ use self::errors::{BEARER, OAUTH};
 use crate::coding::takes;
 use crate::endpoint::Endpoint;
 use crate::{
-    activity, audit_log, branch_metrics, branches, configuration, credential, credentials, history,
+    activity, audit_log, branch_metrics, branches, configuration, credential, credentials, events, history,
     invitations, keys, logs, members, organizations, pages, projects, regions, trash, tree, users,
 };
 
@@ -51,9 +51,10 @@ const AUTHORIZATION: &str = "/oauth/authorize";
 struct Empty;
 
 /// The operations of each part.
-const ENDPOINTS: [fn() -> Vec<Endpoint>; 18] = [
+const ENDPOINTS: [fn() -> Vec<Endpoint>; 19] = [
     organizations::endpoints,
     audit_log::endpoints,
+    events::endpoints,
     members::endpoints,
     invitations::endpoints,
     credential::endpoints,
@@ -255,8 +256,8 @@ mod tests {
 
     #[test]
     fn every_operation_says_what_it_does_where_it_belongs_and_what_can_go_wrong() {
-        const AREAS: [&str; 7] =
-            ["API Keys", "Branches", "Logs", "Metrics", "Organizations", "Projects", "Users"];
+        const AREAS: [&str; 8] =
+            ["API Keys", "Branches", "Events", "Logs", "Metrics", "Organizations", "Projects", "Users"];
         let document = document();
         let mut areas = std::collections::BTreeSet::new();
         for (path, item) in &document.paths.paths {
@@ -330,12 +331,13 @@ mod tests {
 
     /// Fields whose names look like a secret's and that let nobody in, or that
     /// are in no answer.
-    const HARMLESS: [(&str, &str); 6] = [
+    const HARMLESS: [(&str, &str); 7] = [
         ("AcceptInvitation", "token"),
         ("ApiKey", "created_by_key"),
         ("ApiKeyList", "keys"),
         ("AuditEntry", "credential_id"),
         ("CreatedApiKey", "key"),
+        ("EventData", "key_id"),
         ("PostgresParameter", "documentationLink"),
     ];
 

@@ -95,6 +95,11 @@ impl App {
             let keeper = keeper.clone();
             async move { app.keep_history(&keeper).await }
         });
+        let feed = Arc::new(self.open_feed());
+        tasks.every("event_publisher", seconds(1), self, move |app| {
+            let feed = feed.clone();
+            async move { app.publish_events(&feed).await }
+        });
         tasks.every("idle_watch", seconds(5), self, |app| async move { app.look_for_idle().await });
         tasks.every("key_uses", seconds(5), self, |app| async move { app.write_key_uses().await });
         tasks.every("client_uses", seconds(30), self, |app| async move { app.write_uses().await });
@@ -127,6 +132,7 @@ impl App {
             app.store.idempotency_purge().await.map(drop).map_err(Error::from)
         });
         tasks.every("audit_purge", PURGE, self, |app| async move { app.purge_audit_log().await });
+        tasks.every("event_purge", PURGE, self, |app| async move { app.purge_events().await });
         tasks.every("activity_purge", PURGE, self, |app| async move { app.purge_activity().await });
         tasks.every("sign_in_purge", Duration::from_secs(60), self, |app| async move {
             app.purge_sign_ins().await

@@ -21,6 +21,7 @@ mod branches;
 mod configuration;
 mod connections;
 mod credentials;
+mod events;
 mod extensions;
 mod history;
 mod idempotency;
@@ -70,10 +71,12 @@ pub use branches::{
     SpecChange,
 };
 pub use connections::Connectable;
+pub use coppice_store::Event;
 pub use coppice_store::{AuditEnd, InvitationFilter};
 pub use coppice_store::{BrowserSession, HalfSignIn};
 pub use coppice_telemetry::logs::{BodyMatch, LogEntry, LogFilter, LogLevel};
 pub use credentials::Credentials;
+pub use events::{EventPage, EventQuery};
 pub use extensions::{Extension, ExtensionKind};
 pub use idempotency::{Begun, RepeatableCall};
 pub use identity::{
@@ -166,6 +169,7 @@ pub struct App {
     reconciler: Reconciler,
     key: Arc<MasterKey>,
     key_uses: Arc<keys::KeyUses>,
+    events: Arc<events::EventFeed>,
     log_readers: Arc<logs::Readers>,
     identity: Arc<identity::Identity>,
     clients: Arc<dyn Clients>,
@@ -203,6 +207,7 @@ impl App {
             reconciler,
             key,
             key_uses,
+            events: Arc::default(),
             log_readers: Arc::default(),
             identity,
             clients,

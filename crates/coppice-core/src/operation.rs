@@ -89,6 +89,7 @@ operations! {
     GET_ORGANIZATION_MEMBERSHIP_LIMITS =
         Operation::new("getOrganizationMembershipLimits", Scope::OrgRead);
 
+    LIST_EVENTS = Operation::new("listEvents", Scope::OrgRead);
     LIST_AUDIT_LOG = Operation::new("listAuditLog", Scope::AuditRead).limited_keys(Refused);
     REQUEST_ORGANIZATION_DELETION =
         Operation::new("requestOrganizationDeletion", Scope::OrgWrite).by(Owner).limited_keys(Refused);

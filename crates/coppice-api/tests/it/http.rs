@@ -13,6 +13,7 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, header};
 use coppice_api::{ApiConfig, Exposition, Hosts, Route, document, router};
+use coppice_app::background::Tasks;
 use coppice_app::reconciler::ControlPlane;
 use coppice_app::{
     App, AppConfig, Clients, FirstAccount, GatewayPlace, IdentityConfig, MasterKey, Reconciler, Server,
@@ -79,6 +80,7 @@ pub(crate) struct Http {
     first: FirstAccount,
     /// Statuses by operation, as the document says.
     documented: HashMap<String, Vec<String>>,
+    _tasks: Tasks,
     runtime: Runtime,
     /// Ends after all that uses it.
     _metastore: Postgres,
@@ -160,10 +162,12 @@ impl Http {
             .build()
             .expect("a runtime");
         let many = NonZeroU32::new(10_000).expect("it is not zero");
-        let (router, first) = runtime.block_on(async {
+        let (router, first, tasks) = runtime.block_on(async {
             let app = app(options.username("postgres").database("postgres")).await;
             let first = app.create_first_account(EMAIL, |_| Ok(())).await.expect("an account");
             app.note_set_up();
+            let mut tasks = Tasks::default();
+            app.begin_tasks(&mut tasks);
             let config = ApiConfig {
                 requests_per_second: many,
                 address_requests_per_second: many,
@@ -171,9 +175,9 @@ impl Http {
                 metrics_token: None,
                 hosts: Hosts::new(None, IpAddr::V4(Ipv4Addr::LOCALHOST)),
             };
-            (router(app, config, Arc::new(NoClients)), first)
+            (router(app, config, Arc::new(NoClients)), first, tasks)
         });
-        Self { router, first, documented: documented(), runtime, _metastore: metastore }
+        Self { router, first, documented: documented(), _tasks: tasks, runtime, _metastore: metastore }
     }
 
     /// The first organization's id.

@@ -5,6 +5,7 @@
 
 mod console;
 mod engine;
+mod events;
 mod http;
 mod keys;
 mod organizations;

@@ -150,9 +150,10 @@ impl App {
         Ok(purged)
     }
 
-    /// Deletes branches whose time is over. Removes for good what was in the trash for long enough and, while there is
+    /// Tells of branches whose time is over soon, and deletes those whose time is. Removes for good what was in the trash for long enough and, while there is
     /// little room for volumes, what was there longest, one at a time.
     pub async fn look_at_trash(&self) -> Result<()> {
+        self.store.branch_tell_expiring().await?;
         self.put_expired_away().await?;
         let mut purged = self.store.trash_purge_due().await?;
         if purged.is_empty() && self.is_short_of_room().await? {

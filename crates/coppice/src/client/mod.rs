@@ -8,6 +8,7 @@ mod complete;
 mod config;
 mod connection;
 mod credentials;
+mod event;
 mod http;
 mod key;
 mod login;
@@ -167,6 +168,9 @@ pub(crate) enum Noun {
     /// Show who changed what in the organization
     #[command(after_help = "Example: coppice audit --since 1d --action deleteBranch")]
     Audit(Plain<audit::AuditArgs>),
+    /// What happens in the organization
+    #[command(alias = "events", after_help = "Example: coppice event list --follow")]
+    Event(Call<event::EventCommand>),
     /// Show what a branch does: CPU, memory, disk, sessions, network, I/O
     #[command(alias = "metric", after_help = "Example: coppice metrics main --since 6h --metric cpu,disk")]
     Metrics(Plain<metrics::MetricsArgs>),
@@ -209,6 +213,7 @@ impl Noun {
             Self::Extension(call) => &call.options,
             Self::Logs(plain) => &plain.options,
             Self::Audit(plain) => &plain.options,
+            Self::Event(call) => &call.options,
             Self::Metrics(plain) => &plain.options,
             Self::Psql(plain) => &plain.options,
             Self::ConnectionString(plain) => &plain.options,
@@ -264,6 +269,7 @@ async fn dispatch(noun: Noun, client: &Client, as_json: bool) -> anyhow::Result<
         Noun::Extension(call) => catalogue::extensions(call.command, client, as_json).await,
         Noun::Logs(plain) => logs::run(plain.arguments, client, as_json).await,
         Noun::Audit(plain) => audit::run(plain.arguments, client, as_json).await,
+        Noun::Event(call) => event::run(call.command, client, as_json).await,
         Noun::Metrics(plain) => metrics::run(&plain.arguments, client, as_json).await,
         Noun::Psql(plain) => connection::psql(&plain.arguments, client).await,
         Noun::ConnectionString(plain) => connection::show(&plain.arguments, client, as_json).await,

@@ -1,0 +1,81 @@
+//! Showing what happened in an organization.
+
+use std::time::Duration;
+
+use coppice_app::{Access, App, Event, EventQuery};
+use coppice_core::event::EventType;
+use coppice_core::operation::LIST_EVENTS;
+use coppice_core::{Error, Result};
+use coppice_wire as wire;
+use serde::Deserialize;
+use serde_json::json;
+use utoipa::IntoParams;
+
+use crate::endpoint::{Endpoint, Query, Shown, get};
+
+/// Events of an answer when nobody says how many.
+const COUNT_DEFAULT: u32 = 100;
+/// A request is answered within half a minute, whatever it waits for.
+const WAIT_MAX: Duration = Duration::from_secs(27);
+
+pub(crate) fn endpoints() -> Vec<Endpoint> {
+    const AREA: &str = "Events";
+    vec![
+        get("/events", &LIST_EVENTS)
+            .says(AREA, "List what happened in an organization", "The oldest first, each once. What is committed later comes later: nothing is missed by whoever gives the\n`cursor` of an answer as `after` of the next request. A key that is limited to projects or branches sees what is\nabout those. Events are kept for 7 days, and no more than the newest 50,000.")
+            .answers("Events, and where to go on.")
+            .runs(list_events),
+    ]
+}
+
+/// Which events to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct ListEvents {
+    /// Goes on behind the answer whose `cursor` it was.
+    #[param(example = "17", format = "looked-up")]
+    after: Option<String>,
+    /// Only of these types, separated by commas.
+    #[param(example = "branch.ready,branch.deleted", max_length = 1000, format = "sought")]
+    types: Option<String>,
+    /// When there are none, the answer waits for one for so many seconds; one without events may come a little sooner.
+    #[param(minimum = 0, maximum = 30, default = 0)]
+    wait: Option<u32>,
+    /// Most of them in this answer.
+    #[param(minimum = 1, maximum = 200, default = 100)]
+    limit: Option<u32>,
+}
+
+async fn list_events(
+    app: App,
+    access: Access,
+    Query(asked): Query<ListEvents>,
+) -> Result<Shown<wire::EventList>> {
+    let query = EventQuery {
+        after: asked.after,
+        types: asked.types.as_deref().map(types).transpose()?,
+        wait: Duration::from_secs(asked.wait.unwrap_or_default().into()).min(WAIT_MAX),
+        count_max: asked.limit.unwrap_or(COUNT_DEFAULT),
+    };
+    let page = app.list_events(&access, &query).await?;
+    let events = page.events.into_iter().map(to_wire).collect::<Result<_>>()?;
+    Ok(Shown(wire::EventList { events, cursor: page.cursor }))
+}
+
+fn types(text: &str) -> Result<Vec<EventType>> {
+    let one = |name: &str| EventType::parse(name.trim());
+    let read: Option<Vec<_>> = text.split(',').map(one).collect();
+    read.ok_or_else(|| {
+        Error::invalid_query("types", "must be types of events, like branch.ready, separated by commas")
+    })
+}
+
+fn to_wire(event: Event) -> Result<wire::Event> {
+    let unread = |error| Error::internal(format!("event {}: {error}", event.id));
+    Ok(wire::Event {
+        id: event.id.to_string(),
+        r#type: serde_json::from_value(json!(event.kind.as_str())).map_err(unread)?,
+        timestamp: wire::Timestamp(event.occurred_at),
+        data: serde_json::from_value(event.data).map_err(unread)?,
+    })
+}
