@@ -81,6 +81,7 @@ use axum::routing::{any, get};
 use coppice_app::App;
 use coppice_core::proxies::TrustedProxies;
 use coppice_core::{Error, ErrorCode};
+use coppice_gateway::Gateway;
 use tower::Layer;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
@@ -126,8 +127,14 @@ pub struct ApiConfig {
     pub hosts: Hosts,
 }
 
-/// All routes. `exposition` makes the page of `/metrics`. To be called within a Tokio runtime.
-pub fn router(app: App, config: ApiConfig, exposition: Arc<dyn Exposition>) -> Router {
+/// All routes. `exposition` makes the page of `/metrics`; by `gateway`, where there is one, the console
+/// reaches branches. To be called within a Tokio runtime.
+pub fn router(
+    app: App,
+    config: ApiConfig,
+    exposition: Arc<dyn Exposition>,
+    gateway: Option<Arc<Gateway>>,
+) -> Router {
     metrics::describe();
     connections::describe();
     let (trusted_proxies, hosts) = (Arc::new(config.trusted_proxies), Arc::new(config.hosts));
@@ -143,9 +150,11 @@ pub fn router(app: App, config: ApiConfig, exposition: Arc<dyn Exposition>) -> R
         .route_layer(map_response(uncached))
         .fallback(unknown_route);
     let behind = operations.clone().merge(console_session::routes().route_layer(map_response(uncached)));
+    let scripts = gateway.map(|gateway| sql::console_routes().layer(Extension(gateway)));
     let behind = limits
         .around(behind, Audience::Api)
         .layer(from_fn(departure::leave_in_turn))
+        .merge(limits.around_long(scripts.unwrap_or_default(), Audience::Api))
         .layer(Extension(trusted_proxies.clone()))
         .with_state(app.clone());
     let door = Door { behind, app: app.clone(), hosts: hosts.clone() };
@@ -194,11 +203,18 @@ struct Limits {
 
 impl Limits {
     fn around(&self, routes: Router<App>, audience: Audience) -> Router<App> {
+        self.around_long(
+            routes.layer(from_fn(move |request, next| limit_time(audience, request, next))),
+            audience,
+        )
+    }
+
+    /// As [`Limits::around`], for what takes as long as it does.
+    fn around_long(&self, routes: Router<App>, audience: Audience) -> Router<App> {
         routes
             .method_not_allowed_fallback(move || async move { audience.wrong_method() })
             .layer(Extension(self.rates.clone()))
             .layer(Extension(self.trusted_proxies.clone()))
-            .layer(from_fn(move |request, next| limit_time(audience, request, next)))
             .layer(from_fn_with_state(self.names.clone(), note_route))
             .layer(CatchPanicLayer::custom(move |panic| panicked(audience, &panic)))
     }

@@ -40,9 +40,32 @@ pub fn value_head(buffer: &mut BytesMut, value: Option<&[u8]>) {
 
 /// What follows the values of Bind: the end of it, Describe, Execute and Sync.
 pub fn run(buffer: &mut BytesMut) {
+    describe(buffer);
+    execute(buffer, 0);
+    sync(buffer);
+}
+
+/// What follows the values of Bind where more is said later: the end of it, and Describe.
+pub fn describe(buffer: &mut BytesMut) {
     buffer.put_u16(0);
     message(buffer, b'D', |body| body.put_slice(b"P\0"));
-    message(buffer, b'E', |body| body.put_slice(b"\0\0\0\0\0"));
+}
+
+/// Execute, for the next `rows_max` rows; 0 is all of them.
+pub fn execute(buffer: &mut BytesMut, rows_max: u32) {
+    message(buffer, b'E', |body| {
+        body.put_u8(0);
+        body.put_u32(rows_max);
+    });
+}
+
+/// Flush: answers what was asked, while more is to come.
+pub fn flush(buffer: &mut BytesMut) {
+    message(buffer, b'H', |_| {});
+}
+
+/// Sync
+pub fn sync(buffer: &mut BytesMut) {
     message(buffer, b'S', |_| {});
 }
 

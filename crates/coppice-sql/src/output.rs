@@ -99,6 +99,11 @@ impl<M: Memory> Output<M> {
         if bytes > PIECE_BYTES { Ok(self.memory.take(2 * bytes).await?) } else { Ok(()) }
     }
 
+    /// Whether this part of what may be written is.
+    pub(crate) fn is_filled(&self, part: f64) -> bool {
+        (self.length + self.piece.len()) as f64 >= self.length_max as f64 * part
+    }
+
     /// To be called between rows: puts a long piece aside.
     pub(crate) async fn settle(&mut self) -> Result<(), Failure> {
         if self.piece.is_over {

@@ -13,6 +13,11 @@ use crate::request::BadRequest;
 /// How deep arrays may lie in each other; PostgreSQL has 6 dimensions at most.
 const DEPTH_MAX: usize = 16;
 
+/// The texts of the parameters of a statement.
+pub(crate) fn texts<'a>(values: &[&'a RawValue]) -> Result<Vec<Option<Cow<'a, str>>>, BadRequest> {
+    values.iter().map(|value| text(value)).collect()
+}
+
 /// The text of a parameter; none is NULL.
 pub(crate) fn text(value: &RawValue) -> Result<Option<Cow<'_, str>>, BadRequest> {
     let json = value.get();

@@ -1,24 +1,25 @@
 //! A session: statements in, JSON out.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use coppice_pgwire::frame::Frame;
 use coppice_pgwire::startup::CancelKey;
 use coppice_pgwire::{encode, statement};
+use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
-use crate::output::{Memory, Output, Piece};
+use crate::output::{Memory, Output};
 use crate::request::{BadRequest, Statement, Transaction};
-use crate::value::{self, Kind};
+use crate::rows::Rows;
 use crate::{Failure, Login, ServerError, parameter, sign_in};
 
 /// What is gathered before it is sent, and what is read at once.
 const BUFFER_BYTES: usize = 16 << 10;
 /// Longest message where nothing but a word is awaited.
 const WORD_BYTES_MAX: usize = 1 << 20;
-/// Status of a session in a transaction.
+/// Status of a session outside of a transaction, and in one.
+const IDLE: u8 = b'I';
 const IN_TRANSACTION: u8 = b'T';
 
 /// How results look.
@@ -57,9 +58,19 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Session<S> {
             received: signed_in.received,
             outgoing: BytesMut::new(),
             cancel_key: signed_in.cancel_key,
-            status: 0,
+            status: IDLE,
             patience,
         })
+    }
+
+    /// Whether the last statement left a transaction open, or one that failed.
+    pub(crate) fn is_in_transaction(&self) -> bool {
+        self.status != IDLE
+    }
+
+    /// How long a statement may take.
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience
     }
 
     /// Cancels what the session does.
@@ -77,12 +88,9 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Session<S> {
         shape: Shape,
         out: &mut Output<M>,
     ) -> Result<(), Wrong> {
-        let values = statement.parameters.iter().map(|value| parameter::text(value));
-        let values = values.collect::<Result<Vec<_>, _>>().map_err(Wrong::Request)?;
+        let values = parameter::texts(&statement.parameters)?;
         let values: Vec<_> = values.iter().map(|value| value.as_deref().map(str::as_bytes)).collect();
-        let is_array = statement.array_mode.unwrap_or(shape.array_mode);
-        let rows =
-            Rows { is_array, is_raw: shape.raw_text, columns: vec![], is_begun: false, is_first: true };
+        let rows = Rows::new(statement.array_mode.unwrap_or(shape.array_mode), shape.raw_text);
         let query = statement.query.as_ref();
         let patience = self.patience;
         let carried_out = tokio::time::timeout(patience, self.carry_out(query, &values, rows, out)).await;
@@ -121,7 +129,13 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Session<S> {
         let _ = self.stream.write_all(&self.outgoing).await;
     }
 
-    async fn send(&mut self, query: &str, values: &[Option<&[u8]>]) -> Result<(), Failure> {
+    /// Sends a statement, and `how` it is carried out.
+    pub(crate) async fn send(
+        &mut self,
+        query: &str,
+        values: &[Option<&[u8]>],
+        how: impl FnOnce(&mut BytesMut),
+    ) -> Result<(), Failure> {
         let bytes = values.iter().flatten().map(|value| value.len()).sum();
         statement::parse(&mut self.outgoing, query);
         statement::bind_head(&mut self.outgoing, values.len(), bytes)?;
@@ -135,7 +149,12 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Session<S> {
                 self.outgoing.extend_from_slice(value);
             }
         }
-        statement::run(&mut self.outgoing);
+        self.say(how).await
+    }
+
+    /// Sends what is said next.
+    pub(crate) async fn say(&mut self, what: impl FnOnce(&mut BytesMut)) -> Result<(), Failure> {
+        what(&mut self.outgoing);
         Ok(self.stream.write_all_buf(&mut self.outgoing).await?)
     }
 
@@ -146,7 +165,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Session<S> {
     }
 
     async fn carry_out_command(&mut self, query: &str) -> Result<(), Failure> {
-        self.send(query, &[]).await?;
+        self.send(query, &[], statement::run).await?;
         let mut error = None;
         loop {
             match Frame::decode(&mut self.received, WORD_BYTES_MAX)? {
@@ -166,7 +185,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Session<S> {
         mut rows: Rows,
         out: &mut Output<M>,
     ) -> Result<(), Failure> {
-        self.send(query, values).await?;
+        self.send(query, values, statement::run).await?;
         let (mut command, mut error) = (None, None);
         loop {
             let frame = self.read(&mut error, out).await?;
@@ -184,14 +203,19 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Session<S> {
         match error {
             Some(error) => Err(Failure::Server(error)),
             None => {
-                rows.end(command.unwrap_or_default(), &mut out.piece);
+                let (command, count) = command.unwrap_or_default();
+                rows.end(json!({ "command": command, "rowCount": count }), &mut out.piece);
                 out.settle().await
             }
         }
     }
 
     /// Notes an error; true when the server is ready for the next statement.
-    fn is_over(&mut self, frame: &Frame, error: &mut Option<ServerError>) -> Result<bool, Failure> {
+    pub(crate) fn is_over(
+        &mut self,
+        frame: &Frame,
+        error: &mut Option<ServerError>,
+    ) -> Result<bool, Failure> {
         match frame.tag {
             b'E' => *error = Some(ServerError::new(frame.body.clone())),
             // The server wants, or sends, data that there is no place for.
@@ -205,7 +229,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Session<S> {
         Ok(false)
     }
 
-    async fn read<M: Memory>(
+    pub(crate) async fn read<M: Memory>(
         &mut self,
         error: &mut Option<ServerError>,
         out: &mut Output<M>,
@@ -248,100 +272,14 @@ pub enum Wrong {
     Failure(Failure),
 }
 
+impl From<BadRequest> for Wrong {
+    fn from(request: BadRequest) -> Self {
+        Self::Request(request)
+    }
+}
+
 impl From<Failure> for Wrong {
     fn from(failure: Failure) -> Self {
         Self::Failure(failure)
-    }
-}
-
-/// Writes a result.
-struct Rows {
-    is_array: bool,
-    is_raw: bool,
-    columns: Vec<Written>,
-    /// Whether the server told the columns.
-    is_begun: bool,
-    is_first: bool,
-}
-
-/// How the values of a column are written.
-struct Written {
-    kind: Kind,
-    /// Its name as a key of JSON; none where a later column has the same.
-    key: Option<Vec<u8>>,
-}
-
-impl Rows {
-    fn begin(&mut self, body: Bytes, out: &mut Piece) -> Result<(), Failure> {
-        let columns = statement::columns(body)?;
-        let mut seen = HashSet::new();
-        self.is_begun = true;
-        out.add(br#"{"fields":["#);
-        for (number, column) in columns.iter().enumerate() {
-            let field = serde_json::json!({
-                "name": column.name,
-                "tableID": column.table_id,
-                "columnID": column.column_id,
-                "dataTypeID": column.type_id,
-                "dataTypeSize": column.type_size,
-                "dataTypeModifier": column.type_modifier,
-                "format": "text",
-            });
-            if number > 0 {
-                out.add(b",");
-            }
-            out.add(field.to_string().as_bytes());
-        }
-        out.add(br#"],"rows":["#);
-        // Of equal names the last counts.
-        let written = columns.iter().rev().map(|column| Written {
-            kind: if self.is_raw { Kind::Text } else { Kind::of(column.type_id) },
-            key: seen.insert(&column.name).then(|| {
-                let mut key = vec![];
-                value::string(&mut key, &column.name);
-                key.push(b':');
-                key
-            }),
-        });
-        self.columns = written.collect();
-        self.columns.reverse();
-        Ok(())
-    }
-
-    fn add(&mut self, body: &[u8], out: &mut Piece) -> Result<(), Failure> {
-        if !std::mem::take(&mut self.is_first) {
-            out.add(b",");
-        }
-        let (open, close) = if self.is_array { (b"[", b"]") } else { (b"{", b"}") };
-        out.add(open);
-        let mut is_first = true;
-        for (column, text) in self.columns.iter().zip(statement::values(body)?) {
-            let text = text?;
-            let key: &[u8] = match &column.key {
-                _ if self.is_array => b"",
-                Some(key) => key,
-                None => continue,
-            };
-            if !std::mem::take(&mut is_first) {
-                out.add(b",");
-            }
-            out.add(key);
-            match text {
-                Some(text) => value::write(out, column.kind, &String::from_utf8_lossy(text)),
-                None => out.add(b"null"),
-            }
-        }
-        out.add(close);
-        Ok(())
-    }
-
-    fn end(self, (command, count): (String, Option<u64>), out: &mut Piece) {
-        if !self.is_begun {
-            out.add(br#"{"fields":[],"rows":["#);
-        }
-        let end = serde_json::json!({ "command": command, "rowCount": count, "rowAsArray": self.is_array });
-        out.add(b"],");
-        // The rest of an object without its brace.
-        out.add(&end.to_string().as_bytes()[1..]);
     }
 }

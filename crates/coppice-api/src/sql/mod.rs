@@ -10,6 +10,7 @@ mod frames;
 mod leaving;
 mod query;
 mod refused;
+mod script;
 mod session;
 mod tunnel;
 mod wanted;
@@ -32,6 +33,7 @@ use tower_http::compression::predicate::SizeAbove;
 use tower_http::cors::{AllowHeaders, Any, CorsLayer};
 
 use self::refused::Refused;
+pub(crate) use self::script::console_routes;
 use crate::context::REQUEST_ID;
 use crate::identify::{identify, note_route};
 use crate::remainder::discard_remainder;

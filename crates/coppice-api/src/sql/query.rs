@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use axum::body::{Body, HttpBody};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Request, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE};
 use axum::http::request::Parts;
@@ -20,15 +20,17 @@ use crate::arrival::{Place, Received, Room, Senders, Unread};
 use crate::client_address::client_address;
 use crate::connections;
 
+/// How long a statement may take.
+const STATEMENT_PATIENCE: Duration = Duration::from_secs(30);
 /// Largest result.
 const RESULT_BYTES_MAX: usize = 10 << 20;
 
 /// For bodies of those who have a session.
-static BODIES: LazyLock<Room> = LazyLock::new(|| {
+pub(super) static BODIES: LazyLock<Room> = LazyLock::new(|| {
     Room::new(5 * BODY_BYTES_MAX / 2, BODY_BYTES_MAX, Duration::from_secs(60), Duration::from_secs(3))
 });
 /// For results, from their first byte until their last one was sent.
-static RESULTS: LazyLock<Room> =
+pub(super) static RESULTS: LazyLock<Room> =
     LazyLock::new(|| Room::new(128 << 20, usize::MAX, Duration::MAX, Duration::from_secs(3)));
 
 pub(super) async fn query(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
@@ -51,7 +53,7 @@ async fn answer(gateway: &Arc<Gateway>, parts: &Parts, body: Body) -> Result<Res
     }
     let (address, login) = (client_address(parts), &wanted.login);
     let visitor = Visitor { address, host: Some(login.host.clone()) };
-    let mut owned = Owned::begin(gateway, login, visitor).await?;
+    let mut owned = Owned::begin(gateway, login, visitor, STATEMENT_PATIENCE).await?;
     let senders = Senders::who_show(address, (&login.host, login.user()));
     let read = async {
         let body = BODIES.read(body, senders).await?;
@@ -70,16 +72,21 @@ async fn answer(gateway: &Arc<Gateway>, parts: &Parts, body: Body) -> Result<Res
         Ok(_) | Err(_) => owned.end().await,
     }
     let (pieces, place) = answered?;
+    Ok(sent(pieces, place, parts))
+}
+
+/// The answer with a result.
+pub(super) fn sent(pieces: Vec<Bytes>, place: Place<'static>, parts: &Parts) -> Response {
     let unread = parts.extensions.get::<connections::Unread>().cloned().unwrap_or_default();
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static("application/json")),
         (CACHE_CONTROL, HeaderValue::from_static("no-store")),
     ];
-    Ok((headers, Body::new(Leaving::new(pieces, place, unread))).into_response())
+    (headers, Body::new(Leaving::new(pieces, place, unread))).into_response()
 }
 
 /// A result in pieces, with their place.
-type Pieces = (Vec<axum::body::Bytes>, Place<'static>);
+type Pieces = (Vec<Bytes>, Place<'static>);
 
 async fn carry_out(
     owned: &mut Owned,

@@ -10,8 +10,6 @@ use tokio::time::timeout;
 
 use super::refused::Refused;
 
-/// How long a statement may take.
-const STATEMENT_PATIENCE: Duration = Duration::from_secs(30);
 /// How long a session may take to begin: as long as the gateway lets a client
 /// wait for a branch, and what it takes to sign in.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(70);
@@ -25,14 +23,16 @@ pub(super) struct Owned {
 }
 
 impl Owned {
+    /// A statement of it may take `statement_patience`.
     pub(super) async fn begin(
         gateway: &Arc<Gateway>,
         login: &Login,
         visitor: Visitor,
+        statement_patience: Duration,
     ) -> Result<Self, Refused> {
         let entrance = gateway.enter(visitor);
         let refused = entrance.refused();
-        let begun = Session::begin(entrance.stream, login, STATEMENT_PATIENCE);
+        let begun = Session::begin(entrance.stream, login, statement_patience);
         match timeout(CONNECT_PATIENCE, begun).await {
             Ok(Ok(session)) => Ok(Self { gateway: gateway.clone(), session: Some(session) }),
             Ok(Err(failure)) => Err(Refused::without_session(failure, refused.get().copied())),

@@ -175,7 +175,7 @@ impl Http {
                 metrics_token: None,
                 hosts: Hosts::new(None, IpAddr::V4(Ipv4Addr::LOCALHOST)),
             };
-            (router(app, config, Arc::new(NoClients)), first, tasks)
+            (router(app, config, Arc::new(NoClients), None), first, tasks)
         });
         Self { router, first, documented: documented(), _tasks: tasks, runtime, _metastore: metastore }
     }

@@ -78,7 +78,7 @@ impl Running {
         let gateway_task = tokio::spawn(gateway.clone().serve(gateway_listener, stop.clone()));
         let page = Page::new(counted.clone(), config, app.clone(), platform.engine.clone(), gateway.clone());
         let branches = coppice_api::gateway_routes(gateway.clone(), config.trusted_proxies.clone());
-        let operations = coppice_api::router(app.clone(), config.api.clone(), page);
+        let operations = coppice_api::router(app.clone(), config.api.clone(), page, Some(gateway.clone()));
         let agents = coppice_mcp::router(&operations, app.issuers().public_url(), config.api.hosts.clone());
         let platform_routes = coppice_api::beside(operations, agents, config.trusted_proxies.clone());
         let mut router = branches.fallback_service(platform_routes);
