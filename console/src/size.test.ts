@@ -18,6 +18,13 @@ test("what is loaded first stays small", () => {
   expect(sent(assets.filter((name) => name.endsWith(".css")))).toBeLessThan(15 * KB);
 });
 
+test("the editor is loaded by who writes SQL, and stays small", () => {
+  const editor = assets.filter((name) => /^Editor-.*\.js$/.test(name));
+  expect(editor).toHaveLength(1);
+  expect(first).not.toContain(editor[0]);
+  expect(sent(editor)).toBeLessThan(145 * KB);
+});
+
 test("charts are loaded by who looks at them, and stay small", () => {
   const charts = assets.filter((name) => /^Metrics-.*\.js$/.test(name));
   expect(charts).toHaveLength(1);

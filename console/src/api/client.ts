@@ -2,6 +2,7 @@
 // no script can read, and the header says that a page of this origin does.
 import createClient, { type Middleware } from "openapi-fetch";
 import { ApiError, Unreachable } from "../lib/errors";
+import { forgetWork } from "../lib/work";
 import type { components, paths } from "./schema";
 
 export type Schemas = components["schemas"];
@@ -11,6 +12,7 @@ const door = new URL("api", document.baseURI).href;
 const HEADERS = { "X-Coppice-Console": "1" };
 
 function signIn() {
+  forgetWork();
   const base = new URL(document.baseURI);
   // The sign-in page sends people on to paths of the site, without what others put before it.
   const root = base.pathname.replace(/\/console\/$/, "");
@@ -66,20 +68,24 @@ export interface Session {
   capabilities: { mail: boolean; passwords: boolean };
 }
 
-export async function getSession(): Promise<Session> {
-  const response = await fetch(`${door}/session`, { headers: HEADERS }).catch(() => {
-    throw new Unreachable();
+/** Asks at the door what is no operation of the API. */
+export async function ask<T>(path: string, init: RequestInit = {}): Promise<T> {
+  const headers = { ...HEADERS, ...(init.body != null && { "Content-Type": "application/json" }) };
+  const response = await fetch(`${door}/${path}`, { ...init, headers }).catch((error: Error) => {
+    throw error.name === "AbortError" ? error : new Unreachable();
   });
   if (response.status === 401) {
     signIn();
     return new Promise<never>(() => {});
   }
   if (!response.ok) throw await refusal(response);
-  return (await response.json()) as Session;
+  return (response.status === 204 ? null : await response.json()) as T;
 }
 
+export const getSession = () => ask<Session>("session");
+
 export async function signOut() {
-  const response = await fetch(`${door}/session`, { method: "DELETE", headers: HEADERS });
-  if (!response.ok) throw await refusal(response);
+  await ask("session", { method: "DELETE" });
+  forgetWork();
   location.assign(new URL("../oauth/sign-in", document.baseURI));
 }

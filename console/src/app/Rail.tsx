@@ -11,6 +11,7 @@ import {
   ScrollText,
   Settings,
   SlidersHorizontal,
+  SquareTerminal,
   Users,
 } from "lucide-react";
 import type { Where } from "./where";
@@ -27,6 +28,7 @@ const BRANCH = "/orgs/$org/projects/$project/branches/$branch";
 
 const OF_BRANCH: Page[] = [
   { name: "Overview", to: `${BRANCH}/overview`, icon: House, key: "o" },
+  { name: "SQL", to: `${BRANCH}/sql`, icon: SquareTerminal, key: "q" },
   { name: "Metrics", to: `${BRANCH}/metrics`, icon: ChartLine, key: "m" },
   { name: "Logs", to: `${BRANCH}/logs`, icon: ScrollText, key: "l" },
   { name: "Parameters", to: `${BRANCH}/parameters`, icon: SlidersHorizontal, key: "p" },

@@ -9,7 +9,8 @@ let before = { key: "", at: 0 };
 
 function isBusy(event: KeyboardEvent): boolean {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return true;
-  const target = event.target as HTMLElement;
+  // Within the editor, of which the event itself tells only the outside.
+  const target = event.composedPath()[0] as HTMLElement;
   const types = target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName);
   return types || document.querySelector("dialog[open]") !== null;
 }

@@ -62,6 +62,11 @@ const overview = createRoute({
   component: lazyRouteComponent(() => import("../features/overview/Overview"), "Overview"),
 });
 
+const sql = createRoute({
+  getParentRoute: () => branch,
+  path: "sql",
+  component: lazyRouteComponent(() => import("../features/sql/Sql"), "Sql"),
+});
 const metrics = createRoute({
   getParentRoute: () => branch,
   path: "metrics",
@@ -139,7 +144,7 @@ const tree = root.addChildren([
       projectIndex,
       branches,
       projectSettings,
-      branch.addChildren([branchIndex, overview, metrics, logs, parameters, activity, branchSettings]),
+      branch.addChildren([branchIndex, overview, sql, metrics, logs, parameters, activity, branchSettings]),
     ]),
   ]),
 ]);

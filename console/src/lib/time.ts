@@ -37,6 +37,11 @@ export function exact(at: string | number | Date): string {
   return `${new Date(at).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }
 
+/** How long a statement took: `0.31 ms`, `12 ms`, `2.10 s`. */
+export function brief(milliseconds: number): string {
+  return milliseconds >= 1000 ? took(milliseconds) : `${milliseconds.toFixed(milliseconds < 10 ? 2 : 0)} ms`;
+}
+
 /** A number of milliseconds as people read it: `0.31 s`, `12 s`. */
 export function took(milliseconds: number): string {
   const seconds = milliseconds / 1000;

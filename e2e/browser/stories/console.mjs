@@ -2,37 +2,9 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { api, heading, leave, look, person, signIn, told } from "../browser.mjs";
+import { branchNamed, project, signedIn, until } from "../console.mjs";
 
 const PASSWORD = "a stump with a new shoot";
-
-async function project() {
-  const { projects } = await api(`/organizations/${told.organization}/projects`);
-  return `/organizations/${told.organization}/projects/${projects[0].id}`;
-}
-
-async function branchNamed(name) {
-  const { branches } = await api(`${await project()}/tree`);
-  return branches.find((branch) => branch.name === name);
-}
-
-// Waits for something outside of the page.
-async function until(what, done) {
-  const deadline = Date.now() + 60_000;
-  for (;;) {
-    const found = await done();
-    if (found) return found;
-    assert.ok(Date.now() < deadline, `waited in vain for ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
-}
-
-// A person who is signed in, at this place of the console.
-async function signedIn(browser, place = "") {
-  const page = await person(browser, { permissions: ["clipboard-read", "clipboard-write"] });
-  await page.goto(`${told.url}/console/${place}`);
-  await signIn(page, told.email, told.password);
-  return page;
-}
 
 export async function a_branch_is_made_and_deleted_by_the_keyboard(browser) {
   const page = await person(browser);
@@ -141,6 +113,13 @@ export async function nobody_else_gets_in_by_the_door(browser) {
   assert.equal(await asked({}), 403, "without its header");
   assert.equal(await asked({ ...own, origin: "https://evil.example" }), 403, "from another origin");
   assert.equal(await asked({ ...own, "sec-fetch-site": "same-site" }), 403, "from another port");
+  const sql = async (headers) => {
+    const data = { query: "select 7" };
+    return page.request.post(`${at}/${(await branchNamed("main")).id}/sql`, { headers, data });
+  };
+  assert.deepEqual((await (await sql(own)).json()).results[0].rows, [["7"]]);
+  assert.equal((await sql({})).status(), 403, "statements, too");
+  assert.equal((await sql({ ...own, origin: "https://evil.example" })).status(), 403);
   const stranger = await fetch(at, { headers: { ...own, authorization: `Bearer ${told.key}` } });
   assert.equal(stranger.status, 401, "a key is nothing there");
 
@@ -305,6 +284,7 @@ export async function a_viewer_changes_nothing(browser) {
     ["DELETE", "", undefined],
     ["POST", `/branches/${main.id}/credentials/rotate`, { username: "xata" }],
     ["GET", `/branches/${main.id}/credentials`, undefined],
+    ["POST", `/branches/${main.id}/sql`, { query: "select 1" }],
   ]) {
     const answer = await page.request.fetch(`${at}${path}`, { method, data, headers: { "X-Coppice-Console": "1" } });
     assert.equal(answer.status(), 403, `${method} ${path}`);

@@ -9,6 +9,7 @@ import { exact } from "../../lib/time";
 import { useSettled } from "../../ui/useSettled";
 import { Band, Button, Empty, Outlines } from "../../ui/parts";
 import { Ago } from "../../ui/Times";
+import { save } from "../../ui/save";
 import { Trouble } from "../../ui/Trouble";
 import "./audit.css";
 
@@ -41,11 +42,7 @@ function download(entries: Entry[]) {
     entry.client_address ?? "",
     entry.request_id ?? "",
   ]);
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([csv([header, ...lines])], { type: "text/csv" }));
-  link.download = "audit-log.csv";
-  link.click();
-  URL.revokeObjectURL(link.href);
+  save("audit-log.csv", "text/csv", [csv([header, ...lines])]);
 }
 
 /** Who changed what. */

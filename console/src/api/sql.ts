@@ -1,0 +1,126 @@
+// Statements on a branch. The server adds the password, which the page never has.
+import { queryOptions } from "@tanstack/react-query";
+import type { Field, Row } from "../lib/results";
+import { ask } from "./client";
+import type { InBranch } from "./queries";
+
+export interface Notice {
+  severity?: string;
+  message: string;
+  detail?: string;
+  hint?: string;
+}
+
+/** The fields of a PostgreSQL error, or the words of the server between. */
+export interface SqlError extends Notice {
+  code?: string;
+  /** Counted in characters of the statement, from 1. */
+  position?: string;
+  where?: string;
+}
+
+export interface Result {
+  fields: Field[];
+  rows: Row[];
+  command: string;
+  rowCount: number | null;
+  /** Whether there are more rows. */
+  isCut: boolean;
+  milliseconds: number;
+  notices: Notice[];
+  noticesLeftOff: number;
+  error?: SqlError;
+}
+
+export interface Answer {
+  results: Result[];
+  /** Whether what was begun is still open, and so lost. */
+  inTransaction: boolean;
+}
+
+export interface Statement {
+  query: string;
+  params?: (string | number | null)[];
+}
+
+export interface Conditions {
+  readOnly: boolean;
+  rowsMax: number;
+  signal?: AbortSignal;
+}
+
+/** Statements one after the other in one session, up to the first that fails. To stop is to cancel on the server. */
+export function runSql(path: InBranch, queries: Statement[], { readOnly, rowsMax, signal }: Conditions): Promise<Answer> {
+  const { organizationID, projectID, branchID } = path;
+  const at = `organizations/${organizationID}/projects/${projectID}/branches/${branchID}/sql`;
+  const asked = new URLSearchParams({ readOnly: String(readOnly), rowsMax: String(rowsMax) });
+  return ask<Answer>(`${at}?${asked}`, {
+    method: "POST",
+    body: JSON.stringify({ queries }),
+    ...(signal && { signal }),
+  });
+}
+
+export interface Column {
+  name: string;
+  type: string;
+}
+
+export interface Relation {
+  schema: string;
+  name: string;
+  /** As in pg_class: r, v, m, f, p. */
+  kind: string;
+  /** As the last ANALYZE counted; none if there was none. */
+  rows: number | null;
+  columns: Column[];
+  /** Columns of the primary key, in its order. */
+  key: string[];
+}
+
+export interface Catalogue {
+  role: string;
+  database: string;
+  version: string;
+  relations: Relation[];
+  isCut: boolean;
+}
+
+const RELATIONS_MAX = 5000;
+const RELATIONS = `select n.nspname, c.relname, c.relkind, c.reltuples::int8,
+  coalesce((select json_agg(json_build_array(a.attname, format_type(a.atttypid, a.atttypmod)) order by a.attnum)
+    from pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped), '[]'),
+  coalesce((select json_agg(a.attname order by array_position(i.indkey::int2[], a.attnum))
+    from pg_index i join pg_attribute a on a.attrelid = c.oid and a.attnum = any (i.indkey)
+    where i.indrelid = c.oid and i.indisprimary), '[]')
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where c.relkind in ('r', 'v', 'm', 'f', 'p') and n.nspname <> 'information_schema' and n.nspname !~ '^pg_'
+  and has_schema_privilege(n.oid, 'usage')
+order by n.nspname <> 'public', n.nspname, c.relname`;
+
+async function readCatalogue(path: InBranch, signal: AbortSignal): Promise<Catalogue> {
+  const about = "select current_user, current_database(), current_setting('server_version')";
+  const queries = [{ query: about }, { query: RELATIONS }];
+  const { results } = await runSql(path, queries, { readOnly: true, rowsMax: RELATIONS_MAX, signal });
+  const failed = results.find(({ error }) => error)?.error;
+  if (failed) throw new Error(failed.message);
+  const [role = "", database = "", version = ""] = (results[0]?.rows[0] ?? []) as string[];
+  const relations = (results[1]?.rows ?? []).map(([schema, name, kind, rows, columns, key]) => ({
+    schema: schema as string,
+    name: name as string,
+    kind: kind as string,
+    rows: Number(rows) < 0 ? null : Number(rows),
+    columns: (JSON.parse(columns as string) as [string, string][]).map(([name, type]) => ({ name, type })),
+    key: JSON.parse(key as string) as string[],
+  }));
+  return { role, database, version, relations, isCut: results[1]?.isCut ?? false };
+}
+
+/** Which tables there are. It connects, so it is asked once, and only of a branch that is awake. */
+export const catalogueQuery = (path: InBranch) =>
+  queryOptions({
+    queryKey: ["catalogue", path],
+    queryFn: ({ signal }) => readCatalogue(path, signal),
+    staleTime: Number.POSITIVE_INFINITY,
+    retry: false,
+  });

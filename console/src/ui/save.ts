@@ -1,0 +1,8 @@
+/** Gives the browser a file to save. */
+export function save(name: string, type: string, parts: string[]) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob(parts, { type }));
+  link.download = name;
+  link.click();
+  URL.revokeObjectURL(link.href);
+}

@@ -1,0 +1,32 @@
+// What the stories about the console share.
+import assert from "node:assert/strict";
+import { api, person, signIn, told } from "./browser.mjs";
+
+export async function project() {
+  const { projects } = await api(`/organizations/${told.organization}/projects`);
+  return `/organizations/${told.organization}/projects/${projects[0].id}`;
+}
+
+export async function branchNamed(name) {
+  const { branches } = await api(`${await project()}/tree`);
+  return branches.find((branch) => branch.name === name);
+}
+
+// Waits for something outside of the page.
+export async function until(what, done) {
+  const deadline = Date.now() + 60_000;
+  for (;;) {
+    const found = await done();
+    if (found) return found;
+    assert.ok(Date.now() < deadline, `waited in vain for ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+}
+
+// A person who is signed in, at this place of the console.
+export async function signedIn(browser, place = "") {
+  const page = await person(browser, { permissions: ["clipboard-read", "clipboard-write"] });
+  await page.goto(`${told.url}/console/${place}`);
+  await signIn(page, told.email, told.password);
+  return page;
+}

@@ -1,0 +1,126 @@
+// What people do with SQL in the console.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { heading, leave, look, told } from "../browser.mjs";
+import { branchNamed, project, signedIn, until } from "../console.mjs";
+
+const SCRIPT = "<img src=x onerror=\"document.title='evil'\">";
+
+// Asks the branch in another way than the console does.
+async function rows(branch, query) {
+  const key = { authorization: `Bearer ${told.key}` };
+  const credentials = await fetch(`${told.url}${await project()}/branches/${branch.id}/credentials`, { headers: key });
+  const { connectionString } = await credentials.json();
+  const headers = { "connection-string": connectionString, "array-mode": "true" };
+  const answer = await fetch(`${told.url}/sql`, { method: "POST", headers, body: JSON.stringify({ query }) });
+  return (await answer.json()).rows;
+}
+
+async function place(branch, screen) {
+  return `${(await project()).replace("/organizations", "orgs")}/branches/${branch.id}/${screen}`;
+}
+
+// The editor, with this in it and the cursor at its end.
+async function write(page, text) {
+  const editor = page.getByRole("textbox", { name: "SQL", exact: true });
+  await editor.click();
+  await editor.fill(text);
+  await page.keyboard.press("Control+End");
+}
+
+export async function statements_are_run_by_the_keyboard(browser) {
+  const main = await branchNamed("main");
+  const page = await signedIn(browser, await place(main, "overview"));
+  await heading(page, "main");
+  await page.keyboard.press("g");
+  await page.keyboard.press("q");
+  await heading(page, "SQL");
+  const results = page.getByRole("region", { name: "Results" });
+  await write(page, "create table gone ()");
+  await page.keyboard.press("Control+Enter");
+  await results.getByText("25006").waitFor();
+  await page.getByRole("switch", { name: "Read only" }).uncheck();
+  await write(page, "create table stumps (rings int)");
+  await page.keyboard.press("Control+Enter");
+  await results.getByText("CREATE", { exact: true }).waitFor();
+
+  // Three statements, three results; what is in them is text, whatever it looks like.
+  const table = SCRIPT.replaceAll('"', '""');
+  const value = SCRIPT.replaceAll("'", "''");
+  const three = `create table "${table}" (id int8, note text, settings jsonb);
+insert into "${table}" values (9223372036854775807, '${value}', '{"deep": [1.50, {"a": null}]}'), (-1, null, '[]')
+  returning *;
+do $$begin raise notice '%', '${value}'; end$$;`;
+  await write(page, three);
+  await page.keyboard.press("Control+Shift+Enter");
+  await results.getByRole("button", { name: "3 DO" }).waitFor();
+  await results.getByRole("list", { name: "Notices" }).getByText(SCRIPT).waitFor();
+  await results.getByRole("button", { name: "1 CREATE" }).click();
+  await results.getByRole("button", { name: "2 INSERT" }).click();
+  await results.getByRole("gridcell", { name: "9223372036854775807" }).waitFor();
+  await results.getByRole("gridcell", { name: SCRIPT }).waitFor();
+  await look(page, "console-sql");
+  await results.getByRole("grid").focus();
+  for (const key of ["ArrowRight", "ArrowRight", "Enter"]) await page.keyboard.press(key);
+  await page.getByRole("dialog", { name: "settings" }).getByText("1.50").waitFor();
+  await look(page, "console-sql-value");
+  await page.keyboard.press("Escape");
+  assert.match(await page.title(), /^SQL on main/, "nothing ran");
+
+  // The name of the new table is known, and an error has a place.
+  await write(page, "select * from ");
+  await page.keyboard.type("stu");
+  await page.getByRole("option", { name: "stumps" }).waitFor();
+  await write(page, "select 1;\n\nselect nothing\nfrom generate_series(1, 3);\nselect 2");
+  await page.keyboard.press("Control+Shift+Enter");
+  await results.getByText("42703").waitFor();
+  assert.equal(await page.locator(".cm-wrong").textContent(), "nothing");
+  await results.getByText("1 statement after it was not run").waitFor();
+  await look(page, "console-sql-error");
+  await write(page, "select relkind, count(*) from pg_class join pg_attribute on attrelid = pg_class.oid group by 1 order by 2");
+  await page.getByRole("button", { name: "Explain" }).click();
+  await results.getByRole("columnheader", { name: "Own time" }).waitFor();
+  await look(page, "console-sql-plan");
+
+  await page.getByRole("button", { name: "History" }).click();
+  await page.getByRole("dialog", { name: "History" }).getByRole("button", { name: /create table gone/ }).waitFor();
+  await look(page, "console-sql-history");
+  await page.keyboard.press("Escape");
+  const kept = () => page.evaluate(() => Object.keys(localStorage).filter((name) => name.startsWith("coppice-sql")));
+  assert.ok((await kept()).length > 0);
+  await page.getByRole("button", { name: /^Your account/ }).click();
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await heading(page, "Sign in");
+  assert.deepEqual(await kept(), [], "nothing of it stays in the browser");
+  await leave(page);
+}
+
+export async function what_is_stopped_ends_on_the_server_and_many_rows_stay_smooth(browser) {
+  const main = await branchNamed("main");
+  const page = await signedIn(browser, await place(main, "sql"));
+  await heading(page, "SQL");
+  await write(page, "select pg_sleep(600)");
+  await page.keyboard.press("Control+Enter");
+  const sleeping = async () =>
+    (await rows(main, "select pid from pg_stat_activity where query = 'select pg_sleep(600)' and state = 'active'")).length;
+  await until("it sleeps", async () => (await sleeping()) === 1);
+  await page.getByRole("button", { name: /^Stop/ }).click();
+  await page.getByText("The server was told to cancel it").waitFor();
+  await until("it was cancelled", async () => (await sleeping()) === 0);
+
+  await page.getByLabel("Max rows").selectOption("100000");
+  await write(page, "select n, 'row ' || n as name from generate_series(1, 100000) n");
+  await page.keyboard.press("Control+Enter");
+  await page.getByText("SELECT 100,000 rows").waitFor();
+  const grid = page.getByRole("grid");
+  await grid.focus();
+  await page.keyboard.press("Control+End");
+  await grid.getByRole("gridcell", { name: "row 100000" }).waitFor();
+  assert.ok((await grid.getByRole("row").count()) < 100, "only what is in view is drawn");
+  await page.keyboard.press("Control+c");
+  await until("it is copied", () => page.evaluate(async () => (await navigator.clipboard.readText()) === "row 100000"));
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "CSV" }).click()]);
+  const lines = readFileSync(await download.path(), "utf8").trimEnd().split("\r\n");
+  assert.deepEqual([lines.length, lines[0], lines.at(-1)], [100_001, "n,name", "100000,row 100000"], "all of them");
+  await leave(page);
+}
