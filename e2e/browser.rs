@@ -113,6 +113,7 @@ fn people_use_the_console() {
             "console/nobody_else_gets_in_by_the_door",
             "console/a_script_in_a_name_is_text",
             "sql/statements_are_run_by_the_keyboard",
+            "sql/a_table_is_found_and_read",
             "sql/what_is_stopped_ends_on_the_server_and_many_rows_stay_smooth",
             "console/a_parameter_is_changed_and_everything_is_seen",
             "console/a_key_is_shown_once_and_people_are_invited",

@@ -116,6 +116,19 @@ async function readCatalogue(path: InBranch, signal: AbortSignal): Promise<Catal
   return { role, database, version, relations, isCut: results[1]?.isCut ?? false };
 }
 
+/** The rows that a statement without effect reads, or why it failed. */
+export const rowsQuery = (path: InBranch, statement: Statement) =>
+  queryOptions({
+    queryKey: ["rows", path, statement],
+    queryFn: async ({ signal }) => {
+      const { results } = await runSql(path, [statement], { readOnly: true, rowsMax: 1000, signal });
+      return results[0] as Result;
+    },
+    gcTime: 0,
+    retry: false,
+    refetchOnWindowFocus: false,
+  });
+
 /** Which tables there are. It connects, so it is asked once, and only of a branch that is awake. */
 export const catalogueQuery = (path: InBranch) =>
   queryOptions({
@@ -123,4 +136,5 @@ export const catalogueQuery = (path: InBranch) =>
     queryFn: ({ signal }) => readCatalogue(path, signal),
     staleTime: Number.POSITIVE_INFINITY,
     retry: false,
+    refetchOnWindowFocus: false,
   });

@@ -8,6 +8,7 @@ const KEYS: [string, string][] = [
   ["g q", "SQL"],
   ["Ctrl Enter", "Run the statement at the cursor, or what is selected"],
   ["Ctrl Shift Enter", "Run everything"],
+  ["g d", "Tables"],
   ["g m", "Metrics; then draw over a chart to zoom"],
   ["g l", "Logs"],
   ["g p", "Parameters"],

@@ -1,9 +1,13 @@
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useRouter } from "@tanstack/react-router";
 import { type KeyboardEvent, type ReactNode, useEffect, useId, useMemo, useRef, useState } from "react";
+import type { Schemas } from "../api/client";
 import { projectsQuery, treeQuery } from "../api/queries";
 import { best } from "../lib/find";
 import { State, stateOf } from "../ui/State";
+import { useRights } from "../api/rights";
+import { catalogueQuery } from "../api/sql";
+import { fullName, kindOf } from "../lib/tables";
 import { pagesAt } from "./Rail";
 import type { Where } from "./where";
 
@@ -59,7 +63,7 @@ export function Palette({ where, onClose }: { where: Where; onClose: () => void 
         aria-controls={list}
         aria-activedescendant={found[at] && `${list}-${at}`}
         aria-label="Find and do"
-        placeholder="A branch, a project, a page"
+        placeholder="A branch, a table, a project, a page"
         spellCheck={false}
         autoComplete="off"
         value={text}
@@ -99,6 +103,7 @@ function useEntries(where: Where): Entry[] {
   const inProject = { organizationID: where.org, projectID: where.project ?? "" };
   const tree = useQuery({ ...treeQuery(inProject), enabled: where.project !== undefined }).data;
   const projects = useQuery(projectsQuery(inProject)).data;
+  const tables = useTables(where, tree?.branches);
   return useMemo(() => {
     const pages = pagesAt(where).flatMap(({ of, pages }) =>
       pages.map(({ name, to, key }) => ({
@@ -127,6 +132,32 @@ function useEntries(where: Where): Entry[] {
       go: () =>
         void navigate({ to: "/orgs/$org/projects/$project/branches", params: { org: where.org, project: id } }),
     }));
-    return [...branches, ...pages, ...others];
-  }, [where, tree, projects, navigate, router]);
+    return [...branches, ...tables, ...pages, ...others];
+  }, [where, tree, projects, tables, navigate, router]);
+}
+
+/** The tables of the branch one is at, if looking for them wakes nothing. */
+function useTables(where: Where, branches: readonly Schemas["BranchInTree"][] | undefined): Entry[] {
+  const navigate = useNavigate();
+  const { org, project = "", branch = "" } = where;
+  const at = branches?.find(({ id }) => id === branch);
+  const isAwake = at !== undefined && stateOf(at.statusType) === "awake";
+  const may = useRights(org).can("credentials:read");
+  const path = { organizationID: org, projectID: project, branchID: branch };
+  const relations = useQuery({ ...catalogueQuery(path), enabled: isAwake && may }).data?.relations;
+  return useMemo(
+    () =>
+      (relations ?? []).map((relation) => ({
+        id: `table ${relation.schema} ${relation.name}`,
+        name: fullName(relation),
+        kind: kindOf(relation.kind),
+        go: () =>
+          void navigate({
+            to: "/orgs/$org/projects/$project/branches/$branch/tables",
+            params: { org, project, branch },
+            search: { table: fullName(relation) },
+          }),
+      })),
+    [relations, org, project, branch, navigate],
+  );
 }

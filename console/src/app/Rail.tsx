@@ -12,6 +12,7 @@ import {
   Settings,
   SlidersHorizontal,
   SquareTerminal,
+  Table2,
   Users,
 } from "lucide-react";
 import type { Where } from "./where";
@@ -29,6 +30,7 @@ const BRANCH = "/orgs/$org/projects/$project/branches/$branch";
 const OF_BRANCH: Page[] = [
   { name: "Overview", to: `${BRANCH}/overview`, icon: House, key: "o" },
   { name: "SQL", to: `${BRANCH}/sql`, icon: SquareTerminal, key: "q" },
+  { name: "Tables", to: `${BRANCH}/tables`, icon: Table2, key: "d" },
   { name: "Metrics", to: `${BRANCH}/metrics`, icon: ChartLine, key: "m" },
   { name: "Logs", to: `${BRANCH}/logs`, icon: ScrollText, key: "l" },
   { name: "Parameters", to: `${BRANCH}/parameters`, icon: SlidersHorizontal, key: "p" },

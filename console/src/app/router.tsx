@@ -7,6 +7,7 @@ import type { AuditSearch } from "../features/audit/Audit";
 import type { LogSearch } from "../features/logs/Logs";
 import type { MetricsSearch } from "../features/metrics/Metrics";
 import type { ParameterSearch } from "../features/parameters/Parameters";
+import type { TablesSearch } from "../features/tables/Tables";
 import { Shell } from "./Shell";
 
 /** What an address says of these, as far as it says something. */
@@ -66,6 +67,15 @@ const sql = createRoute({
   getParentRoute: () => branch,
   path: "sql",
   component: lazyRouteComponent(() => import("../features/sql/Sql"), "Sql"),
+});
+const tables = createRoute({
+  getParentRoute: () => branch,
+  path: "tables",
+  component: lazyRouteComponent(() => import("../features/tables/Tables"), "Tables"),
+  validateSearch: (search): TablesSearch => ({
+    ...texts(search, "table", "order"),
+    ...(search["down"] === true && { down: true }),
+  }),
 });
 const metrics = createRoute({
   getParentRoute: () => branch,
@@ -144,7 +154,7 @@ const tree = root.addChildren([
       projectIndex,
       branches,
       projectSettings,
-      branch.addChildren([branchIndex, overview, sql, metrics, logs, parameters, activity, branchSettings]),
+      branch.addChildren([branchIndex, overview, sql, tables, metrics, logs, parameters, activity, branchSettings]),
     ]),
   ]),
 ]);

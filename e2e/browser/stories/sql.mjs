@@ -95,6 +95,36 @@ do $$begin raise notice '%', '${value}'; end$$;`;
   await leave(page);
 }
 
+export async function a_table_is_found_and_read(browser) {
+  const main = await branchNamed("main");
+  await rows(main, "create table grove (id int primary key, tree text)");
+  const values = `select n, case when n % 100 = 0 then '${SCRIPT.replaceAll("'", "''")}' else 'tree ' || n end`;
+  await rows(main, `insert into grove ${values} from generate_series(1, 250) n`);
+  const page = await signedIn(browser, await place(main, "overview"));
+  await heading(page, "main");
+  await page.keyboard.press("Control+k");
+  await page.keyboard.type("grove");
+  await page.getByRole("option", { name: "grove" }).waitFor();
+  await page.keyboard.press("Enter");
+  await page.getByText("Rows 1 to 100").waitFor();
+  await page.getByRole("button", { name: "Next" }).click();
+  await page.getByText("Rows 101 to 200").waitFor();
+  const grid = page.getByRole("grid");
+  const head = (name) => grid.getByRole("columnheader", { name }).getByRole("button");
+  await head("id").click();
+  await head("id").click();
+  await grid.getByRole("gridcell", { name: "tree 250" }).waitFor();
+  await page.getByRole("button", { name: "Filter", exact: true }).click();
+  await page.getByLabel("Column").selectOption("tree");
+  await page.getByLabel("How").selectOption("contains");
+  await page.getByLabel("Value").fill("IMG SRC");
+  await page.getByText("Rows 1 to 2").waitFor();
+  assert.equal(await grid.getByRole("gridcell", { name: SCRIPT }).count(), 2);
+  await look(page, "console-tables");
+  assert.match(page.url(), /tables\?table=grove&order=id&down=true$/, "where one is, and nothing of the rows");
+  await leave(page);
+}
+
 export async function what_is_stopped_ends_on_the_server_and_many_rows_stay_smooth(browser) {
   const main = await branchNamed("main");
   const page = await signedIn(browser, await place(main, "sql"));
