@@ -44,12 +44,13 @@ pub(super) const OF_EVERYBODY: [&str; 2] = ["getOrganizationsList", "getCredenti
 /// Needs a person besides what is on no organization's path.
 pub(super) const OF_PEOPLE: [&str; 1] = ["createOrganization"];
 /// Reading, and closed to keys with limits all the same.
-pub(super) const CLOSED_READS: [&str; 5] = [
+pub(super) const CLOSED_READS: [&str; 6] = [
     "listOrganizationAPIKeys",
     "listUserAPIKeys",
     "listOrganizationInvitations",
     "getOrganizationInvitation",
     "listAuditLog",
+    "getUsage",
 ];
 /// Open to keys with limits: what these make has them too.
 pub(super) const MAKES_KEYS: [&str; 2] = ["createOrganizationAPIKey", "createUserAPIKey"];

@@ -17,6 +17,7 @@ use crate::oauth::signed_out;
 use crate::origin::Origin;
 use crate::proof::ByDoor;
 use crate::request::Call;
+use crate::wishes::Wishes;
 
 pub(crate) fn routes() -> Router<App> {
     Router::new().route("/session", get(show).delete(end))
@@ -60,5 +61,5 @@ async fn end(
     if let Some(session) = session {
         app.sign_out(&session, &origin.0).await?;
     }
-    Ok::<_, Error>(signed_out(&app, Done.send(None))).map_err(ApiError::from)
+    Ok::<_, Error>(signed_out(&app, Done.send(&Wishes::default()))).map_err(ApiError::from)
 }

@@ -66,7 +66,9 @@ mod time;
 mod trash;
 mod tree;
 mod unreadable;
+mod usage;
 mod users;
+mod wishes;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

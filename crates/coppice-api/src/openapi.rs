@@ -40,7 +40,7 @@ use crate::coding::takes;
 use crate::endpoint::Endpoint;
 use crate::{
     activity, audit_log, branch_metrics, branches, configuration, credential, credentials, events, history,
-    invitations, keys, logs, members, organizations, pages, projects, regions, trash, tree, users,
+    invitations, keys, logs, members, organizations, pages, projects, regions, trash, tree, usage, users,
 };
 
 /// Where the implicit flow begins, below the server.
@@ -51,7 +51,7 @@ const AUTHORIZATION: &str = "/oauth/authorize";
 struct Empty;
 
 /// The operations of each part.
-const ENDPOINTS: [fn() -> Vec<Endpoint>; 19] = [
+const ENDPOINTS: [fn() -> Vec<Endpoint>; 20] = [
     organizations::endpoints,
     audit_log::endpoints,
     events::endpoints,
@@ -71,6 +71,7 @@ const ENDPOINTS: [fn() -> Vec<Endpoint>; 19] = [
     configuration::endpoints,
     credentials::endpoints,
     branch_metrics::endpoints,
+    usage::endpoints,
 ];
 
 /// Every operation with its route.

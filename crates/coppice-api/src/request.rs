@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{Extension, FromRequestParts, MatchedPath, Path, Query};
-use axum::http::header::IF_NONE_MATCH;
 use axum::http::request::Parts;
 use coppice_app::{Access, App, Credential, PersonalAccess};
 use coppice_core::access::{Caller, Principal, Scope, check_scope};
@@ -21,6 +20,7 @@ use crate::error::ApiError;
 use crate::origin::Origin;
 use crate::proof::Proof;
 use crate::rates::Rates;
+use crate::wishes::Wishes;
 use crate::{context, metrics};
 
 /// Marks a request that was already counted to the rate of its credential.
@@ -31,7 +31,7 @@ pub(crate) struct Counted;
 #[derive(Debug)]
 pub(crate) struct Call {
     proof: Option<Proof>,
-    known_tag: Option<String>,
+    wishes: Wishes,
     path: HashMap<String, String>,
     query: HashMap<String, String>,
     address: IpAddr,
@@ -44,14 +44,12 @@ impl<S: Send + Sync> FromRequestParts<S> for Call {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
-        let known_tag = parts.headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok());
-        let known_tag = known_tag.map(str::to_owned);
         let path = Path::<HashMap<String, String>>::from_request_parts(parts, state).await;
         let query = Query::<HashMap<String, String>>::from_request_parts(parts, state).await;
         let rates = Extension::<Arc<Rates>>::from_request_parts(parts, state).await;
         Ok(Self {
             proof: Proof::of(&parts.headers, &parts.extensions),
-            known_tag,
+            wishes: Wishes::of(&parts.headers),
             path: path.map_or_else(|_| unreadable_path(parts), |path| path.0),
             query: query.map(|query| query.0).unwrap_or_default(),
             address: client_address(parts),
@@ -171,9 +169,9 @@ impl Call {
         outcome
     }
 
-    /// The tag of the answer that the caller has already.
-    pub(crate) fn known_tag(&self) -> Option<&str> {
-        self.known_tag.as_deref()
+    /// In what form the caller would have the answer.
+    pub(crate) fn wishes(&self) -> &Wishes {
+        &self.wishes
     }
 
     /// A query parameter; an empty one counts as absent.

@@ -8,12 +8,14 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use coppice_core::usage::METERING;
 use coppice_core::{Error, Result};
 use futures_util::FutureExt as _;
 use tokio::time::MissedTickBehavior;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::history::Keeper;
+use crate::metering::Metering;
 use crate::{App, metrics};
 
 /// Pause before a task that panicked is begun again.
@@ -101,6 +103,11 @@ impl App {
             async move { app.publish_events(&feed).await }
         });
         tasks.every("idle_watch", seconds(5), self, |app| async move { app.look_for_idle().await });
+        let metering = Arc::new(Metering::default());
+        tasks.every("usage_meter", METERING, self, move |app| {
+            let metering = metering.clone();
+            async move { app.meter_usage(&metering).await }
+        });
         tasks.every("key_uses", seconds(5), self, |app| async move { app.write_key_uses().await });
         tasks.every("client_uses", seconds(30), self, |app| async move { app.write_uses().await });
         tasks.every("signing_keys", seconds(60), self, |app| async move { app.renew_signing_keys().await });
@@ -133,6 +140,7 @@ impl App {
         });
         tasks.every("audit_purge", PURGE, self, |app| async move { app.purge_audit_log().await });
         tasks.every("event_purge", PURGE, self, |app| async move { app.purge_events().await });
+        tasks.every("usage_purge", PURGE, self, |app| async move { app.purge_usage().await });
         tasks.every("activity_purge", PURGE, self, |app| async move { app.purge_activity().await });
         tasks.every("sign_in_purge", Duration::from_secs(60), self, |app| async move {
             app.purge_sign_ins().await

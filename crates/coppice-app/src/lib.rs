@@ -33,6 +33,7 @@ mod keys;
 mod logs;
 mod mail;
 mod members;
+mod metering;
 mod metrics;
 mod organizations;
 mod outside;
@@ -45,6 +46,7 @@ mod sampler;
 mod secrets;
 mod sleep;
 mod storage;
+mod usage;
 mod users;
 
 use std::sync::Arc;
@@ -72,7 +74,7 @@ pub use branches::{
 };
 pub use connections::Connectable;
 pub use coppice_store::Event;
-pub use coppice_store::{AuditEnd, InvitationFilter};
+pub use coppice_store::{AuditEnd, InvitationFilter, UsageGrouping, UsageStep};
 pub use coppice_store::{BrowserSession, HalfSignIn};
 pub use coppice_telemetry::logs::{BodyMatch, LogEntry, LogFilter, LogLevel};
 pub use credentials::Credentials;
@@ -98,6 +100,7 @@ pub use regions::Region;
 pub use rekey::seal_anew;
 pub use secrets::MasterKey;
 pub use sleep::Clients;
+pub use usage::{UsageLine, UsageReport, UsageRequest};
 
 /// How long the metastore may take to count as ready: whoever asks gives up
 /// after a few seconds.

@@ -23,6 +23,7 @@ macro_rules! names {
 }
 
 pub mod access;
+pub mod amount;
 pub mod api_key;
 pub mod audit;
 pub mod authentication;
@@ -53,6 +54,7 @@ pub mod sign_up;
 pub mod statistics;
 pub mod storage;
 pub mod target;
+pub mod usage;
 pub mod volume;
 
 pub use error::{Error, Result};

@@ -91,6 +91,7 @@ operations! {
 
     LIST_EVENTS = Operation::new("listEvents", Scope::OrgRead);
     LIST_AUDIT_LOG = Operation::new("listAuditLog", Scope::AuditRead).limited_keys(Refused);
+    GET_USAGE = Operation::new("getUsage", Scope::OrgRead).limited_keys(Refused);
     REQUEST_ORGANIZATION_DELETION =
         Operation::new("requestOrganizationDeletion", Scope::OrgWrite).by(Owner).limited_keys(Refused);
 

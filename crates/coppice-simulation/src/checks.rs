@@ -13,7 +13,14 @@ const IMPOSSIBLE: &str = "select b.id || ': ' || case
         else 'removed before its volume' end
     from branches b join volumes v on v.id = b.volume_id left join tombstones t on t.volume_id = v.id
     where (b.state = 'ready' and v.state <> 'admitted') or (b.goal <> 'deleted' and v.state = 'removed')
-        or (b.goal = 'deleted' and t.volume_id is null) or (b.state = 'deleted' and v.state <> 'removed')";
+        or (b.goal = 'deleted' and t.volume_id is null) or (b.state = 'deleted' and v.state <> 'removed')
+    union all select p.branch_id || ': two periods of usage overlap'
+    from usage_periods p join usage_periods q using (branch_id)
+    where p.began_at < q.began_at and coalesce(p.ended_at, 'infinity') > q.began_at
+    union all select coalesce(b.id, p.branch_id) || ': what it is to be is not what is metered'
+    from (select * from branches where goal <> 'deleted') b
+    full join (select * from usage_periods where ended_at is null) p on p.branch_id = b.id
+    where (b.goal = 'running') is distinct from p.is_awake";
 
 /// What every branch is, for the comparison at the end.
 const BRANCHES: &str = "select b.id, b.goal, b.state, v.state, v.id, v.host_id, b.managed_role_verifier,

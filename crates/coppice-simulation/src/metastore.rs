@@ -110,6 +110,7 @@ impl Metastore {
              delete from volumes; delete from tombstones; delete from hosts; delete from installation;
              delete from awake_crashes; delete from awake_periods;
              delete from events; delete from event_feeds;
+             delete from usage_periods; delete from usage_branches;
              alter sequence volume_accounts restart",
         );
         self.histories += 1;

@@ -29,6 +29,7 @@ mod secrets;
 mod time;
 mod trash;
 mod tree;
+mod usage;
 
 pub use activity::*;
 pub use audit::*;
@@ -49,3 +50,4 @@ pub use secrets::*;
 pub use time::*;
 pub use trash::*;
 pub use tree::*;
+pub use usage::*;

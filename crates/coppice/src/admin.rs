@@ -8,6 +8,7 @@
 
 mod audit;
 mod sign_in;
+mod usage;
 mod users;
 
 use std::path::{Path, PathBuf};
@@ -58,6 +59,12 @@ enum AdminCommand {
     /// Show who changed what, in every organization and in the platform itself
     #[command(after_help = "Example: coppice admin audit --since 1d")]
     Audit(audit::AuditArgs),
+    /// Put right what was metered of a branch in an hour that is sealed
+    #[command(
+        after_help = "Example: coppice admin correct-usage kq7m… --hour 2026-01-02T03:00:00Z --meter awake \
+                            --type small --by -60000000 --reason 'the machine stood still'"
+    )]
+    CorrectUsage(usage::CorrectionArgs),
     /// Set the password of a user, read from the terminal or from standard input
     ///
     /// Every session of theirs ends. Whoever may read the data directory may do
@@ -194,6 +201,10 @@ pub(crate) async fn admin(args: AdminArgs, as_json: bool) -> anyhow::Result<()> 
         }
         AdminCommand::Org(command) => {
             with_metastore(&data_dir, metastore_url, async |store| organization(&store, command).await).await
+        }
+        AdminCommand::CorrectUsage(arguments) => {
+            with_metastore(&data_dir, metastore_url, async |store| usage::correct(&store, arguments).await)
+                .await
         }
         AdminCommand::Audit(arguments) => {
             let work = async |store| audit::show(&store, arguments, as_json).await;

@@ -10,10 +10,12 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use coppice_core::Error;
 use serde::Serialize;
 use utoipa::ToSchema;
+use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{ContentBuilder, Ref, ResponseBuilder};
 
 use super::Schemas;
 use crate::error::ApiError;
+use crate::wishes::{TABLE, Wishes};
 
 /// 200 with what is there.
 #[derive(Debug)]
@@ -22,6 +24,20 @@ pub(crate) struct Shown<T>(pub(crate) T);
 /// 200 with what is there and its `ETag`, or 304 to who has it already.
 #[derive(Debug)]
 pub(crate) struct Tagged<T>(pub(crate) T);
+
+/// 200 with what is there, as a table if that is wished for.
+#[derive(Debug)]
+pub(crate) struct Tabled<T> {
+    pub(crate) shown: T,
+    /// Whether it is to be a table; without it the caller's `Accept` decides.
+    pub(crate) is_table: Option<bool>,
+}
+
+/// What can be shown as a table.
+pub(crate) trait Table {
+    /// As CSV (RFC 4180), with a line of names.
+    fn csv(&self) -> String;
+}
 
 /// 201 with what was made.
 #[derive(Debug)]
@@ -45,8 +61,8 @@ pub(crate) trait Answer: Send + 'static {
     /// Writes its body into the document.
     fn document(response: ResponseBuilder, schemas: &mut Schemas) -> ResponseBuilder;
 
-    /// Sends it to who already has the one with the tag `known`.
-    fn send(self, known: Option<&str>) -> Response;
+    /// Sends it in the form in which it is wished for.
+    fn send(self, wishes: &Wishes) -> Response;
 }
 
 fn with_body<T: ToSchema>(response: ResponseBuilder, schemas: &mut Schemas) -> ResponseBuilder {
@@ -62,8 +78,24 @@ impl<T: Serialize + ToSchema + Send + 'static> Answer for Shown<T> {
         with_body::<T>(response, schemas)
     }
 
-    fn send(self, _: Option<&str>) -> Response {
+    fn send(self, _: &Wishes) -> Response {
         Json(self.0).into_response()
+    }
+}
+
+impl<T: Table + Serialize + ToSchema + Send + 'static> Answer for Tabled<T> {
+    const STATUS: StatusCode = StatusCode::OK;
+
+    fn document(response: ResponseBuilder, schemas: &mut Schemas) -> ResponseBuilder {
+        let text = ObjectBuilder::new().schema_type(Type::String);
+        with_body::<T>(response, schemas).content(TABLE, ContentBuilder::new().schema(Some(text)).build())
+    }
+
+    fn send(self, wishes: &Wishes) -> Response {
+        match self.is_table.unwrap_or(wishes.likes_tables) {
+            true => ([(CONTENT_TYPE, "text/csv; charset=utf-8")], self.shown.csv()).into_response(),
+            false => Json(self.shown).into_response(),
+        }
     }
 }
 
@@ -75,7 +107,7 @@ impl<T: Serialize + ToSchema + Send + 'static> Answer for Tagged<T> {
         with_body::<T>(response, schemas)
     }
 
-    fn send(self, known: Option<&str>) -> Response {
+    fn send(self, wishes: &Wishes) -> Response {
         let body = match serde_json::to_vec(&self.0) {
             Ok(body) => body,
             Err(error) => return ApiError::from(Error::internal(error)).into_response(),
@@ -83,6 +115,7 @@ impl<T: Serialize + ToSchema + Send + 'static> Answer for Tagged<T> {
         let digest = BASE64_URL_SAFE_NO_PAD.encode(digest(&SHA256, &body));
         // A weak one: compressed or not, it is the same.
         let tag = format!("W/\"{digest}\"");
+        let known = wishes.known_tag.as_deref();
         let is_known = known.is_some_and(|known| known.split(',').any(|one| one.trim() == tag));
         // Whoever keeps it asks each time whether it is still so.
         let headers = [(ETAG, tag), (CACHE_CONTROL, "private, no-cache".to_owned())];
@@ -100,7 +133,7 @@ impl<T: Serialize + ToSchema + Send + 'static> Answer for Made<T> {
         with_body::<T>(response, schemas)
     }
 
-    fn send(self, _: Option<&str>) -> Response {
+    fn send(self, _: &Wishes) -> Response {
         (Self::STATUS, Json(self.0)).into_response()
     }
 }
@@ -112,7 +145,7 @@ impl Answer for Begun {
         response
     }
 
-    fn send(self, _: Option<&str>) -> Response {
+    fn send(self, _: &Wishes) -> Response {
         Self::STATUS.into_response()
     }
 }
@@ -124,7 +157,7 @@ impl Answer for Done {
         response
     }
 
-    fn send(self, _: Option<&str>) -> Response {
+    fn send(self, _: &Wishes) -> Response {
         Self::STATUS.into_response()
     }
 }

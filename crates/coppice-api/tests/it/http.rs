@@ -83,7 +83,7 @@ pub(crate) struct Http {
     _tasks: Tasks,
     runtime: Runtime,
     /// Ends after all that uses it.
-    _metastore: Postgres,
+    metastore: Postgres,
 }
 
 static SHARED: Mutex<Weak<Http>> = Mutex::new(Weak::new());
@@ -177,7 +177,7 @@ impl Http {
             };
             (router(app, config, Arc::new(NoClients), None), first, tasks)
         });
-        Self { router, first, documented: documented(), _tasks: tasks, runtime, _metastore: metastore }
+        Self { router, first, documented: documented(), _tasks: tasks, runtime, metastore }
     }
 
     /// The first organization's id.
@@ -225,6 +225,20 @@ impl Http {
             let answer = Answer { status: parts.status.as_u16(), headers: headers.collect(), bytes };
             (answer, route.operation.to_string())
         })
+    }
+
+    /// Carries out statements on the metastore; `{org}` is the organization.
+    pub(crate) fn metastore(&self, statements: &str) {
+        let statements = statements.replace("{org}", self.organization());
+        self.runtime.block_on(async {
+            let mut config = tokio_postgres::Config::new();
+            config.host_path(self.metastore.socket_dir()).user("postgres").dbname("postgres");
+            let (client, connection) = config.connect(tokio_postgres::NoTls).await.expect("a connection");
+            let connection = tokio::spawn(connection);
+            client.batch_execute(&statements).await.expect("statements that work");
+            drop(client);
+            connection.await.expect("an end").expect("a good one");
+        });
     }
 
     /// A request of the first user without a body.

@@ -10,6 +10,7 @@ mod http;
 mod keys;
 mod organizations;
 mod projects;
+mod usage;
 
 use coppice_test_support::is_timestamp;
 use http::{Http, shared};

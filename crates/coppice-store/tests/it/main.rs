@@ -18,6 +18,7 @@ mod sealed;
 mod sign_ins;
 mod transfer;
 mod trash;
+mod usage;
 mod verifiers;
 
 use std::time::Duration;

@@ -36,7 +36,11 @@ async fn an_export_imported_elsewhere_is_equal_row_by_row() {
     let mut file = Vec::new();
     let exported = store.export(&mut file).await.unwrap();
     assert_eq!(exported.header.installation.as_deref(), Some("ins_1"));
-    assert_eq!(exported.rows_total(), 11, "with two events, and how often some were published");
+    assert_eq!(
+        exported.rows_total(),
+        14,
+        "with two events, how often some were published, and what is metered"
+    );
     assert_eq!(check_export(file.as_slice()).await.unwrap(), exported);
 
     let (other, mut other_sql) = connect(&server.database().await).await;

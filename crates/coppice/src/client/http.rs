@@ -240,6 +240,12 @@ impl Client {
         self.read(response).await
     }
 
+    /// Sends a GET request whose answer is a text.
+    pub(super) async fn text(&self, path: &str) -> anyhow::Result<String> {
+        let response = self.send(Method::GET, path, None::<&()>).await?;
+        answered(&self.url, response.text().await)
+    }
+
     /// Sends a request with a body and an answer.
     pub(super) async fn call<T: DeserializeOwned>(
         &self,

@@ -29,6 +29,7 @@ mod tokens;
 mod transfer;
 mod transport;
 mod trash;
+mod usage;
 mod verification;
 pub(crate) mod words;
 
@@ -171,6 +172,9 @@ pub(crate) enum Noun {
     /// What happens in the organization
     #[command(alias = "events", after_help = "Example: coppice event list --follow")]
     Event(Call<event::EventCommand>),
+    /// Show what the organization used: instances, storage, traffic
+    #[command(after_help = "Example: coppice usage --from 30d --by branch,day --format csv")]
+    Usage(Plain<usage::UsageArgs>),
     /// Show what a branch does: CPU, memory, disk, sessions, network, I/O
     #[command(alias = "metric", after_help = "Example: coppice metrics main --since 6h --metric cpu,disk")]
     Metrics(Plain<metrics::MetricsArgs>),
@@ -214,6 +218,7 @@ impl Noun {
             Self::Logs(plain) => &plain.options,
             Self::Audit(plain) => &plain.options,
             Self::Event(call) => &call.options,
+            Self::Usage(plain) => &plain.options,
             Self::Metrics(plain) => &plain.options,
             Self::Psql(plain) => &plain.options,
             Self::ConnectionString(plain) => &plain.options,
@@ -270,6 +275,7 @@ async fn dispatch(noun: Noun, client: &Client, as_json: bool) -> anyhow::Result<
         Noun::Logs(plain) => logs::run(plain.arguments, client, as_json).await,
         Noun::Audit(plain) => audit::run(plain.arguments, client, as_json).await,
         Noun::Event(call) => event::run(call.command, client, as_json).await,
+        Noun::Usage(plain) => usage::run(plain.arguments, client, as_json).await,
         Noun::Metrics(plain) => metrics::run(&plain.arguments, client, as_json).await,
         Noun::Psql(plain) => connection::psql(&plain.arguments, client).await,
         Noun::ConnectionString(plain) => connection::show(&plain.arguments, client, as_json).await,

@@ -1,0 +1,204 @@
+//! Showing what an organization used.
+
+use std::fmt::Write as _;
+
+use chrono::{DateTime, Datelike, Days, Months, TimeDelta, Utc};
+use coppice_app::{Access, App, UsageGrouping, UsageLine, UsageRequest, UsageStep};
+use coppice_core::operation::GET_USAGE;
+use coppice_core::usage::Meter;
+use coppice_core::{Error, Result};
+use coppice_wire::{self as wire, UsageGroup};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::endpoint::{Endpoint, Query, Table, Tabled, get};
+
+pub(crate) fn endpoints() -> Vec<Endpoint> {
+    const AREA: &str = "Billing";
+    vec![
+        get("/usage", &GET_USAGE)
+            .says(AREA, "Show what an organization used", "Also of branches and projects that are deleted. Hours are sealed some minutes after their end; those after `sealedUntil` may still change a little.\n\nThe text/csv has the columns of FOCUS; ask for it with `format=csv`, or name it first in `Accept`.")
+            .answers("What was used.")
+            .runs(get_usage),
+    ]
+}
+
+/// Which usage to show.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(rename_all = "camelCase")]
+struct GetUsage {
+    /// From the hour on that this is in: an RFC 3339 date-time. Without it from the beginning of the month in UTC.
+    #[param(value_type = Option<String>, example = "2026-01-01T00:00:00Z", format = "time")]
+    from: Option<DateTime<Utc>>,
+    /// Up to the end of the hour that this is in, at most 400 days later: an RFC 3339 date-time. Without it until now.
+    #[param(value_type = Option<String>, example = "2026-02-01T00:00:00Z", format = "time")]
+    to: Option<DateTime<Utc>>,
+    /// What is told apart, with commas between: project, branch, type, and one of hour, day and month.
+    #[param(max_length = 64, format = "sought", example = "project,day")]
+    group_by: Option<String>,
+    /// How the answer looks. Without it `Accept` decides.
+    #[param(inline)]
+    format: Option<wire::UsageFormat>,
+}
+
+async fn get_usage(app: App, access: Access, Query(asked): Query<GetUsage>) -> Result<Tabled<wire::Usage>> {
+    let group_by = groups(asked.group_by.as_deref().unwrap_or_default())?;
+    let has = |group| group_by.contains(&group);
+    let now = Utc::now();
+    let to = asked.to.unwrap_or(now);
+    let request = UsageRequest {
+        from: asked.from.unwrap_or_else(|| beginning(to, UsageStep::Month)),
+        to,
+        grouping: UsageGrouping {
+            by_project: has(UsageGroup::Project),
+            by_branch: has(UsageGroup::Branch),
+            by: step(&group_by)?,
+        },
+        by_instance_type: has(UsageGroup::Type),
+    };
+    let report = app.usage(&access, &request).await?;
+    let shown = wire::Usage {
+        from: wire::Timestamp(report.from),
+        to: wire::Timestamp(report.to),
+        sealed_until: wire::Timestamp(report.sealed_until),
+        group_by,
+        rows: report.lines.into_iter().map(to_wire).collect(),
+    };
+    Ok(Tabled { shown, is_table: asked.format.map(|format| format == wire::UsageFormat::Csv) })
+}
+
+fn groups(text: &str) -> Result<Vec<UsageGroup>> {
+    let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
+    let mut groups = vec![];
+    for word in words {
+        let group = match word {
+            "project" => UsageGroup::Project,
+            "branch" => UsageGroup::Branch,
+            "type" => UsageGroup::Type,
+            "hour" => UsageGroup::Hour,
+            "day" => UsageGroup::Day,
+            "month" => UsageGroup::Month,
+            _ => {
+                let why = "must be project, branch, type, hour, day or month, or several with commas between";
+                return Err(Error::invalid_query("groupBy", why));
+            }
+        };
+        if !groups.contains(&group) {
+            groups.push(group);
+        }
+    }
+    Ok(groups)
+}
+
+fn step(groups: &[UsageGroup]) -> Result<Option<UsageStep>> {
+    let mut steps = groups.iter().filter_map(|group| match group {
+        UsageGroup::Hour => Some(UsageStep::Hour),
+        UsageGroup::Day => Some(UsageStep::Day),
+        UsageGroup::Month => Some(UsageStep::Month),
+        UsageGroup::Project | UsageGroup::Branch | UsageGroup::Type => None,
+    });
+    match (steps.next(), steps.next()) {
+        (_, Some(_)) => Err(Error::invalid_query("groupBy", "must have only one of hour, day and month")),
+        (step, None) => Ok(step),
+    }
+}
+
+/// When the day or month began that holds a time.
+fn beginning(time: DateTime<Utc>, step: UsageStep) -> DateTime<Utc> {
+    let date = time.date_naive();
+    let date = if step == UsageStep::Month { date.with_day(1).unwrap_or(date) } else { date };
+    date.and_time(chrono::NaiveTime::MIN).and_utc()
+}
+
+fn to_wire(line: UsageLine) -> wire::UsageRow {
+    let (project_id, project_name) = line.project.unzip();
+    let (branch_id, branch_name) = line.branch.unzip();
+    wire::UsageRow {
+        project_id: project_id.map(|id| id.to_string()),
+        project_name,
+        branch_id: branch_id.map(|id| id.to_string()),
+        branch_name,
+        began_at: line.began_at.map(wire::Timestamp),
+        instance_type: line.instance_type,
+        meter: match line.meter {
+            Meter::Awake => wire::UsageMeter::Awake,
+            Meter::Asleep => wire::UsageMeter::Asleep,
+            Meter::Storage => wire::UsageMeter::Storage,
+            Meter::Egress => wire::UsageMeter::Egress,
+        },
+        quantity: line.quantity.to_plain_string(),
+        unit: line.meter.unit().to_owned(),
+    }
+}
+
+/// Columns of the FinOps Open Cost and Usage Specification that say something here.
+const COLUMNS: &str = "ChargePeriodStart,ChargePeriodEnd,ServiceCategory,ServiceName,ChargeCategory,\
+    ChargeDescription,SubAccountId,SubAccountName,ResourceId,ResourceName,SkuId,ConsumedQuantity,ConsumedUnit";
+
+impl Table for wire::Usage {
+    fn csv(&self) -> String {
+        let mut text = format!("{COLUMNS}\r\n");
+        for row in &self.rows {
+            let (start, end) = self.period_of(row);
+            let (what, sku) = match row.meter {
+                wire::UsageMeter::Awake => ("Compute", row.instance_type.as_deref().unwrap_or("compute")),
+                wire::UsageMeter::Asleep => ("Asleep", "asleep"),
+                wire::UsageMeter::Storage => ("Storage", "storage"),
+                wire::UsageMeter::Egress => ("Data sent to clients", "egress"),
+            };
+            let id = |id: &Option<String>| cell(id.as_deref().unwrap_or_default());
+            let cells = [
+                time(start),
+                time(end),
+                "Databases".to_owned(),
+                "PostgreSQL".to_owned(),
+                "Usage".to_owned(),
+                what.to_owned(),
+                id(&row.project_id),
+                id(&row.project_name),
+                id(&row.branch_id),
+                id(&row.branch_name),
+                cell(sku),
+                row.quantity.clone(),
+                row.unit.clone(),
+            ];
+            // Writing to a text does not fail.
+            let _ = write!(text, "{}\r\n", cells.join(","));
+        }
+        text
+    }
+}
+
+trait Periods {
+    fn period_of(&self, row: &wire::UsageRow) -> (DateTime<Utc>, DateTime<Utc>);
+}
+
+impl Periods for wire::Usage {
+    /// The part of the row's hour, day or month that was asked for.
+    fn period_of(&self, row: &wire::UsageRow) -> (DateTime<Utc>, DateTime<Utc>) {
+        let Some(wire::Timestamp(began)) = row.began_at else { return (self.from.0, self.to.0) };
+        let has = |group| self.group_by.contains(&group);
+        let end = match (has(UsageGroup::Hour), has(UsageGroup::Day)) {
+            (true, _) => began.checked_add_signed(TimeDelta::hours(1)),
+            (_, true) => began.checked_add_days(Days::new(1)),
+            _ => began.checked_add_months(Months::new(1)),
+        };
+        (began.max(self.from.0), end.unwrap_or(self.to.0).min(self.to.0))
+    }
+}
+
+fn time(time: DateTime<Utc>) -> String {
+    time.format("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// A cell that no program takes for more than a text: a name that begins as a
+/// formula does gets an apostrophe before it.
+fn cell(text: &str) -> String {
+    let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    let text = if is_formula { format!("'{text}") } else { text.to_owned() };
+    match text.contains(['"', ',', '\r', '\n']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text,
+    }
+}

@@ -1,0 +1,158 @@
+//! What organizations used: hours that are sealed, and what is known of those
+//! that are not.
+
+use chrono::{DateTime, Utc};
+use coppice_core::usage::Meter;
+use coppice_core::{BranchId, OrganizationId, ProjectId};
+use sqlx::FromRow;
+
+use crate::usage::measured;
+use crate::{Result, Store, StoreError};
+
+/// What is told apart in a report of usage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UsageGrouping {
+    /// Projects.
+    pub by_project: bool,
+    /// Branches; with their projects.
+    pub by_branch: bool,
+    /// Times.
+    pub by: Option<UsageStep>,
+}
+
+/// Times that are told apart; all in UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UsageStep {
+    /// Hours.
+    Hour,
+    /// Days.
+    Day,
+    /// Months.
+    Month,
+}
+
+impl UsageStep {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Hour => "hour",
+            Self::Day => "day",
+            Self::Month => "month",
+        }
+    }
+}
+
+/// Of what a report is made.
+#[derive(Clone, Debug)]
+pub struct UsageQuery<'a> {
+    /// Of this organization.
+    pub organization: &'a OrganizationId,
+    /// From this hour on.
+    pub from: DateTime<Utc>,
+    /// Up to this hour, which is not part of it.
+    pub to: DateTime<Utc>,
+    /// What is told apart.
+    pub grouping: UsageGrouping,
+    /// Times at which prices change, in order: what was used before and after
+    /// is told apart.
+    pub boundaries: &'a [DateTime<Utc>],
+    /// Most rows.
+    pub rows_max: u32,
+}
+
+/// What was used of one thing. What is not told apart is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsageRow {
+    /// The project, and what it was last called.
+    pub project: Option<(ProjectId, String)>,
+    /// The branch, and what it was last called.
+    pub branch: Option<(BranchId, String)>,
+    /// When the time began in which it was used.
+    pub began_at: Option<DateTime<Utc>>,
+    /// How many of the boundaries came before.
+    pub period: usize,
+    /// What was counted.
+    pub meter: Meter,
+    /// The type of the instances, where instances are counted; else empty.
+    pub instance_type: String,
+    /// How much, a whole number in the unit of the meter.
+    pub quantity: String,
+}
+
+#[derive(FromRow)]
+struct Row {
+    project_id: Option<String>,
+    project_name: Option<String>,
+    branch_id: Option<String>,
+    branch_name: Option<String>,
+    began_at: Option<DateTime<Utc>>,
+    period: i32,
+    meter: String,
+    instance_type: String,
+    quantity: String,
+}
+
+impl TryFrom<Row> for UsageRow {
+    type Error = StoreError;
+
+    fn try_from(row: Row) -> Result<Self> {
+        let meter = Meter::parse(&row.meter)
+            .ok_or_else(|| StoreError::UnknownValue { what: "meter", value: row.meter.clone() })?;
+        Ok(Self {
+            project: row.project_id.map(ProjectId::from_trusted).zip(row.project_name),
+            branch: row.branch_id.map(BranchId::from_trusted).zip(row.branch_name),
+            began_at: row.began_at,
+            period: usize::try_from(row.period).unwrap_or_default(),
+            meter,
+            instance_type: row.instance_type,
+            quantity: row.quantity,
+        })
+    }
+}
+
+impl Store {
+    /// Before when every hour is sealed.
+    pub async fn usage_sealed_until(&self) -> Result<DateTime<Utc>> {
+        Ok(sqlx::query_scalar("select sealed_until from usage_meter").fetch_one(&self.pool).await?)
+    }
+
+    /// What was used. Instance types are always told apart, prices are theirs.
+    /// One statement: an hour is either sealed or it is not.
+    pub async fn usage_report(&self, query: &UsageQuery<'_>) -> Result<Vec<UsageRow>> {
+        let sql = format!(
+            "with hours as materialized (
+                 select array(select h.hour from usage_meter m,
+                     generate_series(greatest(m.sealed_until, $3), least(now(), $4 - interval '1 microsecond'),
+                                     interval '1 hour') as h (hour)
+                     where not exists (select from usage_sealed s where s.hour = h.hour)) as open),
+             {measured},
+             used as (
+                 select u.branch_id, u.hour, u.meter, u.instance_type, u.quantity
+                 from usage_hours u join metered using (branch_id)
+                 where u.hour >= $3 and u.hour < $4
+                 union all
+                 select branch_id, hour, meter, instance_type, quantity from measured)
+             select case when $5 or $6 then b.project_id end as project_id,
+                    case when $5 or $6 then b.project_name end as project_name,
+                    case when $6 then b.branch_id end as branch_id,
+                    case when $6 then b.branch_name end as branch_name,
+                    case when $7::text is not null then date_trunc($7, u.hour, 'UTC') end as began_at,
+                    width_bucket(u.hour, $1::timestamptz[]) as period, u.meter, u.instance_type, sum(u.quantity)::text as quantity
+             from used u join usage_branches b using (branch_id)
+             group by 1, 2, 3, 4, 5, 6, 7, 8 having sum(u.quantity) <> 0
+             order by 5, 2, 1, 4, 3, 7, 8, 6 limit $8",
+            measured = measured("(select open from hours)"),
+        );
+        let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+            .bind(query.boundaries.to_vec())
+            .bind(query.organization.as_str())
+            .bind(query.from)
+            .bind(query.to)
+            .bind(query.grouping.by_project)
+            .bind(query.grouping.by_branch)
+            .bind(query.grouping.by.map(UsageStep::as_str))
+            .bind(i64::from(query.rows_max))
+            .fetch_all(&self.pool)
+            .await?;
+        rows.into_iter().map(UsageRow::try_from).collect()
+    }
+}

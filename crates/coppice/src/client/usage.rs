@@ -1,0 +1,103 @@
+//! `coppice usage`
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use clap::{Args, ValueEnum};
+use coppice_wire::{Usage, UsageGroup, UsageMeter, UsageRow};
+
+use super::http::Client;
+use super::output;
+use super::people::in_query;
+use super::times::{moment, since};
+
+/// What to tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum By {
+    Project,
+    Branch,
+    Type,
+    Hour,
+    Day,
+    Month,
+}
+
+/// How usage is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people
+    #[default]
+    Table,
+    /// For spreadsheets and cost tools, with the columns of FOCUS
+    Csv,
+}
+
+/// What to show of what was used.
+#[derive(Args, Debug)]
+pub(crate) struct UsageArgs {
+    /// From then on: a time like 2026-01-01T00:00:00Z, or how long ago: 12h, 30d [default: this month]
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    from: Option<DateTime<Utc>>,
+    /// Until then [default: now]
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    to: Option<DateTime<Utc>>,
+    /// What to tell apart
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', default_value = "project")]
+    by: Vec<By>,
+    /// How to print it
+    #[arg(long, value_name = "FORMAT", default_value = "table")]
+    format: Format,
+}
+
+/// Whether a column is shown, its name, and what it has of a row.
+type Column = (bool, &'static str, fn(&UsageRow) -> String);
+
+/// Shows what the organization used.
+pub(super) async fn run(arguments: UsageArgs, client: &Client, as_json: bool) -> anyhow::Result<()> {
+    let names = arguments.by.iter().filter_map(By::to_possible_value).map(|by| by.get_name().to_owned());
+    let mut path = client.here(&format!("/usage?groupBy={}", names.collect::<Vec<_>>().join(",")));
+    for (name, time) in [("from", arguments.from), ("to", arguments.to)] {
+        if let Some(time) = time {
+            path += &format!("&{name}={}", in_query(&time.to_rfc3339_opts(SecondsFormat::Secs, true)));
+        }
+    }
+    if arguments.format == Format::Csv {
+        crate::say::piece(&client.text(&format!("{path}&format=csv")).await?);
+        return Ok(());
+    }
+    let usage: Usage = client.get(&path).await?;
+    if as_json {
+        return output::json(&usage);
+    }
+    let has_time = usage
+        .group_by
+        .iter()
+        .any(|group| matches!(group, UsageGroup::Hour | UsageGroup::Day | UsageGroup::Month));
+    let columns: [Column; 6] = [
+        (has_time, "SINCE", |row| row.began_at.map(|time| moment(time.0)).unwrap_or_default()),
+        (
+            usage.group_by.contains(&UsageGroup::Project) || usage.group_by.contains(&UsageGroup::Branch),
+            "PROJECT",
+            |row| row.project_name.clone().unwrap_or_default(),
+        ),
+        (usage.group_by.contains(&UsageGroup::Branch), "BRANCH", |row| {
+            row.branch_name.clone().unwrap_or_default()
+        }),
+        (true, "WHAT", what),
+        (true, "QUANTITY", |row| row.quantity.clone()),
+        (true, "UNIT", |row| row.unit.clone()),
+    ];
+    let shown: Vec<_> = columns.into_iter().filter(|(is_shown, ..)| *is_shown).collect();
+    let header: Vec<_> = shown.iter().map(|(_, name, _)| *name).collect();
+    let rows = usage.rows.iter().map(|row| shown.iter().map(|(.., cell)| cell(row)).collect());
+    output::table(&header, rows.collect());
+    Ok(())
+}
+
+fn what(row: &UsageRow) -> String {
+    let what = match row.meter {
+        UsageMeter::Awake => "awake",
+        UsageMeter::Asleep => "asleep",
+        UsageMeter::Storage => "storage",
+        UsageMeter::Egress => "egress",
+    };
+    row.instance_type.as_ref().map_or_else(|| what.to_owned(), |kind| format!("{what} {kind}"))
+}
