@@ -1,0 +1,276 @@
+//! A store, opened.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use coppice_core::{InstallationId, VolumeId, random};
+use futures_util::TryStreamExt as _;
+use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions};
+use serde::{Deserialize, Serialize};
+
+use crate::manifest::Manifest;
+use crate::seal::Keys;
+use crate::{ArchiveError, ArchiveKey, Result, StorePlace};
+
+/// The format that this program writes, and the newest that it reads.
+const FORMAT: u32 = 1;
+const HEAD: &str = "coppice.json";
+
+/// What a store says of itself, in clear.
+#[derive(Debug, Serialize, Deserialize)]
+struct Head {
+    format: u32,
+    installation: String,
+    /// Comes out of the right key.
+    check: String,
+}
+
+/// The name of a base: the volume, when it was taken, and something random.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BaseName(String);
+
+impl BaseName {
+    pub(crate) fn new(volume: &VolumeId, taken_ms: i64) -> Self {
+        Self(format!("bases/{volume}/{}", stamp(taken_ms)))
+    }
+
+    /// A name that this program wrote down before.
+    pub fn from_trusted(name: impl Into<String>) -> Self {
+        Self(name.into())
+    }
+
+    /// As it is written down.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The volume that it is a base of.
+    pub fn volume(&self) -> VolumeId {
+        VolumeId::from_trusted(self.0.split('/').nth(1).unwrap_or_default())
+    }
+
+    /// When it was taken.
+    pub fn taken_at(&self) -> DateTime<Utc> {
+        time_of(&self.0)
+    }
+}
+
+impl fmt::Display for BaseName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The last part of a name that sorts by time.
+pub(crate) fn stamp(time_ms: i64) -> String {
+    let mut unique = [0; 4];
+    random::fill(&mut unique);
+    format!("{time_ms:015}-{}", hex::encode(unique))
+}
+
+/// The time in a name that ends with a [`stamp`].
+pub(crate) fn time_of(name: &str) -> DateTime<Utc> {
+    let stamp = name.rsplit('/').next().unwrap_or_default();
+    let ms = stamp.split('-').next().and_then(|ms| ms.parse().ok()).unwrap_or_default();
+    DateTime::from_timestamp_millis(ms).unwrap_or_default()
+}
+
+/// A store, opened with its key.
+#[derive(Debug)]
+pub struct Archive {
+    objects: Arc<dyn ObjectStore>,
+    pub(crate) keys: Keys,
+    installation: InstallationId,
+    /// The number of this process among its owners; none for a reader.
+    generation: Option<u64>,
+}
+
+impl Archive {
+    /// Opens a store to write to it, and makes it when there is nothing. Whoever
+    /// wrote to it before does no more.
+    ///
+    /// # Errors
+    /// When it is another installation's, of another key or of a later format, or
+    /// can't be reached.
+    pub async fn take(place: &StorePlace, key: &ArchiveKey, installation: &InstallationId) -> Result<Self> {
+        let objects = place.open()?;
+        let keys = Keys::of(key);
+        let head = Head {
+            format: FORMAT,
+            installation: installation.as_str().to_owned(),
+            check: keys.check().to_owned(),
+        };
+        let text =
+            serde_json::to_vec_pretty(&head).map_err(|error| ArchiveError::Refused(error.to_string()))?;
+        // Not every server of buckets heeds the condition of a write.
+        if let Err(object_store::Error::NotFound { .. }) = objects.head(&Path::from(HEAD)).await {
+            put_new(&*objects, HEAD, text).await?;
+        }
+        let mut archive = Self::of(objects, keys).await?;
+        if archive.installation != *installation {
+            return Err(ArchiveError::OtherInstallation(archive.installation.to_string()));
+        }
+        loop {
+            let next = archive.newest_owner().await? + 1;
+            let owner = format!("owner/{next:010}");
+            if put_new(&*archive.objects, &owner, vec![]).await? {
+                archive.generation = Some(next);
+                archive.forget_owners(&owner).await?;
+                return Ok(archive);
+            }
+        }
+    }
+
+    /// Opens a store that is there, to read from it.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take), and when there is none.
+    pub async fn open(place: &StorePlace, key: &ArchiveKey) -> Result<Self> {
+        Self::of(place.open()?, Keys::of(key)).await
+    }
+
+    async fn of(objects: Arc<dyn ObjectStore>, keys: Keys) -> Result<Self> {
+        let head = match objects.get(&Path::from(HEAD)).await {
+            Err(object_store::Error::NotFound { .. }) => return Err(ArchiveError::NoStore),
+            found => found.map_err(ArchiveError::store(format!("reading {HEAD}")))?,
+        };
+        let head = head.bytes().await.map_err(ArchiveError::store(format!("reading {HEAD}")))?;
+        let damaged = |error: serde_json::Error| ArchiveError::damaged(HEAD, error.to_string());
+        let head: serde_json::Value = serde_json::from_slice(&head).map_err(damaged)?;
+        // What a later format says beside that is not known.
+        match head["format"].as_u64() {
+            Some(format) if format == u64::from(FORMAT) => {}
+            other => {
+                let format = u32::try_from(other.unwrap_or_default()).unwrap_or(u32::MAX);
+                return Err(ArchiveError::UnknownFormat(format));
+            }
+        }
+        let head: Head = serde_json::from_value(head).map_err(damaged)?;
+        if head.check != keys.check() {
+            return Err(ArchiveError::WrongKey(head.installation));
+        }
+        let installation = InstallationId::from_trusted(head.installation);
+        Ok(Self { objects, keys, installation, generation: None })
+    }
+
+    /// Whose store it is.
+    pub fn installation(&self) -> &InstallationId {
+        &self.installation
+    }
+
+    /// Bases of a volume, oldest first.
+    ///
+    /// # Errors
+    /// When the store can't be read.
+    pub async fn bases(&self, volume: &VolumeId) -> Result<Vec<BaseName>> {
+        self.bases_below(&format!("bases/{volume}")).await
+    }
+
+    /// Bases of all volumes; those of one together, oldest first.
+    ///
+    /// # Errors
+    /// When the store can't be read.
+    pub async fn all_bases(&self) -> Result<Vec<BaseName>> {
+        self.bases_below("bases").await
+    }
+
+    async fn bases_below(&self, prefix: &str) -> Result<Vec<BaseName>> {
+        let found = self.list(prefix).await?.into_iter();
+        Ok(found.map(|object| BaseName(object.location.to_string())).collect())
+    }
+
+    /// What a base consists of.
+    ///
+    /// # Errors
+    /// When it is not there, damaged, or can't be read.
+    pub async fn manifest(&self, base: &BaseName) -> Result<Manifest> {
+        Manifest::decode(base.as_str(), &self.get_sealed(base.as_str()).await?)
+    }
+
+    /// Objects whose names begin with a directory, by name.
+    pub(crate) async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>> {
+        let found = self.objects.list(Some(&Path::from(prefix))).try_collect().await;
+        let mut found: Vec<ObjectMeta> = found.map_err(ArchiveError::store(format!("listing {prefix}")))?;
+        found.sort_by(|one, other| one.location.cmp(&other.location));
+        Ok(found)
+    }
+
+    /// Names of the directories in a directory.
+    pub(crate) async fn list_directories(&self, prefix: &str) -> Result<Vec<String>> {
+        let found = self.objects.list_with_delimiter(Some(&Path::from(prefix))).await;
+        let found = found.map_err(ArchiveError::store(format!("listing {prefix}")))?;
+        let names = found.common_prefixes.iter().filter_map(|path| path.filename());
+        Ok(names.map(str::to_owned).collect())
+    }
+
+    pub(crate) async fn get(&self, name: &str) -> Result<Bytes> {
+        let reading = || ArchiveError::store(format!("reading {name}"));
+        self.objects.get(&Path::from(name)).await.map_err(reading())?.bytes().await.map_err(reading())
+    }
+
+    pub(crate) async fn put(&self, name: &str, content: Vec<u8>) -> Result<()> {
+        let put = self.objects.put(&Path::from(name), content.into()).await;
+        put.map(drop).map_err(ArchiveError::store(format!("writing {name}")))
+    }
+
+    pub(crate) async fn get_sealed(&self, name: &str) -> Result<Vec<u8>> {
+        self.keys.open(name, &self.get(name).await?)
+    }
+
+    /// Writes what others go by: only as the owner.
+    pub(crate) async fn put_sealed(&self, name: &str, content: &[u8]) -> Result<()> {
+        let sealed = self.keys.seal(name, content)?;
+        self.check_owner().await?;
+        self.put(name, sealed).await
+    }
+
+    /// Removes what is there.
+    pub(crate) async fn delete(&self, name: &str) -> Result<()> {
+        match self.objects.delete(&Path::from(name)).await {
+            Err(object_store::Error::NotFound { .. }) => Ok(()),
+            done => done.map_err(ArchiveError::store(format!("deleting {name}"))),
+        }
+    }
+
+    /// Fails when another process has taken the store over.
+    ///
+    /// # Errors
+    /// [`ArchiveError::TakenOver`], also for who only reads; when the store can't be read.
+    pub async fn check_owner(&self) -> Result<()> {
+        match Some(self.newest_owner().await?) == self.generation {
+            true => Ok(()),
+            false => Err(ArchiveError::TakenOver),
+        }
+    }
+
+    /// Removes what earlier owners left.
+    async fn forget_owners(&self, own: &str) -> Result<()> {
+        for owner in self.list("owner").await? {
+            if owner.location.as_ref() < own {
+                self.delete(owner.location.as_ref()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn newest_owner(&self) -> Result<u64> {
+        let owners = self.list("owner").await?;
+        let newest = owners.last().and_then(|owner| owner.location.filename()?.parse().ok());
+        Ok(newest.unwrap_or_default())
+    }
+}
+
+/// Writes an object unless there is one of that name; tells whether it did.
+async fn put_new(objects: &dyn ObjectStore, name: &str, content: Vec<u8>) -> Result<bool> {
+    let options = PutOptions::from(PutMode::Create);
+    match objects.put_opts(&Path::from(name), content.into(), options).await {
+        Ok(_) => Ok(true),
+        Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
+            Ok(false)
+        }
+        Err(error) => Err(ArchiveError::store(format!("writing {name}"))(error)),
+    }
+}

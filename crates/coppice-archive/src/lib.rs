@@ -1,0 +1,43 @@
+//! What is kept away from the machine: bases of volumes and the records of the
+//! metastore, in a *store*: a bucket, or a directory.
+//!
+//! **Owns** the store's layout and the format of everything in it, who may write
+//! there, and the keys it is encrypted with.
+//! **Must not know** what a volume is to PostgreSQL, nor how its files are opened.
+//! **Start reading** at [`Archive`], then `write.rs` and `read.rs`.
+//!
+//! | object | what |
+//! |---|---|
+//! | `coppice.json` | which format, whose store, and a proof of the key; the only thing in clear |
+//! | `owner/<n>` | one for each process that took the store over; the greatest may write |
+//! | `bases/<volume>/<time>-<random>` | the manifest of a base; without it there is no base |
+//! | `wal/<volume>/<time>-<start>-<end>` | a piece of a write-ahead log |
+//! | `packs/<random>` | blocks of files; each pack has a key of its own |
+//! | `records/<time>-<random>` | an export of the metastore |
+//!
+//! A base is a list of files, each a list of blocks of 64 KiB. A block that an
+//! earlier base has is named and not written again. Blocks are compressed, then
+//! encrypted, in packs of about 32 MiB; a manifest is written after all of them.
+
+mod archive;
+mod connection;
+mod error;
+mod manifest;
+mod place;
+mod read;
+mod records;
+mod seal;
+mod sweep;
+mod wal;
+mod write;
+
+pub use archive::{Archive, BaseName};
+pub use connection::Connection;
+pub use error::{ArchiveError, Result};
+pub use manifest::{BaseFacts, Manifest};
+pub use place::StorePlace;
+pub use read::Target;
+pub use records::{Records, RecordsName};
+pub use seal::ArchiveKey;
+pub use wal::LogPiece;
+pub use write::{BaseWriter, Written};

@@ -1,0 +1,45 @@
+//! Removing what nobody needs.
+
+use std::collections::HashSet;
+
+use chrono::{DateTime, Utc};
+
+use crate::manifest::PackId;
+use crate::{Archive, BaseName, Result};
+
+impl Archive {
+    /// Removes a base; its packs go with a [`sweep`](Self::sweep).
+    ///
+    /// # Errors
+    /// When the store can't be written, or is another process's by now.
+    pub async fn remove_base(&self, base: &BaseName) -> Result<()> {
+        self.check_owner().await?;
+        self.delete(base.as_str()).await
+    }
+
+    /// Removes packs that no base needs and that were written before a time. No base
+    /// may be in the making that began before it. Tells how many.
+    ///
+    /// # Errors
+    /// When a manifest can't be read: then it is not known what is needed. When the
+    /// store can't be written, or is another process's by now.
+    pub async fn sweep(&self, written_before: DateTime<Utc>) -> Result<usize> {
+        let packs = self.list("packs").await?;
+        let old = packs.iter().filter(|pack| pack.last_modified < written_before);
+        let mut removable: HashSet<PackId> =
+            old.filter_map(|pack| PackId::of_object(pack.location.as_ref())).collect();
+        for base in self.all_bases().await? {
+            if removable.is_empty() {
+                return Ok(0);
+            }
+            for pack in self.manifest(&base).await?.packs {
+                removable.remove(&pack);
+            }
+        }
+        self.check_owner().await?;
+        for pack in &removable {
+            self.delete(&pack.object()).await?;
+        }
+        Ok(removable.len())
+    }
+}

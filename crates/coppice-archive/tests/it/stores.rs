@@ -1,0 +1,96 @@
+//! Whose a store is, and who may write to it.
+
+use std::fs;
+
+use chrono::{Duration, Utc};
+use coppice_archive::{Archive, ArchiveError, Records, StorePlace};
+use coppice_core::lsn::Lsn;
+use coppice_core::{HostId, InstallationId, VolumeId};
+
+use crate::support::{Store, installation, key};
+
+fn records(text: &str) -> Records {
+    Records { host: HostId::from_trusted("hst_1"), export: text.as_bytes().to_vec() }
+}
+
+#[test]
+fn a_wrong_key_another_installation_and_a_later_format_are_refused() {
+    let store = Store::new();
+    let take = |key, installation| store.runtime.block_on(Archive::take(&store.place, &key, &installation));
+    let open = |key| store.runtime.block_on(Archive::open(&store.place, &key));
+    let wrong = open(key(2)).expect_err("another key");
+    assert!(matches!(&wrong, ArchiveError::WrongKey(whose) if whose == "ins_1"), "{wrong}");
+    assert!(matches!(take(key(2), installation()), Err(ArchiveError::WrongKey(_))));
+    let other = take(key(1), InstallationId::from_trusted("ins_2")).expect_err("another installation");
+    assert!(other.to_string().contains("ins_1"), "{other}");
+    assert_eq!(open(key(1)).expect("a reader").installation(), &installation());
+
+    let head = store.directory.join("coppice.json");
+    let text = fs::read_to_string(&head).expect("a head");
+    fs::write(&head, text.replace("\"format\": 1", "\"format\": 2, \"new\": true")).expect("written");
+    assert!(matches!(open(key(1)), Err(ArchiveError::UnknownFormat(2))));
+    fs::write(&head, "{").expect("written");
+    assert!(matches!(open(key(1)), Err(ArchiveError::Damaged { .. })));
+
+    let empty = tempfile::tempdir().expect("a directory");
+    let place = StorePlace::Directory(empty.path().to_owned());
+    assert!(matches!(store.runtime.block_on(Archive::open(&place, &key(1))), Err(ArchiveError::NoStore)));
+}
+
+#[test]
+fn who_lost_the_store_to_another_process_writes_no_more() {
+    let store = Store::new();
+    let put = |archive: &Archive| store.runtime.block_on(archive.put_records(&records("first"), Utc::now()));
+    put(&store.archive).expect("the owner writes");
+    let reader = store.runtime.block_on(Archive::open(&store.place, &key(1))).expect("a reader");
+    assert!(matches!(put(&reader), Err(ArchiveError::TakenOver)));
+    let next = store.runtime.block_on(Archive::take(&store.place, &key(1), &installation()));
+    let next = next.expect("taken over");
+    assert!(matches!(put(&store.archive), Err(ArchiveError::TakenOver)));
+    put(&next).expect("the new owner writes");
+}
+
+#[test]
+fn pieces_of_a_log_come_in_the_order_in_which_they_were_seen() {
+    let store = Store::new();
+    let (runtime, archive) = (&store.runtime, &store.archive);
+    let (volume, now) = (VolumeId::from_trusted("vol_1"), Utc::now());
+    let other = VolumeId::from_trusted("vol_10");
+    for (volume, ago, start, bytes) in
+        [(&volume, 1, 0x300, "later"), (&volume, 2, 0x100, "first"), (&other, 3, 0x100, "another's")]
+    {
+        let seen_at = now - Duration::minutes(ago);
+        runtime.block_on(archive.put_log(volume, seen_at, Lsn(start), bytes.as_bytes())).expect("written");
+    }
+    let pieces = || runtime.block_on(archive.log_pieces(&volume)).expect("listed");
+    let places: Vec<_> = pieces().iter().map(|piece| (piece.start.0, piece.end.0)).collect();
+    assert_eq!(places, [(0x100, 0x105), (0x300, 0x305)]);
+    let read = runtime.block_on(archive.get_log(&pieces()[0])).expect("read");
+    assert_eq!(read, b"first");
+    let before = now - Duration::seconds(90);
+    runtime.block_on(archive.remove_log(&volume, before)).expect("removed");
+    assert_eq!(pieces().len(), 1);
+    assert_eq!(runtime.block_on(archive.log_pieces(&other)).expect("listed").len(), 1);
+    assert_eq!(runtime.block_on(archive.logs()).expect("listed"), [volume, other]);
+}
+
+#[test]
+fn records_are_kept_as_they_are_and_the_oldest_go() {
+    let store = Store::new();
+    let (runtime, archive) = (&store.runtime, &store.archive);
+    let now = Utc::now();
+    for ago in [3, 1, 2, 0] {
+        let text = format!("records of {ago} minutes ago");
+        let records = records(&text);
+        let put = archive.put_records(&records, now - Duration::minutes(ago));
+        runtime.block_on(put).expect("written");
+    }
+    runtime.block_on(archive.thin_records(2)).expect("thinned");
+    let left = runtime.block_on(archive.records()).expect("listed");
+    let texts = left.iter().map(|name| runtime.block_on(archive.get_records(name)).expect("read"));
+    let expected = [1, 0].map(|ago| records(&format!("records of {ago} minutes ago")));
+    assert_eq!(texts.collect::<Vec<_>>(), expected);
+    assert!(left[1].taken_at() - left[0].taken_at() == Duration::minutes(1));
+    let stored = fs::read(&store.objects("records")[0]).expect("an object");
+    assert!(!stored.windows(7).any(|part| part == b"records"), "it is encrypted");
+}
