@@ -40,6 +40,7 @@ mod servers;
 mod setup;
 mod sleep;
 mod soak;
+mod store;
 mod storm;
 mod supervision;
 mod systemd;

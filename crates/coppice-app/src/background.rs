@@ -14,6 +14,7 @@ use futures_util::FutureExt as _;
 use tokio::time::MissedTickBehavior;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::backups::Upkeep;
 use crate::history::Keeper;
 use crate::metering::Metering;
 use crate::{App, metrics};
@@ -114,6 +115,7 @@ impl App {
         tasks.every("metrics_history", seconds(60), self, |app| async move { app.merge_history().await });
         tasks.every("metrics_room", seconds(3600), self, |app| async move { app.move_history().await });
         self.begin_purges(tasks);
+        self.begin_backups(tasks);
         metrics::task_begun("metrics_sampler", self.config.metrics_interval);
         let app = self.clone();
         tasks.keep("metrics_sampler", move || {
@@ -124,6 +126,33 @@ impl App {
         tasks.keep("mail", move || {
             let app = app.clone();
             async move { app.send_mails().await }
+        });
+    }
+
+    /// What is there is written away from this machine, where a store is set.
+    fn begin_backups(&self, tasks: &mut Tasks) {
+        if self.config.archive.is_none() {
+            return;
+        }
+        let (upkeep, every) = (Arc::new(Upkeep::default()), self.config.store_interval);
+        let shared = upkeep.clone();
+        tasks.every("store_records", every, self, move |app| {
+            let upkeep = shared.clone();
+            async move { app.send_records(&upkeep).await }
+        });
+        let shared = upkeep.clone();
+        tasks.every("store_logs", every, self, move |app| {
+            let upkeep = shared.clone();
+            async move { app.send_logs(&upkeep).await }
+        });
+        let shared = upkeep.clone();
+        tasks.every("store_bases", every, self, move |app| {
+            let upkeep = shared.clone();
+            async move { app.make_bases(&upkeep).await }
+        });
+        tasks.every("store_sweep", PURGE, self, move |app| {
+            let upkeep = upkeep.clone();
+            async move { app.sweep_store(&upkeep).await }
         });
     }
 

@@ -22,7 +22,7 @@ type Secret = Zeroizing<[u8; MasterKey::LENGTH]>;
 pub struct KeyFile {
     key: Secret,
     previous: Option<Secret>,
-    lasting: Option<(Secret, Secret)>,
+    lasting: Option<Lasting>,
 }
 
 impl std::fmt::Debug for KeyFile {
@@ -48,7 +48,7 @@ impl KeyFile {
         }
         let text = std::str::from_utf8(bytes).map_err(|_| damaged())?;
         let lines = text.strip_suffix('\n').and_then(|text| text.strip_prefix(HEADER)).ok_or_else(damaged)?;
-        let (mut key, mut previous, mut api_keys, mut fake_salts) = (None, None, None, None);
+        let [mut key, mut previous, mut api_keys, mut fake_salts, mut archive] = [const { None }; 5];
         for line in lines.lines().filter(|line| !line.is_empty()) {
             let (name, value) = line.split_once(' ').ok_or_else(damaged)?;
             let mut secret = Secret::default();
@@ -58,22 +58,27 @@ impl KeyFile {
                 "previous" => &mut previous,
                 "api-keys" => &mut api_keys,
                 "fake-salts" => &mut fake_salts,
+                "archive" => &mut archive,
                 _ => return Err(damaged()),
             };
             *place = Some(secret);
         }
-        let (key, lasting) = key.zip(api_keys.zip(fake_salts)).ok_or_else(damaged)?;
+        let (key, (api_keys, fake_salts)) = key.zip(api_keys.zip(fake_salts)).ok_or_else(damaged)?;
+        // An earlier program wrote none.
+        let archive = archive.unwrap_or_else(|| MasterKey::lasting(&key).archive);
+        let lasting = Lasting { api_keys, fake_salts, archive };
         Ok(Self { key, previous, lasting: Some(lasting) })
     }
 
     /// What is written.
     pub fn content(&self) -> Zeroizing<Vec<u8>> {
-        let Some((api_keys, fake_salts)) = &self.lasting else { return Zeroizing::new(self.key.to_vec()) };
+        let Some(lasting) = &self.lasting else { return Zeroizing::new(self.key.to_vec()) };
         let mut text = Zeroizing::new(format!("{HEADER}\n"));
         let secrets = [
             ("key", Some(&self.key)),
-            ("api-keys", Some(api_keys)),
-            ("fake-salts", Some(fake_salts)),
+            ("api-keys", Some(&lasting.api_keys)),
+            ("fake-salts", Some(&lasting.fake_salts)),
+            ("archive", Some(&lasting.archive)),
             ("previous", self.previous.as_ref()),
         ];
         for (name, secret) in secrets {
@@ -91,8 +96,8 @@ impl KeyFile {
         if let Some(previous) = &self.previous {
             key.open_also_with(previous);
         }
-        if let Some((api_keys, fake_salts)) = &self.lasting {
-            key.keep(&Lasting { api_keys: api_keys.clone(), fake_salts: fake_salts.clone() });
+        if let Some(lasting) = &self.lasting {
+            key.keep(lasting);
         }
         key
     }
@@ -105,13 +110,7 @@ impl KeyFile {
     /// With a new key beside the one until now.
     #[must_use]
     pub fn begin_rekey(&self) -> Self {
-        let lasting = match &self.lasting {
-            Some(lasting) => lasting.clone(),
-            None => {
-                let lasting = MasterKey::lasting(&self.key);
-                (lasting.api_keys, lasting.fake_salts)
-            }
-        };
+        let lasting = self.lasting.clone().unwrap_or_else(|| MasterKey::lasting(&self.key));
         Self { key: MasterKey::generate(), previous: Some(self.key.clone()), lasting: Some(lasting) }
     }
 
@@ -133,9 +132,9 @@ mod tests {
     #[test]
     fn a_rekey_keeps_api_keys_and_opens_what_was_sealed_before_until_it_ends() {
         let first = KeyFile::generate();
-        let (before, hash, salts) = {
+        let (before, hash, salts, archive) = {
             let key = again(&first).master_key();
-            (key.seal("a", "secret"), key.hash("pku_x"), key.fake_salt_secret())
+            (key.seal("a", "secret"), key.hash("pku_x"), key.fake_salt_secret(), key.archive_secret())
         };
         let both = again(&first.begin_rekey());
         assert!(both.is_rekeying());
@@ -151,6 +150,7 @@ mod tests {
         assert!(key.open("a", &before).is_err());
         assert_eq!(key.open("a", &after).expect("opens").as_str(), "secret");
         assert_eq!((key.hash("pku_x"), key.fake_salt_secret()), (hash.clone(), salts));
+        assert_eq!(key.archive_secret(), archive);
 
         let again = ended.begin_rekey().end_rekey().master_key();
         assert_eq!(again.hash("pku_x"), hash);

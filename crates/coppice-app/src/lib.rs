@@ -15,6 +15,7 @@ mod access;
 mod activity;
 mod audit;
 pub mod background;
+mod backups;
 mod bootstrap;
 mod branch_metrics;
 mod branches;
@@ -53,6 +54,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use coppice_archive::Connection;
 use coppice_core::branch::BranchState;
 use coppice_core::limits::OrganizationLimits;
 use coppice_core::sign_up::SignUp;
@@ -152,6 +154,10 @@ pub struct AppConfig {
     pub mailer: Option<Mailer>,
     /// How often instances are measured.
     pub metrics_interval: Duration,
+    /// Where everything is kept away from this machine, if anywhere.
+    pub archive: Option<Arc<Connection>>,
+    /// How often what has changed is written there.
+    pub store_interval: Duration,
 }
 
 /// Which platform this is. No secret: it is told to everybody, so that nobody

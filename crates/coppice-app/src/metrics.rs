@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
+use coppice_archive::Written;
 use coppice_core::branch::BranchState;
 use coppice_core::plan::Step;
 use coppice_core::volume::VolumeState;
@@ -13,6 +14,9 @@ const STEP_DURATION: &str = "coppice_reconciler_step_duration_seconds";
 const RETRIES: &str = "coppice_reconciler_retries_total";
 const STARTS: &str = "coppice_branch_starts_total";
 const HIBERNATIONS: &str = "coppice_branch_hibernations_total";
+const BASES: &str = "coppice_store_bases_total";
+const BASE_BYTES: &str = "coppice_store_base_bytes_total";
+const LOG_BYTES: &str = "coppice_store_log_bytes_total";
 const TASK_SUCCESS: &str = "coppice_task_last_success_timestamp_seconds";
 const TASK_PERIOD: &str = "coppice_task_period_seconds";
 
@@ -98,6 +102,12 @@ pub(crate) fn describe() {
     describe_counter!(RETRIES, "Branches that were put back to be tried again after a failure.");
     describe_counter!(STARTS, "Servers of branches that were started, by cause.");
     describe_counter!(HIBERNATIONS, "Branches that were put to sleep.");
+    describe_counter!(BASES, "Bases of branches that were to be written to the store, by outcome.");
+    describe_counter!(BASE_BYTES, "Bytes that were written to the store for bases.");
+    describe_counter!(
+        LOG_BYTES,
+        "Bytes of write-ahead logs that were written to the store, before they were compressed."
+    );
     describe_gauge!(TASK_SUCCESS, "When a task last did its work, in Unix time.");
     describe_gauge!(TASK_PERIOD, "Seconds between two turns of a task.");
     for step in STEPS_ALL.map(step_label) {
@@ -112,6 +122,11 @@ pub(crate) fn describe() {
     }
     counter!(RETRIES).absolute(0);
     counter!(HIBERNATIONS).absolute(0);
+    for outcome in [Outcome::Done, Outcome::Failed] {
+        counter!(BASES, "outcome" => outcome.label()).absolute(0);
+    }
+    counter!(BASE_BYTES).absolute(0);
+    counter!(LOG_BYTES).absolute(0);
 }
 
 pub(crate) fn step_ended(step: Step, began: Instant, outcome: Outcome) {
@@ -130,6 +145,22 @@ pub(crate) fn put_to_sleep() {
 
 pub(crate) fn retried() {
     counter!(RETRIES).increment(1);
+}
+
+/// A base was written.
+pub(crate) fn base_made(written: &Written) {
+    counter!(BASES, "outcome" => Outcome::Done.label()).increment(1);
+    counter!(BASE_BYTES).increment(written.new_bytes);
+}
+
+/// A piece of a log was written.
+pub(crate) fn log_sent(bytes: usize) {
+    counter!(LOG_BYTES).increment(bytes as u64);
+}
+
+/// A branch could not be backed up.
+pub(crate) fn base_failed() {
+    counter!(BASES, "outcome" => Outcome::Failed.label()).increment(1);
 }
 
 /// A task is to do its work once each `period`.

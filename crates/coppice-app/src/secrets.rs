@@ -7,6 +7,7 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKe
 use aws_lc_rs::{digest, hmac, pbkdf2};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use coppice_archive::ArchiveKey;
 use coppice_core::{Error, Result, random};
 use zeroize::Zeroizing;
 
@@ -19,6 +20,7 @@ pub struct MasterKey {
     fake_salts: [u8; 32],
     forms: hmac::Key,
     refresh_tokens: [u8; 32],
+    archive: Zeroizing<[u8; 32]>,
 }
 
 impl std::fmt::Debug for MasterKey {
@@ -34,11 +36,14 @@ fn random_bytes<const N: usize>() -> [u8; N] {
 }
 
 /// What does not change with the master key.
+#[derive(Clone)]
 pub(crate) struct Lasting {
     /// What API keys are hashed with.
     pub(crate) api_keys: Zeroizing<[u8; MasterKey::LENGTH]>,
     /// What salts of roles that don't exist are made from.
     pub(crate) fake_salts: Zeroizing<[u8; MasterKey::LENGTH]>,
+    /// What the store is encrypted with.
+    pub(crate) archive: Zeroizing<[u8; MasterKey::LENGTH]>,
 }
 
 fn derive(key: &[u8], purpose: &str) -> hmac::Tag {
@@ -69,19 +74,25 @@ impl MasterKey {
             fake_salts: *lasting.fake_salts,
             forms: hmac::Key::new(hmac::HMAC_SHA256, derive(bytes, "coppice forms 1").as_ref()),
             refresh_tokens: derive(bytes, "coppice refresh tokens 1").as_ref().try_into().expect("32 bytes"),
+            archive: lasting.archive,
         }
     }
 
     /// What a first master key means by what does not change.
     pub(crate) fn lasting(bytes: &[u8; Self::LENGTH]) -> Lasting {
         let secret = |purpose| Zeroizing::new(derive(bytes, purpose).as_ref().try_into().expect("32 bytes"));
-        Lasting { api_keys: secret("coppice api keys 1"), fake_salts: secret("coppice fake salts 1") }
+        Lasting {
+            api_keys: secret("coppice api keys 1"),
+            fake_salts: secret("coppice fake salts 1"),
+            archive: secret("coppice archive 1"),
+        }
     }
 
     /// Takes what does not change from an earlier key.
     pub(crate) fn keep(&mut self, lasting: &Lasting) {
         self.hashing = hmac::Key::new(hmac::HMAC_SHA256, lasting.api_keys.as_slice());
         self.fake_salts = *lasting.fake_salts;
+        self.archive = lasting.archive.clone();
     }
 
     /// Opens also what was sealed with an earlier key.
@@ -92,6 +103,16 @@ impl MasterKey {
     /// Makes up salts for roles that don't exist.
     pub(crate) fn fake_salt_secret(&self) -> [u8; 32] {
         self.fake_salts
+    }
+
+    /// What the store is encrypted with.
+    pub fn archive_key(&self) -> ArchiveKey {
+        ArchiveKey::new(self.archive.clone())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn archive_secret(&self) -> [u8; 32] {
+        *self.archive
     }
 
     /// Makes and checks refresh tokens.

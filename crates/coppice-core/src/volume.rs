@@ -34,6 +34,8 @@ pub enum VolumeSource {
     Volume(VolumeId),
     /// Another volume, as it was when its write-ahead log ended at this place.
     Moment(VolumeId, Lsn),
+    /// A base in the store, by its name.
+    Base(String),
 }
 
 /// How far a volume has come.

@@ -14,6 +14,7 @@ use async_trait::async_trait;
 use coppice_core::claim::ClaimToken;
 use coppice_core::history::History;
 use coppice_core::image::PostgresVersion;
+use coppice_core::lsn::Lsn;
 use coppice_core::parameter::Observed;
 use coppice_core::plan::InstanceSeen;
 use coppice_core::statistics::InstanceStatistics;
@@ -26,6 +27,7 @@ mod error;
 pub mod local;
 mod roles;
 
+pub use coppice_archive::Written;
 pub use error::{EngineError, Result};
 pub use roles::{KeptRole, ROLE_LENGTH_MAX, RoleVerifier, SleepingRoles, VERIFIER_LENGTH_MAX};
 
@@ -46,6 +48,17 @@ pub struct VolumePlan {
     pub source: VolumeSource,
     /// The source's instance, when the source may be in use by a running server.
     pub source_instance: Option<InstanceId>,
+}
+
+/// What a base is made of.
+#[derive(Clone, Debug)]
+pub struct BasePlan {
+    /// The volume.
+    pub volume: VolumeId,
+    /// Its instance, when a server may run on it.
+    pub source_instance: Option<InstanceId>,
+    /// The volume itself, and those that it is a copy of, nearest first.
+    pub lineage: Vec<VolumeId>,
 }
 
 /// Where a new volume stands in the history of its source.
@@ -337,6 +350,14 @@ pub trait Engine: Send + Sync + 'static {
 
     /// What is kept of a volume's past, by now; none where nothing is.
     async fn history(&self, volume: &VolumeId) -> Result<Option<History>>;
+
+    /// Writes a base of a volume into the store; it may be in use. Blocks that the
+    /// newest base of its lineage has are not written again.
+    async fn back_up(&self, plan: &BasePlan) -> Result<Written>;
+
+    /// A part of a volume's write-ahead log that begins at a place, or nothing when it
+    /// ends there; none when the log is not kept from there on. Wakes nothing.
+    async fn log_from(&self, volume: &VolumeId, from: Lsn) -> Result<Option<Vec<u8>>>;
 
     /// Ends sessions of clients on a running server: those that have written in
     /// their transaction, or all. Answers within seconds.

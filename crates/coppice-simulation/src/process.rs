@@ -188,6 +188,8 @@ fn config(installation: InstallationId, process: ProcessId, host: HostId, region
         audit_days: 30,
         mailer: None,
         metrics_interval: Duration::from_secs(15),
+        archive: None,
+        store_interval: Duration::from_secs(10),
     }
 }
 

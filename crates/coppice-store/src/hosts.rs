@@ -14,8 +14,11 @@ impl Store {
         address: &str,
         boot_id: &str,
     ) -> Result<u32> {
+        // After the machine failed, a log may go on otherwise than it did before.
         let epoch: i32 = sqlx::query_scalar(
-            "insert into hosts (id, region, address, boot_id, epoch) values ($1, $2, $3, $4, 1)
+            "with logs as (update volumes set stored_lsn = null
+                           where host_id = $1 and exists (select from hosts where id = $1 and boot_id <> $4))
+             insert into hosts (id, region, address, boot_id, epoch) values ($1, $2, $3, $4, 1)
              on conflict (id) do update set region = $2, address = $3, boot_id = $4,
                  epoch = hosts.epoch + 1, heartbeat = now()
              returning epoch",

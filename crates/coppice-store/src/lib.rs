@@ -12,6 +12,7 @@
 
 mod audit;
 mod awake;
+mod bases;
 mod branches;
 mod credentials;
 mod devices;
@@ -59,6 +60,7 @@ use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use sqlx::{PgPool, Postgres, Transaction};
 
 pub use audit::{AuditEnd, AuditFilter, NewAuditLine};
+pub use bases::{BaseRow, DueBase, RecoveredVolumes, StoredLog};
 pub use branches::{BranchNote, BranchQuotas, NewBranch};
 pub use credentials::{CredentialMatch, LivingBrowser, LivingSession, Membership};
 pub use devices::{DeviceState, NewDevice, PollingDevice, WaitingDevice};

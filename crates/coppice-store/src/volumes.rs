@@ -22,6 +22,8 @@ pub struct VolumeRow {
     /// The place in the parent's log that it begins at; none for a copy of what the
     /// parent is when it is made.
     pub moment: Option<Lsn>,
+    /// The base in the store that it is made from, whatever it is a copy of.
+    pub base: Option<String>,
     /// The primary instance of the parent volume's branch.
     pub parent_instance: Option<InstanceId>,
     /// How far it is.
@@ -47,6 +49,7 @@ struct Row {
     host_id: String,
     parent_volume_id: Option<String>,
     moment: Option<String>,
+    base: Option<String>,
     parent_instance: Option<String>,
     state: String,
     account: i32,
@@ -79,7 +82,7 @@ impl Store {
     /// When there is no such branch, or the metastore can't be reached.
     pub(crate) async fn volume_of_branch(&self, branch: &BranchId) -> Result<VolumeRow> {
         let query = sqlx::query(
-            "select v.id, v.host_id, v.parent_volume_id, v.moment::text, i.id as parent_instance, v.state, v.account,
+            "select v.id, v.host_id, v.parent_volume_id, v.moment::text, v.base, i.id as parent_instance, v.state, v.account,
                     v.image_major, v.image_minor
              from branches b join volumes v on v.id = b.volume_id
              left join instances i on i.volume_id = v.parent_volume_id and i.role = 'primary'
@@ -95,6 +98,7 @@ impl Store {
         });
         Ok(VolumeRow {
             moment: moment.transpose()?,
+            base: row.base,
             id: VolumeId::from_trusted(row.id),
             host: HostId::from_trusted(row.host_id),
             parent: row.parent_volume_id.map(VolumeId::from_trusted),

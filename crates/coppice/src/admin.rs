@@ -7,6 +7,8 @@
 //! repeated, and what was moved aside stays until somebody deletes it.
 
 mod audit;
+mod backup;
+mod recover;
 mod sign_in;
 mod usage;
 mod users;
@@ -50,6 +52,16 @@ enum AdminCommand {
     /// API keys and passwords stay. Repeat it when it was interrupted.
     #[command(after_help = "Example: coppice admin rekey")]
     Rekey,
+    /// Bring a platform back whose machine is lost, from its store, into an empty data directory
+    ///
+    /// Accounts, keys, projects and branches are as of the newest records there, the data of each
+    /// branch as of its newest base. Whatever still runs of the old platform writes to the store no
+    /// more as soon as this one is started.
+    #[command(after_help = "Example: coppice admin recover --store s3://backups/prod --key-file secret.key")]
+    Recover(recover::RecoverArgs),
+    /// What is in a store, and whether it is whole; from any machine, also while the platform runs
+    #[command(subcommand, after_help = "Example: coppice admin backup verify --store s3://backups/prod")]
+    Backup(backup::BackupCommand),
     /// Organizations
     #[command(subcommand, after_help = "Example: coppice admin org list")]
     Org(OrganizationCommand),
@@ -164,6 +176,13 @@ pub(crate) async fn admin(args: AdminArgs, as_json: bool) -> anyhow::Result<()> 
         AdminCommand::Metastore(MetastoreCommand::Import { file }) => {
             import_into(&data_dir, metastore_url, &file).await
         }
+        AdminCommand::Recover(_) if metastore_url.is_some() => {
+            bail!(
+                "a recovery makes an embedded metastore: leave --metastore-url and COPPICE_METASTORE_URL out"
+            )
+        }
+        AdminCommand::Recover(args) => recover::recover(&data_dir, args).await,
+        AdminCommand::Backup(command) => backup::backup(&data_dir, command, as_json).await,
         AdminCommand::SetPassword { email } => {
             let hash = sign_in::ask_password(&email)?;
             with_metastore(&data_dir, metastore_url, async |store| {

@@ -39,7 +39,10 @@ const WORDS: [(&[&str], &str); 11] = [
         &["db", "database", "databases", "instance", "instances", "cluster", "clusters", "server", "servers"],
         "a database is a branch here: `coppice branch list`",
     ),
-    (&["backup", "backups", "export", "import"], "`coppice dump NAME`, `coppice restore NAME FILE`"),
+    (
+        &["backup", "backups", "export", "import"],
+        "`coppice dump NAME`, `coppice restore NAME FILE`; of everything: `coppice serve --store URL`",
+    ),
 ];
 
 /// What a word of another tool is called here.

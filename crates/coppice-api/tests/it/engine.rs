@@ -6,14 +6,15 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use coppice_core::history::History;
 use coppice_core::image::PostgresVersion;
+use coppice_core::lsn::Lsn;
 use coppice_core::parameter::Observed;
 use coppice_core::plan::InstanceSeen;
 use coppice_core::statistics::InstanceStatistics;
 use coppice_core::volume::VolumeLabel;
 use coppice_core::{InstanceId, VolumeId};
 use coppice_engine::{
-    Answer, BoxedServerStream, Capacity, Engine, EngineError, FirstStart, Image, ImageContents, InstanceSpec,
-    LogFiles, Result, RoleVerifier, SleepingRoles, StopMode, VolumeFacts, VolumePlan,
+    Answer, BasePlan, BoxedServerStream, Capacity, Engine, EngineError, FirstStart, Image, ImageContents,
+    InstanceSpec, LogFiles, Result, RoleVerifier, SleepingRoles, StopMode, VolumeFacts, VolumePlan, Written,
 };
 
 pub(crate) struct NoPostgres;
@@ -136,6 +137,14 @@ impl Engine for NoPostgres {
 
     async fn history(&self, volume: &VolumeId) -> Result<Option<History>> {
         Err(EngineError::NoVolume(volume.clone()))
+    }
+
+    async fn back_up(&self, plan: &BasePlan) -> Result<Written> {
+        Err(EngineError::NoVolume(plan.volume.clone()))
+    }
+
+    async fn log_from(&self, _: &VolumeId, _: Lsn) -> Result<Option<Vec<u8>>> {
+        Ok(None)
     }
 
     async fn end_sessions(&self, instance: &InstanceId, _: bool) -> Result<()> {

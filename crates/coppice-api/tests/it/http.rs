@@ -123,6 +123,8 @@ fn config(control_plane: &ControlPlane) -> AppConfig {
         audit_days: 90,
         mailer: None,
         metrics_interval: Duration::from_secs(15),
+        archive: None,
+        store_interval: Duration::from_secs(10),
     }
 }
 

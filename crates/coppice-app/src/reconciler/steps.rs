@@ -10,7 +10,7 @@ use coppice_core::storage::Fullness;
 use coppice_core::volume::{VolumeLabel, VolumeSource, VolumeState};
 use coppice_engine::{EngineError, FirstStart, InstanceSpec, StopMode, VolumePlan};
 use coppice_failpoint::failpoint;
-use coppice_store::{BranchWork, StoreError};
+use coppice_store::{BranchWork, StoreError, VolumeRow};
 
 use super::Reconciler;
 use super::attempt::{ENDS_AGAIN, StepError};
@@ -278,10 +278,12 @@ impl Reconciler {
             claim: token,
             version: work.volume.version,
         };
-        let source = match (work.volume.parent.clone(), work.volume.moment) {
-            (None, _) => VolumeSource::Template,
-            (Some(parent), None) => VolumeSource::Volume(parent),
-            (Some(parent), Some(moment)) => VolumeSource::Moment(parent, moment),
+        let VolumeRow { parent, moment, base, .. } = work.volume.clone();
+        let source = match (base, parent, moment) {
+            (Some(base), ..) => VolumeSource::Base(base),
+            (None, None, _) => VolumeSource::Template,
+            (None, Some(parent), None) => VolumeSource::Volume(parent),
+            (None, Some(parent), Some(moment)) => VolumeSource::Moment(parent, moment),
         };
         VolumePlan { label, source, source_instance: work.volume.parent_instance.clone() }
     }

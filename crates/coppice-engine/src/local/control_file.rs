@@ -43,7 +43,7 @@ pub(super) struct Checkpoint {
     /// Where recovery begins.
     pub(super) redo: Lsn,
     /// Whether the server was stopped cleanly then.
-    is_clean: bool,
+    pub(super) is_clean: bool,
 }
 
 /// Reads the file of a cluster. Blocks.

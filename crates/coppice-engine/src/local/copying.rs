@@ -9,6 +9,7 @@ use super::LocalEngine;
 use super::blocking::blocking;
 use super::connecting::Address;
 use super::session::{Patience, Session, column};
+use super::untrusted::UntrustedPath;
 use super::volumes::{LiveSource, SourceState};
 use crate::{EngineError, Result, VolumePlan};
 
@@ -34,10 +35,36 @@ impl LocalEngine {
     }
 
     pub(super) async fn copy_volume(&self, plan: &VolumePlan, source: &VolumeId) -> Result<()> {
+        let (volumes, label, id) = (self.volumes.clone(), plan.label.clone(), source.clone());
+        self.with_source(plan.source_instance.as_ref(), source, move |state| volumes.copy(&id, &label, state))
+            .await
+    }
+
+    /// Reads a copy of a volume, whose server may be started and stopped meanwhile.
+    pub(super) async fn with_frozen<T: Send + 'static>(
+        &self,
+        instance: Option<&InstanceId>,
+        volume: &VolumeId,
+        read: impl FnOnce(&UntrustedPath, Option<Lsn>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (volumes, id) = (self.volumes.clone(), volume.clone());
+        let end = self.with_source(instance, volume, move |state| volumes.freeze(&id, state)).await?;
+        let (volumes, id) = (self.volumes.clone(), volume.clone());
+        blocking(move || volumes.read_frozen(&id, |data| read(data, end))).await
+    }
+
+    /// Does something, on a thread that may block, with a volume whose server may be
+    /// running.
+    async fn with_source<T: Send + 'static>(
+        &self,
+        instance: Option<&InstanceId>,
+        source: &VolumeId,
+        work: impl FnOnce(SourceState<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         // A start of the source waits until a copy without its server is made.
         let guard = self.lock_volume(source).await;
         let data = self.volumes.data_dir(source);
-        let seen = match &plan.source_instance {
+        let seen = match instance {
             Some(instance) => self.host.servers.observe(instance, &data).await,
             None => InstanceSeen::Stopped,
         };
@@ -45,24 +72,23 @@ impl LocalEngine {
         if seen == InstanceSeen::Broken && !is_atomic {
             return Err(EngineError::SourceUnsettled(source.clone()));
         }
-        let running = plan.source_instance.clone().filter(|_| seen == InstanceSeen::Running);
+        let running = instance.filter(|_| seen == InstanceSeen::Running);
         if running.is_some() {
             drop(guard);
         }
-        if let Some(instance) = running.as_ref().filter(|_| is_atomic)
+        if let Some(instance) = running.filter(|_| is_atomic)
             && let Err(error) = self.checkpoint_if_needed(instance).await
         {
             // The copy replays more; a source that is stuck does not hold it up.
             tracing::warn!(%instance, "instance {instance} is copied without a checkpoint: {}", error.chain());
         }
-        let (volumes, runtime) = (self.volumes.clone(), Handle::current());
-        let address = running.as_ref().map(|instance| self.address(instance));
-        let (source, label) = (source.clone(), plan.label.clone());
+        let runtime = Handle::current();
+        let address = running.map(|instance| self.address(instance));
         blocking(move || match address {
-            None => volumes.copy(&source, &label, SourceState::Stopped),
+            None => work(SourceState::Stopped),
             Some(address) => {
                 let mut live = RunningSource { address, runtime, session: None };
-                volumes.copy(&source, &label, SourceState::Live(&mut live))
+                work(SourceState::Live(&mut live))
             }
         })
         .await

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use coppice_archive::{Connection, Written};
 use coppice_core::history::History;
 use coppice_core::image::PostgresVersion;
+use coppice_core::lsn::Lsn;
 use coppice_core::parameter::Observed;
 use coppice_core::plan::InstanceSeen;
 use coppice_core::statistics::InstanceStatistics;
@@ -35,8 +37,9 @@ use super::{
     session, sleep, statistics, verifiers,
 };
 use crate::{
-    Answer, BoxedServerStream, Capacity, Engine, EngineError, FirstStart, Image, ImageContents, InstanceSpec,
-    LogFiles, ROLE_LENGTH_MAX, Result, RoleVerifier, SleepingRoles, StopMode, VolumeFacts, VolumePlan,
+    Answer, BasePlan, BoxedServerStream, Capacity, Engine, EngineError, FirstStart, Image, ImageContents,
+    InstanceSpec, LogFiles, ROLE_LENGTH_MAX, Result, RoleVerifier, SleepingRoles, StopMode, VolumeFacts,
+    VolumePlan,
 };
 
 /// A server takes its new settings within this time.
@@ -48,6 +51,8 @@ const CHANGE_PATIENCE: Duration = Duration::from_secs(20);
 pub struct LocalEngine {
     pub(super) host: Arc<HostEngine>,
     pub(super) volumes: Arc<Volumes>,
+    /// Where bases go, if anywhere.
+    pub(super) store: Option<Arc<Connection>>,
     /// Held while a volume is copied without a server, or its server starts.
     locks: Mutex<HashMap<VolumeId, Arc<tokio::sync::Mutex<()>>>>,
     /// One template at a time is made.
@@ -66,6 +71,7 @@ impl LocalEngine {
         Self {
             host,
             volumes: Arc::new(volumes),
+            store: None,
             locks: Mutex::default(),
             template_lock: tokio::sync::Mutex::default(),
             sessions: Mutex::default(),
@@ -73,6 +79,12 @@ impl LocalEngine {
             measuring: measure::Measuring::default(),
             held: Mutex::default(),
         }
+    }
+
+    /// Writes bases to a store, and makes volumes from them.
+    #[must_use]
+    pub fn with_store(self, store: Option<Arc<Connection>>) -> Self {
+        Self { store, ..self }
     }
 
     /// The volumes on this machine.
@@ -157,6 +169,7 @@ impl Engine for LocalEngine {
         match &plan.source {
             VolumeSource::Volume(source) => self.copy_volume(plan, source).await?,
             VolumeSource::Moment(source, lsn) => self.copy_back(plan, source, *lsn).await?,
+            VolumeSource::Base(base) => self.create_from_base(plan, base).await?,
             VolumeSource::Template => {
                 let template = self.template(plan.label.version).await?;
                 let (volumes, label) = (self.volumes.clone(), plan.label.clone());
@@ -360,6 +373,14 @@ impl Engine for LocalEngine {
     async fn history(&self, volume: &VolumeId) -> Result<Option<History>> {
         let (volumes, volume) = (self.volumes.clone(), volume.clone());
         blocking(move || volumes.history(&volume)).await
+    }
+
+    async fn back_up(&self, plan: &BasePlan) -> Result<Written> {
+        self.write_base(plan).await
+    }
+
+    async fn log_from(&self, volume: &VolumeId, from: Lsn) -> Result<Option<Vec<u8>>> {
+        self.read_log(volume, from).await
     }
 
     async fn end_sessions(&self, instance: &InstanceId, only_writers: bool) -> Result<()> {

@@ -42,20 +42,30 @@ impl Installation {
                 .map_err(|error| EngineError::Other(format!("{} is damaged: {error}", path.display()))),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let now = chrono::Utc::now();
-                let installation = InstallationId::generate(now);
-                let block = fnv1a(installation.as_str().as_bytes()) % ACCOUNT_BLOCKS;
-                let made = Self {
-                    installation,
-                    host: HostId::generate(now),
-                    account_base: ACCOUNT_RANGE_START + block * ACCOUNTS_PER_INSTALLATION,
-                };
-                let text = serde_json::to_vec_pretty(&made)
-                    .map_err(|error| EngineError::Other(error.to_string()))?;
-                write_durably(&path, &text, 0o600)?;
+                let made = Self::of(InstallationId::generate(now), HostId::generate(now));
+                made.write(data_dir)?;
                 Ok(made)
             }
             Err(error) => Err(EngineError::io(format!("reading {}", path.display()))(error)),
         }
+    }
+
+    /// Gives `data_dir` the identity of an installation whose own is lost.
+    ///
+    /// # Errors
+    /// When the file can't be written.
+    pub fn recover(data_dir: &Path, installation: &InstallationId, host: &HostId) -> Result<()> {
+        Self::of(installation.clone(), host.clone()).write(data_dir)
+    }
+
+    fn of(installation: InstallationId, host: HostId) -> Self {
+        let block = fnv1a(installation.as_str().as_bytes()) % ACCOUNT_BLOCKS;
+        Self { installation, host, account_base: ACCOUNT_RANGE_START + block * ACCOUNTS_PER_INSTALLATION }
+    }
+
+    fn write(&self, data_dir: &Path) -> Result<()> {
+        let text = serde_json::to_vec_pretty(self).map_err(|error| EngineError::Other(error.to_string()))?;
+        write_durably(&data_dir.join("installation.json"), &text, 0o600)
     }
 
     /// Owns the files of every volume on disk. No process ever runs as it.

@@ -5,6 +5,7 @@
 //! and with them branches. The order at boot: identity and lock
 //! ([`installation`]), images, metastore, volumes, branches.
 
+mod bases;
 mod blockers;
 mod blocking;
 mod bounded;

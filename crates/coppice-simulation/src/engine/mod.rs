@@ -11,14 +11,15 @@ use async_trait::async_trait;
 use coppice_core::branch::MANAGED_ROLE;
 use coppice_core::history::History;
 use coppice_core::image::PostgresVersion;
+use coppice_core::lsn::Lsn;
 use coppice_core::parameter::Observed;
 use coppice_core::plan::InstanceSeen;
 use coppice_core::statistics::InstanceStatistics;
 use coppice_core::volume::VolumeLabel;
 use coppice_core::{InstanceId, VolumeId};
 use coppice_engine::{
-    Answer, BoxedServerStream, Capacity, Engine, EngineError, FirstStart, Image, ImageContents, InstanceSpec,
-    LogFiles, Result, RoleVerifier, SleepingRoles, StopMode, VolumeFacts, VolumePlan,
+    Answer, BasePlan, BoxedServerStream, Capacity, Engine, EngineError, FirstStart, Image, ImageContents,
+    InstanceSpec, LogFiles, Result, RoleVerifier, SleepingRoles, StopMode, VolumeFacts, VolumePlan, Written,
 };
 use machine::{check_claim, facts};
 use tokio::sync::OwnedMutexGuard;
@@ -402,6 +403,14 @@ impl Engine for SimulatedEngine {
     }
 
     async fn history(&self, _: &VolumeId) -> Result<Option<History>> {
+        Ok(None)
+    }
+
+    async fn back_up(&self, _: &BasePlan) -> Result<Written> {
+        Err(EngineError::Other("no store is simulated".to_owned()))
+    }
+
+    async fn log_from(&self, _: &VolumeId, _: Lsn) -> Result<Option<Vec<u8>>> {
         Ok(None)
     }
 

@@ -7,6 +7,7 @@ mod gateway;
 mod mail;
 mod settings;
 mod sign_in;
+mod store;
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -17,6 +18,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use coppice_api::{ApiConfig, Hosts, MetricsToken};
+use coppice_archive::StorePlace;
 use coppice_core::audit::AUDIT_DAYS;
 use coppice_core::limits::OrganizationLimits;
 use coppice_core::proxies::TrustedProxies;
@@ -89,6 +91,9 @@ pub(crate) struct Config {
     pub(crate) otlp_endpoint: Option<String>,
     pub(crate) auth: AuthConfig,
     pub(crate) metrics_interval: Duration,
+    /// Where everything is kept away from this machine, and how often that is looked at.
+    pub(crate) store: Option<StorePlace>,
+    pub(crate) store_interval: Duration,
 }
 
 /// What is held for those who connect to the API, before anything is known of them.
@@ -142,6 +147,8 @@ impl ServeArgs {
         let listen = address(set.listen, DEFAULT_LISTEN)?;
         let public_url = set.public_url.as_deref().map(public_url).transpose()?;
         Ok(Config {
+            store: set.store.place(&data_dir)?,
+            store_interval: set.store.interval()?,
             data_dir,
             storage: storage_options(&set)?,
             limits: limits(&set),

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::auth::AuthArgs;
 use super::gateway::GatewayArgs;
 use super::mail::MailArgs;
+use super::store::StoreArgs;
 use crate::logging::LogFormat;
 
 /// Most days that lines of the audit log are kept: a hundred years.
@@ -61,6 +62,9 @@ pub(super) struct Settings {
     /// Most of the room for volumes that history may take, in percent; 0 keeps none [default: 25]
     #[arg(long, env = "COPPICE_HISTORY_SHARE", value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=90))]
     pub(super) history_share: Option<u8>,
+    #[command(flatten)]
+    #[serde(default)]
+    pub(super) store: StoreArgs,
     /// How volumes are copied: btrfs, reflink or copy [default: the best that works]
     #[arg(long, env = "COPPICE_VOLUME_DRIVER", value_name = "DRIVER")]
     pub(super) volume_driver: Option<String>,
@@ -177,6 +181,7 @@ impl Settings {
             pool_size_gib: self.pool_size_gib.or(other.pool_size_gib),
             host_reserve_gib: self.host_reserve_gib.or(other.host_reserve_gib),
             history_share: self.history_share.or(other.history_share),
+            store: self.store.or(other.store),
             volume_driver: self.volume_driver.or(other.volume_driver),
             admin_email: self.admin_email.or(other.admin_email),
             branch_create_wait: self.branch_create_wait.or(other.branch_create_wait),

@@ -2,10 +2,12 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use coppice_app::reconciler::ControlPlane;
-use coppice_app::{App, AppConfig, Reconciler, Server};
+use coppice_app::{App, AppConfig, MasterKey, Reconciler, Server};
+use coppice_archive::{ArchiveError, Connection};
 use coppice_core::RegionId;
 use coppice_engine::local::durable::write_durably;
 use coppice_engine::local::installation::ControlLock;
@@ -20,6 +22,8 @@ use super::{LAUNCHER, METASTORE_PATIENCE, chain, gateway, notify};
 use crate::config::Config;
 use crate::secret_key::master_key;
 
+/// How long a start waits for the store.
+const STORE_PATIENCE: Duration = Duration::from_secs(10);
 /// The region of a default install.
 pub(super) const REGION: &str = "local";
 
@@ -55,7 +59,8 @@ pub(super) async fn boot(
         tokio::task::spawn_blocking(move || Volumes::open(&layout, &installation, &storage)).await?;
     let volumes = volumes.map_err(|error| chain(&error))?;
     say!("volumes: {} ({})", volumes.driver(), volumes.driver_reason());
-    let engine = Arc::new(LocalEngine::new(host.clone(), volumes));
+    let archive = open_store(config, &key, &host).await?;
+    let engine = Arc::new(LocalEngine::new(host.clone(), volumes).with_store(archive.clone()));
 
     let installation = host.installation().clone();
     let region = RegionId::from_trusted(REGION);
@@ -85,6 +90,8 @@ pub(super) async fn boot(
         audit_days: config.audit_days,
         mailer: config.mailer.clone(),
         metrics_interval: config.metrics_interval,
+        archive,
+        store_interval: config.store_interval,
     };
     let sessions = Arc::<Sessions>::default();
     let predecessors = Predecessors::new(host.layout().runtime_dir());
@@ -94,6 +101,27 @@ pub(super) async fn boot(
     app.spread_kept_verifiers().await?;
     reconciler.adopt().await?;
     Ok(Platform { app, host, engine, reconciler, sessions, predecessors, lock })
+}
+
+/// Opens the store, if one is set. One that is out of reach is waited for beside
+/// everything else; one that is not ours is an error.
+async fn open_store(
+    config: &Config,
+    key: &MasterKey,
+    host: &HostEngine,
+) -> anyhow::Result<Option<Arc<Connection>>> {
+    let Some(place) = config.store.clone() else { return Ok(None) };
+    say!("store: {place}");
+    let store = Connection::new(place, key.archive_key(), host.installation().installation.clone());
+    match tokio::time::timeout(STORE_PATIENCE, store.archive()).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error @ ArchiveError::Store { .. })) => {
+            tracing::warn!("nothing is backed up until the store answers: {}", error.chain());
+        }
+        Ok(Err(error)) => bail!("{}", error.chain()),
+        Err(_) => tracing::warn!("nothing is backed up until the store answers: it has not yet"),
+    }
+    Ok(Some(Arc::new(store)))
 }
 
 /// Opens the machine's engine; copies new PostgreSQL installations.

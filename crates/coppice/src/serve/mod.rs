@@ -258,7 +258,7 @@ fn listen(config: &Config) -> anyhow::Result<Listeners> {
     Ok(Listeners { api: bind(config.listen)?, gateway: bind(config.gateway_listen)? })
 }
 
-fn prepare_data_dir(data_dir: &Path) -> anyhow::Result<()> {
+pub(crate) fn prepare_data_dir(data_dir: &Path) -> anyhow::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     std::fs::create_dir_all(data_dir).with_context(|| format!("making {}", data_dir.display()))?;
     // Secrets in it have modes of their own; this keeps others from looking around.

@@ -19,6 +19,7 @@ mod moment;
 mod pages;
 mod room;
 mod snapshots;
+mod stored;
 mod thinning;
 
 use std::collections::HashMap;
@@ -37,7 +38,9 @@ use super::layout::Layout;
 use super::untrusted::{self, UntrustedPath};
 use crate::{EngineError, Result};
 use marks::Marks;
+pub(super) use snapshots::trim_wal;
 use snapshots::{Facts, Snapshots};
+pub(super) use stored::append_log;
 
 /// What is known of a volume's history between two looks.
 struct Known {
@@ -81,6 +84,10 @@ struct Volume {
     snapshots: Snapshots,
     kept: kept::Kept,
     marks: Marks,
+}
+
+fn is_held(volume: &VolumeId) -> EngineError {
+    EngineError::Other(format!("another process works on the history of {volume}"))
 }
 
 impl History {
@@ -147,14 +154,32 @@ impl History {
         }))
     }
 
+    /// The log of a volume from a place on, at most so many bytes of it; none when it
+    /// is not there, or the log has not come so far. Blocks.
+    pub(super) fn log_from(
+        &self,
+        volume: &VolumeId,
+        major: u32,
+        from: Lsn,
+        bytes_max: u64,
+    ) -> Result<Option<Vec<u8>>> {
+        if !self.has_room() {
+            return Ok(None);
+        }
+        let entry = self.entry(volume);
+        let mut known = entry.lock();
+        let mut found = self.open(volume)?.ok_or_else(|| is_held(volume))?;
+        found.look(&mut known, major)?;
+        let Some(known) = known.as_ref() else { return Ok(None) };
+        found.read_log(known, from, bytes_max)
+    }
+
     /// Fills `staged`, which is not there yet, with a volume as it was at a place
     /// of its log, and tells where the last record before that ends. Blocks.
     pub(super) fn fill(&self, volume: &VolumeId, major: u32, lsn: Lsn, staged: &Path) -> Result<Lsn> {
         let entry = self.entry(volume);
         let _held = entry.lock();
-        let Some(found) = self.open(volume)? else {
-            return Err(EngineError::Other(format!("another process works on the history of {volume}")));
-        };
+        let found = self.open(volume)?.ok_or_else(|| is_held(volume))?;
         found.fill(lsn, major, staged)
     }
 

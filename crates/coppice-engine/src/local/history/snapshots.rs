@@ -104,13 +104,7 @@ impl Snapshots {
         let half_made = self.directory.join(HALF_MADE);
         untrusted::delete_tree(&half_made).map_err(action())?;
         btrfs::snapshot(volume, &half_made).map_err(action())?;
-        let data = UntrustedPath::new(&half_made, "data");
-        let redo = control_file::checkpoint(&data)?.redo;
-        let wal = wal_of(&data)?;
-        let from = from.unwrap_or(Place { at: redo, previous: None });
-        let walked = log.walk(from, None, &mut Files::new(*log, vec![&wal])).map_err(action())?;
-        let end = walked.place;
-        strip(&wal, log.segment().number(redo)..=log.segment().number(end.at)).map_err(action())?;
+        let (redo, end) = trim(&UntrustedPath::new(&half_made, "data"), from, log)?;
         let previous = end.previous.map(|lsn| lsn.0);
         let facts = Facts { taken_ms: now_ms, redo: redo.0, end: end.at.0, previous };
         let text = serde_json::to_vec(&facts).map_err(|error| EngineError::Other(error.to_string()))?;
@@ -131,6 +125,23 @@ impl Snapshots {
         let path = self.path(end);
         untrusted::delete_tree(&path).map_err(EngineError::io(format!("deleting {}", path.display())))
     }
+}
+
+/// Leaves of the log of some data what its recovery needs, and tells where it ends.
+pub(in crate::local) fn trim_wal(data: &UntrustedPath, major: u32) -> Result<Lsn> {
+    trim(data, None, &log_of(data, major)?).map(|(_, end)| end.at)
+}
+
+/// As [`trim_wal`]; walks from a place, or from where recovery begins. Tells where
+/// it begins and where the log ends.
+fn trim(data: &UntrustedPath, from: Option<Place>, log: &Log) -> Result<(Lsn, Place)> {
+    let action = || EngineError::io("reading the log of a copy");
+    let redo = control_file::checkpoint(data)?.redo;
+    let wal = wal_of(data)?;
+    let from = from.unwrap_or(Place { at: redo, previous: None });
+    let end = log.walk(from, None, &mut Files::new(*log, vec![&wal])).map_err(action())?.place;
+    strip(&wal, log.segment().number(redo)..=log.segment().number(end.at)).map_err(action())?;
+    Ok((redo, end))
 }
 
 /// Removes files of a log that recovery does not need: what was written to them

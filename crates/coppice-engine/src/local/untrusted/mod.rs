@@ -147,6 +147,15 @@ impl UntrustedDir {
         Ok(File::from(openat(&self.0, name, flags, Mode::RUSR | Mode::WUSR)?))
     }
 
+    /// Opens an ordinary file for writing; none when there is no such file, or it is
+    /// something else.
+    ///
+    /// # Errors
+    /// When it is there and can't be opened.
+    pub(super) fn file_for_writing(&self, name: impl rustix::path::Arg) -> io::Result<Option<File>> {
+        Ok(self.open_file(name, OFlags::WRONLY)?.map(|(file, _)| file))
+    }
+
     /// Names of what is in it, at most `count_max`, in no order.
     ///
     /// # Errors

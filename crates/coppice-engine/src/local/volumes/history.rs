@@ -66,6 +66,18 @@ impl Volumes {
         }
     }
 
+    /// The log of a volume from a place on, at most so many bytes of it; none when
+    /// it is not kept from there.
+    ///
+    /// # Errors
+    /// As [`look`](Self::look).
+    pub fn log_from(&self, volume: &VolumeId, from: Lsn, bytes_max: u64) -> Result<Option<Vec<u8>>> {
+        match self.major_with_history(volume)? {
+            Some(major) => self.history.log_from(volume, major, from, bytes_max),
+            None => Ok(None),
+        }
+    }
+
     /// Where recovery of a volume that was made by [`copy_back`](Self::copy_back)
     /// has to end; none for others.
     pub(in crate::local) fn moment(&self, volume: &VolumeId) -> Option<Lsn> {

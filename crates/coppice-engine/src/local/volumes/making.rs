@@ -57,16 +57,26 @@ impl Volumes {
         if self.take_over(label)? {
             return Ok(());
         }
+        let staged = self.stage_copy(source, label, state)?;
+        self.publish(&label.volume, &staged)
+    }
+
+    /// Copies a volume into a directory that is none yet.
+    pub(super) fn stage_copy(
+        &self,
+        source: &VolumeId,
+        label: &VolumeLabel,
+        state: SourceState<'_>,
+    ) -> Result<PathBuf> {
         let source_dir = self.layout.volume(source);
         let source_label = labels::read(&source_dir)?.ok_or_else(|| EngineError::NoVolume(source.clone()))?;
         self.refuse_foreign(&source_label)?;
         refuse_scattered(source, &source_dir)?;
-        let staged = if self.is_snapshot_atomic(source) {
-            self.stage_snapshot(&source_dir, label)?
+        if self.is_snapshot_atomic(source) {
+            self.stage_snapshot(&source_dir, label)
         } else {
-            self.stage_clone(source, label, state)?
-        };
-        self.publish(&label.volume, &staged)
+            self.stage_clone(source, label, state)
+        }
     }
 
     /// True when the volume is complete already; its label then carries our claim.

@@ -30,6 +30,7 @@ use crate::{EngineError, Result};
 mod clone;
 mod driver;
 mod export;
+mod frozen;
 mod history;
 mod labels;
 mod live;

@@ -1,0 +1,208 @@
+//! What is kept in the store, away from this machine.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use chrono::Utc;
+use coppice_archive::{Archive, ArchiveError, BaseName, Records};
+use coppice_core::{Error, Result, VolumeId};
+use coppice_engine::{BasePlan, EngineError};
+use coppice_failpoint::failpoint;
+use coppice_store::{BaseRow, DueBase, StoredLog};
+use futures_util::{StreamExt as _, stream};
+use parking_lot::Mutex;
+
+use crate::{App, metrics};
+
+/// For how long bases are kept.
+const KEEP: Duration = Duration::from_secs(2 * 24 * 3600);
+/// A pack that no base names may belong to one in the making, of another process, too.
+const PACK_GRACE: chrono::Duration = chrono::Duration::hours(48);
+/// Exports of the metastore that are kept.
+const RECORDS_KEPT: usize = 100;
+/// Making an export takes at most this part of the time.
+const EXPORT_SHARE: u32 = 20;
+/// Logs that are written to the store at a time.
+const LOGS_AT_ONCE: usize = 8;
+/// A branch that can't be backed up is tried again after this time.
+const REST: Duration = Duration::from_secs(600);
+
+/// What the tasks that write to the store remember from turn to turn.
+#[derive(Debug, Default)]
+pub(crate) struct Upkeep {
+    /// Held while a base is made, or what nobody needs is removed.
+    bases: tokio::sync::Mutex<()>,
+    /// Until when branches rest that could not be backed up.
+    resting: Mutex<HashMap<VolumeId, Instant>>,
+    /// A mark of the newest export, and until when none is made.
+    exported: Mutex<Option<(String, Instant)>>,
+    /// Volumes that rest, with all of their logs in the store.
+    complete: Mutex<HashSet<VolumeId>>,
+}
+
+fn failed(error: ArchiveError) -> Error {
+    Error::internal(error.chain())
+}
+
+impl App {
+    /// Makes the bases that are due, one after the other.
+    pub(crate) async fn make_bases(&self, upkeep: &Upkeep) -> Result<()> {
+        let Some(store) = &self.config.archive else { return Ok(()) };
+        let _alone = upkeep.bases.lock().await;
+        let due = self.store.base_due(&self.config.host, self.config.store_interval).await?;
+        if due.is_empty() {
+            return Ok(());
+        }
+        // One that does not answer is no fault of any branch's.
+        store.archive().await.map_err(failed)?.check_owner().await.map_err(failed)?;
+        for due in due {
+            let now = Instant::now();
+            if upkeep.resting.lock().get(&due.volume).is_some_and(|until| *until > now) {
+                continue;
+            }
+            if let Err(error) = self.make_base(&due).await {
+                // Whoever owns a branch can keep it from being backed up, and no other.
+                let branch = &due.branch;
+                tracing::warn!(%branch, "branch {branch} can't be backed up: {}", error.chain());
+                metrics::base_failed();
+                upkeep.resting.lock().insert(due.volume.clone(), now + REST);
+            } else {
+                upkeep.resting.lock().remove(&due.volume);
+            }
+        }
+        Ok(())
+    }
+
+    async fn make_base(&self, due: &DueBase) -> Result<(), EngineError> {
+        let noting = |error: coppice_store::StoreError| EngineError::Other(error.to_string());
+        let rests_at = self.engine.clean_checkpoint(&due.volume).await?;
+        if let Some((name, Some(checkpoint))) = &due.newest
+            && rests_at.as_ref() == Some(checkpoint)
+        {
+            return self.store.base_seen(name).await.map_err(noting);
+        }
+        let plan = BasePlan {
+            volume: due.volume.clone(),
+            source_instance: Some(due.instance.clone()),
+            lineage: due.lineage.clone(),
+        };
+        let written = self.engine.back_up(&plan).await?;
+        failpoint!("base.written");
+        metrics::base_made(&written);
+        let row = BaseRow {
+            name: written.base.to_string(),
+            volume: due.volume.clone(),
+            taken_at: written.base.taken_at(),
+            bytes: written.bytes,
+            new_bytes: written.new_bytes,
+            log_end: written.log_end,
+        };
+        self.store.base_insert(&due.branch, &row, rests_at.as_deref()).await.map_err(noting)
+    }
+
+    /// Writes what is new of the logs of all branches into the store.
+    pub(crate) async fn send_logs(&self, upkeep: &Upkeep) -> Result<()> {
+        let Some(store) = &self.config.archive else { return Ok(()) };
+        let logs = self.store.log_stored(&self.config.host).await?;
+        let due: Vec<_> = {
+            let mut complete = upkeep.complete.lock();
+            let resting: HashSet<_> =
+                logs.iter().filter(|log| !log.is_up).map(|log| log.volume.clone()).collect();
+            complete.retain(|volume| resting.contains(volume));
+            logs.into_iter().filter(|log| !complete.contains(&log.volume)).collect()
+        };
+        if due.is_empty() {
+            return Ok(());
+        }
+        let archive = store.archive().await.map_err(failed)?;
+        archive.check_owner().await.map_err(failed)?;
+        let archive = &archive;
+        let sent = due.into_iter().map(|log| async move { self.send_log(upkeep, archive, &log).await });
+        let sent: Vec<Result<()>> = stream::iter(sent).buffer_unordered(LOGS_AT_ONCE).collect().await;
+        sent.into_iter().collect()
+    }
+
+    async fn send_log(&self, upkeep: &Upkeep, archive: &Archive, log: &StoredLog) -> Result<()> {
+        let StoredLog { branch, volume, stored, is_up } = log;
+        let mut at = *stored;
+        loop {
+            let read = self.engine.log_from(volume, at).await;
+            let bytes = match read {
+                Ok(Some(bytes)) => bytes,
+                Ok(None) => {
+                    tracing::warn!(%branch, "the log of branch {branch} has a gap behind {at}: it gets a new base");
+                    return Ok(self.store.log_note(volume, None).await?);
+                }
+                Err(error) => {
+                    tracing::warn!(%branch, "the log of branch {branch} can't be backed up: {}", error.chain());
+                    return Ok(());
+                }
+            };
+            if bytes.is_empty() {
+                break;
+            }
+            archive.put_log(volume, Utc::now(), at, &bytes).await.map_err(failed)?;
+            metrics::log_sent(bytes.len());
+            at.0 += bytes.len() as u64;
+            self.store.log_note(volume, Some(at)).await?;
+        }
+        if !is_up {
+            upkeep.complete.lock().insert(volume.clone());
+        }
+        Ok(())
+    }
+
+    /// Writes an export of the metastore into the store, unless nothing has changed.
+    pub(crate) async fn send_records(&self, upkeep: &Upkeep) -> Result<()> {
+        let Some(store) = &self.config.archive else { return Ok(()) };
+        let (began, now) = (Instant::now(), Utc::now());
+        let before = upkeep.exported.lock().clone();
+        if before.as_ref().is_some_and(|(_, until)| *until > began) {
+            return Ok(());
+        }
+        let mut export = vec![];
+        self.store.export(&mut export).await?;
+        // The first line says when it was made.
+        let rows = export.iter().position(|byte| *byte == b'\n').map_or(&export[..], |end| &export[end..]);
+        let mark = self.key.hash_bytes(rows);
+        if before.is_none_or(|(before, _)| before != mark) {
+            let archive = store.archive().await.map_err(failed)?;
+            archive
+                .put_records(&Records { host: self.config.host.clone(), export }, now)
+                .await
+                .map_err(failed)?;
+            archive.thin_records(RECORDS_KEPT).await.map_err(failed)?;
+        }
+        *upkeep.exported.lock() = Some((mark, Instant::now() + began.elapsed() * EXPORT_SHARE));
+        Ok(())
+    }
+
+    /// Removes from the store what nobody needs, and writes down what is there.
+    pub(crate) async fn sweep_store(&self, upkeep: &Upkeep) -> Result<()> {
+        let Some(store) = &self.config.archive else { return Ok(()) };
+        let _alone = upkeep.bases.lock().await;
+        let archive = store.archive().await.map_err(failed)?;
+        let found = archive.all_bases().await.map_err(failed)?;
+        let names: Vec<_> = found.iter().map(ToString::to_string).collect();
+        let volumes: Vec<_> = found.iter().map(|base| base.volume().to_string()).collect();
+        let taken: Vec<_> = found.iter().map(BaseName::taken_at).collect();
+        self.store.base_adopt(&names, &volumes, &taken).await?;
+        for name in self.store.base_surplus(KEEP).await? {
+            archive.remove_base(&BaseName::from_trusted(name.as_str())).await.map_err(failed)?;
+            self.store.base_forget(&name).await?;
+        }
+        let oldest: HashMap<_, _> = self.store.base_oldest().await?.into_iter().collect();
+        let has_base: HashSet<_> = found.iter().map(BaseName::volume).collect();
+        for volume in archive.logs().await.map_err(failed)? {
+            let before = match oldest.get(&volume) {
+                Some(oldest) => *oldest,
+                // Of a volume that no record knows.
+                None if has_base.contains(&volume) => continue,
+                None => Utc::now(),
+            };
+            archive.remove_log(&volume, before).await.map_err(failed)?;
+        }
+        archive.sweep(Utc::now() - PACK_GRACE).await.map_err(failed)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,139 @@
+//! The log on its way into the store, and out of it.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::unix::fs::FileExt as _;
+
+use coppice_core::lsn::Lsn;
+use coppice_wal::{Log, Place};
+
+use super::pages::Files;
+use super::snapshots::{log_of, wal_of};
+use super::{Known, Volume};
+use crate::local::control_file;
+use crate::local::untrusted::{UntrustedDir, UntrustedPath};
+use crate::{EngineError, Result};
+
+impl Volume {
+    /// The log from a place to where it was seen to end.
+    pub(super) fn read_log(&self, known: &Known, from: Lsn, bytes_max: u64) -> Result<Option<Vec<u8>>> {
+        let (segment, end) = (known.log.segment(), known.place.at);
+        let Some(length) = end.0.checked_sub(from.0).map(|length| length.min(bytes_max)) else {
+            return Ok(None);
+        };
+        let live = wal_of(&self.data)?;
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or_default()];
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = Lsn(from.0 + done as u64);
+            let name = known.log.file_name(segment.number(at));
+            let reading = || EngineError::io(format!("reading {name}"));
+            let offset = at.0 - segment.start(segment.number(at)).0;
+            let count = (bytes.len() - done).min((segment.bytes - offset) as usize);
+            let kept = self.kept.directory().file(name.as_str()).map_err(reading())?;
+            let found = match kept {
+                Some(kept) => Some(kept),
+                None => live.file(name.as_str()).map_err(reading())?,
+            };
+            let Some((file, _)) = found else { return Ok(None) };
+            match file.read_exact_at(&mut bytes[done..done + count], offset) {
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+                read => read.map_err(reading())?,
+            }
+            done += count;
+        }
+        Ok(Some(bytes))
+    }
+}
+
+/// Puts pieces of a log behind the one of some data, which ends at `end`, and
+/// makes sure that it can be read as far as they go. Nobody else is in `data`.
+pub(in crate::local) fn append_log(
+    data: &UntrustedPath,
+    major: u32,
+    end: Lsn,
+    pieces: &mut dyn Iterator<Item = Result<(Lsn, Vec<u8>)>>,
+) -> Result<Lsn> {
+    let (log, wal) = (log_of(data, major)?, wal_of(data)?);
+    let mut reached = end;
+    for piece in pieces {
+        let (start, bytes) = piece?;
+        if start > reached {
+            return Err(EngineError::Other(format!(
+                "the log in the store has a gap from {reached} to {start}"
+            )));
+        }
+        let last = reached;
+        reached = Lsn(start.0 + bytes.len() as u64);
+        put(&log, &wal, start, &bytes)
+            .and_then(|()| cut(&log, &wal, reached, last))
+            .map_err(EngineError::io(format!("writing the log from {start} to {reached}")))?;
+    }
+    let from = Place { at: end, previous: None };
+    let walked = log.walk(from, None, &mut Files::new(log, vec![&wal]));
+    let found = walked.map_err(EngineError::io("reading the log from the store"))?.place.at;
+    match found >= reached {
+        true => force_recovery(data, &log).map(|()| found),
+        false => Err(EngineError::Other(format!(
+            "the log in the store goes to {reached} and can be read to {found} only"
+        ))),
+    }
+}
+
+/// Has a server read the log of some data also if it was stopped cleanly before
+/// that went on: it would take the log for ended, and write over it. What a backup
+/// is told by tells it from where; that there is no method in it says that no end
+/// of a backup has to come.
+fn force_recovery(data: &UntrustedPath, log: &Log) -> Result<()> {
+    let found = control_file::checkpoint(data)?;
+    if !found.is_clean {
+        return Ok(());
+    }
+    let file = log.file_name(log.segment().number(found.redo));
+    let label =
+        format!("START WAL LOCATION: {} (file {file})\nCHECKPOINT LOCATION: {}\n", found.redo, found.at);
+    let write = || -> io::Result<()> {
+        let data = data.require()?;
+        data.unlink(c"backup_label")?;
+        data.make_file(c"backup_label")?.write_all(label.as_bytes())
+    };
+    write().map_err(EngineError::io("having the log read"))
+}
+
+fn put(log: &Log, wal: &UntrustedDir, start: Lsn, bytes: &[u8]) -> io::Result<()> {
+    let segment = log.segment();
+    let mut done = 0;
+    while done < bytes.len() {
+        let at = Lsn(start.0 + done as u64);
+        let number = segment.number(at);
+        let offset = at.0 - segment.start(number).0;
+        let count = (bytes.len() - done).min((segment.bytes - offset) as usize);
+        file(wal, &log.file_name(number), segment.bytes)?.write_all_at(&bytes[done..done + count], offset)?;
+        done += count;
+    }
+    Ok(())
+}
+
+fn file(wal: &UntrustedDir, name: &str, length: u64) -> io::Result<File> {
+    if let Some(found) = wal.file_for_writing(name)? {
+        return Ok(found);
+    }
+    let made = wal.make_file(name)?;
+    made.set_len(length)?;
+    Ok(made)
+}
+
+/// Leaves nothing of what an earlier piece had between `end` and `last`.
+fn cut(log: &Log, wal: &UntrustedDir, end: Lsn, last: Lsn) -> io::Result<()> {
+    let segment = log.segment();
+    if last <= end {
+        return Ok(());
+    }
+    let number = segment.number(end);
+    wal.cut_off(log.file_name(number).as_str(), end.0 - segment.start(number).0)?;
+    for later in number + 1..=segment.number(last) {
+        wal.unlink(&CString::new(log.file_name(later))?)?;
+    }
+    Ok(())
+}

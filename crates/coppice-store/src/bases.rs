@@ -1,0 +1,276 @@
+//! Bases: copies of volumes in the store.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use coppice_core::lsn::Lsn;
+use coppice_core::{BranchId, HostId, InstanceId, VolumeId};
+
+use sqlx::FromRow;
+
+use crate::{Result, Store, StoreError};
+
+/// A base, as the metastore knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BaseRow {
+    /// Its name in the store.
+    pub name: String,
+    /// The volume it is a copy of.
+    pub volume: VolumeId,
+    /// When it was taken.
+    pub taken_at: DateTime<Utc>,
+    /// Bytes in its files.
+    pub bytes: u64,
+    /// Bytes that were written for it.
+    pub new_bytes: u64,
+    /// Where its log ends, if the store has what comes behind it.
+    pub log_end: Option<Lsn>,
+}
+
+/// A volume whose log goes on in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredLog {
+    /// Its branch.
+    pub branch: BranchId,
+    /// The volume.
+    pub volume: VolumeId,
+    /// How far it is there.
+    pub stored: Lsn,
+    /// Whether a server may be writing it.
+    pub is_up: bool,
+}
+
+/// A volume of which a base is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DueBase {
+    /// Its branch.
+    pub branch: BranchId,
+    /// The volume.
+    pub volume: VolumeId,
+    /// The branch's primary.
+    pub instance: InstanceId,
+    /// The newest base, and the checkpoint at which the volume rested then.
+    pub newest: Option<(String, Option<String>)>,
+    /// The volume, and those that it is a copy of, nearest first.
+    pub lineage: Vec<VolumeId>,
+}
+
+/// See [`Store::volumes_from_bases`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecoveredVolumes {
+    /// How many volumes are going to be made.
+    pub found: u64,
+    /// Branches without a base, with their names.
+    pub lost: Vec<(BranchId, String)>,
+}
+
+#[derive(FromRow)]
+struct DueRow {
+    branch: String,
+    volume: String,
+    instance: String,
+    name: Option<String>,
+    checkpoint: Option<String>,
+    lineage: Vec<String>,
+}
+
+impl Store {
+    /// Volumes of a host that need a base, of branches that are not deleted and older
+    /// than `age`; those without one first.
+    ///
+    /// A base is good for a day while the log behind it is in the store and not too
+    /// long, and for an hour where no log is kept. One whose log has a gap is renewed
+    /// within a minute.
+    pub async fn base_due(&self, host: &HostId, age: Duration) -> Result<Vec<DueBase>> {
+        let rows: Vec<DueRow> = sqlx::query_as(
+            "select b.id as branch, v.id as volume, i.id as instance, x.name, x.checkpoint,
+                    array(with recursive line (id, parent, depth) as (
+                              select v.id, v.parent_volume_id, 0
+                              union all
+                              select p.id, p.parent_volume_id, line.depth + 1
+                              from line join volumes p on p.id = line.parent where line.depth < 20)
+                          select id from line order by depth) as lineage
+             from branches b join volumes v on v.id = b.volume_id
+             join instances i on i.branch_id = b.id and i.role = 'primary'
+             left join lateral (select name, checkpoint, seen_at, log_end from bases
+                                where volume_id = v.id order by taken_at desc limit 1) x on true
+             where v.host_id = $1 and v.state = 'admitted' and b.goal in ('running', 'hibernated')
+               and b.created_at < now() - make_interval(secs => $2)
+               and (x.seen_at is null
+                    or x.seen_at < now() - case when x.log_end is null then interval '1 hour'
+                                                when v.stored_lsn is null then interval '1 minute'
+                                                else interval '1 day' end
+                    or v.stored_lsn - x.log_end > 1024 * 1024 * 1024)
+             order by x.seen_at nulls first, b.created_at",
+        )
+        .bind(host.as_str())
+        .bind(age.as_secs_f64())
+        .fetch_all(&self.pool)
+        .await?;
+        let due = rows.into_iter().map(|row| DueBase {
+            branch: BranchId::from_trusted(row.branch),
+            volume: VolumeId::from_trusted(row.volume),
+            instance: InstanceId::from_trusted(row.instance),
+            newest: row.name.map(|name| (name, row.checkpoint)),
+            lineage: row.lineage.into_iter().map(VolumeId::from_trusted).collect(),
+        });
+        Ok(due.collect())
+    }
+
+    /// Records a base of a branch.
+    pub async fn base_insert(
+        &self,
+        branch: &BranchId,
+        base: &BaseRow,
+        checkpoint: Option<&str>,
+    ) -> Result<()> {
+        sqlx::query(
+            "with log as (update volumes set stored_lsn = coalesce(stored_lsn, $8::pg_lsn) where id = $2)
+             insert into bases (name, volume_id, branch_id, taken_at, seen_at, checkpoint, bytes, new_bytes, log_end)
+             values ($1, $2, $3, $4, now(), $5, $6, $7, $8::pg_lsn) on conflict do nothing",
+        )
+        .bind(&base.name)
+        .bind(base.volume.as_str())
+        .bind(branch.as_str())
+        .bind(base.taken_at)
+        .bind(checkpoint)
+        .bind(base.bytes as i64)
+        .bind(base.new_bytes as i64)
+        .bind(base.log_end.map(|lsn| lsn.to_string()))
+        .execute(&self.pool)
+        .await?;
+        Ok(())
+    }
+
+    /// Records that a volume is still what it was when this base was taken.
+    pub async fn base_seen(&self, name: &str) -> Result<()> {
+        sqlx::query(
+            "with base as (update bases set seen_at = now() where name = $1 returning volume_id, log_end)
+             update volumes v set stored_lsn = base.log_end from base
+             where v.id = base.volume_id and v.stored_lsn is null",
+        )
+        .bind(name)
+        .execute(&self.relaxed)
+        .await?;
+        Ok(())
+    }
+
+    /// Volumes of a host whose log goes on in the store, how far it is there, and
+    /// whether a server may be writing it.
+    pub async fn log_stored(&self, host: &HostId) -> Result<Vec<StoredLog>> {
+        let rows: Vec<(String, String, String, bool)> = sqlx::query_as(
+            "select b.id, v.id, v.stored_lsn::text, b.goal = 'running' or b.state <> 'hibernated'
+             from branches b join volumes v on v.id = b.volume_id
+             where v.host_id = $1 and v.state = 'admitted' and v.stored_lsn is not null
+               and b.goal in ('running', 'hibernated', 'trashed')",
+        )
+        .bind(host.as_str())
+        .fetch_all(&self.pool)
+        .await?;
+        let logs = rows.into_iter().map(|(branch, volume, lsn, is_up)| {
+            let stored =
+                lsn.parse().map_err(|_| StoreError::UnknownValue { what: "place in a log", value: lsn })?;
+            let (branch, volume) = (BranchId::from_trusted(branch), VolumeId::from_trusted(volume));
+            Ok(StoredLog { branch, volume, stored, is_up })
+        });
+        logs.collect()
+    }
+
+    /// Records how far the log of a volume is in the store; none when what comes next
+    /// is lost.
+    pub async fn log_note(&self, volume: &VolumeId, stored: Option<Lsn>) -> Result<()> {
+        sqlx::query("update volumes set stored_lsn = $2::pg_lsn where id = $1")
+            .bind(volume.as_str())
+            .bind(stored.map(|lsn| lsn.to_string()))
+            .execute(&self.relaxed)
+            .await?;
+        Ok(())
+    }
+
+    /// When the oldest base of each volume was taken.
+    pub async fn base_oldest(&self) -> Result<Vec<(VolumeId, DateTime<Utc>)>> {
+        let rows: Vec<(String, DateTime<Utc>)> =
+            sqlx::query_as("select volume_id, min(taken_at) from bases group by volume_id")
+                .fetch_all(&self.pool)
+                .await?;
+        Ok(rows.into_iter().map(|(volume, taken)| (VolumeId::from_trusted(volume), taken)).collect())
+    }
+
+    /// Records bases that are in the store, of volumes that are known: a process
+    /// that made one may have ended before it said so.
+    pub async fn base_adopt(
+        &self,
+        names: &[String],
+        volumes: &[String],
+        taken: &[DateTime<Utc>],
+    ) -> Result<u64> {
+        let done = sqlx::query(
+            "insert into bases (name, volume_id, branch_id, taken_at, seen_at, bytes, new_bytes)
+             select f.name, v.id, v.branch_id, f.taken, f.taken, 0, 0
+             from unnest($1::text[], $2::text[], $3::timestamptz[]) f (name, volume, taken)
+             join volumes v on v.id = f.volume and v.branch_id is not null
+             on conflict do nothing",
+        )
+        .bind(names)
+        .bind(volumes)
+        .bind(taken)
+        .execute(&self.pool)
+        .await?;
+        Ok(done.rows_affected())
+    }
+
+    /// Bases that nobody needs: of branches that are gone, and those that are older
+    /// than another one that is itself older than `keep`. No volume is to be made
+    /// from them.
+    pub async fn base_surplus(&self, keep: Duration) -> Result<Vec<String>> {
+        Ok(sqlx::query_scalar(
+            "select x.name from bases x left join branches b on b.id = x.branch_id
+             where (b.id is null or b.goal = 'deleted'
+                    or exists (select from bases later where later.volume_id = x.volume_id
+                               and later.taken_at > x.taken_at
+                               and later.taken_at < now() - make_interval(secs => $1)))
+               and not exists (select from volumes v where v.base = x.name and v.state = 'planned')",
+        )
+        .bind(keep.as_secs_f64())
+        .fetch_all(&self.pool)
+        .await?)
+    }
+
+    /// Forgets a base that was removed from the store.
+    pub async fn base_forget(&self, name: &str) -> Result<()> {
+        sqlx::query("delete from bases where name = $1").bind(name).execute(&self.pool).await?;
+        Ok(())
+    }
+
+    /// In an installation whose volumes are lost: has each of these volumes be made
+    /// again from a base.
+    pub async fn volumes_from_bases(&self, found: &[(VolumeId, String)]) -> Result<RecoveredVolumes> {
+        let volumes: Vec<_> = found.iter().map(|(volume, _)| volume.to_string()).collect();
+        let names: Vec<_> = found.iter().map(|(_, name)| name.clone()).collect();
+        let mut tx = self.begin().await?;
+        let updated = sqlx::query(
+            "update volumes v set state = 'planned', base = f.name, stored_lsn = null
+             from unnest($1::text[], $2::text[]) f (volume, name) where v.id = f.volume and v.state <> 'removed'",
+        )
+        .bind(&volumes)
+        .bind(&names)
+        .execute(&mut *tx)
+        .await?;
+        sqlx::query(
+            "update branches b set state = 'creating', message = ''
+             from volumes v where v.id = b.volume_id and v.base is not null and b.goal = 'running'",
+        )
+        .execute(&mut *tx)
+        .await?;
+        let lost: Vec<(String, String)> = sqlx::query_as(
+            "select b.id, b.name from branches b join volumes v on v.id = b.volume_id
+             where b.goal in ('running', 'hibernated') and v.state in ('present', 'admitted')
+             order by b.created_at, b.id",
+        )
+        .fetch_all(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        let lost = lost.into_iter().map(|(branch, name)| (BranchId::from_trusted(branch), name));
+        Ok(RecoveredVolumes { found: updated.rows_affected(), lost: lost.collect() })
+    }
+}

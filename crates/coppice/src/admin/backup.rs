@@ -1,0 +1,137 @@
+//! `coppice admin backup`: what is in a store, and whether it is whole. Reads the
+//! store alone, so it works on any machine.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand};
+use coppice_app::KeyFile;
+use coppice_archive::{Archive, ArchiveError, BaseName, LogPiece, StorePlace};
+use coppice_core::VolumeId;
+use coppice_core::volume::VolumeLabel;
+use coppice_store::check_export;
+use serde_json::json;
+use zeroize::Zeroizing;
+
+/// Which store, and its key.
+#[derive(Args, Debug)]
+pub(super) struct StoreArgs {
+    /// The store, s3://BUCKET/PREFIX or file:///DIRECTORY
+    #[arg(long, env = "COPPICE_STORE", value_name = "URL")]
+    pub(super) store: String,
+    /// A copy of the installation's secret.key [default: the one in the data directory]
+    #[arg(long, value_name = "FILE")]
+    pub(super) key_file: Option<PathBuf>,
+}
+
+#[derive(Subcommand, Debug)]
+pub(super) enum BackupCommand {
+    /// List what is in a store
+    #[command(alias = "ls", after_help = "Example: coppice admin backup list --store s3://backups/prod")]
+    List(StoreArgs),
+    /// Read everything in a store, and say what is damaged
+    #[command(after_help = "Example: coppice admin backup verify --store s3://backups/prod")]
+    Verify(StoreArgs),
+}
+
+impl StoreArgs {
+    /// Reads the key and opens the store, changing nothing.
+    pub(super) async fn open(&self, data_dir: &Path) -> anyhow::Result<(StorePlace, KeyFile, Archive)> {
+        let place: StorePlace = self.store.parse()?;
+        let path = self.key_file.clone().unwrap_or_else(|| data_dir.join("secret.key"));
+        let key = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+        let key = KeyFile::parse(&Zeroizing::new(key))
+            .map_err(|_| anyhow::anyhow!("{} is no secret.key", path.display()))?;
+        let archive = Archive::open(&place, &key.master_key().archive_key()).await;
+        let archive = archive.map_err(|error| anyhow::anyhow!("{}", error.chain()))?;
+        Ok((place, key, archive))
+    }
+}
+
+pub(super) async fn backup(data_dir: &Path, command: BackupCommand, as_json: bool) -> anyhow::Result<()> {
+    match command {
+        BackupCommand::List(args) => list(&args.open(data_dir).await?.2, as_json).await,
+        BackupCommand::Verify(args) => verify(Arc::new(args.open(data_dir).await?.2)).await,
+    }
+}
+
+/// What there is of one volume.
+async fn list(archive: &Archive, as_json: bool) -> anyhow::Result<()> {
+    let mut volumes: BTreeMap<VolumeId, Vec<BaseName>> = BTreeMap::new();
+    for base in archive.all_bases().await? {
+        volumes.entry(base.volume()).or_default().push(base);
+    }
+    let mut found = vec![];
+    for (volume, bases) in &volumes {
+        let (Some(oldest), Some(newest)) = (bases.first(), bases.last()) else { continue };
+        let manifest = archive.manifest(newest).await?;
+        let label: Option<VolumeLabel> = serde_json::from_str(&manifest.facts().label).ok();
+        let branch = label.and_then(|label| label.branch).map(|branch| branch.to_string());
+        let logs = archive.log_pieces(volume).await?;
+        let until = logs.last().map_or(newest.taken_at(), |piece| piece.seen_at.max(newest.taken_at()));
+        found.push(json!({
+            "branch": branch,
+            "volume": volume.as_str(),
+            "bases": bases.len(),
+            "bytes": manifest.bytes(),
+            "from": oldest.taken_at(),
+            "to": until,
+        }));
+    }
+    if as_json {
+        say!("{}", json!({ "backups": found }));
+        return Ok(());
+    }
+    for one in found {
+        let text = |name: &str| one[name].as_str().unwrap_or("-").to_owned();
+        let (branch, bases, bytes) = (text("branch"), &one["bases"], &one["bytes"]);
+        say!("{branch}  bases: {bases}  bytes: {bytes}  {} to {}", text("from"), text("to"));
+    }
+    Ok(())
+}
+
+async fn verify(archive: Arc<Archive>) -> anyhow::Result<()> {
+    let mut problems = vec![];
+    let records = archive.records().await?;
+    if let Some(name) = records.last() {
+        match archive.get_records(name).await {
+            Ok(found) => drop(check_export(found.export.as_slice()).await?),
+            Err(error) => problems.push(error.chain()),
+        }
+    }
+    let bases = archive.all_bases().await?;
+    for base in &bases {
+        let (archive, name) = (archive.clone(), base.clone());
+        let manifest = match archive.manifest(&name).await {
+            Ok(manifest) => manifest,
+            Err(error) => {
+                problems.push(error.chain());
+                continue;
+            }
+        };
+        let read = tokio::task::spawn_blocking(move || archive.verify(&manifest)).await?;
+        problems.extend(read.err().map(|error| format!("{base}: {}", error.chain())));
+    }
+    let mut pieces = 0;
+    for volume in archive.logs().await? {
+        for piece in archive.log_pieces(&volume).await? {
+            pieces += 1;
+            problems.extend(check_piece(&archive, &piece).await.err().map(|error| error.chain()));
+        }
+    }
+    for problem in &problems {
+        note!("{problem}");
+    }
+    let bases = bases.len();
+    match problems.len() {
+        0 => say!("{} exports, {bases} bases and {pieces} pieces of logs are whole", records.len()),
+        count => bail!("{count} of them are damaged"),
+    }
+    Ok(())
+}
+
+async fn check_piece(archive: &Archive, piece: &LogPiece) -> Result<(), ArchiveError> {
+    archive.get_log(piece).await.map(drop)
+}
