@@ -103,6 +103,8 @@ id!(/** What a person's sign-in to a client began; its tokens name it. */ Sessio
 id!(/** An invitation to an organization, not the secret in its link. */ InvitationId, "inv_");
 id!(/** A line of the audit log. */ AuditId, "aud_");
 id!(/** Something that happened in an organization. */ EventId, "evt_");
+id!(/** Where events are sent to. */ WebhookId, "whk_");
+id!(/** An event on its way to a webhook. */ DeliveryId, "dlv_");
 id!(/** One copy-on-write directory that holds an instance's data. */ VolumeId, "vol_");
 id!(/** One machine that runs instances. */ HostId, "hst_");
 id!(/** One installation: a data directory together with its metastore. */ InstallationId, "ins_");

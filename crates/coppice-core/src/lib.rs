@@ -50,16 +50,18 @@ pub mod plan;
 pub mod project;
 pub mod proxies;
 pub mod random;
+pub mod reach;
 pub mod sign_up;
 pub mod statistics;
 pub mod storage;
 pub mod target;
 pub mod usage;
 pub mod volume;
+pub mod webhook;
 
 pub use error::{Error, Result};
 pub use error_code::ErrorCode;
 pub use id::{
-    ApiKeyId, AuditId, BranchId, EventId, HostId, InstallationId, InstanceId, InvitationId, OrganizationId,
-    ProjectId, RegionId, SessionId, UserId, VolumeId,
+    ApiKeyId, AuditId, BranchId, DeliveryId, EventId, HostId, InstallationId, InstanceId, InvitationId,
+    OrganizationId, ProjectId, RegionId, SessionId, UserId, VolumeId, WebhookId,
 };

@@ -9,7 +9,7 @@ use coppice_core::{EventId, OrganizationId};
 use sqlx::types::Json;
 use sqlx::{FromRow, Row as _};
 
-use crate::{Result, Store, StoreError};
+use crate::{Result, Store, StoreError, Tx};
 
 /// Most events that are published at once.
 const PUBLISHED_AT_ONCE: i64 = 1000;
@@ -51,11 +51,42 @@ pub struct Publication {
     pub is_due: bool,
 }
 
+/// An event that is being published.
+#[derive(Clone, Debug)]
+pub(crate) struct Published {
+    pub(crate) seq: i64,
+    pub(crate) organization: String,
+    pub(crate) project: Option<String>,
+    pub(crate) kind: EventType,
+    pub(crate) occurred_at: DateTime<Utc>,
+}
+
 #[derive(FromRow)]
 struct NewRow {
     seq: i64,
     organization_id: String,
+    project_id: Option<String>,
+    r#type: String,
     occurred_at: DateTime<Utc>,
+}
+
+impl TryFrom<NewRow> for Published {
+    type Error = StoreError;
+
+    fn try_from(row: NewRow) -> Result<Self> {
+        Ok(Self {
+            seq: row.seq,
+            organization: row.organization_id,
+            project: row.project_id,
+            kind: type_from(row.r#type)?,
+            occurred_at: row.occurred_at,
+        })
+    }
+}
+
+/// Reads a type.
+pub(crate) fn type_from(text: String) -> Result<EventType> {
+    EventType::parse(&text).ok_or(StoreError::UnknownValue { what: "type of an event", value: text })
 }
 
 /// An event, or nothing, with the last number of its organization.
@@ -81,9 +112,8 @@ impl EventRow {
             return Ok(None);
         };
         let (Some(occurred_at), Some(data)) = (self.occurred_at, self.data) else { return Ok(None) };
-        let kind = EventType::parse(&kind)
-            .ok_or(StoreError::UnknownValue { what: "type of an event", value: kind })?;
-        Ok(Some(Event { id: EventId::from_trusted(id), number, kind, occurred_at, data: data.0 }))
+        let (id, kind) = (EventId::from_trusted(id), type_from(kind)?);
+        Ok(Some(Event { id, number, kind, occurred_at, data: data.0 }))
     }
 }
 
@@ -98,14 +128,15 @@ impl Store {
     }
 
     /// Gives events their ids and numbers, up to a thousand, in the order in
-    /// which they were written. One process at a time does so; only then are
-    /// they seen.
+    /// which they were written, and has them sent to the webhooks that want
+    /// them. One process at a time does so; only then are they seen.
     pub async fn event_publish(&self) -> Result<()> {
         let mut tx = self.begin().await?;
         sqlx::query("select from event_publications for update").fetch_one(&mut *tx).await?;
         // A statement of its own, to see what was published until the row was had.
         let new: Vec<NewRow> = sqlx::query_as(
-            "select seq, organization_id, occurred_at from events where number is null order by seq limit $1",
+            "select seq, organization_id, project_id, type, occurred_at from events
+             where number is null order by seq limit $1",
         )
         .bind(PUBLISHED_AT_ONCE)
         .fetch_all(&mut *tx)
@@ -113,7 +144,17 @@ impl Store {
         if new.is_empty() {
             return Ok(());
         }
-        let organizations: Vec<&str> = new.iter().map(|row| row.organization_id.as_str()).collect();
+        let new = new.into_iter().map(Published::try_from).collect::<Result<Vec<_>>>()?;
+        self.event_number_in_tx(&mut tx, &new).await?;
+        self.delivery_insert_in_tx(&mut tx, &new).await?;
+        sqlx::query("update event_publications set count = count + 1").execute(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// Numbers events within each organization, on from where it is.
+    async fn event_number_in_tx(&self, tx: &mut Tx, new: &[Published]) -> Result<()> {
+        let organizations: Vec<&str> = new.iter().map(|event| event.organization.as_str()).collect();
         let first_numbers: Vec<(String, i64)> = sqlx::query_as(
             "with new as (select organization_id, count(*) from unnest($1) as organization_id group by 1),
              fed as (
@@ -124,14 +165,14 @@ impl Store {
              select organization_id, last_number - count + 1 from fed join new using (organization_id)",
         )
         .bind(&organizations)
-        .fetch_all(&mut *tx)
+        .fetch_all(&mut **tx)
         .await?;
         let mut next: BTreeMap<String, i64> = first_numbers.into_iter().collect();
         let (mut seqs, mut ids, mut numbers) = (vec![], vec![], vec![]);
-        for row in new {
-            let Some(number) = next.get_mut(&row.organization_id) else { continue };
-            seqs.push(row.seq);
-            ids.push(EventId::generate(row.occurred_at).to_string());
+        for event in new {
+            let Some(number) = next.get_mut(&event.organization) else { continue };
+            seqs.push(event.seq);
+            ids.push(EventId::generate(event.occurred_at).to_string());
             numbers.push(*number);
             *number += 1;
         }
@@ -142,10 +183,8 @@ impl Store {
         .bind(&seqs)
         .bind(&ids)
         .bind(&numbers)
-        .execute(&mut *tx)
+        .execute(&mut **tx)
         .await?;
-        sqlx::query("update event_publications set count = count + 1").execute(&mut *tx).await?;
-        tx.commit().await?;
         Ok(())
     }
 

@@ -15,6 +15,7 @@ mod awake;
 mod bases;
 mod branches;
 mod credentials;
+mod deliveries;
 mod devices;
 mod error;
 mod events;
@@ -50,6 +51,7 @@ mod usage_report;
 mod users;
 mod verifiers;
 mod volumes;
+mod webhooks;
 mod work;
 
 use std::path::{Path, PathBuf};
@@ -63,6 +65,7 @@ pub use audit::{AuditEnd, AuditFilter, NewAuditLine};
 pub use bases::{BaseRow, DueBase, RecoveredVolumes, StoredLog};
 pub use branches::{BranchNote, BranchQuotas, NewBranch};
 pub use credentials::{CredentialMatch, LivingBrowser, LivingSession, Membership};
+pub use deliveries::{AfterAttempt, AttemptEnd, ClaimedDelivery, DueDelivery};
 pub use devices::{DeviceState, NewDevice, PollingDevice, WaitingDevice};
 pub use error::StoreError;
 pub use events::{Event, EventFilter, Publication};
@@ -93,6 +96,7 @@ pub use usage_report::{UsageGrouping, UsageQuery, UsageRow, UsageStep};
 pub use users::{NewUser, UserAccount};
 pub use verifiers::SealedRole;
 pub use volumes::{Tombstone, VolumeRow};
+pub use webhooks::NewWebhook;
 pub use work::BranchWork;
 
 /// A result of the store.

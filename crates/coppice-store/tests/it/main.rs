@@ -6,6 +6,7 @@ mod awake;
 mod claims;
 mod constraints;
 mod deleted_organizations;
+mod deliveries;
 mod events;
 mod metrics;
 mod migrations;
