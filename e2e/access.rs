@@ -66,7 +66,9 @@ impl Operation {
             .replace("{projectID}", place.project)
             .replace("{branchID}", place.branch)
             .replace("{userID}", "usr_nowhere")
-            .replace("{invitationID}", "inv_nowhere");
+            .replace("{invitationID}", "inv_nowhere")
+            .replace("{webhookID}", "whk_nowhere")
+            .replace("{deliveryID}", "dlv_nowhere");
         assert!(!path.contains('{'), "{}: this test knows no value for a parameter of {path}", self.id);
         path
     }

@@ -13,6 +13,7 @@ mod contract;
 mod crashes;
 mod credentials;
 mod drivers;
+mod events;
 mod faults;
 mod handover;
 mod history;

@@ -83,6 +83,7 @@ struct Place {
     branch: String,
     /// Not what is removed for real.
     invitation: String,
+    webhook: String,
     password: String,
     link_token: String,
 }
@@ -105,6 +106,7 @@ impl Place {
             password: text_of(&credentials["password"]),
             link_token: token_of(&text_of(&invitation["invite_link"])),
             invitation: text_of(&invitation["id"]),
+            webhook: text_of(&http.post("/organizations/{org}/webhooks", &webhook()).expect(201)["id"]),
         }
     }
 
@@ -115,6 +117,8 @@ impl Place {
                 .replace("{projectID}", &self.project)
                 .replace("{branchID}", &self.branch)
                 .replace("{invitationID}", &self.invitation)
+                .replace("{webhookID}", &self.webhook)
+                .replace("{deliveryID}", "dlv_nowhere")
                 .replace("{userID}", "usr_nowhere")
         };
         let path = match (nowhere, operation.path.rsplit_once("/{")) {
@@ -140,10 +144,16 @@ impl Place {
             "createBranch" => {
                 json!({ "name": format!("b{index}"), "mode": "inherit", "parentID": self.branch })
             }
-            "updateBranch" => json!({}),
+            "updateBranch" | "updateWebhook" => json!({}),
+            "createWebhook" => webhook(),
             other => panic!("{other}: this test knows no body for it"),
         }
     }
+}
+
+/// A webhook to be made, which leads nowhere.
+fn webhook() -> Value {
+    json!({ "url": "https://hook.invalid/" })
 }
 
 /// The credentials of one role: of a person by key and token, or of the
@@ -292,9 +302,10 @@ fn nobody_is_shown_a_secret_or_does_a_thing_beyond_role_scope_and_limit() {
             assert!(!text.contains(&place.password) || caller.may("credentials:read"), "{who}: {text}");
             let may_have_link = caller.may("invite:write") && caller.may_make(INVITED_AS);
             assert!(!text.contains(&place.link_token) || may_have_link, "{who}: {text}");
-            if operation.id == "createBranch" && answer.status == 201 {
-                let branch = format!("{}/{}", place.path(operation, false), text_of(&answer.json()["id"]));
-                assert_eq!(http.delete(&branch).status, 204);
+            // There may only be a few of them.
+            if ["createBranch", "createWebhook"].contains(&operation.id.as_str()) && answer.status == 201 {
+                let made = format!("{}/{}", place.path(operation, false), text_of(&answer.json()["id"]));
+                assert_eq!(http.delete(&made).status, 204);
             }
         }
     }

@@ -44,13 +44,16 @@ pub(super) const OF_EVERYBODY: [&str; 2] = ["getOrganizationsList", "getCredenti
 /// Needs a person besides what is on no organization's path.
 pub(super) const OF_PEOPLE: [&str; 1] = ["createOrganization"];
 /// Reading, and closed to keys with limits all the same.
-pub(super) const CLOSED_READS: [&str; 6] = [
+pub(super) const CLOSED_READS: [&str; 9] = [
     "listOrganizationAPIKeys",
     "listUserAPIKeys",
     "listOrganizationInvitations",
     "getOrganizationInvitation",
     "listAuditLog",
     "getUsage",
+    "listWebhooks",
+    "getWebhook",
+    "listWebhookDeliveries",
 ];
 /// Open to keys with limits: what these make has them too.
 pub(super) const MAKES_KEYS: [&str; 2] = ["createOrganizationAPIKey", "createUserAPIKey"];

@@ -70,11 +70,24 @@ fn types(text: &str) -> Result<Vec<EventType>> {
     })
 }
 
+/// A type on the wire.
+pub(crate) fn type_to_wire(name: &str) -> Result<wire::EventType> {
+    let unread = |error| Error::internal(format!("the type {name} of an event: {error}"));
+    serde_json::from_value(json!(name)).map_err(unread)
+}
+
+/// A type from the wire.
+pub(crate) fn type_from_wire(kind: wire::EventType) -> Result<EventType> {
+    let name = serde_json::to_value(kind).map_err(Error::internal)?;
+    let read = name.as_str().and_then(EventType::parse);
+    read.ok_or_else(|| Error::internal(format!("no event has the type {name}")))
+}
+
 fn to_wire(event: Event) -> Result<wire::Event> {
     let unread = |error| Error::internal(format!("event {}: {error}", event.id));
     Ok(wire::Event {
         id: event.id.to_string(),
-        r#type: serde_json::from_value(json!(event.kind.as_str())).map_err(unread)?,
+        r#type: type_to_wire(event.kind.as_str())?,
         timestamp: wire::Timestamp(event.occurred_at),
         data: serde_json::from_value(event.data).map_err(unread)?,
     })

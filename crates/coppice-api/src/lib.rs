@@ -68,6 +68,7 @@ mod tree;
 mod unreadable;
 mod usage;
 mod users;
+mod webhooks;
 mod wishes;
 
 use std::num::NonZeroU32;

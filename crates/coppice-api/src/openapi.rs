@@ -41,6 +41,7 @@ use crate::endpoint::Endpoint;
 use crate::{
     activity, audit_log, branch_metrics, branches, configuration, credential, credentials, events, history,
     invitations, keys, logs, members, organizations, pages, projects, regions, trash, tree, usage, users,
+    webhooks,
 };
 
 /// Where the implicit flow begins, below the server.
@@ -51,10 +52,11 @@ const AUTHORIZATION: &str = "/oauth/authorize";
 struct Empty;
 
 /// The operations of each part.
-const ENDPOINTS: [fn() -> Vec<Endpoint>; 20] = [
+const ENDPOINTS: [fn() -> Vec<Endpoint>; 21] = [
     organizations::endpoints,
     audit_log::endpoints,
     events::endpoints,
+    webhooks::endpoints,
     members::endpoints,
     invitations::endpoints,
     credential::endpoints,
@@ -257,8 +259,17 @@ mod tests {
 
     #[test]
     fn every_operation_says_what_it_does_where_it_belongs_and_what_can_go_wrong() {
-        const AREAS: [&str; 8] =
-            ["API Keys", "Branches", "Events", "Logs", "Metrics", "Organizations", "Projects", "Users"];
+        const AREAS: [&str; 9] = [
+            "API Keys",
+            "Billing",
+            "Branches",
+            "Events",
+            "Logs",
+            "Metrics",
+            "Organizations",
+            "Projects",
+            "Users",
+        ];
         let document = document();
         let mut areas = std::collections::BTreeSet::new();
         for (path, item) in &document.paths.paths {

@@ -82,6 +82,8 @@ impl Call {
             branch: part("branchID"),
             user: part("userID"),
             invitation: part("invitationID"),
+            webhook: part("webhookID"),
+            delivery: part("deliveryID"),
         }
     }
 

@@ -171,6 +171,8 @@ impl App {
             }
             targets.extend(target.user.iter().map(ToString::to_string));
             targets.extend(target.invitation.iter().map(ToString::to_string));
+            targets.extend(target.webhook.iter().map(ToString::to_string));
+            targets.extend(target.delivery.iter().map(ToString::to_string));
         }
         let (project, branch) = match &target {
             Some(target) => (target.project.as_ref(), target.branch.as_ref()),

@@ -123,6 +123,11 @@ impl App {
             async move { app.sample_instances().await }
         });
         let app = self.clone();
+        tasks.keep("webhook_sender", move || {
+            let app = app.clone();
+            async move { app.send_webhooks().await }
+        });
+        let app = self.clone();
         tasks.keep("mail", move || {
             let app = app.clone();
             async move { app.send_mails().await }
@@ -170,6 +175,9 @@ impl App {
         tasks.every("audit_purge", PURGE, self, |app| async move { app.purge_audit_log().await });
         tasks.every("event_purge", PURGE, self, |app| async move { app.purge_events().await });
         tasks.every("usage_purge", PURGE, self, |app| async move { app.purge_usage().await });
+        tasks.every("webhook_secret_purge", PURGE, self, |app| async move {
+            app.forget_former_webhook_secrets().await
+        });
         tasks.every("activity_purge", PURGE, self, |app| async move { app.purge_activity().await });
         tasks.every("sign_in_purge", Duration::from_secs(60), self, |app| async move {
             app.purge_sign_ins().await

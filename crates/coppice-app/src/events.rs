@@ -115,6 +115,7 @@ impl App {
                 return Ok(());
             }
             self.store.event_publish().await?;
+            self.webhook_nudge.notify_one();
         }
     }
 

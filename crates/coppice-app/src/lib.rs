@@ -49,6 +49,7 @@ mod sleep;
 mod storage;
 mod usage;
 mod users;
+mod webhooks;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,6 +58,7 @@ use std::time::{Duration, Instant};
 use coppice_archive::Connection;
 use coppice_core::branch::BranchState;
 use coppice_core::limits::OrganizationLimits;
+use coppice_core::reach::Reachable;
 use coppice_core::sign_up::SignUp;
 use coppice_core::{HostId, InstallationId, RegionId};
 use coppice_engine::SharedEngine;
@@ -103,6 +105,7 @@ pub use rekey::seal_anew;
 pub use secrets::MasterKey;
 pub use sleep::Clients;
 pub use usage::{UsageLine, UsageReport, UsageRequest};
+pub use webhooks::{DeliveryPage, WebhookChange, WebhookRequest};
 
 /// How long the metastore may take to count as ready: whoever asks gives up
 /// after a few seconds.
@@ -152,6 +155,8 @@ pub struct AppConfig {
     pub audit_days: u32,
     /// How mail is sent, if it is.
     pub mailer: Option<Mailer>,
+    /// Where webhooks may lead.
+    pub webhook_reach: Reachable,
     /// How often instances are measured.
     pub metrics_interval: Duration,
     /// Where everything is kept away from this machine, if anywhere.
@@ -186,6 +191,8 @@ pub struct App {
     late_notes: TaskTracker,
     /// Says that there is mail to be sent.
     mail_nudge: Arc<Notify>,
+    /// Says that there is something to be sent to webhooks.
+    webhook_nudge: Arc<Notify>,
     /// When this process began to know clients.
     started: Instant,
     /// Whether everything is there that clients may expect.
@@ -222,6 +229,7 @@ impl App {
             clients,
             late_notes: TaskTracker::new(),
             mail_nudge: Arc::default(),
+            webhook_nudge: Arc::default(),
             started,
             is_set_up: Arc::default(),
             outside,

@@ -50,6 +50,7 @@ error_codes! {
     CannotRemoveSelf = "cannot_remove_self",
     CredentialsNotFound = "credentials_not_found",
     CrossOriginRequest = "cross_origin_request",
+    DeliveryNotFound = "delivery_not_found",
     ExpiredToken = "expired_token",
     ExpiryInPast = "expiry_in_past",
     IdempotencyInProgress = "idempotency_in_progress",
@@ -110,6 +111,8 @@ error_codes! {
     UnsupportedMediaType = "unsupported_media_type",
     UpstreamTimeout = "upstream_timeout",
     UserRequired = "user_required",
+    WebhookLimitReached = "webhook_limit_reached",
+    WebhookNotFound = "webhook_not_found",
 }
 
 impl fmt::Display for ErrorCode {

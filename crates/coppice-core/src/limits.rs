@@ -41,6 +41,8 @@ impl Default for OrganizationLimits {
 
 /// Organizations that one user may own.
 pub const ORGANIZATIONS_OWNED_MAX: u32 = 1000;
+/// Webhooks of an organization.
+pub const WEBHOOKS_MAX: u32 = 10;
 /// Instances of a branch: the primary and its replicas.
 pub const INSTANCES_PER_BRANCH_MAX: u32 = 5;
 /// Largest instance type, in thousandths of a virtual CPU.

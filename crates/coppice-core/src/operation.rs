@@ -90,6 +90,17 @@ operations! {
         Operation::new("getOrganizationMembershipLimits", Scope::OrgRead);
 
     LIST_EVENTS = Operation::new("listEvents", Scope::OrgRead);
+    LIST_WEBHOOKS = Operation::new("listWebhooks", Scope::OrgRead).limited_keys(Refused);
+    CREATE_WEBHOOK =
+        Operation::new("createWebhook", Scope::OrgWrite).while_enabled().limited_keys(Refused);
+    GET_WEBHOOK = Operation::new("getWebhook", Scope::OrgRead).limited_keys(Refused);
+    UPDATE_WEBHOOK = Operation::new("updateWebhook", Scope::OrgWrite).limited_keys(Refused);
+    DELETE_WEBHOOK = Operation::new("deleteWebhook", Scope::OrgWrite).limited_keys(Refused);
+    ROTATE_WEBHOOK = Operation::new("rotateWebhook", Scope::OrgWrite).limited_keys(Refused);
+    LIST_WEBHOOK_DELIVERIES =
+        Operation::new("listWebhookDeliveries", Scope::OrgRead).limited_keys(Refused);
+    RESEND_WEBHOOK_DELIVERY =
+        Operation::new("resendWebhookDelivery", Scope::OrgWrite).limited_keys(Refused);
     LIST_AUDIT_LOG = Operation::new("listAuditLog", Scope::AuditRead).limited_keys(Refused);
     GET_USAGE = Operation::new("getUsage", Scope::OrgRead).limited_keys(Refused);
     REQUEST_ORGANIZATION_DELETION =

@@ -5,7 +5,10 @@
 
 use std::fmt::Debug;
 
-use crate::{BranchId, Error, ErrorCode, InvitationId, OrganizationId, ProjectId, Result, UserId};
+use crate::{
+    BranchId, DeliveryId, Error, ErrorCode, InvitationId, OrganizationId, ProjectId, Result, UserId,
+    WebhookId,
+};
 
 /// Path parameters as the client wrote them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,6 +23,10 @@ pub struct RawTarget<'a> {
     pub user: Option<&'a str>,
     /// `invitationID`
     pub invitation: Option<&'a str>,
+    /// `webhookID`
+    pub webhook: Option<&'a str>,
+    /// `deliveryID`
+    pub delivery: Option<&'a str>,
 }
 
 impl RawTarget<'_> {
@@ -42,6 +49,14 @@ impl RawTarget<'_> {
 
     fn invitation(&self) -> Result<InvitationId> {
         checked("invitationID", self.invitation, is_record_id).map(InvitationId::from_trusted)
+    }
+
+    fn webhook(&self) -> Result<WebhookId> {
+        checked("webhookID", self.webhook, is_record_id).map(WebhookId::from_trusted)
+    }
+
+    fn delivery(&self) -> Result<DeliveryId> {
+        checked("deliveryID", self.delivery, is_record_id).map(DeliveryId::from_trusted)
     }
 }
 
@@ -126,6 +141,24 @@ pub struct OnInvitation {
     pub invitation: InvitationId,
 }
 
+/// A webhook of an organization, if it is one.
+#[derive(Clone, Debug)]
+pub struct OnWebhook {
+    /// The organization.
+    pub within: InOrganization,
+    /// The webhook.
+    pub webhook: WebhookId,
+}
+
+/// A delivery to a webhook, if it is one.
+#[derive(Clone, Debug)]
+pub struct OnDelivery {
+    /// The webhook.
+    pub on: OnWebhook,
+    /// The delivery.
+    pub delivery: DeliveryId,
+}
+
 /// Whatever a path names: for what all operations have in common.
 #[derive(Clone, Debug)]
 pub struct AnyTarget {
@@ -139,6 +172,10 @@ pub struct AnyTarget {
     pub user: Option<UserId>,
     /// The invitation, where the path names one.
     pub invitation: Option<InvitationId>,
+    /// The webhook, where the path names one.
+    pub webhook: Option<WebhookId>,
+    /// The delivery, where the path names one.
+    pub delivery: Option<DeliveryId>,
 }
 
 impl Target for InOrganization {
@@ -222,6 +259,26 @@ impl Target for OnInvitation {
     }
 }
 
+impl Target for OnWebhook {
+    fn read(path: &RawTarget<'_>) -> Result<Self> {
+        Ok(Self { within: InOrganization::read(path)?, webhook: path.webhook()? })
+    }
+
+    fn organization(&self) -> &OrganizationId {
+        &self.within.organization
+    }
+}
+
+impl Target for OnDelivery {
+    fn read(path: &RawTarget<'_>) -> Result<Self> {
+        Ok(Self { on: OnWebhook::read(path)?, delivery: path.delivery()? })
+    }
+
+    fn organization(&self) -> &OrganizationId {
+        self.on.organization()
+    }
+}
+
 impl Target for AnyTarget {
     fn read(path: &RawTarget<'_>) -> Result<Self> {
         Ok(Self {
@@ -230,6 +287,8 @@ impl Target for AnyTarget {
             branch: path.branch.map(|_| path.branch()).transpose()?,
             user: path.user.map(|_| path.user()).transpose()?,
             invitation: path.invitation.map(|_| path.invitation()).transpose()?,
+            webhook: path.webhook.map(|_| path.webhook()).transpose()?,
+            delivery: path.delivery.map(|_| path.delivery()).transpose()?,
         })
     }
 

@@ -187,6 +187,7 @@ fn config(installation: InstallationId, process: ProcessId, host: HostId, region
         trash_keep: TRASH_KEEP,
         audit_days: 30,
         mailer: None,
+        webhook_reach: Default::default(),
         metrics_interval: Duration::from_secs(15),
         archive: None,
         store_interval: Duration::from_secs(10),

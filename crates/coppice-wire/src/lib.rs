@@ -30,6 +30,7 @@ mod time;
 mod trash;
 mod tree;
 mod usage;
+mod webhooks;
 
 pub use activity::*;
 pub use audit::*;
@@ -51,3 +52,4 @@ pub use time::*;
 pub use trash::*;
 pub use tree::*;
 pub use usage::*;
+pub use webhooks::*;

@@ -26,6 +26,7 @@ pub const SECRETS: &[SecretField] = &[
     SecretField::new("BranchCredentials", "connectionString", "credentials:read"),
     SecretField::new("BranchCredentials", "password", "credentials:read"),
     SecretField::new("ApiKey", "token", "keys:write"),
+    SecretField::new("Webhook", "secret", "org:write"),
     SecretField::new("Invitation", "invite_link", "invite:write"),
 ];
 

@@ -5,7 +5,9 @@ use coppice_app::{Access, App, PersonalAccess};
 use coppice_core::Result;
 use coppice_core::access::Caller;
 use coppice_core::operation::Operation;
-use coppice_core::target::{InBranch, InOrganization, InProject, InTrash, OnInvitation, OnMember, Target};
+use coppice_core::target::{
+    InBranch, InOrganization, InProject, InTrash, OnDelivery, OnInvitation, OnMember, OnWebhook, Target,
+};
 use serde_json::json;
 use utoipa::openapi::Required;
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
@@ -62,6 +64,16 @@ impl Located for OnInvitation {
     const NOT_FOUND: Option<&'static str> = Some("There is no such invitation.");
 }
 
+impl Located for OnWebhook {
+    const PATH: &'static str = "/organizations/{organizationID}/webhooks/{webhookID}";
+    const NOT_FOUND: Option<&'static str> = Some("There is no such webhook.");
+}
+
+impl Located for OnDelivery {
+    const PATH: &'static str = "/organizations/{organizationID}/webhooks/{webhookID}/deliveries/{deliveryID}";
+    const NOT_FOUND: Option<&'static str> = Some("There is no such webhook, or no such delivery to it.");
+}
+
 impl<T: Located> Authorized for Access<T> {
     const PATH: &'static str = T::PATH;
     const NOT_FOUND: Option<&'static str> = T::NOT_FOUND;
@@ -102,6 +114,8 @@ fn parameter(name: &str) -> Parameter {
         "projectID" => ("The project.", "prj_06gq0m2kj8fr3cjdr0h2qkv5s4", OF_RECORD),
         "branchID" => ("The branch.", "kq7m2kj8fr3cjdr0h2qkv5s4c0", OF_RECORD),
         "userID" => ("The member.", "usr_06gq0m2kj8fr3cjdr0h2qkv5s4", OF_PERSON),
+        "webhookID" => ("The webhook.", "whk_06gq0m2kj8fr3cjdr0h2qkv5s4", OF_RECORD),
+        "deliveryID" => ("The delivery.", "dlv_06gq0m2kj8fr3cjdr0h2qkv5s4", OF_RECORD),
         "invitationID" => ("The invitation.", "inv_06gq0m2kj8fr3cjdr0h2qkv5s4", OF_RECORD),
         _ => ("The organization.", "org_06gq0m2kj8fr3cjdr0h2qkv5s4", OF_PERSON),
     };

@@ -122,6 +122,7 @@ fn config(control_plane: &ControlPlane) -> AppConfig {
         trash_keep: Duration::from_secs(7 * 86_400),
         audit_days: 90,
         mailer: None,
+        webhook_reach: Default::default(),
         metrics_interval: Duration::from_secs(15),
         archive: None,
         store_interval: Duration::from_secs(10),

@@ -11,6 +11,7 @@ mod keys;
 mod organizations;
 mod projects;
 mod usage;
+mod webhooks;
 
 use coppice_test_support::is_timestamp;
 use http::{Http, shared};

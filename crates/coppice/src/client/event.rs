@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use clap::{Args, Subcommand};
-use coppice_wire::{Event, EventList};
+use coppice_wire::{Event, EventList, EventType};
 
 use super::http::Client;
 use super::output;
@@ -27,14 +27,27 @@ pub(crate) enum EventCommand {
 #[derive(Args, Debug)]
 pub(crate) struct ListArgs {
     /// Only of this type, like branch.ready; may be given several times
-    #[arg(long = "type", value_name = "TYPE")]
-    types: Vec<String>,
+    #[arg(long = "type", value_name = "TYPE", value_parser = event_type)]
+    types: Vec<EventType>,
     /// The newest so many
     #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
     limit: u32,
     /// Go on with new ones as they come
     #[arg(long, short)]
     follow: bool,
+}
+
+/// Reads a type.
+pub(super) fn event_type(text: &str) -> Result<EventType, String> {
+    let read = serde_json::from_value(text.into());
+    read.map_err(|_| {
+        "there is no such type; `docs/events.md` lists them, for example branch.ready".to_owned()
+    })
+}
+
+/// A type as people write it.
+pub(super) fn type_name(kind: EventType) -> String {
+    serde_json::to_value(kind).ok().and_then(|name| Some(name.as_str()?.to_owned())).unwrap_or_default()
 }
 
 /// Runs one of the commands.
@@ -86,7 +99,8 @@ async fn page(
 ) -> anyhow::Result<EventList> {
     let mut path = client.here(&format!("/events?limit={PAGE}&wait={wait}"));
     if !arguments.types.is_empty() {
-        path += &format!("&types={}", in_query(&arguments.types.join(",")));
+        let types: Vec<_> = arguments.types.iter().map(|kind| type_name(*kind)).collect();
+        path += &format!("&types={}", in_query(&types.join(",")));
     }
     if let Some(after) = after {
         path += &format!("&after={}", in_query(after));
@@ -96,7 +110,6 @@ async fn page(
 
 /// A line for people.
 fn line(event: &Event) -> String {
-    let kind = serde_json::to_value(event.r#type).unwrap_or_default();
     let data = &event.data;
     let about = [&data.name, &data.branch_id, &data.user_id, &data.key_id].into_iter().flatten();
     let about: Vec<_> = about.map(String::as_str).collect();
@@ -104,7 +117,7 @@ fn line(event: &Event) -> String {
     format!(
         "{}  {}  {}{}",
         moment(event.timestamp.0),
-        kind.as_str().unwrap_or_default(),
+        type_name(event.r#type),
         about.join(" "),
         end.unwrap_or_default()
     )

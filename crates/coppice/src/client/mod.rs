@@ -31,6 +31,7 @@ mod transport;
 mod trash;
 mod usage;
 mod verification;
+mod webhook;
 pub(crate) mod words;
 
 use anyhow::bail;
@@ -175,6 +176,9 @@ pub(crate) enum Noun {
     /// Show what the organization used: instances, storage, traffic
     #[command(after_help = "Example: coppice usage --from 30d --by branch,day --format csv")]
     Usage(Plain<usage::UsageArgs>),
+    /// Where events of the organization are sent to
+    #[command(alias = "webhooks", after_help = "Example: coppice webhook create https://example.com/hook")]
+    Webhook(Call<webhook::WebhookCommand>),
     /// Show what a branch does: CPU, memory, disk, sessions, network, I/O
     #[command(alias = "metric", after_help = "Example: coppice metrics main --since 6h --metric cpu,disk")]
     Metrics(Plain<metrics::MetricsArgs>),
@@ -219,6 +223,7 @@ impl Noun {
             Self::Audit(plain) => &plain.options,
             Self::Event(call) => &call.options,
             Self::Usage(plain) => &plain.options,
+            Self::Webhook(call) => &call.options,
             Self::Metrics(plain) => &plain.options,
             Self::Psql(plain) => &plain.options,
             Self::ConnectionString(plain) => &plain.options,
@@ -276,6 +281,7 @@ async fn dispatch(noun: Noun, client: &Client, as_json: bool) -> anyhow::Result<
         Noun::Audit(plain) => audit::run(plain.arguments, client, as_json).await,
         Noun::Event(call) => event::run(call.command, client, as_json).await,
         Noun::Usage(plain) => usage::run(plain.arguments, client, as_json).await,
+        Noun::Webhook(call) => webhook::run(call.command, client, as_json).await,
         Noun::Metrics(plain) => metrics::run(&plain.arguments, client, as_json).await,
         Noun::Psql(plain) => connection::psql(&plain.arguments, client).await,
         Noun::ConnectionString(plain) => connection::show(&plain.arguments, client, as_json).await,

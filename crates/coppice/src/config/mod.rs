@@ -22,6 +22,7 @@ use coppice_archive::StorePlace;
 use coppice_core::audit::AUDIT_DAYS;
 use coppice_core::limits::OrganizationLimits;
 use coppice_core::proxies::TrustedProxies;
+use coppice_core::reach::Reachable;
 use coppice_engine::LogRetention;
 use coppice_engine::local::volumes::{DriverKind, PoolMode, StorageOptions};
 use coppice_mail::Mailer;
@@ -84,6 +85,8 @@ pub(crate) struct Config {
     pub(crate) trash_keep: Duration,
     pub(crate) audit_days: u32,
     pub(crate) mailer: Option<Mailer>,
+    /// Where webhooks may lead.
+    pub(crate) webhook_reach: Reachable,
     pub(crate) create_wait: Duration,
     pub(crate) drain: Duration,
     pub(crate) log_retention: LogRetention,
@@ -172,6 +175,7 @@ impl ServeArgs {
             trash_keep: DAY * whole(set.trash_days, 7, 0, 365),
             audit_days: within("audit_days", set.audit_days.unwrap_or(AUDIT_DAYS), 1..=AUDIT_DAYS_MAX)?,
             mailer: set.smtp.mailer()?,
+            webhook_reach: webhook_reach(set.webhook_ranges.as_deref().unwrap_or_default())?,
             // Requests themselves may take 30 seconds.
             create_wait: set
                 .branch_create_wait
@@ -255,6 +259,15 @@ fn trusted_proxies(chosen: &[String]) -> anyhow::Result<TrustedProxies> {
     TrustedProxies::parse(&ranges).map_err(|range| {
         anyhow::anyhow!(
             "`{range}` among the trusted proxies is neither an address nor a CIDR block: write for example 10.0.0.0/8"
+        )
+    })
+}
+
+fn webhook_reach(chosen: &[String]) -> anyhow::Result<Reachable> {
+    let ranges: Vec<_> = chosen.iter().filter(|range| !range.trim().is_empty()).collect();
+    Reachable::parse(&ranges).map_err(|range| {
+        anyhow::anyhow!(
+            "`{range}` among the ranges of webhooks is neither an address nor a CIDR block: write for example 10.0.0.0/8"
         )
     })
 }

@@ -111,6 +111,9 @@ pub(super) struct Settings {
     /// Most pending invitations of one organization [default: 50]
     #[arg(long, env = "COPPICE_INVITATIONS_PER_ORGANIZATION", value_name = "N")]
     pub(super) invitations_per_organization: Option<u32>,
+    /// Addresses or CIDR blocks that webhooks may lead to although they are none of the internet; also without TLS
+    #[arg(long, env = "COPPICE_WEBHOOK_RANGES", value_name = "CIDRS", value_delimiter = ',')]
+    pub(super) webhook_ranges: Option<Vec<String>>,
     /// Requests a second of one credential; five times as many may come at once [default: 1000]
     #[arg(long, env = "COPPICE_REQUESTS_PER_SECOND", value_name = "N")]
     pub(super) requests_per_second: Option<NonZeroU32>,
@@ -194,6 +197,7 @@ impl Settings {
             projects_per_organization: self.projects_per_organization.or(other.projects_per_organization),
             projects_per_hour: self.projects_per_hour.or(other.projects_per_hour),
             api_keys_max: self.api_keys_max.or(other.api_keys_max),
+            webhook_ranges: self.webhook_ranges.or(other.webhook_ranges),
             members_per_organization: self.members_per_organization.or(other.members_per_organization),
             invitations_per_organization: self
                 .invitations_per_organization

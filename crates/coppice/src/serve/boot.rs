@@ -89,6 +89,7 @@ pub(super) async fn boot(
         trash_keep: config.trash_keep,
         audit_days: config.audit_days,
         mailer: config.mailer.clone(),
+        webhook_reach: config.webhook_reach.clone(),
         metrics_interval: config.metrics_interval,
         archive,
         store_interval: config.store_interval,

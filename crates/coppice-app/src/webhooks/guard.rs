@@ -1,0 +1,208 @@
+//! Where deliveries may go: nothing a tenant names leads inside.
+//!
+//! A name is resolved once for each attempt, and the connection goes to one of
+//! the addresses that were looked at: a name that leads elsewhere a moment
+//! later has no use of that. No redirect is followed and no proxy is asked.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use coppice_core::reach::Reachable;
+use coppice_core::{Error, Result};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Url};
+
+/// How long an attempt may take.
+const PATIENCE: Duration = Duration::from_secs(15);
+const URL_LENGTH_MAX: usize = 2000;
+
+/// Says that a name leads to no address that may be connected to.
+#[derive(Debug, thiserror::Error)]
+#[error("it leads to no address of the internet")]
+pub(super) struct Refused;
+
+/// Finds addresses of names, and keeps quiet about those that are not admitted.
+struct Guarded {
+    reachable: Reachable,
+    only_exceptions: bool,
+}
+
+impl Guarded {
+    fn admits(&self, address: IpAddr) -> bool {
+        match self.only_exceptions {
+            true => self.reachable.is_exception(address),
+            false => self.reachable.admits(address),
+        }
+    }
+}
+
+impl Resolve for Guarded {
+    fn resolve(&self, name: Name) -> Resolving {
+        let guard = Self { reachable: self.reachable.clone(), only_exceptions: self.only_exceptions };
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let admitted: Vec<SocketAddr> = found.filter(|address| guard.admits(address.ip())).collect();
+            match admitted.is_empty() {
+                true => Err(Refused.into()),
+                false => Ok(Box::new(admitted.into_iter()) as Addrs),
+            }
+        })
+    }
+}
+
+/// What requests are sent with: whatever its URL, none goes where it may not.
+pub(super) struct Clients {
+    reachable: Reachable,
+    https: Client,
+    /// Goes to the operator's exceptions alone.
+    http: Client,
+}
+
+impl Clients {
+    /// # Errors
+    /// `internal_error` when this machine trusts no authority.
+    pub(super) fn new(reachable: &Reachable) -> Result<Self> {
+        let client = |only_exceptions| {
+            Client::builder()
+                .dns_resolver(Guarded { reachable: reachable.clone(), only_exceptions })
+                .redirect(Policy::none())
+                .no_proxy()
+                .timeout(PATIENCE)
+                .pool_max_idle_per_host(0)
+                .user_agent(concat!("coppice/", env!("CARGO_PKG_VERSION")))
+                .build()
+                .map_err(Error::internal)
+        };
+        Ok(Self { reachable: reachable.clone(), https: client(false)?, http: client(true)? })
+    }
+
+    /// The client for a URL, if anything may be sent there.
+    pub(super) fn client(&self, url: &Url) -> Option<&Client> {
+        is_allowed(url, &self.reachable)
+            .then(|| if url.scheme() == "http" { &self.http } else { &self.https })
+    }
+}
+
+/// The address that a URL has in the place of a name: no resolver is asked for it.
+fn literal(url: &Url) -> Option<IpAddr> {
+    url.host_str()?.trim_start_matches('[').trim_end_matches(']').parse().ok()
+}
+
+fn is_allowed(url: &Url, reachable: &Reachable) -> bool {
+    match (url.scheme(), literal(url)) {
+        ("https", address) => address.is_none_or(|address| reachable.admits(address)),
+        ("http", Some(address)) => reachable.is_exception(address),
+        ("http", None) => reachable.has_exceptions(),
+        _ => false,
+    }
+}
+
+/// A URL that something may be sent to, as far as it says so itself.
+///
+/// # Errors
+/// `invalid_field`
+pub(super) fn checked_url(text: &str, reachable: &Reachable) -> Result<String> {
+    let invalid = |why: &str| Error::invalid_field("url", why);
+    let url = Url::parse(text).map_err(|_| invalid("must be a URL like https://example.com/hook"))?;
+    if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
+        return Err(invalid("must have no user, password or fragment"));
+    }
+    if url.as_str().len() > URL_LENGTH_MAX {
+        return Err(invalid("must have at most 2000 characters"));
+    }
+    match is_allowed(&url, reachable) {
+        true => Ok(url.into()),
+        false if url.scheme() != "https" => Err(invalid("must begin with https://")),
+        false => Err(invalid("must lead to an address of the internet")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::str::FromStr;
+
+    use super::*;
+
+    #[test]
+    fn only_https_to_the_internet_is_taken() {
+        let nowhere = Reachable::default();
+        for good in [
+            "https://example.com/hook?x=1",
+            "https://1.1.1.1:8443/",
+            "https://[2606:4700::1111]/",
+            "https://localhost/",
+        ] {
+            assert!(checked_url(good, &nowhere).is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "example.com",
+            "http://example.com/",
+            "ftp://example.com/",
+            "https://a@example.com/",
+            "https://a:b@example.com/",
+            "https://example.com/#x",
+            "https://127.0.0.1/",
+            "https://127.1/",
+            "https://2130706433/",
+            "https://0x7f.1/",
+            "https://0177.0.0.1/",
+            "https://[::1]/",
+            "https://[::ffff:127.0.0.1]/",
+            "https://[::ffff:7f00:1]/",
+            "https://169.254.169.254/latest/",
+            "https://10.0.0.1/",
+            "https://100.64.1.1/",
+            "https://[64:ff9b::7f00:1]/",
+            "https://[2002:7f00:1::]/",
+            "https://①②⑦.0.0.1/",
+            "file:///etc/passwd",
+        ] {
+            assert!(checked_url(bad, &nowhere).is_err(), "{bad}");
+        }
+        let long = format!("https://example.com/{}", "x".repeat(2000));
+        assert!(checked_url(&long, &nowhere).is_err());
+    }
+
+    #[test]
+    fn the_operator_may_allow_inner_addresses_also_without_tls() {
+        let here = Reachable::parse(&["127.0.0.0/8"]).expect("ranges");
+        for good in
+            ["http://127.0.0.1:1/", "https://127.0.0.1/", "http://inside.example/", "https://1.1.1.1/"]
+        {
+            assert!(checked_url(good, &here).is_ok(), "{good}");
+        }
+        for bad in ["http://10.0.0.1/", "https://10.0.0.1/", "http://1.1.1.1/", "http://[::1]/"] {
+            assert!(checked_url(bad, &here).is_err(), "{bad}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_leads_to_admitted_addresses_only() {
+        let resolve = async |ranges: &[&str], only_exceptions| {
+            let guard = Guarded { reachable: Reachable::parse(ranges).expect("ranges"), only_exceptions };
+            let found = guard.resolve(Name::from_str("localhost").expect("a name")).await;
+            found.map(|addresses| addresses.map(|address| address.ip()).collect::<Vec<_>>())
+        };
+        let refused = resolve(&[], false).await.expect_err("this machine is none of the internet");
+        assert!(refused.is::<Refused>(), "{refused}");
+        assert!(resolve(&["10.0.0.0/8"], true).await.is_err());
+        let found = resolve(&["127.0.0.0/8"], true).await.expect("an exception");
+        assert!(!found.is_empty() && found.iter().all(|address| address.is_ipv4()), "{found:?}");
+    }
+
+    #[tokio::test]
+    async fn a_request_reaches_nothing_inside_by_a_name_or_an_address() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let clients = Clients::new(&Reachable::default()).expect("clients");
+        let inner = Url::parse(&format!("https://127.0.0.1:{port}/")).expect("a URL");
+        assert!(clients.client(&inner).is_none());
+        let named = Url::parse(&format!("https://localhost:{port}/")).expect("a URL");
+        let sent = clients.client(&named).expect("a client").post(named).send().await;
+        assert!(sent.expect_err("refused").is_connect());
+        let accepted = tokio::time::timeout(Duration::ZERO, listener.accept()).await;
+        assert!(accepted.is_err(), "nobody has connected");
+    }
+}
