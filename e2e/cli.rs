@@ -232,7 +232,6 @@ fn commands_read_and_answer_as_in_other_tools() {
     assert!(out(&shell("coppice branch list -o json")).contains("\"parentName\""));
     for (wrong, hint) in [
         ("coppice branch pause main", "coppice branch hibernate"),
-        ("coppice branch reset main", "coppice branch create"),
         ("coppice config set main work_mem", "NAME=VALUE"),
     ] {
         let output = shell(wrong);

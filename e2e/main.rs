@@ -33,6 +33,7 @@ mod people;
 mod proxy;
 mod refusals;
 mod rekey;
+mod resets;
 mod rights;
 mod schemathesis;
 mod sdk;

@@ -6,11 +6,14 @@ use super::{custom, shared};
 use crate::http::{fields, text_of};
 
 /// What is refused while an organization is disabled; everything else is not.
-const NEED_ENABLED: [&str; 6] = [
+const NEED_ENABLED: [&str; 9] = [
     "createProject",
     "updateProject",
     "createBranch",
     "undeleteBranch",
+    "promoteBranch",
+    "detachBranch",
+    "resetBranch",
     "updateBranch",
     "rotateBranchCredentials",
 ];

@@ -243,8 +243,8 @@ fn ask(
     let is_allowed = may_try && !is_beyond;
     let is_for_real = !is_write(operation)
         || answers_with_secret(document, operation)
-            // Nothing is in the trash; what it would answer, updateBranch does.
-            && operation.id != "undeleteBranch"
+            // Nothing is in the trash, and no branch has a parent; what they would answer, updateBranch does.
+            && !["undeleteBranch", "promoteBranch", "resetBranch"].contains(&operation.id.as_str())
             // Branches are dear; one role and the organization are enough.
             && (operation.id != "createBranch" || ["editor", "organization"].contains(&caller.role));
     let is_removal = operation.method == "DELETE" && !operation.has_body;

@@ -58,7 +58,7 @@ pub(super) const CLOSED_READS: [&str; 9] = [
 /// Open to keys with limits: what these make has them too.
 pub(super) const MAKES_KEYS: [&str; 2] = ["createOrganizationAPIKey", "createUserAPIKey"];
 /// On a project, and closed to keys for single branches.
-pub(super) const CLOSED_TO_BRANCH_KEYS: [&str; 7] = [
+pub(super) const CLOSED_TO_BRANCH_KEYS: [&str; 8] = [
     "updateProject",
     "deleteProject",
     "createBranch",
@@ -66,6 +66,7 @@ pub(super) const CLOSED_TO_BRANCH_KEYS: [&str; 7] = [
     "emptyTrash",
     "purgeBranch",
     "undeleteBranch",
+    "promoteBranch",
 ];
 /// Every id of a refusal for want of a right.
 pub(super) const REFUSALS: [&str; 8] = [

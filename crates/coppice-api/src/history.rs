@@ -1,6 +1,7 @@
 //! What branches can be taken back to.
 
 use coppice_app::{Access, App};
+use coppice_core::branch::BranchVersion;
 use coppice_core::history::Moment;
 use coppice_core::lsn::Lsn;
 use coppice_core::operation::GET_BRANCH_HISTORY;
@@ -20,7 +21,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
             .says(
                 AREA,
                 "Show what a branch can be taken back to",
-                "createBranch makes a copy as of any second within the window, but for its gaps. Kept on the host that holds the\nbranch, for 7 days; it is gone with the branch's data, and with the host's disk.",
+                "createBranch makes a copy as of any second within the window, but for its gaps. Kept on the host that holds the\nbranch, for 7 days; it is gone with the branch's data, and with the host's disk. `versions` are\nwhat it was before it was reset.",
             )
             .answers("The window, and what is kept for it.")
             .runs(get_branch_history),
@@ -29,6 +30,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
 
 async fn get_branch_history(app: App, access: Access<InBranch>) -> Result<Shown<wire::BranchHistory>> {
     let history = app.branch_history(&access).await?;
+    let versions = app.branch_versions(&access).await?;
     let stamp = wire::Timestamp;
     let window = history.window().map(|window| wire::HistoryWindow {
         from: stamp(window.from),
@@ -47,7 +49,18 @@ async fn get_branch_history(app: App, access: Access<InBranch>) -> Result<Shown<
             .collect(),
         marks: u32::try_from(history.marks.len()).unwrap_or(u32::MAX),
         wal_bytes: history.wal_bytes,
+        versions: versions.into_iter().map(version).collect(),
     }))
+}
+
+fn version(found: BranchVersion) -> wire::BranchVersion {
+    wire::BranchVersion {
+        id: found.volume.to_string(),
+        since: wire::Timestamp(found.since),
+        until: wire::Timestamp(found.until),
+        reason: found.reason,
+        kept_until: wire::Timestamp(found.kept_until),
+    }
 }
 
 /// The moment that a request names, in one way or the other.

@@ -59,6 +59,7 @@ mod rates;
 mod regions;
 mod remainder;
 mod request;
+mod reset;
 mod route;
 mod serve;
 mod sql;

@@ -88,9 +88,17 @@ impl App {
     ) -> Result<Option<(VolumeId, Lsn)>> {
         let Origin::Inherit { parent, moment: Some(moment), .. } = origin else { return Ok(None) };
         let parent = self.find_in_project(place, parent).await?;
-        let history = self.history_of(&parent.volume).await?;
-        let lsn = history.find(*moment).map_err(|why| refusal(*moment, why, history.window()))?;
+        let lsn = self.find_lsn(&parent.volume, *moment).await?;
         Ok(Some((parent.volume, lsn)))
+    }
+
+    /// The place in the log of a volume that a moment means.
+    ///
+    /// # Errors
+    /// `invalid_restore_target`
+    pub(crate) async fn find_lsn(&self, volume: &VolumeId, moment: Moment) -> Result<Lsn> {
+        let history = self.history_of(volume).await?;
+        history.find(moment).map_err(|why| refusal(moment, why, history.window()))
     }
 }
 

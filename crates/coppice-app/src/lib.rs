@@ -74,7 +74,7 @@ pub use bootstrap::FirstAccount;
 pub use branch_metrics::{InstanceSeries, MetricsRequest};
 pub use branches::{
     BranchChange, BranchDetails, BranchInTree, CustomBranch, InstanceStatus, NewBranchRequest, Origin,
-    SpecChange,
+    ResetTo, SpecChange,
 };
 pub use connections::Connectable;
 pub use coppice_store::Event;

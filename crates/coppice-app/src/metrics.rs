@@ -72,6 +72,7 @@ impl Cause {
     /// Of a start before which the branch and its volume were in these states.
     fn of(volume: VolumeState, before: BranchState) -> Self {
         match (volume, before) {
+            (VolumeState::Present, BranchState::Updating) => Self::Update,
             (VolumeState::Planned | VolumeState::Present | VolumeState::Removed, _) => Self::Creation,
             (VolumeState::Admitted, BranchState::Hibernated | BranchState::Waking) => Self::Wake,
             (VolumeState::Admitted, BranchState::Updating | BranchState::Upgrading) => Self::Update,
@@ -80,12 +81,23 @@ impl Cause {
     }
 }
 
-const STEPS_ALL: [Step; 7] =
-    [Step::MakeVolume, Step::Start, Step::FirstStart, Step::Stop, Step::Kill, Step::Remove, Step::Settle];
+const STEPS_ALL: [Step; 9] = [
+    Step::MakeVolume,
+    Step::MakeReplacement,
+    Step::Replace,
+    Step::Start,
+    Step::FirstStart,
+    Step::Stop,
+    Step::Kill,
+    Step::Remove,
+    Step::Settle,
+];
 
 pub(crate) fn step_label(step: Step) -> &'static str {
     match step {
         Step::MakeVolume => "make_volume",
+        Step::MakeReplacement => "make_replacement",
+        Step::Replace => "replace",
         Step::Start => "start",
         Step::FirstStart => "first_start",
         Step::Stop => "stop",

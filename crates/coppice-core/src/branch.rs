@@ -152,6 +152,8 @@ pub struct Branch {
     pub fullness: Fullness,
     /// The volume that holds its data now.
     pub volume: VolumeId,
+    /// The volume that is to take its place.
+    pub replacement: Option<VolumeId>,
     /// The managed role's password, encrypted.
     pub password_sealed: Vec<u8>,
     /// From when on it counts as idle, if nobody has used it since.
@@ -171,6 +173,22 @@ pub struct TrashedBranch {
     pub deleted_at: DateTime<Utc>,
     /// When its data is removed, if there is room until then.
     pub purge_at: DateTime<Utc>,
+}
+
+/// What a branch was until another volume took the place of its own. It can be
+/// gone back to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BranchVersion {
+    /// The volume that held its data.
+    pub volume: VolumeId,
+    /// From when on it did.
+    pub since: DateTime<Utc>,
+    /// Until when it did.
+    pub until: DateTime<Utc>,
+    /// What was done then, for people.
+    pub reason: String,
+    /// When it is removed, if there is room until then.
+    pub kept_until: DateTime<Utc>,
 }
 
 /// The role that owns the database of a branch.

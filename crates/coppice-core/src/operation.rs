@@ -167,6 +167,11 @@ operations! {
     DESCRIBE_BRANCH = Operation::new("describeBranch", Scope::BranchRead);
     UPDATE_BRANCH = Operation::new("updateBranch", Scope::BranchWrite).while_enabled();
     DELETE_BRANCH = Operation::new("deleteBranch", Scope::BranchWrite);
+    DETACH_BRANCH = Operation::new("detachBranch", Scope::BranchWrite).while_enabled();
+    PROMOTE_BRANCH = Operation::new("promoteBranch", Scope::BranchWrite)
+        .while_enabled()
+        .limited_keys(RefusedWithBranchLimit);
+    RESET_BRANCH = Operation::new("resetBranch", Scope::BranchWrite).while_enabled();
     LIST_TRASH = Operation::new("listTrash", Scope::BranchRead).limited_keys(RefusedWithBranchLimit);
     EMPTY_TRASH = Operation::new("emptyTrash", Scope::BranchWrite).limited_keys(RefusedWithBranchLimit);
     PURGE_BRANCH = Operation::new("purgeBranch", Scope::BranchWrite).limited_keys(RefusedWithBranchLimit);

@@ -25,6 +25,8 @@ pub struct Seen {
     pub goal: Goal,
     /// How far its volume is.
     pub volume: VolumeState,
+    /// How far the volume is that is to take its place, if one is.
+    pub replacement: Option<VolumeState>,
     /// What runs.
     pub instance: InstanceSeen,
 }
@@ -34,6 +36,10 @@ pub struct Seen {
 pub enum Step {
     /// Copy the source's data into the branch's volume.
     MakeVolume,
+    /// Copy a source's data into the volume that is to take the branch's.
+    MakeReplacement,
+    /// Stop the server cleanly, and let the other volume take the place.
+    Replace,
     /// Start the server, after proving that nothing of it is left.
     Start,
     /// Make the copy safe to use, then let clients in.
@@ -50,6 +56,12 @@ pub enum Step {
 
 /// The next step towards the goal.
 pub fn plan(seen: &Seen) -> Step {
+    match (seen.goal, seen.replacement) {
+        (Goal::Deleted | Goal::Trashed, _) | (_, None) => {}
+        // Clients go on meanwhile.
+        (Goal::Running | Goal::Hibernated, Some(VolumeState::Planned)) => return Step::MakeReplacement,
+        (Goal::Running | Goal::Hibernated, Some(_)) => return Step::Replace,
+    }
     match (seen.goal, seen.volume, seen.instance) {
         (Goal::Deleted, _, InstanceSeen::Running | InstanceSeen::Broken) => Step::Kill,
         (Goal::Deleted, VolumeState::Removed, InstanceSeen::Stopped) => Step::Settle,
@@ -89,6 +101,11 @@ mod tests {
     fn after(mut seen: Seen, step: Step) -> Seen {
         match step {
             Step::MakeVolume => seen.volume = VolumeState::Present,
+            Step::MakeReplacement => seen.replacement = Some(VolumeState::Present),
+            Step::Replace => {
+                seen.volume = seen.replacement.take().unwrap_or(seen.volume);
+                seen.instance = InstanceSeen::Stopped;
+            }
             Step::Start => seen.instance = InstanceSeen::Running,
             Step::FirstStart => seen.volume = VolumeState::Admitted,
             Step::Stop | Step::Kill => seen.instance = InstanceSeen::Stopped,
@@ -98,52 +115,66 @@ mod tests {
         seen
     }
 
-    #[test]
-    fn every_situation_settles_within_five_steps() {
+    const REPLACEMENTS: [Option<VolumeState>; 3] =
+        [None, Some(VolumeState::Planned), Some(VolumeState::Present)];
+
+    fn situations() -> Vec<Seen> {
+        let mut all = vec![];
         for goal in GOALS {
             for volume in VOLUMES {
-                for instance in INSTANCES {
-                    let mut seen = Seen { goal, volume, instance };
-                    let mut steps = vec![];
-                    while plan(&seen) != Step::Settle {
-                        steps.push(plan(&seen));
-                        seen = after(seen, plan(&seen));
-                        assert!(steps.len() <= 5, "{goal:?} {volume:?} {instance:?}: {steps:?}");
-                    }
+                for replacement in REPLACEMENTS {
+                    all.extend(INSTANCES.map(|instance| Seen { goal, volume, replacement, instance }));
                 }
             }
         }
+        all
+    }
+
+    /// What is done until it settles.
+    fn steps(mut seen: Seen) -> Vec<Step> {
+        let (begin, mut steps) = (seen, vec![]);
+        while plan(&seen) != Step::Settle {
+            steps.push(plan(&seen));
+            seen = after(seen, plan(&seen));
+            assert!(steps.len() <= 5, "{begin:?}: {steps:?}");
+        }
+        steps
+    }
+
+    #[test]
+    fn every_situation_settles_within_five_steps() {
+        situations().into_iter().for_each(|seen| drop(steps(seen)));
+    }
+
+    fn running(volume: VolumeState, replacement: Option<VolumeState>, instance: InstanceSeen) -> Seen {
+        Seen { goal: Goal::Running, volume, replacement, instance }
     }
 
     #[test]
     fn clients_are_let_in_only_after_the_first_start() {
-        let mut seen =
-            Seen { goal: Goal::Running, volume: VolumeState::Planned, instance: InstanceSeen::Stopped };
-        let mut steps = vec![];
-        while plan(&seen) != Step::Settle {
-            steps.push(plan(&seen));
-            seen = after(seen, plan(&seen));
-        }
-        assert_eq!(steps, [Step::MakeVolume, Step::Start, Step::FirstStart]);
+        let seen = running(VolumeState::Planned, None, InstanceSeen::Stopped);
+        assert_eq!(steps(seen), [Step::MakeVolume, Step::Start, Step::FirstStart]);
+    }
+
+    #[test]
+    fn a_volume_takes_the_place_of_another_only_when_it_is_complete() {
+        let seen = running(VolumeState::Admitted, Some(VolumeState::Planned), InstanceSeen::Running);
+        assert_eq!(steps(seen), [Step::MakeReplacement, Step::Replace, Step::Start, Step::FirstStart]);
+        let asleep = Seen { goal: Goal::Hibernated, instance: InstanceSeen::Stopped, ..seen };
+        assert_eq!(steps(asleep), [Step::MakeReplacement, Step::Replace], "nothing is woken");
     }
 
     #[test]
     fn data_is_removed_only_when_the_goal_is_deleted_and_nothing_runs() {
-        for goal in GOALS {
-            for volume in VOLUMES {
-                for instance in INSTANCES {
-                    if plan(&Seen { goal, volume, instance }) == Step::Remove {
-                        assert_eq!((goal, instance), (Goal::Deleted, InstanceSeen::Stopped));
-                    }
-                }
-            }
+        for seen in situations().iter().filter(|seen| plan(seen) == Step::Remove) {
+            assert_eq!((seen.goal, seen.instance), (Goal::Deleted, InstanceSeen::Stopped));
         }
     }
 
     #[test]
     fn a_broken_server_is_replaced_and_not_trusted() {
         for volume in [VolumeState::Present, VolumeState::Admitted] {
-            let seen = Seen { goal: Goal::Running, volume, instance: InstanceSeen::Broken };
+            let seen = running(volume, None, InstanceSeen::Broken);
             assert_eq!(plan(&seen), Step::Start);
         }
     }

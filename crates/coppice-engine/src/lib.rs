@@ -317,6 +317,13 @@ pub trait Engine: Send + Sync + 'static {
     async fn end_holders(&self, instance: &InstanceId, volume: &VolumeId, transactions: &[u32])
     -> Result<()>;
 
+    /// Refuses from now on what older claims want to do with a volume.
+    ///
+    /// # Errors
+    /// [`EngineError::Fenced`] when this claim is an older one,
+    /// [`EngineError::NoVolume`] when there is no such volume.
+    async fn fence(&self, volume: &VolumeId, claim: ClaimToken) -> Result<()>;
+
     /// What a running server counted. Answers within seconds.
     async fn statistics(&self, instance: &InstanceId, version: PostgresVersion) -> Result<Observed>;
 

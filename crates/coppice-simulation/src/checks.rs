@@ -1,5 +1,7 @@
 //! What must be true.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use coppice_core::{BranchId, InstanceId, VolumeId};
 
 use crate::metastore::Metastore;
@@ -29,6 +31,11 @@ const BRANCHES: &str = "select b.id, b.goal, b.state, v.state, v.id, v.host_id, 
         b.message
     from branches b join volumes v on v.id = b.volume_id left join tombstones t on t.volume_id = v.id
     order by b.created_at, b.id";
+
+/// Volumes that have to be there, with those that they are copies of.
+const VOLUMES: &str = "select v.id, v.parent_volume_id, v.state = 'planned'
+        or exists (select from tombstones t where t.volume_id = v.id)
+    from volumes v order by v.id";
 
 /// Branches whose time is over.
 const EXPIRED: &str =
@@ -123,10 +130,6 @@ impl Row {
         if self.is_rotating || !self.reconfigure.is_empty() {
             return Some("a change of it was never carried out".to_owned());
         }
-        let written = state.written.get(&self.branch);
-        if written.is_some_and(|written| !written.is_subset(&volume.data.rows)) {
-            return Some("it has lost rows".to_owned());
-        }
         if self.goal == "hibernated" || self.goal == "trashed" {
             return server.is_some().then(|| "its server runs".to_owned());
         }
@@ -152,12 +155,54 @@ impl Row {
     }
 }
 
+fn origin(columns: Vec<Option<String>>) -> Option<(VolumeId, (Option<VolumeId>, bool))> {
+    let mut columns = columns.into_iter();
+    let id = columns.next()??;
+    let parent = columns.next()?.map(VolumeId::from_trusted);
+    Some((VolumeId::from_trusted(id), (parent, columns.next()?.as_deref() == Some("t"))))
+}
+
+/// What a volume is a copy of, and whether its data may be missing.
+type Origins = BTreeMap<VolumeId, (Option<VolumeId>, bool)>;
+
+/// Rows that have to be in a volume: those that clients wrote to it, and those
+/// that its source had when it was asked for.
+fn required(state: &State, origins: &Origins, volume: &VolumeId) -> BTreeSet<u64> {
+    let mut rows = state.written.get(volume).cloned().unwrap_or_default();
+    let parent = origins.get(volume).and_then(|(parent, _)| parent.as_ref());
+    if let (Some(parent), Some(last)) = (parent, state.promised.get(volume)) {
+        rows.extend(required(state, origins, parent).range(..=*last));
+    }
+    rows
+}
+
+/// Volumes on disk that should not be there, or lack what was written.
+fn wrong_volumes(state: &State, origins: &Origins) -> Vec<String> {
+    let on_disk = || state.machines.iter().flat_map(|machine| &machine.volumes);
+    let mut problems = vec![];
+    for (id, volume) in on_disk() {
+        match origins.get(id) {
+            None | Some((_, true)) => problems.push(format!("volume {id} belongs to no branch")),
+            Some((_, false)) if !required(state, origins, id).is_subset(&volume.data.rows) => {
+                problems.push(format!("volume {id} has lost rows"));
+            }
+            Some(_) => {}
+        }
+    }
+    let is_there = |id: &VolumeId| on_disk().any(|(one, _)| one == id);
+    let missing = origins.iter().filter(|(id, (_, may_be_missing))| !may_be_missing && !is_there(id));
+    problems.extend(missing.map(|(id, _)| format!("volume {id} is not there")));
+    problems
+}
+
 /// What is not as the rows and their owners want it.
 pub(crate) fn unsettled(metastore: &mut Metastore, world: &World) -> Vec<String> {
     let rows: Vec<_> = metastore.admin.query(BRANCHES).into_iter().map(Row::read).collect();
     let expired = metastore.admin.query(EXPIRED).into_iter().flatten().flatten();
     let mut problems: Vec<_> = expired.collect();
+    let origins: Origins = metastore.admin.query(VOLUMES).into_iter().filter_map(origin).collect();
     let state = world.lock();
+    problems.extend(wrong_volumes(&state, &origins));
     let of_rows = rows.iter().filter_map(|row| {
         let problem = row.problem(&state)?;
         Some(format!("branch {} shall be {} and is {}: {problem}", row.branch, row.goal, row.state))
@@ -165,8 +210,6 @@ pub(crate) fn unsettled(metastore: &mut Metastore, world: &World) -> Vec<String>
     problems.extend(of_rows);
     let living: Vec<_> = rows.iter().filter(|row| row.goal != "deleted").collect();
     for machine in &state.machines {
-        let volumes = machine.volumes.keys().filter(|id| !living.iter().any(|row| row.volume == **id));
-        problems.extend(volumes.map(|id| format!("volume {id} belongs to no branch")));
         problems.extend(machine.staging.keys().map(|id| format!("volume {id} is half made")));
         let is_known = |id: &InstanceId| living.iter().any(|row| InstanceId::new(&row.branch, 1) == *id);
         let servers = machine.servers.keys().chain(&machine.instance_files).filter(|id| !is_known(id));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono::Utc;
-use coppice_app::{Access, App, BranchChange, CustomBranch, NewBranchRequest, Origin, SpecChange};
+use coppice_app::{Access, App, BranchChange, CustomBranch, NewBranchRequest, Origin, ResetTo, SpecChange};
 use coppice_core::access::{Caller, CredentialId, Grant, Principal};
 use coppice_core::branch::{BranchState, MANAGED_ROLE};
 use coppice_core::organization::{BillingStatus, Organization, Role, UsageTier};
@@ -50,6 +50,9 @@ pub(crate) enum Action {
     /// Deletes it, and whether its data goes at once.
     Delete(BranchId, bool),
     Undelete(BranchId),
+    /// Makes it what this branch is; without one, what it was itself before, or
+    /// its parent is.
+    Reset(BranchId, Option<BranchId>),
     Purge(BranchId),
     /// A client comes for so long.
     Connect(BranchId, Duration),
@@ -76,14 +79,16 @@ async fn change(action: &Action, app: &App, world: &World, machine: usize) -> Re
             create(app, world, machine, name, sleep, None, custom()).await
         }
         Action::Child { parent, name, lasts } => {
-            let written = world.lock().written.get(parent).cloned().unwrap_or_default();
+            let rows = world.lock().next_row;
             let origin =
                 Origin::Inherit { parent: parent.clone(), change: SpecChange::default(), moment: None };
             let made =
                 create(app, world, machine, name, ScaleToZeroChange::default(), *lasts, origin).await?;
             // What its parent had before it was asked for, it has too.
             let child = BranchId::from_trusted(made.clone());
-            world.lock().written.entry(child).or_default().extend(written);
+            if let Some(found) = app.find_for_connection(&child, MANAGED_ROLE).await? {
+                world.lock().promised.entry(found.branch.volume).or_insert(rows);
+            }
             Ok(made)
         }
         Action::Hibernate(branch) => update(app, branch, |change| change.hibernate = Some(true)).await,
@@ -111,6 +116,7 @@ async fn change(action: &Action, app: &App, world: &World, machine: usize) -> Re
             app.purge_branch(&access(in_trash(branch))).await?;
             Ok("done".to_owned())
         }
+        Action::Reset(branch, source) => reset(app, world, branch, source.as_ref()).await,
         Action::Connect(..) => unreachable!("clients don't change branches"),
     }
 }
@@ -135,6 +141,26 @@ async fn create(
     let made = app.create_branch(&access(project()), &new).await?;
     world.lock().known.push((made.id.clone(), machine));
     Ok(made.id.to_string())
+}
+
+async fn reset(app: &App, world: &World, branch: &BranchId, source: Option<&BranchId>) -> Result<String> {
+    let rows = world.lock().next_row;
+    let Some(before) = app.find_for_connection(branch, MANAGED_ROLE).await? else {
+        return Ok("there is no such branch".to_owned());
+    };
+    let versions = app.branch_versions(&access(at(branch))).await?;
+    let to = ResetTo {
+        branch: source.cloned(),
+        version: versions.into_iter().next().map(|version| version.volume).filter(|_| source.is_none()),
+        moment: None,
+    };
+    let after = app.reset_branch(&access(at(branch)), &to).await?;
+    // Another one than before was asked for after that was looked up.
+    let volume = after.replacement.unwrap_or(after.volume);
+    if volume != before.branch.volume && Some(&volume) != before.branch.replacement.as_ref() {
+        world.lock().promised.entry(volume).or_insert(rows);
+    }
+    Ok(after.state.title().to_owned())
 }
 
 async fn update(app: &App, branch: &BranchId, set: impl FnOnce(&mut BranchChange)) -> Result<String> {

@@ -22,7 +22,7 @@ impl History<'_> {
     pub(crate) fn ask(&mut self, action: Action, known: &[(BranchId, usize)]) -> bool {
         // Data is copied where it is, and clients come to where their server is.
         let place = match &action {
-            Action::Child { parent: branch, .. } | Action::Connect(branch, _) => {
+            Action::Child { parent: branch, .. } | Action::Connect(branch, _) | Action::Reset(branch, _) => {
                 known.iter().find(|(id, _)| id == branch).map(|(_, machine)| *machine)
             }
             _ => None,
@@ -65,6 +65,13 @@ impl History<'_> {
             70..78 => Action::Delete(branch, self.dice.happens(300)),
             78..82 => Action::Undelete(branch),
             82..83 => Action::Purge(branch),
+            83..91 => {
+                let machine =
+                    |id: &BranchId| known.iter().find(|(one, _)| one == id).map(|(_, machine)| *machine);
+                let source = known[self.dice.below(known.len())].0.clone();
+                let is_beside = source != branch && machine(&source) == machine(&branch);
+                Action::Reset(branch, Some(source).filter(|_| is_beside))
+            }
             _ => Action::Connect(branch, Duration::from_millis(self.dice.between(1, 90_000))),
         }
     }

@@ -110,9 +110,11 @@ pub(crate) struct State {
     pub(crate) epochs: BTreeMap<ProcessId, u32>,
     /// Branches that their owners were told of, with the machine that they are on.
     pub(crate) known: Vec<(BranchId, usize)>,
-    /// Rows that clients were told are written, by branch.
-    pub(crate) written: BTreeMap<BranchId, BTreeSet<u64>>,
-    next_row: u64,
+    /// Rows that clients were told are written, by volume.
+    pub(crate) written: BTreeMap<VolumeId, BTreeSet<u64>>,
+    /// Volumes that are copies of others as those were at the last of so many rows, or later.
+    pub(crate) promised: BTreeMap<VolumeId, u64>,
+    pub(crate) next_row: u64,
     /// Volumes that were removed since somebody looked.
     pub(crate) removed: Vec<VolumeId>,
     /// What must never happen, and did.
@@ -138,6 +140,7 @@ impl World {
             epochs: BTreeMap::new(),
             known: vec![],
             written: BTreeMap::new(),
+            promised: BTreeMap::new(),
             next_row: 0,
             removed: vec![],
             violations: vec![],
@@ -219,10 +222,11 @@ impl State {
         self.next_row += 1;
         let (row, instance) = (self.next_row, InstanceId::new(branch, 1));
         for machine in 0..self.machines.len() {
-            if let Some((_, data)) = self.serving(machine, &instance) {
+            if let Some((server, data)) = self.serving(machine, &instance) {
+                let volume = server.volume.clone();
                 data.rows.insert(row);
                 data.wal += 1;
-                self.written.entry(branch.clone()).or_default().insert(row);
+                self.written.entry(volume).or_default().insert(row);
                 return;
             }
         }

@@ -16,12 +16,12 @@ use sqlx::types::Json;
 use sqlx::{FromRow, Postgres};
 
 use crate::projects::scale_to_zero;
-use crate::{Result, Store, StoreError, Tx};
+use crate::{NewVolume, Result, Store, StoreError, Tx};
 
 pub(crate) const COLUMNS: &str = "b.id, p.organization_id, b.project_id, b.name, b.description, \
     b.parent_id, b.region, b.image_major, b.image_minor, b.instance_type, b.replicas, b.storage_gib, b.parameters, \
     b.preload_libraries, b.scale_to_zero, b.inactivity_minutes, b.protected, b.expires_at, b.goal, b.generation, b.state, b.message, b.fullness, \
-    b.volume_id, b.password_sealed, b.idle_since, b.created_at, b.updated_at";
+    b.volume_id, b.replacement_id, b.password_sealed, b.idle_since, b.created_at, b.updated_at";
 
 #[derive(FromRow)]
 pub(crate) struct BranchRow {
@@ -49,6 +49,7 @@ pub(crate) struct BranchRow {
     message: String,
     fullness: String,
     volume_id: String,
+    replacement_id: Option<String>,
     password_sealed: Vec<u8>,
     idle_since: DateTime<Utc>,
     created_at: DateTime<Utc>,
@@ -94,6 +95,7 @@ impl TryFrom<BranchRow> for Branch {
             message: row.message,
             fullness,
             volume: VolumeId::from_trusted(row.volume_id),
+            replacement: row.replacement_id.map(VolumeId::from_trusted),
             password_sealed: row.password_sealed,
             idle_since: row.idle_since,
             created_at: row.created_at,
@@ -212,7 +214,15 @@ impl Store {
         .bind(new.made_with.map(ApiKeyId::as_str))
         .execute(&mut **tx)
         .await?;
-        self.volume_insert_in_tx(tx, new).await?;
+        let volume = NewVolume {
+            id: new.volume,
+            host: new.host,
+            branch: new.id,
+            source: new.source,
+            moment: new.moment,
+            version: new.spec.version,
+        };
+        self.volume_insert_in_tx(tx, &volume).await?;
         sqlx::query(
             "insert into instances (id, branch_id, ordinal, role, volume_id, host_id)
              values ($1, $2, 1, 'primary', $3, $4)",

@@ -34,9 +34,20 @@ impl Store {
         id: &BranchId,
         keep: Duration,
     ) -> Result<bool> {
+        sqlx::query(
+            "with given_up as (
+                 select b.id, v.id as volume_id, v.host_id from branches b join volumes v on v.id = b.replacement_id
+                 where b.id = $1 and b.project_id = $2 and b.deleted_at is null)
+             insert into tombstones (volume_id, host_id, branch_id, reason)
+             select volume_id, host_id, id, 'its branch was deleted' from given_up on conflict do nothing",
+        )
+        .bind(id.as_str())
+        .bind(project.as_str())
+        .execute(&mut **tx)
+        .await?;
         let trashed: i64 = sqlx::query_scalar(
             "with trashed as (
-                 update branches b set goal = 'trashed', deleted_at = now(),
+                 update branches b set goal = 'trashed', replacement_id = null, replacement_reason = '', deleted_at = now(),
                      purge_at = now() + make_interval(secs => $3), parent_id = null,
                      former_parent_id = coalesce(parent_id, former_parent_id), generation = generation + 1
                  where b.id = $1 and b.project_id = $2 and b.deleted_at is null
@@ -237,7 +248,7 @@ async fn remove(tx: &mut Tx, ids: Vec<String>, reason: &str) -> Result<Vec<Branc
         return Ok(vec![]);
     }
     sqlx::query(
-        "update branches set goal = 'deleted', deleted_at = coalesce(deleted_at, now()), purge_at = null,
+        "update branches set goal = 'deleted', replacement_id = null, replacement_reason = '', deleted_at = coalesce(deleted_at, now()), purge_at = null,
              parent_id = null, generation = generation + 1
          where id = any($1)",
     )

@@ -8,7 +8,7 @@ use coppice_core::{BranchId, HostId, InstanceId, VolumeId};
 use sqlx::FromRow;
 
 use crate::branches::version;
-use crate::{NewBranch, Result, Store, StoreError, Tx};
+use crate::{Result, Store, StoreError, Tx};
 
 /// A volume as the metastore knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +43,23 @@ pub struct Tombstone {
     pub branch: Option<BranchId>,
 }
 
+/// A volume to be inserted.
+#[derive(Debug)]
+pub struct NewVolume<'a> {
+    /// The volume.
+    pub id: &'a VolumeId,
+    /// The host that will hold it.
+    pub host: &'a HostId,
+    /// The branch that it is made for.
+    pub branch: &'a BranchId,
+    /// The volume its data is copied from; none means the image's template.
+    pub source: Option<&'a VolumeId>,
+    /// The place in that volume's log to go back to; none means as it is.
+    pub moment: Option<Lsn>,
+    /// The PostgreSQL release.
+    pub version: PostgresVersion,
+}
+
 #[derive(FromRow)]
 struct Row {
     id: String,
@@ -57,46 +74,16 @@ struct Row {
     image_minor: i32,
 }
 
-impl Store {
-    pub(crate) async fn volume_insert_in_tx(&self, tx: &mut Tx, new: &NewBranch<'_>) -> Result<()> {
-        sqlx::query(
-            "insert into volumes (id, host_id, branch_id, parent_volume_id, moment, state, account, image_major,
-                 image_minor)
-             values ($1, $2, $3, $4, $7::pg_lsn, 'planned', nextval('volume_accounts'), $5, $6)",
-        )
-        .bind(new.volume.as_str())
-        .bind(new.host.as_str())
-        .bind(new.id.as_str())
-        .bind(new.source.map(VolumeId::as_str))
-        .bind(new.spec.version.major as i32)
-        .bind(new.spec.version.minor as i32)
-        .bind(new.moment.map(|lsn| lsn.to_string()))
-        .execute(&mut **tx)
-        .await?;
-        Ok(())
-    }
+impl TryFrom<Row> for VolumeRow {
+    type Error = StoreError;
 
-    /// The volume that a branch points at.
-    ///
-    /// # Errors
-    /// When there is no such branch, or the metastore can't be reached.
-    pub(crate) async fn volume_of_branch(&self, branch: &BranchId) -> Result<VolumeRow> {
-        let query = sqlx::query(
-            "select v.id, v.host_id, v.parent_volume_id, v.moment::text, v.base, i.id as parent_instance, v.state, v.account,
-                    v.image_major, v.image_minor
-             from branches b join volumes v on v.id = b.volume_id
-             left join instances i on i.volume_id = v.parent_volume_id and i.role = 'primary'
-             where b.id = $1",
-        )
-        .bind(branch.as_str());
-        let row: Option<Row> = self.reads.optional(query).await?;
-        let row = row.ok_or(sqlx::Error::RowNotFound)?;
+    fn try_from(row: Row) -> Result<Self> {
         let state = VolumeState::parse(&row.state)
             .ok_or_else(|| StoreError::UnknownValue { what: "volume state", value: row.state })?;
         let moment = row.moment.map(|text| {
             text.parse().map_err(|_| StoreError::UnknownValue { what: "place in a log", value: text })
         });
-        Ok(VolumeRow {
+        Ok(Self {
             moment: moment.transpose()?,
             base: row.base,
             id: VolumeId::from_trusted(row.id),
@@ -107,6 +94,48 @@ impl Store {
             account: row.account.unsigned_abs(),
             version: version(row.image_major, row.image_minor),
         })
+    }
+}
+
+impl Store {
+    pub(crate) async fn volume_insert_in_tx(&self, tx: &mut Tx, new: &NewVolume<'_>) -> Result<()> {
+        sqlx::query(
+            "insert into volumes (id, host_id, branch_id, parent_volume_id, moment, state, account, image_major,
+                 image_minor)
+             values ($1, $2, $3, $4, $7::pg_lsn, 'planned', nextval('volume_accounts'), $5, $6)",
+        )
+        .bind(new.id.as_str())
+        .bind(new.host.as_str())
+        .bind(new.branch.as_str())
+        .bind(new.source.map(VolumeId::as_str))
+        .bind(new.version.major as i32)
+        .bind(new.version.minor as i32)
+        .bind(new.moment.map(|lsn| lsn.to_string()))
+        .execute(&mut **tx)
+        .await?;
+        Ok(())
+    }
+
+    /// The volume that a branch points at, and the one that is to take its place.
+    ///
+    /// # Errors
+    /// When there is no such branch, or the metastore can't be reached.
+    pub(crate) async fn volumes_of_branch(
+        &self,
+        branch: &BranchId,
+    ) -> Result<(VolumeRow, Option<VolumeRow>)> {
+        let query = sqlx::query(
+            "select v.id, v.host_id, v.parent_volume_id, v.moment::text, v.base, i.id as parent_instance, v.state, v.account,
+                    v.image_major, v.image_minor
+             from branches b join volumes v on v.id in (b.volume_id, b.replacement_id)
+             left join instances i on i.volume_id = v.parent_volume_id and i.role = 'primary'
+             where b.id = $1 order by v.id = b.replacement_id",
+        )
+        .bind(branch.as_str());
+        let rows: Vec<Row> = self.reads.all(query).await?;
+        let mut volumes = rows.into_iter().map(VolumeRow::try_from);
+        let volume = volumes.next().ok_or(sqlx::Error::RowNotFound)??;
+        Ok((volume, volumes.next().transpose()?))
     }
 
     /// Records that a volume's data is complete on disk, and what it is a copy
@@ -155,7 +184,7 @@ impl Store {
     /// Whether a copy of this volume is promised and not made yet.
     pub async fn volume_has_promised_copies(&self, id: &VolumeId) -> Result<bool> {
         Ok(sqlx::query_scalar(
-            "select exists (select from volumes v join branches b on b.volume_id = v.id
+            "select exists (select from volumes v join branches b on v.id in (b.volume_id, b.replacement_id)
                  where v.parent_volume_id = $1 and v.state = 'planned' and b.goal <> 'deleted')",
         )
         .bind(id.as_str())

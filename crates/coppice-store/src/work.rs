@@ -2,7 +2,7 @@
 
 use coppice_core::branch::{Branch, BranchState, Reconfigure};
 use coppice_core::claim::ClaimToken;
-use coppice_core::{BranchId, HostId, InstanceId};
+use coppice_core::{BranchId, HostId, InstanceId, VolumeId};
 use sqlx::{FromRow, Row as _};
 
 use crate::branches::{BranchRow, COLUMNS};
@@ -16,6 +16,10 @@ pub struct BranchWork {
     pub branch: Branch,
     /// Its current volume.
     pub volume: VolumeRow,
+    /// The volume that is to take its place.
+    pub replacement: Option<VolumeRow>,
+    /// Volumes that it had, and that tombstones name.
+    pub doomed: Vec<VolumeId>,
     /// Its primary.
     pub instance: InstanceId,
     /// What the managed role must have.
@@ -40,6 +44,7 @@ struct ClaimedRow {
     reconfigure: Option<String>,
     is_unproven: bool,
     taken_back: String,
+    doomed: Vec<String>,
 }
 
 impl Store {
@@ -59,7 +64,10 @@ impl Store {
                and (claim_host is null or claim_host = $2 or claim_expires < now())
                and exists (select from volumes v where v.id = branches.volume_id and v.host_id = $2)
              returning managed_role_verifier, role_pending, next_verifier, reconfigure,
-                 proven_spec is not null as is_unproven, taken_back",
+                 proven_spec is not null as is_unproven, taken_back,
+                 array(select v.id from volumes v join tombstones t on t.volume_id = v.id
+                       where v.branch_id = branches.id and v.state <> 'removed' and v.id <> branches.volume_id
+                         and v.id is distinct from branches.replacement_id) as doomed",
         )
         .bind(id.as_str())
         .bind(host.as_str())
@@ -73,13 +81,15 @@ impl Store {
              join instances i on i.branch_id = b.id and i.role = 'primary' where b.id = $1"
         );
         let branch = self.reads.row(sqlx::query(sqlx::AssertSqlSafe(sql)).bind(id.as_str()));
-        let (row, volume) = tokio::try_join!(branch, self.volume_of_branch(id))?;
+        let (row, (volume, replacement)) = tokio::try_join!(branch, self.volumes_of_branch(id))?;
         let row = row.ok_or(sqlx::Error::RowNotFound)?;
         let instance = InstanceId::from_trusted(row.try_get::<String, _>("instance")?);
         let branch = Branch::try_from(BranchRow::from_row(&row)?)?;
         Ok(Some(BranchWork {
             branch,
             volume,
+            replacement,
+            doomed: claimed.doomed.into_iter().map(VolumeId::from_trusted).collect(),
             instance,
             managed_role_verifier: claimed.managed_role_verifier,
             role_pending: claimed.role_pending,
@@ -121,7 +131,7 @@ impl Store {
 
     /// Reports what was observed; false when a newer claim exists, or a branch is
     /// not ready because its server has to be told a password first, or to be
-    /// restarted.
+    /// restarted, or because another volume is to take its place.
     pub async fn branch_report(
         &self,
         id: &BranchId,
@@ -133,7 +143,8 @@ impl Store {
             "update branches set state = $3, message = $4
              where id = $1 and claim_token = $2 and (state, message) is distinct from ($3, $4)
                and ($3 = 'deleted' or goal <> 'deleted' or state <> 'deleted')
-               and ($3 <> 'ready' or not (role_pending or coalesce(reconfigure = 'restart', false)))",
+               and ($3 <> 'ready' or not (role_pending or coalesce(reconfigure = 'restart', false)))
+               and ($3 not in ('ready', 'hibernated') or replacement_id is null)",
         )
         .bind(id.as_str())
         .bind(token.0)
@@ -150,7 +161,7 @@ impl Store {
         let ids: Vec<String> = sqlx::query_scalar(
             "select b.id from branches b join volumes v on v.id = b.volume_id
              where v.host_id = $1 and not (b.goal = 'deleted' and b.state = 'deleted')
-               and ($2 or b.next_verifier is not null or b.reconfigure is not null
+               and ($2 or b.next_verifier is not null or b.reconfigure is not null or b.replacement_id is not null
                     or (not (b.goal = 'running' and b.state = 'ready')
                            and not (b.goal in ('hibernated', 'trashed') and b.state = 'hibernated')))
              order by b.created_at, b.id",

@@ -22,6 +22,27 @@ pub struct BranchHistory {
     /// Bytes of the write-ahead log that are kept beside the branch's data. Snapshots share what has not changed.
     #[schema(example = 16777216)]
     pub wal_bytes: u64,
+    /// What the branch was before it was reset, the latest first; each can be gone back to by resetBranch.
+    #[serde(default)]
+    pub versions: Vec<BranchVersion>,
+}
+
+/// What a branch was until another volume took the place of its own.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BranchVersion {
+    /// Its id, for resetBranch.
+    #[schema(example = "vol_0d3q8v1c5k2m4n6p8r0s2t4u6g")]
+    pub id: String,
+    /// From when on it was the branch.
+    pub since: Timestamp,
+    /// Until when it was.
+    pub until: Timestamp,
+    /// What was done then.
+    #[schema(example = "reset to branch main")]
+    pub reason: String,
+    /// When it is removed, if there is room until then.
+    pub kept_until: Timestamp,
 }
 
 /// From when to when a branch can be taken back.

@@ -12,9 +12,9 @@ use crate::refusal::{MISTAKE, Refused, report};
 /// What the words of other tools are called here.
 const WORDS: [(&[&str], &str); 11] = [
     (
-        &["reset", "refresh", "sync"],
-        "to make a copy like its parent again, delete it and make it anew: `coppice branch delete NAME`, \
-         `coppice branch create NAME --parent PARENT`; for parameters there is `coppice config reset`",
+        &["reset", "refresh", "sync", "rewind", "rollback"],
+        "`coppice branch reset NAME` makes a branch what its parent is, another one, or it was; for parameters there \
+         is `coppice config reset`",
     ),
     (
         &["rename"],

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use coppice_core::claim::ClaimToken;
 use coppice_core::history::History;
 use coppice_core::image::PostgresVersion;
 use coppice_core::lsn::Lsn;
@@ -105,6 +106,10 @@ impl Engine for NoPostgres {
 
     async fn end_holders(&self, instance: &InstanceId, _: &VolumeId, _: &[u32]) -> Result<()> {
         is_not_running(instance)
+    }
+
+    async fn fence(&self, volume: &VolumeId, _: ClaimToken) -> Result<()> {
+        Err(EngineError::NoVolume(volume.clone()))
     }
 
     async fn statistics(&self, instance: &InstanceId, _: PostgresVersion) -> Result<Observed> {

@@ -161,16 +161,10 @@ impl App {
                 }
                 let (depth, children) = self.store.branch_place_in_tx(tx, &parent.id).await?;
                 if depth >= BRANCH_DEPTH_MAX {
-                    return Err(Error::invalid(
-                        ErrorCode::BranchDepthExceeded,
-                        format!("branch tree is limited to {BRANCH_DEPTH_MAX} levels"),
-                    ));
+                    return Err(too_deep());
                 }
                 if parent.parent.is_some() && children >= BRANCH_CHILDREN_MAX {
-                    return Err(Error::invalid(
-                        ErrorCode::BranchChildrenExceeded,
-                        format!("branch already has {BRANCH_CHILDREN_MAX} children"),
-                    ));
+                    return Err(too_many_children());
                 }
                 let (source, moment) = match moment {
                     Some((volume, lsn)) => (volume, Some(lsn)),
@@ -245,4 +239,14 @@ impl App {
             }
         }
     }
+}
+
+pub(super) fn too_deep() -> Error {
+    let public = format!("branch tree is limited to {BRANCH_DEPTH_MAX} levels");
+    Error::invalid(ErrorCode::BranchDepthExceeded, public)
+}
+
+pub(super) fn too_many_children() -> Error {
+    let public = format!("branch already has {BRANCH_CHILDREN_MAX} children");
+    Error::invalid(ErrorCode::BranchChildrenExceeded, public)
 }

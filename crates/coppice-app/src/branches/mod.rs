@@ -1,6 +1,8 @@
 //! Branches.
 
 mod create;
+mod lineage;
+mod reset;
 mod spec;
 mod trash;
 mod tree;
@@ -18,6 +20,7 @@ use coppice_store::{BranchNote, StoreError, Tx};
 use crate::{Access, Activity, App};
 
 pub use create::{CustomBranch, NewBranchRequest, Origin};
+pub use reset::ResetTo;
 use spec::NewSpec;
 pub use spec::SpecChange;
 pub(crate) use trash::protected;

@@ -150,15 +150,22 @@ impl App {
         Ok(purged)
     }
 
-    /// Tells of branches whose time is over soon, and deletes those whose time is. Removes for good what was in the trash for long enough and, while there is
-    /// little room for volumes, what was there longest, one at a time.
+    /// Tells of branches whose time is over soon, and deletes those whose time is.
+    /// Removes for good what was in the trash for long enough, and versions
+    /// likewise; while there is little room for volumes, also what was there
+    /// longest, one at a time.
     pub async fn look_at_trash(&self) -> Result<()> {
         self.store.branch_tell_expiring().await?;
         self.put_expired_away().await?;
+        let host = &self.config.host;
         let mut purged = self.store.trash_purge_due().await?;
-        if purged.is_empty() && self.is_short_of_room().await? {
-            purged.extend(self.store.trash_purge_oldest(&self.config.host).await?);
+        let is_short = purged.is_empty() && self.is_short_of_room().await?;
+        if is_short {
+            purged.extend(self.store.trash_purge_oldest(host).await?);
         }
+        // What a branch was goes after what was deleted.
+        let former = self.store.version_give_up(host, is_short && purged.is_empty()).await?;
+        former.into_iter().for_each(|branch| self.reconciler.nudge(branch));
         for branch in purged {
             tracing::info!(%branch, "branch {branch} leaves the trash for good");
             self.reconciler.nudge(branch);
@@ -173,10 +180,15 @@ impl App {
 
 /// The complaint about a branch that can't be deleted.
 pub(crate) fn protected(what: &str, it: &str) -> Error {
+    protected_from("delete", what, it)
+}
+
+/// The complaint about a branch that something can't be done to.
+pub(super) fn protected_from(doing: &str, what: &str, it: &str) -> Error {
     Error::Conflict {
         code: ErrorCode::BranchProtected,
         public: format!(
-            "{what} is protected: to delete {it}, take that away first, with `coppice branch unprotect` or \
+            "{what} is protected: to {doing} {it}, take that away first, with `coppice branch unprotect` or \
              `protected` of updateBranch"
         ),
     }

@@ -7,8 +7,9 @@ use coppice_core::BranchId;
 use coppice_core::branch::{BranchState, Goal};
 use coppice_core::claim::ClaimToken;
 use coppice_core::plan::{InstanceSeen, Seen, Step, plan};
+use coppice_core::volume::VolumeState;
 use coppice_engine::EngineError;
-use coppice_store::StoreError;
+use coppice_store::{BranchWork, StoreError};
 use futures_util::FutureExt as _;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument as _;
@@ -150,6 +151,10 @@ impl Reconciler {
             self.inner.lock().failing_since.remove(branch);
             return RETRY_FIRST;
         }
+        if since.elapsed() >= FAILED_AFTER && self.give_up_replacement(&work, token, &reason).await {
+            self.inner.lock().failing_since.remove(branch);
+            return RETRY_FIRST;
+        }
         if since.elapsed() >= FAILED_AFTER && work.branch.goal != Goal::Deleted {
             let _ = self.inner.store.branch_report(branch, token, BranchState::Failed, &reason).await;
             self.inner.announce(branch);
@@ -168,6 +173,19 @@ impl Reconciler {
         taken.unwrap_or(false)
     }
 
+    /// Lets a branch stay what it is when the volume can't be made that was to take
+    /// the place of its own; false when there is none, or that can't be done.
+    async fn give_up_replacement(&self, work: &BranchWork, token: ClaimToken, reason: &str) -> bool {
+        let branch = &work.branch.id;
+        if work.replacement.as_ref().is_none_or(|volume| volume.state != VolumeState::Planned) {
+            return false;
+        }
+        let why = format!("it was not reset, and has the data that it had: {reason}");
+        let given_up = self.inner.store.branch_give_up_replacement(branch, token, &why).await;
+        tracing::warn!(%branch, ?given_up, "branch {branch}: {why}");
+        given_up.unwrap_or(false)
+    }
+
     async fn reconcile(&self, branch: &BranchId) -> Result<(), StepError> {
         let inner = &self.inner;
         let token = inner.next_token();
@@ -179,7 +197,8 @@ impl Reconciler {
                 InstanceSeen::Running if inner.health.is_hopeless(branch) => InstanceSeen::Broken,
                 instance => instance,
             };
-            let seen = Seen { goal: work.branch.goal, volume: work.volume.state, instance };
+            let replacement = work.replacement.as_ref().map(|volume| volume.state);
+            let seen = Seen { goal: work.branch.goal, volume: work.volume.state, replacement, instance };
             let step = plan(&seen);
             tracing::debug!(%branch, ?seen, ?step, "branch {branch}: {step:?}");
             let began = Instant::now();

@@ -15,6 +15,7 @@ mod attempt;
 mod health;
 mod passwords;
 mod steps;
+mod volumes;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::future::Future;

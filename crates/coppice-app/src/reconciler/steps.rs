@@ -7,8 +7,8 @@ use coppice_core::branch::{BranchState, Goal, Reconfigure};
 use coppice_core::claim::ClaimToken;
 use coppice_core::plan::Step;
 use coppice_core::storage::Fullness;
-use coppice_core::volume::{VolumeLabel, VolumeSource, VolumeState};
-use coppice_engine::{EngineError, FirstStart, InstanceSpec, StopMode, VolumePlan};
+use coppice_core::volume::VolumeState;
+use coppice_engine::{EngineError, FirstStart, InstanceSpec, StopMode};
 use coppice_failpoint::failpoint;
 use coppice_store::{BranchWork, StoreError, VolumeRow};
 
@@ -32,19 +32,15 @@ impl Reconciler {
         let (instance, volume) = (&work.instance, &work.volume.id);
         match step {
             Step::MakeVolume => {
-                let facts = match engine.create_volume(&self.volume_plan(work, token)).await {
-                    Err(EngineError::SourceUnsettled(_)) => {
-                        return Err(StepError::NotYet("the server of its source starts or stops"));
-                    }
-                    made => made?,
-                };
-                failpoint!("reconciler.volume_made");
-                let (id, lsn) = (&facts.system_identifier, &facts.fork_lsn);
-                if !store.volume_present(volume, token, id, facts.timeline, lsn).await? {
-                    return Err(StepError::Lost);
-                }
+                self.make_volume(&work.volume, work, token).await?;
                 work.volume.state = VolumeState::Present;
             }
+            Step::MakeReplacement => {
+                let Some(replacement) = work.replacement.clone() else { return Err(StepError::Lost) };
+                self.make_volume(&replacement, work, token).await?;
+                work.replacement = Some(VolumeRow { state: VolumeState::Present, ..replacement });
+            }
+            Step::Replace => self.replace_volume(work, token).await?,
             Step::Start => {
                 let is_hopeless = self.inner.health.is_hopeless(&work.branch.id);
                 // A ready one has ended by itself; tries to bring it back find it on its way.
@@ -81,14 +77,8 @@ impl Reconciler {
                 failpoint!("reconciler.killed");
             }
             Step::Remove => {
-                if store.volume_has_promised_copies(volume).await? {
-                    return Err(StepError::NotYet("a copy of its volume is still being made"));
-                }
-                if store.tombstone_find(volume).await?.is_none() {
-                    return Err(StepError::NotYet("no tombstone names its volume"));
-                }
-                engine.remove_volume(volume).await?;
-                failpoint!("reconciler.volume_removed");
+                self.remove_old_volumes(work).await?;
+                self.remove_data(volume).await?;
                 engine.remove_instance(instance).await?;
                 failpoint!("reconciler.instance_removed");
                 store.volume_removed(volume).await?;
@@ -198,6 +188,10 @@ impl Reconciler {
         if state == BranchState::Ready {
             self.watch_server(work);
         }
+        // Nobody waits for that; whoever looks after versions asks again.
+        if let Err(error) = self.remove_old_volumes(work).await {
+            tracing::info!(branch = %id, "a former volume of branch {id} is still there: {}", error.reason());
+        }
         Ok(())
     }
 
@@ -267,25 +261,6 @@ impl Reconciler {
                 }
             }
         });
-    }
-
-    fn volume_plan(&self, work: &BranchWork, token: ClaimToken) -> VolumePlan {
-        let label = VolumeLabel {
-            installation: self.inner.control_plane.installation.clone(),
-            host: self.inner.control_plane.host.clone(),
-            volume: work.volume.id.clone(),
-            branch: Some(work.branch.id.clone()),
-            claim: token,
-            version: work.volume.version,
-        };
-        let VolumeRow { parent, moment, base, .. } = work.volume.clone();
-        let source = match (base, parent, moment) {
-            (Some(base), ..) => VolumeSource::Base(base),
-            (None, None, _) => VolumeSource::Template,
-            (None, Some(parent), None) => VolumeSource::Volume(parent),
-            (None, Some(parent), Some(moment)) => VolumeSource::Moment(parent, moment),
-        };
-        VolumePlan { label, source, source_instance: work.volume.parent_instance.clone() }
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use coppice_archive::{Connection, Written};
+use coppice_core::claim::ClaimToken;
 use coppice_core::history::History;
 use coppice_core::image::PostgresVersion;
 use coppice_core::lsn::Lsn;
@@ -329,6 +330,13 @@ impl Engine for LocalEngine {
             None => Ok(()),
         })
         .await
+    }
+
+    async fn fence(&self, volume: &VolumeId, claim: ClaimToken) -> Result<()> {
+        if !self.volumes.exists(volume) {
+            return Err(EngineError::NoVolume(volume.clone()));
+        }
+        self.volumes.check_claim(volume, claim)
     }
 
     async fn statistics(&self, instance: &InstanceId, version: PostgresVersion) -> Result<Observed> {

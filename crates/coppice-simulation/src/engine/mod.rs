@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use coppice_core::branch::MANAGED_ROLE;
+use coppice_core::claim::ClaimToken;
 use coppice_core::history::History;
 use coppice_core::image::PostgresVersion;
 use coppice_core::lsn::Lsn;
@@ -372,6 +373,11 @@ impl Engine for SimulatedEngine {
 
     async fn end_holders(&self, instance: &InstanceId, volume: &VolumeId, _: &[u32]) -> Result<()> {
         self.stop(instance, Some(volume), StopMode::Immediate).await
+    }
+
+    async fn fence(&self, volume: &VolumeId, claim: ClaimToken) -> Result<()> {
+        self.point(format!("keeping older claims from {volume}")).await?;
+        check_claim(&mut self.world.lock(), self.machine, volume, claim)
     }
 
     async fn statistics(&self, instance: &InstanceId, _: PostgresVersion) -> Result<Observed> {

@@ -266,6 +266,12 @@ impl Client {
         self.call(Method::POST, path, body).await
     }
 
+    /// Sends a POST request that has no body.
+    pub(super) async fn post_nothing<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
+        let response = self.send(Method::POST, path, None::<&()>).await?;
+        self.read(response).await
+    }
+
     /// Sends a POST request that is answered by nothing.
     pub(super) async fn post_for_nothing(&self, path: &str, body: &impl Serialize) -> anyhow::Result<()> {
         self.send(Method::POST, path, Some(body)).await.map(drop)

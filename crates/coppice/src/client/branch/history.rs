@@ -1,8 +1,8 @@
 //! `coppice branch history`
 
-use coppice_wire::BranchHistory;
+use coppice_wire::{BranchHistory, BranchVersion, HistoryWindow};
 
-use crate::client::output;
+use crate::client::output::{self, day};
 use crate::client::times::moment;
 
 /// Bytes of a MiB.
@@ -13,10 +13,22 @@ pub(super) fn show(history: &BranchHistory, as_json: bool) -> anyhow::Result<()>
     if as_json {
         return output::json(history);
     }
-    let Some(window) = &history.window else {
-        say!("No history is kept of this branch: its server's storage needs btrfs for that.");
-        return Ok(());
-    };
+    match &history.window {
+        Some(window) => show_window(history, window),
+        None => say!("No history is kept of this branch: its server's storage needs btrfs for that."),
+    }
+    if !history.versions.is_empty() {
+        say!("");
+        let rows = history.versions.iter().map(|version| {
+            let BranchVersion { id, since, until, reason, kept_until } = version;
+            vec![id.clone(), moment(since.0), moment(until.0), reason.clone(), day(kept_until)]
+        });
+        output::table(&["VERSION", "FROM", "TO", "THEN", "KEPT UNTIL"], rows.collect());
+    }
+    Ok(())
+}
+
+fn show_window(history: &BranchHistory, window: &HistoryWindow) {
     output::properties(&[
         ("from", format!("{} ({})", moment(window.from.0), window.from_lsn)),
         ("to", format!("{} ({})", moment(window.to.0), window.to_lsn)),
@@ -28,5 +40,4 @@ pub(super) fn show(history: &BranchHistory, as_json: bool) -> anyhow::Result<()>
         let rows = history.gaps.iter().map(|gap| vec![moment(gap.from.0), moment(gap.to.0)]);
         output::table(&["NOT BETWEEN", "AND"], rows.collect());
     }
-    Ok(())
 }

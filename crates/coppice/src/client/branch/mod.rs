@@ -4,6 +4,7 @@ mod create;
 mod delete;
 mod history;
 mod list;
+mod reset;
 mod update;
 
 use std::time::{Duration, Instant};
@@ -88,6 +89,23 @@ pub(crate) enum BranchCommand {
     /// Show why a branch is awake, when and why it was, and when its server crashed
     #[command(after_help = "Example: coppice branch activity main")]
     Activity {
+        #[command(flatten)]
+        target: BranchTarget,
+    },
+    /// Give a branch the data of its parent or another branch, or data that it had; its URL and password stay
+    #[command(
+        after_help = "Example: coppice branch reset preview\n         coppice branch reset main --at 10m --yes\n         coppice branch reset preview --from main --yes"
+    )]
+    Reset(Box<reset::ResetArgs>),
+    /// Put a branch in the place of its parent, which becomes its child; data and URLs stay
+    #[command(after_help = "Example: coppice branch promote preview")]
+    Promote {
+        #[command(flatten)]
+        target: BranchTarget,
+    },
+    /// Make a branch a base branch, nobody's child; its data and URL stay
+    #[command(after_help = "Example: coppice branch detach preview")]
+    Detach {
         #[command(flatten)]
         target: BranchTarget,
     },
@@ -189,6 +207,9 @@ pub(super) async fn run(command: BranchCommand, client: &Client, as_json: bool) 
             let deletion = delete::Deletion { named, project, purge, is_confirmed, if_exists };
             delete::delete(client, deletion, as_json).await
         }
+        BranchCommand::Promote { target } => move_to(client, &target, "promote", as_json).await,
+        BranchCommand::Detach { target } => move_to(client, &target, "detach", as_json).await,
+        BranchCommand::Reset(arguments) => reset::reset(client, *arguments, as_json).await,
         BranchCommand::Update(arguments) => update::update(client, *arguments, as_json).await,
         BranchCommand::Protect { target } => protect(client, &target, true, as_json).await,
         BranchCommand::Unprotect { target } => protect(client, &target, false, as_json).await,
@@ -211,6 +232,14 @@ pub(super) async fn run(command: BranchCommand, client: &Client, as_json: bool) 
         }
         BranchCommand::Create(arguments) => create::create(client, *arguments, as_json).await,
     }
+}
+
+/// Gives a branch another place in the tree.
+async fn move_to(client: &Client, target: &BranchTarget, how: &str, as_json: bool) -> anyhow::Result<()> {
+    let place = client.branch(target).await?;
+    let path = client.path_of(&place);
+    let _: Branch = client.post_nothing(&format!("{path}/{how}")).await?;
+    show(client, &place, &client.get(&path).await?, as_json).await
 }
 
 async fn protect(client: &Client, target: &BranchTarget, on: bool, as_json: bool) -> anyhow::Result<()> {

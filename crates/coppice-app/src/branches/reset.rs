@@ -1,0 +1,181 @@
+//! Branches that become again what another one is, or what they were.
+
+use chrono::{SecondsFormat, Utc};
+use coppice_core::branch::{Branch, BranchState, BranchVersion};
+use coppice_core::history::Moment;
+use coppice_core::lsn::Lsn;
+use coppice_core::target::InBranch;
+use coppice_core::{BranchId, Error, ErrorCode, Result, VolumeId};
+use coppice_store::{NewVolume, Replacement, Tx};
+
+use super::trash::protected_from;
+use crate::{Access, App};
+
+/// What a branch shall be from now on: a copy of its parent, unless something
+/// else is named.
+#[derive(Clone, Debug, Default)]
+pub struct ResetTo {
+    /// Another branch of its project.
+    pub branch: Option<BranchId>,
+    /// What it was itself, until it was reset before.
+    pub version: Option<VolumeId>,
+    /// A moment of that; without a branch or a version, of its own history.
+    pub moment: Option<Moment>,
+}
+
+/// Where the data comes from.
+struct Source {
+    volume: VolumeId,
+    moment: Option<Lsn>,
+    storage_gib: u32,
+    /// What is said of it.
+    name: String,
+}
+
+impl App {
+    /// Gives a branch the data of another one, or data that it had. Its id, its
+    /// settings and its password stay; what it was is kept as a version. Waits a few
+    /// seconds; what is true then is in its state.
+    ///
+    /// # Errors
+    /// `project_not_found`, `branch_not_found`, `branch_protected`, `branch_busy`,
+    /// `parent_not_ready`, `invalid_restore_target`, `invalid_field`,
+    /// `branch_access_denied`, `organization_disabled`
+    #[tracing::instrument(level = "debug", skip_all)]
+    pub async fn reset_branch(&self, access: &Access<InBranch>, to: &ResetTo) -> Result<Branch> {
+        let InBranch { within, branch: id } = &access.target;
+        let seen = self.find_in_project(within, id).await?;
+        let origin = origin(access, &seen, to)?;
+        // Before anything is locked: it takes a look at the log.
+        let moment = self.find_reset_moment(access, &origin, to).await?;
+        let mut tx = self.store.begin().await?;
+        self.lock_enabled_organization_in_tx(&mut tx, &access.organization.id).await?;
+        let project = self.lock_project(&mut tx, within).await?;
+        let found = self.store.branch_find_in_tx(&mut tx, &project.organization, &project.id, id).await?;
+        let current = found.ok_or_else(|| Error::branch_not_found(id))?;
+        if current.is_protected {
+            return Err(protected_from("reset", &format!("branch {}", current.name), "it"));
+        }
+        let source = self.reset_source(&mut tx, access, &current, &origin, to, moment).await?;
+        let volume = VolumeId::generate(Utc::now());
+        let new = NewVolume {
+            id: &volume,
+            host: &self.config.host,
+            branch: id,
+            source: Some(&source.volume),
+            moment: source.moment,
+            version: current.spec.version,
+        };
+        let reason = format!("reset to {}", source.name);
+        let (storage_gib, keep) = (source.storage_gib, self.config.trash_keep);
+        let why = Replacement { reason: &reason, storage_gib, keep };
+        if !self.store.branch_plan_replacement_in_tx(&mut tx, &current, &new, &why).await? {
+            let public = format!("branch {id} is being changed, retry");
+            return Err(Error::Conflict { code: ErrorCode::BranchBusy, public });
+        }
+        let done = self.reconciler.watch(id);
+        tx.commit().await.map_err(coppice_store::StoreError::from)?;
+        self.reconciler.nudge(id.clone());
+        let _ = tokio::time::timeout(self.config.create_wait, done).await;
+        self.find_in_project(within, id).await
+    }
+
+    /// The volume and the place in its log, where a moment is asked for.
+    async fn find_reset_moment(
+        &self,
+        access: &Access<InBranch>,
+        origin: &BranchId,
+        to: &ResetTo,
+    ) -> Result<Option<(VolumeId, Lsn)>> {
+        let Some(moment) = to.moment else { return Ok(None) };
+        let volume = match &to.version {
+            Some(version) => version.clone(),
+            None => self.find_in_project(&access.target.within, origin).await?.volume,
+        };
+        let lsn = self.find_lsn(&volume, moment).await?;
+        Ok(Some((volume, lsn)))
+    }
+
+    async fn reset_source(
+        &self,
+        tx: &mut Tx,
+        access: &Access<InBranch>,
+        current: &Branch,
+        origin: &BranchId,
+        to: &ResetTo,
+        moment: Option<(VolumeId, Lsn)>,
+    ) -> Result<Source> {
+        let within = &access.target.within;
+        let is_itself = *origin == current.id;
+        let found = match is_itself {
+            true => Some(current.clone()),
+            false => self.store.branch_find_in_tx(tx, &within.organization, &within.project, origin).await?,
+        };
+        let source = found.ok_or_else(|| Error::branch_not_found(origin))?;
+        if !is_itself && !matches!(source.state, BranchState::Ready | BranchState::Hibernated) {
+            let public = format!("branch {} is not ready", source.id);
+            return Err(Error::NotReady { code: ErrorCode::ParentNotReady, public });
+        }
+        let (has, wants) = (current.spec.version.major, source.spec.version.major);
+        if has != wants {
+            let why = format!("it has PostgreSQL {wants}, and branch {} has {has}", current.name);
+            return Err(Error::invalid_field("from.branchID", why));
+        }
+        let name = match &to.version {
+            Some(version) if !self.store.branch_has_version_in_tx(tx, &current.id, version).await? => {
+                let public =
+                    format!("branch {} has no version {version}: getBranchHistory lists them", current.name);
+                return Err(Error::invalid(ErrorCode::InvalidRestoreTarget, public));
+            }
+            Some(version) => format!("version {version}"),
+            None if is_itself => "itself".to_owned(),
+            None => format!("branch {}", source.name),
+        };
+        let at = match to.moment {
+            None => String::new(),
+            Some(Moment::Time(time)) => format!(" at {}", time.to_rfc3339_opts(SecondsFormat::Millis, true)),
+            Some(Moment::Lsn(lsn)) => format!(" at {lsn}"),
+        };
+        let (volume, moment) = match (moment, &to.version) {
+            (Some((volume, lsn)), _) => (volume, Some(lsn)),
+            (None, Some(version)) => (version.clone(), None),
+            (None, None) => (source.volume, None),
+        };
+        Ok(Source { volume, moment, storage_gib: source.spec.storage_gib, name: format!("{name}{at}") })
+    }
+
+    /// What a branch was before it was reset, the latest first.
+    ///
+    /// # Errors
+    /// `project_not_found`, `branch_not_found`
+    pub async fn branch_versions(&self, access: &Access<InBranch>) -> Result<Vec<BranchVersion>> {
+        let branch = self.find_branch(access).await?;
+        Ok(self.store.branch_versions(&branch.id).await?)
+    }
+}
+
+/// The branch whose data it is to have; may be itself.
+fn origin(access: &Access<InBranch>, branch: &Branch, to: &ResetTo) -> Result<BranchId> {
+    let origin = match to {
+        ResetTo { branch: Some(_), version: Some(_), .. } => {
+            return Err(Error::invalid_field("from.versionID", "name a branch or a version, not both"));
+        }
+        ResetTo { branch: Some(other), moment: None, .. } if *other == branch.id => {
+            return Err(Error::invalid_field("from.branchID", "name a moment of the branch itself, too"));
+        }
+        ResetTo { branch: Some(other), .. } => other.clone(),
+        ResetTo { branch: None, version: None, moment: None } => branch.parent.clone().ok_or_else(|| {
+            let why = format!("branch {} has no parent: name what it shall be a copy of", branch.name);
+            Error::invalid_field("from", why)
+        })?,
+        ResetTo { branch: None, .. } => branch.id.clone(),
+    };
+    let limit = access.caller.grant.branch_limit();
+    match limit.is_some_and(|only| !only.iter().any(|id| id == origin.as_str())) {
+        true => Err(Error::access_denied(
+            ErrorCode::BranchAccessDenied,
+            format_args!("this key is not for branch {origin}"),
+        )),
+        false => Ok(origin),
+    }
+}

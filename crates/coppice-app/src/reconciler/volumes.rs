@@ -1,0 +1,106 @@
+//! Steps on volumes: making one, letting one take the place of another, removing
+//! what tombstones name.
+
+use coppice_core::VolumeId;
+use coppice_core::claim::ClaimToken;
+use coppice_core::volume::{VolumeLabel, VolumeSource};
+use coppice_engine::{EngineError, StopMode, VolumePlan};
+use coppice_failpoint::failpoint;
+use coppice_store::{BranchWork, VolumeRow};
+
+use super::Reconciler;
+use super::attempt::StepError;
+
+impl Reconciler {
+    /// Makes the data of a volume.
+    pub(super) async fn make_volume(
+        &self,
+        volume: &VolumeRow,
+        work: &BranchWork,
+        token: ClaimToken,
+    ) -> Result<(), StepError> {
+        let plan = self.volume_plan(volume, work, token);
+        let facts = match self.inner.engine.create_volume(&plan).await {
+            Err(EngineError::SourceUnsettled(_)) => {
+                return Err(StepError::NotYet("the server of its source starts or stops"));
+            }
+            made => made?,
+        };
+        failpoint!("reconciler.volume_made");
+        let (id, lsn) = (&facts.system_identifier, &facts.fork_lsn);
+        match self.inner.store.volume_present(&volume.id, token, id, facts.timeline, lsn).await? {
+            true => Ok(()),
+            false => Err(StepError::Lost),
+        }
+    }
+
+    fn volume_plan(&self, volume: &VolumeRow, work: &BranchWork, token: ClaimToken) -> VolumePlan {
+        let label = VolumeLabel {
+            installation: self.inner.control_plane.installation.clone(),
+            host: self.inner.control_plane.host.clone(),
+            volume: volume.id.clone(),
+            branch: Some(work.branch.id.clone()),
+            claim: token,
+            version: volume.version,
+        };
+        let VolumeRow { parent, moment, base, .. } = volume.clone();
+        let source = match (base, parent, moment) {
+            (Some(base), ..) => VolumeSource::Base(base),
+            (None, None, _) => VolumeSource::Template,
+            (None, Some(parent), None) => VolumeSource::Volume(parent),
+            (None, Some(parent), Some(moment)) => VolumeSource::Moment(parent, moment),
+        };
+        VolumePlan { label, source, source_instance: volume.parent_instance.clone() }
+    }
+
+    /// Stops the server, and lets the other volume take the place of the branch's
+    /// own. Killed before the one, the server goes on or is started again; killed
+    /// after it, this is done over.
+    pub(super) async fn replace_volume(
+        &self,
+        work: &mut BranchWork,
+        token: ClaimToken,
+    ) -> Result<(), StepError> {
+        let inner = &self.inner;
+        let Some(replacement) = work.replacement.take() else { return Err(StepError::Lost) };
+        let (branch, old) = (&work.branch.id, &work.volume.id);
+        // Or a process that gave up waiting for a start would have a server on it.
+        match inner.engine.fence(old, token).await {
+            Err(EngineError::NoVolume(_)) => {}
+            fenced => fenced?,
+        }
+        inner.engine.stop(&work.instance, Some(old), StopMode::Fast).await?;
+        failpoint!("reconciler.stopped_to_replace");
+        if !inner.store.branch_replace(branch, token, old, &replacement.id).await? {
+            return Err(StepError::Lost);
+        }
+        failpoint!("reconciler.replaced");
+        inner.health.forget(branch);
+        work.branch.volume = replacement.id.clone();
+        work.volume = replacement;
+        Ok(())
+    }
+
+    /// Removes what the branch had before and nobody can go back to any more.
+    pub(super) async fn remove_old_volumes(&self, work: &BranchWork) -> Result<(), StepError> {
+        for volume in &work.doomed {
+            self.remove_data(volume).await?;
+            self.inner.store.volume_removed(volume).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes the data of a volume that a tombstone names.
+    pub(super) async fn remove_data(&self, volume: &VolumeId) -> Result<(), StepError> {
+        let store = &self.inner.store;
+        if store.volume_has_promised_copies(volume).await? {
+            return Err(StepError::NotYet("a copy of its volume is still being made"));
+        }
+        if store.tombstone_find(volume).await?.is_none() {
+            return Err(StepError::NotYet("no tombstone names its volume"));
+        }
+        self.inner.engine.remove_volume(volume).await?;
+        failpoint!("reconciler.volume_removed");
+        Ok(())
+    }
+}
