@@ -72,6 +72,8 @@ fn every_operation_that_changes_something_leaves_a_line_and_no_other_does() {
                 Some(scope) => scope.ends_with(":write"),
                 None => method != "get",
             };
+            // What somebody read of the data of others is told as well.
+            let is_recorded = is_write || id == "queryBranch";
             let path = path.replace("{organizationID}", &organization);
             let path = path.split('/').map(|part| if part.starts_with('{') { "nowhere" } else { part });
             let path = path.collect::<Vec<_>>().join("/");
@@ -82,7 +84,7 @@ fn every_operation_that_changes_something_leaves_a_line_and_no_other_does() {
             };
             let answer = request(http.request(&method, &path));
             let line = line_of(&http, &answer);
-            if !is_write {
+            if !is_recorded {
                 assert_eq!(line, "", "{id} changes nothing");
                 continue;
             }

@@ -12,5 +12,6 @@ mod native;
 mod native_code;
 mod neighbours;
 mod open_session;
+mod statements;
 mod strangers_gateway;
 mod strangers_http;

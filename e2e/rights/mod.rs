@@ -144,6 +144,7 @@ impl Place {
             "createBranch" => {
                 json!({ "name": format!("b{index}"), "mode": "inherit", "parentID": self.branch })
             }
+            "queryBranch" => json!({ "query": "SELECT 1" }),
             "updateBranch" | "updateWebhook" => json!({}),
             "createWebhook" => webhook(),
             other => panic!("{other}: this test knows no body for it"),

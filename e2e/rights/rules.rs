@@ -19,6 +19,7 @@ pub(super) fn carried_by(role: &str) -> Option<&'static [&'static str]> {
             "credentials:write",
             "metrics:read",
             "logs:read",
+            "data:read",
         ]),
         "viewer" => Some(&["org:read", "project:read", "branch:read", "metrics:read", "logs:read"]),
         other => panic!("{other} is no role"),

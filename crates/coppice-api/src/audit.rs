@@ -1,7 +1,7 @@
 //! The audit log: who changed what.
 //!
 //! No handler has to think of it. Where the credential of a request is known, a
-//! line is begun if the operation changes something; the layer around the
+//! line is begun if the operation is one that is recorded; the layer around the
 //! handlers completes it with the answer.
 
 pub(crate) mod notes;
@@ -20,11 +20,11 @@ use self::notes::Notes;
 use crate::error::{ApiError, ErrorId};
 use crate::{BODY_LIMIT_BYTES, context};
 
-/// Completes the line of a request that changes something. Such a request is
+/// Completes the line of a request that has one. Such a request is
 /// carried out to its end even when its client goes away, so that its line does
 /// not stay open.
 pub(crate) async fn recorded(State(app): State<App>, request: Request, next: Next) -> Response {
-    let Some(operation) = context::operation().filter(|operation| operation.is_write) else {
+    let Some(operation) = context::operation().filter(|operation| operation.is_recorded) else {
         return next.run(request).await;
     };
     let work = async move {

@@ -63,6 +63,7 @@ mod reset;
 mod route;
 mod serve;
 mod sql;
+mod statements;
 mod time;
 mod trash;
 mod tree;
@@ -153,6 +154,10 @@ pub fn router(
         .route_layer(from_fn_with_state(app.clone(), idempotency::idempotent))
         .route_layer(map_response(uncached))
         .fallback(unknown_route);
+    let operations = match &gateway {
+        Some(gateway) => operations.layer(Extension(gateway.clone())),
+        None => operations,
+    };
     let behind = operations.clone().merge(console_session::routes().route_layer(map_response(uncached)));
     let scripts = gateway.map(|gateway| sql::console_routes().layer(Extension(gateway)));
     let behind = limits

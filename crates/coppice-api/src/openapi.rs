@@ -40,8 +40,8 @@ use crate::coding::takes;
 use crate::endpoint::Endpoint;
 use crate::{
     activity, audit_log, branch_metrics, branches, configuration, credential, credentials, events, history,
-    invitations, keys, logs, members, organizations, pages, projects, regions, reset, trash, tree, usage,
-    users, webhooks,
+    invitations, keys, logs, members, organizations, pages, projects, regions, reset, statements, trash,
+    tree, usage, users, webhooks,
 };
 
 /// Where the implicit flow begins, below the server.
@@ -52,7 +52,7 @@ const AUTHORIZATION: &str = "/oauth/authorize";
 struct Empty;
 
 /// The operations of each part.
-const ENDPOINTS: [fn() -> Vec<Endpoint>; 22] = [
+const ENDPOINTS: [fn() -> Vec<Endpoint>; 23] = [
     organizations::endpoints,
     audit_log::endpoints,
     events::endpoints,
@@ -73,6 +73,7 @@ const ENDPOINTS: [fn() -> Vec<Endpoint>; 22] = [
     logs::endpoints,
     configuration::endpoints,
     credentials::endpoints,
+    statements::endpoints,
     branch_metrics::endpoints,
     usage::endpoints,
 ];

@@ -13,6 +13,7 @@ use coppice_core::audit::RequestOrigin;
 use coppice_core::operation::Operation;
 use coppice_core::target::{AnyTarget, RawTarget, Target};
 use coppice_core::{Error, Result};
+use coppice_gateway::Gateway;
 use coppice_wire::SecretField;
 
 use crate::client_address::client_address;
@@ -27,6 +28,17 @@ use crate::{context, metrics};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counted;
 
+/// Who sends a request that is about the data of a branch.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    /// Where it is.
+    pub(crate) address: IpAddr,
+    /// What it calls itself.
+    pub(crate) agent: String,
+    /// The way to branches; none where the API has no gateway beside it.
+    pub(crate) gateway: Option<Arc<Gateway>>,
+}
+
 /// Everything of a request but its body.
 #[derive(Debug)]
 pub(crate) struct Call {
@@ -38,6 +50,7 @@ pub(crate) struct Call {
     origin: RequestOrigin,
     rates: Arc<Rates>,
     is_counted: bool,
+    gateway: Option<Arc<Gateway>>,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Call {
@@ -55,6 +68,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Call {
             address: client_address(parts),
             origin: Origin::of(parts).0,
             is_counted: parts.extensions.get::<Counted>().is_some(),
+            gateway: parts.extensions.get::<Arc<Gateway>>().cloned(),
             rates: rates.map_err(|_| Error::internal("the router has no rate limits"))?.0,
         })
     }
@@ -152,7 +166,7 @@ impl Call {
         target: Option<&RawTarget<'_>>,
         is_refused: bool,
     ) -> Result<()> {
-        if !operation.is_write {
+        if !operation.is_recorded {
             return Ok(());
         }
         if is_refused {
@@ -169,6 +183,12 @@ impl Call {
         let outcome = app.authorize_person(credential.clone(), operation);
         self.begin_audit(app, &credential, operation, None, outcome.is_err()).await?;
         outcome
+    }
+
+    /// Who sends it, as far as a branch is told, and the way there.
+    pub(crate) fn sender(&self) -> Sender {
+        let agent = self.origin.user_agent_kept().unwrap_or_default();
+        Sender { address: self.address, agent, gateway: self.gateway.clone() }
     }
 
     /// In what form the caller would have the answer.

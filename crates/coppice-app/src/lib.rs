@@ -46,6 +46,7 @@ mod rotation;
 mod sampler;
 mod secrets;
 mod sleep;
+mod statements;
 mod storage;
 mod usage;
 mod users;
@@ -104,6 +105,7 @@ pub use regions::Region;
 pub use rekey::seal_anew;
 pub use secrets::MasterKey;
 pub use sleep::Clients;
+pub use statements::StatementLogin;
 pub use usage::{UsageLine, UsageReport, UsageRequest};
 pub use webhooks::{DeliveryPage, WebhookChange, WebhookRequest};
 

@@ -11,6 +11,9 @@ use coppice_archive::ArchiveKey;
 use coppice_core::{Error, Result, random};
 use zeroize::Zeroizing;
 
+/// Bytes of a salt, as PostgreSQL makes them.
+const SALT_LENGTH: usize = 16;
+
 /// The master key of an installation.
 pub struct MasterKey {
     sealing: LessSafeKey,
@@ -21,6 +24,7 @@ pub struct MasterKey {
     forms: hmac::Key,
     refresh_tokens: [u8; 32],
     archive: Zeroizing<[u8; 32]>,
+    readers: hmac::Key,
 }
 
 impl std::fmt::Debug for MasterKey {
@@ -75,6 +79,7 @@ impl MasterKey {
             forms: hmac::Key::new(hmac::HMAC_SHA256, derive(bytes, "coppice forms 1").as_ref()),
             refresh_tokens: derive(bytes, "coppice refresh tokens 1").as_ref().try_into().expect("32 bytes"),
             archive: lasting.archive,
+            readers: hmac::Key::new(hmac::HMAC_SHA256, derive(bytes, "coppice readers 1").as_ref()),
         }
     }
 
@@ -113,6 +118,16 @@ impl MasterKey {
     #[cfg(test)]
     pub(crate) fn archive_secret(&self) -> [u8; 32] {
         *self.archive
+    }
+
+    /// The password of a branch's reader, and its verifier: always the same, so
+    /// that nothing has to be kept of them. A copy of the branch has others.
+    pub(crate) fn reader_secret(&self, branch: &str) -> (Zeroizing<String>, String) {
+        let made_for = |what: &str| hmac::sign(&self.readers, format!("{what} {branch}").as_bytes());
+        let password = Zeroizing::new(hex::encode(made_for("password")));
+        let salt = made_for("salt").as_ref()[..SALT_LENGTH].try_into().expect("an HMAC-SHA-256 is longer");
+        let verifier = scram_verifier_with(&password, salt);
+        (password, verifier)
     }
 
     /// Makes and checks refresh tokens.
@@ -194,8 +209,11 @@ pub(crate) fn new_password() -> Zeroizing<String> {
 /// A SCRAM-SHA-256 verifier as PostgreSQL keeps it (RFC 5803), so that servers
 /// never see a password of ours. The password must be ASCII.
 pub(crate) fn scram_verifier(password: &str) -> String {
+    scram_verifier_with(password, random_bytes())
+}
+
+fn scram_verifier_with(password: &str, salt: [u8; SALT_LENGTH]) -> String {
     const ITERATIONS: std::num::NonZeroU32 = std::num::NonZeroU32::new(4096).expect("not zero");
-    let salt: [u8; 16] = random_bytes();
     let mut salted = Zeroizing::new([0; 32]);
     pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, ITERATIONS, &salt, password.as_bytes(), salted.as_mut());
     let key = hmac::Key::new(hmac::HMAC_SHA256, salted.as_ref());
@@ -212,6 +230,16 @@ pub(crate) fn scram_verifier(password: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_reader_of_each_branch_has_a_password_of_its_own_that_stays() {
+        let key = MasterKey::new(&[7; 32]);
+        let (password, verifier) = key.reader_secret("branch-a");
+        assert_eq!((password.clone(), verifier.clone()), key.reader_secret("branch-a"));
+        assert_ne!(password, key.reader_secret("branch-b").0);
+        assert_ne!(password, MasterKey::new(&[8; 32]).reader_secret("branch-a").0);
+        assert!(verifier.starts_with("SCRAM-SHA-256$4096:") && !verifier.contains(password.as_str()));
+    }
 
     #[test]
     fn a_sealed_text_opens_for_its_owner_only() {

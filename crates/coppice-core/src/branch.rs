@@ -193,5 +193,7 @@ pub struct BranchVersion {
 
 /// The role that owns the database of a branch.
 pub const MANAGED_ROLE: &str = "app";
+/// The role that statements are carried out as which may only read.
+pub const READER_ROLE: &str = "coppice_reader";
 /// The database clients connect to by default.
 pub const MANAGED_DATABASE: &str = "app";

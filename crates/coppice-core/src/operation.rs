@@ -26,8 +26,10 @@ pub struct Operation {
     pub caller: CallerRule,
     /// Whether it is refused while the organization is disabled.
     pub needs_enabled_organization: bool,
-    /// Whether it changes something, and so leaves a line in the audit log.
+    /// Whether it changes something.
     pub is_write: bool,
+    /// Whether it leaves a line in the audit log, as everything does that changes something.
+    pub is_recorded: bool,
     /// How it treats keys that are limited to projects or branches.
     pub limited_keys: LimitedKeys,
 }
@@ -40,6 +42,7 @@ impl Operation {
             caller: CallerRule::Anybody,
             needs_enabled_organization: false,
             is_write: scope.allows_changes(),
+            is_recorded: scope.allows_changes(),
             limited_keys: LimitedKeys::Allowed,
         }
     }
@@ -55,6 +58,10 @@ impl Operation {
 
     const fn without_scope(self) -> Self {
         Self { scope: None, ..self }
+    }
+
+    const fn recorded(self) -> Self {
+        Self { is_recorded: true, ..self }
     }
 
     const fn while_enabled(self) -> Self {
@@ -186,4 +193,6 @@ operations! {
     GET_BRANCH_CREDENTIALS = Operation::new("getBranchCredentials", Scope::CredentialsRead);
     ROTATE_BRANCH_CREDENTIALS =
         Operation::new("rotateBranchCredentials", Scope::CredentialsWrite).while_enabled();
+    QUERY_BRANCH = Operation::new("queryBranch", Scope::DataRead).while_enabled().recorded();
+    EXECUTE_ON_BRANCH = Operation::new("executeOnBranch", Scope::BranchWrite).while_enabled();
 }

@@ -312,6 +312,15 @@ pub trait Engine: Send + Sync + 'static {
     /// that takes [`Engine::end_holders`]. Answers within seconds.
     async fn set_managed_verifier(&self, instance: &InstanceId, verifier: &str) -> Result<()>;
 
+    /// Makes the role that may only read ([`coppice_core::branch::READER_ROLE`])
+    /// on a running server, with this verifier, whatever its owner did to it.
+    /// Answers within seconds.
+    async fn ensure_reader(&self, instance: &InstanceId, verifier: &str) -> Result<()>;
+
+    /// Ends a session of `role` on a running server, also one that does not let
+    /// itself be cancelled. Answers within seconds.
+    async fn end_session(&self, instance: &InstanceId, role: &str, process: u32) -> Result<()>;
+
     /// Stops an instance with all its sessions, and ends these prepared
     /// transactions, which [`EngineError::Held`] named.
     async fn end_holders(&self, instance: &InstanceId, volume: &VolumeId, transactions: &[u32])

@@ -7,10 +7,15 @@ use serde_json::{Map, Value};
 use crate::confirmation::CONFIRM;
 use crate::tools::{KnownTool, Place};
 
+/// What stands for a branch in a path.
+const BRANCH: &str = "{branchID}";
+
 /// Where the request goes, and its body.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Asked {
     pub(crate) uri: Uri,
+    /// The branch that it is about, if it is about one.
+    pub(crate) branch: Option<Uri>,
     pub(crate) body: Option<Value>,
     /// What confirms that a person wants it.
     pub(crate) confirmation: Option<String>,
@@ -23,12 +28,18 @@ pub(crate) fn place(tool: &KnownTool, mut arguments: Map<String, Value>) -> Resu
     if let Some(missing) = tool.needs.iter().find(|name| !arguments.contains_key(*name)) {
         return Err(format!("the argument {missing} is missing"));
     }
+    let mut branch =
+        tool.path.split_inclusive(BRANCH).next().filter(|_| tool.path.contains(BRANCH)).map(str::to_owned);
     let (mut path, mut query, mut body) = (tool.path.clone(), Serializer::new(String::new()), Map::new());
     let mut has_query = false;
     for (name, value) in arguments {
         match tool.places.get(&name) {
             None => return Err(format!("there is no argument {name:?}")),
-            Some(Place::Path) => path = path.replace(&format!("{{{name}}}"), segment(&name, &value)?),
+            Some(Place::Path) => {
+                let (pattern, value) = (format!("{{{name}}}"), segment(&name, &value)?);
+                path = path.replace(&pattern, value);
+                branch = branch.map(|branch| branch.replace(&pattern, value));
+            }
             Some(Place::Query) => {
                 let value = value.as_str().ok_or_else(|| format!("the argument {name} has to be a text"))?;
                 query.append_pair(&name, value);
@@ -42,8 +53,10 @@ pub(crate) fn place(tool: &KnownTool, mut arguments: Map<String, Value>) -> Resu
     if has_query {
         path = format!("{path}?{}", query.finish());
     }
-    let uri = path.parse().map_err(|_| "the arguments name no place of the platform".to_owned())?;
-    Ok(Asked { uri, body: tool.has_body.then_some(Value::Object(body)), confirmation })
+    let placed =
+        |path: String| path.parse().map_err(|_| "the arguments name no place of the platform".to_owned());
+    let (uri, branch) = (placed(path)?, branch.map(placed).transpose()?);
+    Ok(Asked { uri, branch, body: tool.has_body.then_some(Value::Object(body)), confirmation })
 }
 
 /// One part of a path. Ids have no other characters, so nothing leads elsewhere.
@@ -77,8 +90,17 @@ mod tests {
     }
 
     #[test]
+    fn a_statement_is_about_its_branch() {
+        let place = json!({ "organizationID": "o", "projectID": "p", "branchID": "b", "query": "SELECT 1" });
+        let asked = placed("write_sql", place).expect("a request");
+        assert_eq!(asked.uri.to_string(), "/organizations/o/projects/p/branches/b/execute");
+        assert_eq!(asked.branch.expect("a branch").to_string(), "/organizations/o/projects/p/branches/b");
+        assert_eq!(asked.body, Some(json!({ "query": "SELECT 1" })));
+    }
+
+    #[test]
     fn what_is_missing_unknown_or_no_id_is_told() {
-        let refused = |arguments| placed("get_project", arguments).expect_err("refused");
+        let refused = |arguments| placed("list_branches", arguments).expect_err("refused");
         assert!(refused(json!({ "organizationID": "org_1" })).contains("projectID is missing"));
         let known = json!({ "organizationID": "org_1", "projectID": "prj_1", "force": true });
         assert!(refused(known).contains("no argument \"force\""));

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use aws_lc_rs::rand;
 use axum::Router;
+use axum::http::Method;
 use axum::http::header::USER_AGENT;
 use axum::http::request::Parts;
-use axum::http::{Method, Uri};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, ListToolsResult,
     PaginatedRequestParams, ServerCapabilities, ServerConfig,
@@ -42,7 +42,7 @@ impl Server {
 
     async fn call(&self, tool: &KnownTool, sender: &Sender<'_>, asked: Asked) -> CallToolResult {
         if tool.effect == Effect::Removes
-            && let Some(question) = self.question(sender, &asked).await
+            && let Some(question) = self.question(tool, sender, &asked).await
         {
             return question;
         }
@@ -50,16 +50,17 @@ impl Server {
         answer::result(&ask(&self.api, sender.parts, &sender.client, request).await, &frame())
     }
 
-    /// What has to be answered before a branch is removed: its children can be
-    /// made anew of it, it can't.
-    async fn question(&self, sender: &Sender<'_>, asked: &Asked) -> Option<CallToolResult> {
-        let what = format!("delete {}", asked.uri);
+    /// What has to be answered before something of a branch is taken away: its
+    /// children can be made anew of it, it can't.
+    async fn question(&self, tool: &KnownTool, sender: &Sender<'_>, asked: &Asked) -> Option<CallToolResult> {
+        let body = asked.body.as_ref().map(Value::to_string).unwrap_or_default();
+        let what = format!("{} {} {body}", tool.method, asked.uri);
         let credential = &sender.caller.credential;
         let said = asked.confirmation.as_deref();
         if said.is_some_and(|said| self.confirmations.is_good(said, credential, &what)) {
             return None;
         }
-        let look = (Method::GET, Uri::clone(&asked.uri), None);
+        let look = (Method::GET, asked.branch.clone()?, None);
         let found = ask(&self.api, sender.parts, &sender.client, look).await;
         if !found.head.status.is_success() {
             return Some(answer::result(&found, &frame()));
@@ -70,8 +71,9 @@ impl Server {
         }
         let name = &branch["name"];
         Some(answer::refused(&format!(
-            "The branch {name} has no parent: its data is nowhere else. Ask the person whether it shall be deleted. \
+            "The branch {name} has no parent: its data is nowhere else. Ask the person whether {} may be done to it. \
              If so, call again with the same arguments and confirm = {:?}.",
+            tool.tool.name,
             self.confirmations.make(credential, &what)
         )))
     }

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::http::Method;
+use coppice_core::access::Scope;
 use coppice_core::operation::{self, Operation};
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
@@ -22,8 +23,8 @@ pub(crate) enum Effect {
     Adds,
     /// It changes something that is there; again is no more than once.
     Changes,
-    /// It takes something away. Of a branch without a parent only when the
-    /// call is repeated with what the first one answered.
+    /// It takes something away, or may. Of a branch without a parent only when
+    /// the call is repeated with what the first one answered.
     Removes,
 }
 
@@ -32,6 +33,8 @@ pub(crate) enum Effect {
 struct Row {
     name: &'static str,
     operation: &'static Operation,
+    /// The scope that it needs besides that of its operation.
+    also: Option<Scope>,
     what: &'static str,
     /// What it takes besides what its path names.
     takes: &'static [&'static str],
@@ -41,7 +44,11 @@ struct Row {
 
 impl Row {
     const fn new(name: &'static str, operation: &'static Operation, what: &'static str) -> Self {
-        Self { name, operation, what, takes: &[], needs: &[], effect: Effect::Reads }
+        Self { name, operation, also: None, what, takes: &[], needs: &[], effect: Effect::Reads }
+    }
+
+    const fn also(self, scope: Scope) -> Self {
+        Self { also: Some(scope), ..self }
     }
 
     const fn takes(self, takes: &'static [&'static str]) -> Self {
@@ -63,7 +70,11 @@ static ROWS: [Row; 15] = [
         &operation::GET_ORGANIZATIONS_LIST,
         "Lists the organizations that the credential reaches.",
     ),
-    Row::new("list_projects", &operation::LIST_PROJECTS, "Lists the projects of an organization."),
+    Row::new(
+        "list_projects",
+        &operation::LIST_PROJECTS,
+        "Lists the projects of an organization, with their defaults for branches.",
+    ),
     Row::new(
         "list_branches",
         &operation::LIST_BRANCHES,
@@ -77,16 +88,10 @@ static ROWS: [Row; 15] = [
     )
     .takes(&["region"])
     .needs(&["region"]),
-    Row::new("get_project", &operation::GET_PROJECT, "Shows a project and its defaults for branches."),
     Row::new(
         "describe_branch",
         &operation::DESCRIBE_BRANCH,
         "Shows a branch: its state, parent, size and when it was used. Wakes nothing.",
-    ),
-    Row::new(
-        "get_postgres_config",
-        &operation::GET_BRANCH_POSTGRES_CONFIG,
-        "Lists the PostgreSQL parameters of a branch: values, defaults and ranges.",
     ),
     Row::new(
         "get_connection_string",
@@ -121,6 +126,27 @@ static ROWS: [Row; 15] = [
          only when the call is repeated with the confirmation that the first one answers; ask the person before.",
     )
     .effect(Effect::Removes),
+    Row::new(
+        "run_sql",
+        &operation::QUERY_BRANCH,
+        "Runs one SQL statement that only reads, and shows up to `limit` rows; wakes the branch. Parameters are in \
+         pg_settings, tables in information_schema. Nothing that it does is kept.",
+    )
+    .takes(&["query", "database", "limit", "timeout"])
+    .needs(&["query"])
+,
+    Row::new(
+        "write_sql",
+        &operation::EXECUTE_ON_BRANCH,
+        "Runs one SQL statement that changes data or tables, in a transaction of its own; wakes the branch. Try it on a \
+         copy first: on a branch without a parent it runs only when the call is repeated with the confirmation that the \
+         first one answers; ask the person before.",
+    )
+    .also(Scope::CredentialsRead)
+    .takes(&["query", "database", "timeout"])
+    .needs(&["query"])
+    .effect(Effect::Removes)
+,
     Row::new("query_metrics", &operation::BRANCH_METRICS, "Shows what was measured of a branch over time.")
         .takes(&["start", "end", "metrics", "instances", "aggregations"])
         .needs(&["start", "end", "metrics"]),
@@ -140,7 +166,8 @@ pub(crate) enum Place {
 /// A tool, ready to be shown and called.
 #[derive(Debug)]
 pub(crate) struct KnownTool {
-    pub(crate) operation: &'static Operation,
+    operation: &'static Operation,
+    also: Option<Scope>,
     pub(crate) method: Method,
     /// With the names of its parameters in braces.
     pub(crate) path: String,
@@ -223,6 +250,7 @@ impl KnownTool {
             .open_world(false);
         Self {
             operation: row.operation,
+            also: row.also,
             method,
             path,
             places,
@@ -235,8 +263,8 @@ impl KnownTool {
 
     /// The scope that is lacking to use it.
     pub(crate) fn lacks(&self, scopes: &[String]) -> Option<&'static str> {
-        let needed = self.operation.scope?.as_str();
-        (!scopes.iter().any(|scope| scope == "*" || scope == needed)).then_some(needed)
+        let needed = self.operation.scope.into_iter().chain(self.also).map(Scope::as_str);
+        needed.into_iter().find(|needed| !scopes.iter().any(|scope| scope == "*" || scope == needed))
     }
 }
 
@@ -269,6 +297,11 @@ mod tests {
             let hints = known.tool.annotations.as_ref().expect("hints");
             assert_eq!(hints.read_only_hint, Some(known.effect == Effect::Reads));
             assert_eq!(known.effect == Effect::Reads, !known.operation.is_write, "{}", known.tool.name);
+            assert!(
+                known.effect != Effect::Removes || known.path.contains("{branchID}"),
+                "{}",
+                known.tool.name
+            );
         }
     }
 
@@ -285,8 +318,11 @@ mod tests {
             read.contains(&"describe_branch".to_owned()) && read.contains(&"query_logs".to_owned()),
             "{read:?}"
         );
-        for other in ["create_branch", "query_metrics", "get_connection_string", "list_projects"] {
+        for other in ["create_branch", "query_metrics", "get_connection_string", "list_projects", "run_sql"] {
             assert!(!read.contains(&other.to_owned()), "{other}");
         }
+        // Who writes by SQL could as well be told the password.
+        assert!(!names(&["branch:write", "data:read"]).contains(&"write_sql".to_owned()));
+        assert!(names(&["branch:write", "credentials:read"]).contains(&"write_sql".to_owned()));
     }
 }

@@ -33,8 +33,8 @@ pub enum Failure {
          themselves; set it again with a smaller scram_iterations"
     )]
     Iterations(u32),
-    /// A statement of a batch ended, or left, its transaction.
-    #[error("a statement of the batch ended the batch's transaction")]
+    /// A statement ended, or left, the transaction that it was in.
+    #[error("a statement ended the transaction that it was carried out in")]
     TransactionEnded,
     /// The server was lost.
     #[error("the connection to the server was lost")]

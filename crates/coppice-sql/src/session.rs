@@ -93,7 +93,8 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Session<S> {
         let rows = Rows::new(statement.array_mode.unwrap_or(shape.array_mode), shape.raw_text);
         let query = statement.query.as_ref();
         let patience = self.patience;
-        let carried_out = tokio::time::timeout(patience, self.carry_out(query, &values, rows, out)).await;
+        let carried_out =
+            tokio::time::timeout(patience, self.carry_out(query, (&values, 0), rows, out)).await;
         Ok(carried_out.unwrap_or(Err(Failure::TooLong))?)
     }
 
@@ -121,6 +122,50 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Session<S> {
         }
         out.piece.add(b"]}");
         Ok(self.command("COMMIT").await?)
+    }
+
+    /// Carries one statement out that changes nothing, and writes its result of at
+    /// most `rows_max` rows, as arrays. To be the only one of its session, so that
+    /// what it sets or ends is nobody's.
+    ///
+    /// # Errors
+    /// When it fails, or wants to change something.
+    pub async fn only_read<M: Memory>(
+        &mut self,
+        query: &str,
+        rows_max: u32,
+        out: &mut Output<M>,
+    ) -> Result<(), Failure> {
+        self.command("BEGIN READ ONLY").await?;
+        // A transaction that listens can't be prepared, and so does not outlive its session.
+        self.command("LISTEN coppice").await?;
+        // From its first snapshot on, a transaction can't be made one that writes.
+        self.command("SELECT 1").await?;
+        self.alone(query, rows_max, out).await?;
+        self.command("ROLLBACK").await
+    }
+
+    /// Carries one statement out in a transaction, and writes its result, rows as
+    /// arrays.
+    ///
+    /// # Errors
+    /// When it fails, or its result is too large; then nothing was done.
+    pub async fn change<M: Memory>(&mut self, query: &str, out: &mut Output<M>) -> Result<(), Failure> {
+        self.command("BEGIN").await?;
+        self.alone(query, 0, out).await?;
+        self.command("COMMIT").await
+    }
+
+    async fn alone<M: Memory>(
+        &mut self,
+        query: &str,
+        rows_max: u32,
+        out: &mut Output<M>,
+    ) -> Result<(), Failure> {
+        let patience = self.patience;
+        let carried_out = self.carry_out(query, (&[], rows_max), Rows::new(true, false), out);
+        tokio::time::timeout(patience, carried_out).await.unwrap_or(Err(Failure::TooLong))?;
+        if self.status == IN_TRANSACTION { Ok(()) } else { Err(Failure::TransactionEnded) }
     }
 
     /// Ends the session as clients do.
@@ -181,12 +226,17 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Session<S> {
     async fn carry_out<M: Memory>(
         &mut self,
         query: &str,
-        values: &[Option<&[u8]>],
+        (values, rows_max): (&[Option<&[u8]>], u32),
         mut rows: Rows,
         out: &mut Output<M>,
     ) -> Result<(), Failure> {
-        self.send(query, values, statement::run).await?;
-        let (mut command, mut error) = (None, None);
+        let run = |out: &mut BytesMut| {
+            statement::describe(out);
+            statement::execute(out, rows_max);
+            statement::sync(out);
+        };
+        self.send(query, values, run).await?;
+        let (mut command, mut error, mut is_cut) = (None, None, false);
         loop {
             let frame = self.read(&mut error, out).await?;
             match frame.tag {
@@ -196,6 +246,8 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Session<S> {
                     out.settle().await?;
                 }
                 b'C' => command = Some(statement::command(&frame.body)?),
+                // There are more rows than were asked for.
+                b's' => is_cut = true,
                 _ if self.is_over(&frame, &mut error)? => break,
                 _ => {}
             }
@@ -204,7 +256,11 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Session<S> {
             Some(error) => Err(Failure::Server(error)),
             None => {
                 let (command, count) = command.unwrap_or_default();
-                rows.end(json!({ "command": command, "rowCount": count }), &mut out.piece);
+                let mut end = json!({ "command": command, "rowCount": count });
+                if is_cut {
+                    end["truncated"] = true.into();
+                }
+                rows.end(end, &mut out.piece);
                 out.settle().await
             }
         }

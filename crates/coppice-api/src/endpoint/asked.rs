@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::Schemas;
 use crate::body::{BodyError, Place, RawBody, Shape, Unbounded};
 use crate::openapi::formats;
-use crate::request::Call;
+use crate::request::{Call, Sender};
 
 /// A JSON body.
 #[derive(Debug)]
@@ -24,6 +24,10 @@ pub(crate) struct Body<T>(pub(crate) T);
 /// nobody needs to know of, or refuses in words of its own.
 #[derive(Debug)]
 pub(crate) struct BodyAs<T, U>(pub(crate) U, pub(crate) PhantomData<T>);
+
+/// A JSON body, and who sends it.
+#[derive(Debug)]
+pub(crate) struct SentBody<T>(pub(crate) T, pub(crate) Sender);
 
 /// The parameters of a query.
 #[derive(Debug)]
@@ -93,6 +97,23 @@ impl<T: DeserializeOwned + ToSchema + Send + 'static> Asked for Body<T> {
 
     async fn read(_: &Call, body: RawBody, form: &Form) -> Result<Self, BodyError> {
         Ok(Self(body.read(|value| form.checked(value, &Place::Body)).await?))
+    }
+}
+
+impl<T: DeserializeOwned + ToSchema + Send + 'static> Asked for SentBody<T> {
+    const IS_BODY: bool = true;
+
+    fn shape() -> Result<Shape, Unbounded> {
+        Shape::of::<T>()
+    }
+
+    fn document(operation: OperationBuilder, schemas: &mut Schemas) -> OperationBuilder {
+        document_body::<T>(operation, schemas)
+    }
+
+    async fn read(call: &Call, body: RawBody, form: &Form) -> Result<Self, BodyError> {
+        let Body(read) = Body::read(call, body, form).await?;
+        Ok(Self(read, call.sender()))
     }
 }
 

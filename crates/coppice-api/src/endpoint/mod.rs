@@ -28,7 +28,7 @@ use utoipa_axum::router::UtoipaMethodRouter;
 use access::Authorized;
 pub(crate) use answer::{Answer, Begun, Done, Made, Shown, Table, Tabled, Tagged};
 use asked::{Asked, Form};
-pub(crate) use asked::{Body, BodyAs, Query};
+pub(crate) use asked::{Body, BodyAs, Query, SentBody};
 use handler::Handler;
 
 use crate::body::{BodyError, RawBody};

@@ -1,7 +1,7 @@
 //! Scopes in words, as a person who is asked for leave reads them.
 
 /// What a scope's noun is called, and what reading and writing mean there.
-const NOUNS: [(&str, &str, &str, &str); 10] = [
+const NOUNS: [(&str, &str, &str, &str); 11] = [
     ("org", "See your organizations", "Create and change organizations", "See and change your organizations"),
     ("project", "See projects", "Create, change and delete projects", "See, create and delete projects"),
     (
@@ -19,6 +19,7 @@ const NOUNS: [(&str, &str, &str, &str); 10] = [
     ("keys", "See API keys", "Create and delete API keys", "See, create and delete API keys"),
     ("invite", "See invitations", "Invite people", "See invitations and invite people"),
     ("metrics", "See metrics", "Change metrics", "See and change metrics"),
+    ("data", "Read all data in databases", "Change data in databases", "Read and change data in databases"),
     ("logs", "Read the logs of databases", "Change logs", "Read and change logs"),
     (
         "marketplace",

@@ -11,7 +11,7 @@ mod leaving;
 mod query;
 mod refused;
 mod script;
-mod session;
+pub(crate) mod session;
 mod tunnel;
 mod wanted;
 mod websocket;

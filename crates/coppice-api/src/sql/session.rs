@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use coppice_gateway::{Gateway, Visitor};
+use coppice_gateway::{Gateway, Reason, Visitor};
 use coppice_sql::{Failure, Login, Session};
 use tokio::io::DuplexStream;
 use tokio::time::timeout;
@@ -17,36 +17,54 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(70);
 const CANCEL_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The session. Where its request ends before it, what it does is cancelled.
-pub(super) struct Owned {
+pub(crate) struct Owned {
     gateway: Arc<Gateway>,
     session: Option<Session<DuplexStream>>,
 }
 
+/// Why there is no session.
+#[derive(Debug)]
+pub(crate) enum NoSession {
+    /// The server says so; or the gateway, which has a reason.
+    Refused(Failure, Option<Reason>),
+    /// It takes too long.
+    TooLate,
+}
+
+impl From<NoSession> for Refused {
+    fn from(none: NoSession) -> Self {
+        match none {
+            NoSession::Refused(failure, reason) => Self::without_session(failure, reason),
+            NoSession::TooLate => Self::too_late(),
+        }
+    }
+}
+
 impl Owned {
     /// A statement of it may take `statement_patience`.
-    pub(super) async fn begin(
+    pub(crate) async fn begin(
         gateway: &Arc<Gateway>,
         login: &Login,
         visitor: Visitor,
         statement_patience: Duration,
-    ) -> Result<Self, Refused> {
+    ) -> Result<Self, NoSession> {
         let entrance = gateway.enter(visitor);
         let refused = entrance.refused();
         let begun = Session::begin(entrance.stream, login, statement_patience);
         match timeout(CONNECT_PATIENCE, begun).await {
             Ok(Ok(session)) => Ok(Self { gateway: gateway.clone(), session: Some(session) }),
-            Ok(Err(failure)) => Err(Refused::without_session(failure, refused.get().copied())),
-            Err(_) => Err(Refused::too_late()),
+            Ok(Err(failure)) => Err(NoSession::Refused(failure, refused.get().copied())),
+            Err(_) => Err(NoSession::TooLate),
         }
     }
 
     /// To be used until it is ended.
-    pub(super) fn session(&mut self) -> &mut Session<DuplexStream> {
+    pub(crate) fn session(&mut self) -> &mut Session<DuplexStream> {
         self.session.as_mut().expect("it is there until it is ended")
     }
 
     /// Ends a session that does nothing any more.
-    pub(super) async fn end(mut self) {
+    pub(crate) async fn end(mut self) {
         if let Some(session) = self.session.take() {
             session.end().await;
         }
@@ -68,7 +86,7 @@ impl Drop for Owned {
 }
 
 /// Whether a session that failed so does nothing any more.
-pub(super) fn is_at_rest(failure: &Failure) -> bool {
+pub(crate) fn is_at_rest(failure: &Failure) -> bool {
     match failure {
         Failure::Server(_) | Failure::TransactionEnded => true,
         Failure::TooLarge(_)

@@ -104,6 +104,14 @@ impl Engine for NoPostgres {
         is_not_running(instance)
     }
 
+    async fn ensure_reader(&self, instance: &InstanceId, _: &str) -> Result<()> {
+        is_not_running(instance)
+    }
+
+    async fn end_session(&self, instance: &InstanceId, _: &str, _: u32) -> Result<()> {
+        is_not_running(instance)
+    }
+
     async fn end_holders(&self, instance: &InstanceId, _: &VolumeId, _: &[u32]) -> Result<()> {
         is_not_running(instance)
     }

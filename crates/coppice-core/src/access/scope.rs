@@ -16,6 +16,7 @@ pub enum Scope {
     BranchWrite,
     MetricsRead,
     LogsRead,
+    DataRead,
     CredentialsRead,
     CredentialsWrite,
     InviteRead,
@@ -26,7 +27,7 @@ pub enum Scope {
 
 impl Scope {
     /// Every scope.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::OrgRead,
         Self::OrgWrite,
         Self::KeysRead,
@@ -37,6 +38,7 @@ impl Scope {
         Self::BranchWrite,
         Self::MetricsRead,
         Self::LogsRead,
+        Self::DataRead,
         Self::CredentialsRead,
         Self::CredentialsWrite,
         Self::InviteRead,
@@ -58,6 +60,7 @@ impl Scope {
             | Self::BranchRead
             | Self::MetricsRead
             | Self::LogsRead
+            | Self::DataRead
             | Self::CredentialsRead
             | Self::InviteRead
             | Self::AuditRead => false,
@@ -89,6 +92,7 @@ impl Scope {
             Self::BranchWrite => "branch:write",
             Self::MetricsRead => "metrics:read",
             Self::LogsRead => "logs:read",
+            Self::DataRead => "data:read",
             Self::CredentialsRead => "credentials:read",
             Self::CredentialsWrite => "credentials:write",
             Self::InviteRead => "invite:read",
@@ -112,12 +116,12 @@ impl Role {
             Self::Owner | Self::Admin => true,
             Self::Editor => match scope {
                 OrgRead | InviteRead | KeysRead | ProjectRead | ProjectWrite | BranchRead | BranchWrite
-                | CredentialsRead | CredentialsWrite | MetricsRead | LogsRead => true,
+                | CredentialsRead | CredentialsWrite | DataRead | MetricsRead | LogsRead => true,
                 OrgWrite | KeysWrite | InviteWrite | MarketplaceWrite | AuditRead => false,
             },
             Self::Viewer => match scope {
                 OrgRead | ProjectRead | BranchRead | MetricsRead | LogsRead => true,
-                OrgWrite | KeysRead | KeysWrite | ProjectWrite | BranchWrite | CredentialsRead
+                OrgWrite | KeysRead | KeysWrite | ProjectWrite | BranchWrite | DataRead | CredentialsRead
                 | CredentialsWrite | InviteRead | InviteWrite | MarketplaceWrite | AuditRead => false,
             },
         }

@@ -35,7 +35,7 @@ use super::untrusted::UntrustedPath;
 use super::volumes::{SourceState, Volumes};
 use super::{
     HostEngine, contents, control_file, first_start, held_wal, limits, managed_role, measure, prepared,
-    session, sleep, statistics, verifiers,
+    reader, session, sleep, statistics, verifiers,
 };
 use crate::{
     Answer, BasePlan, BoxedServerStream, Capacity, Engine, EngineError, FirstStart, Image, ImageContents,
@@ -311,6 +311,15 @@ impl Engine for LocalEngine {
         let address = self.address(instance);
         let setting = managed_role::set_verifier(&address, verifier);
         tokio::time::timeout(CHANGE_PATIENCE, setting).await.unwrap_or_else(|_| Err(EngineError::no_answer()))
+    }
+
+    async fn ensure_reader(&self, instance: &InstanceId, verifier: &str) -> Result<()> {
+        self.ask(instance, async |session| reader::ensure(&session, verifier).await).await
+    }
+
+    async fn end_session(&self, instance: &InstanceId, role: &str, process: u32) -> Result<()> {
+        let process = process.cast_signed();
+        self.ask(instance, async |session| reader::end_session(&session, role, process).await).await
     }
 
     async fn end_holders(

@@ -35,6 +35,7 @@ mod metastore;
 mod pool;
 mod prepared;
 pub mod process;
+mod reader;
 mod server;
 mod session;
 mod sessions;

@@ -371,6 +371,14 @@ impl Engine for SimulatedEngine {
         self.point(format!("hearing that {instance} has its password")).await
     }
 
+    async fn ensure_reader(&self, instance: &InstanceId, _: &str) -> Result<()> {
+        self.ask("making the reader of", instance, |data| data.wal += 1).await
+    }
+
+    async fn end_session(&self, instance: &InstanceId, _: &str, _: u32) -> Result<()> {
+        self.ask("ending a session of", instance, |_| ()).await
+    }
+
     async fn end_holders(&self, instance: &InstanceId, volume: &VolumeId, _: &[u32]) -> Result<()> {
         self.stop(instance, Some(volume), StopMode::Immediate).await
     }

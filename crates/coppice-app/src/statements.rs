@@ -1,0 +1,127 @@
+//! Statements that callers of the API have carried out on a branch: as whom.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use coppice_core::access::Scope;
+use coppice_core::branch::{BranchState, MANAGED_ROLE, READER_ROLE};
+use coppice_core::target::InBranch;
+use coppice_core::{BranchId, Error, ErrorCode, InstanceId, Result};
+use tokio::time::{Instant, sleep};
+use zeroize::Zeroizing;
+
+use crate::{Access, App};
+
+/// How long a branch may take to be there for a statement.
+const WAKE_PATIENCE: Duration = Duration::from_secs(12);
+/// Between looks at a branch whose server does not answer.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// As whom a statement is carried out.
+#[derive(Debug)]
+pub struct StatementLogin {
+    /// The branch.
+    pub branch: BranchId,
+    /// A role there.
+    pub role: &'static str,
+    /// Its password.
+    pub password: Zeroizing<String>,
+}
+
+impl App {
+    /// As whom a statement is carried out that may only read. The branch is up
+    /// then; `agent` is what the client calls itself.
+    ///
+    /// # Errors
+    /// `branch_not_found`, `address_not_allowed`, `branch_hibernated` when it may
+    /// not be woken, `branch_not_ready`
+    pub async fn reader_login(
+        &self,
+        access: &Access<InBranch>,
+        address: IpAddr,
+        agent: &str,
+    ) -> Result<StatementLogin> {
+        let branch = self.find_branch(access).await?.id;
+        let (password, verifier) = self.key.reader_secret(branch.as_str());
+        let by = format!("a statement of {READER_ROLE} from {address} ({agent})");
+        let deadline = Instant::now() + WAKE_PATIENCE;
+        loop {
+            let found = self.find_for_connection(&branch, READER_ROLE).await?;
+            let found = found.ok_or_else(|| Error::branch_not_found(&branch))?;
+            // Whom the filter refuses wakes nothing.
+            if !found.ip_filtering.admits(address) {
+                return Err(address_not_allowed(address));
+            }
+            match found.branch.state {
+                BranchState::Ready => {
+                    let instance = InstanceId::new(&branch, 1);
+                    match self.engine.ensure_reader(&instance, &verifier).await {
+                        Ok(()) => return Ok(StatementLogin { branch, role: READER_ROLE, password }),
+                        // It falls asleep, or hangs.
+                        Err(error) if Instant::now() >= deadline => {
+                            return Err(Error::unavailable(error.chain()));
+                        }
+                        Err(_) => sleep(PAUSE).await,
+                    }
+                }
+                BranchState::Hibernated if !self.wake_for_client(&branch, &by).await? => {
+                    return Err(Error::Conflict {
+                        code: ErrorCode::BranchHibernated,
+                        public: format!("branch {branch} is hibernated; wake it first"),
+                    });
+                }
+                BranchState::Failed | BranchState::Deleted => return Err(not_ready(&branch)),
+                BranchState::Hibernated
+                | BranchState::Creating
+                | BranchState::Hibernating
+                | BranchState::Waking
+                | BranchState::Updating
+                | BranchState::Upgrading
+                | BranchState::Unknown => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return Err(not_ready(&branch));
+                    }
+                    self.wait_until_settled(&branch, READER_ROLE, left).await?;
+                }
+            }
+        }
+    }
+
+    /// As whom a statement is carried out that may also change something: the
+    /// managed role, for callers who may know its password.
+    ///
+    /// # Errors
+    /// `insufficient_scope`, `role_not_allowed`, `branch_not_found`,
+    /// `credentials_not_found`
+    pub async fn owner_login(&self, access: &Access<InBranch>) -> Result<StatementLogin> {
+        access.check(Scope::CredentialsRead)?;
+        let branch = self.find_branch(access).await?;
+        let password = self.password_in_force(&branch).await?;
+        Ok(StatementLogin { branch: branch.id, role: MANAGED_ROLE, password })
+    }
+
+    /// Ends a session whose statement did not end in its time. A function can
+    /// keep itself from being cancelled, but not from this.
+    pub async fn end_statement(&self, login: &StatementLogin, process: u32) {
+        let instance = InstanceId::new(&login.branch, 1);
+        if let Err(error) = self.engine.end_session(&instance, login.role, process).await {
+            let branch = &login.branch;
+            tracing::warn!(%branch, "a statement on branch {branch} can't be ended: {}", error.chain());
+        }
+    }
+}
+
+fn address_not_allowed(address: IpAddr) -> Error {
+    Error::access_denied(
+        ErrorCode::AddressNotAllowed,
+        format_args!("the address filter of the project does not admit {address}"),
+    )
+}
+
+fn not_ready(branch: &BranchId) -> Error {
+    Error::Conflict {
+        code: ErrorCode::BranchNotReady,
+        public: format!("branch {branch} is not ready; look at its status"),
+    }
+}
