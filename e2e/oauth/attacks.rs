@@ -70,7 +70,7 @@ fn nobody_is_sent_to_a_place_that_was_not_registered() {
 fn an_answer_says_who_gives_it() {
     let http = shared();
     let mut browser = Browser::signed_in(&http);
-    let issuer = format!("{}/realms/main", http.platform.api());
+    let issuer = http.platform.api().to_owned();
     let good = browser.authorize(&code_request("spa", SPA_URI, &[]));
     assert_eq!(good.parameter('?', "iss"), issuer);
     let bad = browser.get(&code_request("spa", SPA_URI, &[("response_type", "code token")]));

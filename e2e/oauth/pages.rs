@@ -107,14 +107,12 @@ fn a_request_may_come_as_a_form_of_another_site() {
 fn discovery_leads_to_every_endpoint() {
     let http = shared();
     let mut client = Browser::new(&http);
-    let metadata = client.get("/.well-known/openid-configuration").json(200);
+    let metadata = client.get("/realms/main/.well-known/openid-configuration").json(200);
     let issuer = format!("{}/realms/main", http.platform.api());
     assert_eq!(metadata["issuer"], issuer.as_str());
     for path in [
-        "/.well-known/oauth-authorization-server",
         "/.well-known/oauth-authorization-server/realms/main",
         "/.well-known/openid-configuration/realms/main",
-        "/realms/main/.well-known/openid-configuration",
         "/realms/main/.well-known/oauth-authorization-server",
     ] {
         assert_eq!(client.get(path).json(200), metadata, "{path}");
@@ -122,10 +120,16 @@ fn discovery_leads_to_every_endpoint() {
     assert_eq!(metadata["code_challenge_methods_supported"], serde_json::json!(["S256"]));
     let auth_url = http.platform.setting("COPPICE_AUTH_URL");
     assert_eq!(metadata["authorization_endpoint"], auth_url);
-    let endpoints = metadata.as_object().expect("an object").iter();
+    // Whoever knows nothing but where the site is finds an issuer of that name.
+    let site = client.get("/.well-known/oauth-authorization-server").json(200);
+    assert_eq!(client.get("/.well-known/openid-configuration").json(200), site);
+    assert_eq!(site["issuer"], http.platform.api());
+    assert_eq!(site["token_endpoint"], format!("{}/oauth/token", http.platform.api()));
+    let fields = [&metadata, &site].map(|metadata| metadata.as_object().expect("an object").iter());
+    let endpoints = fields.into_iter().flatten();
     let endpoints = endpoints.filter(|(name, _)| name.ends_with("_endpoint") || *name == "jwks_uri");
     let endpoints: Vec<_> = endpoints.map(|(_, url)| url.as_str().expect("a URL").to_owned()).collect();
-    assert_eq!(endpoints.len(), 9, "{endpoints:?}");
+    assert_eq!(endpoints.len(), 18, "{endpoints:?}");
     for endpoint in endpoints {
         assert_ne!(client.get(&endpoint).status, 404, "{endpoint}");
     }

@@ -6,7 +6,7 @@ use coppice_test_support::{Platform, wait_for};
 use serde_json::{Value, json};
 
 use super::browser::{Answer, Browser};
-use super::{code_request, metastore, redeem, shared, who_am_i, with_clients};
+use super::{claims, code_request, metastore, redeem, shared, who_am_i, with_clients};
 use crate::http::Http;
 use crate::setup::{PROGRAM, options};
 
@@ -52,6 +52,45 @@ fn a_client_registers_and_people_let_it_act_for_them() {
         let answer = browser.get(&code_request(id, uri, more));
         assert_eq!((answer.status, answer.header("location")), (400, ""), "{more:?}");
     }
+}
+
+#[test]
+fn an_agent_that_names_no_right_may_look_and_its_token_works_where_agents_are() {
+    let http = shared();
+    let uri = "cursor://anysphere.cursor-mcp/oauth/callback";
+    let uris = [uri, "https://www.cursor.com/agents/mcp/oauth/callback", "http://127.0.0.1:3118/callback"];
+    let registered = register(&http, &json!({ "client_name": "An editor", "redirect_uris": uris })).json(201);
+    let id = registered["client_id"].as_str().expect("an id");
+    let agents = format!("{}/mcp", http.platform.api());
+    let mut browser = Browser::signed_in(&http);
+    let elsewhere = [("resource", "https://elsewhere.example/mcp")];
+    assert_eq!(browser.get(&code_request(id, uri, &elsewhere)).status, 400);
+    let answer = browser.authorize(&code_request(id, uri, &[("resource", &agents)]));
+    assert!(answer.location().starts_with(&format!("{uri}?code=")), "{answer:?}");
+    let code = answer.parameter('?', "code");
+    let tokens = redeem(&http, &code, uri, &[("client_id", id), ("resource", &agents)]).json(200);
+    assert_eq!(tokens["scope"], "org:read project:read branch:read metrics:read logs:read");
+    let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
+    let is_good = |token: &Value| {
+        let token = token.as_str().expect("a token");
+        assert_eq!(claims(token)["aud"], agents.as_str());
+        let request = http.anonymous("POST", "/mcp").bearer_auth(token).json(&list);
+        let answer = http.send(request.header("accept", "application/json, text/event-stream")).expect(200);
+        let tools = answer["result"]["tools"].as_array().expect("tools");
+        assert!(tools.iter().any(|tool| tool["name"] == "list_branches"), "{answer}");
+        for path in ["/credential", "/organizations", "/oauth/userinfo"] {
+            assert_eq!(http.as_key(token, "GET", path, None).status, 401, "{path}");
+        }
+    };
+    is_good(&tokens["access_token"]);
+    let refresh = |more: &[(&str, &str)], token: &Value| {
+        let token = token.as_str().expect("a token");
+        let form = [("grant_type", "refresh_token"), ("client_id", id), ("refresh_token", token)];
+        Browser::new(&http).post("/oauth/token", &[&form, more].concat())
+    };
+    let api = http.platform.api();
+    refresh(&[("resource", api)], &tokens["refresh_token"]).is_error(400, "invalid_target");
+    is_good(&refresh(&[], &tokens["refresh_token"]).json(200)["access_token"]);
 }
 
 #[test]

@@ -76,7 +76,7 @@ pub(crate) async fn idempotent(
     // A token is renewed every few minutes, its session goes on.
     let caller = match (&credential.caller.credential, &proof) {
         (CredentialId::Session(session), _) => session.as_str(),
-        (_, Proof::Bearer(secret)) => secret,
+        (_, Proof::Bearer(secret) | Proof::Agent(secret)) => secret,
         (_, Proof::Browser(secret)) => secret,
     };
     let call = match app.begin_call(caller, &path, &key, &body).await {

@@ -98,6 +98,7 @@ pub use beside::{beside, read_json};
 pub use connections::ConnectionLimits;
 pub use hosts::Hosts;
 pub use openapi::document;
+pub use proof::ByAgent;
 pub use serve::serve;
 pub use sql::gateway_routes;
 

@@ -13,11 +13,17 @@ const UNREADABLE: &str = "\u{fffd}";
 #[derive(Clone)]
 pub(crate) struct ByDoor(pub(crate) Option<Zeroizing<String>>);
 
+/// Marks a request that an agent makes by a tool.
+#[derive(Clone, Copy, Debug)]
+pub struct ByAgent;
+
 /// See the module.
 #[derive(Clone)]
 pub(crate) enum Proof {
     /// The value after `Bearer `.
     Bearer(String),
+    /// The same, of an agent.
+    Agent(String),
     /// What the cookie says.
     Browser(Zeroizing<String>),
 }
@@ -33,7 +39,10 @@ impl Proof {
     pub(crate) fn of(headers: &HeaderMap, extensions: &Extensions) -> Option<Self> {
         match extensions.get::<ByDoor>() {
             Some(ByDoor(cookie)) => cookie.clone().map(Self::Browser),
-            None => bearer_of(headers).map(|bearer| Self::Bearer(bearer.to_owned())),
+            None => bearer_of(headers).map(|bearer| match extensions.get::<ByAgent>() {
+                Some(ByAgent) => Self::Agent(bearer.to_owned()),
+                None => Self::Bearer(bearer.to_owned()),
+            }),
         }
     }
 
@@ -41,6 +50,7 @@ impl Proof {
     pub(crate) fn presented(&self) -> Presented<'_> {
         match self {
             Self::Bearer(text) => Presented::Bearer(text),
+            Self::Agent(text) => Presented::Agent(text),
             Self::Browser(secret) => Presented::Browser(secret),
         }
     }

@@ -11,6 +11,7 @@ use coppice_core::operation::{CallerRule, Operation};
 use coppice_core::organization::{Organization, Role};
 use coppice_core::target::{AnyTarget, InOrganization, RawTarget, Target};
 use coppice_core::{Error, ErrorCode, OrganizationId, Result, UserId};
+use coppice_oauth::resource::Resource;
 use coppice_store::Membership;
 
 use crate::App;
@@ -77,6 +78,8 @@ pub struct PersonalAccess {
 pub enum Presented<'a> {
     /// The value after `Bearer `: an API key or an access token.
     Bearer(&'a str),
+    /// The same, shown where agents use the platform.
+    Agent(&'a str),
     /// What a browser kept when its person signed in.
     Browser(&'a str),
 }
@@ -85,6 +88,7 @@ impl std::fmt::Debug for Presented<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Bearer(_) => "Bearer",
+            Self::Agent(_) => "Agent",
             Self::Browser(_) => "Browser",
         })
     }
@@ -107,12 +111,13 @@ impl App {
         // A path that names nothing well-formed is refused later; who calls comes first.
         let target = target.and_then(|target| AnyTarget::read(target).ok());
         let organization = target.as_ref().map(|target| &target.organization);
-        let text = match presented {
-            Presented::Bearer(text) => text,
+        let (text, place) = match presented {
+            Presented::Bearer(text) => (text, Resource::Api),
+            Presented::Agent(text) => (text, Resource::Agents),
             Presented::Browser(secret) => return self.authenticate_browser(secret, organization).await,
         };
         let Some(secret) = ApiKeySecret::parse(text) else {
-            return self.authenticate_token(text, organization).await;
+            return self.authenticate_token(text, place, organization).await;
         };
         let hash = self.key.hash(secret.expose());
         let found = self.store.credential_find(&hash, target.as_ref()).await?;

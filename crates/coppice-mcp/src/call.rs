@@ -8,6 +8,7 @@ use axum::extract::ConnectInfo;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Method, Request, Uri, response};
+use coppice_api::ByAgent;
 use serde_json::Value;
 use tower::ServiceExt;
 
@@ -52,6 +53,8 @@ pub(crate) async fn ask(
     if let Ok(agent) = HeaderValue::from_str(&format!("mcp/{}", printable(client))) {
         headers.insert(USER_AGENT, agent);
     }
+    // Tokens that are for agents alone are good here, and nowhere else.
+    request.extensions_mut().insert(ByAgent);
     if let Some(from) = sender.extensions.get::<ConnectInfo<SocketAddr>>() {
         request.extensions_mut().insert(*from);
     }

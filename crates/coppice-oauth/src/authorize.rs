@@ -8,8 +8,10 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::client::{Client, Trust};
 use crate::error::{ErrorCode, OAuthError};
+use crate::issuer::Issuers;
 use crate::params::{Params, encode};
 use crate::pkce::Challenge;
+use crate::resource::Resource;
 use crate::scope::Scopes;
 
 /// Longest `state` or `nonce`.
@@ -76,6 +78,8 @@ pub struct AuthorizationRequest {
     pub response_type: ResponseType,
     /// What will be granted.
     pub scopes: Scopes,
+    /// For what.
+    pub resource: Resource,
     /// What the client binds the ID token to.
     pub nonce: Option<String>,
     /// What the client will prove when it redeems the code.
@@ -110,7 +114,7 @@ pub fn client_id(params: &Params) -> Result<&str, Refusal> {
 ///
 /// # Errors
 /// A [`Refusal`] that says where the error goes.
-pub fn read(params: &Params, client: &Client) -> Result<AuthorizationRequest, Refusal> {
+pub fn read(params: &Params, client: &Client, issuers: &Issuers) -> Result<AuthorizationRequest, Refusal> {
     let redirect_uri = params
         .get("redirect_uri")
         .ok_or_else(|| Refusal::Shown(OAuthError::invalid_request("redirect_uri is missing")))?;
@@ -143,7 +147,8 @@ pub fn read(params: &Params, client: &Client) -> Result<AuthorizationRequest, Re
     }
     Ok(AuthorizationRequest {
         response_type,
-        scopes: Scopes::granted(params.words("scope")),
+        scopes: client.granted(params.words("scope")),
+        resource: Resource::asked(params, issuers).map_err(sent)?.unwrap_or_default(),
         nonce: params.get("nonce").map(str::to_owned),
         challenge,
         login_hint: params.get("login_hint").map(str::to_owned),
@@ -280,9 +285,13 @@ mod tests {
         }
     }
 
+    fn issuers() -> Issuers {
+        Issuers::new("https://platform", &[]).expect("a realm")
+    }
+
     fn asked(query: &str) -> Result<AuthorizationRequest, Refusal> {
         let params = Params::parse(query.as_bytes()).expect("parameters");
-        client_id(&params).and_then(|_| read(&params, &client()))
+        client_id(&params).and_then(|_| read(&params, &client(), &issuers()))
     }
 
     fn code(more: &str) -> Result<AuthorizationRequest, Refusal> {
@@ -331,6 +340,7 @@ mod tests {
         assert_eq!(sent(code("&prompt=create")), "invalid_request");
         assert_eq!(sent(code("&max_age=-1")), "invalid_request");
         assert_eq!(sent(code("&response_mode=fragment")), "invalid_request");
+        assert_eq!(sent(code("&resource=https://app")), "invalid_target");
         assert_eq!(sent(code("&request=x")), "request_not_supported");
         assert_eq!(sent(code("&request_uri=x")), "request_uri_not_supported");
         let token = format!("{at}&response_type=token&response_mode=query");
@@ -342,13 +352,13 @@ mod tests {
         let params =
             Params::parse(b"client_id=c&redirect_uri=https://app/cb&response_type=token&state=a%26b")
                 .expect("parameters");
-        let request = read(&params, &client()).expect("may");
+        let request = read(&params, &client(), &issuers()).expect("may");
         assert_eq!(
             request.destination.url("https://i", &[("access_token", "t")]),
             "https://app/cb#access_token=t&state=a%26b&iss=https%3A%2F%2Fi"
         );
         let other = Client { may_use_implicit: false, ..client() };
-        assert_eq!(sent(read(&params, &other)), "unauthorized_client");
+        assert_eq!(sent(read(&params, &other, &issuers())), "unauthorized_client");
     }
 
     #[test]
@@ -356,7 +366,7 @@ mod tests {
         let stranger = Client { trust: Trust::Nobody, ..client() };
         let params =
             Params::parse(b"client_id=c&redirect_uri=https://app/cb&response_type=code").expect("parameters");
-        assert!(matches!(read(&params, &stranger), Err(Refusal::Shown(_))));
+        assert!(matches!(read(&params, &stranger, &issuers()), Err(Refusal::Shown(_))));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::random::{equal, sha256};
 use crate::redirect;
+use crate::scope::Scopes;
 
 /// Id of the built-in client of command lines that are made to send a secret.
 pub const CLI: &str = "cli";
@@ -125,6 +126,14 @@ impl Client {
             trust: Trust::Own,
             may_use_implicit: true,
             may_use_device: false,
+        }
+    }
+
+    /// What it is granted when it asks for `asked`.
+    pub fn granted<'a>(&self, asked: impl Iterator<Item = &'a str>) -> Scopes {
+        match self.trust {
+            Trust::Nobody => Scopes::granted_to_stranger(asked),
+            Trust::Own | Trust::Operator => Scopes::granted(asked),
         }
     }
 

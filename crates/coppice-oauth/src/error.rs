@@ -1,6 +1,6 @@
 //! Errors as clients are told them.
 
-/// The codes of RFC 6749, 7009, 7591, 8628 and OpenID Connect.
+/// The codes of RFC 6749, 7009, 7591, 8628, 8707 and OpenID Connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the name that clients see says it all")]
 pub enum ErrorCode {
@@ -24,6 +24,7 @@ pub enum ErrorCode {
     TemporarilyUnavailable,
     ServerError,
     InvalidScope,
+    InvalidTarget,
 }
 
 impl ErrorCode {
@@ -50,6 +51,7 @@ impl ErrorCode {
             Self::TemporarilyUnavailable => "temporarily_unavailable",
             Self::ServerError => "server_error",
             Self::InvalidScope => "invalid_scope",
+            Self::InvalidTarget => "invalid_target",
         }
     }
 }

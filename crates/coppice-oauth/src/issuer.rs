@@ -1,7 +1,8 @@
 //! Names under which the platform issues tokens.
 //!
 //! Each realm is the same issuer under another name, for clients with a realm
-//! built in. The first one is ours.
+//! built in. The first one is ours. The site itself is one, too, the realm without
+//! a name: for clients that know nothing but where the site is.
 
 /// Name of a realm that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +13,7 @@ pub struct Realm(String);
 pub struct Issuers {
     public_url: String,
     realms: Vec<Realm>,
+    site: Realm,
 }
 
 /// A realm's name can't be this.
@@ -36,31 +38,47 @@ impl Issuers {
         if checked.is_empty() {
             checked.push(Realm("main".to_owned()));
         }
-        Ok(Self { public_url: public_url.to_owned(), realms: checked })
+        Ok(Self { public_url: public_url.to_owned(), realms: checked, site: Realm(String::new()) })
     }
 
-    /// The realm with this name; without a name, the first.
+    /// The realm with this name; without a name, the site.
     pub fn realm(&self, name: Option<&str>) -> Option<&Realm> {
         match name {
             Some(name) => self.realms.iter().find(|realm| realm.0 == name),
-            None => self.realms.first(),
+            None => Some(&self.site),
         }
     }
 
     /// What tokens of a realm say who made them.
     pub fn issuer(&self, realm: &Realm) -> String {
-        format!("{}/realms/{}", self.public_url, realm.0)
+        match *realm == self.site {
+            true => self.public_url.clone(),
+            false => format!("{}/realms/{}", self.public_url, realm.0),
+        }
+    }
+
+    /// The one that we tell.
+    pub fn first(&self) -> String {
+        self.realms.first().map(|realm| self.issuer(realm)).unwrap_or_default()
+    }
+
+    /// Where an endpoint of a realm is: for the site at `path`, for others
+    /// `below` them.
+    pub fn endpoint(&self, realm: &Realm, path: &str, below: &str) -> String {
+        match *realm == self.site {
+            true => format!("{}/oauth/{path}", self.public_url),
+            false => format!("{}/protocol/openid-connect/{below}", self.issuer(realm)),
+        }
     }
 
     /// Every name that tokens of ours may carry.
     pub fn all(&self) -> Vec<String> {
-        self.realms.iter().map(|realm| self.issuer(realm)).collect()
+        self.realms.iter().chain([&self.site]).map(|realm| self.issuer(realm)).collect()
     }
 
     /// The authorization endpoint of the first realm.
     pub fn auth_url(&self) -> String {
-        let issuer = self.realms.first().map(|realm| self.issuer(realm)).unwrap_or_default();
-        format!("{issuer}/protocol/openid-connect/auth")
+        format!("{}/protocol/openid-connect/auth", self.first())
     }
 
     /// What URLs of the platform begin with; no slash at its end.
@@ -94,10 +112,17 @@ mod tests {
         let issuers = issuers("https://db.example.com", &["main", "other"]).expect("names");
         assert_eq!(
             issuers.all(),
-            ["https://db.example.com/realms/main", "https://db.example.com/realms/other"]
+            [
+                "https://db.example.com/realms/main",
+                "https://db.example.com/realms/other",
+                "https://db.example.com"
+            ]
         );
         assert_eq!(issuers.auth_url(), "https://db.example.com/realms/main/protocol/openid-connect/auth");
-        assert_eq!(issuers.realm(None), issuers.realm(Some("main")));
+        let site = issuers.realm(None).expect("the site");
+        assert_eq!(issuers.issuer(site), "https://db.example.com");
+        assert_eq!(issuers.endpoint(site, "jwks", "certs"), "https://db.example.com/oauth/jwks");
+        assert_eq!(issuers.realm(Some("")), None);
         assert_eq!(issuers.realm(Some("third")), None);
     }
 

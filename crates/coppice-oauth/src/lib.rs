@@ -19,6 +19,7 @@ pub mod random;
 pub mod recovery_code;
 pub mod redirect;
 pub mod registration;
+pub mod resource;
 pub mod scope;
 pub mod signing;
 pub mod token;

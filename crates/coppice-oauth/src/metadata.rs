@@ -5,11 +5,9 @@ use coppice_core::access::Scope;
 use serde_json::{Value, json};
 
 use crate::issuer::{Issuers, Realm};
+use crate::resource::AGENTS;
 use crate::scope;
 use crate::signing::SigningAlgorithm;
-
-/// Where agents use the platform.
-const AGENTS: &str = "/mcp";
 
 /// The metadata of a realm.
 pub fn of_server(
@@ -19,17 +17,17 @@ pub fn of_server(
     with_registration: bool,
 ) -> Value {
     let issuer = issuers.issuer(realm);
-    let at = |path: &str| format!("{issuer}/protocol/openid-connect/{path}");
+    let at = |path: &str, below: &str| issuers.endpoint(realm, path, below);
     let mut metadata = json!({
         "issuer": issuer,
-        "authorization_endpoint": at("auth"),
-        "token_endpoint": at("token"),
-        "device_authorization_endpoint": at("auth/device"),
-        "introspection_endpoint": at("token/introspect"),
-        "revocation_endpoint": at("revoke"),
-        "userinfo_endpoint": at("userinfo"),
-        "jwks_uri": at("certs"),
-        "end_session_endpoint": at("logout"),
+        "authorization_endpoint": at("authorize", "auth"),
+        "token_endpoint": at("token", "token"),
+        "device_authorization_endpoint": at("device_authorization", "auth/device"),
+        "introspection_endpoint": at("introspect", "token/introspect"),
+        "revocation_endpoint": at("revoke", "revoke"),
+        "userinfo_endpoint": at("userinfo", "userinfo"),
+        "jwks_uri": at("jwks", "certs"),
+        "end_session_endpoint": at("logout", "logout"),
         "scopes_supported": scope::supported(),
         "response_types_supported": ["code", "token"],
         "response_modes_supported": ["query", "fragment"],
@@ -71,8 +69,7 @@ pub fn of_resource(issuers: &Issuers, path: &str) -> Value {
     };
     json!({
         "resource": format!("{}{path}", issuers.public_url()),
-        "authorization_servers": issuers.realm(None).map(|realm| issuers.issuer(realm)).into_iter()
-            .collect::<Vec<_>>(),
+        "authorization_servers": [issuers.first()],
         "bearer_methods_supported": ["header"],
         "scopes_supported": scopes,
         "resource_name": "Coppice"

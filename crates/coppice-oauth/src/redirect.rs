@@ -51,6 +51,28 @@ pub fn is_site(uri: &str) -> bool {
     uri.starts_with("https://")
 }
 
+/// Whether an operator may allow a URI with a scheme of an app's own, as it
+/// stands.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_own(uri: &str) -> Result<(), &'static str> {
+    let is_own = Url::parse(uri).is_ok_and(|url| {
+        !matches!(
+            url.scheme(),
+            "http" | "https" | "javascript" | "data" | "file" | "blob" | "about" | "vbscript"
+        )
+    });
+    let is_plain = uri.len() <= LENGTH_MAX
+        && uri.bytes().all(|byte| byte.is_ascii_graphic())
+        && !uri.contains(['\\', '"', '<', '>', '`', '\'', '#', ';', ',']);
+    if is_own && is_plain {
+        Ok(())
+    } else {
+        Err("is no URI with a scheme of an app's own, such as app://done")
+    }
+}
+
 /// Whether a client may register this URI: `https`, a loopback address, or a
 /// scheme of an app's own with a dot in it (RFC 8252, 7.1).
 ///
@@ -154,6 +176,16 @@ mod tests {
         assert!(!matches("http://127.0.0.1/callback", "https://127.0.0.1/callback", true));
         assert!(!matches("http://127.0.0.1:1/callback", "http://127.0.0.1:2/callback", false));
         assert!(!matches("https://127.0.0.1:1/callback", "https://127.0.0.1:2/callback", true));
+    }
+
+    #[test]
+    fn an_operator_allows_schemes_of_apps() {
+        assert_eq!(check_own("cursor://anysphere.cursor-mcp/oauth/callback"), Ok(()));
+        for uri in
+            ["javascript:alert(1)", "https://a/cb", "/cb", "app://a b", "app://a;b", "data:text/html,x"]
+        {
+            assert!(check_own(uri).is_err(), "{uri}");
+        }
     }
 
     #[test]

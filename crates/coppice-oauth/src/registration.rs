@@ -54,11 +54,12 @@ fn has_zero(value: &Value) -> bool {
 }
 
 impl Registration {
-    /// Understands the metadata that a client sends of itself.
+    /// Understands the metadata that a client sends of itself. The operator
+    /// allows `own_uris`, each as it stands.
     ///
     /// # Errors
     /// `invalid_redirect_uri`, `invalid_client_metadata`
-    pub fn read(metadata: &Value) -> Result<Self, OAuthError> {
+    pub fn read(metadata: &Value, own_uris: &[String]) -> Result<Self, OAuthError> {
         if !metadata.is_object() {
             return Err(invalid("the metadata is a JSON object"));
         }
@@ -70,7 +71,7 @@ impl Registration {
             let description = format!("redirect_uris has 1 to {REDIRECT_URIS_MAX} URIs");
             return Err(OAuthError::new(ErrorCode::InvalidRedirectUri, description));
         }
-        for uri in &uris {
+        for uri in uris.iter().filter(|uri| !own_uris.iter().any(|own| own == *uri)) {
             redirect::check(uri).map_err(|why| {
                 OAuthError::new(ErrorCode::InvalidRedirectUri, format!("a redirect URI {why}"))
             })?;
@@ -156,7 +157,7 @@ mod tests {
     use super::*;
 
     fn code(metadata: &Value) -> &'static str {
-        Registration::read(metadata).map_or_else(|error| error.code.as_str(), |_| "ok")
+        Registration::read(metadata, &[]).map_or_else(|error| error.code.as_str(), |_| "ok")
     }
 
     #[test]
@@ -174,6 +175,19 @@ mod tests {
         assert_eq!(code(&json!({ "redirect_uris": "https://a/cb" })), "invalid_client_metadata");
         assert_eq!(code(&json!({ "redirect_uris": [1] })), "invalid_client_metadata");
         assert_eq!(code(&json!([])), "invalid_client_metadata");
+    }
+
+    #[test]
+    fn the_operator_allows_single_uris_with_schemes_without_a_dot() {
+        let own = ["cursor://anysphere.cursor-mcp/oauth/callback".to_owned()];
+        let read =
+            |uri: &str| Registration::read(&json!({ "redirect_uris": [uri, "https://a/cb"] }), &own).is_ok();
+        assert!(read("cursor://anysphere.cursor-mcp/oauth/callback"));
+        for uri in
+            ["cursor://anysphere.cursor-mcp/oauth/callback/", "cursor://other/oauth/callback", "javascript:x"]
+        {
+            assert!(!read(uri), "{uri}");
+        }
     }
 
     #[test]
@@ -212,7 +226,8 @@ mod tests {
             let metadata = json!({ "redirect_uris": ["https://a/cb"], "client_name": name });
             assert_eq!(code(&metadata), "invalid_client_metadata", "{name:?}");
         }
-        let nameless = Registration::read(&json!({ "redirect_uris": ["https://a/cb"] })).expect("a client");
+        let nameless =
+            Registration::read(&json!({ "redirect_uris": ["https://a/cb"] }), &[]).expect("a client");
         assert!(!nameless.name.is_empty());
     }
 
@@ -225,7 +240,7 @@ mod tests {
         }];
         let named = |name: &str| {
             let metadata = json!({ "redirect_uris": ["https://a/cb"], "client_name": name });
-            Registration::read(&metadata).expect("a client")
+            Registration::read(&metadata, &[]).expect("a client")
         };
         for name in [
             "Coppice console (official)",

@@ -23,6 +23,16 @@ impl Scopes {
     /// What is granted to who asks for `asked`: what we know of it. Who names
     /// no right in the API gets every right.
     pub fn granted<'a>(asked: impl Iterator<Item = &'a str>) -> Self {
+        Self::granted_or(asked, &[EVERYTHING])
+    }
+
+    /// The same for a client that nobody vouches for: it gets no more than
+    /// agents are told to ask for, unless it names it.
+    pub fn granted_to_stranger<'a>(asked: impl Iterator<Item = &'a str>) -> Self {
+        Self::granted_or(asked, &Scope::OF_AGENTS.map(Scope::as_str))
+    }
+
+    fn granted_or<'a>(asked: impl Iterator<Item = &'a str>, otherwise: &[&str]) -> Self {
         let mut granted: Vec<String> = Vec::new();
         for word in asked {
             let is_known = is_of_api(word) || OF_PEOPLE.contains(&word);
@@ -31,7 +41,7 @@ impl Scopes {
             }
         }
         if !granted.iter().any(|word| is_of_api(word)) {
-            granted.push(EVERYTHING.to_owned());
+            granted.extend(otherwise.iter().map(|word| (*word).to_owned()));
         }
         Self(granted)
     }
@@ -116,6 +126,15 @@ mod tests {
             assert!(granted(asked).ends_with('*'), "{asked}");
         }
         assert_eq!(granted("openid offline_access"), "openid offline_access *");
+    }
+
+    #[test]
+    fn a_stranger_who_names_no_right_may_look_at_what_is_no_secret() {
+        let granted = |asked: &str| Scopes::granted_to_stranger(asked.split(' ')).to_string();
+        let looking = "org:read project:read branch:read metrics:read logs:read";
+        assert_eq!(granted("offline_access"), format!("offline_access {looking}"));
+        assert_eq!((granted(""), granted("branch:write")), (looking.to_owned(), "branch:write".to_owned()));
+        assert_eq!(granted("*"), "*");
     }
 
     #[test]

@@ -16,8 +16,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::signing::{DamagedKey, PublicKey};
 
-/// Whom access tokens are for.
-pub const AUDIENCE: &str = "platform-api";
 /// Clocks may differ this much.
 const SKEW_SECONDS: u64 = 30;
 /// The `typ` of access tokens, so that no other token passes for one.
@@ -66,7 +64,7 @@ impl AccessClaims {
     /// Claims with everything that never differs.
     #[expect(clippy::too_many_arguments, reason = "one for each claim")]
     pub fn new(
-        iss: String,
+        (iss, aud): (String, String),
         client: &str,
         user: &str,
         session: &str,
@@ -78,7 +76,7 @@ impl AccessClaims {
     ) -> Self {
         Self {
             iss,
-            aud: AUDIENCE.to_owned(),
+            aud,
             azp: client.to_owned(),
             typ: ACCESS.to_owned(),
             sub: user.to_owned(),
@@ -225,7 +223,7 @@ fn verify<T: DeserializeOwned>(
     key: &DecodingKey,
     algorithm: Algorithm,
     issuers: &[String],
-    audience: Option<&str>,
+    audiences: Option<&[String]>,
     even_expired: bool,
 ) -> Result<T, Distrust> {
     if !looks_like_one(token) {
@@ -235,9 +233,9 @@ fn verify<T: DeserializeOwned>(
     validation.leeway = SKEW_SECONDS;
     validation.validate_exp = !even_expired;
     validation.set_issuer(issuers);
-    match audience {
-        Some(audience) => {
-            validation.set_audience(&[audience]);
+    match audiences {
+        Some(audiences) => {
+            validation.set_audience(audiences);
             validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
         }
         None => {
@@ -248,14 +246,19 @@ fn verify<T: DeserializeOwned>(
     Ok(jsonwebtoken::decode(token, key, &validation)?.claims)
 }
 
-/// Checks an access token. The algorithm is the key's; what the token says of
-/// it must agree.
+/// Checks an access token that is for one of `audiences`. The algorithm is the
+/// key's; what the token says of it must agree.
 ///
 /// # Errors
 /// See [`Distrust`].
-pub fn verify_access(token: &str, key: &PublicKey, issuers: &[String]) -> Result<AccessClaims, Distrust> {
+pub fn verify_access(
+    token: &str,
+    key: &PublicKey,
+    issuers: &[String],
+    audiences: &[String],
+) -> Result<AccessClaims, Distrust> {
     let (decoding, algorithm) = key.decoding();
-    let claims: AccessClaims = verify(token, decoding, algorithm, issuers, Some(AUDIENCE), false)?;
+    let claims: AccessClaims = verify(token, decoding, algorithm, issuers, Some(audiences), false)?;
     if claims.typ == ACCESS { Ok(claims) } else { Err(Distrust::Invalid) }
 }
 
@@ -315,6 +318,7 @@ mod tests {
     use crate::signing::{SigningAlgorithm, SigningKey};
 
     const ISSUER: &str = "https://db.example.com/realms/main";
+    const AUDIENCE: &str = "platform-api";
 
     fn profile() -> Profile {
         Profile {
@@ -329,11 +333,12 @@ mod tests {
         let now = Utc::now();
         let exp = now + TimeDelta::seconds(seconds);
         let (methods, scope) = (Methods::password(), "*".to_owned());
-        AccessClaims::new(ISSUER.to_owned(), "cli", "usr_1", "ses_1", scope, &methods, profile(), now, exp)
+        let (iss, aud) = (ISSUER.to_owned(), AUDIENCE.to_owned());
+        AccessClaims::new((iss, aud), "cli", "usr_1", "ses_1", scope, &methods, profile(), now, exp)
     }
 
     fn verified(token: &str, key: &SigningKey) -> Result<AccessClaims, Distrust> {
-        verify_access(token, &key.public, &[ISSUER.to_owned()])
+        verify_access(token, &key.public, &[ISSUER.to_owned()], &[AUDIENCE.to_owned()])
     }
 
     fn part(value: &Value) -> String {
@@ -360,7 +365,8 @@ mod tests {
         let other = super::tests::key(SigningAlgorithm::EdDsa);
         assert_eq!(verified(&other.sign(&claims(300)).expect("a token"), &key), Err(Distrust::Invalid));
         let token = key.sign(&claims(300)).expect("a token");
-        let elsewhere = verify_access(&token, &key.public, &["https://other".to_owned()]);
+        let elsewhere =
+            verify_access(&token, &key.public, &["https://other".to_owned()], &[AUDIENCE.to_owned()]);
         assert_eq!(elsewhere, Err(Distrust::Invalid), "another issuer");
         for (name, value) in [("aud", "cli"), ("typ", "ID"), ("typ", "Refresh"), ("iss", "https://evil")] {
             let mut changed = serde_json::to_value(claims(300)).expect("claims");

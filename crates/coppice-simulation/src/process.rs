@@ -181,6 +181,7 @@ fn config(installation: InstallationId, process: ProcessId, host: HostId, region
             issuers: Issuers::new(URL, &[]).expect("a URL without realms"),
             clients: vec![],
             dynamic_clients: false,
+            own_redirect_uris: vec![],
             algorithm: SigningAlgorithm::EdDsa,
             signing_key_days: 30,
         },

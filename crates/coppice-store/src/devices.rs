@@ -18,6 +18,8 @@ pub struct NewDevice<'a> {
     pub client_id: &'a str,
     /// What it asks for.
     pub scopes: &'a [String],
+    /// What for: `api` or `agents`.
+    pub resource: &'a str,
     /// Where it asked from.
     pub address: &'a str,
     /// When it is too late.
@@ -60,6 +62,8 @@ pub enum DeviceState {
 pub struct PollingDevice {
     /// What it may do.
     pub scopes: Vec<String>,
+    /// What for: `api` or `agents`.
+    pub resource: String,
     /// What it was answered, before this poll.
     pub state: DeviceState,
     /// When it is too late.
@@ -71,6 +75,7 @@ pub struct PollingDevice {
 #[derive(FromRow)]
 struct PollingRow {
     scopes: Vec<String>,
+    resource: String,
     state: String,
     user_id: Option<String>,
     signed_in_at: Option<DateTime<Utc>>,
@@ -83,7 +88,7 @@ impl TryFrom<PollingRow> for PollingDevice {
     type Error = StoreError;
 
     fn try_from(row: PollingRow) -> Result<Self> {
-        let state = match (row.state.as_str(), row.user_id, row.signed_in_at, row.methods) {
+        let state = match (row.state.as_str(), row.user_id.clone(), row.signed_in_at, row.methods.clone()) {
             ("waiting", ..) => DeviceState::Waiting,
             ("allowed", Some(user), Some(signed_in_at), Some(methods)) => DeviceState::Allowed {
                 user: UserId::from_trusted(user),
@@ -94,7 +99,8 @@ impl TryFrom<PollingRow> for PollingDevice {
             ("redeemed", ..) => DeviceState::Redeemed,
             _ => return Err(StoreError::UnknownValue { what: "state of a device", value: row.state }),
         };
-        Ok(Self { scopes: row.scopes, state, expires_at: row.expires_at, is_hasty: row.is_hasty })
+        let PollingRow { scopes, resource, expires_at, is_hasty, .. } = row;
+        Ok(Self { scopes, resource, state, expires_at, is_hasty })
     }
 }
 
@@ -102,8 +108,9 @@ impl Store {
     /// Keeps a device that asks. False when its user code is taken.
     pub async fn device_insert(&self, new: &NewDevice<'_>) -> Result<bool> {
         let done = sqlx::query(
-            "insert into device_codes (code_hash, user_code_hash, client_id, scopes, address, expires_at)
-             values ($1, $2, $3, $4, $5, $6) on conflict (user_code_hash) do nothing",
+            "insert into device_codes (code_hash, user_code_hash, client_id, scopes, address, expires_at,
+                                       resource)
+             values ($1, $2, $3, $4, $5, $6, $7) on conflict (user_code_hash) do nothing",
         )
         .bind(new.code_hash)
         .bind(new.user_code_hash)
@@ -111,6 +118,7 @@ impl Store {
         .bind(new.scopes)
         .bind(new.address)
         .bind(new.expires_at)
+        .bind(new.resource)
         .execute(&self.pool)
         .await?;
         Ok(done.rows_affected() == 1)
@@ -169,7 +177,7 @@ impl Store {
              from (select code_hash, state, polled_at from device_codes
                    where code_hash = $1 and client_id = $2 for update) before
              where d.code_hash = before.code_hash
-             returning d.scopes, before.state, d.user_id, d.signed_in_at, d.methods, d.expires_at,
+             returning d.scopes, d.resource, before.state, d.user_id, d.signed_in_at, d.methods, d.expires_at,
                        coalesce(before.polled_at > clock_timestamp() - make_interval(secs => $3), false)
                            as is_hasty",
         );

@@ -20,6 +20,8 @@ pub struct NewSession<'a> {
     pub client_id: &'a str,
     /// What it may do.
     pub scopes: &'a [String],
+    /// What its tokens are for: `api` or `agents`.
+    pub resource: &'a str,
     /// Hash of the browser's session it came from, if it is known.
     pub browser_session: Option<&'a str>,
     /// Whether it goes on without the browser's.
@@ -45,6 +47,8 @@ pub struct Session {
     pub client_id: String,
     /// What it may do.
     pub scopes: Vec<String>,
+    /// What its tokens are for: `api` or `agents`.
+    pub resource: String,
     /// Whether it goes on without the browser's.
     pub is_offline: bool,
     /// When the person showed who they are.
@@ -65,6 +69,7 @@ struct SessionRow {
     user_created_at: DateTime<Utc>,
     client_id: String,
     scopes: Vec<String>,
+    resource: String,
     is_offline: bool,
     signed_in_at: DateTime<Utc>,
     methods: Vec<String>,
@@ -84,6 +89,7 @@ impl From<SessionRow> for Session {
             },
             client_id: row.client_id,
             scopes: row.scopes,
+            resource: row.resource,
             is_offline: row.is_offline,
             signed_in_at: row.signed_in_at,
             methods: row.methods.into(),
@@ -105,6 +111,8 @@ pub struct AuthorizationCode {
     pub challenge: Option<String>,
     /// What was granted.
     pub scopes: Vec<String>,
+    /// What for: `api` or `agents`.
+    pub resource: String,
     /// What the client binds the ID token to.
     pub nonce: Option<String>,
     /// Who granted it.
@@ -143,9 +151,9 @@ impl Store {
     pub async fn session_insert_in_tx(&self, tx: &mut Tx, new: &NewSession<'_>) -> Result<bool> {
         let done = sqlx::query(
             "insert into sessions (id, user_id, client_id, scopes, browser_session, is_offline, signed_in_at,
-                                   idle_until, expires_at, methods)
+                                   idle_until, expires_at, methods, resource)
              select $1, u.id, $3, $4, (select id_hash from browser_sessions where id_hash = $5), $6, $7, $8, $9,
-                    $10
+                    $10, $11
              from users u where u.id = $2 and not u.disabled for share of u",
         )
         .bind(new.id.as_str())
@@ -158,6 +166,7 @@ impl Store {
         .bind(new.idle_until)
         .bind(new.expires_at)
         .bind(new.methods.words())
+        .bind(new.resource)
         .execute(&mut **tx)
         .await?;
         Ok(done.rows_affected() == 1)
@@ -167,7 +176,7 @@ impl Store {
     pub async fn session_find_in_tx(&self, tx: &mut Tx, id: &SessionId) -> Result<Option<Session>> {
         let row: Option<SessionRow> = sqlx::query_as(
             "select s.id, s.user_id, u.email, u.email_verified, u.name, u.created_at as user_created_at,
-                    s.client_id, s.scopes, s.is_offline, s.signed_in_at, s.methods, s.expires_at
+                    s.client_id, s.scopes, s.resource, s.is_offline, s.signed_in_at, s.methods, s.expires_at
              from sessions s join users u on u.id = s.user_id
              where s.id = $1 and not u.disabled and s.idle_until > now() and s.expires_at > now()",
         )
@@ -244,8 +253,9 @@ impl Store {
     pub async fn code_insert_in_tx(&self, tx: &mut Tx, code: &AuthorizationCode) -> Result<()> {
         sqlx::query(
             "insert into authorization_codes (code_hash, client_id, redirect_uri, challenge, scopes, nonce,
-                                              user_id, browser_session, signed_in_at, expires_at, methods)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+                                              user_id, browser_session, signed_in_at, expires_at, methods,
+                                              resource)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
         )
         .bind(&code.code_hash)
         .bind(&code.client_id)
@@ -258,6 +268,7 @@ impl Store {
         .bind(code.signed_in_at)
         .bind(code.expires_at)
         .bind(code.methods.words())
+        .bind(&code.resource)
         .execute(&mut **tx)
         .await?;
         Ok(())
@@ -275,7 +286,7 @@ impl Store {
         .await?;
         let fresh: Option<AuthorizationCode> = sqlx::query_as(
             "update authorization_codes set used_at = now() where code_hash = $1 and used_at is null
-             returning code_hash, client_id, redirect_uri, challenge, scopes, nonce, user_id, browser_session,
+             returning code_hash, client_id, redirect_uri, challenge, scopes, resource, nonce, user_id, browser_session,
                        signed_in_at, methods, expires_at",
         )
         .bind(code_hash)

@@ -116,6 +116,7 @@ fn config(control_plane: &ControlPlane) -> AppConfig {
             issuers: Issuers::new(URL, &[]).expect("a realm"),
             clients: vec![],
             dynamic_clients: false,
+            own_redirect_uris: vec![],
             algorithm: SigningAlgorithm::Rs256,
             signing_key_days: 90,
         },

@@ -12,7 +12,7 @@ use coppice_oauth::random;
 use coppice_oauth::scope::Scopes;
 use coppice_store::{AuthorizationCode, BrowserSession, NewSession, StoreError, Tx};
 
-use super::tokens::{ACCESS_LIFETIME, TOKEN_TYPE};
+use super::tokens::{ACCESS_LIFETIME, Granted, TOKEN_TYPE};
 use super::{IdentityError, IdentityResult};
 use crate::{AccountEvent, AccountEventKind, App};
 
@@ -44,7 +44,7 @@ impl App {
         let Some(client) = self.oauth_client(id).await? else {
             return Ok(Err(Refusal::Shown(OAuthError::invalid_request("there is no such client"))));
         };
-        let read = authorize::read(params, &client);
+        let read = authorize::read(params, &client, self.issuers());
         Ok(read.map(|request| Authorization { client, request }))
     }
 
@@ -115,6 +115,7 @@ impl App {
                     redirect_uri: request.destination.redirect_uri.clone(),
                     challenge: request.challenge.as_ref().map(|challenge| challenge.as_str().to_owned()),
                     scopes: request.scopes.words().to_vec(),
+                    resource: request.resource.as_str().to_owned(),
                     nonce: request.nonce.clone(),
                     user_id: session.user.to_string(),
                     browser_session: Some(session.id_hash.clone()),
@@ -150,6 +151,7 @@ impl App {
             user: &browser.user,
             client_id: &client.id,
             scopes: request.scopes.words(),
+            resource: request.resource.as_str(),
             browser_session: Some(&browser.id_hash),
             is_offline: false,
             signed_in_at: browser.signed_in_at,
@@ -162,7 +164,8 @@ impl App {
         }
         let session = self.store.session_find_in_tx(&mut tx, &id).await?;
         let session = session.ok_or_else(|| Error::internal("a session ended as it began"))?;
-        let (token, _) = self.access_token(realm, &session, &request.scopes, now).await?;
+        let granted = Granted { scopes: &request.scopes, resource: request.resource };
+        let (token, _) = self.access_token(realm, &session, granted, now).await?;
         tx.commit().await.map_err(StoreError::from)?;
         let lifetime = ACCESS_LIFETIME.num_seconds().to_string();
         let scope = request.scopes.to_string();

@@ -61,7 +61,9 @@ impl App {
     /// # Errors
     /// `invalid_redirect_uri`, `invalid_client_metadata`; `rate_limited`
     pub async fn register_client(&self, metadata: &Value, address: IpAddr) -> IdentityResult<Value> {
-        let (registration, vouched) = (Registration::read(metadata)?, &self.identity.config.clients);
+        let config = &self.identity.config;
+        let registration = Registration::read(metadata, &config.own_redirect_uris)?;
+        let vouched = &config.clients;
         registration.check_name(vouched)?;
         self.count_attempt(REGISTRATION, &source(address)).await?;
         let client = registration.client(format!("{REGISTERED}{}", random_text()), vouched);

@@ -7,6 +7,7 @@ use coppice_core::audit::RequestOrigin;
 use coppice_core::{Error, Result};
 use coppice_oauth::client::{Client, Trust};
 use coppice_oauth::params::Params;
+use coppice_oauth::resource::Resource;
 use coppice_oauth::scope::Scopes;
 use coppice_oauth::{ErrorCode, OAuthError, random, user_code};
 use coppice_store::{BrowserSession, NewDevice, StoreError};
@@ -74,7 +75,8 @@ impl App {
             return Err(OAuthError::new(ErrorCode::UnauthorizedClient, description).into());
         }
         self.count_attempt(DEVICE, &source(address)).await?;
-        let scopes = Scopes::granted(params.words("scope"));
+        let scopes = client.granted(params.words("scope"));
+        let resource = Resource::asked(params, self.issuers())?.unwrap_or_default();
         let device_code = random::secret();
         // A code that is taken is as good as impossible.
         for _ in 0..5 {
@@ -84,6 +86,7 @@ impl App {
                 user_code_hash: &self.key.hash(&code),
                 client_id: &client.id,
                 scopes: scopes.words(),
+                resource: resource.as_str(),
                 address: &address.to_string(),
                 expires_at: Utc::now() + LIFETIME,
             };

@@ -50,6 +50,8 @@ pub struct IdentityConfig {
     pub clients: Vec<Client>,
     /// Whether clients may register themselves.
     pub dynamic_clients: bool,
+    /// Redirect URIs that these may have besides those that everybody may.
+    pub own_redirect_uris: Vec<String>,
     /// How tokens are signed.
     pub algorithm: SigningAlgorithm,
     /// How long a key signs.
@@ -114,7 +116,7 @@ impl App {
         &self.identity.config.issuers
     }
 
-    /// The realm with this name; without a name, the first.
+    /// The realm with this name; without a name, the site.
     pub fn realm(&self, name: Option<&str>) -> Option<&Realm> {
         self.issuers().realm(name)
     }

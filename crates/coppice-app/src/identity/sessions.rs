@@ -6,6 +6,7 @@ use coppice_core::access::{Caller, CredentialId, Grant, Principal};
 use coppice_core::audit::RequestOrigin;
 use coppice_core::{Error, ErrorCode, OrganizationId, Result, SessionId, UserId};
 use coppice_oauth::client::Client;
+use coppice_oauth::resource::Resource;
 use coppice_oauth::scope::{OPENID, Scopes};
 use coppice_oauth::token::{AccessClaims, Distrust, IdClaims, key_id, verify_access, verify_id_hint};
 use coppice_store::LivingSession;
@@ -37,13 +38,15 @@ fn disbelieved(distrust: Distrust) -> Error {
 }
 
 impl App {
-    /// Believes an access token whose session goes on, or not.
+    /// Believes an access token that is shown at a place, and whose session goes
+    /// on, or not.
     async fn living(
         &self,
         token: &str,
+        place: Resource,
         organization: Option<&OrganizationId>,
     ) -> Result<Result<Living, Distrust>> {
-        let claims = match self.access_claims(token).await? {
+        let claims = match self.access_claims(token, place).await? {
             Ok(claims) => claims,
             Err(distrust) => return Ok(Err(distrust)),
         };
@@ -57,19 +60,21 @@ impl App {
     }
 
     /// Believes an access token, or not, without the metastore.
-    async fn access_claims(&self, token: &str) -> Result<Result<AccessClaims, Distrust>> {
+    async fn access_claims(&self, token: &str, place: Resource) -> Result<Result<AccessClaims, Distrust>> {
         let Some(id) = key_id(token) else { return Ok(Err(Distrust::Invalid)) };
         let Some(key) = self.public_key(&id).await? else { return Ok(Err(Distrust::Invalid)) };
-        Ok(verify_access(token, &key, &self.issuers().all()))
+        let issuers = self.issuers();
+        Ok(verify_access(token, &key, &issuers.all(), &place.audiences(issuers)))
     }
 
     /// Who calls with an access token?
     pub(crate) async fn authenticate_token(
         &self,
         token: &str,
+        place: Resource,
         organization: Option<&OrganizationId>,
     ) -> Result<Credential> {
-        let living = self.living(token, organization).await?.map_err(disbelieved)?;
+        let living = self.living(token, place, organization).await?.map_err(disbelieved)?;
         let Living { claims, id, user, session } = living;
         let scopes = scopes_of(&claims.scope).of_api();
         // An empty list would be no limit.
@@ -108,7 +113,8 @@ impl App {
     /// `invalid_token`, `expired_token`, `insufficient_scope`
     pub async fn user_info(&self, bearer: Option<&str>) -> Result<Value> {
         let token = bearer.ok_or(Error::Unauthenticated { code: ErrorCode::MissingToken })?;
-        let Living { claims, user, .. } = self.living(token, None).await?.map_err(disbelieved)?;
+        let Living { claims, user, .. } =
+            self.living(token, Resource::Api, None).await?.map_err(disbelieved)?;
         if !scopes_of(&claims.scope).has(OPENID) {
             return Err(Error::InsufficientScope { needed: OPENID });
         }
@@ -133,7 +139,7 @@ impl App {
         let (session, user) = match refresh {
             Ok(claims) if claims.azp == client.id => (claims.sid, claims.sub),
             Ok(_) => return Ok(()),
-            Err(_) => match self.access_claims(token).await? {
+            Err(_) => match self.access_claims(token, Resource::Agents).await? {
                 Ok(claims) if claims.azp == client.id => (claims.sid, claims.sub),
                 Ok(_) | Err(_) => return Ok(()),
             },
@@ -168,7 +174,8 @@ impl App {
             answer["client_id"] = claims.azp.into();
             return Ok(answer);
         }
-        let Ok(Living { claims, .. }) = self.living(token, None).await? else { return Ok(inactive) };
+        let living = self.living(token, Resource::Agents, None).await?;
+        let Ok(Living { claims, .. }) = living else { return Ok(inactive) };
         let mut answer = serde_json::to_value(&claims).map_err(Error::internal)?;
         answer["active"] = true.into();
         answer["client_id"] = claims.azp.into();

@@ -8,6 +8,7 @@ use coppice_oauth::client::Client;
 use coppice_oauth::issuer::Realm;
 use coppice_oauth::params::Params;
 use coppice_oauth::pkce::{Challenge, is_proven};
+use coppice_oauth::resource::Resource;
 use coppice_oauth::scope::{OFFLINE_ACCESS, OPENID, Scopes};
 use coppice_oauth::token::{AccessClaims, IdClaims, Profile, RefreshClaims};
 use coppice_oauth::{ErrorCode, OAuthError};
@@ -32,6 +33,15 @@ const OFFLINE_LIFETIME: TimeDelta = TimeDelta::seconds(5_184_000);
 /// How long a refresh token that was replaced can still be used.
 const ROTATION_GRACE: TimeDelta = TimeDelta::seconds(60);
 const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
+
+/// What tokens are good for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Granted<'a> {
+    /// What may be done.
+    pub(super) scopes: &'a Scopes,
+    /// Where.
+    pub(super) resource: Resource,
+}
 
 /// What a client gets.
 #[derive(Clone, Serialize)]
@@ -105,7 +115,9 @@ impl App {
         let mut tx = self.store.begin().await?;
         let found = self.store.code_use_in_tx(&mut tx, &self.key.hash(code)).await?;
         let outcome = match found {
-            Some(CodeMatch::Fresh(code)) => check_code(&code, client, params).map(|()| code),
+            Some(CodeMatch::Fresh(code)) => check_code(&code, client, params)
+                .and_then(|()| self.narrowed(&code.resource, params))
+                .map(|resource| (code, resource)),
             Some(CodeMatch::Used) => {
                 tracing::warn!(
                     client = client.id,
@@ -115,8 +127,8 @@ impl App {
             }
             None => Err(OAuthError::invalid_grant("the code is unknown")),
         };
-        let code = match outcome {
-            Ok(code) => code,
+        let (code, resource) = match outcome {
+            Ok(good) => good,
             Err(error) => {
                 // The code stays used, and what came of it stays ended.
                 tx.commit().await.map_err(StoreError::from)?;
@@ -127,9 +139,10 @@ impl App {
         let user = UserId::from_trusted(code.user_id.clone());
         let browser = code.browser_session.as_deref();
         let shown = (code.signed_in_at, &code.methods);
-        let session = self.begin_session(&mut tx, client, &user, &scopes, browser, shown).await?;
+        let granted = Granted { scopes: &scopes, resource };
+        let session = self.begin_session(&mut tx, client, &user, granted, browser, shown).await?;
         self.store.code_note_session_in_tx(&mut tx, &code.code_hash, &session.id).await?;
-        let answer = self.issue(&mut tx, realm, client, &session, &scopes, code.nonce).await?;
+        let answer = self.issue(&mut tx, realm, client, &session, granted, code.nonce).await?;
         tx.commit().await.map_err(StoreError::from)?;
         Ok(answer)
     }
@@ -139,18 +152,19 @@ impl App {
         tx: &mut Tx,
         client: &Client,
         user: &UserId,
-        scopes: &Scopes,
+        granted: Granted<'_>,
         browser_session: Option<&str>,
         (signed_in_at, methods): (DateTime<Utc>, &Methods),
     ) -> IdentityResult<Session> {
         let now = Utc::now();
         let id = SessionId::generate(now);
-        let is_offline = scopes.has(OFFLINE_ACCESS);
+        let is_offline = granted.scopes.has(OFFLINE_ACCESS);
         let new = NewSession {
             id: &id,
             user,
             client_id: &client.id,
-            scopes: scopes.words(),
+            scopes: granted.scopes.words(),
+            resource: granted.resource.as_str(),
             browser_session,
             is_offline,
             signed_in_at,
@@ -195,8 +209,9 @@ impl App {
         let scopes = granted
             .narrowed_to(params.words("scope"))
             .ok_or_else(|| OAuthError::new(ErrorCode::InvalidScope, "more is asked for than was granted"))?;
+        let granted = Granted { scopes: &scopes, resource: self.narrowed(&session.resource, params)? };
         self.store.session_extend_in_tx(&mut tx, &id, Utc::now() + idle(session.is_offline)).await?;
-        let answer = self.issue(&mut tx, realm, client, &session, &scopes, None).await?;
+        let answer = self.issue(&mut tx, realm, client, &session, granted, None).await?;
         tx.commit().await.map_err(StoreError::from)?;
         Ok(answer)
     }
@@ -240,10 +255,16 @@ impl App {
         };
         let scopes = Scopes::from_trusted(found.scopes);
         let shown = (signed_in_at, &methods);
-        let session = self.begin_session(&mut tx, client, &user, &scopes, None, shown).await?;
-        let answer = self.issue(&mut tx, realm, client, &session, &scopes, None).await?;
+        let granted = Granted { scopes: &scopes, resource: self.narrowed(&found.resource, params)? };
+        let session = self.begin_session(&mut tx, client, &user, granted, None, shown).await?;
+        let answer = self.issue(&mut tx, realm, client, &session, granted, None).await?;
         tx.commit().await.map_err(StoreError::from)?;
         Ok(answer)
+    }
+
+    /// What tokens are for, of what was granted, for who asks.
+    fn narrowed(&self, granted: &str, params: &Params) -> Result<Resource, OAuthError> {
+        Resource::from_trusted(granted).narrowed_to(Resource::asked(params, self.issuers())?)
     }
 
     /// An access token of a session, and its claims.
@@ -251,15 +272,15 @@ impl App {
         &self,
         realm: &Realm,
         session: &Session,
-        scopes: &Scopes,
+        granted: Granted<'_>,
         now: DateTime<Utc>,
     ) -> Result<(String, AccessClaims), Error> {
         let claims = AccessClaims::new(
-            self.issuers().issuer(realm),
+            (self.issuers().issuer(realm), granted.resource.audience(self.issuers())),
             &session.client_id,
             session.user.id.as_str(),
             session.id.as_str(),
-            scopes.to_string(),
+            granted.scopes.to_string(),
             &session.methods,
             profile(&session.user),
             now,
@@ -275,12 +296,12 @@ impl App {
         realm: &Realm,
         client: &Client,
         session: &Session,
-        scopes: &Scopes,
+        granted: Granted<'_>,
         nonce: Option<String>,
     ) -> IdentityResult<TokenAnswer> {
         let now = Utc::now();
-        let (access_token, claims) = self.access_token(realm, session, scopes, now).await?;
-        let id_token = match scopes.has(OPENID) {
+        let (access_token, claims) = self.access_token(realm, session, granted, now).await?;
+        let id_token = match granted.scopes.has(OPENID) {
             true => {
                 let id_claims = IdClaims::beside(&claims, &access_token, session.signed_in_at, nonce);
                 Some(self.signing_key().await?.sign(&id_claims).map_err(Error::internal)?)
@@ -301,7 +322,7 @@ impl App {
             id_token,
             not_before_policy: 0,
             session_state: session.id.to_string(),
-            scope: scopes.to_string(),
+            scope: granted.scopes.to_string(),
         })
     }
 }

@@ -62,6 +62,7 @@ fn code() -> AuthorizationCode {
         redirect_uri: "https://app.example.com".to_owned(),
         challenge: None,
         scopes: vec![],
+        resource: "agents".to_owned(),
         nonce: None,
         user_id: user().to_string(),
         browser_session: None,
@@ -77,6 +78,7 @@ async fn begin_session(store: &Store, tx: &mut Tx) -> bool {
         user: &user(),
         client_id: "app",
         scopes: &[],
+        resource: "api",
         browser_session: None,
         is_offline: true,
         signed_in_at: Utc::now(),
@@ -163,6 +165,7 @@ async fn a_device_that_is_being_connected_gets_no_session_that_outlives_a_new_pa
         user_code_hash: "user code",
         client_id: "app",
         scopes: &[],
+        resource: "api",
         address: "127.0.0.1",
         expires_at: soon(),
     };

@@ -17,6 +17,8 @@ use super::{is_on, within};
 
 const DEFAULT_KEY_DAYS: u32 = 90;
 const KEY_DAYS_MAX: u32 = 3650;
+/// Where the editor Cursor takes people who signed in.
+const CURSOR: &str = "cursor://anysphere.cursor-mcp/oauth/callback";
 /// Fewest characters of a secret that an operator chooses for a client.
 const SECRET_MIN: usize = 16;
 /// The command line's secret; a flag would show it to everybody on the machine.
@@ -35,6 +37,10 @@ pub(super) struct AuthArgs {
     #[arg(long, env = "COPPICE_AUTH_DYNAMIC_CLIENTS", value_name = "MODE")]
     #[serde(rename = "dynamic_clients")]
     auth_dynamic_clients: Option<String>,
+    /// Redirect URIs with schemes of their own that clients may register, each as it stands [default: Cursor's]
+    #[arg(long, env = "COPPICE_AUTH_REDIRECT_URIS", value_name = "URIS", value_delimiter = ',')]
+    #[serde(rename = "redirect_uris")]
+    auth_redirect_uris: Option<Vec<String>>,
     /// How tokens are signed: RS256 or EdDSA [default: RS256]
     #[arg(long, env = "COPPICE_AUTH_SIGNING_ALGORITHM", value_name = "ALGORITHM")]
     #[serde(rename = "signing_algorithm")]
@@ -64,6 +70,7 @@ impl AuthArgs {
         Self {
             auth_realms: self.auth_realms.or(other.auth_realms),
             auth_dynamic_clients: self.auth_dynamic_clients.or(other.auth_dynamic_clients),
+            auth_redirect_uris: self.auth_redirect_uris.or(other.auth_redirect_uris),
             auth_signing_algorithm: self.auth_signing_algorithm.or(other.auth_signing_algorithm),
             auth_signing_key_days: self.auth_signing_key_days.or(other.auth_signing_key_days),
             auth_signup: self.auth_signup.or(other.auth_signup),
@@ -127,6 +134,7 @@ impl std::fmt::Debug for ClientFile {
 pub(crate) struct AuthConfig {
     realms: Vec<String>,
     dynamic_clients: bool,
+    own_redirect_uris: Vec<String>,
     algorithm: SigningAlgorithm,
     signing_key_days: u32,
     clients: BTreeMap<String, ClientFile>,
@@ -149,6 +157,7 @@ impl AuthConfig {
             )?,
             realms: set.auth_realms.unwrap_or_default(),
             dynamic_clients: is_on("auth-dynamic-clients", set.auth_dynamic_clients.as_deref())?,
+            own_redirect_uris: own_redirect_uris(set.auth_redirect_uris)?,
             algorithm: SigningAlgorithm::parse(algorithm).with_context(|| {
                 format!("tokens can be signed with RS256 or EdDSA, not with `{algorithm}`")
             })?,
@@ -181,10 +190,20 @@ impl AuthConfig {
             issuers: Issuers::new(public_url, &self.realms)?,
             clients,
             dynamic_clients: self.dynamic_clients,
+            own_redirect_uris: self.own_redirect_uris.clone(),
             algorithm: self.algorithm,
             signing_key_days: self.signing_key_days,
         })
     }
+}
+
+fn own_redirect_uris(set: Option<Vec<String>>) -> anyhow::Result<Vec<String>> {
+    let Some(uris) = set else { return Ok(vec![CURSOR.to_owned()]) };
+    let uris: Vec<_> = uris.into_iter().filter(|uri| !uri.is_empty()).collect();
+    for uri in &uris {
+        redirect::check_own(uri).map_err(|why| anyhow::anyhow!("the redirect URI {uri} {why}"))?;
+    }
+    Ok(uris)
 }
 
 fn client(id: &str, settings: &ClientFile) -> anyhow::Result<Client> {
