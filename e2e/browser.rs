@@ -47,6 +47,7 @@ fn tell_with(coppice: &Platform, stories: &[&str], issuer: &str) {
         "organization": coppice.setting("COPPICE_ORGANIZATION"),
         "email": coppice.setting("COPPICE_EMAIL"),
         "password": coppice.setting("COPPICE_PASSWORD"),
+        "link": coppice.log().split_whitespace().find(|word| word.contains("/oauth/link?token=")),
         "client": CLIENT,
         "issuer": issuer,
         "cli": { "id": "cli", "secret": "coppice-cli" },
@@ -108,6 +109,7 @@ fn people_use_the_console() {
     tell(
         &coppice,
         &[
+            "console/a_link_signs_in_once",
             "console/a_branch_is_made_and_deleted_by_the_keyboard",
             "console/a_person_connects_and_lets_it_sleep",
             "console/nobody_else_gets_in_by_the_door",

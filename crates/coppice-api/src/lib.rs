@@ -97,6 +97,7 @@ pub use crate::route::Route;
 pub use beside::{beside, read_json};
 pub use connections::ConnectionLimits;
 pub use hosts::Hosts;
+pub use oauth::sign_in_link;
 pub use openapi::document;
 pub use proof::ByAgent;
 pub use serve::serve;

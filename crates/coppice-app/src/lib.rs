@@ -88,9 +88,9 @@ pub use extensions::{Extension, ExtensionKind};
 pub use idempotency::{Begun, RepeatableCall};
 pub use identity::{
     Authorization, ClientClaim, Device, DeviceAnswer, Enrolment, HALF_LIFETIME, IdentityConfig,
-    IdentityError, NewFactor, NewRecoveryCodes, PASSWORD_MAX, PASSWORD_MIN, PasskeyRemoved, PasswordChange,
-    Proof, RecoveryCodes, RotatedKey, SESSION_LIFETIME, SecondFactorRemoval, SecondStep, SignIn, TokenAnswer,
-    hash_password, rotate_signing_key,
+    IdentityError, LINK_LIFETIME, NewFactor, NewRecoveryCodes, PASSWORD_MAX, PASSWORD_MIN, PasskeyRemoved,
+    PasswordChange, Proof, RecoveryCodes, RotatedKey, SESSION_LIFETIME, SecondFactorRemoval, SecondStep,
+    SignIn, TokenAnswer, hash_password, new_sign_in_link, rotate_signing_key,
 };
 pub use invitations::{Accepted, NewPerson, OfferedInvitation, VisibleInvitation};
 pub use key_file::KeyFile;

@@ -21,6 +21,11 @@ impl Methods {
         Self(vec![PASSWORD.to_owned()])
     }
 
+    /// With a link that is good once.
+    pub fn link() -> Self {
+        Self(vec![ONE_TIME.to_owned()])
+    }
+
     /// An outside provider vouches for them, and says whether it asked for a
     /// second factor.
     pub fn outside(with_second_factor: bool) -> Self {
@@ -74,6 +79,7 @@ mod tests {
             (Methods::password(), vec!["pwd"], "1"),
             (Methods::password().and_code(), vec!["pwd", "otp", "mfa"], "2"),
             (Methods::password().and_key(), vec!["pwd", "pop", "mfa"], "2"),
+            (Methods::link(), vec!["otp"], "1"),
             (Methods::outside(false), vec![], "1"),
             (Methods::outside(true), vec!["mfa"], "2"),
             (Methods::outside(false).and_code(), vec!["otp", "mfa"], "2"),

@@ -41,6 +41,7 @@ mod reads;
 mod rotation;
 mod sealed;
 mod second_factors;
+mod sign_in_links;
 mod sign_ins;
 mod sleep;
 mod spec;

@@ -141,9 +141,11 @@ impl Store {
         ] {
             sqlx::query(statement).bind(id.as_str()).bind(kept).execute(&mut **tx).await?;
         }
-        for statement in
-            ["delete from device_codes where user_id = $1", "delete from half_sign_ins where user_id = $1"]
-        {
+        for statement in [
+            "delete from device_codes where user_id = $1",
+            "delete from half_sign_ins where user_id = $1",
+            "delete from sign_in_links where user_id = $1",
+        ] {
             sqlx::query(statement).bind(id.as_str()).execute(&mut **tx).await?;
         }
         Ok(())
@@ -295,6 +297,7 @@ impl Store {
             "delete from authorization_codes where expires_at < now() - interval '1 day'",
             "delete from device_codes where expires_at < now() - interval '1 hour'",
             "delete from half_sign_ins where expires_at < now()",
+            "delete from sign_in_links where expires_at < now()",
             "delete from passkey_questions where expires_at < now()",
             // One that is ours and not there any more was replaced.
             "delete from refresh_tokens where replaced_at < now() - interval '1 day'",

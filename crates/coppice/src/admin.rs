@@ -10,6 +10,7 @@ mod audit;
 mod backup;
 mod recover;
 mod sign_in;
+mod sign_in_link;
 mod usage;
 mod users;
 
@@ -86,6 +87,12 @@ enum AdminCommand {
         /// Email address of the user
         email: String,
     },
+    /// Print a link that signs somebody in, once and within 15 minutes
+    ///
+    /// Who has a second factor is asked for it. Whoever may read the data
+    /// directory may do this.
+    #[command(after_help = "Example: coppice admin sign-in-link ada@example.com")]
+    SignInLink(sign_in_link::SignInLinkArgs),
     /// Make a new key to sign tokens with
     ///
     /// It is used five minutes later, when every client knows it; the keys
@@ -190,6 +197,10 @@ pub(crate) async fn admin(args: AdminArgs, as_json: bool) -> anyhow::Result<()> 
                 recorded(&store, change, sign_in::set_password(&store, &email, &hash)).await
             })
             .await
+        }
+        AdminCommand::SignInLink(arguments) => {
+            let work = async |store| sign_in_link::make(&store, &data_dir, &arguments).await;
+            with_metastore(&data_dir, metastore_url, work).await
         }
         AdminCommand::RotateSigningKey { forget_old } => {
             let work = async |store| {

@@ -6,6 +6,24 @@ import { branchNamed, project, signedIn, until } from "../console.mjs";
 
 const PASSWORD = "a stump with a new shoot";
 
+export async function a_link_signs_in_once(browser) {
+  // What shows people a preview of a link looks at it, too.
+  for (let time = 0; time < 2; time += 1) assert.equal((await fetch(told.link)).status, 200);
+  const page = await person(browser);
+  await page.goto(told.link);
+  await heading(page, "Sign in");
+  await look(page, "sign-in-link");
+  await page.keyboard.press("Tab");
+  await page.getByRole("button", { name: "Sign in" }).press("Enter");
+  await heading(page, "Branches");
+  await page.getByRole("row", { name: /main/ }).waitFor();
+  await page.getByRole("region", { name: "First steps" }).getByText("Connect", { exact: true }).waitFor();
+  await page.goto(told.link);
+  await heading(page, "This link is of no use any more");
+  await look(page, "sign-in-link-used");
+  await leave(page);
+}
+
 export async function a_branch_is_made_and_deleted_by_the_keyboard(browser) {
   const page = await person(browser);
   await page.goto(`${told.url}/`);

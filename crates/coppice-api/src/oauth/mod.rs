@@ -13,6 +13,7 @@ mod client_auth;
 mod cookies;
 mod device;
 pub(crate) mod error;
+mod link;
 mod logout;
 mod metadata;
 mod outside;
@@ -26,6 +27,7 @@ mod sign_in;
 mod token;
 
 pub(crate) use browser::{session_cookie, signed_out};
+pub use link::sign_in_link;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -81,6 +83,7 @@ pub(crate) fn pages(app: &App) -> Router<App> {
         .route(&below("auth"), get(authorize::authorize).post(authorize::authorize_posted))
         .route("/oauth/consent", post(authorize::consent))
         .route(places::SIGN_IN, get(sign_in::sign_in).post(sign_in::sign_in_posted))
+        .route(places::LINK, get(link::show_link).post(link::follow_link))
         .route("/oauth/device", get(device::device).post(device::device_posted))
         .route("/realms/{realm}/device", get(device::device).post(device::device_posted))
         .route("/oauth/logout", get(logout::logout).post(logout::logout_posted))

@@ -1,4 +1,5 @@
-//! Pages that tell something, and the one that asks before signing out.
+//! Pages that tell something, and those that ask before signing in by a link and
+//! signing out.
 
 use askama::Template;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -98,6 +99,21 @@ pub(crate) fn signed_out(link: Option<Link<'_>>) -> Response {
         link,
         ..Message::default()
     })
+}
+
+/// Asks whether to sign in by a link.
+#[derive(Debug, Template)]
+#[template(path = "sign_in_link.html")]
+pub(crate) struct SignInLinkPage<'a> {
+    /// Where it is posted.
+    pub(crate) form: Form<'a>,
+    /// Email of whom the link signs in.
+    pub(crate) account: &'a str,
+}
+
+/// The page that asks whether to sign in by a link.
+pub(crate) fn sign_in_link(content: &SignInLinkPage<'_>) -> Response {
+    page(StatusCode::OK, content, None)
 }
 
 /// Asks whether to sign out.

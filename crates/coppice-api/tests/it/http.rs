@@ -77,6 +77,7 @@ impl Exposition for NoClients {
 /// The router with everything below it, and the first user's key.
 pub(crate) struct Http {
     router: Router,
+    app: App,
     first: FirstAccount,
     /// Statuses by operation, as the document says.
     documented: HashMap<String, Vec<String>>,
@@ -166,7 +167,7 @@ impl Http {
             .build()
             .expect("a runtime");
         let many = NonZeroU32::new(10_000).expect("it is not zero");
-        let (router, first, tasks) = runtime.block_on(async {
+        let (router, app, first, tasks) = runtime.block_on(async {
             let app = app(options.username("postgres").database("postgres")).await;
             let first = app.create_first_account(EMAIL, |_| Ok(())).await.expect("an account");
             app.note_set_up();
@@ -179,9 +180,9 @@ impl Http {
                 metrics_token: None,
                 hosts: Hosts::new(None, IpAddr::V4(Ipv4Addr::LOCALHOST)),
             };
-            (router(app, config, Arc::new(NoClients), None), first, tasks)
+            (router(app.clone(), config, Arc::new(NoClients), None), app, first, tasks)
         });
-        Self { router, first, documented: documented(), _tasks: tasks, runtime, metastore }
+        Self { router, app, first, documented: documented(), _tasks: tasks, runtime, metastore }
     }
 
     /// The first organization's id.
@@ -207,9 +208,19 @@ impl Http {
 
     /// A request with these headers alone.
     pub(crate) fn anonymous(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
+        self.send_text(method, path, headers, "")
+    }
+
+    /// A request with these headers alone and a body of text.
+    pub(crate) fn send_text(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
         let request = Request::builder().method(method).uri(path);
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
-        self.send(request.body(Body::empty()).expect("a request")).0
+        self.send(request.body(Body::from(body.to_owned())).expect("a request")).0
+    }
+
+    /// The secret of a link that signs the first user in.
+    pub(crate) fn new_sign_in_link(&self) -> String {
+        self.runtime.block_on(self.app.first_sign_in_link()).expect("a link").to_string()
     }
 
     /// The first user's key.

@@ -10,6 +10,7 @@ mod http;
 mod keys;
 mod organizations;
 mod projects;
+mod sign_in_links;
 mod usage;
 mod webhooks;
 

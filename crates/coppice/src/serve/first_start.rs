@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use coppice_app::{App, CustomBranch, FirstAccount, NewBranchRequest, Origin, Presented};
+use coppice_app::{App, CustomBranch, FirstAccount, LINK_LIFETIME, NewBranchRequest, Origin, Presented};
 use coppice_core::branch::{BranchState, MANAGED_ROLE};
 use coppice_core::operation::CREATE_BRANCH;
 use coppice_core::target::RawTarget;
@@ -32,7 +32,8 @@ pub(super) async fn ensure(
     let admin = config.data_dir.join("admin.env");
     // Names the project whose main branch is still to be made.
     let pending = config.data_dir.join("main-branch.pending");
-    if !app.has_account().await? {
+    let is_first = !app.has_account().await?;
+    if is_first {
         app.create_first_account(&config.admin_email, |account| {
             hand_over(&admin, account, config, api, app)
                 .and_then(|()| write(&pending, account.project.as_str()))
@@ -45,29 +46,37 @@ pub(super) async fn ensure(
         create_main_branch(app, &admin, &ProjectId::from_trusted(project)).await?;
         std::fs::remove_file(&pending).context("noting that the main branch is there")?;
     }
-    follow_address(&admin, reachable(api))?;
+    follow_address(&admin, reachable(api), app)?;
     say!("API      http://{api}");
     say!("gateway  {gateway}");
     say!("key      in {} (COPPICE_API_KEY)", admin.display());
-    say!(
-        "console  http://{}/console/ (sign in with COPPICE_EMAIL and COPPICE_PASSWORD of that file)",
-        reachable(api)
-    );
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("coppice"));
     let (program, data_dir) = (program.display().to_string(), config.data_dir.display().to_string());
     let (program, data_dir) = (quoted(&program), quoted(&data_dir));
+    let site = app.issuers().public_url();
+    if is_first {
+        let secret = app.first_sign_in_link().await?;
+        say!("console  {}", coppice_api::sign_in_link(site, &secret));
+        say!("         (signs in once, within {} minutes)", LINK_LIFETIME.num_minutes());
+    } else {
+        say!("console  {site}/console/");
+    }
+    say!("a link   {program} admin sign-in-link --data-dir {data_dir}");
     say!("connect  {program} psql {MAIN_BRANCH} --data-dir {data_dir}");
     say!("or       psql \"$({program} connection-string {MAIN_BRANCH} --data-dir {data_dir})\"");
     Ok(())
 }
 
-/// Scripts read the file too, so it tells the address of this start.
-fn follow_address(admin: &Path, api: SocketAddr) -> anyhow::Result<()> {
+/// Scripts read the file too, so it tells the addresses of this start.
+fn follow_address(admin: &Path, api: SocketAddr, app: &App) -> anyhow::Result<()> {
     // Whoever keeps the key elsewhere may have removed it.
     let Ok(text) = std::fs::read_to_string(admin) else { return Ok(()) };
-    let url = format!("COPPICE_URL=http://{api}");
-    let line = |line: &str| if line.starts_with("COPPICE_URL=") { url.clone() } else { line.to_owned() };
-    let told: String = text.lines().map(|one| line(one) + "\n").collect();
+    let line = |line: &str| match line.split_once('=') {
+        Some(("COPPICE_URL", _)) => format!("COPPICE_URL=http://{api}\n"),
+        Some(("COPPICE_AUTH_URL", _)) => format!("COPPICE_AUTH_URL={}\n", app.issuers().auth_url()),
+        _ => format!("{line}\n"),
+    };
+    let told: String = text.lines().map(line).collect();
     if told == text { Ok(()) } else { write(admin, &told) }
 }
 
