@@ -1,4 +1,4 @@
-import { type KeyboardEvent, type UIEvent, useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from "react";
+import { type KeyboardEvent, type RefObject, useCallback, useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from "react";
 import { cut, type Field, inView, isNumber, type Row, widths } from "../lib/results";
 import { Dialog } from "./Dialog";
 import { tell } from "./toasts";
@@ -48,29 +48,42 @@ function moved({ row, column }: Place, event: KeyboardEvent, rows: number, colum
   return to && { row: within(to.row, rows), column: within(to.column, columns) };
 }
 
-/** Rows and columns, of which only those in view are drawn. */
-export function Grid({ label, fields, rows, order, onOrder }: GridProps) {
-  const box = useRef<HTMLDivElement>(null);
-  const id = useId();
+/** What of the rows is in view, which begins anew with other rows, and a look at where that is now. */
+function useView(box: RefObject<HTMLDivElement | null>, rows: Row[]) {
   const [view, setView] = useState({ top: 0, height: 480 });
-  const [at, setAt] = useState<Place>({ row: 0, column: 0 });
-  const [isOpen, setOpen] = useState(false);
-  const sizes = useMemo(() => widths(fields, rows), [fields, rows]);
-  const gutter = `${Math.max(2, String(rows.length).length)}ch`;
-  const last = sizes.length - 1;
-  const tracks = sizes.map((size, column) => (column === last ? `minmax(${size}px, 1fr)` : `${size}px`));
-  const columns = `calc(${gutter} + 20px) ${tracks.join(" ")}`;
+  const look = useCallback(() => {
+    const element = box.current;
+    if (element) setView({ top: element.scrollTop, height: element.clientHeight });
+  }, [box]);
   useLayoutEffect(() => {
     const element = box.current;
     if (!element) return;
     element.scrollTop = 0;
-    setAt({ row: 0, column: 0 });
-    const measure = () => setView({ top: element.scrollTop, height: element.clientHeight });
-    measure();
-    const resized = new ResizeObserver(measure);
+    look();
+    const resized = new ResizeObserver(look);
     resized.observe(element);
     return () => resized.disconnect();
-  }, [rows]);
+  }, [box, look, rows]);
+  return [view, look] as const;
+}
+
+/** The columns of the page's own grid: the number of the row, and each field; the last one takes what is left. */
+function tracks(fields: Field[], rows: Row[]): string {
+  const sizes = widths(fields, rows);
+  const gutter = `calc(${Math.max(2, String(rows.length).length)}ch + 20px)`;
+  const last = sizes.length - 1;
+  return [gutter, ...sizes.map((size, column) => (column === last ? `minmax(${size}px, 1fr)` : `${size}px`))].join(" ");
+}
+
+/** Rows and columns, of which only those in view are drawn. */
+export function Grid({ label, fields, rows, order, onOrder }: GridProps) {
+  const box = useRef<HTMLDivElement>(null);
+  const id = useId();
+  const [at, setAt] = useState<Place>({ row: 0, column: 0 });
+  const [isOpen, setOpen] = useState(false);
+  const columns = useMemo(() => tracks(fields, rows), [fields, rows]);
+  const [view, look] = useView(box, rows);
+  useLayoutEffect(() => setAt({ row: 0, column: 0 }), [rows]);
   const [from, to] = inView(rows.length, ROW_HEIGHT, view.top, view.height);
   const isDrawn = at.row >= from && at.row < to;
   const value = rows[at.row]?.[at.column];
@@ -103,9 +116,7 @@ export function Grid({ label, fields, rows, order, onOrder }: GridProps) {
         aria-activedescendant={isDrawn ? `${id}-at` : undefined}
         tabIndex={0}
         onKeyDown={hear}
-        onScroll={(event: UIEvent<HTMLDivElement>) =>
-          setView({ top: event.currentTarget.scrollTop, height: event.currentTarget.clientHeight })
-        }
+        onScroll={look}
       >
         <Heads fields={fields} columns={columns} order={order} onOrder={onOrder} />
         {rows.length > 0 && (

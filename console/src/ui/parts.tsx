@@ -1,5 +1,5 @@
 import { cva, type VariantProps } from "class-variance-authority";
-import { type ButtonHTMLAttributes, type ReactNode, useId } from "react";
+import { type ButtonHTMLAttributes, type InputHTMLAttributes, type ReactNode, type Ref, useId } from "react";
 
 export const button = cva("button", {
   variants: { kind: { main: "main", plain: "plain", bare: "bare", danger: "danger" }, icon: { true: "icon" } },
@@ -61,6 +61,63 @@ export function Field({ label, hint, wrong, children }: FieldProps) {
         )
       )}
     </div>
+  );
+}
+
+type Input = Omit<InputHTMLAttributes<HTMLInputElement>, "onChange" | "className">;
+
+interface TextFieldProps extends Input, Omit<FieldProps, "children"> {
+  className?: string;
+  value: string;
+  onChange: (text: string) => void;
+}
+
+/** A line of text with its name. */
+export function TextField({ label, hint, wrong, className, onChange, ...input }: TextFieldProps) {
+  return (
+    <Field label={label} hint={hint} wrong={wrong}>
+      {(ids) => (
+        <input
+          {...ids}
+          {...input}
+          className={className ? `input ${className}` : "input"}
+          onChange={(event) => onChange(event.target.value)}
+        />
+      )}
+    </Field>
+  );
+}
+
+interface SearchFieldProps {
+  label: string;
+  placeholder: string;
+  value: string;
+  onChange: (text: string) => void;
+  field?: Ref<HTMLInputElement>;
+  isNarrow?: boolean;
+}
+
+/** Letters to find something by. */
+export function SearchField({ label, placeholder, value, onChange, field, isNarrow }: SearchFieldProps) {
+  return (
+    <input
+      ref={field}
+      type="search"
+      className={isNarrow ? "input narrow" : "input"}
+      aria-label={label}
+      placeholder={placeholder}
+      value={value}
+      onChange={(event) => onChange(event.target.value)}
+    />
+  );
+}
+
+/** Stands over the buttons of a table's rows. */
+export function ActionsHead() {
+  return (
+    <th>
+      <span className="hidden-visually">What to do</span>
+    </th>
   );
 }
 

@@ -7,7 +7,7 @@ import { useRights } from "../../api/rights";
 import { csv } from "../../lib/csv";
 import { exact } from "../../lib/time";
 import { useSettled } from "../../ui/useSettled";
-import { Band, Button, Empty, Outlines } from "../../ui/parts";
+import { Band, Button, Empty, Outlines, SearchField } from "../../ui/parts";
 import { Ago } from "../../ui/Times";
 import { save } from "../../ui/save";
 import { Trouble } from "../../ui/Trouble";
@@ -64,21 +64,17 @@ export function Audit() {
         <h1>Audit log</h1>
         {may && (
           <div className="tools">
-            <input
-              type="search"
-              className="input"
-              aria-label="Who"
+            <SearchField
+              label="Who"
               placeholder="Who: an address or id"
               value={search.actor ?? ""}
-              onChange={(event) => set({ actor: event.target.value })}
+              onChange={(text) => set({ actor: text })}
             />
-            <input
-              type="search"
-              className="input"
-              aria-label="What"
+            <SearchField
+              label="What"
               placeholder="What: createBranch"
               value={search.action ?? ""}
-              onChange={(event) => set({ action: event.target.value })}
+              onChange={(text) => set({ action: text })}
             />
             <Button why={entries?.length ? undefined : "There is nothing to take."} onClick={() => download(entries ?? [])}>
               <Download aria-hidden="true" />

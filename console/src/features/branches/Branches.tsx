@@ -7,7 +7,7 @@ import { useRights } from "../../api/rights";
 import { useKeys } from "../../app/keys";
 import { counted } from "../../lib/amounts";
 import { filtered } from "../../lib/tree";
-import { Button, Outlines } from "../../ui/parts";
+import { Button, Outlines, SearchField } from "../../ui/parts";
 import { Trouble } from "../../ui/Trouble";
 import { DeleteBranches } from "./DeleteBranches";
 import { FirstBranch } from "./FirstBranch";
@@ -51,15 +51,13 @@ export function Branches() {
         )}
         <div className="tools">
           {branches && branches.length > 3 && (
-            <input
-              ref={filter}
-              type="search"
-              className="input"
-              aria-label="Filter branches"
+            <SearchField
+              field={filter}
+              label="Filter branches"
               placeholder="Filter  /"
               value={find}
-              onChange={(event) =>
-                void navigate({ to: ".", search: { find: event.target.value } as never, replace: true })
+              onChange={(text) =>
+                void navigate({ to: ".", search: { find: text } as never, replace: true })
               }
             />
           )}

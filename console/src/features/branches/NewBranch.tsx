@@ -6,7 +6,7 @@ import type { InProject } from "../../api/queries";
 import { took } from "../../lib/time";
 import { freeName } from "../../lib/tree";
 import { Dialog } from "../../ui/Dialog";
-import { Field } from "../../ui/parts";
+import { Field, TextField } from "../../ui/parts";
 import { Trouble } from "../../ui/Trouble";
 import { tell } from "../../ui/toasts";
 
@@ -49,21 +49,17 @@ export function NewBranch({ path, from, branches, onClose }: NewBranchProps) {
       <p className="quiet">
         It begins with all that its parent holds now, and shares its storage: only what changes later takes more.
       </p>
-      <Field label="Name" wrong={wrong}>
-        {(ids) => (
-          <input
-            {...ids}
-            className="input"
-            autoFocus
-            maxLength={255}
-            spellCheck={false}
-            autoComplete="off"
-            value={name}
-            onFocus={(event) => event.target.select()}
-            onChange={(event) => setName(event.target.value)}
-          />
-        )}
-      </Field>
+      <TextField
+        label="Name"
+        wrong={wrong}
+        autoFocus
+        maxLength={255}
+        spellCheck={false}
+        autoComplete="off"
+        value={name}
+        onFocus={(event) => event.target.select()}
+        onChange={setName}
+      />
       <Field label="From">
         {(ids) => (
           <select {...ids} className="select" value={parentID} onChange={(event) => setParentID(event.target.value)}>
@@ -75,17 +71,13 @@ export function NewBranch({ path, from, branches, onClose }: NewBranchProps) {
           </select>
         )}
       </Field>
-      <Field label="What for" hint="If you like. At most 50 characters.">
-        {(ids) => (
-          <input
-            {...ids}
-            className="input"
-            maxLength={50}
-            value={description}
-            onChange={(event) => setDescription(event.target.value)}
-          />
-        )}
-      </Field>
+      <TextField
+        label="What for"
+        hint="If you like. At most 50 characters."
+        maxLength={50}
+        value={description}
+        onChange={setDescription}
+      />
       {made.error && <Trouble error={made.error} />}
     </Dialog>
   );

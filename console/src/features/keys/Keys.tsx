@@ -9,7 +9,7 @@ import { useRights } from "../../api/rights";
 import { useKeys } from "../../app/keys";
 import { exact } from "../../lib/time";
 import { Dialog } from "../../ui/Dialog";
-import { Band, Button, Empty, Field, Outlines } from "../../ui/parts";
+import { ActionsHead, Band, Button, Empty, Field, Outlines, TextField } from "../../ui/parts";
 import { Ago, Until } from "../../ui/Times";
 import { Trouble } from "../../ui/Trouble";
 import { tell } from "../../ui/toasts";
@@ -127,9 +127,7 @@ function KeyList({ title, says, keys, why, onDelete }: KeyListProps) {
               <th>May do</th>
               <th>Last used</th>
               <th>Ends</th>
-              <th>
-                <span className="hidden-visually">What to do</span>
-              </th>
+              <ActionsHead />
             </tr>
           </thead>
           <tbody>
@@ -193,19 +191,15 @@ function NewKey({ org, onClose, onMade }: NewKeyProps) {
       onDone={() => made.mutate()}
       onClose={onClose}
     >
-      <Field label="Name" hint="What it is for, so that somebody else can tell later.">
-        {(ids) => (
-          <input
-            {...ids}
-            className="input"
-            autoFocus
-            maxLength={255}
-            autoComplete="off"
-            value={name}
-            onChange={(event) => setName(event.target.value)}
-          />
-        )}
-      </Field>
+      <TextField
+        label="Name"
+        hint="What it is for, so that somebody else can tell later."
+        autoFocus
+        maxLength={128}
+        autoComplete="off"
+        value={name}
+        onChange={setName}
+      />
       <fieldset className="presets">
         <legend className="label">It may</legend>
         {PRESETS.map(({ id, name, says }) => (

@@ -1,13 +1,13 @@
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { Pause, Play } from "lucide-react";
-import { useRef, useState } from "react";
+import { type Ref, useRef, useState } from "react";
 import type { Schemas } from "../../api/client";
 import { branchQuery, type InBranch, logsQuery } from "../../api/queries";
 import { useKeys } from "../../app/keys";
 import { exact } from "../../lib/time";
 import { useSettled } from "../../ui/useSettled";
-import { Band, Button, Empty, Outlines } from "../../ui/parts";
+import { Band, Button, Empty, Outlines, SearchField } from "../../ui/parts";
 import { Trouble } from "../../ui/Trouble";
 import "./logs.css";
 
@@ -55,47 +55,7 @@ export function Logs() {
       <div className="head">
         <h1>Logs</h1>
         <div className="tools">
-          <input
-            ref={filter}
-            type="search"
-            className="input"
-            aria-label="Text in the message"
-            placeholder="Text in the message  /"
-            value={search.text ?? ""}
-            onChange={(event) => set({ text: event.target.value })}
-          />
-          <input
-            type="search"
-            className="input narrow"
-            aria-label="Process"
-            placeholder="Process"
-            value={search.process ?? ""}
-            onChange={(event) => set({ process: event.target.value })}
-          />
-          <select
-            className="select fit"
-            aria-label="Level"
-            value={search.level ?? ""}
-            onChange={(event) => set({ level: event.target.value })}
-          >
-            {LEVELS.map(([name, value]) => (
-              <option key={value} value={value}>
-                {name}
-              </option>
-            ))}
-          </select>
-          <select
-            className="select fit"
-            aria-label="How far back"
-            value={span}
-            onChange={(event) => set({ span: Number(event.target.value) })}
-          >
-            {SPANS.map(([name, value]) => (
-              <option key={value} value={value}>
-                {name}
-              </option>
-            ))}
-          </select>
+          <Filters search={search} span={span} field={filter} onChange={set} />
           <Button aria-pressed={isFollowed} title="f" onClick={() => setFollowed(!isFollowed)}>
             {isFollowed ? <Pause aria-hidden="true" /> : <Play aria-hidden="true" />}
             {isFollowed ? "Pause" : "Follow"}
@@ -128,6 +88,59 @@ export function Logs() {
           Earlier ones
         </Button>
       )}
+    </>
+  );
+}
+
+interface FiltersProps {
+  search: LogSearch;
+  span: number;
+  field: Ref<HTMLInputElement>;
+  onChange: (change: LogSearch) => void;
+}
+
+/** Which lines are wanted. */
+function Filters({ search, span, field, onChange }: FiltersProps) {
+  return (
+    <>
+      <SearchField
+        field={field}
+        label="Text in the message"
+        placeholder="Text in the message  /"
+        value={search.text ?? ""}
+        onChange={(text) => onChange({ text: text })}
+      />
+      <SearchField
+        isNarrow
+        label="Process"
+        placeholder="Process"
+        value={search.process ?? ""}
+        onChange={(text) => onChange({ process: text })}
+      />
+      <select
+        className="select fit"
+        aria-label="Level"
+        value={search.level ?? ""}
+        onChange={(event) => onChange({ level: event.target.value })}
+      >
+        {LEVELS.map(([name, value]) => (
+          <option key={value} value={value}>
+            {name}
+          </option>
+        ))}
+      </select>
+      <select
+        className="select fit"
+        aria-label="How far back"
+        value={span}
+        onChange={(event) => onChange({ span: Number(event.target.value) })}
+      >
+        {SPANS.map(([name, value]) => (
+          <option key={value} value={value}>
+            {name}
+          </option>
+        ))}
+      </select>
     </>
   );
 }

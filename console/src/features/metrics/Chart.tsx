@@ -17,6 +17,13 @@ interface ChartProps {
 }
 
 const HEIGHT = 160;
+const DAY = "\n{D} {MMM}";
+/** Marks of the time axis by how far they are from each other, in seconds; the day is said where it changes. */
+const TIMES: (number | string | null)[][] = [
+  [86_400, "{D} {MMM}", null, null, null, null, null, null, 1],
+  [60, "{HH}:{mm}", DAY, null, DAY, null, null, null, 1],
+  [1, "{HH}:{mm}:{ss}", DAY, null, DAY, null, null, null, 1],
+];
 const POINTER = uPlot.sync("metrics");
 
 /** A colour of the page, which a canvas can't look up by itself. */
@@ -46,7 +53,7 @@ export function Chart({ name, unit, series, times, lines, from, to, onZoom }: Ch
           legend: { show: false },
           cursor: { sync: { key: POINTER.key }, drag: { x: true, y: false, setScale: false }, y: false },
           scales: { x: { range: [from / 1000, to / 1000] }, y: { range: (_, __, most) => [0, most > 0 ? most * 1.1 : 1] } },
-          axes: [axis, { ...axis, size: 64, values: (_, marks) => marks.map((mark) => said(mark, unit)) }],
+          axes: [{ ...axis, values: TIMES }, { ...axis, size: 64, values: (_, marks) => marks.map((mark) => said(mark, unit)) }],
           series: [
             {},
             ...series.map(({ label }, index) => ({

@@ -2,6 +2,7 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import { Moon, Sunrise } from "lucide-react";
 import { updateBranch } from "../../api/changes";
+import type { Schemas } from "../../api/client";
 import { branchQuery, type InBranch, treeQuery } from "../../api/queries";
 import { useRights } from "../../api/rights";
 import { useKeys } from "../../app/keys";
@@ -75,65 +76,89 @@ export function Overview() {
         <>
           <Connect path={path} canSee={rights.can("credentials:read")} why={rights.why("credentials:write")} />
           <div className="facts-row">
-            <section className="card facts" aria-labelledby="doing">
-              <h2 id="doing">What it is doing</h2>
-              <dl>
-                <Fact name="State">{branch.status.status}</Fact>
-                {state === "awake" && (
-                  <>
-                    <Fact name="Clients">{seen ? counted(seen.sessions, "session") : "…"}</Fact>
-                    {seen?.wokenAt && (
-                      <Fact name="Awake for">
-                        <Since at={seen.wokenAt} />
-                      </Fact>
-                    )}
-                    {seen?.sleepsAt && (
-                      <Fact name="Sleeps">
-                        <Until at={seen.sleepsAt} /> if nobody connects
-                      </Fact>
-                    )}
-                  </>
-                )}
-                {seen?.wokenBy && <Fact name="Last woken by">{seen.wokenBy}</Fact>}
-                <Fact name="When unused">
-                  {branch.scaleToZero.enabled
-                    ? `sleeps after ${branch.scaleToZero.inactivityPeriodMinutes} min`
-                    : "stays awake"}
-                </Fact>
-              </dl>
-            </section>
-            <section className="card facts" aria-labelledby="being">
-              <h2 id="being">What it is</h2>
-              <dl>
-                <Fact name="PostgreSQL">{branch.configuration.image}</Fact>
-                <Fact name="Size">{branch.configuration.instanceType}</Fact>
-                <Fact name="Data">
-                  {seen?.diskBytes == null ? "not measured lately" : bytes(seen.diskBytes)} of at most{" "}
-                  {branch.configuration.storage} GiB
-                </Fact>
-                <Fact name="Made">
-                  <time dateTime={branch.createdAt}>{exact(branch.createdAt)}</time>
-                </Fact>
-                {parent && (
-                  <Fact name="From">
-                    <Link
-                      to="/orgs/$org/projects/$project/branches/$branch/overview"
-                      params={{ org, project, branch: parent.id }}
-                    >
-                      {parent.name}
-                    </Link>
-                  </Fact>
-                )}
-                <Fact name="Branches from it">{children.length || "none"}</Fact>
-                <Fact name="Id">
-                  <code>{branch.id}</code>
-                </Fact>
-              </dl>
-            </section>
+            <Doing branch={branch} seen={seen} />
+            <Being branch={branch} seen={seen} parent={parent} children={children.length} at={{ org, project }} />
           </div>
         </>
       )}
     </>
+  );
+}
+
+interface CardProps {
+  branch: Schemas["BranchDetails"];
+  /** The same as the tree has it, once that is there. */
+  seen: Schemas["BranchInTree"] | undefined;
+}
+
+function Doing({ branch, seen }: CardProps) {
+  return (
+    <section className="card facts" aria-labelledby="doing">
+      <h2 id="doing">What it is doing</h2>
+      <dl>
+        <Fact name="State">{branch.status.status}</Fact>
+        {stateOf(branch.status.statusType) === "awake" && (
+          <>
+            <Fact name="Clients">{seen ? counted(seen.sessions, "session") : "…"}</Fact>
+            {seen?.wokenAt && (
+              <Fact name="Awake for">
+                <Since at={seen.wokenAt} />
+              </Fact>
+            )}
+            {seen?.sleepsAt && (
+              <Fact name="Sleeps">
+                <Until at={seen.sleepsAt} /> if nobody connects
+              </Fact>
+            )}
+          </>
+        )}
+        {seen?.wokenBy && <Fact name="Last woken by">{seen.wokenBy}</Fact>}
+        <Fact name="When unused">
+          {branch.scaleToZero.enabled
+            ? `sleeps after ${branch.scaleToZero.inactivityPeriodMinutes} min`
+            : "stays awake"}
+        </Fact>
+      </dl>
+    </section>
+  );
+}
+
+interface BeingProps extends CardProps {
+  parent: Schemas["BranchInTree"] | undefined;
+  children: number;
+  at: { org: string; project: string };
+}
+
+function Being({ branch, seen, parent, children, at }: BeingProps) {
+  return (
+    <section className="card facts" aria-labelledby="being">
+      <h2 id="being">What it is</h2>
+      <dl>
+        <Fact name="PostgreSQL">{branch.configuration.image}</Fact>
+        <Fact name="Size">{branch.configuration.instanceType}</Fact>
+        <Fact name="Data">
+          {seen?.diskBytes == null ? "not measured lately" : bytes(seen.diskBytes)} of at most{" "}
+          {branch.configuration.storage} GiB
+        </Fact>
+        <Fact name="Made">
+          <time dateTime={branch.createdAt}>{exact(branch.createdAt)}</time>
+        </Fact>
+        {parent && (
+          <Fact name="From">
+            <Link
+              to="/orgs/$org/projects/$project/branches/$branch/overview"
+              params={{ ...at, branch: parent.id }}
+            >
+              {parent.name}
+            </Link>
+          </Fact>
+        )}
+        <Fact name="Branches from it">{children || "none"}</Fact>
+        <Fact name="Id">
+          <code>{branch.id}</code>
+        </Fact>
+      </dl>
+    </section>
   );
 }
 

@@ -8,7 +8,7 @@ import { useRights } from "../../api/rights";
 import { useKeys } from "../../app/keys";
 import { counted } from "../../lib/amounts";
 import { Dialog } from "../../ui/Dialog";
-import { Band, Button, Outlines } from "../../ui/parts";
+import { Band, Button, Outlines, SearchField } from "../../ui/parts";
 import { Trouble } from "../../ui/Trouble";
 import { tell } from "../../ui/toasts";
 import "./parameters.css";
@@ -51,14 +51,12 @@ export function Parameters() {
       <div className="head">
         <h1>Parameters</h1>
         <div className="tools">
-          <input
-            ref={filter}
-            type="search"
-            className="input"
-            aria-label="Find a parameter"
+          <SearchField
+            field={filter}
+            label="Find a parameter"
             placeholder="Find  /"
             value={search.find ?? ""}
-            onChange={(event) => set({ find: event.target.value })}
+            onChange={(text) => set({ find: text })}
           />
           <label className="check">
             <input

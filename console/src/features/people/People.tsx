@@ -9,7 +9,7 @@ import { roleTitle, useRights } from "../../api/rights";
 import { useKeys } from "../../app/keys";
 import { counted } from "../../lib/amounts";
 import { Dialog } from "../../ui/Dialog";
-import { Button, Field, Outlines } from "../../ui/parts";
+import { ActionsHead, Button, Field, Outlines } from "../../ui/parts";
 import { Ago, Until } from "../../ui/Times";
 import { Trouble } from "../../ui/Trouble";
 import { tell, tellError } from "../../ui/toasts";
@@ -52,9 +52,7 @@ export function People() {
                 <th>Who</th>
                 <th>Role</th>
                 <th>Since</th>
-                <th>
-                  <span className="hidden-visually">What to do</span>
-                </th>
+                <ActionsHead />
               </tr>
             </thead>
             <tbody>
@@ -64,43 +62,15 @@ export function People() {
                   rights.why("org:write") ??
                   (member.role === "owner" ? "The owner stays the owner." : isOwn ? "This is you." : undefined);
                 return (
-                  <tr key={member.id}>
-                    <td>
-                      {member.name || member.email}
-                      {isOwn && <span className="quiet"> (you)</span>}
-                      {member.name && <div className="quiet">{member.email}</div>}
-                    </td>
-                    <td>
-                      {why ? (
-                        <span title={why}>{roleTitle(member.role)}</span>
-                      ) : (
-                        <select
-                          className="select"
-                          aria-label={`Role of ${member.email}`}
-                          value={member.role}
-                          onChange={(event) =>
-                            void setRole({ ...path, userID: member.id }, event.target.value as Role)
-                              .then(() => tell(`${member.email} has another role.`))
-                              .catch(tellError)
-                          }
-                        >
-                          {roles.map(({ id, name }) => (
-                            <option key={id} value={id}>
-                              {name}
-                            </option>
-                          ))}
-                        </select>
-                      )}
-                    </td>
-                    <td className="quiet">
-                      <Ago at={member.joined_at} />
-                    </td>
-                    <td className="number">
-                      <Button kind="bare" why={why} onClick={() => setLeaving(member)}>
-                        Remove
-                      </Button>
-                    </td>
-                  </tr>
+                  <MemberRow
+                    key={member.id}
+                    org={org}
+                    member={member}
+                    isOwn={isOwn}
+                    why={why}
+                    roles={roles}
+                    onRemove={() => setLeaving(member)}
+                  />
                 );
               })}
             </tbody>
@@ -108,24 +78,80 @@ export function People() {
         </div>
       )}
       {rights.can("invite:read") && <Invitations org={org} why={rights.why("invite:write")} />}
-      {roles.length > 0 && (
-        <section className="card" aria-labelledby="roles">
-          <header>
-            <h2 id="roles">What the roles may do</h2>
-          </header>
-          <dl className="inside roles">
-            {roles.map(({ id, name, description }) => (
-              <div key={id}>
-                <dt className="label">{name}</dt>
-                <dd className="quiet">{description}</dd>
-              </div>
-            ))}
-          </dl>
-        </section>
-      )}
+      {roles.length > 0 && <Roles roles={roles} />}
       {isInviting && <Invite org={org} roles={roles} sends={session.capabilities.mail} onClose={() => setInviting(false)} />}
       {leaving && <Leave org={org} member={leaving} onClose={() => setLeaving(null)} />}
     </>
+  );
+}
+
+function Roles({ roles }: { roles: readonly { id: string; name: string; description: string }[] }) {
+  return (
+    <section className="card" aria-labelledby="roles">
+      <header>
+        <h2 id="roles">What the roles may do</h2>
+      </header>
+      <dl className="inside roles">
+        {roles.map(({ id, name, description }) => (
+          <div key={id}>
+            <dt className="label">{name}</dt>
+            <dd className="quiet">{description}</dd>
+          </div>
+        ))}
+      </dl>
+    </section>
+  );
+}
+
+interface MemberRowProps {
+  org: string;
+  member: Schemas["Member"];
+  isOwn: boolean;
+  /** Why they can't be changed, if they can't. */
+  why: string | undefined;
+  roles: readonly { id: string; name: string }[];
+  onRemove: () => void;
+}
+
+function MemberRow({ org, member, isOwn, why, roles, onRemove }: MemberRowProps) {
+  return (
+    <tr>
+      <td>
+        {member.name || member.email}
+        {isOwn && <span className="quiet"> (you)</span>}
+        {member.name && <div className="quiet">{member.email}</div>}
+      </td>
+      <td>
+        {why ? (
+          <span title={why}>{roleTitle(member.role)}</span>
+        ) : (
+          <select
+            className="select"
+            aria-label={`Role of ${member.email}`}
+            value={member.role}
+            onChange={(event) =>
+              void setRole({ organizationID: org, userID: member.id }, event.target.value as Role)
+                .then(() => tell(`${member.email} has another role.`))
+                .catch(tellError)
+            }
+          >
+            {roles.map(({ id, name }) => (
+              <option key={id} value={id}>
+                {name}
+              </option>
+            ))}
+          </select>
+        )}
+      </td>
+      <td className="quiet">
+        <Ago at={member.joined_at} />
+      </td>
+      <td className="number">
+        <Button kind="bare" why={why} onClick={onRemove}>
+          Remove
+        </Button>
+      </td>
+    </tr>
   );
 }
 
@@ -147,9 +173,7 @@ function Invitations({ org, why }: { org: string; why: string | undefined }) {
             <th>Who</th>
             <th>Role</th>
             <th>Ends</th>
-            <th>
-              <span className="hidden-visually">What to do</span>
-            </th>
+            <ActionsHead />
           </tr>
         </thead>
         <tbody>

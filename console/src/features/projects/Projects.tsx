@@ -8,7 +8,7 @@ import { useRights } from "../../api/rights";
 import { useKeys } from "../../app/keys";
 import { Dialog } from "../../ui/Dialog";
 import { Mark } from "../../ui/Mark";
-import { Button, Empty, Field, Outlines } from "../../ui/parts";
+import { Button, Empty, Outlines, TextField } from "../../ui/parts";
 import { Ago } from "../../ui/Times";
 import { Trouble } from "../../ui/Trouble";
 import "./projects.css";
@@ -82,19 +82,7 @@ function NewProject({ org, onClose }: { org: string; onClose: () => void }) {
       onDone={() => made.mutate()}
       onClose={onClose}
     >
-      <Field label="Name">
-        {(ids) => (
-          <input
-            {...ids}
-            className="input"
-            autoFocus
-            maxLength={255}
-            autoComplete="off"
-            value={name}
-            onChange={(event) => setName(event.target.value)}
-          />
-        )}
-      </Field>
+      <TextField label="Name" autoFocus maxLength={128} autoComplete="off" value={name} onChange={setName} />
       {made.error && <Trouble error={made.error} />}
     </Dialog>
   );

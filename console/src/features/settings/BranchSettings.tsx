@@ -5,7 +5,7 @@ import { deleteBranch, updateBranch } from "../../api/changes";
 import type { Schemas } from "../../api/client";
 import { branchQuery, type InBranch } from "../../api/queries";
 import { useRights } from "../../api/rights";
-import { Button, Field, Outlines } from "../../ui/parts";
+import { Button, Outlines, TextField } from "../../ui/parts";
 import { Trouble } from "../../ui/Trouble";
 import { tell } from "../../ui/toasts";
 import { TypedWord } from "../../ui/TypedWord";
@@ -60,22 +60,8 @@ function General({ path, branch, why }: PartProps) {
   const isSame = name.trim() === branch.name && description === branch.description;
   return (
     <Saved title="Name" change={change} why={why} isSame={isSame} onSave={() => change.mutate({ name: name.trim(), description })}>
-      <Field label="Name">
-        {(ids) => (
-          <input {...ids} className="input" maxLength={255} value={name} onChange={(event) => setName(event.target.value)} />
-        )}
-      </Field>
-      <Field label="What for">
-        {(ids) => (
-          <input
-            {...ids}
-            className="input"
-            maxLength={50}
-            value={description}
-            onChange={(event) => setDescription(event.target.value)}
-          />
-        )}
-      </Field>
+      <TextField label="Name" maxLength={255} value={name} onChange={setName} />
+      <TextField label="What for" maxLength={50} value={description} onChange={setDescription} />
     </Saved>
   );
 }
@@ -105,18 +91,15 @@ function Storage({ path, branch, why }: PartProps) {
       isSame={isSame}
       onSave={() => change.mutate({ storage: Number(storage) })}
     >
-      <Field label="Most storage, in GiB" hint="It can grow, and not shrink.">
-        {(ids) => (
-          <input
-            {...ids}
-            className="input short"
-            type="number"
-            min={branch.configuration.storage}
-            value={storage}
-            onChange={(event) => setStorage(event.target.value)}
-          />
-        )}
-      </Field>
+      <TextField
+        label="Most storage, in GiB"
+        hint="It can grow, and not shrink."
+        className="short"
+        type="number"
+        min={branch.configuration.storage}
+        value={storage}
+        onChange={setStorage}
+      />
     </Saved>
   );
 }

@@ -5,7 +5,7 @@ import { updateOrganization } from "../../api/changes";
 import type { Schemas } from "../../api/client";
 import { organizationQuery } from "../../api/queries";
 import { useRights } from "../../api/rights";
-import { Band, Field, Outlines } from "../../ui/parts";
+import { Band, Field, Outlines, TextField } from "../../ui/parts";
 import { Trouble } from "../../ui/Trouble";
 import { tell } from "../../ui/toasts";
 import { Saved } from "./fields";
@@ -58,11 +58,7 @@ function Form({ org, found, why }: FormProps) {
       isSame={name.trim() === found.name && requires === found.requires_second_factor}
       onSave={() => change.mutate()}
     >
-      <Field label="Name">
-        {(ids) => (
-          <input {...ids} className="input" maxLength={255} value={name} onChange={(event) => setName(event.target.value)} />
-        )}
-      </Field>
+      <TextField label="Name" maxLength={128} value={name} onChange={setName} />
       <label className="check">
         <input type="checkbox" checked={requires} onChange={(event) => setRequires(event.target.checked)} />
         <span>

@@ -6,7 +6,7 @@ import { deleteProject, updateProject } from "../../api/changes";
 import type { Schemas } from "../../api/client";
 import { type InProject, projectQuery } from "../../api/queries";
 import { useRights } from "../../api/rights";
-import { Button, Field, Outlines } from "../../ui/parts";
+import { Button, Outlines, TextField } from "../../ui/parts";
 import { Trouble } from "../../ui/Trouble";
 import { tell } from "../../ui/toasts";
 import { TypedWord } from "../../ui/TypedWord";
@@ -67,11 +67,7 @@ function Name({ path, project, why }: PartProps) {
       isSame={name.trim() === project.name}
       onSave={() => change.mutate({ name: name.trim() })}
     >
-      <Field label="Name">
-        {(ids) => (
-          <input {...ids} className="input" maxLength={255} value={name} onChange={(event) => setName(event.target.value)} />
-        )}
-      </Field>
+      <TextField label="Name" maxLength={128} value={name} onChange={setName} />
     </Saved>
   );
 }

@@ -1,7 +1,7 @@
 import type { UseMutationResult } from "@tanstack/react-query";
 import type { FormEvent, ReactNode } from "react";
 import type { Schemas } from "../../api/client";
-import { Button, Field } from "../../ui/parts";
+import { Button, TextField } from "../../ui/parts";
 import { Trouble } from "../../ui/Trouble";
 
 interface SavedProps {
@@ -56,19 +56,15 @@ export function SleepFields({ label, setting, onChange }: SleepFieldsProps) {
         />
         {label}
       </label>
-      <Field label="After how many minutes">
-        {(ids) => (
-          <input
-            {...ids}
-            className="input short"
-            type="number"
-            min={1}
-            disabled={!setting.enabled}
-            value={setting.inactivityPeriodMinutes}
-            onChange={(event) => onChange({ ...setting, inactivityPeriodMinutes: Number(event.target.value) })}
-          />
-        )}
-      </Field>
+      <TextField
+        label="After how many minutes"
+        className="short"
+        type="number"
+        min={1}
+        disabled={!setting.enabled}
+        value={String(setting.inactivityPeriodMinutes)}
+        onChange={(text) => onChange({ ...setting, inactivityPeriodMinutes: Number(text) })}
+      />
     </div>
   );
 }

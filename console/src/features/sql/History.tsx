@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from "react";
 import { took } from "../../lib/time";
 import type { Ran } from "../../lib/work";
-import { Button } from "../../ui/parts";
+import { Button, SearchField } from "../../ui/parts";
 import { Ago } from "../../ui/Times";
 
 interface HistoryProps {
@@ -37,13 +37,11 @@ export function History({ past, onChoose, onClose }: HistoryProps) {
     >
       <header>
         <h1>History</h1>
-        <input
-          type="search"
-          className="input"
-          aria-label="Find in the history"
+        <SearchField
+          label="Find in the history"
           placeholder="Find"
           value={letters}
-          onChange={(event) => setLetters(event.target.value)}
+          onChange={(text) => setLetters(text)}
         />
       </header>
       {shown.length === 0 && <p className="quiet">{past.length === 0 ? "Nothing was run here yet." : "Nothing fits."}</p>}

@@ -47,6 +47,20 @@ function showWrong(editor: EditorHandle, { script, answer }: Run) {
   editor.mark({ from: asked.from + place, to: asked.from + place + word });
 }
 
+/** Says what it takes to run something here. */
+function Beforehand({ why, sleepsAfter }: { why: string | undefined; sleepsAfter: number | undefined }) {
+  return (
+    <>
+      {why && <Band kind="info">{why} To run SQL is to have the password.</Band>}
+      {sleepsAfter !== undefined && (
+        <Band kind="asleep">
+          Asleep. To run something wakes it, and it stays awake until nobody has used it for {sleepsAfter} min.
+        </Band>
+      )}
+    </>
+  );
+}
+
 /** Runs statements on a branch and shows what came of them. */
 export function Sql() {
   const { org, project, branch } = useParams({ strict: false }) as Record<"org" | "project" | "branch", string>;
@@ -94,13 +108,7 @@ export function Sql() {
           </Button>
         </div>
       </div>
-      {why && <Band kind="info">{why} To run SQL is to have the password.</Band>}
-      {state === "asleep" && (
-        <Band kind="asleep">
-          Asleep. To run something wakes it, and it stays awake until nobody has used it for{" "}
-          {details?.scaleToZero.inactivityPeriodMinutes} min.
-        </Band>
-      )}
+      <Beforehand why={why} sleepsAfter={state === "asleep" ? details?.scaleToZero.inactivityPeriodMinutes : undefined} />
       <section className="card desk" aria-label="Editor">
         <Suspense fallback={<Outlines count={3} />}>
           <Editor

@@ -4,6 +4,7 @@ import { useRef, useState } from "react";
 import type { Relation } from "../../api/sql";
 import { useKeys } from "../../app/keys";
 import { fullName, kindOf } from "../../lib/tables";
+import { SearchField } from "../../ui/parts";
 
 interface ListProps {
   relations: Relation[];
@@ -26,14 +27,12 @@ export function List({ relations, chosen, isCut }: ListProps) {
   const schemas = [...new Set(shown.map(({ schema }) => schema))];
   return (
     <nav className="card table-list" aria-label="Tables">
-      <input
-        ref={field}
-        type="search"
-        className="input"
-        aria-label="Find a table"
+      <SearchField
+        field={field}
+        label="Find a table"
         placeholder="Find  /"
         value={letters}
-        onChange={(event) => setLetters(event.target.value)}
+        onChange={(text) => setLetters(text)}
       />
       <div className="schemas">
         {schemas.map((schema) => (
