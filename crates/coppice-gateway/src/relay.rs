@@ -1,14 +1,27 @@
 //! Stage: the bytes of a session, passed on unread.
+//!
+//! What is read is written at once, so all sessions of a thread read into the
+//! same memory, and only what the other side does not take yet is kept: a session
+//! on which nothing is said costs no memory for what might be.
 
+use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
-use bytes::BytesMut;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use bytes::{Buf as _, BytesMut};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::{Connection, Duplex};
 use crate::sessions::Session;
 
+/// Bytes that are read at once.
 const BUFFER_LENGTH: usize = 64 * 1024;
+
+thread_local! {
+    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; BUFFER_LENGTH].into_boxed_slice());
+}
 
 /// Copies both ways until the server is done or the client is lost. A client
 /// that only ends its own direction still gets the answers it asked for, and
@@ -18,22 +31,22 @@ pub(crate) async fn relay(
     server: Connection<impl Duplex>,
     session: &Session,
 ) -> io::Result<()> {
-    let (client_reader, client_writer) = tokio::io::split(client.stream);
-    let (server_reader, server_writer) = tokio::io::split(server.stream);
-    let count_up = |bytes| session.count_from_client(bytes);
-    let count_down = |bytes| session.count_to_client(bytes);
-    let client_lost = async {
-        match copy(client_reader, server_writer, client.received, count_up).await {
-            Err(Lost::Reader(error)) => error,
-            Ok(()) | Err(Lost::Writer(_)) => std::future::pending().await,
+    let Connection { stream: mut client, received: of_client, .. } = client;
+    let Connection { stream: mut server, received: of_server, .. } = server;
+    let (mut up, mut down) = (Direction::new(of_client), Direction::new(of_server));
+    poll_fn(|context| {
+        let count_down = |bytes| session.count_to_client(bytes);
+        if let Poll::Ready(ended) = down.poll(context, &mut server, &mut client, count_down) {
+            return Poll::Ready(ended.map_err(|(Lost::Reader(error) | Lost::Writer(error))| error));
         }
-    };
-    tokio::select! {
-        result = copy(server_reader, client_writer, server.received, count_down) => {
-            result.map_err(|(Lost::Reader(error) | Lost::Writer(error))| error)
+        let count_up = |bytes| session.count_from_client(bytes);
+        match up.poll(context, &mut client, &mut server, count_up) {
+            Poll::Ready(Err(Lost::Reader(error))) => Poll::Ready(Err(error)),
+            // The server's direction tells the end.
+            Poll::Ready(Ok(()) | Err(Lost::Writer(_))) | Poll::Pending => Poll::Pending,
         }
-        error = client_lost => Err(error),
-    }
+    })
+    .await
 }
 
 /// Which end of a direction failed.
@@ -42,25 +55,96 @@ enum Lost {
     Writer(io::Error),
 }
 
-/// Copies until the end, which is passed on too. `buffer` holds what was read
-/// before.
-async fn copy(
-    mut reader: impl AsyncRead + Unpin,
-    mut writer: impl AsyncWrite + Unpin,
-    mut buffer: BytesMut,
-    count: impl Fn(usize),
-) -> Result<(), Lost> {
-    loop {
-        if !buffer.is_empty() {
-            count(buffer.len());
-            writer.write_all(&buffer).await.map_err(Lost::Writer)?;
-            writer.flush().await.map_err(Lost::Writer)?;
-            buffer.clear();
+/// What goes from one side to the other.
+struct Direction {
+    /// Read, and not yet written.
+    kept: BytesMut,
+    /// Whether what was written may still be on this side of an encryption.
+    is_flushed: bool,
+    /// Whether the reader has said all.
+    has_ended: bool,
+    /// Whether the writer knows, or is gone.
+    is_over: bool,
+}
+
+impl Direction {
+    fn new(kept: BytesMut) -> Self {
+        Self { kept, is_flushed: true, has_ended: false, is_over: false }
+    }
+
+    /// Goes on until the end, which is passed on too.
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        reader: &mut (impl AsyncRead + Unpin),
+        writer: &mut (impl AsyncWrite + Unpin),
+        count: impl Fn(usize),
+    ) -> Poll<Result<(), Lost>> {
+        if self.is_over {
+            return Poll::Pending;
         }
-        buffer.reserve(BUFFER_LENGTH);
-        if reader.read_buf(&mut buffer).await.map_err(Lost::Reader)? == 0 {
-            return writer.shutdown().await.map_err(Lost::Writer);
+        let ended = BUFFER.with_borrow_mut(|buffer| self.poll_with(context, reader, writer, count, buffer));
+        self.is_over = ended.is_ready();
+        ended
+    }
+
+    fn poll_with(
+        &mut self,
+        context: &mut Context<'_>,
+        reader: &mut (impl AsyncRead + Unpin),
+        writer: &mut (impl AsyncWrite + Unpin),
+        count: impl Fn(usize),
+        buffer: &mut [u8],
+    ) -> Poll<Result<(), Lost>> {
+        loop {
+            while !self.kept.is_empty() {
+                let written = ready!(Pin::new(&mut *writer).poll_write(context, &self.kept));
+                let written = some(written).map_err(Lost::Writer)?;
+                count(written);
+                self.kept.advance(written);
+            }
+            if self.kept.capacity() > 0 {
+                self.kept = BytesMut::new();
+            }
+            if self.has_ended {
+                return Pin::new(writer).poll_shutdown(context).map_err(Lost::Writer);
+            }
+            let mut read = ReadBuf::new(buffer);
+            match Pin::new(&mut *reader).poll_read(context, &mut read) {
+                Poll::Ready(read) => read.map_err(Lost::Reader)?,
+                Poll::Pending => {
+                    if !self.is_flushed {
+                        ready!(Pin::new(writer).poll_flush(context)).map_err(Lost::Writer)?;
+                        self.is_flushed = true;
+                    }
+                    return Poll::Pending;
+                }
+            }
+            let mut left = read.filled();
+            self.has_ended = left.is_empty();
+            self.is_flushed = false;
+            while !left.is_empty() {
+                match Pin::new(&mut *writer).poll_write(context, left) {
+                    Poll::Ready(written) => {
+                        let written = some(written).map_err(Lost::Writer)?;
+                        count(written);
+                        left = &left[written..];
+                    }
+                    Poll::Pending => {
+                        self.kept.extend_from_slice(left);
+                        return Poll::Pending;
+                    }
+                }
+            }
         }
+    }
+}
+
+/// A writer that takes nothing is gone.
+fn some(written: io::Result<usize>) -> io::Result<usize> {
+    match written {
+        Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+        written => written,
     }
 }
 
@@ -69,7 +153,7 @@ mod tests {
     use std::sync::Arc;
 
     use coppice_core::BranchId;
-    use tokio::io::{DuplexStream, duplex};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 
     use super::*;
     use crate::ClientInfo;
@@ -90,16 +174,13 @@ mod tests {
 
     #[tokio::test]
     async fn the_last_words_of_a_server_reach_a_client_that_keeps_talking() {
-        // Which direction is looked at first is left to chance.
-        for _ in 0..64 {
-            let (mut client, mut server, relayed) = joined();
-            client.write_all(b"query").await.unwrap();
-            server.write_all(b"bye").await.unwrap();
-            drop(server);
-            let mut answer = vec![];
-            let _ = tokio::join!(relayed, client.read_to_end(&mut answer));
-            assert_eq!(answer, b"bye");
-        }
+        let (mut client, mut server, relayed) = joined();
+        client.write_all(b"query").await.unwrap();
+        server.write_all(b"bye").await.unwrap();
+        drop(server);
+        let mut answer = vec![];
+        let _ = tokio::join!(relayed, client.read_to_end(&mut answer));
+        assert_eq!(answer, b"bye");
     }
 
     #[tokio::test]
@@ -118,5 +199,30 @@ mod tests {
         let (relayed, query, read) = tokio::join!(relayed, serve, client.read_to_end(&mut answer));
         assert_eq!((relayed.is_ok(), query.as_slice(), read.is_ok()), (true, &b"query"[..], true));
         assert_eq!(answer, b"answer");
+    }
+
+    #[tokio::test]
+    async fn whatever_the_other_side_does_not_take_yet_comes_in_order() {
+        let (client, server, relayed) = joined();
+        let sent: Vec<u8> = (0..1_000_000_u32).map(|number| (number / 7) as u8).collect();
+        let (mut from_client, mut to_client) = tokio::io::split(client);
+        let (mut from_server, mut to_server) = tokio::io::split(server);
+        let talk = async {
+            let (mut up, mut down) = (vec![0; sent.len()], vec![0; sent.len()]);
+            // All at once, in pieces that have nothing to do with the buffers.
+            let all = tokio::join!(
+                to_client.write_all(&sent),
+                to_server.write_all(&sent),
+                from_client.read_exact(&mut down),
+                from_server.read_exact(&mut up),
+            );
+            assert!(all.0.is_ok() && all.1.is_ok() && all.2.is_ok() && all.3.is_ok());
+            assert!(up == sent && down == sent);
+            to_server.shutdown().await.unwrap();
+            drop(from_server);
+            drop(to_server);
+        };
+        let (relayed, ()) = tokio::join!(relayed, talk);
+        assert!(relayed.is_ok(), "{relayed:?}");
     }
 }
