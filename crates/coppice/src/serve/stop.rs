@@ -157,7 +157,7 @@ pub(super) async fn stop_everything(data_dir: &Path, control_plane: Option<Proce
         Volumes::open(host.layout(), host.installation(), &options).map_err(|error| chain(&error))?;
     let engine = LocalEngine::new(host.clone(), volumes);
     let running = engine.running_instances().await.map_err(|error| chain(&error))?;
-    say!("stopping {} branches", running.len());
+    say!("branches to stop: {}", running.len());
     let labels = engine.volumes().await.map_err(|error| chain(&error))?;
     let stops = running.iter().map(|instance| {
         let branch = instance.as_str().rsplit_once('-').map_or(instance.as_str(), |(branch, _)| branch);
