@@ -101,7 +101,7 @@ async fn carry_out(
 ) -> Result<wire::StatementResult> {
     let gateway = sender.gateway.as_ref();
     let gateway = gateway.ok_or_else(|| Error::unavailable("this API has no gateway beside it"))?;
-    let visitor = Visitor { address: sender.address, host: None };
+    let visitor = Visitor { address: sender.address, host: None, is_pooled: false };
     let senders = Senders::who_show(sender.address, &login.branch);
     let place = RESULTS.hold(0, senders).await.map_err(|_| Failure::NoRoom).map_err(|why| error_of(&why))?;
     let signed = sign_in(&login, asked, &sender.agent);

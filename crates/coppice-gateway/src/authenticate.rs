@@ -133,7 +133,7 @@ mod tests {
         let [root, child, sibling, other] = [(); 4].map(|()| BranchId::generate());
         let salt = |branch: &BranchId, root: Option<&BranchId>, role: usize| {
             let user = ("user".to_owned(), format!("role{role}.{branch}"));
-            let destination = Destination::find(vec![user], None, None).expect("a destination");
+            let destination = Destination::find(vec![user], None, None, false).expect("a destination");
             let first = ScramServer::new(verifier(None, &destination, root, &[7; 32]), None);
             let (first, _) = first.challenge("SCRAM-SHA-256", b"n,,n=,r=nonce").expect("a challenge");
             first.split_once(",s=").expect("a salt").1.to_owned()

@@ -164,8 +164,12 @@ impl Gateway {
         place.check().map_err(Full::refusal)?;
         let secret_length = negotiate_version(client, &startup);
         let server_name = client.server_name.as_deref();
-        let mut destination =
-            Destination::find(startup.parameters, server_name, self.config.domain.as_deref())?;
+        let mut destination = Destination::find(
+            startup.parameters,
+            server_name,
+            self.config.domain.as_deref(),
+            client.is_pooled,
+        )?;
         destination.tell_server(origin.client, client.tls.as_ref());
 
         let attempt = Attempt::new(&destination.branch_name, &destination.role, origin.client);

@@ -33,11 +33,12 @@ pub(crate) struct Destination {
 
 impl Destination {
     /// Reads the startup parameters of a client, `server_name` being the one
-    /// of its TLS handshake.
+    /// of its TLS handshake. `is_pooled` is for one that says nothing about it.
     pub(crate) fn find(
         parameters: Vec<(String, String)>,
         server_name: Option<&str>,
         domain: Option<&str>,
+        is_pooled: bool,
     ) -> Result<Self, Refusal> {
         let Parameters { user, database, options, others } = Parameters::sort(parameters)?;
         let (named_by_option, options) = options.as_deref().map(take_branch).unwrap_or_default();
@@ -58,7 +59,7 @@ impl Destination {
             // Nobody can have a longer name; a server would cut it and find somebody else.
             branch: BranchId::parse(branch_name).filter(|_| role.len() <= ROLE_LENGTH_MAX),
             branch_name: branch_name.to_owned(),
-            is_pooled: matches!(endpoint, Some("pooler" | "pooled_rw")),
+            is_pooled: endpoint.map_or(is_pooled, |endpoint| matches!(endpoint, "pooler" | "pooled_rw")),
             role: role.to_owned(),
             parameters,
             user_as_sent: user,

@@ -6,7 +6,7 @@ const OTHER: &str = "bbcdefghij0123456789klmnop";
 fn find(parameters: &[(&str, &str)], server_name: Option<&str>) -> Result<Destination, Refusal> {
     let parameters =
         parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Destination::find(parameters, server_name, Some("db.example.com"))
+    Destination::find(parameters, server_name, Some("db.example.com"), false)
 }
 
 fn branch(parameters: &[(&str, &str)], server_name: Option<&str>) -> String {
@@ -115,4 +115,21 @@ fn a_replica_that_is_not_there_is_nothing_to_wait_for() {
     assert_eq!((refusal.reason, refusal.code), (Reason::Unsupported, "57P03"));
     assert!(!crate::refusal::End::from(refusal).is_passing());
     assert!(crate::refusal::End::from(Refusal::server_lost()).is_passing());
+}
+
+#[test]
+fn who_says_nothing_about_the_pool_gets_what_is_usual_there() {
+    for (endpoint, usually_not, usually) in [
+        ("", false, true),
+        ("-rw", false, false),
+        ("-r", false, false),
+        ("-pooler", true, true),
+        ("-pooled_rw", true, true),
+    ] {
+        let found = |is_pooled| {
+            let user = ("user".to_owned(), format!("app.{BRANCH}{endpoint}"));
+            Destination::find(vec![user], None, None, is_pooled).expect("names a branch").is_pooled
+        };
+        assert_eq!((found(false), found(true)), (usually_not, usually), "{endpoint}");
+    }
 }

@@ -27,6 +27,8 @@ pub struct Visitor {
     pub address: IpAddr,
     /// By which name it called; says which branch it means, as a TLS server name does.
     pub host: Option<String>,
+    /// Whether it shares sessions with others unless it says otherwise.
+    pub is_pooled: bool,
 }
 
 /// The client's side of a connection to the gateway.
@@ -67,7 +69,8 @@ impl Gateway {
         self.serve_until_cut(async move {
             let origin = Origin { peer: visitor.address, client: visitor.address };
             let deadline = arrival.began() + gateway.config.startup_timeout;
-            let negotiated = timeout_at(deadline, negotiate_inside(far, visitor.host)).await;
+            let negotiated =
+                timeout_at(deadline, negotiate_inside(far, visitor.host, visitor.is_pooled)).await;
             match negotiated.map_err(io::Error::from).flatten() {
                 Ok((client, request)) => {
                     gateway.serve_request(client, request, origin, place, arrival).await;

@@ -36,6 +36,8 @@ pub(crate) struct Client {
     /// Whether its bytes came by way of another part of this program, which
     /// answers for how they came there.
     pub(crate) is_inside: bool,
+    /// Whether it shares sessions with others unless it says otherwise.
+    pub(crate) is_pooled: bool,
 }
 
 /// How a connection is encrypted.
@@ -85,8 +87,7 @@ pub(crate) async fn negotiate(tcp: TcpStream, certificate: &Certificate) -> io::
                 let Connection { stream, received, outgoing } = connection;
                 let stream: Box<dyn Duplex> = Box::new(stream);
                 let connection = Connection { stream, received, outgoing };
-                let client = Client { connection, tls: None, server_name: None, is_inside: false };
-                return client.begin(result).await;
+                return Client::new(connection, None, None).begin(result).await;
             }
         }
     }
@@ -97,6 +98,7 @@ pub(crate) async fn negotiate(tcp: TcpStream, certificate: &Certificate) -> io::
 pub(crate) async fn negotiate_inside(
     stream: DuplexStream,
     server_name: Option<String>,
+    is_pooled: bool,
 ) -> io::Result<(Client, Request)> {
     let stream: Box<dyn Duplex> = Box::new(stream);
     let mut connection = Connection::new(stream);
@@ -106,7 +108,8 @@ pub(crate) async fn negotiate_inside(
                 connection.stream.write_all(b"N").await?;
             }
             result => {
-                return Client { connection, tls: None, server_name, is_inside: true }.begin(result).await;
+                let client = Client::new(connection, None, server_name);
+                return Client { is_inside: true, is_pooled, ..client }.begin(result).await;
             }
         }
     }
@@ -132,12 +135,16 @@ async fn over_tls(
     let server_name = session.server_name().map(str::to_owned);
     let tls = Some(Tls::of(session, certificate));
     let stream: Box<dyn Duplex> = Box::new(stream);
-    let mut client = Client { connection: Connection::new(stream), tls, server_name, is_inside: false };
+    let mut client = Client::new(Connection::new(stream), tls, server_name);
     let result = client.connection.read_startup().await;
     client.begin(result).await
 }
 
 impl Client {
+    fn new(connection: Connection<Box<dyn Duplex>>, tls: Option<Tls>, server_name: Option<String>) -> Self {
+        Self { connection, tls, server_name, is_inside: false, is_pooled: false }
+    }
+
     /// What a client binds its sign-in to; none without TLS.
     pub(crate) fn digest(&self) -> Option<&[u8]> {
         self.tls.as_ref()?.digest.as_deref()

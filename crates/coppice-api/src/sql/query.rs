@@ -52,7 +52,7 @@ async fn answer(gateway: &Arc<Gateway>, parts: &Parts, body: Body) -> Result<Res
         return Err(Refused::new(status, "UNSUPPORTED_ENCODING", "request bodies are not decompressed"));
     }
     let (address, login) = (client_address(parts), &wanted.login);
-    let visitor = Visitor { address, host: Some(login.host.clone()) };
+    let visitor = Visitor { address, host: Some(login.host.clone()), is_pooled: true };
     let mut owned = Owned::begin(gateway, login, visitor, STATEMENT_PATIENCE).await?;
     let senders = Senders::who_show(address, (&login.host, login.user()));
     let read = async {

@@ -99,7 +99,8 @@ async fn carry_out(
         Statements::Single(statement) => vec![statement],
         Statements::Batch(statements) => statements,
     };
-    let visitor = Visitor { address: client_address(parts), host: Some(login.host.clone()) };
+    let host = Some(login.host.clone());
+    let visitor = Visitor { address: client_address(parts), host, is_pooled: false };
     let mut owned = Owned::begin(gateway, login, visitor, STATEMENT_PATIENCE).await?;
     let place = match RESULTS.hold(0, senders).await {
         Ok(place) => place,

@@ -34,7 +34,7 @@ pub(super) async fn websocket(State(gateway): State<Arc<Gateway>>, mut request: 
     let Some(accept) = accept(request.headers()) else { return not_valid() };
     let upgrade = hyper::upgrade::on(&mut request);
     let (parts, _) = request.into_parts();
-    let visitor = Visitor { address: client_address(&parts), host: host(&parts) };
+    let visitor = Visitor { address: client_address(&parts), host: host(&parts), is_pooled: false };
     // It has its place among the connections until it ends.
     let asked = parts.extensions.get::<Arc<Seat>>().map(|seat| seat.asked());
     tokio::spawn(async move {

@@ -22,20 +22,39 @@ async fn a_branch_is_named_by_host_option_or_user() {
         let answered = branch.send(&[("connection-string", &url)], ONE).await;
         assert_eq!(answered.body["rows"], json!([{ "one": 1 }]), "{url}: {}", answered.body);
     }
-    let settings = branch.url() + "?application_name=job&options=-c%20statement_timeout%3D7s";
-    let query = "select current_user, current_setting('application_name') as name,
-        current_setting('statement_timeout') as timeout, current_setting('coppice.client_address') as address";
-    let answered =
-        branch.send(&[("connection-string", &settings)], json!({ "query": query }).to_string()).await;
-    let expected =
-        json!([{ "current_user": role, "name": "job", "timeout": "7s", "address": HERE.to_string() }]);
-    assert_eq!(answered.body["rows"], expected);
+    for (host, address) in [(format!("{id}.{DOMAIN}"), ""), (format!("{id}-rw.{DOMAIN}"), &HERE.to_string())]
+    {
+        let url = branch.url_as(role, PASSWORD_IN_URL, &host)
+            + "?application_name=job&options=-c%20statement_timeout%3D7s";
+        let query = "select current_user, current_setting('application_name') as name,
+            current_setting('statement_timeout') as timeout, current_setting('coppice.client_address') as address";
+        let answered =
+            branch.send(&[("connection-string", &url)], json!({ "query": query }).to_string()).await;
+        let expected = json!([{ "current_user": role, "name": "job", "timeout": "7s", "address": address }]);
+        assert_eq!(answered.body["rows"], expected, "{host}");
+    }
     for (host, code) in [("elsewhere.example", "INVALID_HOST"), (&*format!("{id}-ro.{DOMAIN}"), "NO_REPLICA")]
     {
         let url = branch.url_as(role, PASSWORD_IN_URL, host);
         let answered = branch.send(&[("connection-string", &url)], ONE).await;
         assert_eq!((answered.status, &answered.body["code"]), (400, &json!(code)), "{}", answered.body);
     }
+}
+
+#[tokio::test]
+async fn requests_share_sessions_and_nothing_else() {
+    let branch = Branch::start().await;
+    let ask = async |host: &str, query: &str| {
+        let url = branch.url_as(&branch.role, PASSWORD_IN_URL, &format!("{}{host}.{DOMAIN}", branch.id));
+        let body = json!({ "query": query, "arrayMode": true }).to_string();
+        branch.send(&[("connection-string", &url)], body).await.body["rows"].clone()
+    };
+    let pid = "select pg_backend_pid()";
+    let first = ask("", pid).await;
+    ask("", "set work_mem = '7MB'").await;
+    assert_eq!(ask("", "show work_mem").await, json!([["4MB"]]));
+    assert_eq!(ask("-pooler", pid).await, ask("", pid).await);
+    assert_ne!(ask("-rw", pid).await, ask("-rw", pid).await, "{first}");
 }
 
 #[tokio::test]
