@@ -14,6 +14,7 @@ use coppice_wal::{Ended, Log};
 use super::Volume;
 use super::pages::Files;
 use super::snapshots::{FACTS, log_of, strip, wal_of};
+use super::stored::force_recovery;
 use crate::local::btrfs;
 use crate::local::untrusted::{UntrustedDir, UntrustedPath};
 use crate::{EngineError, Result};
@@ -45,6 +46,7 @@ impl Volume {
         strip(&wal, segment.number(facts.redo())..=last).map_err(action())?;
         let length = end.0 - segment.start(last).0;
         wal.cut_off(log.file_name(last).as_str(), length).map_err(action())?;
+        force_recovery(&data, &log)?;
         Ok(end)
     }
 

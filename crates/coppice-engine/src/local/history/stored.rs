@@ -85,7 +85,7 @@ pub(in crate::local) fn append_log(
 /// that went on: it would take the log for ended, and write over it. What a backup
 /// is told by tells it from where; that there is no method in it says that no end
 /// of a backup has to come.
-fn force_recovery(data: &UntrustedPath, log: &Log) -> Result<()> {
+pub(super) fn force_recovery(data: &UntrustedPath, log: &Log) -> Result<()> {
     let found = control_file::checkpoint(data)?;
     if !found.is_clean {
         return Ok(());
@@ -136,4 +136,67 @@ fn cut(log: &Log, wal: &UntrustedDir, end: Lsn, last: Lsn) -> io::Result<()> {
         wal.unlink(&CString::new(log.file_name(later))?)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use coppice_wal::Segment;
+
+    use super::*;
+
+    /// As src/include/catalog/pg_control.h has it.
+    fn control(state: u32, checkpoint: u64) -> Vec<u8> {
+        let mut bytes = vec![0; 8192];
+        bytes[16..20].copy_from_slice(&state.to_le_bytes());
+        bytes[32..40].copy_from_slice(&checkpoint.to_le_bytes());
+        bytes[40..48].copy_from_slice(&checkpoint.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn data_of_a_server_that_was_stopped_cleanly_says_where_its_log_begins() {
+        let home = tempfile::tempdir().expect("a directory");
+        let data = UntrustedPath::new(home.path(), "data");
+        let file = |name: &str| home.path().join("data").join(name);
+        fs::create_dir_all(file("global")).expect("directories");
+        let log = Log::of(18, 7, 1, Segment::USUAL).expect("a log");
+        let told = |state| {
+            fs::write(file("global/pg_control"), control(state, 0x5_0300_0028)).expect("a file");
+            force_recovery(&data, &log).expect("done");
+            fs::read_to_string(file("backup_label")).ok()
+        };
+        const IN_PRODUCTION: u32 = 6;
+        const SHUT_DOWN: u32 = 1;
+        assert_eq!(told(IN_PRODUCTION), None);
+        let label =
+            "START WAL LOCATION: 5/3000028 (file 000000010000000500000003)\nCHECKPOINT LOCATION: 5/3000028\n";
+        assert_eq!(told(SHUT_DOWN).as_deref(), Some(label));
+    }
+
+    #[test]
+    fn a_later_piece_says_where_the_log_ends() {
+        let home = tempfile::tempdir().expect("a directory");
+        let path = UntrustedPath::new(home.path(), "pg_wal");
+        let names = || {
+            let entries = fs::read_dir(home.path().join("pg_wal")).expect("a directory");
+            let mut names: Vec<_> = entries.map(|entry| entry.expect("an entry").file_name()).collect();
+            names.sort();
+            names
+        };
+        fs::create_dir(home.path().join("pg_wal")).expect("a directory");
+        let (wal, log) = (path.require().expect("opened"), Log::of(18, 7, 1, Segment::USUAL).expect("a log"));
+        let bytes = Segment::USUAL.bytes;
+        let start = Lsn(bytes - 2);
+        put(&log, &wal, start, &[1; 6]).expect("written");
+        assert_eq!(names(), ["000000010000000000000000", "000000010000000000000001"]);
+        let read = |name: &str| fs::read(home.path().join("pg_wal").join(name)).expect("a file");
+        assert_eq!(read("000000010000000000000000")[bytes as usize - 3..], [0, 1, 1]);
+        assert_eq!(read("000000010000000000000001")[..5], [1, 1, 1, 1, 0]);
+        put(&log, &wal, start, &[2]).expect("written");
+        cut(&log, &wal, Lsn(start.0 + 1), Lsn(start.0 + 6)).expect("cut");
+        assert_eq!(names(), ["000000010000000000000000"]);
+        assert_eq!(read("000000010000000000000000")[bytes as usize - 3..], [0, 2, 0]);
+    }
 }
