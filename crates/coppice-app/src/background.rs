@@ -155,6 +155,11 @@ impl App {
             let upkeep = shared.clone();
             async move { app.make_bases(&upkeep).await }
         });
+        let shared = upkeep.clone();
+        tasks.every("store_verification", PURGE, self, move |app| {
+            let upkeep = shared.clone();
+            async move { app.verify_bases(&upkeep).await }
+        });
         tasks.every("store_sweep", PURGE, self, move |app| {
             let upkeep = upkeep.clone();
             async move { app.sweep_store(&upkeep).await }

@@ -1,10 +1,11 @@
 //! What is kept in the store, away from this machine.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chrono::Utc;
-use coppice_archive::{Archive, ArchiveError, BaseName, Records};
+use coppice_archive::{Archive, ArchiveError, BaseName, Records, StoreFailure};
 use coppice_core::{Error, Result, VolumeId};
 use coppice_engine::{BasePlan, EngineError};
 use coppice_failpoint::failpoint;
@@ -22,6 +23,8 @@ const PACK_GRACE: chrono::Duration = chrono::Duration::hours(48);
 const RECORDS_KEPT: usize = 100;
 /// Making an export takes at most this part of the time.
 const EXPORT_SHARE: u32 = 20;
+/// How often the newest base of each branch is read through.
+const VERIFY_EVERY: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Logs that are written to the store at a time.
 const LOGS_AT_ONCE: usize = 8;
 /// A branch that can't be backed up is tried again after this time.
@@ -42,6 +45,21 @@ pub(crate) struct Upkeep {
 
 fn failed(error: ArchiveError) -> Error {
     Error::internal(error.chain())
+}
+
+/// Reads a base and the log behind it, and throws both away.
+async fn verify(archive: &Arc<Archive>, base: &BaseName) -> Result<(), ArchiveError> {
+    let manifest = archive.manifest(base).await?;
+    let taken_at = base.taken_at();
+    let reader = archive.clone();
+    let read = tokio::task::spawn_blocking(move || reader.verify(&manifest)).await;
+    read.map_err(|error| ArchiveError::Refused(error.to_string()))??;
+    for piece in archive.log_pieces(&base.volume()).await? {
+        if piece.seen_at >= taken_at {
+            archive.get_log(&piece).await?;
+        }
+    }
+    Ok(())
 }
 
 impl App {
@@ -177,16 +195,47 @@ impl App {
         Ok(())
     }
 
-    /// Removes from the store what nobody needs, and writes down what is there.
-    pub(crate) async fn sweep_store(&self, upkeep: &Upkeep) -> Result<()> {
+    /// Reads through bases whose turn it is, and the log behind them. Fails as long as
+    /// anything is known to be damaged.
+    pub(crate) async fn verify_bases(&self, upkeep: &Upkeep) -> Result<()> {
         let Some(store) = &self.config.archive else { return Ok(()) };
-        let _alone = upkeep.bases.lock().await;
         let archive = store.archive().await.map_err(failed)?;
+        let alone = upkeep.bases.lock().await;
+        self.adopt_bases(&archive).await?;
+        drop(alone);
+        while let Some(name) = self.store.base_to_verify(VERIFY_EVERY).await? {
+            // Else it might be removed meanwhile.
+            let _alone = upkeep.bases.lock().await;
+            let damage = match verify(&archive, &BaseName::from_trusted(name.as_str())).await {
+                Ok(()) => String::new(),
+                Err(error @ ArchiveError::Damaged { .. }) => error.chain(),
+                Err(ArchiveError::Store { source: source @ StoreFailure::NotFound { .. }, .. }) => {
+                    format!("{name} has lost something: {source}")
+                }
+                Err(error) => return Err(failed(error)),
+            };
+            self.store.base_verified(&name, &damage).await?;
+        }
+        self.store.base_damage().await?.map_or(Ok(()), |damage| Err(Error::internal(damage)))
+    }
+
+    /// Writes down what bases are there: whoever made one may have ended before it
+    /// said so.
+    async fn adopt_bases(&self, archive: &Archive) -> Result<Vec<BaseName>> {
         let found = archive.all_bases().await.map_err(failed)?;
         let names: Vec<_> = found.iter().map(ToString::to_string).collect();
         let volumes: Vec<_> = found.iter().map(|base| base.volume().to_string()).collect();
         let taken: Vec<_> = found.iter().map(BaseName::taken_at).collect();
         self.store.base_adopt(&names, &volumes, &taken).await?;
+        Ok(found)
+    }
+
+    /// Removes from the store what nobody needs.
+    pub(crate) async fn sweep_store(&self, upkeep: &Upkeep) -> Result<()> {
+        let Some(store) = &self.config.archive else { return Ok(()) };
+        let _alone = upkeep.bases.lock().await;
+        let archive = store.archive().await.map_err(failed)?;
+        let found = self.adopt_bases(&archive).await?;
         for name in self.store.base_surplus(KEEP).await? {
             archive.remove_base(&BaseName::from_trusted(name.as_str())).await.map_err(failed)?;
             self.store.base_forget(&name).await?;

@@ -35,6 +35,8 @@ pub use archive::{Archive, BaseName};
 pub use connection::Connection;
 pub use error::{ArchiveError, Result};
 pub use manifest::{BaseFacts, Manifest};
+/// Why a bucket or directory did not do what it was asked.
+pub use object_store::Error as StoreFailure;
 pub use place::StorePlace;
 pub use read::Target;
 pub use records::{Records, RecordsName};

@@ -187,6 +187,39 @@ impl Store {
         Ok(())
     }
 
+    /// A base that is the newest of its volume and was not read through within `every`,
+    /// the one that waits longest first. A damaged one may have been mended.
+    pub async fn base_to_verify(&self, every: Duration) -> Result<Option<String>> {
+        Ok(sqlx::query_scalar(
+            "select name from bases x
+             where (verified_at is null
+                    or verified_at < now() - case damage when '' then make_interval(secs => $1)
+                                                         else interval '5 minutes' end)
+               and not exists (select from bases later
+                               where later.volume_id = x.volume_id and later.taken_at > x.taken_at)
+             order by verified_at nulls first, taken_at limit 1",
+        )
+        .bind(every.as_secs_f64())
+        .fetch_optional(&self.pool)
+        .await?)
+    }
+
+    /// Records that a base was read through, and what is wrong with it.
+    pub async fn base_verified(&self, name: &str, damage: &str) -> Result<()> {
+        sqlx::query("update bases set verified_at = now(), damage = $2 where name = $1")
+            .bind(name)
+            .bind(damage)
+            .execute(&self.pool)
+            .await?;
+        Ok(())
+    }
+
+    /// What is wrong with some base; none when nothing is known to be.
+    pub async fn base_damage(&self) -> Result<Option<String>> {
+        let query = "select damage from bases where damage <> '' order by verified_at limit 1";
+        Ok(sqlx::query_scalar(query).fetch_optional(&self.pool).await?)
+    }
+
     /// When the oldest base of each volume was taken.
     pub async fn base_oldest(&self) -> Result<Vec<(VolumeId, DateTime<Utc>)>> {
         let rows: Vec<(String, DateTime<Utc>)> =
@@ -197,7 +230,8 @@ impl Store {
     }
 
     /// Records bases that are in the store, of volumes that are known: a process
-    /// that made one may have ended before it said so.
+    /// that made one may have ended before it said so. How its log goes on is not
+    /// known, so another one is due.
     pub async fn base_adopt(
         &self,
         names: &[String],
@@ -206,7 +240,7 @@ impl Store {
     ) -> Result<u64> {
         let done = sqlx::query(
             "insert into bases (name, volume_id, branch_id, taken_at, seen_at, bytes, new_bytes)
-             select f.name, v.id, v.branch_id, f.taken, f.taken, 0, 0
+             select f.name, v.id, v.branch_id, f.taken, 'epoch', 0, 0
              from unnest($1::text[], $2::text[], $3::timestamptz[]) f (name, volume, taken)
              join volumes v on v.id = f.volume and v.branch_id is not null
              on conflict do nothing",
