@@ -68,7 +68,8 @@ impl Operation {
             .replace("{userID}", "usr_nowhere")
             .replace("{invitationID}", "inv_nowhere")
             .replace("{webhookID}", "whk_nowhere")
-            .replace("{deliveryID}", "dlv_nowhere");
+            .replace("{deliveryID}", "dlv_nowhere")
+            .replace("{invoiceID}", "bil_nowhere");
         assert!(!path.contains('{'), "{}: this test knows no value for a parameter of {path}", self.id);
         path
     }

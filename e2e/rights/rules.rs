@@ -45,7 +45,7 @@ pub(super) const OF_EVERYBODY: [&str; 2] = ["getOrganizationsList", "getCredenti
 /// Needs a person besides what is on no organization's path.
 pub(super) const OF_PEOPLE: [&str; 1] = ["createOrganization"];
 /// Reading, and closed to keys with limits all the same.
-pub(super) const CLOSED_READS: [&str; 9] = [
+pub(super) const CLOSED_READS: [&str; 13] = [
     "listOrganizationAPIKeys",
     "listUserAPIKeys",
     "listOrganizationInvitations",
@@ -55,7 +55,13 @@ pub(super) const CLOSED_READS: [&str; 9] = [
     "listWebhooks",
     "getWebhook",
     "listWebhookDeliveries",
+    "getBillingCustomer",
+    "getBillingInvoices",
+    "getBillingInvoice",
+    "getBillingUpcomingInvoice",
 ];
+/// Reading what is not there where nobody is charged.
+pub(super) const NEED_PRICES: [&str; 2] = ["getBillingInvoice", "getBillingUpcomingInvoice"];
 /// Open to keys with limits: what these make has them too.
 pub(super) const MAKES_KEYS: [&str; 2] = ["createOrganizationAPIKey", "createUserAPIKey"];
 /// On a project, and closed to keys for single branches.

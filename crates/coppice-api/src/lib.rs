@@ -20,6 +20,7 @@ mod audience;
 mod audit;
 mod audit_log;
 mod beside;
+mod billing;
 mod body;
 mod branch_metrics;
 mod branches;

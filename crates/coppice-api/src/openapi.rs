@@ -39,9 +39,9 @@ use self::errors::{BEARER, OAUTH};
 use crate::coding::takes;
 use crate::endpoint::Endpoint;
 use crate::{
-    activity, audit_log, branch_metrics, branches, configuration, credential, credentials, events, history,
-    invitations, keys, logs, members, organizations, pages, projects, regions, reset, statements, trash,
-    tree, usage, users, webhooks,
+    activity, audit_log, billing, branch_metrics, branches, configuration, credential, credentials, events,
+    history, invitations, keys, logs, members, organizations, pages, projects, regions, reset, statements,
+    trash, tree, usage, users, webhooks,
 };
 
 /// Where the implicit flow begins, below the server.
@@ -52,7 +52,7 @@ const AUTHORIZATION: &str = "/oauth/authorize";
 struct Empty;
 
 /// The operations of each part.
-const ENDPOINTS: [fn() -> Vec<Endpoint>; 23] = [
+const ENDPOINTS: [fn() -> Vec<Endpoint>; 24] = [
     organizations::endpoints,
     audit_log::endpoints,
     events::endpoints,
@@ -76,6 +76,7 @@ const ENDPOINTS: [fn() -> Vec<Endpoint>; 23] = [
     statements::endpoints,
     branch_metrics::endpoints,
     usage::endpoints,
+    billing::endpoints,
 ];
 
 /// Every operation with its route.

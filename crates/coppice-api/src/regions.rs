@@ -73,12 +73,13 @@ async fn list_instance_types(
     Query(asked): Query<InRegion>,
 ) -> Result<Shown<wire::InstanceTypeList>> {
     let types = app.list_instance_types(asked.region.as_deref())?.into_iter().map(|(region, kind)| {
+        let (hourly_rate, storage_monthly_rate) = app.rates_of(&kind);
         wire::InstanceType {
             name: kind.name,
             vcpus: kind.vcpus,
             ram: kind.ram_gib,
-            hourly_rate: f64::from(kind.hourly_rate_milli_usd) / 1000.0,
-            storage_monthly_rate: f64::from(kind.storage_monthly_rate_cents) / 100.0,
+            hourly_rate,
+            storage_monthly_rate,
             region: region.to_string(),
         }
     });

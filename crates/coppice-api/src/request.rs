@@ -98,6 +98,7 @@ impl Call {
             invitation: part("invitationID"),
             webhook: part("webhookID"),
             delivery: part("deliveryID"),
+            invoice: part("invoiceID"),
         }
     }
 

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use chrono::{DateTime, Datelike, Days, Months, TimeDelta, Utc};
 use coppice_app::{Access, App, UsageGrouping, UsageLine, UsageRequest, UsageStep};
+use coppice_core::amount::Decimal;
 use coppice_core::operation::GET_USAGE;
 use coppice_core::usage::Meter;
 use coppice_core::{Error, Result};
@@ -11,7 +12,7 @@ use coppice_wire::{self as wire, UsageGroup};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::endpoint::{Endpoint, Query, Table, Tabled, get};
+use crate::endpoint::{Endpoint, Query, Text, Written, get};
 
 pub(crate) fn endpoints() -> Vec<Endpoint> {
     const AREA: &str = "Billing";
@@ -42,7 +43,7 @@ struct GetUsage {
     format: Option<wire::UsageFormat>,
 }
 
-async fn get_usage(app: App, access: Access, Query(asked): Query<GetUsage>) -> Result<Tabled<wire::Usage>> {
+async fn get_usage(app: App, access: Access, Query(asked): Query<GetUsage>) -> Result<Written<wire::Usage>> {
     let group_by = groups(asked.group_by.as_deref().unwrap_or_default())?;
     let has = |group| group_by.contains(&group);
     let now = Utc::now();
@@ -58,14 +59,18 @@ async fn get_usage(app: App, access: Access, Query(asked): Query<GetUsage>) -> R
         by_instance_type: has(UsageGroup::Type),
     };
     let report = app.usage(&access, &request).await?;
+    let costs = report.lines.iter().filter_map(|line| line.cost.as_ref());
+    let total = report.currency.as_ref().map(|_| costs.sum::<Decimal>().with_scale(6).to_plain_string());
     let shown = wire::Usage {
         from: wire::Timestamp(report.from),
         to: wire::Timestamp(report.to),
         sealed_until: wire::Timestamp(report.sealed_until),
         group_by,
         rows: report.lines.into_iter().map(to_wire).collect(),
+        currency: report.currency,
+        total,
     };
-    Ok(Tabled { shown, is_table: asked.format.map(|format| format == wire::UsageFormat::Csv) })
+    Ok(Written { shown, is_text: asked.format.map(|format| format == wire::UsageFormat::Csv) })
 }
 
 fn groups(text: &str) -> Result<Vec<UsageGroup>> {
@@ -129,15 +134,19 @@ fn to_wire(line: UsageLine) -> wire::UsageRow {
         },
         quantity: line.quantity.to_plain_string(),
         unit: line.meter.unit().to_owned(),
+        cost: line.cost.map(|cost| cost.to_plain_string()),
     }
 }
 
 /// Columns of the FinOps Open Cost and Usage Specification that say something here.
 const COLUMNS: &str = "ChargePeriodStart,ChargePeriodEnd,ServiceCategory,ServiceName,ChargeCategory,\
-    ChargeDescription,SubAccountId,SubAccountName,ResourceId,ResourceName,SkuId,ConsumedQuantity,ConsumedUnit";
+    ChargeDescription,SubAccountId,SubAccountName,ResourceId,ResourceName,SkuId,ConsumedQuantity,ConsumedUnit,\
+    BilledCost,EffectiveCost,ContractedCost,ListCost,BillingCurrency";
 
-impl Table for wire::Usage {
-    fn csv(&self) -> String {
+impl Text for wire::Usage {
+    const KIND: &'static str = "text/csv";
+
+    fn text(&self) -> Result<String> {
         let mut text = format!("{COLUMNS}\r\n");
         for row in &self.rows {
             let (start, end) = self.period_of(row);
@@ -148,6 +157,7 @@ impl Table for wire::Usage {
                 wire::UsageMeter::Egress => ("Data sent to clients", "egress"),
             };
             let id = |id: &Option<String>| cell(id.as_deref().unwrap_or_default());
+            let cost = row.cost.clone().unwrap_or_default();
             let cells = [
                 time(start),
                 time(end),
@@ -162,11 +172,16 @@ impl Table for wire::Usage {
                 cell(sku),
                 row.quantity.clone(),
                 row.unit.clone(),
+                cost.clone(),
+                cost.clone(),
+                cost.clone(),
+                cost,
+                self.currency.clone().unwrap_or_default(),
             ];
             // Writing to a text does not fail.
             let _ = write!(text, "{}\r\n", cells.join(","));
         }
-        text
+        Ok(text)
     }
 }
 

@@ -3,26 +3,20 @@
 use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, IF_NONE_MATCH};
 
-/// The media type of tables.
-pub(crate) const TABLE: &str = "text/csv";
-
 /// What a request says of the form of its answer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wishes {
     /// Tags of answers that the caller has.
     pub(crate) known_tag: Option<String>,
-    /// Whether it would rather have a table.
-    pub(crate) likes_tables: bool,
+    /// The media type that it names first.
+    pub(crate) kind: Option<String>,
 }
 
 impl Wishes {
     /// As the headers say.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-        let is_table = |kinds: &str| kinds.split([',', ';']).next().is_some_and(|kind| kind.trim() == TABLE);
-        Self {
-            known_tag: text(IF_NONE_MATCH).map(str::to_owned),
-            likes_tables: text(ACCEPT).is_some_and(is_table),
-        }
+        let first = |kinds: &str| kinds.split([',', ';']).next().map(|kind| kind.trim().to_ascii_lowercase());
+        Self { known_tag: text(IF_NONE_MATCH).map(str::to_owned), kind: text(ACCEPT).and_then(first) }
     }
 }

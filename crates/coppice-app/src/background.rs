@@ -179,6 +179,7 @@ impl App {
         });
         tasks.every("audit_purge", PURGE, self, |app| async move { app.purge_audit_log().await });
         tasks.every("event_purge", PURGE, self, |app| async move { app.purge_events().await });
+        tasks.every("invoices", PURGE, self, |app| async move { app.issue_invoices().await });
         tasks.every("usage_purge", PURGE, self, |app| async move { app.purge_usage().await });
         tasks.every("webhook_secret_purge", PURGE, self, |app| async move {
             app.forget_former_webhook_secrets().await

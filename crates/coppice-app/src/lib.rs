@@ -16,6 +16,7 @@ mod activity;
 mod audit;
 pub mod background;
 mod backups;
+mod billing;
 mod bootstrap;
 mod branch_metrics;
 mod branches;
@@ -59,6 +60,7 @@ use std::time::{Duration, Instant};
 use coppice_archive::Connection;
 use coppice_core::branch::BranchState;
 use coppice_core::limits::OrganizationLimits;
+use coppice_core::price_list::PriceList;
 use coppice_core::reach::Reachable;
 use coppice_core::sign_up::SignUp;
 use coppice_core::{HostId, InstallationId, RegionId};
@@ -71,6 +73,7 @@ use tokio_util::task::TaskTracker;
 pub use access::{Access, Credential, PersonalAccess, Presented};
 pub use activity::Activity;
 pub use audit::{AccountEvent, AccountEventKind, AuditPage, AuditQuery};
+pub use billing::{InvoicePage, UpcomingInvoice};
 pub use bootstrap::FirstAccount;
 pub use branch_metrics::{InstanceSeries, MetricsRequest};
 pub use branches::{
@@ -79,6 +82,7 @@ pub use branches::{
 };
 pub use connections::Connectable;
 pub use coppice_store::Event;
+pub use coppice_store::Invoice;
 pub use coppice_store::{AuditEnd, InvitationFilter, UsageGrouping, UsageStep};
 pub use coppice_store::{BrowserSession, HalfSignIn};
 pub use coppice_telemetry::logs::{BodyMatch, LogEntry, LogFilter, LogLevel};
@@ -165,6 +169,8 @@ pub struct AppConfig {
     pub archive: Option<Arc<Connection>>,
     /// How often what has changed is written there.
     pub store_interval: Duration,
+    /// What is charged, if anybody is.
+    pub prices: Option<PriceList>,
 }
 
 /// Which platform this is. No secret: it is told to everybody, so that nobody

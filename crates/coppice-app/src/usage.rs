@@ -2,14 +2,18 @@
 
 use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
 use coppice_core::amount::{Decimal, Whole};
+use coppice_core::price_list::cost;
 use coppice_core::usage::Meter;
 use coppice_core::{BranchId, Error, ErrorCode, ProjectId, Result};
 use coppice_store::{UsageGrouping, UsageQuery, UsageRow};
 
+use crate::billing::began;
 use crate::{Access, App};
 
 /// Most lines of a report.
 const LINES_MAX: usize = 10_000;
+/// Decimals of what a part costs.
+const COST_DECIMALS: u32 = 6;
 /// Longest time of a report.
 const DAYS_MAX: i64 = 400;
 
@@ -41,6 +45,9 @@ pub struct UsageLine {
     pub meter: Meter,
     /// How much, in what that is shown in.
     pub quantity: Decimal,
+    /// What it costs, where anybody is charged: the sum of its parts with one
+    /// price, each rounded once.
+    pub cost: Option<Decimal>,
 }
 
 /// What an organization used.
@@ -54,6 +61,8 @@ pub struct UsageReport {
     pub sealed_until: DateTime<Utc>,
     /// By time, project, branch, meter and instance type.
     pub lines: Vec<UsageLine>,
+    /// In what costs are, where anybody is charged.
+    pub currency: Option<String>,
 }
 
 impl App {
@@ -64,23 +73,32 @@ impl App {
     pub async fn usage(&self, access: &Access, request: &UsageRequest) -> Result<UsageReport> {
         let (from, to) = hours(request)?;
         let sealed_until = self.store.usage_sealed_until().await?;
+        let prices = self.config.prices.as_ref();
+        let boundaries = prices.map_or_else(|| vec![from], |prices| prices.boundaries(from, to));
         let query = UsageQuery {
             organization: &access.organization.id,
             from,
             to,
             grouping: request.grouping,
-            boundaries: &[DateTime::UNIX_EPOCH],
+            boundaries: &boundaries,
             // Each type makes a row there, and perhaps none here.
             rows_max: (LINES_MAX * 8) as u32,
         };
         let rows = self.store.usage_report(&query).await?;
         let is_cut = rows.len() as u32 == query.rows_max;
-        let lines = lines(rows, request.by_instance_type)?;
+        let cost = |row: &UsageRow, quantity: &Whole| {
+            let at = began(&boundaries, row);
+            let price = prices?.unit_price(row.meter, &row.instance_type, at);
+            let cost = price.map(|price| cost(quantity, price, row.meter, at, COST_DECIMALS));
+            Some(cost.unwrap_or_else(|| Decimal::new(0.into(), i64::from(COST_DECIMALS))))
+        };
+        let lines = lines(rows, request.by_instance_type, cost)?;
         if is_cut || lines.len() > LINES_MAX {
             let why = format!("this has more than {LINES_MAX} rows: ask for less time, or tell less apart");
             return Err(Error::invalid_query("groupBy", why));
         }
-        Ok(UsageReport { from, to, sealed_until, lines })
+        let currency = prices.map(|prices| prices.currency.clone());
+        Ok(UsageReport { from, to, sealed_until, lines, currency })
     }
 }
 
@@ -102,29 +120,36 @@ fn hours(request: &UsageRequest) -> Result<(DateTime<Utc>, DateTime<Utc>)> {
 }
 
 /// Puts rows of instance types together where those are not told apart.
-fn lines(rows: Vec<UsageRow>, by_instance_type: bool) -> Result<Vec<UsageLine>> {
-    let mut lines: Vec<(UsageRow, Whole)> = vec![];
+fn lines(
+    rows: Vec<UsageRow>,
+    by_instance_type: bool,
+    cost_of: impl Fn(&UsageRow, &Whole) -> Option<Decimal>,
+) -> Result<Vec<UsageLine>> {
+    let mut lines: Vec<(UsageRow, Whole, Option<Decimal>)> = vec![];
     for mut row in rows {
+        let quantity: Whole = row.quantity.parse().map_err(Error::internal)?;
+        let cost = cost_of(&row, &quantity);
         if !by_instance_type {
             row.instance_type.clear();
         }
-        let quantity: Whole = row.quantity.parse().map_err(Error::internal)?;
         let key = |row: &UsageRow| (row.began_at, row.project.clone(), row.branch.clone(), row.meter);
         // Rows of one line follow each other.
         match lines.last_mut() {
-            Some((last, sum)) if key(last) == key(&row) && last.instance_type == row.instance_type => {
+            Some((last, sum, costs)) if key(last) == key(&row) && last.instance_type == row.instance_type => {
                 *sum += quantity;
+                *costs = costs.take().zip(cost).map(|(costs, cost)| costs + cost);
             }
-            _ => lines.push((row, quantity)),
+            _ => lines.push((row, quantity, cost)),
         }
     }
-    let line = |(row, quantity): (UsageRow, Whole)| UsageLine {
+    let line = |(row, quantity, cost): (UsageRow, Whole, Option<Decimal>)| UsageLine {
         project: row.project,
         branch: row.branch,
         began_at: row.began_at,
         instance_type: Some(row.instance_type).filter(|kind| !kind.is_empty()),
         meter: row.meter,
         quantity: row.meter.shown(&quantity),
+        cost,
     };
     Ok(lines.into_iter().map(line).collect())
 }

@@ -102,6 +102,7 @@ id!(/** The record of an API key, not the secret. */ ApiKeyId, "key_");
 id!(/** What a person's sign-in to a client began; its tokens name it. */ SessionId, "ses_");
 id!(/** An invitation to an organization, not the secret in its link. */ InvitationId, "inv_");
 id!(/** A line of the audit log. */ AuditId, "aud_");
+id!(/** What is asked of an organization for a month. */ InvoiceId, "bil_");
 id!(/** Something that happened in an organization. */ EventId, "evt_");
 id!(/** Where events are sent to. */ WebhookId, "whk_");
 id!(/** An event on its way to a webhook. */ DeliveryId, "dlv_");

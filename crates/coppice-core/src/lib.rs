@@ -38,6 +38,7 @@ pub mod history;
 pub mod id;
 pub mod image;
 pub mod instance_type;
+pub mod invoice;
 pub mod key_limits;
 pub mod limits;
 pub mod lsn;
@@ -47,6 +48,7 @@ pub mod operation;
 pub mod organization;
 pub mod parameter;
 pub mod plan;
+pub mod price_list;
 pub mod project;
 pub mod proxies;
 pub mod random;
@@ -63,5 +65,5 @@ pub use error::{Error, Result};
 pub use error_code::ErrorCode;
 pub use id::{
     ApiKeyId, AuditId, BranchId, DeliveryId, EventId, HostId, InstallationId, InstanceId, InvitationId,
-    OrganizationId, ProjectId, RegionId, SessionId, UserId, VolumeId, WebhookId,
+    InvoiceId, OrganizationId, ProjectId, RegionId, SessionId, UserId, VolumeId, WebhookId,
 };

@@ -110,6 +110,17 @@ operations! {
         Operation::new("resendWebhookDelivery", Scope::OrgWrite).limited_keys(Refused);
     LIST_AUDIT_LOG = Operation::new("listAuditLog", Scope::AuditRead).limited_keys(Refused);
     GET_USAGE = Operation::new("getUsage", Scope::OrgRead).limited_keys(Refused);
+    GET_BILLING_CUSTOMER = Operation::new("getBillingCustomer", Scope::OrgRead).limited_keys(Refused);
+    UPDATE_BILLING_CUSTOMER =
+        Operation::new("updateBillingCustomer", Scope::OrgWrite).limited_keys(Refused);
+    GET_BILLING_INVOICES = Operation::new("getBillingInvoices", Scope::OrgRead).limited_keys(Refused);
+    GET_BILLING_INVOICE = Operation::new("getBillingInvoice", Scope::OrgRead).limited_keys(Refused);
+    GET_BILLING_UPCOMING_INVOICE =
+        Operation::new("getBillingUpcomingInvoice", Scope::OrgRead).limited_keys(Refused);
+    CREATE_BILLING_CHECKOUT_SESSION =
+        Operation::new("createBillingCheckoutSession", Scope::OrgWrite).limited_keys(Refused);
+    CREATE_BILLING_PAYMENT_METHOD_SESSION =
+        Operation::new("createBillingPaymentMethodSession", Scope::OrgWrite).limited_keys(Refused);
     REQUEST_ORGANIZATION_DELETION =
         Operation::new("requestOrganizationDeletion", Scope::OrgWrite).by(Owner).limited_keys(Refused);
 

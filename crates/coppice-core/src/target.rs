@@ -6,8 +6,8 @@
 use std::fmt::Debug;
 
 use crate::{
-    BranchId, DeliveryId, Error, ErrorCode, InvitationId, OrganizationId, ProjectId, Result, UserId,
-    WebhookId,
+    BranchId, DeliveryId, Error, ErrorCode, InvitationId, InvoiceId, OrganizationId, ProjectId, Result,
+    UserId, WebhookId,
 };
 
 /// Path parameters as the client wrote them.
@@ -27,6 +27,8 @@ pub struct RawTarget<'a> {
     pub webhook: Option<&'a str>,
     /// `deliveryID`
     pub delivery: Option<&'a str>,
+    /// `invoiceID`
+    pub invoice: Option<&'a str>,
 }
 
 impl RawTarget<'_> {
@@ -45,6 +47,10 @@ impl RawTarget<'_> {
 
     fn user(&self) -> Result<UserId> {
         checked("userID", self.user, is_organization_id).map(UserId::from_trusted)
+    }
+
+    fn invoice(&self) -> Result<InvoiceId> {
+        checked("invoiceID", self.invoice, is_record_id).map(InvoiceId::from_trusted)
     }
 
     fn invitation(&self) -> Result<InvitationId> {
@@ -157,6 +163,15 @@ pub struct OnDelivery {
     pub on: OnWebhook,
     /// The delivery.
     pub delivery: DeliveryId,
+}
+
+/// An invoice of an organization, if it is one.
+#[derive(Clone, Debug)]
+pub struct OnInvoice {
+    /// The organization.
+    pub organization: OrganizationId,
+    /// The invoice.
+    pub invoice: InvoiceId,
 }
 
 /// Whatever a path names: for what all operations have in common.
@@ -276,6 +291,16 @@ impl Target for OnDelivery {
 
     fn organization(&self) -> &OrganizationId {
         self.on.organization()
+    }
+}
+
+impl Target for OnInvoice {
+    fn read(path: &RawTarget<'_>) -> Result<Self> {
+        Ok(Self { organization: path.organization()?, invoice: path.invoice()? })
+    }
+
+    fn organization(&self) -> &OrganizationId {
+        &self.organization
     }
 }
 

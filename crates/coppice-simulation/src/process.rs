@@ -192,6 +192,7 @@ fn config(installation: InstallationId, process: ProcessId, host: HostId, region
         metrics_interval: Duration::from_secs(15),
         archive: None,
         store_interval: Duration::from_secs(10),
+        prices: None,
     }
 }
 

@@ -12,6 +12,7 @@
 
 mod activity;
 mod audit;
+mod billing;
 mod branches;
 mod configuration;
 mod credential;
@@ -36,6 +37,7 @@ mod webhooks;
 
 pub use activity::*;
 pub use audit::*;
+pub use billing::*;
 pub use branches::*;
 pub use configuration::*;
 pub use credential::*;

@@ -79,6 +79,9 @@ pub struct UsageRow {
     /// Of what: `instance-hours`, `hours`, `GiB-hours`, `GiB`.
     #[schema(example = "instance-hours")]
     pub unit: String,
+    /// What it costs, with six decimals; null where nobody is charged.
+    #[schema(required, example = "14.880000")]
+    pub cost: Option<String>,
 }
 
 /// Answer of getUsage.
@@ -95,4 +98,10 @@ pub struct Usage {
     pub group_by: Vec<UsageGroup>,
     /// By time, project, branch, meter and instance type.
     pub rows: Vec<UsageRow>,
+    /// In what costs are, by ISO 4217; null where nobody is charged.
+    #[schema(required, example = "EUR")]
+    pub currency: Option<String>,
+    /// The sum of the costs; null where nobody is charged.
+    #[schema(required, example = "14.880000")]
+    pub total: Option<String>,
 }

@@ -6,7 +6,8 @@ use coppice_core::Result;
 use coppice_core::access::Caller;
 use coppice_core::operation::Operation;
 use coppice_core::target::{
-    InBranch, InOrganization, InProject, InTrash, OnDelivery, OnInvitation, OnMember, OnWebhook, Target,
+    InBranch, InOrganization, InProject, InTrash, OnDelivery, OnInvitation, OnInvoice, OnMember, OnWebhook,
+    Target,
 };
 use serde_json::json;
 use utoipa::openapi::Required;
@@ -74,6 +75,11 @@ impl Located for OnDelivery {
     const NOT_FOUND: Option<&'static str> = Some("There is no such webhook, or no such delivery to it.");
 }
 
+impl Located for OnInvoice {
+    const PATH: &'static str = "/organizations/{organizationID}/billing/invoices/{invoiceID}";
+    const NOT_FOUND: Option<&'static str> = Some("There is no such invoice.");
+}
+
 impl<T: Located> Authorized for Access<T> {
     const PATH: &'static str = T::PATH;
     const NOT_FOUND: Option<&'static str> = T::NOT_FOUND;
@@ -117,6 +123,7 @@ fn parameter(name: &str) -> Parameter {
         "webhookID" => ("The webhook.", "whk_06gq0m2kj8fr3cjdr0h2qkv5s4", OF_RECORD),
         "deliveryID" => ("The delivery.", "dlv_06gq0m2kj8fr3cjdr0h2qkv5s4", OF_RECORD),
         "invitationID" => ("The invitation.", "inv_06gq0m2kj8fr3cjdr0h2qkv5s4", OF_RECORD),
+        "invoiceID" => ("The invoice.", "bil_06gq0m2kj8fr3cjdr0h2qkv5s4", OF_RECORD),
         _ => ("The organization.", "org_06gq0m2kj8fr3cjdr0h2qkv5s4", OF_PERSON),
     };
     let schema = ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern)).max_length(length_max);

@@ -3,11 +3,11 @@
 use aws_lc_rs::digest::{SHA256, digest};
 use axum::Json;
 use axum::http::StatusCode;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG};
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use coppice_core::Error;
+use coppice_core::{Error, Result};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{ObjectBuilder, Type};
@@ -15,7 +15,10 @@ use utoipa::openapi::{ContentBuilder, Ref, ResponseBuilder};
 
 use super::Schemas;
 use crate::error::ApiError;
-use crate::wishes::{TABLE, Wishes};
+use crate::wishes::Wishes;
+
+/// What a text may do in a browser: look as it says itself, and nothing else.
+const TEXT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; sandbox";
 
 /// 200 with what is there.
 #[derive(Debug)]
@@ -25,18 +28,21 @@ pub(crate) struct Shown<T>(pub(crate) T);
 #[derive(Debug)]
 pub(crate) struct Tagged<T>(pub(crate) T);
 
-/// 200 with what is there, as a table if that is wished for.
+/// 200 with what is there, as a text of another kind if that is wished for.
 #[derive(Debug)]
-pub(crate) struct Tabled<T> {
+pub(crate) struct Written<T> {
     pub(crate) shown: T,
-    /// Whether it is to be a table; without it the caller's `Accept` decides.
-    pub(crate) is_table: Option<bool>,
+    /// Whether it is to be that; without it the caller's `Accept` decides.
+    pub(crate) is_text: Option<bool>,
 }
 
-/// What can be shown as a table.
-pub(crate) trait Table {
-    /// As CSV (RFC 4180), with a line of names.
-    fn csv(&self) -> String;
+/// What can also be shown as a text that is no JSON.
+pub(crate) trait Text {
+    /// Its media type, in UTF-8.
+    const KIND: &'static str;
+
+    /// The text.
+    fn text(&self) -> Result<String>;
 }
 
 /// 201 with what was made.
@@ -83,18 +89,25 @@ impl<T: Serialize + ToSchema + Send + 'static> Answer for Shown<T> {
     }
 }
 
-impl<T: Table + Serialize + ToSchema + Send + 'static> Answer for Tabled<T> {
+impl<T: Text + Serialize + ToSchema + Send + 'static> Answer for Written<T> {
     const STATUS: StatusCode = StatusCode::OK;
 
     fn document(response: ResponseBuilder, schemas: &mut Schemas) -> ResponseBuilder {
         let text = ObjectBuilder::new().schema_type(Type::String);
-        with_body::<T>(response, schemas).content(TABLE, ContentBuilder::new().schema(Some(text)).build())
+        with_body::<T>(response, schemas).content(T::KIND, ContentBuilder::new().schema(Some(text)).build())
     }
 
     fn send(self, wishes: &Wishes) -> Response {
-        match self.is_table.unwrap_or(wishes.likes_tables) {
-            true => ([(CONTENT_TYPE, "text/csv; charset=utf-8")], self.shown.csv()).into_response(),
-            false => Json(self.shown).into_response(),
+        if !self.is_text.unwrap_or(wishes.kind.as_deref() == Some(T::KIND)) {
+            return Json(self.shown).into_response();
+        }
+        match self.shown.text() {
+            Ok(text) => {
+                let kind = format!("{}; charset=utf-8", T::KIND);
+                ([(CONTENT_TYPE, kind.as_str()), (CONTENT_SECURITY_POLICY, TEXT_POLICY)], text)
+                    .into_response()
+            }
+            Err(error) => ApiError::from(error).into_response(),
         }
     }
 }

@@ -26,7 +26,7 @@ use utoipa_axum::PathItemExt;
 use utoipa_axum::router::UtoipaMethodRouter;
 
 use access::Authorized;
-pub(crate) use answer::{Answer, Begun, Done, Made, Shown, Table, Tabled, Tagged};
+pub(crate) use answer::{Answer, Begun, Done, Made, Shown, Tagged, Text, Written};
 use asked::{Asked, Form};
 pub(crate) use asked::{Body, BodyAs, Query, SentBody};
 use handler::Handler;

@@ -19,6 +19,7 @@ use coppice_app::{
     App, AppConfig, Clients, FirstAccount, GatewayPlace, IdentityConfig, MasterKey, Reconciler, Server,
 };
 use coppice_core::awake::{ClientSession, NewUse};
+use coppice_core::price_list::PriceList;
 use coppice_core::statistics::ClientTraffic;
 use coppice_core::{BranchId, HostId, InstallationId, RegionId};
 use coppice_engine::SharedEngine;
@@ -99,6 +100,21 @@ pub(crate) fn shared() -> Arc<Http> {
     })
 }
 
+/// With one price that changes, and one that each organization has.
+fn prices() -> PriceList {
+    let file = json!({
+        "currency": "EUR",
+        "issuer": ["Trees & Sons", "1 Wood"],
+        "prices": [
+            { "from": "2026-01-01", "compute": { "small": "100", "micro": "0.30" }, "storage": "67.2", "egress": "0.05",
+              "fixed": [{ "name": "Support", "amount": "20.005" }] },
+            { "from": "2026-03-01", "compute": { "micro": "0.017" } },
+            { "from": "9999-01-01", "compute": { "micro": "7" } },
+        ],
+    });
+    PriceList::read(serde_json::from_value(file).expect("a file")).expect("a price list")
+}
+
 fn config(control_plane: &ControlPlane) -> AppConfig {
     AppConfig {
         server: Server { installation: control_plane.installation.clone(), process: "one".to_owned() },
@@ -128,6 +144,7 @@ fn config(control_plane: &ControlPlane) -> AppConfig {
         metrics_interval: Duration::from_secs(15),
         archive: None,
         store_interval: Duration::from_secs(10),
+        prices: Some(prices()),
     }
 }
 
@@ -240,6 +257,11 @@ impl Http {
             let answer = Answer { status: parts.status.as_u16(), headers: headers.collect(), bytes };
             (answer, route.operation.to_string())
         })
+    }
+
+    /// Makes the invoices that are due.
+    pub(crate) fn issue_invoices(&self) {
+        self.runtime.block_on(self.app.issue_invoices()).expect("invoices");
     }
 
     /// Carries out statements on the metastore; `{org}` is the organization.

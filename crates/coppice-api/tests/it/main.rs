@@ -3,6 +3,7 @@
 //!
 //! Every answer's status is compared with the document.
 
+mod billing;
 mod console;
 mod engine;
 mod events;

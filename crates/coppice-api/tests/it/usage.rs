@@ -9,7 +9,7 @@ use crate::http::Http;
 use crate::shared;
 
 /// Two branches of a project that is gone, in the first hours of February and in January.
-const SEALED: &str = "
+pub(crate) const SEALED: &str = "
     insert into usage_branches (branch_id, branch_name, project_id, project_name, organization_id)
         values ('b1', 'main', 'prj_gone', '=cmd|\"x\", y', '{org}'), ('b2', 'dev', 'prj_gone', '=cmd|\"x\", y', '{org}')
         on conflict do nothing;
@@ -23,7 +23,7 @@ const SEALED: &str = "
         ('b2', '2026-02-01T01:00:00Z', 'egress', '', 0, 1, ''),
         ('b2', '2026-01-31T23:00:00Z', 'asleep', '', 0, 3600000000, '')
         on conflict do nothing;
-    update usage_meter set sealed_until = '2026-02-01T02:00:00Z';";
+    update usage_meter set sealed_until = '2026-03-01T00:00:00Z';";
 
 /// The first two hours of February.
 const HOURS: &str = "from=2026-02-01T00:59:00Z&to=2026-02-01T01:00:01Z";
@@ -43,7 +43,7 @@ fn rows(http: &Http, query: &str) -> Vec<Value> {
 fn usage_is_shown_by_whatever_is_asked_for_also_of_what_is_gone() {
     let http = used();
     let answer = http.get(&format!("/organizations/{{org}}/usage?{HOURS}")).expect(200);
-    assert_eq!(fields(&answer), ["from", "groupBy", "rows", "sealedUntil", "to"]);
+    assert_eq!(fields(&answer), ["currency", "from", "groupBy", "rows", "sealedUntil", "to", "total"]);
     assert_eq!(answer["from"], "2026-02-01T00:00:00.000Z");
     assert_eq!(answer["to"], "2026-02-01T02:00:00.000Z", "the hour that holds it is part of it");
     let found = |rows: &[Value]| -> Vec<Value> {
@@ -56,6 +56,9 @@ fn usage_is_shown_by_whatever_is_asked_for_also_of_what_is_gone() {
         ["storage", "10.000000", "GiB-hours"]
     ]);
     assert_eq!(json!(found(&rows(&http, HOURS))), all, "sums are rounded, not what they are made of");
+
+    assert_eq!(answer["currency"], "EUR");
+    assert_eq!(answer["total"], "151.100000", "of both types, and storage");
 
     let by_type = rows(&http, &format!("{HOURS}&groupBy=type,branch"));
     let of: Vec<_> =
@@ -91,7 +94,7 @@ fn usage_is_a_table_for_who_asks_for_one() {
     assert_eq!(
         lines[1],
         "2026-02-01T00:00:00Z,2026-02-01T01:00:00Z,Databases,PostgreSQL,Usage,Compute,prj_gone,\
-         \"'=cmd|\"\"x\"\", y\",,,compute,1.000000,instance-hours"
+         \"'=cmd|\"\"x\"\", y\",,,compute,1.000000,instance-hours,100.000000,100.000000,100.000000,100.000000,EUR"
     );
     assert_eq!((lines.len(), lines[5 + 1]), (7, ""), "{text}");
     let path = path.replace("{org}", http.organization());

@@ -77,7 +77,7 @@ pub(super) async fn instance_types(client: &Client, as_json: bool) -> anyhow::Re
         let (hour, month) = (format!("{:.3}", kind.hourly_rate), format!("{:.2}", kind.storage_monthly_rate));
         vec![kind.region, kind.name, kind.vcpus.to_string(), kind.ram.to_string(), hour, month]
     });
-    output::table(&["REGION", "NAME", "VCPUS", "RAM GIB", "USD/HOUR", "USD/GIB MONTH"], rows.collect());
+    output::table(&["REGION", "NAME", "VCPUS", "RAM GIB", "PER HOUR", "PER GIB MONTH"], rows.collect());
     Ok(())
 }
 

@@ -10,6 +10,7 @@ mod connection;
 mod credentials;
 mod event;
 mod http;
+mod invoice;
 mod key;
 mod login;
 mod logs;
@@ -179,6 +180,9 @@ pub(crate) enum Noun {
     /// Where events of the organization are sent to
     #[command(alias = "webhooks", after_help = "Example: coppice webhook create https://example.com/hook")]
     Webhook(Call<webhook::WebhookCommand>),
+    /// Invoices
+    #[command(alias = "invoices", after_help = "Example: coppice invoice show bil_… --html > invoice.html")]
+    Invoice(Call<invoice::InvoiceCommand>),
     /// Show what a branch does: CPU, memory, disk, sessions, network, I/O
     #[command(alias = "metric", after_help = "Example: coppice metrics main --since 6h --metric cpu,disk")]
     Metrics(Plain<metrics::MetricsArgs>),
@@ -224,6 +228,7 @@ impl Noun {
             Self::Event(call) => &call.options,
             Self::Usage(plain) => &plain.options,
             Self::Webhook(call) => &call.options,
+            Self::Invoice(call) => &call.options,
             Self::Metrics(plain) => &plain.options,
             Self::Psql(plain) => &plain.options,
             Self::ConnectionString(plain) => &plain.options,
@@ -282,6 +287,7 @@ async fn dispatch(noun: Noun, client: &Client, as_json: bool) -> anyhow::Result<
         Noun::Event(call) => event::run(call.command, client, as_json).await,
         Noun::Usage(plain) => usage::run(plain.arguments, client, as_json).await,
         Noun::Webhook(call) => webhook::run(call.command, client, as_json).await,
+        Noun::Invoice(call) => invoice::run(call.command, client, as_json).await,
         Noun::Metrics(plain) => metrics::run(&plain.arguments, client, as_json).await,
         Noun::Psql(plain) => connection::psql(&plain.arguments, client).await,
         Noun::ConnectionString(plain) => connection::show(&plain.arguments, client, as_json).await,

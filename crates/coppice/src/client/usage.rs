@@ -71,7 +71,7 @@ pub(super) async fn run(arguments: UsageArgs, client: &Client, as_json: bool) ->
         .group_by
         .iter()
         .any(|group| matches!(group, UsageGroup::Hour | UsageGroup::Day | UsageGroup::Month));
-    let columns: [Column; 6] = [
+    let columns: [Column; 7] = [
         (has_time, "SINCE", |row| row.began_at.map(|time| moment(time.0)).unwrap_or_default()),
         (
             usage.group_by.contains(&UsageGroup::Project) || usage.group_by.contains(&UsageGroup::Branch),
@@ -84,11 +84,15 @@ pub(super) async fn run(arguments: UsageArgs, client: &Client, as_json: bool) ->
         (true, "WHAT", what),
         (true, "QUANTITY", |row| row.quantity.clone()),
         (true, "UNIT", |row| row.unit.clone()),
+        (usage.currency.is_some(), "COST", |row| row.cost.clone().unwrap_or_default()),
     ];
     let shown: Vec<_> = columns.into_iter().filter(|(is_shown, ..)| *is_shown).collect();
     let header: Vec<_> = shown.iter().map(|(_, name, _)| *name).collect();
     let rows = usage.rows.iter().map(|row| shown.iter().map(|(.., cell)| cell(row)).collect());
     output::table(&header, rows.collect());
+    if let (Some(total), Some(currency)) = (&usage.total, &usage.currency) {
+        say!("{total} {currency}");
+    }
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 //! file, then defaults.
 
 mod auth;
+mod billing;
 mod data_dir;
 mod gateway;
 mod mail;
@@ -21,6 +22,7 @@ use coppice_api::{ApiConfig, Hosts, MetricsToken};
 use coppice_archive::StorePlace;
 use coppice_core::audit::AUDIT_DAYS;
 use coppice_core::limits::OrganizationLimits;
+use coppice_core::price_list::PriceList;
 use coppice_core::proxies::TrustedProxies;
 use coppice_core::reach::Reachable;
 use coppice_engine::LogRetention;
@@ -93,6 +95,8 @@ pub(crate) struct Config {
     pub(crate) log: LogConfig,
     pub(crate) otlp_endpoint: Option<String>,
     pub(crate) auth: AuthConfig,
+    /// What is charged, if anybody is.
+    pub(crate) prices: Option<PriceList>,
     pub(crate) metrics_interval: Duration,
     /// Where everything is kept away from this machine, and how often that is looked at.
     pub(crate) store: Option<StorePlace>,
@@ -185,6 +189,7 @@ impl ServeArgs {
                 bytes_max: u64::from(whole(set.logs_size_mib, 512, 32, u32::MAX)) << 20,
             },
             auth: AuthConfig::new(set.auth)?,
+            prices: set.billing.prices()?,
             metrics_interval: Duration::from_secs(whole(set.metrics_interval, 15, 1, 60).into()),
             drain: set.drain.map_or(DRAIN_MAX, Duration::from_secs).min(DRAIN_MAX),
             log: LogConfig {

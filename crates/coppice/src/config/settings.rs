@@ -8,6 +8,7 @@ use clap::Args;
 use serde::Deserialize;
 
 use super::auth::AuthArgs;
+use super::billing::BillingArgs;
 use super::gateway::GatewayArgs;
 use super::mail::MailArgs;
 use super::store::StoreArgs;
@@ -142,6 +143,9 @@ pub(super) struct Settings {
     #[command(flatten)]
     #[serde(default)]
     pub(super) smtp: MailArgs,
+    #[command(flatten)]
+    #[serde(default)]
+    pub(super) billing: BillingArgs,
     /// What is logged: a level, or levels by part as in info,coppice_gateway=debug
     /// [default: what RUST_LOG says, else info]
     #[arg(long, env = "COPPICE_LOG", value_name = "LEVELS")]
@@ -214,6 +218,7 @@ impl Settings {
             trash_days: self.trash_days.or(other.trash_days),
             audit_days: self.audit_days.or(other.audit_days),
             smtp: self.smtp.or(other.smtp),
+            billing: self.billing.or(other.billing),
             log: self.log.or(other.log),
             log_format: self.log_format.or(other.log_format),
             metrics_token_file: self.metrics_token_file.or(other.metrics_token_file),

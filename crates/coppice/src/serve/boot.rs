@@ -93,6 +93,7 @@ pub(super) async fn boot(
         metrics_interval: config.metrics_interval,
         archive,
         store_interval: config.store_interval,
+        prices: config.prices.clone(),
     };
     let sessions = Arc::<Sessions>::default();
     let predecessors = Predecessors::new(host.layout().runtime_dir());

@@ -1,0 +1,248 @@
+//! What organizations are asked for by the operator's price list.
+
+use chrono::{DateTime, NaiveTime, TimeDelta, Utc};
+use coppice_core::amount::{Decimal, Whole, rounded};
+use coppice_core::instance_type::InstanceType;
+use coppice_core::invoice::{InvoiceContent, InvoiceLine};
+use coppice_core::price_list::{PriceList, cost, month_of, next_month, per_priced_unit};
+use coppice_core::usage::Meter;
+use coppice_core::{Error, ErrorCode, InvoiceId, OrganizationId, Result};
+use coppice_store::{Invoice, MissingInvoice, UsageGrouping, UsageQuery, UsageRow};
+
+use crate::{Access, App};
+
+/// Decimals of a quantity.
+const QUANTITY_DECIMALS: u32 = 6;
+/// Most projects times what they use, that an invoice has lines for.
+const LINES_MAX: u32 = 100_000;
+
+/// What is asked for a month that is not over.
+#[derive(Clone, Debug)]
+pub struct UpcomingInvoice {
+    /// When the month began.
+    pub began_at: DateTime<Utc>,
+    /// When it is over.
+    pub target: DateTime<Utc>,
+    /// What it would say now.
+    pub content: InvoiceContent,
+}
+
+/// Some of an organization's invoices.
+#[derive(Clone, Debug)]
+pub struct InvoicePage {
+    /// The newest first.
+    pub invoices: Vec<Invoice>,
+    /// Goes on with older ones.
+    pub next_cursor: Option<String>,
+}
+
+impl App {
+    /// Whether anybody is charged here.
+    pub fn has_prices(&self) -> bool {
+        self.config.prices.is_some()
+    }
+
+    /// What an instance type costs for an hour, and a GiB of storage for a month:
+    /// by the price list, where there is one, else by the catalogue.
+    pub fn rates_of(&self, kind: &InstanceType) -> (f64, f64) {
+        let Some(prices) = &self.config.prices else {
+            let hour = f64::from(kind.hourly_rate_milli_usd) / 1000.0;
+            return (hour, f64::from(kind.storage_monthly_rate_cents) / 100.0);
+        };
+        let now = Utc::now();
+        let rate = |meter| {
+            let price = prices.unit_price(meter, &kind.name, now)?;
+            price.to_plain_string().parse::<f64>().ok()
+        };
+        (rate(Meter::Awake).unwrap_or_default(), rate(Meter::Storage).unwrap_or_default())
+    }
+
+    /// Where invoices of the organization go.
+    pub async fn billing_email(&self, access: &Access) -> Result<String> {
+        Ok(self.store.billing_email(&access.organization.id).await?)
+    }
+
+    /// Says where they go.
+    pub async fn set_billing_email(&self, access: &Access, email: &str) -> Result<String> {
+        self.store.billing_set_email(&access.organization.id, email).await?;
+        Ok(email.to_owned())
+    }
+
+    /// Invoices of the organization, those after the cursor.
+    ///
+    /// # Errors
+    /// `invalid_cursor`
+    pub async fn list_invoices(
+        &self,
+        access: &Access,
+        cursor: Option<&str>,
+        count_max: u32,
+    ) -> Result<InvoicePage> {
+        let organization = &access.organization.id;
+        let after = match cursor {
+            None => None,
+            Some(cursor) => {
+                let last = self.store.invoice_find(organization, &InvoiceId::from_trusted(cursor)).await?;
+                let unknown = || Error::invalid(ErrorCode::InvalidCursor, "invalid cursor");
+                Some(last.ok_or_else(unknown)?.number)
+            }
+        };
+        let mut invoices = self.store.invoice_list(organization, after, count_max + 1).await?;
+        let has_more = invoices.len() > count_max as usize;
+        invoices.truncate(count_max as usize);
+        let next_cursor = invoices.last().filter(|_| has_more).map(|last| last.id.to_string());
+        Ok(InvoicePage { invoices, next_cursor })
+    }
+
+    /// An invoice of the organization.
+    ///
+    /// # Errors
+    /// `invoice_not_found`
+    pub async fn find_invoice(&self, organization: &OrganizationId, id: &InvoiceId) -> Result<Invoice> {
+        let found = self.store.invoice_find(organization, id).await?;
+        let public = || format!("invoice {id} not found");
+        found.ok_or_else(|| Error::NotFound { code: ErrorCode::InvoiceNotFound, public: public() })
+    }
+
+    /// What this month would cost if it were over now.
+    ///
+    /// # Errors
+    /// `invoice_not_found` when nobody is charged here.
+    pub async fn upcoming_invoice(&self, access: &Access) -> Result<UpcomingInvoice> {
+        let Some(prices) = &self.config.prices else {
+            let public = "no upcoming invoice".to_owned();
+            return Err(Error::NotFound { code: ErrorCode::InvoiceNotFound, public });
+        };
+        let began_at = month_of(Utc::now());
+        let organization = &access.organization;
+        let of = MissingInvoice {
+            organization: organization.id.clone(),
+            name: organization.name.clone(),
+            was_there: true,
+        };
+        let content = self.invoice_content(prices, &of, began_at).await?;
+        Ok(UpcomingInvoice { began_at, target: next_month(began_at), content })
+    }
+
+    /// Makes the invoices of months that are over and sealed. One that is
+    /// interrupted goes on where it was: there is one of each organization and
+    /// month.
+    ///
+    /// # Errors
+    /// `unavailable`
+    pub async fn issue_invoices(&self) -> Result<()> {
+        let Some(prices) = &self.config.prices else { return Ok(()) };
+        while let Some(month) = self.store.invoice_month_due().await? {
+            let began_at = month.and_time(NaiveTime::MIN).and_utc();
+            for of in self.store.invoice_missing(month).await? {
+                let content = self.invoice_content(prices, &of, began_at).await?;
+                let id = of.organization;
+                if content.lines.is_empty() {
+                    continue;
+                }
+                let invoice = InvoiceId::generate(Utc::now());
+                if self.store.invoice_insert(&invoice, &id, month, &content).await? {
+                    tracing::info!("organization {id} has the invoice {invoice} of {month}");
+                }
+            }
+            self.store.invoice_month_done(month).await?;
+        }
+        Ok(())
+    }
+
+    async fn invoice_content(
+        &self,
+        prices: &PriceList,
+        of: &MissingInvoice,
+        month: DateTime<Utc>,
+    ) -> Result<InvoiceContent> {
+        let (end, organization) = (next_month(month), &of.organization);
+        let boundaries = prices.boundaries(month, end);
+        let query = UsageQuery {
+            organization,
+            from: month,
+            to: end,
+            grouping: UsageGrouping { by_project: true, ..UsageGrouping::default() },
+            boundaries: &boundaries,
+            rows_max: LINES_MAX,
+        };
+        let rows = self.store.usage_report(&query).await?;
+        if rows.len() == LINES_MAX as usize {
+            return Err(Error::internal(format!("the invoice of {organization} has too many lines")));
+        }
+        let mut lines = vec![];
+        for row in rows {
+            let from = began(&boundaries, &row);
+            if let Some(price) = prices.unit_price(row.meter, &row.instance_type, from) {
+                lines.push(usage_line(prices, &row, price, from)?);
+            }
+        }
+        if of.was_there {
+            lines.extend(fixed_lines(prices, month));
+        }
+        let total: Decimal = lines.iter().map(|(_, amount)| amount).sum();
+        Ok(InvoiceContent {
+            issuer: prices.issuer.clone(),
+            customer: of.name.clone(),
+            email: self.store.billing_email(organization).await?,
+            currency: prices.currency.clone(),
+            lines: lines.into_iter().map(|(line, _)| line).collect(),
+            total: total.with_scale(i64::from(prices.decimals)).to_plain_string(),
+        })
+    }
+}
+
+/// When the part of the time began in which a row was used.
+pub(crate) fn began(boundaries: &[DateTime<Utc>], row: &UsageRow) -> DateTime<Utc> {
+    let first = boundaries.first().copied().unwrap_or_default();
+    row.period.checked_sub(1).and_then(|index| boundaries.get(index).copied()).unwrap_or(first)
+}
+
+fn usage_line(
+    prices: &PriceList,
+    row: &UsageRow,
+    price: &Decimal,
+    from: DateTime<Utc>,
+) -> Result<(InvoiceLine, Decimal)> {
+    let quantity: Whole = row.quantity.parse().map_err(Error::internal)?;
+    let amount = cost(&quantity, price, row.meter, from, prices.decimals);
+    let (description, unit) = match row.meter {
+        Meter::Awake => (format!("Instances of type {}", row.instance_type), "hour"),
+        Meter::Asleep => ("Branches asleep".to_owned(), "hour"),
+        Meter::Storage => ("Storage".to_owned(), "GiB and month"),
+        Meter::Egress => ("Data sent to clients".to_owned(), "GiB"),
+    };
+    let shown = rounded(&quantity, &per_priced_unit(row.meter, from), QUANTITY_DECIMALS);
+    let line = InvoiceLine {
+        project: row.project.as_ref().map(|(id, name)| (id.to_string(), name.clone())),
+        description,
+        from: from.format("%Y-%m-%d").to_string(),
+        quantity: shown.to_plain_string(),
+        unit_price: price.to_plain_string(),
+        unit: unit.to_owned(),
+        amount: amount.to_plain_string(),
+    };
+    Ok((line, amount))
+}
+
+/// What each organization has whatever it uses, by the prices of the month's end.
+fn fixed_lines(prices: &PriceList, month: DateTime<Utc>) -> Vec<(InvoiceLine, Decimal)> {
+    let last = next_month(month) - TimeDelta::seconds(1);
+    let fixed = prices.at(last).map(|prices| prices.fixed.as_slice()).unwrap_or_default();
+    let line = |(name, price): &(String, Decimal)| {
+        let (digits, scale) = price.as_bigint_and_exponent();
+        let scale = u32::try_from(scale).unwrap_or_default();
+        let amount = rounded(&digits, &Whole::from(10).pow(scale), prices.decimals);
+        let line = InvoiceLine {
+            project: None,
+            description: name.clone(),
+            from: month.format("%Y-%m-%d").to_string(),
+            quantity: "1".to_owned(),
+            unit_price: price.to_plain_string(),
+            unit: "month".to_owned(),
+            amount: amount.to_plain_string(),
+        };
+        (line, amount)
+    };
+    fixed.iter().map(line).collect()
+}
