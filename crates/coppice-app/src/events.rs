@@ -84,7 +84,8 @@ impl EventFeed {
         if has_room {
             *count += 1;
         }
-        has_room.then_some(Waiting { feed: self, organization })
+        // One that is made only to be dropped would take a place away.
+        has_room.then(|| Waiting { feed: self, organization })
     }
 }
 
