@@ -251,7 +251,7 @@ mod tests {
         let console = found.clients.iter().find(|client| client.id == CONSOLE).expect("the console");
         assert!(console.allows_redirect("https://console.example.com/"));
         assert!(console.allows_redirect("https://db.example.com/callback"));
-        assert_eq!(found.issuers.all().len(), 2);
+        assert_eq!(found.issuers.all().len(), 3, "the site, and each realm");
     }
 
     #[test]
