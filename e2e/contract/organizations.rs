@@ -6,7 +6,8 @@ use super::{custom, shared};
 use crate::http::{fields, text_of};
 
 /// What is refused while an organization is disabled; everything else is not.
-const NEED_ENABLED: [&str; 9] = [
+const NEED_ENABLED: [&str; 12] = [
+    "createWebhook",
     "createProject",
     "updateProject",
     "createBranch",
@@ -16,6 +17,8 @@ const NEED_ENABLED: [&str; 9] = [
     "resetBranch",
     "updateBranch",
     "rotateBranchCredentials",
+    "queryBranch",
+    "executeOnBranch",
 ];
 
 #[test]
