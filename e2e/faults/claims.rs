@@ -26,14 +26,14 @@ fn a_failing_branch_that_another_control_plane_claims_is_taken_up_again_when_it_
     change(coppice, &main, &json!({ "hibernate": true }));
     wait_for_status(coppice, &main, "STATUS_TYPE_HIBERNATED");
     // No such release is installed, so its server can't be started.
-    metastore("UPDATE volumes SET image_minor = image_minor + 1000");
+    metastore("UPDATE branches SET image_minor = image_minor + 1000");
     change(coppice, &main, &json!({ "hibernate": false }));
     wait_for("it fails", PATIENCE, || (failing(&http) == Some(1)).then_some(()));
 
     metastore("UPDATE branches SET claim_token = claim_token + (1::bigint << 40)");
     wait_for("it fails here no longer", PATIENCE, || (failing(&http) == Some(0)).then_some(()));
 
-    metastore("UPDATE volumes SET image_minor = image_minor - 1000");
+    metastore("UPDATE branches SET image_minor = image_minor - 1000");
     // Nobody is told of that, so only the timer can find it.
     metastore("UPDATE branches SET claim_token = 0");
     wait_for_status(coppice, &main, "STATUS_TYPE_HEALTHY");
