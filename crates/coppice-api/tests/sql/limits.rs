@@ -8,7 +8,7 @@ use axum::body::{Body, Bytes};
 use hyper::body::Frame;
 use serde_json::{Value, json};
 
-use crate::branch::Branch;
+use crate::branch::{Branch, DOMAIN, PASSWORD_IN_URL};
 
 #[tokio::test]
 async fn what_a_client_that_leaves_was_waiting_for_is_cancelled() {
@@ -75,7 +75,7 @@ impl axum::body::HttpBody for Endless {
 #[tokio::test]
 async fn the_session_of_a_client_that_leaves_before_its_body_came_ends() {
     let branch = Branch::start().await;
-    let url = branch.url();
+    let url = branch.url_as(&branch.role, PASSWORD_IN_URL, &format!("{}-rw.{DOMAIN}", branch.id));
     let sessions = "select count(*) from pg_stat_activity where usename = $1";
     let count =
         async || -> i64 { branch.admin.query_one(sessions, &[&branch.role]).await.expect("a row").get(0) };

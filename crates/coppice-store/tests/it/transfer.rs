@@ -38,8 +38,8 @@ async fn an_export_imported_elsewhere_is_equal_row_by_row() {
     assert_eq!(exported.header.installation.as_deref(), Some("ins_1"));
     assert_eq!(
         exported.rows_total(),
-        14,
-        "with two events, how often some were published, and what is metered"
+        15,
+        "with two events, how often some were published, what is metered, and what is not charged yet"
     );
     assert_eq!(check_export(file.as_slice()).await.unwrap(), exported);
 
