@@ -4,11 +4,22 @@ import glob
 import http.client
 import json
 import os
+import signal
 import subprocess
+import sys
 import time
 import urllib.parse
 
 from lib.client import Connection
+
+
+def end(*_):
+    """Who is told to end still takes down what it has set up, and is told so once."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(128 + signal.SIGTERM)
+
+
+signal.signal(signal.SIGTERM, end)
 
 
 class Platform:
