@@ -1,0 +1,227 @@
+//! What makes two schemas different, and what makes one the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::compare::{Fate, fates, leave_out};
+use crate::item::Item;
+use crate::order::parts;
+use crate::quote::comment;
+use crate::schema::{Key, Kind, Node, Schema};
+use crate::statement::Statement;
+use crate::write::{create::create, grants, phrase, set_comment};
+use crate::{closure, plan};
+
+/// What two schemas differ in.
+#[derive(Debug)]
+pub struct Diff {
+    /// The objects.
+    pub objects: Vec<ObjectChange>,
+    /// What makes the one schema the other, in this order.
+    pub statements: Vec<Statement>,
+    /// What neither of both lists says anything of.
+    pub not_compared: Vec<NotCompared>,
+}
+
+/// What happens to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Change {
+    /// It is there from then on.
+    Added,
+    /// It is another one then.
+    Changed,
+    /// It is there no more.
+    Removed,
+}
+
+/// An object that is not the same in both.
+#[derive(Debug)]
+pub struct ObjectChange {
+    /// For example `table`.
+    pub kind: &'static str,
+    /// As SQL writes it, with its schema.
+    pub name: String,
+    /// What happens to it.
+    pub change: Change,
+    /// What makes it as it is; none if it is not there.
+    pub before: Option<String>,
+    /// What makes it as it is to be; none if it is not there then.
+    pub after: Option<String>,
+}
+
+/// Objects of a kind that is not compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotCompared {
+    /// For example `aggregate`.
+    pub kind: String,
+    /// How many there are.
+    pub from: u64,
+    /// How many there are in the other.
+    pub to: u64,
+}
+
+/// Compares two schemas of one release; the statements make `from` what `to` is.
+pub fn diff(mut from: Schema, mut to: Schema) -> Diff {
+    leave_out(&mut from, &mut to);
+    let mut fates = fates(&from, &to);
+    let objects = objects(&from, &to, &fates);
+    closure::spread(&from, &to, &mut fates);
+    let statements = plan::statements(&from, &to, &fates);
+    Diff { objects, statements, not_compared: not_compared(&from, &to) }
+}
+
+impl Diff {
+    /// All statements as a script for psql, after what `head` says.
+    pub fn script(&self, head: &str) -> String {
+        let (before, inside): (Vec<_>, Vec<_>) =
+            self.statements.iter().partition(|statement| statement.before_transaction);
+        let mut out: String = head.lines().map(|line| format!("-- {}\n", comment(line))).collect();
+        before.iter().for_each(|statement| statement.write(&mut out));
+        if !inside.is_empty() {
+            out.push_str("BEGIN;\nSET LOCAL check_function_bodies = off;\nSET LOCAL search_path = '';\n");
+            inside.iter().for_each(|statement| statement.write(&mut out));
+            out.push_str("COMMIT;\n");
+        }
+        out
+    }
+}
+
+/// The object that people see, of which this is a part.
+fn whole<'a>(key: &'a Key, node: &'a Node) -> (Kind, &'a str) {
+    match &node.item {
+        Item::Column(column) if column.of_view => (Kind::View, &column.on),
+        Item::Column(column) => (Kind::Table, &column.on),
+        Item::Default(default) => (Kind::Table, &default.on),
+        Item::Ownership(ownership) => (Kind::Sequence, &ownership.sequence),
+        _ => (key.kind, &key.name),
+    }
+}
+
+fn objects(from: &Schema, to: &Schema, fates: &BTreeMap<Key, Fate>) -> Vec<ObjectChange> {
+    let mut changed: BTreeSet<Key> = BTreeSet::new();
+    for (key, _) in fates.iter().filter(|(_, fate)| **fate != Fate::Keep) {
+        let Some(node) = to.nodes.get(key).or_else(|| from.nodes.get(key)) else { continue };
+        let (kind, name) = whole(key, node);
+        let mut whole = Key::new(kind, name);
+        // The default of a view's column.
+        if kind == Kind::Table && !from.nodes.contains_key(&whole) && !to.nodes.contains_key(&whole) {
+            whole.kind = Kind::View;
+        }
+        changed.insert(whole);
+    }
+    changed.iter().filter_map(|key| object(key, from, to)).collect()
+}
+
+fn object(key: &Key, from: &Schema, to: &Schema) -> Option<ObjectChange> {
+    let (old, new) = (from.nodes.get(key), to.nodes.get(key));
+    let change = match (old, new) {
+        (Some(_), Some(_)) => Change::Changed,
+        (Some(_), None) => Change::Removed,
+        (None, _) => Change::Added,
+    };
+    let (kind, name) = label(new.or(old)?);
+    Some(ObjectChange {
+        kind,
+        name,
+        change,
+        before: old.map(|node| definition(node, from)),
+        after: new.map(|node| definition(node, to)),
+    })
+}
+
+/// What people call an object, and its kind.
+fn label(node: &Node) -> (&'static str, String) {
+    let kind = match &node.item {
+        Item::Schema(_) => "schema",
+        Item::Extension(_) => "extension",
+        Item::Type(_) => "type",
+        Item::Sequence(_) | Item::Ownership(_) => "sequence",
+        Item::Table(_) | Item::Column(_) | Item::Default(_) => "table",
+        Item::Routine(routine) if routine.procedure => "procedure",
+        Item::Routine(_) => "function",
+        Item::Constraint(_) => "constraint",
+        Item::Index(_) => "index",
+        Item::View(view) if view.materialized => "materialized view",
+        Item::View(_) => "view",
+        Item::Rule(_) => "rule",
+        Item::Trigger(_) => "trigger",
+        Item::Policy(_) => "policy",
+        Item::Statistics(_) => "statistics",
+        Item::DefaultPrivileges(of) => {
+            let role = node.common.owner.as_deref().unwrap_or_default();
+            let place = of.schema.as_ref().map(|schema| format!(" in {schema}")).unwrap_or_default();
+            return ("default privileges", format!("{role}{place} ({})", of.letter));
+        }
+    };
+    let phrase = phrase(&node.item);
+    let name = match &node.item {
+        Item::Constraint(of) => format!("{} on {}", of.name, of.on),
+        Item::Rule(of) | Item::Trigger(of) => format!("{} on {}", of.name, of.on),
+        Item::Policy(of) => format!("{} on {}", of.name, of.on),
+        Item::View(view) => view.name.clone(),
+        _ => phrase.split_once(' ').map(|(_, name)| name.to_owned()).unwrap_or(phrase),
+    };
+    (kind, name)
+}
+
+/// All that makes an object as it is.
+fn definition(node: &Node, schema: &Schema) -> String {
+    let on = match &node.item {
+        Item::Table(table) => Some(&table.name),
+        Item::View(view) => Some(&view.name),
+        _ => None,
+    };
+    let mut inline = BTreeSet::new();
+    if let Some(on) = on {
+        inline.extend(parts(&schema.nodes, Kind::Default, on).map(|(key, _)| key.clone()));
+    }
+    let mut statements = create(node, schema, &inline, None);
+    if let Item::Table(table) = &node.item {
+        statements.extend(crate::write::create::replica_identity(None, table));
+    }
+    if let Item::Sequence(sequence) = &node.item
+        && let Some(ownership) = schema.nodes.get(&Key::new(Kind::Ownership, &sequence.name))
+    {
+        statements.extend(create(ownership, schema, &inline, None));
+    }
+    for (_, column) in on.into_iter().flat_map(|on| parts(&schema.nodes, Kind::Column, on)) {
+        if let Item::Column(column) = &column.item {
+            statements.extend(crate::write::columns::storage(column));
+        }
+        statements.extend(column.common.comment.as_ref().map(|_| set_comment(column)));
+        statements.extend(grants::give(column, schema, None));
+    }
+    statements.join(";\n") + ";"
+}
+
+fn not_compared(from: &Schema, to: &Schema) -> Vec<NotCompared> {
+    let mut counts: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for left_out in &from.left_out {
+        counts.entry(&left_out.what).or_default().0 = left_out.many;
+    }
+    for left_out in &to.left_out {
+        counts.entry(&left_out.what).or_default().1 = left_out.many;
+    }
+    counts.into_iter().map(|(kind, (from, to))| NotCompared { kind: kind.to_owned(), from, to }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVER: &str = r#"{"kind":"server","major":18,"owner":"app","roles":["app"]}"#;
+
+    #[test]
+    fn a_role_that_is_not_there_is_to_be_made_first_and_its_name_ends_no_comment() {
+        let schema =
+            r#"{"kind":"schema","class":2615,"oid":20000,"name":"s","owner":"\"x\nDROP TABLE y; --\""}"#;
+        let read = |rows: &[&str]| Schema::read(rows.iter().copied()).expect("rows");
+        let found = diff(read(&[SERVER]), read(&[SERVER, schema]));
+        let [manual, made, owned] = found.statements.as_slice() else { panic!("{:?}", found.statements) };
+        assert!(manual.manual);
+        assert_eq!(manual.sql, "-- Make the role \"x DROP TABLE y; --\" first: what follows names it.");
+        assert_eq!(made.sql, "CREATE SCHEMA s");
+        assert_eq!(owned.sql, "ALTER SCHEMA s OWNER TO \"x\nDROP TABLE y; --\"");
+        let script = found.script("of\nDROP TABLE z");
+        assert!(script.starts_with("-- of\n-- DROP TABLE z\nBEGIN;\n"), "{script}");
+    }
+}

@@ -1,0 +1,5 @@
+//! Schemas of real servers: what the statements make of one is the other.
+
+mod cases;
+mod mutations;
+mod server;

@@ -1,0 +1,15 @@
+CREATE EXTENSION hstore;
+CREATE SCHEMA fleet; CREATE SCHEMA geo;
+CREATE TYPE geo.point2 AS (x float8, y float8);
+CREATE FUNCTION geo.distance(a geo.point2, b geo.point2) RETURNS float8 IMMUTABLE LANGUAGE sql RETURN sqrt(((a).x - (b).x) ^ 2 + ((a).y - (b).y) ^ 2);
+CREATE TABLE fleet.cars (plate varchar(12) PRIMARY KEY, extra public.hstore DEFAULT 'a=>1'::public.hstore, at geo.point2, built int CHECK (built BETWEEN 1900 AND 2100 AND built <> 1999 AND plate <> ''));
+CREATE TABLE fleet.places (car varchar(12) NOT NULL, at timestamptz NOT NULL, speed real, point geo.point2, CONSTRAINT fast CHECK (speed < 400)) PARTITION BY LIST (car);
+CREATE TABLE fleet.places_a PARTITION OF fleet.places FOR VALUES IN ('a', 'A') PARTITION BY RANGE (at, speed);
+CREATE TABLE fleet.places_a_1 PARTITION OF fleet.places_a FOR VALUES FROM (MINVALUE, MINVALUE) TO ('2025-01-01', 10.5);
+CREATE TABLE fleet.places_rest PARTITION OF fleet.places DEFAULT;
+CREATE UNIQUE INDEX places_key ON fleet.places (car, at, speed);
+ALTER TABLE fleet.places_rest ADD CONSTRAINT rest_only CHECK (car <> 'a');
+CREATE VIEW fleet.last_seen AS SELECT DISTINCT ON (c.plate) c.plate, (p.point).x, p.at FROM fleet.cars c LEFT JOIN LATERAL (SELECT * FROM fleet.places q WHERE q.car::text = c.plate::text ORDER BY q.at DESC LIMIT 1) p ON true ORDER BY c.plate, p.at;
+CREATE FUNCTION fleet.home() RETURNS geo.point2 IMMUTABLE LANGUAGE sql AS 'SELECT ROW(0, 0)::geo.point2';
+ALTER TABLE fleet.cars ALTER at SET DEFAULT fleet.home();
+CREATE TABLE fleet.typed OF geo.point2 (PRIMARY KEY (x));

@@ -1,0 +1,14 @@
+CREATE EXTENSION citext;
+CREATE TABLE authors (id int PRIMARY KEY, mail citext UNIQUE, boss int REFERENCES authors);
+CREATE TABLE articles (id int PRIMARY KEY, author int REFERENCES authors, title citext, teaser text GENERATED ALWAYS AS (left(body, 20)) STORED, body text, published boolean, CHECK (published IS NOT NULL AND (title IS NOT NULL OR body IS NOT NULL)));
+ALTER TABLE authors ADD favourite int REFERENCES articles DEFERRABLE;
+CREATE FUNCTION shout(t text) RETURNS text IMMUTABLE LANGUAGE sql RETURN upper(t) || '!';
+CREATE FUNCTION shout_twice(t text) RETURNS text IMMUTABLE LANGUAGE sql RETURN shout(shout(t));
+CREATE INDEX articles_shout ON articles (shout_twice(body));
+ALTER TABLE articles ADD loud text GENERATED ALWAYS AS (shout(body)) STORED;
+CREATE VIEW front AS SELECT a.id, shout(a.title::text) AS title, a.loud, w.mail FROM articles a JOIN authors w ON w.id = a.author WHERE a.published;
+CREATE VIEW front_mails AS SELECT mail, count(*) FROM front GROUP BY mail;
+CREATE FUNCTION fronts() RETURNS SETOF front STABLE LANGUAGE sql BEGIN ATOMIC SELECT * FROM front; END;
+CREATE VIEW of_fronts AS SELECT f.id FROM fronts() f;
+CREATE RULE to_author AS ON INSERT TO front_mails DO INSTEAD INSERT INTO authors (id, mail) VALUES (1, NEW.mail);
+CREATE RULE nothing AS ON UPDATE TO front_mails DO INSTEAD NOTHING;

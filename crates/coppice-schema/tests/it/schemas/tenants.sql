@@ -1,0 +1,18 @@
+CREATE SCHEMA a; CREATE SCHEMA b;
+ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO ops;
+ALTER DEFAULT PRIVILEGES IN SCHEMA a GRANT USAGE ON SEQUENCES TO ops WITH GRANT OPTION;
+CREATE TYPE a.plan AS ENUM ('free', 'paid');
+CREATE FUNCTION a.tenant() RETURNS int STABLE LANGUAGE sql SECURITY DEFINER COST 5 SET work_mem = '8MB' RETURN current_setting('app.tenant', true)::int;
+CREATE TABLE a.things (tenant int DEFAULT a.tenant(), id int, plan a.plan DEFAULT 'free', data jsonb, PRIMARY KEY (tenant, id));
+CREATE TABLE b.things (LIKE a.things INCLUDING ALL);
+ALTER TABLE a.things ENABLE ROW LEVEL SECURITY; ALTER TABLE b.things ENABLE ROW LEVEL SECURITY;
+CREATE POLICY own ON a.things USING (tenant = a.tenant());
+CREATE POLICY own ON b.things FOR INSERT TO ops, app WITH CHECK (tenant = a.tenant() AND plan = ANY (ARRAY['free', 'paid']::a.plan[]));
+CREATE VIEW b.all_things AS SELECT 'a' AS place, * FROM a.things UNION ALL SELECT 'b', * FROM b.things;
+CREATE MATERIALIZED VIEW b.counts AS SELECT place, plan, count(*) FILTER (WHERE data ? 'x') AS n FROM b.all_things GROUP BY ROLLUP (place, plan);
+GRANT ALL ON SCHEMA a TO ops; GRANT USAGE ON SCHEMA b TO PUBLIC;
+GRANT UPDATE (data) ON a.things TO ops;
+REVOKE SELECT ON b.things FROM ops;
+GRANT CREATE ON SCHEMA b TO ops;
+ALTER TABLE b.things OWNER TO ops;
+COMMENT ON SCHEMA a IS 'Tenant a';

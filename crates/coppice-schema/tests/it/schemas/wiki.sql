@@ -1,0 +1,12 @@
+CREATE TABLE pages (slug text PRIMARY KEY, title varchar(80) NOT NULL, body text COMPRESSION pglz, words tsvector GENERATED ALWAYS AS (setweight(to_tsvector('english'::regconfig, coalesce(title, '')), 'A') || to_tsvector('english'::regconfig, coalesce(body, ''))) STORED);
+CREATE INDEX pages_words ON pages USING gin (words) WITH (fastupdate = off);
+CREATE TABLE versions (page text REFERENCES pages ON UPDATE CASCADE ON DELETE RESTRICT, number int, body text, made timestamptz DEFAULT '2020-01-01 00:00:00+00', PRIMARY KEY (page, number));
+CREATE VIEW latest AS SELECT DISTINCT ON (page) page, number, body, rank() OVER (PARTITION BY page ORDER BY number ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS r FROM versions ORDER BY page, number DESC;
+CREATE FUNCTION keep_version() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO versions SELECT OLD.slug, coalesce(max(number), 0) + 1, OLD.body FROM versions WHERE page = OLD.slug; RETURN NEW; END $$;
+CREATE TRIGGER keep BEFORE UPDATE OF body ON pages FOR EACH ROW EXECUTE FUNCTION keep_version();
+CREATE FUNCTION write_latest() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;
+CREATE TRIGGER write INSTEAD OF UPDATE ON latest FOR EACH ROW EXECUTE FUNCTION write_latest();
+ALTER VIEW latest ALTER COLUMN number SET DEFAULT 1;
+COMMENT ON COLUMN latest.body IS 'Newest text';
+CREATE VIEW tree AS WITH RECURSIVE t AS (SELECT slug, 1 AS depth FROM pages WHERE slug !~ '/' UNION ALL SELECT p.slug, t.depth + 1 FROM pages p JOIN t ON p.slug LIKE t.slug || '/%' WHERE t.depth < 10) SELECT slug, min(depth) AS depth FROM t GROUP BY slug HAVING min(depth) > 0 AND (min(depth) < 9 OR slug = 'x');
+CREATE VIEW recent AS SELECT l.page, CASE WHEN l.number > 1 AND l.r = 1 THEN 'edited' ELSE 'new' END AS what, p.title FROM latest l JOIN pages p ON p.slug = l.page AND p.title <> '' WHERE (l.number BETWEEN 1 AND 100 AND p.title IS NOT NULL) OR l.page IN ('a', 'b');
