@@ -50,6 +50,9 @@ pub enum ArchiveError {
         /// What is wrong with it.
         why: String,
     },
+    /// The store does not have what a moment needs.
+    #[error("{0}")]
+    OutOfReach(String),
     /// The data is laid out in a way that no database is.
     #[error("{0}")]
     Refused(String),

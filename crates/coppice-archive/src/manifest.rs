@@ -96,7 +96,7 @@ impl Manifest {
 
     /// Bytes in its files.
     pub fn bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.size).sum()
+        self.files.iter().fold(0, |bytes, file| bytes.saturating_add(file.size))
     }
 
     pub(crate) fn encode(&self) -> Result<Vec<u8>> {

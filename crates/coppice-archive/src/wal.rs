@@ -1,10 +1,11 @@
 //! The write-ahead log of volumes, in pieces as it was written.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SecondsFormat, Utc};
 use coppice_core::VolumeId;
 use coppice_core::lsn::Lsn;
 
-use crate::{Archive, Result};
+use crate::manifest::Manifest;
+use crate::{Archive, ArchiveError, BaseFacts, Result};
 
 /// The name of a piece of a volume's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +27,13 @@ impl LogPiece {
         let (start, end) = (place()?, place()?);
         Some(Self { object, seen_at, start, end })
     }
+}
+
+fn no_log(reached: Lsn, until: DateTime<Utc>) -> ArchiveError {
+    let time = until.to_rfc3339_opts(SecondsFormat::Millis, true);
+    ArchiveError::OutOfReach(format!(
+        "the store does not have what was written behind {reached} until {time}"
+    ))
 }
 
 impl Archive {
@@ -54,6 +62,50 @@ impl Archive {
     pub async fn log_pieces(&self, volume: &VolumeId) -> Result<Vec<LogPiece>> {
         let found = self.list(&format!("wal/{volume}")).await?.into_iter();
         Ok(found.filter_map(|object| LogPiece::of(object.location.to_string())).collect())
+    }
+
+    /// Pieces of the log that go on where a base ends, oldest first; with a time, only
+    /// as far as what was committed by then can be in them.
+    ///
+    /// # Errors
+    /// When the store can't be read, and when it does not have the log up to the time.
+    pub async fn log_behind(&self, base: &Manifest, until: Option<DateTime<Utc>>) -> Result<Vec<LogPiece>> {
+        let BaseFacts { volume, log_end, taken_ms, .. } = base.facts();
+        let Some(base_end) = log_end else { return Ok(vec![]) };
+        let is_behind =
+            |piece: &LogPiece| piece.seen_at.timestamp_millis() >= *taken_ms && piece.end > *base_end;
+        let mut pieces: Vec<_> = self.log_pieces(volume).await?.into_iter().filter(is_behind).collect();
+        let Some(until) = until else { return Ok(pieces) };
+        // What was committed before it is seen a moment later.
+        let after = pieces.iter().position(|piece| piece.seen_at > until);
+        let beyond = after.map(|index| pieces.split_off(index).swap_remove(0));
+        let mut reached = *base_end;
+        for piece in &pieces {
+            if piece.start > reached {
+                return Err(no_log(reached, until));
+            }
+            reached = piece.end;
+        }
+        let next = self.bases(volume).await?.into_iter().find(|base| base.taken_at() > until);
+        let Some(beyond) = beyond else {
+            // Nothing was written any more, if the next base begins there.
+            return match next {
+                Some(next) if self.manifest(&next).await?.facts().log_end.is_none_or(|end| end > reached) => {
+                    Err(no_log(reached, until))
+                }
+                _ => Ok(pieces),
+            };
+        };
+        // Behind another base, the log may be another one.
+        let goes_on = match next.is_some_and(|next| next.taken_at() <= beyond.seen_at) {
+            true => beyond.start == reached,
+            false => beyond.start <= reached,
+        };
+        if !goes_on {
+            return Err(no_log(reached, until));
+        }
+        pieces.push(beyond);
+        Ok(pieces)
     }
 
     /// Volumes of whose logs there is something.

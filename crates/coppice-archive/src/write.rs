@@ -20,6 +20,8 @@ use crate::{Archive, ArchiveError, BaseFacts, BaseName, Manifest, Result};
 const PACK_BYTES: usize = 32 << 20;
 /// Most files and directories of a base: what is known of each is held in memory.
 const ENTRIES_MAX: usize = 4_000_000;
+/// Most bytes of their names. PostgreSQL's have some twenty each.
+const NAME_BYTES_MAX: usize = 256 << 20;
 
 /// What became of a base.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +59,7 @@ pub struct BaseWriter {
     pack: Option<OpenPack>,
     writing: Option<JoinHandle<Result<()>>>,
     new_bytes: u64,
+    name_bytes: usize,
 }
 
 impl std::fmt::Debug for BaseWriter {
@@ -88,10 +91,15 @@ impl BaseWriter {
             pack: None,
             writing: None,
             new_bytes: 0,
+            name_bytes: 0,
         }
     }
 
-    fn check(&self, path: &[u8]) -> Result<()> {
+    fn check(&mut self, path: &[u8]) -> Result<()> {
+        self.name_bytes = self.name_bytes.saturating_add(path.len());
+        if self.name_bytes > NAME_BYTES_MAX {
+            return Err(ArchiveError::Refused("the names of its files are too long together".to_owned()));
+        }
         if !is_inside(path) {
             let path = String::from_utf8_lossy(path);
             return Err(ArchiveError::Refused(format!("{path:?} is no path of a file")));

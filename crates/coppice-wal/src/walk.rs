@@ -37,7 +37,7 @@ pub struct Place {
 pub enum Ended {
     /// There is no further record, or it is not whole.
     Valid,
-    /// The next record ends behind the limit.
+    /// The next record ends behind the limit, or is of a later time.
     Limit,
 }
 
@@ -55,6 +55,7 @@ enum Next {
     Record {
         start: Lsn,
         end: Lsn,
+        committed_ms: Option<i64>,
     },
     /// It was never finished: the page at this place begins another one.
     Abandoned(Lsn),
@@ -92,6 +93,25 @@ impl Log {
     /// # Errors
     /// When a page can't be read.
     pub fn walk(&self, from: Place, limit: Option<Lsn>, pages: &mut dyn Pages) -> io::Result<Walked> {
+        self.walk_while(from, limit, i64::MAX, pages)
+    }
+
+    /// As [`walk`](Self::walk), up to the first commit after a time, in milliseconds
+    /// since the Unix epoch.
+    ///
+    /// # Errors
+    /// When a page can't be read.
+    pub fn walk_to_time(&self, from: Place, time_ms: i64, pages: &mut dyn Pages) -> io::Result<Walked> {
+        self.walk_while(from, None, time_ms, pages)
+    }
+
+    fn walk_while(
+        &self,
+        from: Place,
+        limit: Option<Lsn>,
+        time_ms: i64,
+        pages: &mut dyn Pages,
+    ) -> io::Result<Walked> {
         let mut place = from;
         let limit = limit.map(|limit| self.without_header(limit));
         loop {
@@ -99,7 +119,10 @@ impl Log {
                 return Ok(Walked { place, ended: Ended::Limit });
             }
             match self.next(place, limit, pages)? {
-                Next::Record { start, end } => place = Place { at: end, previous: Some(start) },
+                Next::Record { committed_ms: Some(time), .. } if time > time_ms => {
+                    return Ok(Walked { place, ended: Ended::Limit });
+                }
+                Next::Record { start, end, .. } => place = Place { at: end, previous: Some(start) },
                 Next::Abandoned(at) => place.at = at,
                 Next::Behind => return Ok(Walked { place, ended: Ended::Limit }),
                 Next::None => return Ok(Walked { place, ended: Ended::Valid }),
@@ -151,7 +174,11 @@ impl Log {
             end = end.next_multiple_of(self.owner.segment.bytes);
         }
         let end = Lsn(end);
-        Ok(if limit.is_some_and(|limit| end > limit) { Next::Behind } else { Next::Record { start, end } })
+        Ok(if limit.is_some_and(|limit| end > limit) {
+            Next::Behind
+        } else {
+            Next::Record { start, end, committed_ms: reading.committed_ms() }
+        })
     }
 
     /// A server that is about to begin a page says that it is behind its header.

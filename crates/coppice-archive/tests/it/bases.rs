@@ -197,3 +197,24 @@ fn a_path_that_leads_elsewhere_is_refused() {
         }
     });
 }
+
+#[test]
+fn whatever_a_server_calls_its_files_and_however_long_they_say_to_be_is_bounded() {
+    let store = Store::new();
+    let facts = BaseFacts {
+        volume: VolumeId::from_trusted("vol_1"),
+        taken_ms: 1,
+        log_end: None,
+        label: "{}".to_owned(),
+    };
+    let empty = tempfile::tempfile().expect("a file");
+    store.within(|| {
+        let mut writer = BaseWriter::begin(store.archive.clone(), facts, None);
+        for name in ["a", "b", "c"] {
+            writer.file(name.as_bytes(), 0o600, u64::MAX / 2, &empty).expect("added");
+        }
+        let names = vec![b'n'; 256 << 20];
+        assert!(matches!(writer.directory(&names, 0o700), Err(ArchiveError::Refused(_))));
+        assert_eq!(writer.finish().expect("written").bytes, u64::MAX);
+    });
+}

@@ -1,6 +1,7 @@
 //! A store in a directory, from the outside.
 
 mod bases;
+mod moments;
 mod s3;
 mod stores;
 mod support;

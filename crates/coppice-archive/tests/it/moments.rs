@@ -1,0 +1,95 @@
+//! Which parts of a log a moment needs, and what is refused.
+
+use chrono::{DateTime, Utc};
+use coppice_archive::{ArchiveError, BaseFacts, BaseName, BaseWriter};
+use coppice_core::VolumeId;
+use coppice_core::lsn::Lsn;
+
+use crate::support::Store;
+
+fn at(second: i64) -> DateTime<Utc> {
+    DateTime::from_timestamp(second, 0).expect("a time")
+}
+
+/// A store with a base of a volume, taken at a second, whose log ends at a place.
+fn base(store: &Store, second: i64, log_end: Option<u64>) -> BaseName {
+    store.within(|| {
+        let facts = BaseFacts {
+            volume: VolumeId::from_trusted("vol_1"),
+            taken_ms: second * 1000,
+            log_end: log_end.map(Lsn),
+            label: "{}".to_owned(),
+        };
+        BaseWriter::begin(store.archive.clone(), facts, None).finish().expect("written").base
+    })
+}
+
+/// A piece that was seen at a second, from one place to another.
+fn piece(store: &Store, second: i64, from: u64, to: u64) {
+    let (volume, bytes) = (VolumeId::from_trusted("vol_1"), vec![0; (to - from) as usize]);
+    let put = store.archive.put_log(&volume, at(second), Lsn(from), &bytes);
+    store.runtime.block_on(put).expect("written");
+}
+
+/// Ends of the pieces that a moment needs; none when it is out of reach.
+fn needed(store: &Store, base: &BaseName, until: Option<i64>) -> Option<Vec<u64>> {
+    let found = store.runtime.block_on(store.archive.log_behind(&store.manifest(base), until.map(at)));
+    match found {
+        Ok(pieces) => Some(pieces.iter().map(|piece| piece.end.0).collect()),
+        Err(ArchiveError::OutOfReach(_)) => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_moment_needs_the_log_up_to_what_was_seen_after_it_and_no_gap() {
+    let store = Store::new();
+    let first = base(&store, 100, Some(1000));
+    piece(&store, 90, 500, 900);
+    for (second, from, to) in [(110, 900, 1100), (120, 1100, 1200), (500, 1200, 1300)] {
+        piece(&store, second, from, to);
+    }
+    assert_eq!(needed(&store, &first, None), Some(vec![1100, 1200, 1300]), "all of it");
+    assert_eq!(needed(&store, &first, Some(105)), Some(vec![1100]));
+    assert_eq!(needed(&store, &first, Some(115)), Some(vec![1100, 1200]));
+    assert_eq!(
+        needed(&store, &first, Some(300)),
+        Some(vec![1100, 1200, 1300]),
+        "what came in between is in it"
+    );
+    assert_eq!(needed(&store, &first, Some(600)), Some(vec![1100, 1200, 1300]), "nothing came since");
+    // What was written behind 1300 never came here.
+    let second = base(&store, 700, Some(1500));
+    assert_eq!(needed(&store, &first, Some(600)), None);
+    piece(&store, 710, 1500, 1600);
+    assert_eq!(needed(&store, &first, Some(600)), None);
+    assert_eq!(needed(&store, &first, Some(400)), Some(vec![1100, 1200, 1300]), "all of that is there");
+    assert_eq!(needed(&store, &second, Some(705)), Some(vec![1600]));
+}
+
+#[test]
+fn behind_another_base_a_log_counts_only_if_it_goes_on_where_the_other_one_ended() {
+    let store = Store::new();
+    let first = base(&store, 100, Some(1000));
+    piece(&store, 110, 1000, 1200);
+    base(&store, 200, Some(1200));
+    assert_eq!(needed(&store, &first, Some(150)), Some(vec![1200]), "nothing was written until then");
+    piece(&store, 210, 1200, 1300);
+    assert_eq!(needed(&store, &first, Some(150)), Some(vec![1200, 1300]));
+
+    // A machine lost the end of its log, and went on otherwise.
+    let store = Store::new();
+    let first = base(&store, 100, Some(1000));
+    piece(&store, 110, 1000, 1200);
+    base(&store, 200, Some(1150));
+    piece(&store, 210, 1150, 1300);
+    assert_eq!(needed(&store, &first, Some(150)), None);
+    assert_eq!(needed(&store, &first, Some(105)), Some(vec![1200]));
+}
+
+#[test]
+fn a_base_without_a_log_is_all_that_there_is() {
+    let store = Store::new();
+    let only = base(&store, 100, None);
+    assert_eq!(needed(&store, &only, Some(500)), Some(vec![]));
+}
