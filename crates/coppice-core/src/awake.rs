@@ -25,6 +25,8 @@ pub enum WakeCause {
     Connection,
     /// Its organization was enabled again.
     Organization,
+    /// A budget that was used up has room again.
+    Budget,
 }
 
 /// What ended it.
@@ -36,6 +38,8 @@ pub enum SleepCause {
     Request,
     /// Its organization was disabled.
     Organization,
+    /// A budget is used up.
+    Budget,
 }
 
 names!(WakeCause {
@@ -43,8 +47,9 @@ names!(WakeCause {
     Request = "request",
     Connection = "connection",
     Organization = "organization",
+    Budget = "budget",
 });
-names!(SleepCause { Idle = "idle", Request = "request", Organization = "organization" });
+names!(SleepCause { Idle = "idle", Request = "request", Organization = "organization", Budget = "budget" });
 
 /// A time in which a branch was awake.
 #[derive(Clone, Debug, PartialEq)]

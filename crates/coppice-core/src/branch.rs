@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
+use crate::backup::BackupConfiguration;
 use crate::image::PostgresVersion;
 use crate::project::ScaleToZero;
 use crate::storage::Fullness;
@@ -140,6 +141,8 @@ pub struct Branch {
     pub is_protected: bool,
     /// When it is deleted; none is never.
     pub expires_at: Option<DateTime<Utc>>,
+    /// What is kept of what it was.
+    pub backups: BackupConfiguration,
     /// What its owner wants.
     pub goal: Goal,
     /// Raised by every change of the spec or the goal.

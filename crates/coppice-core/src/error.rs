@@ -121,6 +121,14 @@ pub enum Error {
         /// The cause, for the log.
         private: String,
     },
+    /// Somebody else whom this needs did not do what was asked.
+    #[error("{provider} request failed")]
+    ProviderFailed {
+        /// Who, for the caller.
+        provider: &'static str,
+        /// The cause, for the log.
+        private: String,
+    },
     /// Our fault, or a broken disk.
     #[error("internal error")]
     Internal {
@@ -164,6 +172,11 @@ impl Error {
         Self::NotFound { code: ErrorCode::BranchNotFound, public: format!("branch {id} not found") }
     }
 
+    /// As [`Error::branch_not_found`], for what is kept of a branch.
+    pub fn backup_not_found(id: impl std::fmt::Display) -> Self {
+        Self::NotFound { code: ErrorCode::BackupNotFound, public: format!("backup {id} not found") }
+    }
+
     /// An [`Error::Internal`] that keeps the whole chain of causes for the log.
     pub fn internal(cause: impl std::fmt::Display) -> Self {
         Self::Internal { private: cause.to_string() }
@@ -185,6 +198,7 @@ impl Error {
             Self::NotReady { .. } => 412,
             Self::TooMany { .. } => 429,
             Self::Internal { .. } => 500,
+            Self::ProviderFailed { .. } => 502,
             Self::Unavailable { .. } => 503,
             Self::Timeout { .. } => 504,
         }
@@ -203,6 +217,7 @@ impl Error {
             Self::InsufficientScope { .. } => ErrorCode::InsufficientScope,
             Self::Unavailable { .. } => ErrorCode::Unavailable,
             Self::Timeout { .. } => ErrorCode::UpstreamTimeout,
+            Self::ProviderFailed { .. } => ErrorCode::ProviderFailed,
             Self::Internal { .. } => ErrorCode::InternalError,
         }
     }
@@ -222,6 +237,7 @@ impl Error {
             | Self::Conflict { .. }
             | Self::NotReady { .. }
             | Self::Timeout { .. }
+            | Self::ProviderFailed { .. }
             | Self::Internal { .. } => None,
         }
     }
@@ -235,9 +251,10 @@ impl Error {
     /// The cause, for the log only.
     pub fn private(&self) -> Option<&str> {
         match self {
-            Self::Unavailable { private } | Self::Timeout { private } | Self::Internal { private } => {
-                Some(private)
-            }
+            Self::Unavailable { private }
+            | Self::Timeout { private }
+            | Self::ProviderFailed { private, .. }
+            | Self::Internal { private } => Some(private),
             Self::Invalid { .. }
             | Self::Forbidden { .. }
             | Self::InsufficientScope { .. }

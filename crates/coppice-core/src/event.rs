@@ -28,6 +28,16 @@ pub enum EventType {
     KeyCreated,
     /// A key of the organization was deleted.
     KeyDeleted,
+    /// Half, four fifths or all of a budget is used up.
+    BudgetReached,
+    /// A base of a branch is in the store.
+    BackupCompleted,
+    /// A base of a branch could not be made; that is still being tried.
+    BackupFailed,
+    /// A base of a branch was restored for proof, and is sound.
+    RestoreVerified,
+    /// A base of a branch was restored for proof, and is not.
+    RestoreFailed,
 }
 
 names!(EventType {
@@ -43,7 +53,19 @@ names!(EventType {
     MemberRemoved = "member.removed",
     KeyCreated = "key.created",
     KeyDeleted = "key.deleted",
+    BudgetReached = "budget.reached",
+    BackupCompleted = "backup.completed",
+    BackupFailed = "backup.failed",
+    RestoreVerified = "restore.verified",
+    RestoreFailed = "restore.failed",
 });
+
+impl EventType {
+    /// Their names, as the metastore keeps them.
+    pub fn names(types: &[Self]) -> Vec<String> {
+        types.iter().map(|kind| kind.as_str().to_owned()).collect()
+    }
+}
 
 /// Hours before its end that it is told of a branch.
 pub const EXPIRY_NOTICE_HOURS: u32 = 24;

@@ -36,7 +36,9 @@ pub fn check_limits(
     }
     if let Some(branch) = branch {
         let outside = grant.branch_limit().is_some_and(|ids| !ids.iter().any(|id| id == branch.as_str()));
-        let foreign = grant.own_branches && !standing.made_branch && operation.is_for_makers();
+        // It makes a branch of its own out of one that is not.
+        let makes_one = operation.limited_keys == LimitedKeys::MakesBranches;
+        let foreign = grant.own_branches && !standing.made_branch && operation.is_for_makers() && !makes_one;
         if outside || foreign {
             let limit = if outside {
                 "limited to other branches than"
@@ -72,18 +74,13 @@ mod tests {
     use super::*;
     use crate::operation::{
         CREATE_BRANCH, CREATE_PROJECT, DELETE_BRANCH, DELETE_PROJECT, DESCRIBE_BRANCH, EMPTY_TRASH,
-        GET_BRANCH_CREDENTIALS, LIST_BRANCHES, LIST_TRASH, UNDELETE_BRANCH, UPDATE_BRANCH,
-        UPDATE_ORGANIZATION, UPDATE_PROJECT,
+        GET_BRANCH_CREDENTIALS, LIST_BRANCHES, LIST_TRASH, RESTORE_FROM_BACKUP, UNDELETE_BRANCH,
+        UPDATE_BRANCH, UPDATE_ORGANIZATION, UPDATE_PROJECT,
     };
 
     fn grant(projects: &[&str], branches: &[&str]) -> Grant {
         let owned = |list: &[&str]| list.iter().map(|item| (*item).to_owned()).collect();
-        Grant {
-            scopes: owned(&["*"]),
-            projects: owned(projects),
-            branches: owned(branches),
-            own_branches: false,
-        }
+        Grant { projects: owned(projects), branches: owned(branches), ..Grant::everything() }
     }
 
     fn code(result: Result<()>) -> &'static str {
@@ -139,6 +136,7 @@ mod tests {
             assert_eq!(check(operation, Some(&branch), true), "ok", "{}", operation.id);
         }
         assert_eq!(check(&DESCRIBE_BRANCH, Some(&branch), false), "ok");
+        assert_eq!(check(&RESTORE_FROM_BACKUP, Some(&branch), false), "ok", "that makes another one");
         for operation in [&LIST_BRANCHES, &LIST_TRASH, &CREATE_BRANCH] {
             assert_eq!(check(operation, None, false), "ok", "{}", operation.id);
         }

@@ -28,12 +28,15 @@ pub mod api_key;
 pub mod audit;
 pub mod authentication;
 pub mod awake;
+pub mod backup;
 pub mod branch;
+pub mod budget;
 pub mod claim;
 pub mod email;
 pub mod error;
 mod error_code;
 pub mod event;
+pub mod github;
 pub mod history;
 pub mod id;
 pub mod image;
@@ -42,11 +45,14 @@ pub mod invoice;
 pub mod key_limits;
 pub mod limits;
 pub mod lsn;
+pub mod mail;
+pub mod marketplace;
 pub mod name;
 pub mod network;
 pub mod operation;
 pub mod organization;
 pub mod parameter;
+pub mod payment;
 pub mod plan;
 pub mod price_list;
 pub mod project;
@@ -58,12 +64,14 @@ pub mod statistics;
 pub mod storage;
 pub mod target;
 pub mod usage;
+pub mod vercel;
 pub mod volume;
 pub mod webhook;
 
 pub use error::{Error, Result};
 pub use error_code::ErrorCode;
 pub use id::{
-    ApiKeyId, AuditId, BranchId, DeliveryId, EventId, HostId, InstallationId, InstanceId, InvitationId,
-    InvoiceId, OrganizationId, ProjectId, RegionId, SessionId, UserId, VolumeId, WebhookId,
+    ApiKeyId, AuditId, BranchId, DeliveryId, EventId, GithubInstallationId, GithubRepositoryId, HostId,
+    InstallationId, InstanceId, InvitationId, InvoiceId, OrganizationId, ProjectId, RegionId, SessionId,
+    UserId, VercelInstallationId, VolumeId, WebhookId,
 };

@@ -108,8 +108,25 @@ operations! {
         Operation::new("listWebhookDeliveries", Scope::OrgRead).limited_keys(Refused);
     RESEND_WEBHOOK_DELIVERY =
         Operation::new("resendWebhookDelivery", Scope::OrgWrite).limited_keys(Refused);
+    LIST_GITHUB_APP_INSTALLATIONS = Operation::new("listGithubAppInstallations", Scope::ProjectRead);
+    CREATE_GITHUB_APP_INSTALLATION = Operation::new("createGithubAppInstallation", Scope::OrgWrite)
+        .while_enabled()
+        .limited_keys(Refused);
+    UPDATE_GITHUB_APP_INSTALLATION = Operation::new("updateGithubAppInstallation", Scope::OrgWrite)
+        .while_enabled()
+        .limited_keys(Refused);
+    GET_GITHUB_REPOSITORY = Operation::new("getGithubRepository", Scope::ProjectRead);
+    CREATE_GITHUB_REPOSITORY =
+        Operation::new("createGithubRepository", Scope::ProjectWrite).while_enabled();
+    UPDATE_GITHUB_REPOSITORY =
+        Operation::new("updateGithubRepository", Scope::ProjectWrite).while_enabled();
+    DELETE_GITHUB_REPOSITORY = Operation::new("deleteGithubRepository", Scope::ProjectWrite);
+
     LIST_AUDIT_LOG = Operation::new("listAuditLog", Scope::AuditRead).limited_keys(Refused);
     GET_USAGE = Operation::new("getUsage", Scope::OrgRead).limited_keys(Refused);
+    LIST_BUDGETS = Operation::new("listBudgets", Scope::OrgRead).limited_keys(Refused);
+    SET_BUDGET = Operation::new("setBudget", Scope::OrgWrite).limited_keys(Refused);
+    DELETE_BUDGET = Operation::new("deleteBudget", Scope::OrgWrite).limited_keys(Refused);
     GET_BILLING_CUSTOMER = Operation::new("getBillingCustomer", Scope::OrgRead).limited_keys(Refused);
     UPDATE_BILLING_CUSTOMER =
         Operation::new("updateBillingCustomer", Scope::OrgWrite).limited_keys(Refused);
@@ -149,6 +166,9 @@ operations! {
     GET_USER = Operation::new("getUser", Scope::OrgRead).by(User).without_scope();
     UPDATE_USER =
         Operation::new("updateUser", Scope::OrgWrite).by(User).without_scope().limited_keys(Refused);
+
+    REGISTER_MARKETPLACE =
+        Operation::new("registerMarketplace", Scope::MarketplaceWrite).by(User).limited_keys(Refused);
 
     LIST_ORGANIZATION_API_KEYS =
         Operation::new("listOrganizationAPIKeys", Scope::KeysRead).limited_keys(Refused);
@@ -190,6 +210,10 @@ operations! {
         .while_enabled()
         .limited_keys(RefusedWithBranchLimit);
     RESET_BRANCH = Operation::new("resetBranch", Scope::BranchWrite).while_enabled();
+    LIST_BACKUPS = Operation::new("listBackups", Scope::ProjectRead);
+    GET_BACKUP = Operation::new("getBackup", Scope::ProjectRead);
+    RESTORE_FROM_BACKUP =
+        Operation::new("restoreFromBackup", Scope::BranchWrite).while_enabled().limited_keys(MakesBranches);
     LIST_TRASH = Operation::new("listTrash", Scope::BranchRead).limited_keys(RefusedWithBranchLimit);
     EMPTY_TRASH = Operation::new("emptyTrash", Scope::BranchWrite).limited_keys(RefusedWithBranchLimit);
     PURGE_BRANCH = Operation::new("purgeBranch", Scope::BranchWrite).limited_keys(RefusedWithBranchLimit);
@@ -205,5 +229,6 @@ operations! {
     ROTATE_BRANCH_CREDENTIALS =
         Operation::new("rotateBranchCredentials", Scope::CredentialsWrite).while_enabled();
     QUERY_BRANCH = Operation::new("queryBranch", Scope::DataRead).while_enabled().recorded();
+    DIFF_BRANCHES = Operation::new("diffBranches", Scope::DataRead).while_enabled().recorded();
     EXECUTE_ON_BRANCH = Operation::new("executeOnBranch", Scope::BranchWrite).while_enabled();
 }

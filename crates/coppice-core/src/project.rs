@@ -98,6 +98,9 @@ pub struct ProjectConfiguration {
     pub base_branches: ScaleToZero,
     /// Default for branches with a parent.
     pub child_branches: ScaleToZero,
+    /// Hours after which those are deleted, unless they are told otherwise when
+    /// they are made; 0 is never.
+    pub child_expiry_hours: u32,
     /// Who may connect.
     pub ip_filtering: IpFiltering,
 }
@@ -109,6 +112,8 @@ pub struct ConfigurationChange {
     pub base_branches: ScaleToZeroChange,
     /// See [`ProjectConfiguration::child_branches`].
     pub child_branches: ScaleToZeroChange,
+    /// See [`ProjectConfiguration::child_expiry_hours`].
+    pub child_expiry_hours: Option<u32>,
     /// See [`IpFiltering::enabled`].
     pub ip_filtering_enabled: Option<bool>,
     /// Replaces all of [`IpFiltering::ranges`].
@@ -121,6 +126,7 @@ impl ProjectConfiguration {
         Self {
             base_branches: self.base_branches.with(change.base_branches),
             child_branches: self.child_branches.with(change.child_branches),
+            child_expiry_hours: change.child_expiry_hours.unwrap_or(self.child_expiry_hours),
             ip_filtering: IpFiltering {
                 enabled: change.ip_filtering_enabled.unwrap_or(self.ip_filtering.enabled),
                 ranges: change.ip_ranges.unwrap_or(self.ip_filtering.ranges),

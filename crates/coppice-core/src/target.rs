@@ -6,8 +6,8 @@
 use std::fmt::Debug;
 
 use crate::{
-    BranchId, DeliveryId, Error, ErrorCode, InvitationId, InvoiceId, OrganizationId, ProjectId, Result,
-    UserId, WebhookId,
+    BranchId, DeliveryId, Error, ErrorCode, GithubInstallationId, InvitationId, InvoiceId, OrganizationId,
+    ProjectId, Result, UserId, WebhookId,
 };
 
 /// Path parameters as the client wrote them.
@@ -29,6 +29,12 @@ pub struct RawTarget<'a> {
     pub delivery: Option<&'a str>,
     /// `invoiceID`
     pub invoice: Option<&'a str>,
+    /// `subjectID`
+    pub subject: Option<&'a str>,
+    /// `backupID`
+    pub backup: Option<&'a str>,
+    /// `githubInstallationID`
+    pub github_installation: Option<&'a str>,
 }
 
 impl RawTarget<'_> {
@@ -45,12 +51,27 @@ impl RawTarget<'_> {
         checked("branchID", self.branch, is_record_id).map(BranchId::from_trusted)
     }
 
+    /// Of which branch a backup is: they have the same id.
+    fn backup(&self) -> Result<BranchId> {
+        checked("backupID", self.backup, is_record_id).map(BranchId::from_trusted)
+    }
+
     fn user(&self) -> Result<UserId> {
         checked("userID", self.user, is_organization_id).map(UserId::from_trusted)
     }
 
     fn invoice(&self) -> Result<InvoiceId> {
         checked("invoiceID", self.invoice, is_record_id).map(InvoiceId::from_trusted)
+    }
+
+    /// Whatever it is of: the wider of the forms that ids have.
+    fn subject(&self) -> Result<String> {
+        checked("subjectID", self.subject, is_organization_id).map(str::to_owned)
+    }
+
+    fn github_installation(&self) -> Result<GithubInstallationId> {
+        checked("githubInstallationID", self.github_installation, is_record_id)
+            .map(GithubInstallationId::from_trusted)
     }
 
     fn invitation(&self) -> Result<InvitationId> {
@@ -129,6 +150,15 @@ pub struct InTrash {
     pub branch: BranchId,
 }
 
+/// The backup of a branch of a project, if it is one.
+#[derive(Clone, Debug)]
+pub struct OnBackup {
+    /// The project.
+    pub within: InProject,
+    /// The branch. Not necessarily of a form that a branch id can have.
+    pub branch: BranchId,
+}
+
 /// A member of an organization, if they are one.
 #[derive(Clone, Debug)]
 pub struct OnMember {
@@ -174,6 +204,24 @@ pub struct OnInvoice {
     pub invoice: InvoiceId,
 }
 
+/// The budget of an organization, or of a project, branch or key of it, if there is one.
+#[derive(Clone, Debug)]
+pub struct OnBudget {
+    /// The organization.
+    pub organization: OrganizationId,
+    /// The id of what it is of.
+    pub subject: String,
+}
+
+/// An installation of the GitHub App that an organization has linked, if it has.
+#[derive(Clone, Debug)]
+pub struct OnGithubInstallation {
+    /// The organization.
+    pub organization: OrganizationId,
+    /// The record of the link.
+    pub installation: GithubInstallationId,
+}
+
 /// Whatever a path names: for what all operations have in common.
 #[derive(Clone, Debug)]
 pub struct AnyTarget {
@@ -181,7 +229,7 @@ pub struct AnyTarget {
     pub organization: OrganizationId,
     /// The project, where the path names one.
     pub project: Option<ProjectId>,
-    /// The branch, where the path names one.
+    /// The branch, where the path names one or its backup.
     pub branch: Option<BranchId>,
     /// The member, where the path names one.
     pub user: Option<UserId>,
@@ -254,6 +302,24 @@ impl Target for InTrash {
     }
 }
 
+impl Target for OnBackup {
+    fn read(path: &RawTarget<'_>) -> Result<Self> {
+        Ok(Self { within: InProject::read(path)?, branch: path.backup()? })
+    }
+
+    fn organization(&self) -> &OrganizationId {
+        &self.within.organization
+    }
+
+    fn project(&self) -> Option<&ProjectId> {
+        Some(&self.within.project)
+    }
+
+    fn branch(&self) -> Option<&BranchId> {
+        Some(&self.branch)
+    }
+}
+
 impl Target for OnMember {
     fn read(path: &RawTarget<'_>) -> Result<Self> {
         Ok(Self { organization: path.organization()?, user: path.user()? })
@@ -304,12 +370,35 @@ impl Target for OnInvoice {
     }
 }
 
+impl Target for OnBudget {
+    fn read(path: &RawTarget<'_>) -> Result<Self> {
+        Ok(Self { organization: path.organization()?, subject: path.subject()? })
+    }
+
+    fn organization(&self) -> &OrganizationId {
+        &self.organization
+    }
+}
+
+impl Target for OnGithubInstallation {
+    fn read(path: &RawTarget<'_>) -> Result<Self> {
+        Ok(Self { organization: path.organization()?, installation: path.github_installation()? })
+    }
+
+    fn organization(&self) -> &OrganizationId {
+        &self.organization
+    }
+}
+
 impl Target for AnyTarget {
     fn read(path: &RawTarget<'_>) -> Result<Self> {
         Ok(Self {
             organization: path.organization()?,
             project: path.project.map(|_| path.project()).transpose()?,
-            branch: path.branch.map(|_| path.branch()).transpose()?,
+            branch: match path.backup {
+                Some(_) => Some(path.backup()?),
+                None => path.branch.map(|_| path.branch()).transpose()?,
+            },
             user: path.user.map(|_| path.user()).transpose()?,
             invitation: path.invitation.map(|_| path.invitation()).transpose()?,
             webhook: path.webhook.map(|_| path.webhook()).transpose()?,

@@ -1,5 +1,6 @@
 //! Volumes: the copy-on-write directories that hold an instance's data.
 
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::claim::ClaimToken;
@@ -34,8 +35,9 @@ pub enum VolumeSource {
     Volume(VolumeId),
     /// Another volume, as it was when its write-ahead log ended at this place.
     Moment(VolumeId, Lsn),
-    /// A base in the store, by its name.
-    Base(String),
+    /// A base in the store, by its name, with the log behind it up to a time; with
+    /// all of it where none is said.
+    Base(String, Option<DateTime<Utc>>),
 }
 
 /// How far a volume has come.

@@ -78,9 +78,9 @@ impl Store {
     /// Volumes of a host that need a base, of branches that are not deleted and older
     /// than `age`; those without one first.
     ///
-    /// A base is good for a day while the log behind it is in the store and not too
-    /// long, and for an hour where no log is kept. One whose log has a gap is renewed
-    /// within a minute.
+    /// A base is good until its branch's time for another one, for a day while the log
+    /// behind it is in the store and not too long, and for an hour where no log is kept.
+    /// One whose log has a gap is renewed within a minute.
     pub async fn base_due(&self, host: &HostId, age: Duration) -> Result<Vec<DueBase>> {
         let rows: Vec<DueRow> = sqlx::query_as(
             "select b.id as branch, v.id as volume, i.id as instance, x.name, x.checkpoint,
@@ -94,9 +94,18 @@ impl Store {
              join instances i on i.branch_id = b.id and i.role = 'primary'
              left join lateral (select name, checkpoint, seen_at, log_end from bases
                                 where volume_id = v.id order by taken_at desc limit 1) x on true
+             cross join lateral (select case when b.backup_day is null then 1440 else 10080 end) p (minutes)
+             cross join lateral (
+                 select extract(dow from utc)::integer * 1440 + extract(hour from utc)::integer * 60
+                        + extract(minute from utc)::integer - coalesce(b.backup_day, 0) * 1440 - b.backup_minute
+                 from (select now() at time zone 'UTC') n (utc)) since (minutes)
+             cross join lateral (
+                 select date_trunc('minute', now())
+                        - make_interval(mins => mod(since.minutes + 10080, p.minutes))) due (at)
              where v.host_id = $1 and v.state = 'admitted' and b.goal in ('running', 'hibernated')
                and b.created_at < now() - make_interval(secs => $2)
                and (x.seen_at is null
+                    or x.seen_at < due.at
                     or x.seen_at < now() - case when x.log_end is null then interval '1 hour'
                                                 when v.stored_lsn is null then interval '1 minute'
                                                 else interval '1 day' end
@@ -126,8 +135,9 @@ impl Store {
     ) -> Result<()> {
         sqlx::query(
             "with log as (update volumes set stored_lsn = coalesce(stored_lsn, $8::pg_lsn) where id = $2)
-             insert into bases (name, volume_id, branch_id, taken_at, seen_at, checkpoint, bytes, new_bytes, log_end)
-             values ($1, $2, $3, $4, now(), $5, $6, $7, $8::pg_lsn) on conflict do nothing",
+             insert into bases (name, volume_id, branch_id, taken_at, seen_at, checkpoint, bytes, new_bytes, log_end,
+                 complete_at)
+             values ($1, $2, $3, $4, now(), $5, $6, $7, $8::pg_lsn, now()) on conflict do nothing",
         )
         .bind(&base.name)
         .bind(base.volume.as_str())
@@ -139,6 +149,16 @@ impl Store {
         .bind(base.log_end.map(|lsn| lsn.to_string()))
         .execute(&self.pool)
         .await?;
+        Ok(())
+    }
+
+    /// Records whether a base that is due of a branch could not be made.
+    pub async fn base_failing(&self, branch: &BranchId, failing: bool) -> Result<()> {
+        sqlx::query("update branches set backup_failing = $2 where id = $1 and backup_failing <> $2")
+            .bind(branch.as_str())
+            .bind(failing)
+            .execute(&self.pool)
+            .await?;
         Ok(())
     }
 
@@ -254,20 +274,36 @@ impl Store {
     }
 
     /// Bases that nobody needs: of branches that are gone, and those that are older
-    /// than another one that is itself older than `keep`. No volume is to be made
-    /// from them.
-    pub async fn base_surplus(&self, keep: Duration) -> Result<Vec<String>> {
+    /// than another one that is itself older than what its branch keeps. No volume is
+    /// to be made from them.
+    pub async fn base_surplus(&self) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar(
             "select x.name from bases x left join branches b on b.id = x.branch_id
              where (b.id is null or b.goal = 'deleted'
                     or exists (select from bases later where later.volume_id = x.volume_id
                                and later.taken_at > x.taken_at
-                               and later.taken_at < now() - make_interval(secs => $1)))
+                               and later.taken_at < now() - make_interval(days => b.backup_retention_days)))
                and not exists (select from volumes v where v.base = x.name and v.state = 'planned')",
         )
-        .bind(keep.as_secs_f64())
         .fetch_all(&self.pool)
         .await?)
+    }
+
+    /// The newest base of a volume that was complete by a time.
+    pub async fn base_before(&self, volume: &VolumeId, time: DateTime<Utc>) -> Result<Option<String>> {
+        Ok(sqlx::query_scalar(
+            "select name from bases where volume_id = $1 and complete_at <= $2 order by complete_at desc limit 1",
+        )
+        .bind(volume.as_str())
+        .bind(time)
+        .fetch_optional(&self.pool)
+        .await?)
+    }
+
+    /// When the oldest and the newest base of a volume were complete.
+    pub async fn base_span(&self, volume: &VolumeId) -> Result<Option<(DateTime<Utc>, DateTime<Utc>)>> {
+        let query = "select min(complete_at), max(complete_at) from bases where volume_id = $1 having count(complete_at) > 0";
+        Ok(sqlx::query_as(query).bind(volume.as_str()).fetch_optional(&self.pool).await?)
     }
 
     /// Forgets a base that was removed from the store.
@@ -283,7 +319,7 @@ impl Store {
         let names: Vec<_> = found.iter().map(|(_, name)| name.clone()).collect();
         let mut tx = self.begin().await?;
         let updated = sqlx::query(
-            "update volumes v set state = 'planned', base = f.name, stored_lsn = null
+            "update volumes v set state = 'planned', base = f.name, base_until = null, stored_lsn = null
              from unnest($1::text[], $2::text[]) f (volume, name) where v.id = f.volume and v.state <> 'removed'",
         )
         .bind(&volumes)

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
+use coppice_core::backup::{BackupConfiguration, BackupTime};
 use coppice_core::branch::{Branch, BranchSpec, BranchState, Goal};
 use coppice_core::image::PostgresVersion;
 use coppice_core::lsn::Lsn;
@@ -16,11 +17,12 @@ use sqlx::types::Json;
 use sqlx::{FromRow, Postgres};
 
 use crate::projects::scale_to_zero;
-use crate::{NewVolume, Result, Store, StoreError, Tx};
+use crate::{BaseMoment, NewVolume, Result, Store, StoreError, Tx};
 
 pub(crate) const COLUMNS: &str = "b.id, p.organization_id, b.project_id, b.name, b.description, \
     b.parent_id, b.region, b.image_major, b.image_minor, b.instance_type, b.replicas, b.storage_gib, b.parameters, \
-    b.preload_libraries, b.scale_to_zero, b.inactivity_minutes, b.protected, b.expires_at, b.goal, b.generation, b.state, b.message, b.fullness, \
+    b.preload_libraries, b.scale_to_zero, b.inactivity_minutes, b.protected, b.expires_at, b.backup_retention_days, \
+    b.backup_day, b.backup_minute, b.goal, b.generation, b.state, b.message, b.fullness, \
     b.volume_id, b.replacement_id, b.password_sealed, b.idle_since, b.created_at, b.updated_at";
 
 #[derive(FromRow)]
@@ -43,6 +45,9 @@ pub(crate) struct BranchRow {
     inactivity_minutes: i32,
     protected: bool,
     expires_at: Option<DateTime<Utc>>,
+    backup_retention_days: i16,
+    backup_day: Option<i16>,
+    backup_minute: i16,
     goal: String,
     generation: i64,
     state: String,
@@ -89,6 +94,13 @@ impl TryFrom<BranchRow> for Branch {
             scale_to_zero: scale_to_zero(row.scale_to_zero, row.inactivity_minutes),
             is_protected: row.protected,
             expires_at: row.expires_at,
+            backups: BackupConfiguration {
+                retention_days: u32::from(row.backup_retention_days.unsigned_abs()),
+                time: BackupTime {
+                    day: row.backup_day.and_then(|day| u8::try_from(day).ok()),
+                    minute: row.backup_minute.unsigned_abs(),
+                },
+            },
             goal,
             generation: row.generation,
             state,
@@ -117,6 +129,8 @@ pub struct NewBranch<'a> {
     pub source: Option<&'a VolumeId>,
     /// The place in that volume's log to go back to; none means as it is.
     pub moment: Option<Lsn>,
+    /// The base in the store that it is made from instead, and up to which time.
+    pub base: Option<&'a BaseMoment>,
     /// Unique in the project.
     pub name: &'a str,
     /// For people.
@@ -127,6 +141,8 @@ pub struct NewBranch<'a> {
     pub scale_to_zero: ScaleToZero,
     /// When it is deleted; none is never.
     pub expires_at: Option<DateTime<Utc>>,
+    /// What is kept of what it was.
+    pub backups: BackupConfiguration,
     /// The key that it is made with, if it is one.
     pub made_with: Option<&'a ApiKeyId>,
     /// The volume to be made.
@@ -152,6 +168,8 @@ pub struct BranchNote<'a> {
     pub is_protected: bool,
     /// When it is deleted; none is never.
     pub expires_at: Option<DateTime<Utc>>,
+    /// What is kept of what it was.
+    pub backups: BackupConfiguration,
 }
 
 impl<'a> BranchNote<'a> {
@@ -163,6 +181,7 @@ impl<'a> BranchNote<'a> {
             scale_to_zero: branch.scale_to_zero,
             is_protected: branch.is_protected,
             expires_at: branch.expires_at,
+            backups: branch.backups,
         }
     }
 }
@@ -188,9 +207,10 @@ impl Store {
             "insert into branches (id, project_id, parent_id, name, description, region, image_major,
                  image_minor, instance_type, replicas, storage_gib, parameters, preload_libraries,
                  scale_to_zero, inactivity_minutes, goal, state, volume_id, password_sealed,
-                 managed_role_verifier, expires_at, made_with, root_id)
+                 managed_role_verifier, expires_at, made_with, backup_retention_days, backup_day, backup_minute,
+                 root_id)
              values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, 'running',
-                 'creating', $16, $17, $18, $19, $20, (select coalesce(root_id, id) from branches where id = $3))",
+                 'creating', $16, $17, $18, $19, $20, $21, $22, $23, (select coalesce(root_id, id) from branches where id = $3))",
         )
         .bind(new.id.as_str())
         .bind(new.project.as_str())
@@ -212,6 +232,9 @@ impl Store {
         .bind(new.managed_role_verifier)
         .bind(new.expires_at)
         .bind(new.made_with.map(ApiKeyId::as_str))
+        .bind(new.backups.retention_days as i16)
+        .bind(new.backups.time.day.map(i16::from))
+        .bind(new.backups.time.minute as i16)
         .execute(&mut **tx)
         .await?;
         let volume = NewVolume {
@@ -220,6 +243,7 @@ impl Store {
             branch: new.id,
             source: new.source,
             moment: new.moment,
+            base: new.base,
             version: new.spec.version,
         };
         self.volume_insert_in_tx(tx, &volume).await?;
@@ -350,7 +374,8 @@ impl Store {
     pub async fn branch_update_in_tx(&self, tx: &mut Tx, id: &BranchId, note: &BranchNote<'_>) -> Result<()> {
         sqlx::query(
             "update branches set name = $2, description = $3, scale_to_zero = $4, inactivity_minutes = $5,
-                 protected = $6, expires_at = $7, updated_at = now(),
+                 protected = $6, expires_at = $7, backup_retention_days = $8, backup_day = $9, backup_minute = $10,
+                 updated_at = now(),
                  idle_since = case when (scale_to_zero, inactivity_minutes) = ($4, $5) then idle_since
                               else now() end
              where id = $1 and deleted_at is null",
@@ -362,6 +387,9 @@ impl Store {
         .bind(note.scale_to_zero.inactivity_period_minutes as i32)
         .bind(note.is_protected)
         .bind(note.expires_at)
+        .bind(note.backups.retention_days as i16)
+        .bind(note.backups.time.day.map(i16::from))
+        .bind(note.backups.time.minute as i16)
         .execute(&mut **tx)
         .await?;
         Ok(())

@@ -70,6 +70,7 @@ struct KeyRow {
     projects: Vec<String>,
     branches: Vec<String>,
     own_branches: bool,
+    branches_max: Option<i32>,
     expiry: Option<DateTime<Utc>>,
     disabled: bool,
 }
@@ -84,7 +85,7 @@ impl Store {
     ) -> Result<Option<CredentialMatch>> {
         let query = sqlx::query(
             "select k.id as key_id, k.user_id, k.organization_id as key_organization, k.scopes, k.projects,
-                    k.branches, k.own_branches, k.expiry, coalesce(u.disabled, false) as disabled, o.id, o.name,
+                    k.branches, k.own_branches, k.branches_max, k.expiry, coalesce(u.disabled, false) as disabled, o.id, o.name,
                     o.disabled_by_admin, o.billing_status, o.usage_tier, o.admin_reason, o.billing_reason,
                     o.requires_second_factor, o.last_updated, o.created_at, m.role,
                     k.user_id is null or k.with_second_factor as has_second_factor,
@@ -180,6 +181,7 @@ fn credential_from(row: &PgRow) -> Result<CredentialMatch> {
         projects: key.projects,
         branches: key.branches,
         own_branches: key.own_branches,
+        branches_max: key.branches_max.map(i32::unsigned_abs),
     };
     let credential = CredentialId::Key(ApiKeyId::from_trusted(key.key_id));
     let caller = Caller { principal, credential, grant, expiry: key.expiry };

@@ -202,7 +202,9 @@ impl Store {
              cross join lateral (
                  select id, due_at from webhook_deliveries
                  where webhook_id = w.id and due_at <= now() order by due_at limit $1) d
-             where w.enabled order by d.due_at, d.id limit $2",
+             where w.enabled
+             order by row_number() over (partition by w.organization_id order by d.due_at, d.id), d.due_at, d.id
+             limit $2",
         )
         .bind(i64::from(each))
         .bind(ROUND);

@@ -10,8 +10,8 @@ use sqlx::FromRow;
 use crate::members::role_from;
 use crate::{Result, Store, StoreError, Tx};
 
-const COLUMNS: &str = "k.id, k.name, k.preview, k.scopes, k.projects, k.branches, k.own_branches, k.created_at, k.expiry, \
-    k.last_used, k.created_by, k.created_by_key";
+const COLUMNS: &str = "k.id, k.name, k.preview, k.scopes, k.projects, k.branches, k.own_branches, k.branches_max, \
+    k.created_at, k.expiry, k.last_used, k.created_by, k.created_by_key";
 
 /// A key to be inserted. The key itself is never stored.
 #[derive(Debug)]
@@ -46,6 +46,7 @@ struct KeyRow {
     projects: Vec<String>,
     branches: Vec<String>,
     own_branches: bool,
+    branches_max: Option<i32>,
     created_at: DateTime<Utc>,
     expiry: Option<DateTime<Utc>>,
     last_used: Option<DateTime<Utc>>,
@@ -64,6 +65,7 @@ impl From<KeyRow> for ApiKey {
                 projects: row.projects,
                 branches: row.branches,
                 own_branches: row.own_branches,
+                branches_max: row.branches_max.map(i32::unsigned_abs),
             },
             created_at: row.created_at,
             expiry: row.expiry,
@@ -149,15 +151,17 @@ impl Store {
         Ok(rows.into_iter().map(ApiKey::from).collect())
     }
 
-    /// How many keys a user or an organization has.
+    /// How many keys a user or an organization has, without those that jobs got by themselves.
     pub async fn key_count_in_tx(&self, tx: &mut Tx, of: &Principal) -> Result<u32> {
         let (user, organization) = owner(of);
-        let count: i64 =
-            sqlx::query_scalar("select count(*) from api_keys where user_id = $1 or organization_id = $2")
-                .bind(user)
-                .bind(organization)
-                .fetch_one(&mut **tx)
-                .await?;
+        let count: i64 = sqlx::query_scalar(
+            "select count(*) from api_keys k where (user_id = $1 or organization_id = $2)
+                 and not exists (select from github_jobs where key_id = k.id)",
+        )
+        .bind(user)
+        .bind(organization)
+        .fetch_one(&mut **tx)
+        .await?;
         Ok(u32::try_from(count).unwrap_or(u32::MAX))
     }
 
@@ -167,9 +171,9 @@ impl Store {
         let sql = format!(
             "insert into api_keys as k (id, user_id, organization_id, name, preview, hash, scopes, projects,
                                         branches, expiry, created_by, created_by_key, maker,
-                                        own_branches, with_second_factor)
+                                        own_branches, branches_max, with_second_factor)
              values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
-                     coalesce($11, (select maker from api_keys where id = $12)), $16,
+                     coalesce($11, (select maker from api_keys where id = $12)), $16, $17,
                      $2 is not null and (
                          exists (select from sessions where id = $13 and $14 = any(methods))
                          or exists (select from browser_sessions where id_hash = $15 and $14 = any(methods))
@@ -193,6 +197,7 @@ impl Store {
             .bind(Methods::SECOND_FACTOR)
             .bind(key.made_with.and_then(CredentialId::browser))
             .bind(key.grant.own_branches)
+            .bind(key.grant.branches_max.map(u32::cast_signed))
             .fetch_one(&mut **tx)
             .await?;
         Ok(row.into())
@@ -213,8 +218,30 @@ impl Store {
                 sqlx::query_scalar("select exists (select from browser_sessions where id_hash = $1)")
                     .bind(hash)
             }
+            CredentialId::Vercel(installation) => sqlx::query_scalar(
+                "select exists (select from vercel_installations where id = $1 and ending_at is null)",
+            )
+            .bind(installation.as_str()),
         };
         Ok(query.fetch_one(&mut **tx).await?)
+    }
+
+    /// How many branches that a key made may exist at once, and how many do;
+    /// none where that is not limited. Nobody else counts them until the
+    /// transaction ends.
+    pub async fn key_branches_in_tx(&self, tx: &mut Tx, key: &ApiKeyId) -> Result<Option<(u32, u32)>> {
+        let max: Option<Option<i32>> =
+            sqlx::query_scalar("select branches_max from api_keys where id = $1 for no key update")
+                .bind(key.as_str())
+                .fetch_optional(&mut **tx)
+                .await?;
+        let Some(max) = max.flatten() else { return Ok(None) };
+        let count: i64 =
+            sqlx::query_scalar("select count(*) from branches where made_with = $1 and deleted_at is null")
+                .bind(key.as_str())
+                .fetch_one(&mut **tx)
+                .await?;
+        Ok(Some((max.unsigned_abs(), u32::try_from(count).unwrap_or(u32::MAX))))
     }
 
     /// Deletes those of the keys that belong to `of`, and returns their names.

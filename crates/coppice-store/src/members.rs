@@ -92,6 +92,36 @@ impl Store {
         role.map(role_from).transpose()
     }
 
+    /// Members who may change the organization.
+    pub async fn member_list_admins_in_tx(
+        &self,
+        tx: &mut Tx,
+        organization: &OrganizationId,
+    ) -> Result<Vec<UserId>> {
+        let ids: Vec<String> = sqlx::query_scalar(
+            "select user_id from members where organization_id = $1 and role in ('owner', 'admin') order by 1",
+        )
+        .bind(organization.as_str())
+        .fetch_all(&mut **tx)
+        .await?;
+        Ok(ids.into_iter().map(UserId::from_trusted).collect())
+    }
+
+    /// Where letters to a member go who may change the organization; none when
+    /// they may not, or are disabled.
+    pub async fn member_admin_address(
+        &self,
+        organization: &OrganizationId,
+        user: &UserId,
+    ) -> Result<Option<String>> {
+        let query = sqlx::query_scalar(
+            "select u.email from members m join users u on u.id = m.user_id and not u.disabled
+             where m.organization_id = $1 and m.user_id = $2 and m.role in ('owner', 'admin')",
+        );
+        let query = query.bind(organization.as_str()).bind(user.as_str());
+        Ok(query.fetch_optional(&self.pool).await?)
+    }
+
     /// How many members an organization has.
     pub async fn member_count_in_tx(&self, tx: &mut Tx, organization: &OrganizationId) -> Result<u32> {
         let count: i64 = sqlx::query_scalar("select count(*) from members where organization_id = $1")

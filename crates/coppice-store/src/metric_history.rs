@@ -25,6 +25,8 @@ pub struct MeasuredInstance {
     pub storage_gib: u32,
     /// How full that was last.
     pub fullness: Fullness,
+    /// For how many days what it was is kept.
+    pub retention_days: u32,
 }
 
 /// A sample to be kept.
@@ -101,28 +103,31 @@ fn array(sample: &Sample) -> String {
 impl Store {
     /// Instances of a host that should run and were seen ready.
     pub async fn metric_instances(&self, host: &HostId) -> Result<Vec<MeasuredInstance>> {
-        let rows: Vec<(String, String, String, String, i32, String)> = self
+        let rows: Vec<(String, String, String, String, i32, String, i16)> = self
             .reads
             .all(
                 sqlx::query(
-                    "select i.id, i.branch_id, i.volume_id, b.instance_type, b.storage_gib, b.fullness
+                    "select i.id, i.branch_id, i.volume_id, b.instance_type, b.storage_gib, b.fullness,
+                            b.backup_retention_days
                      from instances i join branches b on b.id = i.branch_id
                      where i.host_id = $1 and b.goal = 'running' and b.state = 'ready'",
                 )
                 .bind(host.as_str()),
             )
             .await?;
-        let instances = rows.into_iter().map(|(id, branch, volume, instance_type, storage_gib, fullness)| {
-            Ok(MeasuredInstance {
-                id: InstanceId::from_trusted(id),
-                branch: BranchId::from_trusted(branch),
-                volume: VolumeId::from_trusted(volume),
-                instance_type,
-                storage_gib: storage_gib.unsigned_abs(),
-                fullness: Fullness::parse(&fullness)
-                    .ok_or(StoreError::UnknownValue { what: "fullness", value: fullness })?,
-            })
-        });
+        let instances =
+            rows.into_iter().map(|(id, branch, volume, instance_type, storage_gib, fullness, days)| {
+                Ok(MeasuredInstance {
+                    id: InstanceId::from_trusted(id),
+                    branch: BranchId::from_trusted(branch),
+                    volume: VolumeId::from_trusted(volume),
+                    instance_type,
+                    storage_gib: storage_gib.unsigned_abs(),
+                    fullness: Fullness::parse(&fullness)
+                        .ok_or(StoreError::UnknownValue { what: "fullness", value: fullness })?,
+                    retention_days: u32::from(days.unsigned_abs()),
+                })
+            });
         instances.collect()
     }
 

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use coppice_core::access::Principal;
 use coppice_core::organization::{BillingStatus, Organization, UsageTier};
-use coppice_core::{OrganizationId, UserId};
+use coppice_core::{BranchId, OrganizationId, UserId};
 use sqlx::FromRow;
 use sqlx::postgres::PgRow;
 
@@ -67,13 +67,13 @@ impl Store {
         Ok(rows.into_iter().map(Organization::from).collect())
     }
 
-    /// Inserts an organization with its owner and returns it.
+    /// Inserts an organization with its owner, if it has one, and returns it.
     pub async fn organization_insert_in_tx(
         &self,
         tx: &mut Tx,
         id: &OrganizationId,
         name: &str,
-        owner: &UserId,
+        owner: Option<&UserId>,
     ) -> Result<Organization> {
         let sql = format!("insert into organizations as o (id, name) values ($1, $2) returning {COLUMNS}");
         let row: OrganizationRow = sqlx::query_as(sqlx::AssertSqlSafe(sql))
@@ -81,11 +81,13 @@ impl Store {
             .bind(name)
             .fetch_one(&mut **tx)
             .await?;
-        sqlx::query("insert into members (organization_id, user_id, role) values ($1, $2, 'owner')")
-            .bind(id.as_str())
-            .bind(owner.as_str())
-            .execute(&mut **tx)
-            .await?;
+        if let Some(owner) = owner {
+            sqlx::query("insert into members (organization_id, user_id, role) values ($1, $2, 'owner')")
+                .bind(id.as_str())
+                .bind(owner.as_str())
+                .execute(&mut **tx)
+                .await?;
+        }
         Ok(row.into())
     }
 
@@ -182,13 +184,26 @@ impl Store {
     /// Sets how much trust an organization has earned; false when there is no
     /// such organization.
     pub async fn organization_set_tier(&self, id: &OrganizationId, tier: UsageTier) -> Result<bool> {
+        let mut tx = self.begin().await?;
+        let is_set = self.organization_set_tier_in_tx(&mut tx, id, tier).await?;
+        tx.commit().await?;
+        Ok(is_set)
+    }
+
+    /// As [`Store::organization_set_tier`], as part of something.
+    pub async fn organization_set_tier_in_tx(
+        &self,
+        tx: &mut Tx,
+        id: &OrganizationId,
+        tier: UsageTier,
+    ) -> Result<bool> {
         let done = sqlx::query(
             "update organizations set usage_tier = $2, last_updated = now()
              where id = $1 and deleted_at is null",
         )
         .bind(id.as_str())
         .bind(tier.as_str())
-        .execute(&self.pool)
+        .execute(&mut **tx)
         .await?;
         Ok(done.rows_affected() == 1)
     }
@@ -231,26 +246,23 @@ impl Store {
         .bind(id.as_str())
         .fetch_one(&mut **tx)
         .await?;
-        let statement = if is_enabled {
-            "with woken as (
-                 update branches b set goal = 'running', resumes_with_organization = false,
-                     generation = generation + 1, idle_since = now()
-                 from projects p where p.id = b.project_id and p.organization_id = $1
-                   and b.goal = 'hibernated' and b.resumes_with_organization and b.deleted_at is null
-                 returning b.id)
-             insert into awake_periods (branch_id, cause, woken_by)
-             select id, 'organization', 'its organization being enabled' from woken"
-        } else {
+        if is_enabled {
+            let woken = resume_in_tx(tx, id, "organization", "its organization being enabled").await?;
+            return Ok(u32::try_from(woken.len()).unwrap_or(u32::MAX));
+        }
+        let done = sqlx::query(
             "with asleep as (
-                 update branches b set goal = 'hibernated', resumes_with_organization = true,
+                 update branches b set goal = 'hibernated', resumes_when_allowed = true,
                      generation = generation + 1
                  from projects p where p.id = b.project_id and p.organization_id = $1
                    and b.goal = 'running' and b.deleted_at is null
                  returning b.id)
              update awake_periods set ended_at = now(), end_cause = 'organization'
-             where branch_id in (select id from asleep) and ended_at is null"
-        };
-        let done = sqlx::query(statement).bind(id.as_str()).execute(&mut **tx).await?;
+             where branch_id in (select id from asleep) and ended_at is null",
+        )
+        .bind(id.as_str())
+        .execute(&mut **tx)
+        .await?;
         Ok(u32::try_from(done.rows_affected()).unwrap_or(u32::MAX))
     }
 
@@ -262,6 +274,12 @@ impl Store {
         let rows: Vec<OrganizationRow> =
             sqlx::query_as(sqlx::AssertSqlSafe(sql)).fetch_all(&self.pool).await?;
         Ok(rows.into_iter().map(Organization::from).collect())
+    }
+
+    /// What an organization is called; none when it is deleted.
+    pub async fn organization_name(&self, id: &OrganizationId) -> Result<Option<String>> {
+        let query = sqlx::query_scalar("select name from organizations where id = $1 and deleted_at is null");
+        Ok(query.bind(id.as_str()).fetch_optional(&self.pool).await?)
     }
 
     /// How many organizations a user owns.
@@ -301,4 +319,33 @@ impl Store {
         .await?;
         Ok(done.rows_affected())
     }
+}
+
+/// Wakes the branches of an organization that were put to sleep because it was
+/// disabled or a budget used up, as far as neither is so. The organization must
+/// be locked by the transaction. Returns them.
+pub(crate) async fn resume_in_tx(
+    tx: &mut Tx,
+    id: &OrganizationId,
+    cause: &str,
+    by: &str,
+) -> Result<Vec<BranchId>> {
+    let woken: Vec<String> = sqlx::query_scalar(
+        "with woken as (
+             update branches b set goal = 'running', resumes_when_allowed = false,
+                 generation = generation + 1, idle_since = now()
+             from projects p join organizations o on o.id = p.organization_id
+             where p.id = b.project_id and o.id = $1 and not o.disabled_by_admin and o.billing_status = 'ok'
+               and b.goal = 'hibernated' and b.resumes_when_allowed and b.deleted_at is null
+             returning b.id),
+         begun as (
+             insert into awake_periods (branch_id, cause, woken_by) select id, $2, $3 from woken)
+         select id from woken",
+    )
+    .bind(id.as_str())
+    .bind(cause)
+    .bind(by)
+    .fetch_all(&mut **tx)
+    .await?;
+    Ok(woken.into_iter().map(BranchId::from_trusted).collect())
 }

@@ -9,7 +9,7 @@ use sqlx::types::Json;
 use crate::{Result, Store, Tx};
 
 const COLUMNS: &str = "id, organization_id, name, base_scale_to_zero, base_inactivity_minutes, \
-    child_scale_to_zero, child_inactivity_minutes, ip_filtering_enabled, ip_ranges, created_at, updated_at";
+    child_scale_to_zero, child_inactivity_minutes, child_expiry_hours, ip_filtering_enabled, ip_ranges, created_at, updated_at";
 
 #[derive(FromRow)]
 struct ProjectRow {
@@ -20,6 +20,7 @@ struct ProjectRow {
     base_inactivity_minutes: i32,
     child_scale_to_zero: bool,
     child_inactivity_minutes: i32,
+    child_expiry_hours: i32,
     ip_filtering_enabled: bool,
     ip_ranges: Json<Vec<AllowedRange>>,
     created_at: DateTime<Utc>,
@@ -39,6 +40,7 @@ impl From<ProjectRow> for Project {
             configuration: ProjectConfiguration {
                 base_branches: scale_to_zero(row.base_scale_to_zero, row.base_inactivity_minutes),
                 child_branches: scale_to_zero(row.child_scale_to_zero, row.child_inactivity_minutes),
+                child_expiry_hours: row.child_expiry_hours.unsigned_abs(),
                 ip_filtering: IpFiltering { enabled: row.ip_filtering_enabled, ranges: row.ip_ranges.0 },
             },
             created_at: row.created_at,
@@ -162,8 +164,9 @@ impl Store {
     ) -> Result<Project> {
         let sql = format!(
             "insert into projects (organization_id, id, name, base_scale_to_zero, base_inactivity_minutes,
-                 child_scale_to_zero, child_inactivity_minutes, ip_filtering_enabled, ip_ranges)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9) returning {COLUMNS}"
+                 child_scale_to_zero, child_inactivity_minutes, ip_filtering_enabled, ip_ranges,
+                 child_expiry_hours)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) returning {COLUMNS}"
         );
         let row: ProjectRow = sqlx::query_as(sqlx::AssertSqlSafe(sql))
             .bind(organization.as_str())
@@ -175,6 +178,7 @@ impl Store {
             .bind(configuration.child_branches.inactivity_period_minutes as i32)
             .bind(configuration.ip_filtering.enabled)
             .bind(Json(&configuration.ip_filtering.ranges))
+            .bind(configuration.child_expiry_hours as i32)
             .fetch_one(&mut **tx)
             .await?;
         Ok(row.into())
@@ -191,7 +195,7 @@ impl Store {
         let sql = format!(
             "update projects set name = $2, base_scale_to_zero = $3, base_inactivity_minutes = $4,
                  child_scale_to_zero = $5, child_inactivity_minutes = $6, ip_filtering_enabled = $7,
-                 ip_ranges = $8, updated_at = now()
+                 ip_ranges = $8, child_expiry_hours = $9, updated_at = now()
              where id = $1 returning {COLUMNS}"
         );
         let row: ProjectRow = sqlx::query_as(sqlx::AssertSqlSafe(sql))
@@ -203,6 +207,7 @@ impl Store {
             .bind(configuration.child_branches.inactivity_period_minutes as i32)
             .bind(configuration.ip_filtering.enabled)
             .bind(Json(&configuration.ip_filtering.ranges))
+            .bind(configuration.child_expiry_hours as i32)
             .fetch_one(&mut **tx)
             .await?;
         Ok(row.into())

@@ -33,6 +33,7 @@ pub const SEALED: &[SealedColumn] = &[
     SealedColumn { table: "invitations", column: "link_sealed", owner: "id" },
     SealedColumn { table: "signing_keys", column: "private_sealed", owner: "id" },
     SealedColumn { table: "users", column: "totp_sealed", owner: "id" },
+    SealedColumn { table: "vercel_installations", column: "access_token_sealed", owner: "id" },
     SealedColumn { table: "webhooks", column: "secret_sealed", owner: "id" },
     SealedColumn { table: "webhooks", column: "former_secret_sealed", owner: "id" },
 ];

@@ -2,12 +2,14 @@
 
 use chrono::{DateTime, Utc};
 use coppice_core::branch::Branch;
+use coppice_core::budget::UsedUp;
 use coppice_core::project::{AllowedRange, IpFiltering};
 use coppice_core::{BranchId, HostId};
 use sqlx::types::Json;
 use sqlx::{FromRow, Row as _};
 
 use crate::branches::{BranchRow, COLUMNS};
+use crate::budgets::{USED_UP, used_up};
 use crate::{Result, Store, Tx};
 
 /// See [`Store::branch_find_for_connection`].
@@ -21,6 +23,8 @@ pub struct ConnectionTarget {
     pub ip_filtering: IpFiltering,
     /// Whether its organization is disabled, so that it may not be woken.
     pub is_disabled: bool,
+    /// The budget that keeps it asleep, if it sleeps.
+    pub used_up: Option<UsedUp>,
     /// What was kept of the client's role when it was put to sleep; none when
     /// nothing was kept of any role.
     pub kept: Option<KeptVerifier>,
@@ -58,9 +62,12 @@ impl Store {
         let sql = format!(
             "select {COLUMNS}, coalesce(b.root_id, b.id) as root, p.ip_filtering_enabled, p.ip_ranges,
                     b.verifiers_checkpoint, k.verifier_sealed,
-                    o.disabled_by_admin or o.billing_status <> 'ok' as is_disabled
+                    o.disabled_by_admin or o.billing_status <> 'ok' as is_disabled,
+                    {USED_UP}
              from branches b join projects p on p.id = b.project_id
              join organizations o on o.id = p.organization_id
+             left join budgets g on b.goal = 'hibernated'
+                 and g.subject_id = exhausted_budget(p.organization_id, p.id, b.id, b.made_with)
              left join branch_verifiers k on k.branch_id = b.id and k.role = $2
              where b.id = $1 and b.deleted_at is null"
         );
@@ -75,6 +82,7 @@ impl Store {
                 root: BranchId::from_trusted(row.try_get::<String, _>("root")?),
                 ip_filtering: IpFiltering { enabled: row.try_get("ip_filtering_enabled")?, ranges: ranges.0 },
                 is_disabled: row.try_get("is_disabled")?,
+                used_up: used_up(&row)?,
                 kept: checkpoint.map(|checkpoint| KeptVerifier { checkpoint, sealed }),
             })
         })
@@ -125,7 +133,7 @@ impl Store {
     pub async fn branch_wake_in_tx(&self, tx: &mut Tx, id: &BranchId, by: &str) -> Result<bool> {
         let done = sqlx::query(
             "with woken as (
-                 update branches set goal = 'running', resumes_with_organization = false,
+                 update branches set goal = 'running', resumes_when_allowed = false,
                      generation = generation + 1, idle_since = now()
                  where id = $1 and goal = 'hibernated' and deleted_at is null returning id)
              insert into awake_periods (branch_id, cause, woken_by) select id, 'request', $2 from woken",
@@ -145,7 +153,7 @@ impl Store {
     pub async fn branch_wake_for_client(&self, id: &BranchId, by: &str) -> Result<bool> {
         let done = sqlx::query(
             "with woken as (
-                 update branches b set goal = 'running', resumes_with_organization = false,
+                 update branches b set goal = 'running', resumes_when_allowed = false,
                      generation = generation + 1, idle_since = now()
                  from (select s.id from branches s join projects p on p.id = s.project_id
                        join organizations o on o.id = p.organization_id

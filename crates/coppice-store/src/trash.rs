@@ -220,7 +220,7 @@ impl Store {
             "with back as (
                  update branches b set goal = 'running', deleted_at = null, purge_at = null, expires_at = null,
                      name = coalesce($3, b.name), generation = generation + 1, updated_at = now(),
-                     idle_since = now(), resumes_with_organization = false,
+                     idle_since = now(), resumes_when_allowed = false,
                      parent_id = (select p.id from branches p
                                   where p.id = b.former_parent_id and p.deleted_at is null)
                  where b.id = $1 and b.project_id = $2 and b.goal = 'trashed' returning b.id)

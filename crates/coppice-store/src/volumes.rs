@@ -1,5 +1,6 @@
 //! Volumes and tombstones.
 
+use chrono::{DateTime, Utc};
 use coppice_core::claim::ClaimToken;
 use coppice_core::image::PostgresVersion;
 use coppice_core::lsn::Lsn;
@@ -24,6 +25,8 @@ pub struct VolumeRow {
     pub moment: Option<Lsn>,
     /// The base in the store that it is made from, whatever it is a copy of.
     pub base: Option<String>,
+    /// The time up to which the log behind the base goes into it; none for all of it.
+    pub base_until: Option<DateTime<Utc>>,
     /// The primary instance of the parent volume's branch.
     pub parent_instance: Option<InstanceId>,
     /// How far it is.
@@ -43,6 +46,15 @@ pub struct Tombstone {
     pub branch: Option<BranchId>,
 }
 
+/// A moment of a volume's past, in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BaseMoment {
+    /// The newest base that was taken before it, by its name.
+    pub base: String,
+    /// The moment.
+    pub until: DateTime<Utc>,
+}
+
 /// A volume to be inserted.
 #[derive(Debug)]
 pub struct NewVolume<'a> {
@@ -56,6 +68,8 @@ pub struct NewVolume<'a> {
     pub source: Option<&'a VolumeId>,
     /// The place in that volume's log to go back to; none means as it is.
     pub moment: Option<Lsn>,
+    /// The base in the store that it is made from instead, and up to which time.
+    pub base: Option<&'a BaseMoment>,
     /// The PostgreSQL release.
     pub version: PostgresVersion,
 }
@@ -67,6 +81,7 @@ struct Row {
     parent_volume_id: Option<String>,
     moment: Option<String>,
     base: Option<String>,
+    base_until: Option<DateTime<Utc>>,
     parent_instance: Option<String>,
     state: String,
     account: i32,
@@ -86,6 +101,7 @@ impl TryFrom<Row> for VolumeRow {
         Ok(Self {
             moment: moment.transpose()?,
             base: row.base,
+            base_until: row.base_until,
             id: VolumeId::from_trusted(row.id),
             host: HostId::from_trusted(row.host_id),
             parent: row.parent_volume_id.map(VolumeId::from_trusted),
@@ -101,8 +117,8 @@ impl Store {
     pub(crate) async fn volume_insert_in_tx(&self, tx: &mut Tx, new: &NewVolume<'_>) -> Result<()> {
         sqlx::query(
             "insert into volumes (id, host_id, branch_id, parent_volume_id, moment, state, account, image_major,
-                 image_minor)
-             values ($1, $2, $3, $4, $7::pg_lsn, 'planned', nextval('volume_accounts'), $5, $6)",
+                 image_minor, base, base_until)
+             values ($1, $2, $3, $4, $7::pg_lsn, 'planned', nextval('volume_accounts'), $5, $6, $8, $9)",
         )
         .bind(new.id.as_str())
         .bind(new.host.as_str())
@@ -111,6 +127,8 @@ impl Store {
         .bind(new.version.major as i32)
         .bind(new.version.minor as i32)
         .bind(new.moment.map(|lsn| lsn.to_string()))
+        .bind(new.base.map(|base| &base.base))
+        .bind(new.base.map(|base| base.until))
         .execute(&mut **tx)
         .await?;
         Ok(())
@@ -125,7 +143,7 @@ impl Store {
         branch: &BranchId,
     ) -> Result<(VolumeRow, Option<VolumeRow>)> {
         let query = sqlx::query(
-            "select v.id, v.host_id, v.parent_volume_id, v.moment::text, v.base, i.id as parent_instance, v.state, v.account,
+            "select v.id, v.host_id, v.parent_volume_id, v.moment::text, v.base, v.base_until, i.id as parent_instance, v.state, v.account,
                     v.image_major, v.image_minor
              from branches b join volumes v on v.id in (b.volume_id, b.replacement_id)
              left join instances i on i.volume_id = v.parent_volume_id and i.role = 'primary'

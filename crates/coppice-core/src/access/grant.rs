@@ -16,6 +16,8 @@ pub struct Grant {
     /// Whether it changes nothing but branches that it made, and is shown the
     /// credentials of no others.
     pub own_branches: bool,
+    /// How many branches that it made may exist at once, if that is limited.
+    pub branches_max: Option<u32>,
 }
 
 fn limit(list: &[String]) -> Option<&[String]> {
@@ -38,7 +40,13 @@ fn normalised(list: Vec<String>) -> Vec<String> {
 impl Grant {
     /// Everything, without limits.
     pub fn everything() -> Self {
-        Self { scopes: vec!["*".to_owned()], projects: vec![], branches: vec![], own_branches: false }
+        Self {
+            scopes: vec!["*".to_owned()],
+            projects: vec![],
+            branches: vec![],
+            own_branches: false,
+            branches_max: None,
+        }
     }
 
     /// Whether every scope was given, also those that are not thought of yet.
@@ -57,8 +65,16 @@ impl Grant {
     /// An empty list means no limit beyond those of `self`, the creator.
     ///
     /// # Errors
-    /// `scope_not_grantable` when more is asked for than the creator has.
+    /// `scope_not_grantable` when more is asked for than the creator has, and
+    /// when the creator may have only so many branches: with each key it could
+    /// have as many again.
     pub fn narrowed_to(&self, asked: Grant) -> Result<Grant> {
+        if let Some(max) = self.branches_max {
+            return Err(Error::Forbidden {
+                code: ErrorCode::ScopeNotGrantable,
+                public: format!("a key that may have {max} branches at once makes no keys"),
+            });
+        }
         let narrow = |what: &str, asked: Vec<String>, own: &[String]| {
             let asked = normalised(asked);
             let Some(own) = limit(own) else { return Ok(asked) };
@@ -78,6 +94,7 @@ impl Grant {
             projects: narrow("project", asked.projects, &self.projects)?,
             branches: narrow("branch", asked.branches, &self.branches)?,
             own_branches: asked.own_branches || self.own_branches,
+            branches_max: asked.branches_max,
         })
     }
 
@@ -98,12 +115,16 @@ mod tests {
 
     fn grant(projects: &[&str], branches: &[&str]) -> Grant {
         let owned = |list: &[&str]| list.iter().map(|item| (*item).to_owned()).collect();
-        Grant {
-            scopes: owned(&["*"]),
-            projects: owned(projects),
-            branches: owned(branches),
-            own_branches: false,
-        }
+        Grant { projects: owned(projects), branches: owned(branches), ..Grant::everything() }
+    }
+
+    #[test]
+    fn a_key_that_may_have_so_many_branches_makes_no_keys() {
+        let asked = Grant { branches_max: Some(3), ..Grant::everything() };
+        let limited = Grant::everything().narrowed_to(asked.clone()).expect("less than everything");
+        assert_eq!(limited.branches_max, Some(3));
+        let more = limited.narrowed_to(asked).expect_err("as many again");
+        assert_eq!(more.code(), ErrorCode::ScopeNotGrantable);
     }
 
     #[test]

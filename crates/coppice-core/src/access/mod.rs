@@ -6,7 +6,7 @@ mod scope;
 use chrono::{DateTime, SecondsFormat, Utc};
 
 use crate::organization::{Organization, Role};
-use crate::{ApiKeyId, Error, ErrorCode, OrganizationId, Result, SessionId, UserId};
+use crate::{ApiKeyId, Error, ErrorCode, OrganizationId, Result, SessionId, UserId, VercelInstallationId};
 
 pub use grant::Grant;
 pub use scope::Scope;
@@ -29,6 +29,8 @@ pub enum CredentialId {
     Session(SessionId),
     /// The cookie of a browser session, which is known by this hash of it.
     Browser(String),
+    /// A token that Vercel made for this installation.
+    Vercel(VercelInstallationId),
 }
 
 /// Characters of a hash that tell browser sessions apart for people.
@@ -39,14 +41,14 @@ impl CredentialId {
     pub fn key(&self) -> Option<&ApiKeyId> {
         match self {
             Self::Key(key) => Some(key),
-            Self::Session(_) | Self::Browser(_) => None,
+            Self::Session(_) | Self::Browser(_) | Self::Vercel(_) => None,
         }
     }
 
     /// The session, if it was an access token.
     pub fn session(&self) -> Option<&SessionId> {
         match self {
-            Self::Key(_) | Self::Browser(_) => None,
+            Self::Key(_) | Self::Browser(_) | Self::Vercel(_) => None,
             Self::Session(session) => Some(session),
         }
     }
@@ -54,7 +56,7 @@ impl CredentialId {
     /// The hash of the cookie, if it was a browser's.
     pub fn browser(&self) -> Option<&str> {
         match self {
-            Self::Key(_) | Self::Session(_) => None,
+            Self::Key(_) | Self::Session(_) | Self::Vercel(_) => None,
             Self::Browser(hash) => Some(hash),
         }
     }
@@ -65,6 +67,7 @@ impl CredentialId {
             Self::Key(key) => key.to_string(),
             Self::Session(session) => session.to_string(),
             Self::Browser(hash) => format!("brs_{}", hash.get(..HASH_SHOWN).unwrap_or(hash)),
+            Self::Vercel(installation) => installation.to_string(),
         }
     }
 }
@@ -216,7 +219,7 @@ pub fn check_second_factor(
         CredentialId::Session(_) | CredentialId::Browser(_) => {
             "add one at {place} if you have none, then sign in again"
         }
-        CredentialId::Key(_) => {
+        CredentialId::Key(_) | CredentialId::Vercel(_) => {
             "this key was made without one: add one at {place} if you have none, sign in with it, and make a new key"
         }
     };
@@ -277,9 +280,7 @@ mod tests {
             credential: CredentialId::Key(ApiKeyId::from_trusted("key_1")),
             grant: Grant {
                 scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
-                projects: vec![],
-                branches: vec![],
-                own_branches: false,
+                ..Grant::everything()
             },
             expiry,
         };

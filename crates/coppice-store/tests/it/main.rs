@@ -3,11 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "a failed step fails its test")]
 
 mod awake;
+mod bases;
+mod budgets;
 mod claims;
 mod constraints;
 mod deleted_organizations;
 mod deliveries;
 mod events;
+mod github;
 mod metrics;
 mod migrations;
 mod organizations;

@@ -1,5 +1,6 @@
 //! What a branch is a copy of.
 
+use coppice_core::backup::BackupConfiguration;
 use coppice_core::branch::BranchSpec;
 use coppice_core::image::PostgresVersion;
 use coppice_core::project::ScaleToZero;
@@ -36,11 +37,13 @@ async fn copy(store: &Store, parent: &BranchId, name: &str) -> BranchId {
         parent: Some(parent),
         source: None,
         moment: None,
+        base: None,
         name,
         description: "",
         spec: &spec,
         scale_to_zero: ScaleToZero::default(),
         expires_at: None,
+        backups: BackupConfiguration::of_new_branch(),
         made_with: None,
         volume: &volume,
         host: &HostId::from_trusted("h"),

@@ -13,17 +13,17 @@ use crate::postgres::Postgres;
 use crate::{connect, with_rows};
 
 /// A metastore whose clock the test sets, with an organization `o` and a project `p`.
-struct Metered {
+pub(crate) struct Metered {
     _server: Postgres,
-    store: Store,
+    pub(crate) store: Store,
     /// Another control plane.
-    other: Store,
+    pub(crate) other: Store,
     sql: PgConnection,
     now: DateTime<Utc>,
 }
 
 impl Metered {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let server = Postgres::shared();
         let options = server.database().await;
         let (_, mut sql) = connect(&options).await;
@@ -45,15 +45,15 @@ impl Metered {
         Self { _server: server, store, other, sql, now: "2026-03-01T11:58:00Z".parse().unwrap() }
     }
 
-    async fn run(&mut self, statement: &str) {
+    pub(crate) async fn run(&mut self, statement: &str) {
         sqlx::raw_sql(AssertSqlSafe(statement.to_owned())).execute(&mut self.sql).await.unwrap();
     }
 
-    async fn number(&mut self, query: &str) -> i64 {
+    pub(crate) async fn number(&mut self, query: &str) -> i64 {
         sqlx::query_scalar(AssertSqlSafe(query.to_owned())).fetch_one(&mut self.sql).await.unwrap()
     }
 
-    async fn set_clock(&mut self, now: DateTime<Utc>) {
+    pub(crate) async fn set_clock(&mut self, now: DateTime<Utc>) {
         self.now = now;
         sqlx::query("update test.clock set at = $1").bind(now).execute(&mut self.sql).await.unwrap();
     }
@@ -62,7 +62,7 @@ impl Metered {
         self.set_clock(self.now + time).await;
     }
 
-    async fn make(&mut self, branch: &str) {
+    pub(crate) async fn make(&mut self, branch: &str) {
         self.run(&format!(
             "begin;
              insert into branches (id, project_id, name, description, region, image_major, image_minor,
@@ -108,7 +108,7 @@ impl Metered {
     }
 }
 
-fn branch_id(number: usize) -> String {
+pub(crate) fn branch_id(number: usize) -> String {
     format!("b{number:025}")
 }
 
@@ -425,6 +425,38 @@ impl History {
     }
 }
 
+impl History {
+    /// Days are what their hours are, and budgets count what is reported.
+    async fn check_budgets(&mut self, seed: u64) {
+        let days =
+            "select count(*) from (select branch_id, day, meter, instance_type, quantity from usage_days
+             except all select branch_id, date_trunc('day', hour, 'UTC'), meter, instance_type, sum(quantity)
+             from usage_hours group by 1, 2, 3, 4) x";
+        assert_eq!(self.metered.number(days).await, 0, "seed {seed}");
+        self.metered
+            .run(
+                "insert into budgets (subject_id, organization_id, covers, project_id, limit_amount, unit)
+                 values ('o', 'o', 'organization', null, 1, 'EUR'), ('p', 'o', 'project', 'p', 1, 'EUR')",
+            )
+            .await;
+        let month = |text: &str| text.parse::<DateTime<Utc>>().unwrap();
+        let (from, to) = (month("2026-03-01T00:00:00Z"), month("2026-04-01T00:00:00Z"));
+        let organization = OrganizationId::from_trusted("o");
+        let parts = self.metered.store.budget_parts(&organization, (from, to), &[from]).await.unwrap();
+        let counted = |subject: &str| {
+            let of_it = parts.iter().filter(|part| part.subject == subject);
+            of_it
+                .map(|part| ((part.meter, part.instance_type.clone()), part.quantity.clone()))
+                .collect::<BTreeMap<_, _>>()
+        };
+        let rows = self.metered.report(UsageGrouping::default()).await.into_iter();
+        let reported: BTreeMap<_, _> =
+            rows.map(|row| ((row.meter, row.instance_type), row.quantity)).collect();
+        assert_eq!(counted("o"), reported, "seed {seed}");
+        assert_eq!(counted("p"), reported, "seed {seed}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn sealed_hours_are_what_ranges_say_of_any_history() {
     let mut sealed_rows = 0;
@@ -452,6 +484,7 @@ async fn sealed_hours_are_what_ranges_say_of_any_history() {
             history.seal().await;
         }
         history.check(seed).await;
+        history.check_budgets(seed).await;
         sealed_rows += history.sealed.values().map(Vec::len).sum::<usize>();
         let open = history.metered.now.duration_trunc(TimeDelta::hours(1)).unwrap();
         let is_open = !history.sealed.contains_key(&open);

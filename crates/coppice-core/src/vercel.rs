@@ -1,0 +1,48 @@
+//! Vercel's marketplace, where people install our integration and get
+//! databases by it.
+
+use crate::{OrganizationId, VercelInstallationId};
+
+/// Most characters of an installation's id behind its prefix.
+const ID_LENGTH_MAX: usize = 64;
+
+impl VercelInstallationId {
+    /// Reads an id as Vercel writes them: `icfg_` and letters or digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        let rest = text.strip_prefix("icfg_")?;
+        let is_good = (1..=ID_LENGTH_MAX).contains(&rest.len())
+            && rest.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        is_good.then(|| Self::from_trusted(text))
+    }
+}
+
+/// An installation of our integration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VercelInstallation {
+    /// As Vercel knows it.
+    pub id: VercelInstallationId,
+    /// Whose it is there.
+    pub account: String,
+    /// What it has here.
+    pub organization: OrganizationId,
+    /// Whether it was deleted, and that is not finished.
+    pub is_ending: bool,
+    /// Whether its projects are to be deleted with it.
+    pub is_cascading: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_what_vercel_writes_and_nothing_that_could_be_more() {
+        let longest = format!("icfg_{}", "a".repeat(64));
+        for good in ["icfg_1", "icfg_9bceb8ccT32d3U417ezb5c8p", &longest] {
+            assert!(VercelInstallationId::parse(good).is_some(), "{good}");
+        }
+        for bad in ["", "icfg_", "icfg_a-b", "icfg_a/b", "icfg_é", "xicfg_1", &format!("{longest}a")] {
+            assert!(VercelInstallationId::parse(bad).is_none(), "{bad}");
+        }
+    }
+}

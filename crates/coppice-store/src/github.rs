@@ -1,0 +1,336 @@
+//! Installations of the GitHub App that organizations have linked, and the
+//! repositories that their projects are mapped to.
+
+use chrono::{DateTime, Utc};
+use coppice_core::github::{GithubInstallation, GithubRepository, RECONCILE};
+use coppice_core::{BranchId, GithubInstallationId, GithubRepositoryId, OrganizationId, ProjectId};
+use sqlx::{Encode, FromRow, Postgres, Type};
+
+use crate::{Result, Store};
+
+const INSTALLATION: &str = "id, installation_id, organization_id, created_at, updated_at";
+const REPOSITORY: &str =
+    "g.id, g.repository_id, g.project_id, g.root_branch_id, g.previews, g.forks, g.created_at, g.updated_at";
+
+/// What of a mapping its owner says.
+#[derive(Clone, Copy, Debug)]
+pub struct MappingNote<'a> {
+    /// The link through which the repository is reached.
+    pub installation: &'a GithubInstallationId,
+    /// The repository's number at GitHub.
+    pub repository: i64,
+    /// What branches for pull requests are copies of.
+    pub root: &'a BranchId,
+    /// See [`GithubRepository::has_previews`]; none leaves it, or is true.
+    pub has_previews: Option<bool>,
+    /// See [`GithubRepository::takes_forks`]; none leaves it, or is false.
+    pub takes_forks: Option<bool>,
+}
+
+/// A mapping with all that is needed to do what it is for.
+#[derive(Clone, Debug)]
+pub struct ReachedRepository {
+    /// The mapping.
+    pub mapping: GithubRepository,
+    /// Whose.
+    pub organization: OrganizationId,
+    /// The installation's number at GitHub.
+    pub installation: i64,
+}
+
+#[derive(FromRow)]
+struct InstallationRow {
+    id: String,
+    installation_id: i64,
+    organization_id: String,
+    created_at: DateTime<Utc>,
+    updated_at: DateTime<Utc>,
+}
+
+impl From<InstallationRow> for GithubInstallation {
+    fn from(row: InstallationRow) -> Self {
+        Self {
+            id: GithubInstallationId::from_trusted(row.id),
+            installation: row.installation_id,
+            organization: OrganizationId::from_trusted(row.organization_id),
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        }
+    }
+}
+
+#[derive(FromRow)]
+struct RepositoryRow {
+    id: String,
+    repository_id: i64,
+    project_id: String,
+    root_branch_id: String,
+    previews: bool,
+    forks: bool,
+    created_at: DateTime<Utc>,
+    updated_at: DateTime<Utc>,
+}
+
+impl From<RepositoryRow> for GithubRepository {
+    fn from(row: RepositoryRow) -> Self {
+        Self {
+            id: GithubRepositoryId::from_trusted(row.id),
+            repository: row.repository_id,
+            project: ProjectId::from_trusted(row.project_id),
+            root: BranchId::from_trusted(row.root_branch_id),
+            has_previews: row.previews,
+            takes_forks: row.forks,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        }
+    }
+}
+
+#[derive(FromRow)]
+struct ReachedRow {
+    #[sqlx(flatten)]
+    mapping: RepositoryRow,
+    organization_id: String,
+    installation_number: i64,
+}
+
+impl From<ReachedRow> for ReachedRepository {
+    fn from(row: ReachedRow) -> Self {
+        Self {
+            mapping: row.mapping.into(),
+            organization: OrganizationId::from_trusted(row.organization_id),
+            installation: row.installation_number,
+        }
+    }
+}
+
+impl Store {
+    /// Installations that an organization has linked, oldest first.
+    pub async fn github_installations(
+        &self,
+        organization: &OrganizationId,
+    ) -> Result<Vec<GithubInstallation>> {
+        let sql = format!(
+            "select {INSTALLATION} from github_installations where organization_id = $1 order by created_at, id"
+        );
+        let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(organization.as_str());
+        let rows: Vec<InstallationRow> = self.reads.all(query).await?;
+        Ok(rows.into_iter().map(GithubInstallation::from).collect())
+    }
+
+    /// Links an installation.
+    ///
+    /// # Errors
+    /// A unique violation of `github_installations_once`.
+    pub async fn github_installation_insert(
+        &self,
+        id: &GithubInstallationId,
+        organization: &OrganizationId,
+        installation: i64,
+    ) -> Result<GithubInstallation> {
+        let sql = format!(
+            "insert into github_installations (id, organization_id, installation_id) values ($1, $2, $3)
+             returning {INSTALLATION}"
+        );
+        let row: InstallationRow = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+            .bind(id.as_str())
+            .bind(organization.as_str())
+            .bind(installation)
+            .fetch_one(&self.pool)
+            .await?;
+        Ok(row.into())
+    }
+
+    /// Has a link lead to another installation; none when there is no such link.
+    /// Mappings through it are looked at again.
+    ///
+    /// # Errors
+    /// A unique violation of `github_installations_once`.
+    pub async fn github_installation_update(
+        &self,
+        id: &GithubInstallationId,
+        organization: &OrganizationId,
+        installation: i64,
+    ) -> Result<Option<GithubInstallation>> {
+        let sql = format!(
+            "with looked_at as (update github_repositories set looked_at = null where installation_id = $1)
+             update github_installations set installation_id = $3, looked_at = null, updated_at = now()
+             where id = $1 and organization_id = $2 returning {INSTALLATION}"
+        );
+        let row: Option<InstallationRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+            .bind(id.as_str())
+            .bind(organization.as_str())
+            .bind(installation)
+            .fetch_optional(&self.pool)
+            .await?;
+        Ok(row.map(GithubInstallation::from))
+    }
+
+    /// Forgets an installation that is gone, with all mappings through it, whoever has linked it.
+    pub async fn github_installation_forget(&self, installation: i64) -> Result<()> {
+        sqlx::query("delete from github_installations where installation_id = $1")
+            .bind(installation)
+            .execute(&self.pool)
+            .await?;
+        Ok(())
+    }
+
+    /// The mapping of a project.
+    pub async fn github_repository_of(
+        &self,
+        organization: &OrganizationId,
+        project: &ProjectId,
+    ) -> Result<Option<GithubRepository>> {
+        let sql = format!(
+            "select {REPOSITORY} from github_repositories g join projects p on p.id = g.project_id
+             where g.project_id = $2 and p.organization_id = $1 and p.deleted_at is null"
+        );
+        let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(organization.as_str()).bind(project.as_str());
+        let row: Option<RepositoryRow> = self.reads.optional(query).await?;
+        Ok(row.map(GithubRepository::from))
+    }
+
+    /// Maps a project to a repository.
+    ///
+    /// # Errors
+    /// A unique violation of `github_repositories_project` or `github_repositories_repository`.
+    pub async fn github_repository_insert(
+        &self,
+        id: &GithubRepositoryId,
+        project: &ProjectId,
+        note: &MappingNote<'_>,
+    ) -> Result<GithubRepository> {
+        let sql = format!(
+            "insert into github_repositories as g
+                 (id, project_id, installation_id, repository_id, root_branch_id, previews, forks)
+             values ($1, $2, $3, $4, $5, coalesce($6, true), coalesce($7, false)) returning {REPOSITORY}"
+        );
+        let row: RepositoryRow = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+            .bind(id.as_str())
+            .bind(project.as_str())
+            .bind(note.installation.as_str())
+            .bind(note.repository)
+            .bind(note.root.as_str())
+            .bind(note.has_previews)
+            .bind(note.takes_forks)
+            .fetch_one(&self.pool)
+            .await?;
+        Ok(row.into())
+    }
+
+    /// Changes the mapping of a project; none when it has none. What was known
+    /// of another repository's pull requests is forgotten.
+    ///
+    /// # Errors
+    /// A unique violation of `github_repositories_repository`.
+    pub async fn github_repository_update(
+        &self,
+        project: &ProjectId,
+        note: &MappingNote<'_>,
+    ) -> Result<Option<GithubRepository>> {
+        let sql = format!(
+            "with forgotten as (
+                 delete from github_pulls where mapping_id in (
+                     select id from github_repositories where project_id = $1 and repository_id <> $3))
+             update github_repositories g set installation_id = $2, repository_id = $3, root_branch_id = $4,
+                 previews = coalesce($5, previews), forks = coalesce($6, forks), looked_at = null,
+                 updated_at = now()
+             where project_id = $1 returning {REPOSITORY}"
+        );
+        let row: Option<RepositoryRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+            .bind(project.as_str())
+            .bind(note.installation.as_str())
+            .bind(note.repository)
+            .bind(note.root.as_str())
+            .bind(note.has_previews)
+            .bind(note.takes_forks)
+            .fetch_optional(&self.pool)
+            .await?;
+        Ok(row.map(GithubRepository::from))
+    }
+
+    /// Ends the mapping of a project; false when it has none.
+    pub async fn github_repository_delete(&self, project: &ProjectId) -> Result<bool> {
+        let query = sqlx::query("delete from github_repositories where project_id = $1");
+        Ok(query.bind(project.as_str()).execute(&self.pool).await?.rows_affected() == 1)
+    }
+
+    /// Ends a mapping whose repository is out of reach.
+    pub async fn github_repository_forget(&self, id: &GithubRepositoryId) -> Result<()> {
+        let query = sqlx::query("delete from github_repositories where id = $1");
+        query.bind(id.as_str()).execute(&self.pool).await?;
+        Ok(())
+    }
+
+    /// Takes installations that GitHub shall be asked about again: those that it was not asked about for
+    /// an hour, or not since `started`.
+    pub async fn github_installations_due(&self, started: DateTime<Utc>) -> Result<Vec<i64>> {
+        Ok(sqlx::query_scalar(
+            "update github_installations set looked_at = now()
+             where id in (select id from github_installations
+                          where looked_at is null or looked_at < $1 or looked_at < now() - make_interval(secs => $2)
+                          order by id limit 100 for update skip locked)
+             returning installation_id",
+        )
+        .bind(started)
+        .bind(RECONCILE.as_secs_f64())
+        .fetch_all(&self.pool)
+        .await?)
+    }
+
+    /// The same of mappings of organizations that are enabled.
+    pub async fn github_repositories_due(&self, started: DateTime<Utc>) -> Result<Vec<ReachedRepository>> {
+        let sql = format!(
+            "update github_repositories g set looked_at = now()
+             from github_installations i
+             where i.id = g.installation_id and g.id in (
+                 select r.id from github_repositories r
+                 where r.looked_at is null or r.looked_at < $1 or r.looked_at < now() - make_interval(secs => $2)
+                 order by r.id limit 20 for update skip locked)
+             returning {REPOSITORY}, i.organization_id, i.installation_id as installation_number"
+        );
+        let rows: Vec<ReachedRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+            .bind(started)
+            .bind(RECONCILE.as_secs_f64())
+            .fetch_all(&self.pool)
+            .await?;
+        Ok(rows.into_iter().map(ReachedRepository::from).collect())
+    }
+
+    /// Has GitHub asked again about a mapping, soon: it could not be asked now.
+    pub async fn github_repository_look_again(&self, id: &GithubRepositoryId, seconds: u32) -> Result<()> {
+        sqlx::query(
+            "update github_repositories set looked_at = now() - make_interval(secs => $2)
+             where id = $1 and looked_at is not null",
+        )
+        .bind(id.as_str())
+        .bind(RECONCILE.as_secs_f64() - f64::from(seconds))
+        .execute(&self.pool)
+        .await?;
+        Ok(())
+    }
+
+    /// A mapping, if it is still there.
+    pub async fn github_reached(&self, id: &GithubRepositoryId) -> Result<Option<ReachedRepository>> {
+        self.reached("g.id", id.to_string()).await
+    }
+
+    /// The mapping of a repository, by its number at GitHub.
+    pub async fn github_reached_repository(&self, repository: i64) -> Result<Option<ReachedRepository>> {
+        self.reached("g.repository_id", repository).await
+    }
+
+    async fn reached<T>(&self, column: &str, value: T) -> Result<Option<ReachedRepository>>
+    where
+        T: for<'q> Encode<'q, Postgres> + Type<Postgres>,
+    {
+        let sql = format!(
+            "select {REPOSITORY}, i.organization_id, i.installation_id as installation_number
+             from github_repositories g join github_installations i on i.id = g.installation_id
+             where {column} = $1"
+        );
+        let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(value);
+        let row: Option<ReachedRow> = self.reads.optional(query).await?;
+        Ok(row.map(ReachedRepository::from))
+    }
+}

@@ -1,0 +1,137 @@
+//! When bases of branches are made, and for how long they are kept.
+
+use std::time::Duration;
+
+use chrono::{Datelike as _, TimeDelta, Timelike as _, Utc};
+use coppice_core::backup::{DrillReport, DrillResult};
+use coppice_core::{BranchId, HostId, VolumeId};
+use sqlx::{Executor as _, PgConnection};
+
+use crate::postgres::Postgres;
+use crate::with_rows;
+
+const BASE: &str =
+    "insert into bases (name, volume_id, branch_id, taken_at, seen_at, bytes, new_bytes, log_end)
+    values ($1, 'v', 'aaaaaaaaaaaaaaaaaaaaaaaaaa', now() - $2::interval, now() - $2::interval, 1, 1, '0/1')";
+
+async fn base(sql: &mut PgConnection, name: &str, age: &str) {
+    sqlx::query(BASE).bind(name).bind(age).execute(sql).await.unwrap();
+}
+
+/// Backs the branch up at the time that was so long ago; on every day, or on that
+/// day of the week.
+async fn back_up_at(sql: &mut PgConnection, ago: TimeDelta, is_weekly: bool) {
+    let at = Utc::now() - ago;
+    let day = is_weekly.then(|| at.weekday().num_days_from_sunday() as i16);
+    sqlx::query("update branches set backup_day = $1, backup_minute = $2")
+        .bind(day)
+        .bind((at.hour() * 60 + at.minute()) as i16)
+        .execute(sql)
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_base_is_due_at_the_time_of_its_branch_and_after_a_day() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_rows(&server.database().await).await;
+    sql.execute("update volumes set state = 'admitted', stored_lsn = '0/1'").await.unwrap();
+    let due = async || {
+        let due = store.base_due(&HostId::from_trusted("h"), Duration::ZERO).await.unwrap();
+        due.into_iter().next().map(|due| due.newest.map(|(name, _)| name))
+    };
+    assert_eq!(due().await, Some(None), "there is none");
+    base(&mut sql, "first", "4 hours").await;
+    for is_weekly in [false, true] {
+        back_up_at(&mut sql, TimeDelta::hours(3), is_weekly).await;
+        assert_eq!(due().await, Some(Some("first".to_owned())), "its time was after that");
+        back_up_at(&mut sql, TimeDelta::hours(5), is_weekly).await;
+        assert_eq!(due().await, None, "it was made since");
+        back_up_at(&mut sql, TimeDelta::hours(-1), is_weekly).await;
+        assert_eq!(due().await, None, "its time comes");
+    }
+    sql.execute("update bases set seen_at = now() - interval '25 hours'").await.unwrap();
+    assert_eq!(due().await, Some(Some("first".to_owned())), "the log behind it grows long");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_moment_is_made_from_the_newest_base_that_was_complete_by_then() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_rows(&server.database().await).await;
+    let volume = VolumeId::from_trusted("v");
+    assert_eq!(store.base_span(&volume).await.unwrap(), None);
+    for days in [1, 3, 5] {
+        base(&mut sql, &format!("{days}d"), &format!("{days} days")).await;
+    }
+    sql.execute("update bases set complete_at = taken_at + interval '1 hour' where name <> '1d'")
+        .await
+        .unwrap();
+    let before = async |ago: TimeDelta| store.base_before(&volume, Utc::now() - ago).await.unwrap();
+    assert_eq!(before(TimeDelta::hours(1)).await.as_deref(), Some("3d"), "of the newest it is not known");
+    assert_eq!(before(TimeDelta::minutes(3 * 1440 - 59)).await.as_deref(), Some("5d"), "it was being made");
+    assert_eq!(before(TimeDelta::days(5)).await, None);
+    let (oldest, newest) = store.base_span(&volume).await.unwrap().unwrap();
+    // Those that were made one after the other.
+    assert!((newest - oldest - TimeDelta::days(2)).abs() < TimeDelta::minutes(1), "{oldest} {newest}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_branch_keeps_bases_for_as_long_as_it_says_and_one_from_before() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_rows(&server.database().await).await;
+    for days in [1, 3, 5, 9] {
+        base(&mut sql, &format!("{days}d"), &format!("{days} days")).await;
+    }
+    let surplus = async || {
+        let mut names = store.base_surplus().await.unwrap();
+        names.sort_unstable();
+        names
+    };
+    assert_eq!(surplus().await, ["5d", "9d"], "of two days; what is older begins with the base before");
+    sql.execute("update branches set backup_retention_days = 4").await.unwrap();
+    assert_eq!(surplus().await, ["9d"]);
+    sql.execute("update branches set backup_retention_days = 35").await.unwrap();
+    assert_eq!(surplus().await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drill_is_due_of_the_branch_whose_last_one_is_longest_ago_and_of_one_that_is_waited_for() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_rows(&server.database().await).await;
+    sql.execute("update volumes set state = 'admitted'").await.unwrap();
+    let branch = BranchId::from_trusted("aaaaaaaaaaaaaaaaaaaaaaaaaa");
+    let (host, week) = (HostId::from_trusted("h"), Duration::from_secs(7 * 86_400));
+    let due = async |every| {
+        let due = store.drill_due(&host, every).await.unwrap();
+        due.map(|due| (due.base, due.is_wanted))
+    };
+    let old = "update branches set created_at = now() - interval '25 hours'";
+    sql.execute(old).await.unwrap();
+    assert_eq!(due(Some(week)).await, None, "there is no base");
+    assert_eq!(store.drill_want(&branch).await.unwrap(), None);
+    base(&mut sql, "first", "2 hours").await;
+    base(&mut sql, "second", "1 hour").await;
+    assert_eq!(due(Some(week)).await, Some(("second".to_owned(), false)), "the newest one");
+    assert_eq!(due(None).await, None, "none is held by itself");
+    sql.execute("update branches set created_at = now()").await.unwrap();
+    assert_eq!(due(Some(week)).await, None, "it may be gone soon");
+    assert!(store.drill_want(&branch).await.unwrap().is_some());
+    assert_eq!(due(None).await, Some(("second".to_owned(), true)));
+    sql.execute(old).await.unwrap();
+    for (result, again, message) in [
+        (DrillResult::Passed, "7 days", "good"),
+        (DrillResult::Failed, "1 day", "bad"),
+        (DrillResult::Skipped, "1 day", "full"),
+    ] {
+        let report = DrillReport::new(result, message);
+        store.drill_note(&branch, "second", Utc::now(), &report).await.unwrap();
+        let known = store.drill_list(std::slice::from_ref(&branch)).await.unwrap().remove(0).1;
+        assert_eq!(known.last.unwrap().1, report);
+        assert!(known.verified_at.is_some(), "it once was");
+        assert_eq!(store.drill_failure(&host).await.unwrap().is_some(), result == DrillResult::Failed);
+        assert_eq!(due(Some(week)).await, None, "it was held just now");
+        let earlier = format!("update drills set wanted_at = null, ended_at = now() - interval '{again}'");
+        sql.execute(sqlx::AssertSqlSafe(earlier)).await.unwrap();
+        assert!(due(Some(week)).await.is_some(), "{again}");
+    }
+}

@@ -1,0 +1,174 @@
+//! What GitHub says happened, and which pull requests are looked at for it.
+
+use chrono::{TimeDelta, Utc};
+use coppice_core::access::{Grant, Principal};
+use coppice_core::github::{GithubRepository, Pull};
+use coppice_core::{ApiKeyId, BranchId, GithubInstallationId, GithubRepositoryId, OrganizationId, ProjectId};
+use coppice_store::{AfterLook, ClaimedPull, GithubNews, MappingNote, NewApiKey, Store, Told};
+use sqlx::PgConnection;
+
+use crate::postgres::Postgres;
+use crate::with_rows;
+
+/// The number of the repository at GitHub.
+const REPOSITORY: i64 = 5;
+/// The branch that there is.
+const BRANCH: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaa";
+
+/// A metastore with a project that is mapped.
+async fn with_mapping(server: &Postgres) -> (Store, PgConnection, GithubRepository) {
+    let (store, sql) = with_rows(&server.database().await).await;
+    let organization = OrganizationId::from_trusted("o");
+    let link = GithubInstallationId::from_trusted("ghi_1");
+    store.github_installation_insert(&link, &organization, 7).await.unwrap();
+    let root = BranchId::from_trusted(BRANCH);
+    let note = MappingNote {
+        installation: &link,
+        repository: REPOSITORY,
+        root: &root,
+        has_previews: None,
+        takes_forks: None,
+    };
+    let id = GithubRepositoryId::from_trusted("ghr_1");
+    let mapping = store.github_repository_insert(&id, &ProjectId::from_trusted("p"), &note).await.unwrap();
+    assert!(mapping.has_previews && !mapping.takes_forks);
+    (store, sql, mapping)
+}
+
+fn about(number: i64) -> GithubNews {
+    GithubNews { pull: Some((REPOSITORY, number)), ..GithubNews::default() }
+}
+
+async fn claim(store: &Store) -> Vec<ClaimedPull> {
+    let mut claimed = store.github_pulls_claim(10_000, 60).await.unwrap();
+    claimed.sort_by_key(|one| one.key.number);
+    claimed
+}
+
+async fn end(store: &Store, claimed: &ClaimedPull, commit: &str) {
+    let told = Told { commit: Some(commit.to_owned()), what: Some("ready".to_owned()), comment: Some(1) };
+    store.github_pull_end(claimed, &told, AfterLook::Rest).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivery_counts_once_and_one_that_comes_during_a_look_has_another_follow() {
+    let server = Postgres::shared();
+    let (store, _sql, _) = with_mapping(&server).await;
+    assert!(store.github_delivery("one", &about(1)).await.unwrap());
+    assert!(!store.github_delivery("one", &about(2)).await.unwrap(), "the same delivery again");
+    let claimed = claim(&store).await;
+    assert_eq!(claimed.iter().map(|one| one.key.number).collect::<Vec<_>>(), [1]);
+    assert!(claim(&store).await.is_empty(), "somebody looks at it");
+    store.github_delivery("two", &about(1)).await.unwrap();
+    store.github_pull_end(&claimed[0], &Told::default(), AfterLook::Forget).await.unwrap();
+    let again = claim(&store).await;
+    assert_eq!(again.len(), 1, "what was told during the look is not forgotten with it");
+    store.github_pull_end(&again[0], &Told::default(), AfterLook::Forget).await.unwrap();
+    assert!(claim(&store).await.is_empty());
+    let elsewhere = GithubNews { pull: Some((REPOSITORY + 1, 1)), ..GithubNews::default() };
+    assert!(store.github_delivery("three", &elsewhere).await.unwrap());
+    assert!(claim(&store).await.is_empty(), "of a repository that nobody has mapped");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_thousand_pull_requests_those_are_looked_at_that_are_otherwise() {
+    let server = Postgres::shared();
+    let (store, mut sql, mapping) = with_mapping(&server).await;
+    let pull =
+        |number: i64, commit: &str| Pull { number, is_open: true, commit: commit.to_owned(), is_fork: false };
+    let mut open: Vec<_> = (1..=1000).map(|number| pull(number, "c")).collect();
+    store.github_pulls_compare(&mapping.id, &open, 60.0).await.unwrap();
+    let claimed = claim(&store).await;
+    assert_eq!(claimed.len(), 1000);
+    for one in &claimed {
+        end(&store, one, "c").await;
+    }
+    let all = format!("update github_pulls set branch_id = '{BRANCH}'");
+    sqlx::raw_sql(sqlx::AssertSqlSafe(all)).execute(&mut sql).await.unwrap();
+    store.github_pulls_compare(&mapping.id, &open, 60.0).await.unwrap();
+    assert!(claim(&store).await.is_empty(), "all is as it was told");
+    open[0].commit = "d".to_owned();
+    open.retain(|one| one.number != 7);
+    open.push(pull(1001, "c"));
+    store.github_pulls_compare(&mapping.id, &open, 60.0).await.unwrap();
+    let numbers: Vec<_> = claim(&store).await.iter().map(|one| one.key.number).collect();
+    assert_eq!(numbers, [1, 7, 1001], "another commit, closed, opened");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mapping_ends_with_its_root_and_links_with_their_organization() {
+    let server = Postgres::shared();
+    let (store, mut sql, mapping) = with_mapping(&server).await;
+    let of = async |sql: &mut PgConnection| {
+        let counts =
+            "select (select count(*) from github_repositories), (select count(*) from github_installations)";
+        sqlx::query_as::<_, (i64, i64)>(counts).fetch_one(sql).await.unwrap()
+    };
+    assert_eq!(of(&mut sql).await, (1, 1));
+    let organization = OrganizationId::from_trusted("o");
+    let found = store.github_repository_of(&organization, &mapping.project).await.unwrap();
+    assert_eq!(found, Some(mapping));
+    sqlx::raw_sql("update branches set deleted_at = now(), goal = 'deleted'")
+        .execute(&mut sql)
+        .await
+        .unwrap();
+    assert_eq!(of(&mut sql).await, (0, 1));
+    sqlx::raw_sql("update organizations set deleted_at = now()").execute(&mut sql).await.unwrap();
+    assert_eq!(of(&mut sql).await, (0, 0));
+}
+
+async fn key_count(sql: &mut PgConnection) -> i64 {
+    sqlx::query_scalar("select count(*) from api_keys where id like 'job-%'").fetch_one(sql).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_gets_one_key_for_a_token_and_both_are_forgotten_when_they_have_ended() {
+    let server = Postgres::shared();
+    let (store, mut sql, _) = with_mapping(&server).await;
+    let organization = OrganizationId::from_trusted("o");
+    let principal = Principal::Organization(organization.clone());
+    let mut tx = store.begin().await.unwrap();
+    let own_keys = store.key_count_in_tx(&mut tx, &principal).await.unwrap();
+    tx.rollback().await.unwrap();
+    let in_an_hour = Utc::now() + TimeDelta::hours(1);
+    for (id, expiry) in [("job-1", Some(in_an_hour)), ("job-2", Some(Utc::now() - TimeDelta::seconds(1)))] {
+        let (id, grant) = (ApiKeyId::from_trusted(id), Grant::everything());
+        let key = NewApiKey {
+            id: &id,
+            principal: &principal,
+            name: "a job",
+            preview: "",
+            hash: id.as_str(),
+            grant: &grant,
+            expiry,
+            created_by: None,
+            made_with: None,
+        };
+        let mut tx = store.begin().await.unwrap();
+        store.key_insert_in_tx(&mut tx, &key).await.unwrap();
+        let token = (id.as_str(), Utc::now() - TimeDelta::hours(2));
+        assert!(store.github_job_insert_in_tx(&mut tx, token, &id).await.unwrap());
+        assert!(!store.github_job_insert_in_tx(&mut tx, token, &id).await.unwrap(), "the same token again");
+        tx.commit().await.unwrap();
+    }
+    let mut tx = store.begin().await.unwrap();
+    assert_eq!(
+        store.key_count_in_tx(&mut tx, &principal).await.unwrap(),
+        own_keys,
+        "they take nobody's room"
+    );
+    assert_eq!(store.github_job_keys_in_tx(&mut tx, &organization).await.unwrap(), 1, "one has ended");
+    tx.rollback().await.unwrap();
+    store.github_job_purge().await.unwrap();
+    assert_eq!(key_count(&mut sql).await, 1);
+
+    // Who takes a key away does not make its token good again.
+    let taken = store.key_delete(&principal, &["job-1".to_owned()]).await.unwrap();
+    assert_eq!(taken, ["a job"]);
+    let tokens: Vec<String> =
+        sqlx::query_scalar("select token from github_jobs").fetch_all(&mut sql).await.unwrap();
+    assert_eq!(tokens, ["job-1"]);
+    store.github_job_purge().await.unwrap();
+    let left: i64 = sqlx::query_scalar("select count(*) from github_jobs").fetch_one(&mut sql).await.unwrap();
+    assert_eq!(left, 0, "it ended long ago by itself");
+}
