@@ -57,6 +57,9 @@ pub enum EngineError {
         /// Prepared transactions, by their ids; none when it is a session.
         transactions: Vec<u32>,
     },
+    /// What was kept is not what was written: which of it, and what is wrong.
+    #[error("{0}")]
+    Damaged(String),
     /// There is no room left.
     #[error("no space left: {0}")]
     NoSpace(String),

@@ -9,10 +9,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
+use coppice_core::backup::DrillReport;
 use coppice_core::claim::ClaimToken;
-use coppice_core::history::History;
+use coppice_core::history::{History, Window};
 use coppice_core::image::PostgresVersion;
 use coppice_core::lsn::Lsn;
 use coppice_core::parameter::Observed;
@@ -23,11 +25,13 @@ use coppice_core::volume::{VolumeLabel, VolumeSource};
 use coppice_core::{BranchId, InstanceId, VolumeId};
 use tokio::io::{AsyncRead, AsyncWrite};
 
+mod drill;
 mod error;
 pub mod local;
 mod roles;
 
 pub use coppice_archive::Written;
+pub use drill::DrillPlan;
 pub use error::{EngineError, Result};
 pub use roles::{KeptRole, ROLE_LENGTH_MAX, RoleVerifier, SleepingRoles, VERIFIER_LENGTH_MAX};
 
@@ -213,7 +217,7 @@ pub trait LogFiles: Send + Sync {
 #[derive(Clone, Debug)]
 pub struct LogRetention {
     /// What was last written longer ago goes.
-    pub age: std::time::Duration,
+    pub age: Duration,
     /// Most bytes of one instance; the oldest go first.
     pub bytes_max: u64,
 }
@@ -355,21 +359,34 @@ pub trait Engine: Send + Sync + 'static {
     /// long ago to mean anything.
     fn known_disk_bytes(&self, volume: &VolumeId) -> Option<u64>;
 
-    /// The size of a volume's data now, or as it was a moment ago when measuring
+    /// The size of a volume's data now, with what its server has open there or
+    /// among its logs without a name, or as it was a moment ago when measuring
     /// it takes long; none when that can't be told in time.
-    async fn disk_bytes(&self, volume: &VolumeId) -> Option<u64>;
+    async fn disk_bytes(&self, instance: &InstanceId, volume: &VolumeId) -> Option<u64>;
 
-    /// Looks at the write-ahead log of a running instance, keeps it, and has the
-    /// server keep what was not looked at yet. Does nothing where no history is
-    /// kept, or while another look goes on.
-    async fn keep_history(&self, instance: &InstanceId, volume: &VolumeId) -> Result<()>;
+    /// Whether history is kept here, as far as there is room.
+    fn keeps_history(&self) -> bool;
+
+    /// Looks at the write-ahead log of a running instance, keeps it for so long, and
+    /// has the server keep what was not looked at yet. Does nothing where no history
+    /// is kept, or while another look goes on.
+    async fn keep_history(&self, instance: &InstanceId, volume: &VolumeId, keep: Duration) -> Result<()>;
 
     /// What is kept of a volume's past, by now; none where nothing is.
     async fn history(&self, volume: &VolumeId) -> Result<Option<History>>;
 
+    /// The moments from and to which there is [`Engine::history`], at a smaller price.
+    async fn history_window(&self, volume: &VolumeId) -> Result<Option<Window>>;
+
     /// Writes a base of a volume into the store; it may be in use. Blocks that the
     /// newest base of its lineage has are not written again.
     async fn back_up(&self, plan: &BasePlan) -> Result<Written>;
+
+    /// Restores a base for proof, with the log behind it, into a volume that is none:
+    /// starts a server there, looks whether what is in it is sound, and removes all of
+    /// it. One at a time; skipped where there is no room or memory to spare. Ends
+    /// within about an hour.
+    async fn drill(&self, plan: &DrillPlan) -> DrillReport;
 
     /// A part of a volume's write-ahead log that begins at a place, or nothing when it
     /// ends there; none when the log is not kept from there on. Wakes nothing.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chrono::Utc;
 use coppice_app::{Access, App, BranchChange, CustomBranch, NewBranchRequest, Origin, ResetTo, SpecChange};
-use coppice_core::access::{Caller, CredentialId, Grant, Principal};
+use coppice_core::access::{AskedExpiry, Caller, CredentialId, Grant, Principal};
 use coppice_core::branch::{BranchState, MANAGED_ROLE};
 use coppice_core::organization::{BillingStatus, Organization, Role, UsageTier};
 use coppice_core::project::ScaleToZeroChange;
@@ -130,12 +130,13 @@ async fn create(
     lasts: Option<Duration>,
     origin: Origin,
 ) -> Result<String> {
-    let expires_at = lasts.map(|time| Utc::now() + time);
+    let expiry = lasts.map_or(AskedExpiry::Unsaid, |time| AskedExpiry::At(Utc::now() + time));
     let new = NewBranchRequest {
         name: name.to_owned(),
         description: String::new(),
         scale_to_zero,
-        expires_at,
+        expiry,
+        backups: Default::default(),
         origin,
     };
     let made = app.create_branch(&access(project()), &new).await?;

@@ -192,7 +192,11 @@ fn config(installation: InstallationId, process: ProcessId, host: HostId, region
         metrics_interval: Duration::from_secs(15),
         archive: None,
         store_interval: Duration::from_secs(10),
+        drill_every: None,
         prices: None,
+        github: None,
+        vercel: None,
+        stripe: None,
     }
 }
 

@@ -5,12 +5,14 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use chrono::Utc;
+use chrono::{DateTime, Utc};
 use coppice_archive::{
-    Archive, ArchiveError, BaseFacts, BaseName, BaseWriter, LogPiece, Manifest, Target, Written,
+    Archive, ArchiveError, BaseFacts, BaseName, BaseWriter, LogPiece, Manifest, StoreFailure, Target, Written,
 };
 use coppice_core::VolumeId;
+use coppice_core::image::PostgresVersion;
 use coppice_core::lsn::Lsn;
 use coppice_core::volume::VolumeLabel;
 use coppice_failpoint::failpoint;
@@ -30,7 +32,52 @@ const PIECE_BYTES_MAX: u64 = 32 << 20;
 
 impl From<ArchiveError> for EngineError {
     fn from(error: ArchiveError) -> Self {
-        Self::Other(error.chain())
+        match &error {
+            ArchiveError::Damaged { .. }
+            | ArchiveError::Store { source: StoreFailure::NotFound { .. }, .. } => {
+                Self::Damaged(error.chain())
+            }
+            _ => Self::Other(error.chain()),
+        }
+    }
+}
+
+/// A base in the store, with the log behind it.
+pub(super) struct StoredBase {
+    archive: Arc<Archive>,
+    manifest: Manifest,
+    pieces: Vec<LogPiece>,
+    until: Option<DateTime<Utc>>,
+    major: u32,
+    runtime: Handle,
+}
+
+impl StoredBase {
+    /// Bytes that it takes.
+    pub(super) fn bytes(&self) -> u64 {
+        let log = self.pieces.iter().map(|piece| piece.end.0.saturating_sub(piece.start.0));
+        self.manifest.bytes() + log.sum::<u64>()
+    }
+
+    /// Puts it into an empty directory, unless it is given up. Tells where its log ends,
+    /// if it has one. Blocks.
+    pub(super) fn put_into(&self, data: &UntrustedPath, is_given_up: &AtomicBool) -> Result<Option<Lsn>> {
+        let top = data.require().map_err(EngineError::io("opening a new volume"))?;
+        self.archive.restore(&self.manifest, &mut Restored { top, is_given_up })?;
+        let Some(end) = self.manifest.facts().log_end else { return Ok(None) };
+        let read = |piece: &LogPiece| {
+            go_on(is_given_up).map_err(EngineError::io("reading the log from the store"))?;
+            Ok((piece.start, self.runtime.block_on(self.archive.get_log(piece))?))
+        };
+        let until = self.until.map(|time| time.timestamp_millis());
+        append_log(data, self.major, end, until, &mut self.pieces.iter().map(read)).map(Some)
+    }
+}
+
+fn go_on(is_given_up: &AtomicBool) -> io::Result<()> {
+    match is_given_up.load(Ordering::Relaxed) {
+        true => Err(io::Error::other("it was given up")),
+        false => Ok(()),
     }
 }
 
@@ -68,27 +115,38 @@ impl LocalEngine {
         self.with_frozen(plan.source_instance.as_ref(), &plan.volume, read).await
     }
 
-    /// Makes a volume from a base.
-    pub(super) async fn create_from_base(&self, plan: &VolumePlan, base: &str) -> Result<()> {
+    /// Makes a volume from a base and the log behind it, up to a time if one is said.
+    pub(super) async fn create_from_base(
+        &self,
+        plan: &VolumePlan,
+        base: &str,
+        until: Option<DateTime<Utc>>,
+    ) -> Result<()> {
+        let base = self.find_base(base, plan.label.version, until).await?;
+        let (volumes, label) = (self.volumes.clone(), plan.label.clone());
+        blocking(move || {
+            volumes.create(&label, &mut |data| base.put_into(data, &AtomicBool::new(false)).map(drop))
+        })
+        .await
+    }
+
+    /// Looks up a base for a server of this release.
+    pub(super) async fn find_base(
+        &self,
+        base: &str,
+        version: PostgresVersion,
+        until: Option<DateTime<Utc>>,
+    ) -> Result<StoredBase> {
         let (archive, base) = (self.archive().await?, BaseName::from_trusted(base));
         let manifest = archive.manifest(&base).await?;
         let of: VolumeLabel = serde_json::from_str(&manifest.facts().label)
             .map_err(|error| EngineError::Other(format!("the label in {base} is damaged: {error}")))?;
-        if of.version.major != plan.label.version.major {
+        if of.version.major != version.major {
             return Err(EngineError::Other(format!("{base} is of PostgreSQL {}", of.version)));
         }
-        let pieces = log_behind(&archive, &manifest).await?;
-        let (volumes, label, runtime) = (self.volumes.clone(), plan.label.clone(), Handle::current());
-        blocking(move || {
-            volumes.create(&label, &mut |data| {
-                let top = data.require().map_err(EngineError::io("opening a new volume"))?;
-                archive.restore(&manifest, &mut Restored(top))?;
-                let Some(end) = manifest.facts().log_end else { return Ok(()) };
-                let read = |piece: &LogPiece| Ok((piece.start, runtime.block_on(archive.get_log(piece))?));
-                append_log(data, label.version.major, end, &mut pieces.iter().map(read)).map(drop)
-            })
-        })
-        .await
+        let pieces = archive.log_behind(&manifest, until).await?;
+        let (major, runtime) = (version.major, Handle::current());
+        Ok(StoredBase { archive, manifest, pieces, until, major, runtime })
     }
 
     /// [`crate::Engine::log_from`]
@@ -96,15 +154,6 @@ impl LocalEngine {
         let (volumes, volume) = (self.volumes.clone(), volume.clone());
         blocking(move || volumes.log_from(&volume, from, PIECE_BYTES_MAX)).await
     }
-}
-
-/// Pieces of the log that go on where a base ends, oldest first.
-async fn log_behind(archive: &Archive, manifest: &Manifest) -> Result<Vec<LogPiece>> {
-    let BaseFacts { volume, log_end, taken_ms, .. } = manifest.facts();
-    let Some(end) = log_end else { return Ok(vec![]) };
-    let pieces = archive.log_pieces(volume).await?.into_iter();
-    let is_behind = |piece: &LogPiece| piece.seen_at.timestamp_millis() >= *taken_ms && piece.end > *end;
-    Ok(pieces.filter(is_behind).collect())
 }
 
 /// Adds a directory and what is in it. `path` ends where it did before.
@@ -161,27 +210,31 @@ fn add_entry(
 }
 
 /// The data directory of a volume that is being made: nobody else is in it.
-struct Restored(UntrustedDir);
+struct Restored<'a> {
+    top: UntrustedDir,
+    is_given_up: &'a AtomicBool,
+}
 
-impl Restored {
+impl Restored<'_> {
     /// Does something with the directory that a path is in, and its last name.
     fn in_parent<T>(
         &self,
         path: &[u8],
         work: impl FnOnce(&UntrustedDir, &[u8]) -> io::Result<T>,
     ) -> io::Result<T> {
+        go_on(self.is_given_up)?;
         let mut names = path.split(|byte| *byte == b'/');
         let name = names.next_back().unwrap_or_default();
         let mut inner: Option<UntrustedDir> = None;
         for above in names {
-            let opened = inner.as_ref().unwrap_or(&self.0).directory(above)?;
+            let opened = inner.as_ref().unwrap_or(&self.top).directory(above)?;
             inner = Some(opened.ok_or(io::ErrorKind::NotFound)?);
         }
-        work(inner.as_ref().unwrap_or(&self.0), name)
+        work(inner.as_ref().unwrap_or(&self.top), name)
     }
 }
 
-impl Target for Restored {
+impl Target for Restored<'_> {
     fn directory(&mut self, path: &[u8], mode: u32) -> io::Result<()> {
         let made = self.in_parent(path, |parent, name| parent.make_directory(name))?;
         Ok(rustix::fs::fchmod(made, (mode | 0o700).into())?)

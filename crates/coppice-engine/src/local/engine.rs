@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use coppice_archive::{Connection, Written};
+use coppice_core::backup::DrillReport;
 use coppice_core::claim::ClaimToken;
-use coppice_core::history::History;
+use coppice_core::history::{History, Window};
 use coppice_core::image::PostgresVersion;
 use coppice_core::lsn::Lsn;
 use coppice_core::parameter::Observed;
@@ -38,9 +39,9 @@ use super::{
     reader, session, sleep, statistics, verifiers,
 };
 use crate::{
-    Answer, BasePlan, BoxedServerStream, Capacity, Engine, EngineError, FirstStart, Image, ImageContents,
-    InstanceSpec, LogFiles, ROLE_LENGTH_MAX, Result, RoleVerifier, SleepingRoles, StopMode, VolumeFacts,
-    VolumePlan,
+    Answer, BasePlan, BoxedServerStream, Capacity, DrillPlan, Engine, EngineError, FirstStart, Image,
+    ImageContents, InstanceSpec, LogFiles, ROLE_LENGTH_MAX, Result, RoleVerifier, SleepingRoles, StopMode,
+    VolumeFacts, VolumePlan,
 };
 
 /// A server takes its new settings within this time.
@@ -58,6 +59,8 @@ pub struct LocalEngine {
     locks: Mutex<HashMap<VolumeId, Arc<tokio::sync::Mutex<()>>>>,
     /// One template at a time is made.
     pub(super) template_lock: tokio::sync::Mutex<()>,
+    /// Held while a drill goes on.
+    pub(super) drill_lock: tokio::sync::Mutex<()>,
     pub(super) sessions: Mutex<HashMap<InstanceId, (Arc<Session>, Instant)>>,
     /// Images never change, so looking once is enough.
     contents: Mutex<HashMap<PostgresVersion, Arc<ImageContents>>>,
@@ -75,6 +78,7 @@ impl LocalEngine {
             store: None,
             locks: Mutex::default(),
             template_lock: tokio::sync::Mutex::default(),
+            drill_lock: tokio::sync::Mutex::default(),
             sessions: Mutex::default(),
             contents: Mutex::default(),
             measuring: measure::Measuring::default(),
@@ -170,7 +174,7 @@ impl Engine for LocalEngine {
         match &plan.source {
             VolumeSource::Volume(source) => self.copy_volume(plan, source).await?,
             VolumeSource::Moment(source, lsn) => self.copy_back(plan, source, *lsn).await?,
-            VolumeSource::Base(base) => self.create_from_base(plan, base).await?,
+            VolumeSource::Base(base, until) => self.create_from_base(plan, base, *until).await?,
             VolumeSource::Template => {
                 let template = self.template(plan.label.version).await?;
                 let (volumes, label) = (self.volumes.clone(), plan.label.clone());
@@ -379,12 +383,17 @@ impl Engine for LocalEngine {
         self.measuring.known_disk_size(volume)
     }
 
-    async fn disk_bytes(&self, volume: &VolumeId) -> Option<u64> {
-        self.measuring.disk_size_near_limit(volume, self.volumes.data_dir(volume)).await
+    async fn disk_bytes(&self, instance: &InstanceId, volume: &VolumeId) -> Option<u64> {
+        let taken = self.host.servers.taken(instance, self.volumes.data_dir(volume));
+        self.measuring.disk_size_near_limit(volume, taken).await
     }
 
-    async fn keep_history(&self, instance: &InstanceId, volume: &VolumeId) -> Result<()> {
-        self.keep_wal(instance, volume).await
+    fn keeps_history(&self) -> bool {
+        self.volumes.can_keep_history()
+    }
+
+    async fn keep_history(&self, instance: &InstanceId, volume: &VolumeId, keep: Duration) -> Result<()> {
+        self.keep_wal(instance, volume, keep).await
     }
 
     async fn history(&self, volume: &VolumeId) -> Result<Option<History>> {
@@ -392,8 +401,17 @@ impl Engine for LocalEngine {
         blocking(move || volumes.history(&volume)).await
     }
 
+    async fn history_window(&self, volume: &VolumeId) -> Result<Option<Window>> {
+        let (volumes, volume) = (self.volumes.clone(), volume.clone());
+        blocking(move || volumes.history_window(&volume)).await
+    }
+
     async fn back_up(&self, plan: &BasePlan) -> Result<Written> {
         self.write_base(plan).await
+    }
+
+    async fn drill(&self, plan: &DrillPlan) -> DrillReport {
+        self.hold_drill(plan).await
     }
 
     async fn log_from(&self, volume: &VolumeId, from: Lsn) -> Result<Option<Vec<u8>>> {

@@ -5,6 +5,8 @@
 //! server's configuration. Whoever owns a database may be able to drop the slot,
 //! and loses history with it, nothing else.
 
+use std::time::Duration;
+
 use coppice_core::lsn::Lsn;
 use coppice_core::{InstanceId, VolumeId};
 use tokio_postgres::types::Type;
@@ -27,26 +29,31 @@ pub(super) struct Held {
 }
 
 impl LocalEngine {
-    /// Looks at the log of a volume.
-    pub(super) async fn look(&self, volume: &VolumeId) -> Result<Option<Lsn>> {
+    /// Looks at the log of a volume; what is older than `keep` goes.
+    pub(super) async fn look(&self, volume: &VolumeId, keep: Option<Duration>) -> Result<Option<Lsn>> {
         let (volumes, volume) = (self.volumes.clone(), volume.clone());
-        blocking(move || volumes.look(&volume)).await
+        blocking(move || volumes.look(&volume, keep)).await
     }
 
     /// Looks at the log of a volume whose server was stopped, or is about to be
     /// started. Keeps nobody from doing so.
     pub(super) async fn look_between(&self, volume: &VolumeId) {
-        if let Err(error) = self.look(volume).await {
+        if let Err(error) = self.look(volume, None).await {
             tracing::warn!(%volume, "the history of volume {volume} is behind: {}", error.chain());
         }
     }
 
     /// [`Engine::keep_history`]
-    pub(super) async fn keep_wal(&self, instance: &InstanceId, volume: &VolumeId) -> Result<()> {
-        if !self.volumes.can_keep_history() {
+    pub(super) async fn keep_wal(
+        &self,
+        instance: &InstanceId,
+        volume: &VolumeId,
+        keep: Duration,
+    ) -> Result<()> {
+        if !self.volumes.stores_history() {
             return Ok(());
         }
-        let from = self.look(volume).await?;
+        let from = self.look(volume, Some(keep)).await?;
         let Some(server) = self.host.servers.living(instance) else { return Ok(()) };
         if from.is_none() && self.volumes.has_room_for_history() {
             // Somebody else is at it.

@@ -75,6 +75,11 @@ impl Layout {
         self.pool().join("trash")
     }
 
+    /// What a drill restores; whatever is here when none goes on is a leftover.
+    pub fn drill(&self) -> PathBuf {
+        self.pool().join("drill")
+    }
+
     /// Volumes that no row knows, kept for a person to look at.
     pub fn quarantine(&self) -> PathBuf {
         self.pool().join("quarantine")

@@ -16,6 +16,7 @@ use tokio_postgres::Row;
 
 use super::server::Servers;
 use super::session::Session;
+use super::taken::Taken;
 use super::untrusted::UntrustedPath;
 use crate::{EngineError, Result};
 
@@ -24,6 +25,9 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 /// What was found longer ago than this, is not known any more: what was written
 /// since may be anything. The sampler looks twice in it.
 const KNOWN_FOR: Duration = Duration::from_secs(30);
+/// For how long it counts that nothing was written since: of what is written among
+/// the logs nobody tells.
+const SURE_FOR: Duration = Duration::from_secs(300);
 /// Directories that are measured at a time.
 const PLACES: usize = 8;
 
@@ -47,12 +51,6 @@ impl Pace {
         took.saturating_mul(self.share).min(self.pause_max)
     }
 }
-
-/// Most files and directories that are counted: a million relations have about
-/// three million.
-const ENTRIES_MAX: usize = 10_000_000;
-/// Levels of directories below the data; PostgreSQL makes two.
-const LEVELS_MAX: usize = 16;
 
 /// Sessions of clients: all but the platform's own. `%epoch%`, `%io%` and
 /// `%wal%` are what differs between releases.
@@ -198,7 +196,7 @@ impl Measuring {
             process: format!("{}-{}", process.pid, process.start_time),
             cpu_used,
             memory_bytes,
-            disk_bytes: self.disk_size(volume, data, written, PACE).await,
+            disk_bytes: self.disk_size(volume, servers.taken(instance, data), written, PACE).await,
             server,
         }
     }
@@ -210,8 +208,8 @@ impl Measuring {
     }
 
     /// The size of a volume that may be near its limit.
-    pub(super) async fn disk_size_near_limit(&self, volume: &VolumeId, data: UntrustedPath) -> Option<u64> {
-        self.disk_size(volume, data, None, PACE_NEAR).await
+    pub(super) async fn disk_size_near_limit(&self, volume: &VolumeId, taken: Taken) -> Option<u64> {
+        self.disk_size(volume, taken, None, PACE_NEAR).await
     }
 
     /// The size of a volume's directory, as it was before when measuring it does
@@ -219,12 +217,12 @@ impl Measuring {
     async fn disk_size(
         &self,
         volume: &VolumeId,
-        data: UntrustedPath,
+        taken: Taken,
         written: Option<Written>,
         pace: Pace,
     ) -> Option<u64> {
         if let Some(known) = self.disks.lock().get_mut(volume) {
-            if written.is_some() && known.written == written {
+            if written.is_some() && known.written == written && known.measured.elapsed() < SURE_FOR {
                 known.known = Instant::now();
                 return Some(known.bytes);
             }
@@ -233,17 +231,12 @@ impl Measuring {
             }
         }
         // What takes longer than anybody waits is known the next time.
-        let measured = tokio::time::timeout(PATIENCE, self.size_now(volume, data, written)).await;
+        let measured = tokio::time::timeout(PATIENCE, self.size_now(volume, taken, written)).await;
         measured.ok().flatten().or_else(|| self.disks.lock().get(volume).map(|known| known.bytes))
     }
 
     /// The size of a volume's directory; none while it is being measured already.
-    async fn size_now(
-        &self,
-        volume: &VolumeId,
-        data: UntrustedPath,
-        written: Option<Written>,
-    ) -> Option<u64> {
+    async fn size_now(&self, volume: &VolumeId, taken: Taken, written: Option<Written>) -> Option<u64> {
         if self.measuring.lock().contains(volume) {
             return None;
         }
@@ -256,7 +249,7 @@ impl Measuring {
             // Kept as long as this takes, whoever waits for it.
             let _place = place;
             let started = Instant::now();
-            let bytes = data.require().map_or(0, |data| data.size(ENTRIES_MAX, LEVELS_MAX));
+            let bytes = taken.bytes();
             let (measured, took) = (Instant::now(), started.elapsed());
             let size = DiskSize { bytes, written, measured, took, known: measured };
             disks.lock().insert(id.clone(), size);
@@ -305,6 +298,11 @@ mod tests {
 
     use super::*;
 
+    /// By a server that is not there.
+    fn alone(data: &UntrustedPath) -> Taken {
+        Taken::new(data.clone(), data.clone(), vec![])
+    }
+
     #[tokio::test]
     async fn a_directory_whose_server_wrote_nothing_is_not_measured_again() {
         let home = tempfile::tempdir().expect("a directory");
@@ -313,7 +311,7 @@ mod tests {
         let (measuring, volume) = (Measuring::default(), VolumeId::from_trusted("vol_1"));
         let size = async |by_server, generation| {
             let written = Written { by_server, generation: Some(generation) };
-            measuring.disk_size(&volume, data.clone(), Some(written), PACE).await
+            measuring.disk_size(&volume, alone(&data), Some(written), PACE).await
         };
         assert_eq!(size((1.0, 1.0), 7).await, Some(0));
         fs::write(data.host_path().join("file"), [0; 8192]).expect("a file");
@@ -345,6 +343,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn also_a_directory_of_which_nobody_tells_is_measured_now_and_then() {
+        let home = tempfile::tempdir().expect("a directory");
+        let data = UntrustedPath::new(home.path(), "data");
+        fs::create_dir(data.host_path()).expect("a directory");
+        let (measuring, volume) = (Measuring::default(), VolumeId::from_trusted("vol_1"));
+        let written = Some(Written { by_server: (1.0, 1.0), generation: None });
+        let size = async |seconds| {
+            measuring.disks.lock().insert(volume.clone(), DiskSize { written, ..found(seconds) });
+            measuring.disk_size(&volume, alone(&data), written, PACE).await
+        };
+        assert_eq!((size(299).await, size(300).await), (Some(5), Some(0)));
+    }
+
+    #[tokio::test]
     async fn however_long_a_directory_takes_it_is_measured_again_soon() {
         let home = tempfile::tempdir().expect("a directory");
         let data = UntrustedPath::new(home.path(), "data");
@@ -352,7 +364,7 @@ mod tests {
         let (measuring, volume) = (Measuring::default(), VolumeId::from_trusted("vol_1"));
         let size = async |seconds, pace| {
             measuring.disks.lock().insert(volume.clone(), found(seconds));
-            measuring.disk_size(&volume, data.clone(), None, pace).await
+            measuring.disk_size(&volume, alone(&data), None, pace).await
         };
         assert_eq!(size(0, PACE_NEAR).await, Some(5));
         assert_eq!(size(2, PACE_NEAR).await, Some(0));
@@ -367,7 +379,7 @@ mod tests {
         fs::create_dir(data.host_path()).expect("a directory");
         let (measuring, volume) = (Measuring::default(), VolumeId::from_trusted("vol_1"));
         let taken = measuring.places.acquire_many(PLACES as u32).await.expect("places");
-        let mut size = std::pin::pin!(measuring.disk_size_near_limit(&volume, data));
+        let mut size = std::pin::pin!(measuring.disk_size_near_limit(&volume, alone(&data)));
         assert!(tokio::time::timeout(Duration::from_millis(20), &mut size).await.is_err());
         drop(taken);
         assert_eq!(size.await, Some(0));
@@ -377,8 +389,8 @@ mod tests {
     async fn a_directory_whose_measuring_does_not_end_is_left_alone() {
         let (measuring, volume) = (Measuring::default(), VolumeId::from_trusted("vol_1"));
         measuring.measuring.lock().insert(volume.clone());
-        let size =
-            async || measuring.disk_size_near_limit(&volume, UntrustedPath::new("/".as_ref(), "tmp")).await;
+        let tmp = alone(&UntrustedPath::new("/".as_ref(), "tmp"));
+        let size = async || measuring.disk_size_near_limit(&volume, tmp.clone()).await;
         assert_eq!(size().await, None);
         measuring.disks.lock().insert(volume.clone(), found(60));
         assert_eq!(size().await, Some(5), "as it was before");

@@ -15,6 +15,7 @@ mod connecting;
 mod contents;
 mod control_file;
 mod copying;
+mod drill;
 pub mod durable;
 mod engine;
 mod first_start;
@@ -43,6 +44,7 @@ mod sleep;
 mod sleeping;
 mod statistics;
 mod storage_options;
+mod taken;
 mod template;
 mod templates;
 mod trust;
@@ -120,6 +122,11 @@ impl HostEngine {
         self.images.values().cloned().collect()
     }
 
+    /// Memory that is free or can be made so, in bytes.
+    fn available_memory(&self) -> u64 {
+        meminfo("MemAvailable:")
+    }
+
     fn image(&self, version: PostgresVersion) -> Result<InstalledImage> {
         self.images.get(&version).cloned().ok_or(EngineError::NoImage(version))
     }
@@ -145,10 +152,7 @@ impl HostEngine {
     /// CPUs and memory of the machine.
     pub fn capacity(&self) -> Capacity {
         let cpus = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
-        let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let total_kib = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-        let total_kib: Option<u64> = total_kib.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
-        Capacity { cpus, memory_bytes: total_kib.unwrap_or_default() * 1024 }
+        Capacity { cpus, memory_bytes: meminfo("MemTotal:") }
     }
 
     fn capacity_cpu_millis(&self) -> u32 {
@@ -163,6 +167,14 @@ impl HostEngine {
             cgroups.remove_parent(&self.servers.key);
         }
     }
+}
+
+/// A line of `/proc/meminfo`, in bytes.
+fn meminfo(name: &str) -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib = text.lines().find_map(|line| line.strip_prefix(name));
+    let kib: Option<u64> = kib.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+    kib.unwrap_or_default() * 1024
 }
 
 /// The platform role's password of a machine without accounts.

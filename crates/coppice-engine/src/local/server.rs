@@ -38,6 +38,7 @@ use super::process::controllers::Limits;
 use super::process::identity::{ProcessIdentity, processes_in};
 use super::process::launch::spawn;
 use super::process::{usage, watch_exit};
+use super::taken::Taken;
 use super::untrusted::{self, UntrustedPath};
 use crate::{EngineError, Result, StopMode};
 
@@ -108,14 +109,25 @@ impl Servers {
     pub(super) fn usage(&self, instance: &InstanceId, postmaster: u32) -> (Option<Duration>, Option<u64>) {
         let leaf = self.leaf(instance);
         let used = leaf.as_ref().and_then(Leaf::cpu_used).or_else(|| usage::cpu_used(postmaster));
-        let held = leaf.as_ref().and_then(Leaf::memory_bytes).or_else(|| {
-            let mut processes = leaf.as_ref().map_or_else(|| usage::children(postmaster), Leaf::processes);
-            processes.push(postmaster);
-            processes.sort_unstable();
-            processes.dedup();
-            usage::memory(&processes)
-        });
-        (used, held)
+        let held = leaf.as_ref().and_then(Leaf::memory_bytes);
+        (used, held.or_else(|| usage::memory(&self.processes(instance, postmaster))))
+    }
+
+    /// The processes of a server.
+    fn processes(&self, instance: &InstanceId, postmaster: u32) -> Vec<u32> {
+        let leaf = self.leaf(instance);
+        let mut processes = leaf.map_or_else(|| usage::children(postmaster), |leaf| leaf.processes());
+        processes.push(postmaster);
+        processes.sort_unstable();
+        processes.dedup();
+        processes
+    }
+
+    /// What a server with this data takes of the disk.
+    pub(super) fn taken(&self, instance: &InstanceId, data: UntrustedPath) -> Taken {
+        let living = self.living(instance);
+        let processes = living.map(|server| self.processes(instance, server.pid)).unwrap_or_default();
+        Taken::new(data, self.layout.instance_logs(instance), processes)
     }
 
     /// Looks at a server without changing anything.

@@ -64,6 +64,9 @@ impl Patience {
     /// A backup, which begins and ends with a checkpoint.
     pub(super) const BACKUP: Self = Self::of(600, 2);
 
+    /// A look at all of a table or index.
+    pub(super) const LOOK: Self = Self::of(300, 2);
+
     const fn of(statement_seconds: u64, lock_seconds: u64) -> Self {
         Self { statement: Duration::from_secs(statement_seconds), lock: Duration::from_secs(lock_seconds) }
     }

@@ -31,10 +31,12 @@ fn write(path: &Path, known: &BTreeMap<String, VolumeId>) -> Result<()> {
 }
 
 impl LocalEngine {
-    /// Makes the template of every image, newest first, so that the first
-    /// branch of each is made as fast as the next ones.
-    pub async fn prepare_templates(&self) {
-        for image in self.host.installed_images().into_iter().rev() {
+    /// Makes the templates of these major versions, or of every image, newest
+    /// first, so that the first branch of each is made as fast as the next ones.
+    pub async fn prepare_templates(&self, majors: Option<&[u32]>) {
+        let images = self.host.installed_images().into_iter().rev();
+        for image in images.filter(|image| majors.is_none_or(|majors| majors.contains(&image.version.major)))
+        {
             if let Err(error) = self.template(image.version).await {
                 tracing::warn!("preparing PostgreSQL {}: {}", image.version, error.chain());
             }

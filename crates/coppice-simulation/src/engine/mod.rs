@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use coppice_core::backup::{DrillReport, DrillResult};
 use coppice_core::branch::MANAGED_ROLE;
 use coppice_core::claim::ClaimToken;
-use coppice_core::history::History;
+use coppice_core::history::{History, Window};
 use coppice_core::image::PostgresVersion;
 use coppice_core::lsn::Lsn;
 use coppice_core::parameter::Observed;
@@ -19,8 +20,9 @@ use coppice_core::statistics::InstanceStatistics;
 use coppice_core::volume::VolumeLabel;
 use coppice_core::{InstanceId, VolumeId};
 use coppice_engine::{
-    Answer, BasePlan, BoxedServerStream, Capacity, Engine, EngineError, FirstStart, Image, ImageContents,
-    InstanceSpec, LogFiles, Result, RoleVerifier, SleepingRoles, StopMode, VolumeFacts, VolumePlan, Written,
+    Answer, BasePlan, BoxedServerStream, Capacity, DrillPlan, Engine, EngineError, FirstStart, Image,
+    ImageContents, InstanceSpec, LogFiles, Result, RoleVerifier, SleepingRoles, StopMode, VolumeFacts,
+    VolumePlan, Written,
 };
 use machine::{check_claim, facts};
 use tokio::sync::OwnedMutexGuard;
@@ -408,11 +410,15 @@ impl Engine for SimulatedEngine {
         Some(0)
     }
 
-    async fn disk_bytes(&self, _: &VolumeId) -> Option<u64> {
+    async fn disk_bytes(&self, _: &InstanceId, _: &VolumeId) -> Option<u64> {
         Some(0)
     }
 
-    async fn keep_history(&self, _: &InstanceId, _: &VolumeId) -> Result<()> {
+    fn keeps_history(&self) -> bool {
+        false
+    }
+
+    async fn keep_history(&self, _: &InstanceId, _: &VolumeId, _: Duration) -> Result<()> {
         Ok(())
     }
 
@@ -420,8 +426,16 @@ impl Engine for SimulatedEngine {
         Ok(None)
     }
 
+    async fn history_window(&self, _: &VolumeId) -> Result<Option<Window>> {
+        Ok(None)
+    }
+
     async fn back_up(&self, _: &BasePlan) -> Result<Written> {
         Err(EngineError::Other("no store is simulated".to_owned()))
+    }
+
+    async fn drill(&self, _: &DrillPlan) -> DrillReport {
+        DrillReport::new(DrillResult::Skipped, "there is no store")
     }
 
     async fn log_from(&self, _: &VolumeId, _: Lsn) -> Result<Option<Vec<u8>>> {

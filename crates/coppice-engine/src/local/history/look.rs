@@ -162,7 +162,6 @@ impl Volume {
             let path = self.path.clone();
             let facts = self.snapshots.take(&path, Some(known.place), &known.log, now)?;
             known.snapshots.push(facts);
-            self.thin(&mut known, now)?;
         }
         Ok(Some(known))
     }

@@ -77,6 +77,25 @@ impl Marks {
         self.length
     }
 
+    /// The oldest one.
+    pub(super) fn first(&self) -> Result<Option<Entry>> {
+        self.at(0)
+    }
+
+    /// The newest one.
+    pub(super) fn last(&self) -> Result<Option<Entry>> {
+        self.length.checked_sub(LENGTH as u64).map_or(Ok(None), |place| self.at(place))
+    }
+
+    fn at(&self, place: u64) -> Result<Option<Entry>> {
+        if place >= self.length {
+            return Ok(None);
+        }
+        let mut bytes = [0; LENGTH];
+        self.file.read_exact_at(&mut bytes, place).map_err(EngineError::io("reading a mark"))?;
+        Ok(Some(Entry::decode(&bytes)))
+    }
+
     /// All of them, as far as they make sense.
     pub(super) fn read(&self) -> Result<Vec<Entry>> {
         let mut bytes = vec![0; usize::try_from(self.length).unwrap_or_default()];
@@ -151,6 +170,8 @@ mod tests {
             .and_then(|file| file.write_all_at(b"torn", length))
             .expect("torn");
         let mut marks = Marks::hold(&path).expect("opened").expect("free again");
+        let ends = (marks.first().expect("read"), marks.last().expect("read"));
+        assert_eq!(ends, (written.first().copied(), written.last().copied()));
         assert_eq!((marks.length(), marks.read().expect("read")), (length, written.to_vec()));
         marks.add(&entry(2000, 400, Some(350))).expect("added");
         assert_eq!(marks.read().expect("read"), written, "time does not go back");

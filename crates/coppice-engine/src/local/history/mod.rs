@@ -27,9 +27,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use coppice_core::VolumeId;
-use coppice_core::history::History as Found;
+use coppice_core::history::{History as Found, Window};
 use coppice_core::lsn::Lsn;
 use coppice_wal::{Log, Place};
 use parking_lot::Mutex;
@@ -37,6 +38,7 @@ use parking_lot::Mutex;
 use super::layout::Layout;
 use super::untrusted::{self, UntrustedPath};
 use crate::{EngineError, Result};
+use look::now_ms;
 use marks::Marks;
 pub(super) use snapshots::trim_wal;
 use snapshots::{Facts, Snapshots};
@@ -124,16 +126,21 @@ impl History {
     }
 
     /// Looks at the log of a volume, keeps what was finished, and takes a
-    /// snapshot when it is time. Tells from where on the server has to keep its
-    /// log; none when somebody else is at it. Blocks.
-    pub(super) fn look(&self, volume: &VolumeId, major: u32) -> Result<Option<Lsn>> {
+    /// snapshot when it is time; with `keep`, what is older than that goes. Tells
+    /// from where on the server has to keep its log; none when somebody else is at
+    /// it. Blocks.
+    pub(super) fn look(&self, volume: &VolumeId, major: u32, keep: Option<Duration>) -> Result<Option<Lsn>> {
         if !self.has_room() {
             return Ok(None);
         }
         let entry = self.entry(volume);
         let Some(mut known) = entry.try_lock() else { return Ok(None) };
         let Some(mut found) = self.open(volume)? else { return Ok(None) };
-        found.look(&mut known, major).map(Some)
+        let needed = found.look(&mut known, major)?;
+        if let (Some(known), Some(keep)) = (known.as_mut(), keep) {
+            found.thin(known, now_ms(), keep)?;
+        }
+        Ok(Some(needed))
     }
 
     /// Looks, and tells everything that is kept. Blocks.
@@ -152,6 +159,21 @@ impl History {
             snapshots: known.snapshots.iter().map(Facts::snapshot).collect(),
             wal_bytes: found.kept.numbers()?.len() as u64 * known.log.segment().bytes,
         }))
+    }
+
+    /// Looks, and tells the moments from and to which something is kept. Blocks.
+    pub(super) fn window(&self, volume: &VolumeId, major: u32) -> Result<Option<Window>> {
+        if !self.has_room() {
+            return Ok(None);
+        }
+        let entry = self.entry(volume);
+        let mut known = entry.lock();
+        let Some(mut found) = self.open(volume)? else { return Ok(None) };
+        found.look(&mut known, major)?;
+        let ends = found.marks.first()?.zip(found.marks.last()?);
+        let Some((known, (first, last))) = known.as_ref().zip(ends) else { return Ok(None) };
+        let ends = Found { marks: vec![first.mark, last.mark], seen_ms: known.seen_ms, ..Found::default() };
+        Ok(ends.window())
     }
 
     /// The log of a volume from a place on, at most so many bytes of it; none when it

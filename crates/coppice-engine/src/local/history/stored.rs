@@ -9,7 +9,7 @@ use coppice_core::lsn::Lsn;
 use coppice_wal::{Log, Place};
 
 use super::pages::Files;
-use super::snapshots::{log_of, wal_of};
+use super::snapshots::{log_of, strip, wal_of};
 use super::{Known, Volume};
 use crate::local::control_file;
 use crate::local::untrusted::{UntrustedDir, UntrustedPath};
@@ -48,11 +48,14 @@ impl Volume {
 }
 
 /// Puts pieces of a log behind the one of some data, which ends at `end`, and
-/// makes sure that it can be read as far as they go. Nobody else is in `data`.
+/// makes sure that it can be read as far as they go; then leaves out what was
+/// committed after a time, in milliseconds since the Unix epoch, if one is said.
+/// Nobody else is in `data`.
 pub(in crate::local) fn append_log(
     data: &UntrustedPath,
     major: u32,
     end: Lsn,
+    until_ms: Option<i64>,
     pieces: &mut dyn Iterator<Item = Result<(Lsn, Vec<u8>)>>,
 ) -> Result<Lsn> {
     let (log, wal) = (log_of(data, major)?, wal_of(data)?);
@@ -60,7 +63,7 @@ pub(in crate::local) fn append_log(
     for piece in pieces {
         let (start, bytes) = piece?;
         if start > reached {
-            return Err(EngineError::Other(format!(
+            return Err(EngineError::Damaged(format!(
                 "the log in the store has a gap from {reached} to {start}"
             )));
         }
@@ -73,12 +76,25 @@ pub(in crate::local) fn append_log(
     let from = Place { at: end, previous: None };
     let walked = log.walk(from, None, &mut Files::new(log, vec![&wal]));
     let found = walked.map_err(EngineError::io("reading the log from the store"))?.place.at;
-    match found >= reached {
-        true => force_recovery(data, &log).map(|()| found),
-        false => Err(EngineError::Other(format!(
+    if found < reached {
+        return Err(EngineError::Damaged(format!(
             "the log in the store goes to {reached} and can be read to {found} only"
-        ))),
+        )));
     }
+    if let Some(until_ms) = until_ms {
+        leave_out(&log, &wal, from, until_ms).map_err(EngineError::io("cutting the log from the store"))?;
+    }
+    force_recovery(data, &log).map(|()| found)
+}
+
+/// Leaves nothing of a log from the first commit after a time on.
+fn leave_out(log: &Log, wal: &UntrustedDir, from: Place, until_ms: i64) -> io::Result<()> {
+    let (walked, segment) =
+        (log.walk_to_time(from, until_ms, &mut Files::new(*log, vec![wal]))?, log.segment());
+    let end = walked.place.at;
+    let last = segment.number(Lsn(end.0.saturating_sub(1)));
+    strip(wal, 0..=last)?;
+    wal.cut_off(log.file_name(last).as_str(), end.0 - segment.start(last).0)
 }
 
 /// Has a server read the log of some data also if it was stopped cleanly before

@@ -1,8 +1,11 @@
 //! Which snapshots are taken, and which are kept.
 
+use std::time::Duration;
+
 use coppice_core::history::Snapshot;
 use coppice_core::lsn::Lsn;
 
+use super::marks::Entry;
 use super::snapshots::Facts;
 use super::{Known, Volume};
 use crate::Result;
@@ -14,8 +17,9 @@ const APART_MS: i64 = 10_000;
 const MINUTE_MS: i64 = 60_000;
 const HOUR_MS: i64 = 60 * MINUTE_MS;
 const DAY_MS: i64 = 24 * HOUR_MS;
-/// What is older than this is not kept.
-const WINDOW_MS: i64 = 7 * DAY_MS;
+/// Marks that are older than this may be so far apart as the second one says.
+const COARSE_AFTER_MS: i64 = 7 * DAY_MS;
+const COARSE_MS: i64 = 10_000;
 
 /// Whether it is time for another one.
 pub(super) fn is_snapshot_due(last: Option<Snapshot>, end: Lsn, now_ms: i64) -> bool {
@@ -27,9 +31,10 @@ pub(super) fn is_snapshot_due(last: Option<Snapshot>, end: Lsn, now_ms: i64) -> 
 }
 
 /// Which of these, oldest first, are not kept: of the last hour all are, of the
-/// last day one an hour, then one a day; the first is where the window begins.
-fn superfluous(snapshots: &[Snapshot], now_ms: i64) -> Vec<Lsn> {
-    let beginning = snapshots.iter().rposition(|taken| now_ms - taken.taken_ms >= WINDOW_MS).unwrap_or(0);
+/// last day one an hour, then one a day; the first is where the window begins,
+/// which goes back for `keep_ms`.
+fn superfluous(snapshots: &[Snapshot], now_ms: i64, keep_ms: i64) -> Vec<Lsn> {
+    let beginning = snapshots.iter().rposition(|taken| now_ms - taken.taken_ms >= keep_ms).unwrap_or(0);
     let (outside, inside) = snapshots.split_at(beginning);
     let mut dropped: Vec<_> = outside.iter().map(|taken| taken.lsn).collect();
     let mut kept: Option<&Snapshot> = None;
@@ -50,12 +55,31 @@ fn superfluous(snapshots: &[Snapshot], now_ms: i64) -> Vec<Lsn> {
     dropped
 }
 
+/// Leaves out marks of long ago that say little more than those around them: a
+/// server that always writes has one for each second.
+fn coarsen(entries: &mut Vec<Entry>, now_ms: i64) {
+    let mut kept: Vec<Entry> = Vec::with_capacity(entries.len());
+    let mut later = entries.iter().peekable();
+    while let Some(entry) = later.next() {
+        let is_between = kept.last().zip(later.peek()).is_some_and(|(before, next)| {
+            now_ms - next.mark.at_ms > COARSE_AFTER_MS
+                && next.mark.at_ms - before.mark.at_ms <= COARSE_MS
+                && !entry.mark.is_first
+                && !next.mark.is_first
+        });
+        if !is_between {
+            kept.push(*entry);
+        }
+    }
+    *entries = kept;
+}
+
 impl Volume {
     /// Removes what is not kept, and what of the log and the marks is not needed
     /// without it.
-    pub(super) fn thin(&mut self, known: &mut Known, now_ms: i64) -> Result<()> {
+    pub(super) fn thin(&mut self, known: &mut Known, now_ms: i64, keep: Duration) -> Result<()> {
         let all: Vec<_> = known.snapshots.iter().map(Facts::snapshot).collect();
-        let dropped = superfluous(&all, now_ms);
+        let dropped = superfluous(&all, now_ms, i64::try_from(keep.as_millis()).unwrap_or(i64::MAX));
         if dropped.is_empty() {
             return Ok(());
         }
@@ -69,6 +93,10 @@ impl Volume {
             self.snapshots.remove(*end)?;
         }
         known.snapshots.retain(|facts| !dropped.contains(&facts.end().at));
+        let mut entries = self.marks.read()?;
+        coarsen(&mut entries, now_ms);
+        self.marks.replace(&entries)?;
+        known.marks_length = self.marks.length();
         Ok(())
     }
 
@@ -133,9 +161,34 @@ mod tests {
             taken(20, 10),
         ];
         let lsns = |numbers: &[u64]| numbers.iter().copied().map(Lsn).collect::<Vec<_>>();
-        assert_eq!(superfluous(&all, 0), lsns(&[1, 4, 7]));
+        let week = 7 * DAY_MS;
+        assert_eq!(superfluous(&all, 0, week), lsns(&[1, 4, 7]));
+        assert_eq!(superfluous(&all, 0, 2 * DAY_MS), lsns(&[1, 2, 3, 7]), "a shorter window begins later");
         let kept: Vec<_> = all.iter().filter(|taken| ![1, 4, 7].contains(&taken.lsn.0)).copied().collect();
-        assert_eq!(superfluous(&kept, 0), [], "what is kept stays");
-        assert_eq!(superfluous(&[taken(100 * day, 1)], 0), [], "the only one");
+        assert_eq!(superfluous(&kept, 0, week), [], "what is kept stays");
+        assert_eq!(superfluous(&[taken(100 * day, 1)], 0, week), [], "the only one");
+    }
+
+    #[test]
+    fn marks_of_long_ago_are_ten_seconds_apart_unless_nothing_was_written_between() {
+        let mark = |second: i64, is_first: bool| Entry {
+            mark: coppice_core::history::Mark {
+                at_ms: second * 1000,
+                since_ms: second * 1000 - 500,
+                lsn: Lsn(second.unsigned_abs()),
+                is_first,
+            },
+            previous: (!is_first).then_some(Lsn(1)),
+        };
+        // A busy minute, a pause, a gap, and another one.
+        let seconds = (1..=60).chain([3000]).chain(4000..=4030);
+        let mut entries: Vec<_> = seconds.map(|second| mark(second, second == 1 || second == 4005)).collect();
+        let all = entries.clone();
+        coarsen(&mut entries, COARSE_AFTER_MS);
+        assert_eq!(entries, all, "none is old enough");
+        coarsen(&mut entries, COARSE_AFTER_MS + 5_000_000);
+        let left: Vec<_> = entries.iter().map(|entry| entry.mark.at_ms / 1000).collect();
+        let expected = [1, 11, 21, 31, 41, 51, 60, 3000, 4000, 4004, 4005, 4015, 4025, 4030];
+        assert_eq!(left, expected);
     }
 }

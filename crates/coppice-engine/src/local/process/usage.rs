@@ -1,6 +1,8 @@
 //! What processes use, as `/proc` tells it: for servers that no cgroup counts.
 
+use std::collections::HashSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
 /// Linux shows times to programs in this unit, whatever its own is (proc(5)).
@@ -68,11 +70,48 @@ pub(in crate::local) fn memory(pids: &[u32]) -> Option<u64> {
     (own_kib > 0).then_some((own_kib + shared_kib + files_kib) * 1024)
 }
 
+/// Bytes of files on these file systems, by their device numbers, that processes
+/// have open although no directory names them any more. What is only mapped does
+/// not count: so are libraries that the host has replaced meanwhile.
+pub(in crate::local) fn nameless_bytes(pids: &[u32], devices: &[u64]) -> u64 {
+    // What several of them have takes its room once.
+    let mut found = HashSet::new();
+    let mut bytes = 0_u64;
+    let places = pids.iter().filter_map(|pid| fs::read_dir(format!("/proc/{pid}/fd")).ok());
+    for entry in places.flatten().filter_map(Result::ok) {
+        // Of what the entry leads to, which is never opened.
+        let Ok(file) = fs::metadata(entry.path()) else { continue };
+        let takes_room = file.is_file() && file.nlink() == 0 && devices.contains(&file.dev());
+        if takes_room && found.insert((file.dev(), file.ino())) {
+            bytes = bytes.saturating_add(file.len());
+        }
+    }
+    bytes
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::Command;
 
     use super::*;
+
+    #[test]
+    fn a_file_without_a_name_counts_once_while_somebody_has_it() {
+        let home = tempfile::tempdir().expect("a directory");
+        let device = fs::metadata(home.path()).expect("a directory").dev();
+        let path = home.path().join("file");
+        fs::write(&path, [0; 12345]).expect("a file");
+        let open = || fs::File::open(&path).expect("it is there");
+        let mut holder =
+            Command::new("sleep").arg("600").stdin(open()).stderr(open()).spawn().expect("sleep");
+        let pid = holder.id();
+        assert_eq!(nameless_bytes(&[pid], &[device]), 0, "it has a name");
+        fs::remove_file(&path).expect("its name goes");
+        assert_eq!(nameless_bytes(&[pid, pid], &[device]), 12345);
+        assert_eq!(nameless_bytes(&[pid], &[]), 0, "of other file systems");
+        holder.kill().and_then(|()| holder.wait()).expect("it ends");
+        assert_eq!(nameless_bytes(&[pid], &[device]), 0);
+    }
 
     #[test]
     fn the_time_of_a_child_counts_while_it_lives_and_afterwards() {

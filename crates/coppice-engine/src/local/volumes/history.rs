@@ -1,9 +1,10 @@
 //! The past of volumes.
 
 use std::fs;
+use std::time::Duration;
 
 use coppice_core::VolumeId;
-use coppice_core::history::History;
+use coppice_core::history::{History, Window};
 use coppice_core::lsn::Lsn;
 use coppice_core::volume::VolumeLabel;
 use coppice_failpoint::failpoint;
@@ -43,14 +44,15 @@ impl Volumes {
         self.publish(&label.volume, &staged)
     }
 
-    /// Looks at the write-ahead log of a volume, and keeps it. Tells from where
-    /// on its server has to keep it; none where no history is kept.
+    /// Looks at the write-ahead log of a volume, and keeps it; with `keep`, what is
+    /// older than that goes. Tells from where on its server has to keep it; none where
+    /// no history is kept.
     ///
     /// # Errors
     /// When it can't be read or kept; nothing that was kept is lost by that.
-    pub fn look(&self, volume: &VolumeId) -> Result<Option<Lsn>> {
+    pub fn look(&self, volume: &VolumeId, keep: Option<Duration>) -> Result<Option<Lsn>> {
         match self.major_with_history(volume)? {
-            Some(major) => self.history.look(volume, major),
+            Some(major) => self.history.look(volume, major, keep),
             None => Ok(None),
         }
     }
@@ -62,6 +64,17 @@ impl Volumes {
     pub fn history(&self, volume: &VolumeId) -> Result<Option<History>> {
         match self.major_with_history(volume)? {
             Some(major) => self.history.read(volume, major),
+            None => Ok(None),
+        }
+    }
+
+    /// The moments from and to which there is a past, by now; none where there is none.
+    ///
+    /// # Errors
+    /// As [`look`](Self::look).
+    pub fn history_window(&self, volume: &VolumeId) -> Result<Option<Window>> {
+        match self.major_with_history(volume)? {
+            Some(major) => self.history.window(volume, major),
             None => Ok(None),
         }
     }
@@ -86,9 +99,14 @@ impl Volumes {
         text.strip_prefix(volume.as_str())?.trim().parse().ok()
     }
 
+    /// Whether history can be kept here, wanted or not.
+    pub(in crate::local) fn stores_history(&self) -> bool {
+        self.driver == DriverKind::Btrfs
+    }
+
     /// Whether history is kept here, room or no room.
     pub(in crate::local) fn can_keep_history(&self) -> bool {
-        self.driver == DriverKind::Btrfs
+        self.stores_history() && self.history_share > 0
     }
 
     /// Whether there is room for any.

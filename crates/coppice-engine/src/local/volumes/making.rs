@@ -16,6 +16,11 @@ use crate::local::durable::sync_directory;
 use crate::local::untrusted::UntrustedPath;
 use crate::{EngineError, Result};
 
+/// Under which those who work on a drill's data wait for each other.
+fn drill() -> VolumeId {
+    VolumeId::from_trusted("drill")
+}
+
 impl Volumes {
     pub(super) fn create_volume(
         &self,
@@ -119,22 +124,48 @@ impl Volumes {
         Ok(staged)
     }
 
-    /// An empty directory (a subvolume where the driver wants one) in place of
-    /// whatever an earlier attempt left.
+    /// Writes data that is no volume's by `fill` in place of what a drill before left,
+    /// and tells what `fill` does.
+    pub(in crate::local) fn fill_drill<T>(
+        &self,
+        fill: impl FnOnce(&UntrustedPath) -> Result<T>,
+    ) -> Result<T> {
+        let _held = self.locks.take(&drill(), None);
+        let place = self.layout.drill();
+        removal::delete_tree(&place)?;
+        self.make_place(&place)?;
+        let data = self.make_data_dir(&place)?;
+        let filled = fill(&data)?;
+        if let Some(account) = self.owner() {
+            clone::give_to(data.host_path(), account)
+                .map_err(EngineError::io("changing owners of what was restored"))?;
+        }
+        Ok(filled)
+    }
+
+    /// Deletes what [`fill_drill`](Self::fill_drill) made.
+    pub(in crate::local) fn remove_drill(&self) -> Result<()> {
+        let _held = self.locks.take(&drill(), None);
+        removal::delete_tree(&self.layout.drill())
+    }
+
+    /// An empty directory in place of whatever an earlier attempt left.
     fn stage(&self, volume: &VolumeId) -> Result<PathBuf> {
         let staged = self.clear_staged(volume)?;
-        let action = || format!("making {}", staged.display());
-        if self.driver == DriverKind::Btrfs {
-            btrfs::create_subvolume(&staged).map_err(EngineError::io(action()))?;
-            failpoint!("volume.stage.after_subvolume");
-            set_mode(&staged, SHARED_DIRECTORY_MODE).map_err(EngineError::io(action()))?;
-        } else {
-            DirBuilder::new()
-                .mode(SHARED_DIRECTORY_MODE)
-                .create(&staged)
-                .map_err(EngineError::io(action()))?;
-        }
+        self.make_place(&staged)?;
         Ok(staged)
+    }
+
+    /// Makes a directory, a subvolume where the driver wants one.
+    fn make_place(&self, place: &Path) -> Result<()> {
+        let action = || format!("making {}", place.display());
+        if self.driver == DriverKind::Btrfs {
+            btrfs::create_subvolume(place).map_err(EngineError::io(action()))?;
+            failpoint!("volume.stage.after_subvolume");
+            set_mode(place, SHARED_DIRECTORY_MODE).map_err(EngineError::io(action()))
+        } else {
+            DirBuilder::new().mode(SHARED_DIRECTORY_MODE).create(place).map_err(EngineError::io(action()))
+        }
     }
 
     pub(super) fn clear_staged(&self, volume: &VolumeId) -> Result<PathBuf> {

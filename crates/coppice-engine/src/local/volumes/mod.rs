@@ -255,6 +255,11 @@ impl Volumes {
         self.layout.volume_data(volume)
     }
 
+    /// PostgreSQL's data directory in what a drill restored.
+    pub(super) fn drill_data(&self) -> UntrustedPath {
+        UntrustedPath::new(&self.layout.drill(), "data")
+    }
+
     /// A number that is another one after the volume was changed, half a minute
     /// later at most; none where the file system keeps none.
     pub fn generation(&self, volume: &VolumeId) -> Option<u64> {

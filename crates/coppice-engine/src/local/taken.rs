@@ -1,0 +1,70 @@
+//! What a server takes of the disk: its data, and what it has open there, or among
+//! its logs, that no directory names any more.
+
+use super::process::usage;
+use super::untrusted::{UntrustedDir, UntrustedPath};
+
+/// Most files and directories that are counted: a million relations have about
+/// three million.
+const ENTRIES_MAX: usize = 10_000_000;
+/// Levels of directories below the data; PostgreSQL makes two.
+const LEVELS_MAX: usize = 16;
+
+/// Where to look for it.
+#[derive(Clone)]
+pub(super) struct Taken {
+    data: UntrustedPath,
+    logs: UntrustedPath,
+    processes: Vec<u32>,
+}
+
+impl Taken {
+    /// By a server's data, the directory of its logs, and its processes.
+    pub(super) fn new(data: UntrustedPath, logs: UntrustedPath, processes: Vec<u32>) -> Self {
+        Self { data, logs, processes }
+    }
+
+    /// Bytes as files tell them; 0 where there is no data.
+    pub(super) fn bytes(&self) -> u64 {
+        let size = |data: UntrustedDir| {
+            data.size(ENTRIES_MAX, LEVELS_MAX).saturating_add(self.nameless_bytes(&data))
+        };
+        self.data.require().map_or(0, size)
+    }
+
+    fn nameless_bytes(&self, data: &UntrustedDir) -> u64 {
+        let logs = self.logs.require().ok();
+        let directories = [Some(data), logs.as_ref()].into_iter().flatten();
+        let device = |directory: &UntrustedDir| Some(rustix::fs::fstat(directory).ok()?.st_dev);
+        let devices: Vec<_> = directories.filter_map(device).collect();
+        usage::nameless_bytes(&self.processes, &devices)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn what_a_server_has_without_a_name_is_taken_too() {
+        let home = tempfile::tempdir().expect("a directory");
+        let paths = ["data", "log"].map(|name| UntrustedPath::new(home.path(), name));
+        let nameless = paths.each_ref().map(|path| {
+            fs::create_dir(path.host_path()).expect("a directory");
+            let path = path.host_path().join("file");
+            fs::write(&path, [0; 5000]).expect("a file");
+            let file = fs::File::open(&path).expect("it is there");
+            fs::remove_file(path).expect("its name goes");
+            file
+        });
+        let ([data, logs], [one, other]) = (paths, nameless);
+        fs::write(data.host_path().join("named"), [0; 5000]).expect("a file");
+        let mut server = Command::new("sleep").arg("600").stdin(one).stderr(other).spawn().expect("sleep");
+        let bytes = Taken::new(data, logs, vec![server.id()]).bytes();
+        server.kill().and_then(|()| server.wait()).expect("it ends");
+        assert_eq!(bytes, 15_000);
+    }
+}
