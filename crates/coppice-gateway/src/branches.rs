@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use coppice_core::branch::BranchState;
+use coppice_core::budget::UsedUp;
 use coppice_core::project::IpFiltering;
 use coppice_core::{BranchId, InstanceId, Result};
 use coppice_engine::{BoxedServerStream, KeptRole, RoleVerifier};
@@ -23,6 +24,8 @@ pub struct Route {
     pub message: String,
     /// Who may connect.
     pub ip_filtering: IpFiltering,
+    /// The budget that keeps it asleep, if it sleeps.
+    pub used_up: Option<UsedUp>,
     /// What the client's role has to prove while the branch sleeps.
     pub kept: KeptRole,
 }

@@ -18,6 +18,8 @@ use rustls::server::ServerConfig;
 /// ALPN name of the PostgreSQL protocol; clients that begin with TLS at once
 /// have to send it.
 pub(crate) const ALPN_POSTGRESQL: &[u8] = b"postgresql";
+/// Those of HTTP, the better one first.
+const ALPN_HTTP: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// Why there is no certificate to show.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +52,8 @@ pub enum CertificateError {
 #[derive(Clone, Debug)]
 pub struct Certificate {
     pub(crate) tls: Arc<ServerConfig>,
+    /// For clients of HTTP.
+    pub(crate) http: Arc<ServerConfig>,
     /// What clients bind their authentication to; none when the kind of
     /// signature has no defined digest.
     pub(crate) digest: Option<Vec<u8>>,
@@ -72,14 +76,25 @@ impl Certificate {
         let (digest, expiry) = (server_end_point(first), expiry(first));
         let key = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|source| pem(key, source))?;
 
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut tls = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_single_cert(certificates, key)?;
-        tls.alpn_protocols = vec![ALPN_POSTGRESQL.to_vec()];
-        Ok(Self { tls: Arc::new(tls), digest, expiry })
+        let tls = server_config(certificates.clone(), key.clone_key(), &[ALPN_POSTGRESQL])?;
+        let http = server_config(certificates, key, &ALPN_HTTP)?;
+        Ok(Self { tls, http, digest, expiry })
     }
+}
+
+/// Each protocol has its own, so that no session of one is resumed in another.
+fn server_config(
+    certificates: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    protocols: &[&[u8]],
+) -> Result<Arc<ServerConfig>, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(certificates, key)?;
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+    Ok(Arc::new(config))
 }
 
 /// Where a certificate chain and its key are, as PEM.

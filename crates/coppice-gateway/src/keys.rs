@@ -89,6 +89,7 @@ mod tests {
             state: BranchState::Ready,
             message: String::new(),
             ip_filtering: Default::default(),
+            used_up: None,
             kept: KeptRole::Unknown,
         };
         Arc::new(Target::new(Some((route, CancelKey { process_id: 71, secret: vec![number; 4].into() }))))

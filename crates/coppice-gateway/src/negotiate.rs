@@ -19,7 +19,7 @@ use crate::reason::Reason;
 use crate::refusal::{End, Refusal};
 
 /// First byte of a TLS handshake; no startup packet begins with it.
-const TLS_HANDSHAKE: u8 = 0x16;
+pub(crate) const TLS_HANDSHAKE: u8 = 0x16;
 
 /// What a client wants.
 pub(crate) enum Request {

@@ -24,7 +24,7 @@ pub(crate) struct Refusal {
     /// What the client is told: an SQLSTATE, of which several reasons may share one.
     pub(crate) code: &'static str,
     pub(crate) message: Cow<'static, str>,
-    pub(crate) hint: Option<&'static str>,
+    pub(crate) hint: Option<Cow<'static, str>>,
 }
 
 /// Why a connection ended before it became a session.
@@ -104,12 +104,12 @@ impl Refusal {
         Self { reason, code, message: message.into(), hint: None }
     }
 
-    pub(crate) fn with_hint(self, hint: &'static str) -> Self {
-        Self { hint: Some(hint), ..self }
+    pub(crate) fn with_hint(self, hint: impl Into<Cow<'static, str>>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
     }
 
     pub(crate) fn report(&self) -> ErrorReport<'_> {
-        ErrorReport { code: self.code, message: &self.message, hint: self.hint }
+        ErrorReport { code: self.code, message: &self.message, hint: self.hint.as_deref() }
     }
 
     /// The one answer to a wrong password, an unknown role and an unknown branch.
@@ -183,6 +183,10 @@ impl Refusal {
     pub(crate) fn not_ready(branch: &BranchId, route: &Route) -> Self {
         let state = route.state.title().to_lowercase();
         let because = if route.message.is_empty() { String::new() } else { format!(": {}", route.message) };
+        if let Some(used_up) = &route.used_up {
+            let message = format!("branch {branch} has to sleep: {}", used_up.reason());
+            return Self::new(Reason::Asleep, "53400", message).with_hint(used_up.remedy());
+        }
         let (reason, code, hint) = match route.state {
             // Nothing that the client could do changes the reason.
             BranchState::Hibernated if !route.message.is_empty() => {
@@ -235,7 +239,7 @@ impl From<Error> for Refusal {
             | Error::Unavailable { .. }
             | Error::Timeout { .. } => (Reason::NotReady, "57P03"),
             Error::TooMany { .. } => (Reason::TooMany, "53300"),
-            Error::Internal { .. } => (Reason::Internal, "XX000"),
+            Error::ProviderFailed { .. } | Error::Internal { .. } => (Reason::Internal, "XX000"),
         };
         if let Some(cause) = error.private() {
             tracing::warn!(code, "the platform failed a client: {cause}");

@@ -9,13 +9,20 @@ use crate::resource::AGENTS;
 use crate::scope;
 use crate::signing::SigningAlgorithm;
 
+/// The grant by which a token of somebody else's becomes one of ours (RFC 8693).
+pub const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
+
+/// What not every platform offers.
+#[derive(Clone, Copy, Debug)]
+pub struct Offers {
+    /// Whether clients may register themselves.
+    pub registration: bool,
+    /// Whether jobs of pull requests get keys for a token that proves what they run for.
+    pub job_keys: bool,
+}
+
 /// The metadata of a realm.
-pub fn of_server(
-    issuers: &Issuers,
-    realm: &Realm,
-    algorithm: SigningAlgorithm,
-    with_registration: bool,
-) -> Value {
+pub fn of_server(issuers: &Issuers, realm: &Realm, algorithm: SigningAlgorithm, offers: Offers) -> Value {
     let issuer = issuers.issuer(realm);
     let at = |path: &str, below: &str| issuers.endpoint(realm, path, below);
     let mut metadata = json!({
@@ -54,7 +61,10 @@ pub fn of_server(
         "request_parameter_supported": false,
         "request_uri_parameter_supported": false
     });
-    if with_registration {
+    if let Some(grants) = metadata["grant_types_supported"].as_array_mut().filter(|_| offers.job_keys) {
+        grants.push(TOKEN_EXCHANGE.into());
+    }
+    if offers.registration {
         metadata["registration_endpoint"] = format!("{}/oauth/register", issuers.public_url()).into();
     }
     metadata

@@ -46,6 +46,25 @@ pub fn is_loopback(uri: &str) -> bool {
     loopback_parts(uri).is_some()
 }
 
+/// Where a browser goes for a URI of a site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// `http` or `https`.
+    pub scheme: String,
+    /// Its host, as browsers write it.
+    pub host: String,
+    /// Its port, where that is not the usual one.
+    pub port: Option<u16>,
+}
+
+/// The site that a browser goes to; none when a URI is no site's, such as one with
+/// a scheme of an app's own. Read as browsers do, who find a host also where others
+/// find none: in `https:/app.example.com`, for example.
+pub fn site(uri: &str) -> Option<Site> {
+    let url = Url::parse(uri).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
+    Some(Site { scheme: url.scheme().to_owned(), host: url.host_str()?.to_owned(), port: url.port() })
+}
+
 /// Whether only the owner of a site can receive what is sent there.
 pub fn is_site(uri: &str) -> bool {
     uri.starts_with("https://")
@@ -185,6 +204,27 @@ mod tests {
             ["javascript:alert(1)", "https://a/cb", "/cb", "app://a b", "app://a;b", "data:text/html,x"]
         {
             assert!(check_own(uri).is_err(), "{uri}");
+        }
+    }
+
+    #[test]
+    fn a_site_is_the_one_that_browsers_go_to() {
+        let host = |uri: &str| site(uri).map(|site| site.host);
+        for uri in [
+            "https://evil.example/cb",
+            "https:evil.example/cb",
+            "https:/evil.example/cb",
+            "https:///evil.example/cb",
+            "https://evil%2Eexample/cb",
+            "HTTPS://EVIL.example:443/cb",
+            "https://evil.example?@app.example.com/",
+            "https://app.example.com@evil.example/",
+        ] {
+            assert_eq!(host(uri).as_deref(), Some("evil.example"), "{uri}");
+        }
+        assert_eq!(host("https://2130706433/cb").as_deref(), Some("127.0.0.1"));
+        for uri in ["com.evil.app://app.example.com/cb", "com.evil.app:/cb", "/cb", ""] {
+            assert_eq!(host(uri), None, "{uri}");
         }
     }
 

@@ -76,6 +76,13 @@ impl Transaction {
     }
 }
 
+impl<'a> Statement<'a> {
+    /// One without parameters.
+    pub fn plain(query: &'a str) -> Self {
+        Self { query: Cow::Borrowed(query), parameters: vec![], array_mode: None }
+    }
+}
+
 #[derive(serde::Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 

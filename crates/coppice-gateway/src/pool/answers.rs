@@ -71,7 +71,10 @@ impl Exchange<'_> {
         }
         match tag {
             b'Z' => self.state.status = body.first().copied(),
-            b'S' => report(&mut self.server.reported, body),
+            b'S' => {
+                report(&mut self.server.reported, body);
+                self.state.surroundings = None;
+            }
             b'E' => self.take_error(body),
             _ => {}
         }
@@ -105,7 +108,7 @@ impl Exchange<'_> {
             }
             Expected::KnownClose(name, Some(statement)) => {
                 // It was there before, so there is room for it.
-                let _ = self.statements.insert(&name, &statement);
+                let _ = self.statements.insert(&name, &statement, &self.library.room);
             }
             _ => {}
         }

@@ -1,21 +1,23 @@
 //! A session of a server that clients share.
 
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use aws_lc_rs::rand;
 use coppice_engine::BoxedServerStream;
 use coppice_pgwire::frame::Frame;
 use coppice_pgwire::scram::Verifier;
 use coppice_pgwire::startup::CancelKey;
 use coppice_pgwire::{encode, session};
 use tokio::io::{AsyncRead as _, ReadBuf};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::connection::Connection;
 use crate::pool::places::{Place, Seat};
-use crate::pool::settings::{Left, Settings};
+use crate::pool::settings::{Left, Parameter, Settings, is_answered};
 use crate::pool::statement::Prepared;
 use crate::refusal::{End, Refusal};
 use crate::server::Server;
@@ -28,6 +30,10 @@ const MESSAGE_LENGTH_MAX: usize = 1 << 20;
 /// stays for ever.
 const LIFETIME: Duration = Duration::from_secs(60 * 60);
 
+/// How long an answer to them may take. A client can keep its session from
+/// answering: others don't wait for it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// Which clients may share a session: those that a server could not tell apart.
 #[derive(PartialEq, Eq)]
 pub(crate) struct PoolKey {
@@ -37,8 +43,8 @@ pub(crate) struct PoolKey {
     pub(crate) verifier: Verifier,
 }
 
-/// What servers report of their parameters, by name.
-pub(crate) type Reported = Arc<Vec<(Box<[u8]>, Box<[u8]>)>>;
+/// What servers report of their parameters, in order of names.
+pub(crate) type Reported = Arc<Vec<Parameter>>;
 
 /// See the module.
 pub(crate) struct Backend {
@@ -74,13 +80,20 @@ pub(crate) struct User<'a> {
     pub(crate) application: &'a str,
 }
 
+/// What no client knows before it is asked for.
+fn proof() -> String {
+    let mut bytes = [0; 16];
+    rand::fill(&mut bytes).expect("the system random source works");
+    format!("{:032x}", u128::from_ne_bytes(bytes))
+}
+
 /// Sets what a server reports.
 pub(crate) fn report(reported: &mut Reported, body: &[u8]) {
     let Ok((name, value)) = session::parameter_status(body) else { return };
     let reported = Arc::make_mut(reported);
-    match reported.iter_mut().find(|(known, _)| **known == *name) {
-        Some((_, known)) => *known = value.into(),
-        None => reported.push((name.into(), value.into())),
+    match reported.binary_search_by(|(known, _)| (**known).cmp(name)) {
+        Ok(index) => reported[index].1 = value.into(),
+        Err(index) => reported.insert(index, (name.into(), value.into())),
     }
 }
 
@@ -154,8 +167,13 @@ impl Backend {
         if self.client == user.number {
             return Ok(());
         }
-        if let Some(sql) = user.settings.preamble(user.application, &self.began_as, is_new) {
-            self.ask(&sql).await?;
+        let proof = proof();
+        if let Some(sql) = user.settings.preamble(user.application, &self.began_as, is_new, &proof) {
+            let rows = self.ask(&sql).await?;
+            let rows = rows.iter().map(|row| session::data_row(&row.body));
+            if !is_answered(&rows.collect::<Result<Vec<_>, _>>()?, &proof, self.prepared.len()) {
+                return Err(io::Error::other("it is not as its last client should have left it").into());
+            }
         }
         self.client = user.number;
         self.session.set_client(user.info);
@@ -178,6 +196,11 @@ impl Backend {
 
     /// Runs SQL of the gateway; returns the rows.
     async fn ask(&mut self, sql: &str) -> Result<Vec<Frame>, End> {
+        let asked = timeout(PATIENCE, self.ask_patiently(sql)).await;
+        asked.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))
+    }
+
+    async fn ask_patiently(&mut self, sql: &str) -> Result<Vec<Frame>, End> {
         self.has_unnamed = false;
         encode::query(&mut self.stream.outgoing, sql);
         self.stream.flush().await?;

@@ -271,7 +271,7 @@ impl Member {
             tracing::debug!("a session of a pool does not say what is left in it: {end:?}");
             Broken::Server { is_told: false }
         })?;
-        self.settings.replace(left.set);
+        self.settings.replace(left.set, &self.pool.library.room).map_err(Broken::Refused)?;
         let is_kept = !left.kept.is_empty();
         if backend.place.keep(is_kept) {
             return Ok(is_kept);

@@ -20,6 +20,7 @@ mod pending;
 mod places;
 mod pools;
 mod requests;
+mod room;
 mod settings;
 mod statement;
 mod watch;

@@ -1,7 +1,7 @@
 //! The pools of all branches.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::pool::backend::{Backend, PoolKey};
 use crate::pool::places::{Places, Shared};
+use crate::pool::room::Room;
 use crate::pool::statement::Library;
 
 /// Places before a server has said how many sessions it takes.
@@ -23,7 +24,11 @@ const LOOKS_PER_TIMEOUT: u32 = 4;
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Pools(Mutex<HashMap<BranchId, Weak<Pool>>>);
+pub(crate) struct Pools {
+    by_branch: Mutex<HashMap<BranchId, Weak<Pool>>>,
+    /// Bytes that all clients have us keep.
+    kept: Arc<AtomicUsize>,
+}
 
 /// What the clients of one branch share.
 pub(crate) struct Pool {
@@ -36,7 +41,7 @@ pub(crate) struct Pool {
 impl Pools {
     /// The pool of a branch.
     pub(crate) fn of(&self, branch: &BranchId) -> Arc<Pool> {
-        let mut pools = self.0.lock();
+        let mut pools = self.by_branch.lock();
         if let Some(pool) = pools.get(branch).and_then(Weak::upgrade) {
             return pool;
         }
@@ -44,7 +49,7 @@ impl Pools {
         let pool = Arc::new(Pool {
             places: Places::new(CAPACITY_AT_FIRST),
             keys: Shared::default(),
-            library: Library::default(),
+            library: Library::new(Room::beside(&self.kept)),
             is_watched: AtomicBool::new(false),
         });
         pools.insert(branch.clone(), Arc::downgrade(&pool));

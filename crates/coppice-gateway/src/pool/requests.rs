@@ -8,7 +8,7 @@ use coppice_pgwire::{WireError, encode};
 
 use crate::pool::exchange::{Broken, Exchange};
 use crate::pool::pending::Expected;
-use crate::pool::statement::{Statement, Unnamed};
+use crate::pool::statement::{Statement, Surroundings, Unnamed};
 use crate::pool::watch::{Watch, made_up_settings};
 use crate::reason::Reason;
 use crate::refusal::Refusal;
@@ -103,6 +103,8 @@ impl Exchange<'_> {
             }
             b'S' => self.state.pending.sent(Expected::Sync),
             b'c' | b'f' => self.state.pending.sent(Expected::CopyEnd),
+            // A server that refuses one says so out of turn, and skips what follows.
+            b'H' if header.body_length > 0 => return Err(WireError::Malformed("flush").into()),
             b'd' | b'H' => {}
             b'X' => {
                 self.state.has_quit = true;
@@ -121,7 +123,8 @@ impl Exchange<'_> {
             let watch = parse.as_ref().map_or(Watch::Always, |parse| Watch::of(parse.text));
             self.state.is_suspect |= watch == Watch::Always;
             self.settings.learn(&parse.map(|parse| made_up_settings(parse.text)).unwrap_or_default());
-            self.statements.unnamed = parse.map(|parse| Unnamed { rest: parse.rest.into(), watch });
+            let unnamed = parse.map(|parse| Unnamed::new(parse.rest, watch, &self.library.room));
+            self.statements.unnamed = unnamed.transpose().map_err(Broken::Refused)?;
             self.server.has_unnamed = true;
             self.state.bound = Some(watch);
             self.state.pending.sent(Expected::Parse { name: None, client_name: Some([].into()) });
@@ -136,7 +139,8 @@ impl Exchange<'_> {
             ));
         }
         let parse = session::parse(body)?;
-        let statement = self.library.of(&parse, self.settings.search_path());
+        let surroundings = self.surroundings();
+        let statement = self.library.of(parse.rest, &surroundings).map_err(Broken::Refused)?;
         let name: Box<[u8]> = parse.name.into();
         let mut parsed = Some(statement.name.clone());
         if self.statements.get(&name).is_some() {
@@ -144,7 +148,7 @@ impl Exchange<'_> {
             self.prepare(&statement);
             parsed = None;
         } else {
-            self.statements.insert(&name, &statement).map_err(Broken::Refused)?;
+            self.statements.insert(&name, &statement, &self.library.room).map_err(Broken::Refused)?;
             if self.server.prepared.has(&statement) {
                 self.state.pending.sent(Expected::KnownParse(name));
                 self.answer_own();
@@ -159,7 +163,7 @@ impl Exchange<'_> {
 
     fn take_bind(&mut self, header: Header, body: &[u8]) -> Result<usize, Broken> {
         let bind = session::bind(body)?;
-        let statement = self.statements.get(bind.statement).cloned();
+        let statement = self.statement(bind.statement)?;
         let watch = self.have(bind.statement, statement.as_ref());
         self.state.is_suspect |= watch == Some(Watch::Always);
         self.state.bound = watch;
@@ -190,7 +194,7 @@ impl Exchange<'_> {
                 self.state.pending.sent(Expected::Close);
             }
             (_, Subject::Statement(name)) => {
-                let statement = self.statements.get(name).cloned();
+                let statement = self.statement(name)?;
                 self.have(name, statement.as_ref());
                 let name = statement.as_ref().map_or(name, |statement| statement.name.as_bytes());
                 encode::begin(&mut self.server.stream.outgoing, header.tag, &[b"S", name, b"\0"], 0);
@@ -204,6 +208,25 @@ impl Exchange<'_> {
         Ok(body.len())
     }
 
+    fn surroundings(&mut self) -> Surroundings {
+        let surroundings = || self.settings.surroundings(&self.server.reported);
+        *self.state.surroundings.get_or_insert_with(surroundings)
+    }
+
+    /// What the client has under this name. Where other settings are in force than
+    /// where it was prepared, it is another statement: its literals may mean
+    /// something else, also for others with the same text.
+    fn statement(&mut self, name: &[u8]) -> Result<Option<Arc<Statement>>, Broken> {
+        let surroundings = self.surroundings();
+        let Some(statement) = self.statements.get(name) else { return Ok(None) };
+        if statement.surroundings == surroundings {
+            return Ok(Some(statement.clone()));
+        }
+        let statement = self.library.of(&statement.rest, &surroundings).map_err(Broken::Refused)?;
+        self.statements.replace(name, &statement);
+        Ok(Some(statement))
+    }
+
     /// Has the server prepare what the client has under this name, if it has not;
     /// tells what may come of it. A name that nobody has is the server's to refuse.
     fn have(&mut self, name: &[u8], statement: Option<&Arc<Statement>>) -> Option<Watch> {
@@ -215,7 +238,7 @@ impl Exchange<'_> {
         let unnamed = self.statements.unnamed.as_ref().filter(|_| name.is_empty())?;
         if !self.server.has_unnamed {
             self.server.has_unnamed = true;
-            encode::begin(&mut self.server.stream.outgoing, b'P', &[b"\0", &unnamed.rest], 0);
+            encode::begin(&mut self.server.stream.outgoing, b'P', &[b"\0", unnamed.rest()], 0);
             self.state.pending.sent(Expected::Parse { name: None, client_name: None });
         }
         Some(unnamed.watch)

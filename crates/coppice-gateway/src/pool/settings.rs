@@ -5,15 +5,29 @@
 //! travel as hexadecimal digits of their UTF-8, whatever encoding a client uses.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
+
+use aws_lc_rs::digest;
+
+use crate::pool::room::{Held, Room};
+use crate::pool::statement::Surroundings;
+use crate::refusal::Refusal;
 
 /// Settings of one client, and their digits.
 const SETTINGS_MAX: usize = 64;
 const DIGITS_MAX: usize = 32 << 10;
 
 /// Undoes what a client may have left that was not seen: DISCARD ALL without the
-/// prepared statements, which are shared.
+/// prepared statements, which are shared, and without the locks, which a function
+/// gives up.
 const RESET: &str = "SET SESSION AUTHORIZATION DEFAULT;RESET ALL;CLOSE ALL;UNLISTEN *;DISCARD TEMP;\
-                     DISCARD SEQUENCES;SELECT pg_catalog.pg_advisory_unlock_all()";
+                     DISCARD SEQUENCES;";
+/// Makes chance what the last client does not know, who may have chosen it.
+const NEW_SEED: &str = ", pg_catalog.setseed(pg_catalog.float8(pg_catalog.hashtextextended( \
+       pg_catalog.gen_random_uuid()::pg_catalog.text, 0)) \
+       OPERATOR(pg_catalog./) '9223372036854775808'::pg_catalog.float8)";
+/// How many statements are prepared, and how many of them not by SQL.
+const COUNTS: &str = "pg_catalog.count(*), pg_catalog.count(CASE WHEN from_sql THEN NULL ELSE 1 END)";
 
 /// What is set in the session (`s`), and what else is left in it (`k`). The role
 /// is not in the list, and comes last: it may not set what the others need.
@@ -36,12 +50,16 @@ UNION ALL SELECT 'k', 'an advisory lock', '' WHERE EXISTS ( \
     SELECT FROM pg_catalog.pg_locks WHERE locktype OPERATOR(pg_catalog.=) 'advisory' \
        AND pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid())";
 
+/// A parameter that servers report: its name and its value.
+pub(crate) type Parameter = (Box<[u8]>, Box<[u8]>);
+
 /// What a client has set, names and values in hexadecimal digits.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(crate) struct Settings {
     set: Vec<(String, String)>,
     /// Names that it made up, which the server does not list.
     made_up: Vec<String>,
+    held: Option<Held>,
 }
 
 /// What the server said of a session.
@@ -117,33 +135,70 @@ impl Settings {
         sql
     }
 
-    /// What the client has set `search_path` to; empty when it has not.
-    pub(crate) fn search_path(&self) -> &str {
-        let name = hex(b"search_path");
-        self.set.iter().find(|(set, _)| *set == name).map_or("", |(_, value)| value)
+    /// What may decide how statements are read: what is set, but its name and what
+    /// the client made up, and what the server reports, also of what ends with a
+    /// transaction.
+    pub(crate) fn surroundings(&self, reported: &[Parameter]) -> Surroundings {
+        let name: &[u8] = b"application_name";
+        let is_read = |set: &str| set != hex(name) && !self.made_up.iter().any(|made_up| made_up == set);
+        let set = self.set.iter().filter(|(set, _)| is_read(set));
+        let set = set.map(|(set, value)| [set.as_bytes(), value.as_bytes()]);
+        let reported = reported.iter().map(|(reported, value)| [&**reported, &**value]);
+        let mut all = digest::Context::new(&digest::SHA256);
+        for part in set.chain(reported.filter(|[reported, _]| *reported != name)).flatten() {
+            all.update(&(part.len() as u64).to_le_bytes());
+            all.update(part);
+        }
+        let mut surroundings = Surroundings::default();
+        surroundings.copy_from_slice(all.finish().as_ref());
+        surroundings
     }
 
-    /// Notes what is set.
-    pub(crate) fn replace(&mut self, set: Vec<(String, String)>) {
+    /// Notes what is set, where there is room for it.
+    pub(crate) fn replace(&mut self, set: Vec<(String, String)>, room: &Arc<Room>) -> Result<(), Refusal> {
+        self.held = None;
+        let bytes = set.iter().map(|(name, value)| name.len() + value.len());
+        let made_up = self.made_up.iter().map(String::len);
+        self.held = Some(room.hold(bytes.chain(made_up).sum())?);
         self.set = set;
+        Ok(())
     }
 
     /// What a session has to be told for a client with these settings, whose
     /// `application_name` at its startup was `application`; none when nothing. It
-    /// began with the name `began_as`, and was used by others unless `is_new`.
-    pub(crate) fn preamble(&self, application: &str, began_as: &str, is_new: bool) -> Option<String> {
+    /// began with the name `began_as`, and was used by others unless `is_new`. What
+    /// answers it is one row, which [`is_answered`] judges.
+    pub(crate) fn preamble(
+        &self,
+        application: &str,
+        began_as: &str,
+        is_new: bool,
+        proof: &str,
+    ) -> Option<String> {
         let name = hex(b"application_name");
         let is_named = self.set.iter().any(|(set, _)| *set == name);
         let own = (!is_named && application != began_as).then(|| (name, hex(application.as_bytes())));
         if is_new && own.is_none() && self.set.is_empty() {
             return None;
         }
-        let mut sql = if is_new { "SELECT NULL".to_owned() } else { RESET.to_owned() };
+        let mut sql = if is_new { String::new() } else { RESET.to_owned() };
+        let seed = if is_new { "" } else { NEW_SEED };
+        let _ = write!(sql, "SELECT '{proof}', {COUNTS}, pg_catalog.pg_advisory_unlock_all(){seed}");
         for (name, value) in own.iter().chain(&self.set) {
             let _ = write!(sql, ", pg_catalog.set_config({}, {}, false)", text(name), text(value));
         }
+        sql.push_str(" FROM pg_catalog.pg_prepared_statements");
         Some(sql)
     }
+}
+
+/// Whether these rows answer the preamble with this proof, in a session that has
+/// so many statements of the gateway and none of SQL. Otherwise its last client
+/// had more answered than it should, or has changed statements where nobody saw it.
+pub(crate) fn is_answered(rows: &[Vec<&[u8]>], proof: &str, prepared: usize) -> bool {
+    let count = prepared.to_string();
+    let expected = [proof, &count, &count].map(str::as_bytes);
+    matches!(rows, [row] if row.starts_with(&expected))
 }
 
 #[cfg(test)]
@@ -159,13 +214,29 @@ mod tests {
         let left = Left::read([row(["s", "612e62", "31"]), row(["k", "LISTEN", ""])].into_iter());
         assert_eq!(left.kept, ["LISTEN"]);
         let mut settings = Settings::default();
-        settings.replace(left.set);
-        let sql = settings.preamble("shop", "shop", true).expect("something is set");
-        assert!(sql.starts_with("SELECT NULL, pg_catalog.set_config(") && sql.contains("'612e62'"), "{sql}");
-        assert!(settings.preamble("shop", "shop", false).expect("a reset").contains("RESET ALL"));
-        assert_eq!(Settings::default().preamble("shop", "shop", true), None);
-        let renamed = Settings::default().preamble("shop", "other", true).expect("a name");
+        settings.replace(left.set, &Arc::default()).expect("there is room");
+        let sql = settings.preamble("shop", "shop", true, "p").expect("something is set");
+        assert!(sql.starts_with("SELECT 'p', ") && sql.contains("'612e62'"), "{sql}");
+        assert!(settings.preamble("shop", "shop", false, "p").expect("a reset").contains("RESET ALL"));
+        assert_eq!(Settings::default().preamble("shop", "shop", true, "p"), None);
+        let renamed = Settings::default().preamble("shop", "other", true, "p").expect("a name");
         assert!(renamed.contains(&hex(b"shop")), "{renamed}");
+    }
+
+    #[test]
+    fn only_the_answer_to_this_question_counts() {
+        let counted = |proof, all, own| row([proof, all, own]);
+        assert!(is_answered(&[counted("p", "2", "2")], "p", 2));
+        for rows in [
+            vec![],
+            vec![counted("q", "2", "2")],
+            vec![counted("p", "2", "1")],
+            vec![counted("p", "1", "1")],
+            vec![counted("p", "3", "2")],
+            vec![counted("p", "2", "2"), counted("p", "2", "2")],
+        ] {
+            assert!(!is_answered(&rows, "p", 2), "{rows:?}");
+        }
     }
 
     #[test]

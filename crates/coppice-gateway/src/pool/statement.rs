@@ -8,9 +8,10 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Weak};
 
 use aws_lc_rs::digest;
-use coppice_pgwire::session::Parse;
+use coppice_pgwire::session;
 use parking_lot::Mutex;
 
+use crate::pool::room::{Held, Room};
 use crate::pool::watch::{Watch, made_up_settings};
 use crate::reason::Reason;
 use crate::refusal::Refusal;
@@ -23,6 +24,9 @@ pub(crate) const PREPARED_MAX: usize = 200;
 /// Statements that nobody has any more are forgotten when there are so many.
 const FORGET_FROM: usize = 1024;
 
+/// A digest of what decides how a statement is read, besides its text.
+pub(crate) type Surroundings = [u8; 32];
+
 /// A prepared statement.
 #[derive(Debug)]
 pub(crate) struct Statement {
@@ -33,11 +37,17 @@ pub(crate) struct Statement {
     pub(crate) watch: Watch,
     /// Settings that it may make up.
     pub(crate) made_up: Vec<String>,
+    /// Where it was read.
+    pub(crate) surroundings: Surroundings,
+    _held: Held,
 }
 
 /// The statements of all clients, by content.
 #[derive(Default)]
-pub(crate) struct Library(Mutex<Shelves>);
+pub(crate) struct Library {
+    shelves: Mutex<Shelves>,
+    pub(crate) room: Arc<Room>,
+}
 
 #[derive(Default)]
 struct Shelves {
@@ -46,60 +56,92 @@ struct Shelves {
 }
 
 impl Library {
-    /// The statement with this content, where names mean what `search_path` says.
-    pub(crate) fn of(&self, parse: &Parse<'_>, search_path: &str) -> Arc<Statement> {
+    /// With so much room for statements, and for what else clients have us keep.
+    pub(crate) fn new(room: Arc<Room>) -> Self {
+        Self { shelves: Mutex::default(), room }
+    }
+
+    /// The statement with this content, all after the name of a Parse, as it is
+    /// read in these surroundings.
+    pub(crate) fn of(&self, rest: &[u8], surroundings: &Surroundings) -> Result<Arc<Statement>, Refusal> {
         let mut content = digest::Context::new(&digest::SHA256);
-        content.update(search_path.as_bytes());
-        content.update(b"\0");
-        content.update(parse.rest);
+        content.update(surroundings);
+        content.update(rest);
         let digest = content.finish();
         let mut name = "coppice_".to_owned();
         for byte in &digest.as_ref()[..16] {
             let _ = write!(name, "{byte:02x}");
         }
-        let mut shelves = self.0.lock();
+        let mut shelves = self.shelves.lock();
         if let Some(statement) = shelves.statements.get(&name).and_then(Weak::upgrade) {
-            return statement;
+            return Ok(statement);
         }
         if shelves.statements.len() >= shelves.forget_from {
             shelves.statements.retain(|_, statement| statement.strong_count() > 0);
             shelves.forget_from = FORGET_FROM.max(shelves.statements.len() * 2);
         }
+        let text = session::text(rest);
         let statement = Arc::new(Statement {
             name: name.as_str().into(),
-            rest: parse.rest.into(),
-            watch: Watch::of(parse.text),
-            made_up: made_up_settings(parse.text),
+            rest: rest.into(),
+            watch: Watch::of(text),
+            made_up: made_up_settings(text),
+            surroundings: *surroundings,
+            _held: self.room.hold(rest.len())?,
         });
         shelves.statements.insert(name, Arc::downgrade(&statement));
-        statement
+        Ok(statement)
     }
 }
 
 /// What a client has prepared.
 #[derive(Default)]
 pub(crate) struct ClientStatements {
-    named: HashMap<Box<[u8]>, Arc<Statement>>,
+    named: HashMap<Box<[u8]>, Named>,
     bytes: usize,
     pub(crate) unnamed: Option<Unnamed>,
 }
 
+/// A statement that a client has a name for.
+struct Named {
+    statement: Arc<Statement>,
+    _held: Held,
+}
+
 /// A client's unnamed statement.
 pub(crate) struct Unnamed {
-    /// Of a Parse, all after the name.
-    pub(crate) rest: Box<[u8]>,
+    rest: Box<[u8]>,
     pub(crate) watch: Watch,
+    _held: Held,
+}
+
+impl Unnamed {
+    /// Keeps one with this content.
+    pub(crate) fn new(rest: &[u8], watch: Watch, room: &Arc<Room>) -> Result<Self, Refusal> {
+        Ok(Self { _held: room.hold(rest.len())?, rest: rest.into(), watch })
+    }
+
+    /// Of a Parse, all after the name.
+    pub(crate) fn rest(&self) -> &[u8] {
+        &self.rest
+    }
 }
 
 impl ClientStatements {
     pub(crate) fn get(&self, name: &[u8]) -> Option<&Arc<Statement>> {
-        self.named.get(name)
+        self.named.get(name).map(|named| &named.statement)
     }
 
-    pub(crate) fn insert(&mut self, name: &[u8], statement: &Arc<Statement>) -> Result<(), Refusal> {
+    pub(crate) fn insert(
+        &mut self,
+        name: &[u8],
+        statement: &Arc<Statement>,
+        room: &Arc<Room>,
+    ) -> Result<(), Refusal> {
         self.remove(name);
+        let named = Named { statement: statement.clone(), _held: room.hold(name.len())? };
         self.bytes += name.len() + statement.rest.len();
-        self.named.insert(name.into(), statement.clone());
+        self.named.insert(name.into(), named);
         if self.named.len() > STATEMENTS_MAX || self.bytes > BYTES_MAX {
             let message = format!(
                 "this pooled connection has more than {STATEMENTS_MAX} prepared statements, or {BYTES_MAX} bytes of them"
@@ -110,8 +152,15 @@ impl ClientStatements {
         Ok(())
     }
 
+    /// Puts one with the same content in its place.
+    pub(crate) fn replace(&mut self, name: &[u8], statement: &Arc<Statement>) {
+        if let Some(known) = self.named.get_mut(name) {
+            known.statement = statement.clone();
+        }
+    }
+
     pub(crate) fn remove(&mut self, name: &[u8]) -> Option<Arc<Statement>> {
-        let removed = self.named.remove(name)?;
+        let removed = self.named.remove(name)?.statement;
         self.bytes -= name.len() + removed.rest.len();
         Some(removed)
     }
@@ -131,6 +180,11 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.last_uses.len()
+    }
+
     /// Whether a statement is there, which is used now.
     pub(crate) fn has(&mut self, statement: &Statement) -> bool {
         self.uses += 1;
@@ -170,8 +224,7 @@ mod tests {
     }
 
     fn statement(library: &Library, text: &str) -> Arc<Statement> {
-        let rest = parse(text);
-        library.of(&Parse { name: b"", rest: &rest, text: text.as_bytes() }, "")
+        library.of(&parse(text), &Surroundings::default()).expect("there is room")
     }
 
     #[test]
@@ -180,13 +233,12 @@ mod tests {
         let (one, same) = (statement(&library, "select 1"), statement(&library, "select 1"));
         assert!(Arc::ptr_eq(&one, &same));
         assert_ne!(one.name, statement(&library, "select 2").name);
-        let rest = parse("select 1");
-        let elsewhere = library.of(&Parse { name: b"", rest: &rest, text: b"select 1" }, "tenant");
+        let elsewhere = library.of(&parse("select 1"), &[1; 32]).expect("there is room");
         assert_ne!(one.name, elsewhere.name, "it may be about another table");
         for number in 0..FORGET_FROM * 3 {
             statement(&library, &format!("select {number} + 1"));
         }
-        assert!(library.0.lock().statements.len() <= FORGET_FROM + 1);
+        assert!(library.shelves.lock().statements.len() <= FORGET_FROM + 1);
         assert!(Arc::ptr_eq(&one, &statement(&library, "select 1")));
     }
 
@@ -217,17 +269,41 @@ mod tests {
     }
 
     #[test]
+    fn what_clients_have_us_keep_takes_room_as_long_as_they_do() {
+        let library = Library::default();
+        let others = library.room.hold((64 << 20) - (2 << 10)).expect("nearly all");
+        let (rest, surroundings) = (parse(&"x".repeat(1 << 10)), Surroundings::default());
+        let one = library.of(&rest, &surroundings).expect("the last one");
+        assert!(library.of(&rest, &surroundings).is_ok(), "is kept once");
+        let mut client = ClientStatements::default();
+        let long_name = [b'n'; 1 << 10];
+        assert!(client.insert(&long_name, &one, &library.room).is_err());
+        assert!(Unnamed::new(&rest, Watch::Tag, &library.room).is_err());
+        assert!(client.insert(b"short", &one, &library.room).is_ok());
+        drop((one, others));
+        client.clear();
+        assert!(library.room.hold((64 << 20) - (1 << 10)).is_ok(), "all of it comes back");
+    }
+
+    #[test]
     fn a_client_prepares_so_much_and_no_more() {
         let (library, mut client) = (Library::default(), ClientStatements::default());
         let one = statement(&library, "select 1");
         for number in 0..STATEMENTS_MAX {
-            assert!(client.insert(number.to_string().as_bytes(), &one).is_ok());
+            assert!(client.insert(number.to_string().as_bytes(), &one, &library.room).is_ok());
         }
-        assert_eq!(client.insert(b"more", &one).err().map(|refusal| refusal.code), Some("54000"));
+        assert_eq!(
+            client.insert(b"more", &one, &library.room).err().map(|refusal| refusal.code),
+            Some("54000")
+        );
         client.clear();
         let long = statement(&library, &"x".repeat(BYTES_MAX / 2));
-        assert!(client.insert(b"a", &long).is_ok() && client.insert(b"a", &long).is_ok(), "once");
-        assert!(client.insert(b"b", &long).is_err());
+        assert!(
+            client.insert(b"a", &long, &library.room).is_ok()
+                && client.insert(b"a", &long, &library.room).is_ok(),
+            "once"
+        );
+        assert!(client.insert(b"b", &long, &library.room).is_err());
         client.remove(b"a");
         client.remove(b"b");
         assert_eq!(client.bytes, 0);

@@ -57,6 +57,7 @@ impl OneBranch {
             state,
             message: String::new(),
             ip_filtering: self.ip_filtering.borrow().clone(),
+            used_up: None,
             kept: match &self.kept {
                 Some(kept) if state == BranchState::Hibernated => {
                     kept.get(role).cloned().map_or(KeptRole::Nothing, KeptRole::Verifier)

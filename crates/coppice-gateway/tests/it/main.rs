@@ -5,6 +5,8 @@
 mod addresses;
 mod first_bytes;
 mod gateway;
+mod handed_over;
+mod http;
 mod lifetime;
 mod pool;
 mod postgres;

@@ -162,6 +162,10 @@ async fn what_a_client_sets_goes_with_it_and_to_nobody_else() {
     one_client.batch_execute(hidden).await.unwrap();
     one_client.query("select hide()", &[]).await.unwrap();
     assert_eq!(one::<String>(&other, what).await, fresh);
+    one_client.query("select setseed(0.5)", &[]).await.unwrap();
+    let chance: f64 = one(&one_client, "select random()").await;
+    one_client.query("select setseed(0.5)", &[]).await.unwrap();
+    assert_ne!(one::<f64>(&other, "select random()").await, chance);
     one_client
         .batch_execute("begin; set local work_mem = '7MB'; set shop.tenant = 'x'; rollback")
         .await

@@ -1,0 +1,92 @@
+//! How much memory the clients of pools have us keep for them.
+//!
+//! A client without a session costs next to nothing, so there are many; what each
+//! may leave here is much when all of them do.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::reason::Reason;
+use crate::refusal::Refusal;
+
+/// What the clients of one pool may have kept together, and those of all.
+const POOL_BYTES_MAX: usize = 64 << 20;
+const BYTES_MAX: usize = 512 << 20;
+/// What is taken by anything that is kept, beside its bytes.
+const ENTRY_BYTES: usize = 128;
+
+/// The room of one pool.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    taken: AtomicUsize,
+    /// By all pools.
+    all: Arc<AtomicUsize>,
+}
+
+/// A part of it, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Held {
+    room: Arc<Room>,
+    bytes: usize,
+}
+
+impl Room {
+    /// That of one more pool.
+    pub(crate) fn beside(all: &Arc<AtomicUsize>) -> Arc<Self> {
+        Arc::new(Self { taken: AtomicUsize::new(0), all: all.clone() })
+    }
+
+    /// Takes room for something with so many bytes.
+    pub(crate) fn hold(self: &Arc<Self>, bytes: usize) -> Result<Held, Refusal> {
+        let bytes = bytes + ENTRY_BYTES;
+        let own = self.taken.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let all = self.all.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let held = Held { room: self.clone(), bytes };
+        if own <= POOL_BYTES_MAX && all <= BYTES_MAX {
+            return Ok(held);
+        }
+        let whose = if own > POOL_BYTES_MAX { "this branch's pool" } else { "all pools" };
+        let message =
+            format!("the clients of {whose} have too much memory for prepared statements and settings");
+        Err(Refusal::new(Reason::TooMany, "53200", message)
+            .with_hint("Close statements that are not needed, or connect without -pooler."))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.room.taken.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.room.all.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PART: usize = (1 << 20) - ENTRY_BYTES;
+
+    #[test]
+    fn the_clients_of_a_pool_take_so_much_together_and_it_comes_back() {
+        let room = Arc::<Room>::default();
+        let held: Vec<_> = (0..64).map(|_| room.hold(PART).ok()).collect();
+        assert!(held.iter().all(Option::is_some));
+        assert_eq!(room.hold(0).err().map(|refusal| refusal.code), Some("53200"));
+        drop(held);
+        assert!(room.hold(64 * PART).is_ok());
+        assert_eq!(room.taken.load(Ordering::Relaxed), 0, "also what was refused");
+    }
+
+    #[test]
+    fn all_pools_together_take_so_much() {
+        let all = Arc::default();
+        let pools: Vec<_> = (0..9).map(|_| Room::beside(&all)).collect();
+        let held: Vec<_> =
+            pools.iter().map(|room| room.hold(64 * PART).is_ok().then(|| room.hold(0))).collect();
+        drop(held);
+        let held: Vec<_> = pools.iter().map(|room| room.hold(63 << 20)).collect();
+        assert!(held[..8].iter().all(Result::is_ok) && held[8].is_err());
+        drop(held);
+        assert_eq!(all.load(Ordering::Relaxed), 0);
+    }
+}

@@ -1,0 +1,165 @@
+//! Sessions that another client had before, who meant ill.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use coppice_pgwire::encode;
+use coppice_pgwire::frame::Frame;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_postgres::{Client, SimpleQueryMessage};
+
+use crate::gateway::{PASSWORD, TestGateway};
+
+/// Carries SQL out where no tag and no word of a statement tells.
+const HIDE: &str = "create function hide(hidden text) returns void language plpgsql
+                    as $$ begin execute hidden; end $$";
+const TEXT: &str = "select 'as it should be'::text";
+
+/// Its type and its body.
+type Message<'a> = (u8, &'a [u8]);
+
+/// A client that sends what it likes.
+struct Raw {
+    stream: TcpStream,
+    received: BytesMut,
+}
+
+impl Raw {
+    async fn connect(gateway: &TestGateway) -> Self {
+        let user = format!("{}-pooler", gateway.user());
+        let mut startup = BytesMut::new();
+        encode::startup(&mut startup, 0, &[("user", user.as_str()), ("database", &gateway.role)]);
+        let stream = TcpStream::connect(gateway.address).await.unwrap();
+        let signed_in = coppice_sql::sign_in(stream, &startup, &PASSWORD.to_owned().into()).await.unwrap();
+        Self { stream: signed_in.stream, received: signed_in.received }
+    }
+
+    async fn send(&mut self, messages: &[Message<'_>]) {
+        let mut bytes = BytesMut::new();
+        for (tag, body) in messages {
+            encode::begin(&mut bytes, *tag, &[body], 0);
+        }
+        self.stream.write_all(&bytes).await.unwrap();
+    }
+
+    /// Reads up to a message of this type; false when the connection ends before.
+    async fn hears(&mut self, tag: u8) -> bool {
+        loop {
+            while let Some(frame) = Frame::decode(&mut self.received, 10_000).unwrap() {
+                if frame.tag == tag {
+                    return true;
+                }
+            }
+            if self.stream.read_buf(&mut self.received).await.unwrap_or(0) == 0 {
+                return false;
+            }
+        }
+    }
+}
+
+async fn pooled(gateway: &TestGateway) -> Client {
+    gateway.connect_as(&format!("{}-pooler", gateway.user()), |_| {}).await
+}
+
+async fn text(client: &Client, sql: &str) -> String {
+    client.query_one(sql, &[]).await.unwrap_or_else(|error| panic!("{sql}: {error:?}")).get(0)
+}
+
+async fn simple(client: &Client, sql: &str) -> Vec<String> {
+    let messages = client.simple_query(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+    let values = messages.iter().filter_map(|message| match message {
+        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+        _ => None,
+    });
+    values.collect()
+}
+
+#[tokio::test]
+async fn statements_that_were_changed_where_nobody_saw_it_stay_with_who_did() {
+    let gateway = TestGateway::start().await;
+    let (hostile, victim) = (pooled(&gateway).await, pooled(&gateway).await);
+    hostile.batch_execute(HIDE).await.unwrap();
+    let statement = victim.prepare(TEXT).await.unwrap();
+    let names = "select name from pg_prepared_statements where statement like '%should be%' and not from_sql";
+    for changes in [
+        "deallocate {name}; prepare {name} as select ''as it should not''::text",
+        "deallocate {name}",
+        "deallocate all",
+        "prepare mine as select 1",
+    ] {
+        assert_eq!(victim.query_one(&statement, &[]).await.unwrap().get::<_, &str>(0), "as it should be");
+        let name = simple(&hostile, names).await.pop().expect("the session that the victim had");
+        let hidden: Vec<_> = changes.replace("{name}", &name).split("; ").map(str::to_owned).collect();
+        for hidden in hidden {
+            simple(&hostile, &format!("select hide('{hidden}')")).await;
+        }
+        let got = victim.query_one(&statement, &[]).await;
+        assert_eq!(got.unwrap().get::<_, &str>(0), "as it should be", "{changes}");
+        assert!(simple(&victim, "select name from pg_prepared_statements where from_sql").await.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn answers_that_one_client_had_coming_are_nobody_elses() {
+    let gateway = TestGateway::start().await;
+    let (mut hostile, victim) = (Raw::connect(&gateway).await, pooled(&gateway).await);
+    victim.batch_execute("create table t (i int)").await.unwrap();
+    // The copy fails before this Sync, which it would have swallowed after it.
+    let (sync, end): (Message, Message) = ((b'S', b""), (b'c', b""));
+    let parse = |text: &'static [u8]| (b'P', text);
+    hostile
+        .send(&[
+            parse(b"\0copy t from stdin\0\0\0"),
+            (b'B', &[0; 8]),
+            (b'E', &[0; 5]),
+            (b'd', b"no number\n"),
+            sync,
+            end,
+            parse(b"\0select 'not mine', pg_sleep(0.5)\0\0\0"),
+            (b'B', &[0; 8]),
+            (b'E', &[0; 5]),
+            sync,
+        ])
+        .await;
+    assert!(hostile.hears(b'Z').await);
+    for number in ["1", "2", "3"] {
+        assert_eq!(simple(&victim, &format!("select '{number}'")).await, [number]);
+    }
+    let next = pooled(&gateway).await;
+    assert_eq!(simple(&next, "select 'next'").await, ["next"]);
+}
+
+#[tokio::test]
+async fn a_message_that_silences_a_server_is_refused() {
+    let gateway = TestGateway::start().await;
+    for _ in 0..5 {
+        let mut hostile = Raw::connect(&gateway).await;
+        hostile.send(&[(b'Q', b"select 1\0"), (b'H', b"x")]).await;
+        assert!(!hostile.hears(b'?').await, "its connection ends");
+        let next = tokio::time::timeout(Duration::from_secs(15), pooled(&gateway)).await;
+        assert_eq!(simple(&next.expect("in time"), "select 'next'").await, ["next"]);
+    }
+}
+
+#[tokio::test]
+async fn a_literal_means_what_it_says_under_the_settings_of_its_client() {
+    let gateway = TestGateway::start().await;
+    let (european, other) = (pooled(&gateway).await, pooled(&gateway).await);
+    european.batch_execute("set datestyle = 'ISO, DMY'").await.unwrap();
+    let month = "select extract(month from '01/02/2026'::date)::text";
+    let statement = european.prepare(month).await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(european.query_one(&statement, &[]).await.unwrap().get::<_, &str>(0), "2");
+        assert_eq!(text(&other, month).await, "1");
+    }
+    // Also when it was set for a transaction only, and when it is set later.
+    other.batch_execute("begin; set local datestyle = 'ISO, DMY'").await.unwrap();
+    let day = "select extract(day from '01/02/2026'::date)::text";
+    let inside = other.prepare(day).await.unwrap();
+    assert_eq!(other.query_one(&inside, &[]).await.unwrap().get::<_, &str>(0), "1");
+    other.batch_execute("commit").await.unwrap();
+    assert_eq!(other.query_one(&inside, &[]).await.unwrap().get::<_, &str>(0), "2");
+    assert_eq!(text(&pooled(&gateway).await, day).await, "2");
+    assert_eq!(text(&european, day).await, "1");
+}
