@@ -7,7 +7,7 @@ export COPPICE_POSTGRES_DIRS ?= $(CURDIR)/.postgres
 export RUST_TEST_THREADS ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test soak simulate suites hostile openapi bench
+.PHONY: help setup build run check test soak simulate suites hostile openapi bench
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,12 +22,15 @@ build: setup ## Build the release binary, target/release/coppice
 run: build ## Build, then run the server in the foreground (ARGS="--listen ADDR …" are passed on)
 	@exec target/release/coppice serve $(ARGS)
 
-test: setup ## Check format, lints and house rules, then run every test
+check: setup ## Check format, lints and house rules, then run the tests that need no platform
 	scripts/tidy.sh
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	npm test --prefix console --silent
-	cargo test --workspace --locked --no-fail-fast
+	cargo test --workspace --locked --no-fail-fast --lib --bins --test it
+
+test: check ## What `check` does, then every story of a whole platform
+	scripts/stories.sh
 
 # btrfs, reflink or copy; for how long; and which order of events (empty: another one each time).
 DRIVER ?= btrfs

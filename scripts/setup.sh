@@ -134,12 +134,15 @@ mapfile -t packages < <(missing_packages | tr ' ' '\n')
 install_python_packages
 scripts/unpack-postgres.sh
 # The published client of the API; what drives a browser, and a provider to sign in at; a standard client;
-# serverless drivers.
+# serverless drivers; GitHub; Vercel; what signs as Stripe does.
 install_npm e2e/sdk
 install_npm e2e/browser
 install_npm e2e/oauth_clients
 install_npm e2e/serverless
 install_npm e2e/mcp
 install_npm e2e/webhooks
+install_npm e2e/github
+install_npm e2e/vercel
+install_npm e2e/stripe
 build_console
 install_prometheus

@@ -72,6 +72,7 @@ fn period(period: &AwakePeriod, now: DateTime<Utc>, polling: &[String]) -> wire:
             WakeCause::Request => wire::WakeCause::Request,
             WakeCause::Connection => wire::WakeCause::Connection,
             WakeCause::Organization => wire::WakeCause::Organization,
+            WakeCause::Budget => wire::WakeCause::Budget,
         },
         woken_by: period.woken_by.clone(),
         ended_at: period.ended.map(|(at, _)| wire::Timestamp(at)),
@@ -79,6 +80,7 @@ fn period(period: &AwakePeriod, now: DateTime<Utc>, polling: &[String]) -> wire:
             SleepCause::Idle => wire::SleepCause::Idle,
             SleepCause::Request => wire::SleepCause::Request,
             SleepCause::Organization => wire::SleepCause::Organization,
+            SleepCause::Budget => wire::SleepCause::Budget,
         }),
         minutes: minutes(period.length(now)),
         applications: applications.collect(),
@@ -114,6 +116,7 @@ pub(crate) fn not_kept(activity: &Activity) -> String {
         Some((at, SleepCause::Organization)) => {
             format!("asleep since {}: its organization is disabled", time(at))
         }
+        Some((at, SleepCause::Budget)) => format!("asleep since {}: a budget is used up", time(at)),
         None => "stays awake: its scale-to-zero is off".to_owned(),
     }
 }

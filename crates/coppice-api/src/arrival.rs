@@ -34,6 +34,14 @@ pub(crate) static CALLERS: LazyLock<Room> =
 pub(crate) static STRANGERS: LazyLock<Room> =
     LazyLock::new(|| Room::new(64 << 20, 64 << 10, Duration::from_secs(10), Duration::from_secs(3)));
 
+/// For what GitHub sends, which may be large; whether it did is only known at its end.
+pub(crate) static DELIVERIES: LazyLock<Room> =
+    LazyLock::new(|| Room::new(128 << 20, 25 << 20, Duration::from_secs(10), Duration::from_secs(3)));
+
+/// For what Stripe sends.
+pub(crate) static STRIPE_DELIVERIES: LazyLock<Room> =
+    LazyLock::new(|| Room::new(64 << 20, 5 << 20, Duration::from_secs(10), Duration::from_secs(3)));
+
 /// Tells senders apart, also after a request is gone.
 static SENDERS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 

@@ -7,6 +7,7 @@ use coppice_core::{Error, ErrorCode};
 
 use crate::error::{ApiError, with_status};
 use crate::oauth::error as oauth;
+use crate::vercel::Refused;
 
 /// Who reads the answers of some routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub(crate) enum Audience {
     Api,
     /// Clients of the authorization server, which know its errors (RFC 6749, 5.2).
     Clients,
+    /// Vercel, which has a shape of its own for errors.
+    Vercel,
     /// People, who are shown a page.
     People,
 }
@@ -25,6 +28,7 @@ impl Audience {
         match self {
             Self::Api => ApiError::from(error).into_response(),
             Self::Clients => oauth::failed(error),
+            Self::Vercel => Refused::from(error).into_response(),
             Self::People => oauth::page(&error),
         }
     }
@@ -36,6 +40,7 @@ impl Audience {
                 with_status(StatusCode::METHOD_NOT_ALLOWED, ErrorCode::MethodNotAllowed, "method not allowed")
             }
             Self::Clients => oauth::impossible(StatusCode::METHOD_NOT_ALLOWED, "method not allowed"),
+            Self::Vercel => Refused::wrong_method().into_response(),
             Self::People => oauth::wrong_method_page(),
         }
     }

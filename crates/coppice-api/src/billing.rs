@@ -2,18 +2,19 @@
 
 use askama::Template;
 use chrono::Datelike as _;
-use coppice_app::{Access, App, Invoice};
+use coppice_app::{Access, App, BillingPage, Invoice};
 use coppice_core::operation::{
     CREATE_BILLING_CHECKOUT_SESSION, CREATE_BILLING_PAYMENT_METHOD_SESSION, GET_BILLING_CUSTOMER,
     GET_BILLING_INVOICE, GET_BILLING_INVOICES, GET_BILLING_UPCOMING_INVOICE, UPDATE_BILLING_CUSTOMER,
 };
 use coppice_core::target::OnInvoice;
-use coppice_core::{Error, ErrorCode, Result};
+use coppice_core::{Error, Result};
 use coppice_wire as wire;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::endpoint::{Body, Endpoint, Query, Shown, Text, Written, get, patch, post};
+use crate::marketplace;
 
 /// Invoices of one answer when nobody says how many.
 const COUNT_DEFAULT: u32 = 20;
@@ -21,14 +22,16 @@ const COUNT_DEFAULT: u32 = 20;
 pub(crate) fn endpoints() -> Vec<Endpoint> {
     const AREA: &str = "Billing";
     const NONE: &str = "`billing_not_configured`: there is nothing to pay with here.";
+    const FAILED: &str = "`provider_failed`: Stripe does not answer, or refuses; the log says why.";
     vec![
         get("/billing/customer", &GET_BILLING_CUSTOMER)
             .says(AREA, "Show how an organization is billed", "Without prices nobody is charged: `collection_method` is `unknown`.")
             .answers("How it is billed.")
             .runs(get_customer),
         patch("/billing/customer", &UPDATE_BILLING_CUSTOMER)
-            .says(AREA, "Say where invoices go", "Without this they go to the owner.")
+            .says(AREA, "Say where invoices go", "Without this they go to the owner. Stripe is told, too, where it knows the organization.")
             .answers("How it is billed.")
+            .refuses(502, FAILED)
             .runs(update_customer),
         get("/billing/invoices", &GET_BILLING_INVOICES)
             .says(AREA, "List an organization's invoices", "The newest first. One is made when a month is over in UTC and its last hour is sealed.")
@@ -44,15 +47,17 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
             .answers("The invoice.")
             .runs(get_invoice),
         post("/billing/checkout-session", &CREATE_BILLING_CHECKOUT_SESSION)
-            .says(AREA, "Begin to pay with a browser", "There is nowhere to go without a provider of payments, and this platform has none: invoices are paid as they say.")
+            .says(AREA, "Begin to put a card on file with a browser", "At a page of Stripe's. The card is what the organization pays with from then on. Without Stripe there is\nnowhere to go: invoices are paid as they say.")
             .answers("Where to go.")
             .refuses(400, NONE)
-            .runs(no_session),
+            .refuses(502, FAILED)
+            .runs(open_checkout),
         post("/billing/payment-method-session", &CREATE_BILLING_PAYMENT_METHOD_SESSION)
-            .says(AREA, "Begin to say with a browser what to pay with", "There is nowhere to go without a provider of payments, and this platform has none: invoices are paid as they say.")
+            .says(AREA, "Begin to say with a browser what to pay with", "At Stripe's customer portal, where cards are put on file, chosen and removed. Without Stripe there is nowhere\nto go: invoices are paid as they say.")
             .answers("Where to go.")
             .refuses(400, NONE)
-            .runs(no_session),
+            .refuses(502, FAILED)
+            .runs(open_portal),
     ]
 }
 
@@ -79,7 +84,7 @@ struct GetInvoice {
 
 async fn get_customer(app: App, access: Access) -> Result<Shown<wire::BillingCustomer>> {
     let email = app.billing_email(&access).await?;
-    Ok(Shown(customer(&app, email)))
+    Ok(Shown(customer(&app, &access, email).await?))
 }
 
 async fn update_customer(
@@ -88,23 +93,32 @@ async fn update_customer(
     Body(asked): Body<wire::UpdateBillingCustomer>,
 ) -> Result<Shown<wire::BillingCustomer>> {
     let email = app.set_billing_email(&access, &asked.billing_email).await?;
-    Ok(Shown(customer(&app, email)))
+    Ok(Shown(customer(&app, &access, email).await?))
 }
 
-fn customer(app: &App, billing_email: String) -> wire::BillingCustomer {
-    wire::BillingCustomer {
+async fn customer(app: &App, access: &Access, billing_email: String) -> Result<wire::BillingCustomer> {
+    let card = app.card_on_file(access).await?.map(|card| wire::PaymentCard {
+        brand: card.brand,
+        last4: card.last4,
+        expiry_month: card.expiry_month,
+        expiry_year: card.expiry_year,
+    });
+    let marketplace = app.marketplace_of(access).await?.map(marketplace::to_wire);
+    Ok(wire::BillingCustomer {
         billing_email,
-        marketplace: None,
-        collection_method: match app.has_prices() {
-            true => wire::CollectionMethod::BankTransfer,
-            false => wire::CollectionMethod::Unknown,
+        marketplace,
+        collection_method: match (&card, app.has_prices()) {
+            _ if marketplace.is_some() => wire::CollectionMethod::Marketplace,
+            (Some(_), _) => wire::CollectionMethod::StripePaymentMethod,
+            (None, true) => wire::CollectionMethod::BankTransfer,
+            (None, false) => wire::CollectionMethod::Unknown,
         },
-        can_collect_payment: false,
-        has_payment_method: false,
-        default_payment_method: None,
+        can_collect_payment: card.is_some(),
+        has_payment_method: card.is_some(),
+        default_payment_method: card.map(|card| wire::PaymentMethod { card }),
         credits: vec![],
         credit_details: wire::CreditDetails::default(),
-    }
+    })
 }
 
 async fn list_invoices(
@@ -182,8 +196,14 @@ async fn get_invoice(
     Ok(Written { shown, is_text: asked.format.map(|format| format == wire::InvoiceFormat::Html) })
 }
 
-async fn no_session(_: App, _: Access) -> Result<Shown<wire::BillingSession>> {
-    Err(Error::invalid(ErrorCode::BillingNotConfigured, "billing is not configured"))
+async fn open_checkout(app: App, access: Access) -> Result<Shown<wire::BillingSession>> {
+    let url = app.open_billing_page(&access, BillingPage::NewCard).await?;
+    Ok(Shown(wire::BillingSession { url }))
+}
+
+async fn open_portal(app: App, access: Access) -> Result<Shown<wire::BillingSession>> {
+    let url = app.open_billing_page(&access, BillingPage::Cards).await?;
+    Ok(Shown(wire::BillingSession { url }))
 }
 
 fn number(invoice: &Invoice) -> String {

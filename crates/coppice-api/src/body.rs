@@ -11,14 +11,15 @@ use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use coppice_core::{Error, ErrorCode, Result};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::arrival::{CALLERS, Senders, Unread, no_room};
 use crate::error::{ApiError, with_status};
-use crate::{BODY_LIMIT_BYTES, context, json};
+use crate::json as json_text;
+use crate::{BODY_LIMIT_BYTES, context};
 
 pub(crate) use format::Format;
-pub(crate) use place::Place;
+pub(crate) use place::{Place, named_in};
 pub(crate) use shape::{Shape, Unbounded};
 
 /// Most values in a body, with those that nobody asks for. The largest question
@@ -105,9 +106,9 @@ fn object_in(bytes: &[u8]) -> Result<Value> {
 
 /// What a body says.
 pub(crate) fn value_in(bytes: &[u8]) -> Result<Value> {
-    json::read(bytes, VALUES_MAX).map_err(|unread| match unread {
-        json::Unread::Invalid => not_json(),
-        json::Unread::TooMany => {
+    json_text::read(bytes, VALUES_MAX).map_err(|unread| match unread {
+        json_text::Unread::Invalid => not_json(),
+        json_text::Unread::TooMany => {
             let public = format!("request body accepts at most {VALUES_MAX} items");
             Error::invalid(ErrorCode::TooManyItems, public)
         }
@@ -151,6 +152,23 @@ impl RawBody {
         self,
         wanted: impl FnOnce(Value) -> Result<T>,
     ) -> std::result::Result<T, BodyError> {
+        self.read_by(object_in, wanted).await
+    }
+
+    /// As [`RawBody::read`]; without a body, out of an object without fields.
+    pub(crate) async fn read_optional<T>(
+        self,
+        wanted: impl FnOnce(Value) -> Result<T>,
+    ) -> std::result::Result<T, BodyError> {
+        let read = |bytes: &[u8]| if bytes.is_empty() { Ok(json!({})) } else { object_in(bytes) };
+        self.read_by(read, wanted).await
+    }
+
+    async fn read_by<T>(
+        self,
+        read: impl FnOnce(&[u8]) -> Result<Value>,
+        wanted: impl FnOnce(Value) -> Result<T>,
+    ) -> std::result::Result<T, BodyError> {
         let media_type =
             self.content_type.as_deref().map(|text| text.split(';').next().unwrap_or_default().trim());
         let is_json = media_type.is_none_or(|name| name.eq_ignore_ascii_case("application/json"));
@@ -159,11 +177,11 @@ impl RawBody {
         }
         if self.is_in_memory {
             let bytes = to_bytes(self.body, BODY_LIMIT_BYTES).await.map_err(|_| BodyError::Broken)?;
-            return Ok(wanted(object_in(&bytes)?)?);
+            return Ok(wanted(read(&bytes)?)?);
         }
         let (bytes, place) = CALLERS.read(self.body, self.senders).await?.into_parts();
         context::hold(place);
-        Ok(wanted(object_in(&bytes)?)?)
+        Ok(wanted(read(&bytes)?)?)
     }
 }
 

@@ -4,52 +4,31 @@ use coppice_app::{
     Access, App, BranchChange, BranchDetails, CustomBranch, InstanceStatus, NewBranchRequest, Origin,
     SpecChange,
 };
+use coppice_core::access::AskedExpiry;
 use coppice_core::branch::{Branch, BranchState};
 use coppice_core::image::image_name;
 use coppice_core::operation::{CREATE_BRANCH, DELETE_BRANCH, DESCRIBE_BRANCH, LIST_BRANCHES, UPDATE_BRANCH};
 use coppice_core::target::{InBranch, InProject};
-use coppice_core::{BranchId, Error, ErrorCode, Result};
+use coppice_core::{BranchId, Result};
 use coppice_wire as wire;
 use serde::Deserialize;
-use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::activity::summary;
-use crate::endpoint::{BodyAs, Done, Endpoint, Made, Query, Shown, delete, get, patch, post};
+use crate::backup_settings;
+use crate::endpoint::{Body, BodyAs, Done, Endpoint, Made, Query, Shown, delete, get, patch, post};
 use crate::history::moment_from;
 use crate::keys::asked_expiry;
 use crate::projects::{scale_to_zero, scale_to_zero_change};
-
-/// Body of createBranch with what nobody needs to know of.
-#[derive(Debug, Deserialize, ToSchema)]
-struct AskedBranch {
-    #[serde(flatten)]
-    branch: wire::CreateBranch,
-    #[serde(flatten)]
-    backups: NoBackups,
-}
 
 /// Body of updateBranch with what nobody needs to know of.
 #[derive(Debug, Deserialize, ToSchema)]
 struct AskedChange {
     #[serde(flatten)]
-    backups: NoBackups,
-    #[serde(flatten)]
     change: wire::UpdateBranch,
     #[serde(flatten)]
     replicas: NoReplicas,
 }
-
-/// Settings of backups: there are none to be had, so they can only be empty.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-struct NoBackups {
-    #[schema(value_type = Option<Nothing>)]
-    backup_configuration: Option<Map<String, Value>>,
-}
-
-#[derive(ToSchema)]
-struct Nothing {}
 
 /// There are none to be had; their number may be named as it is.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -67,17 +46,6 @@ struct DeleteBranch {
     purge: Option<bool>,
 }
 
-impl NoBackups {
-    /// Refuses settings of backups; to say nothing of them is to change nothing.
-    fn check(self) -> Result<()> {
-        if self.backup_configuration.is_none_or(|settings| settings.values().all(Value::is_null)) {
-            return Ok(());
-        }
-        let public = "invalid backup configuration: this region makes no backups";
-        Err(Error::invalid(ErrorCode::InvalidBackupConfiguration, public))
-    }
-}
-
 pub(crate) fn endpoints() -> Vec<Endpoint> {
     const AREA: &str = "Branches";
     vec![
@@ -90,15 +58,17 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
             .answers("The new branch.")
             .refuses(409, "The name is taken.")
             .refuses(412, "The parent is not ready; `Retry-After` says when to look again.")
+            .refuses_bodies_by(backup_settings::refused)
             .runs(create_branch),
         get("", &DESCRIBE_BRANCH)
             .says(AREA, "Show a branch", "With what it is doing; made to be asked once a second.")
             .answers("The branch.")
             .runs(describe_branch),
         patch("", &UPDATE_BRANCH)
-            .says(AREA, "Change a branch", "Its name, description, when it may sleep, whether it is protected, and when it expires, in any state; whether it\nsleeps; its storage, which may only grow; its size, which its parameters follow as far as they were not chosen; its\nrelease of PostgreSQL, by itself; its preload libraries; and PostgreSQL parameters, over those it has: a default takes\nits place back. Size, release, libraries and some parameters (`restartRequired` of getBranchPostgresConfig) restart the\nserver; a sleeping branch has them when it wakes. If the server does not start with them, the branch has what it had\nbefore again, and its `message` says why. Falling asleep, waking and restarting go on in the background.")
+            .says(AREA, "Change a branch", "Its name, description, when it may sleep, whether it is protected, and when it expires, in any state; for how\nlong what it was is kept; whether it sleeps; its storage, which may only grow; its size, which its parameters follow as far as they were not chosen; its\nrelease of PostgreSQL, by itself; its preload libraries; and PostgreSQL parameters, over those it has: a default takes\nits place back. Size, release, libraries and some parameters (`restartRequired` of getBranchPostgresConfig) restart the\nserver; a sleeping branch has them when it wakes. If the server does not start with them, the branch has what it had\nbefore again, and its `message` says why. Falling asleep, waking and restarting go on in the background.")
             .answers("The branch as it is now.")
             .refuses(409, "The name is taken; a protected branch would expire; or the server is being changed, then `Retry-After` says when to try again.")
+            .refuses_bodies_by(backup_settings::refused)
             .runs(update_branch),
         delete("", &DELETE_BRANCH)
             .says(AREA, "Delete a branch", "It is gone at once, for every operation but those of the trash; its name is free, its sessions end, its children stay.\nIts data waits in the trash for some days (listTrash says until when), unless `purge` says that it be removed at once.\nA branch that never came up has none.")
@@ -117,7 +87,7 @@ async fn list_branches(app: App, access: Access<InProject>) -> Result<Shown<wire
         created_at: wire::Timestamp(branch.created_at),
         updated_at: wire::Timestamp(branch.updated_at),
         region: branch.spec.region.to_string(),
-        backups_enabled: false,
+        backups_enabled: app.makes_backups(),
         description: branch.description,
         parent_id: branch.parent.map(|parent| parent.to_string()),
         protected: branch.is_protected,
@@ -129,10 +99,9 @@ async fn list_branches(app: App, access: Access<InProject>) -> Result<Shown<wire
 async fn create_branch(
     app: App,
     access: Access<InProject>,
-    BodyAs(asked, _): BodyAs<wire::CreateBranch, AskedBranch>,
+    Body(asked): Body<wire::CreateBranch>,
 ) -> Result<Made<wire::Branch>> {
-    asked.backups.check()?;
-    let branch = app.create_branch(&access, &request_from(asked.branch)?).await?;
+    let branch = app.create_branch(&access, &request_from(asked)?).await?;
     Ok(Made(short(&app, &access, &branch).await?))
 }
 
@@ -142,7 +111,8 @@ async fn describe_branch(app: App, access: Access<InBranch>) -> Result<Shown<wir
     Ok(Shown(wire::BranchDetails {
         protected: branch.is_protected,
         expires_at: branch.expires_at.map(wire::Expiry),
-        backups_enabled: false,
+        backups_enabled: app.makes_backups(),
+        backup_configuration: app.makes_backups().then(|| backup_settings::configuration(branch.backups)),
         status: status(&access, &details),
         scale_to_zero: scale_to_zero(branch.scale_to_zero),
         configuration: configuration(branch),
@@ -193,6 +163,9 @@ fn status<T>(access: &Access<T>, details: &BranchDetails) -> wire::BranchStatus 
     let reason = match branch.message.as_str() {
         "" if branch.state == BranchState::Hibernated && !access.organization.is_enabled() => {
             Some("its organization is disabled".to_owned())
+        }
+        "" if details.used_up.is_some() => {
+            details.used_up.as_ref().map(|used_up| format!("{}. {}", used_up.reason(), used_up.remedy()))
         }
         "" => details.activity.as_ref().and_then(summary),
         reason => Some(reason.to_owned()),
@@ -251,38 +224,41 @@ fn configuration(branch: &Branch) -> wire::ClusterConfiguration {
 }
 
 fn request_from(asked: wire::CreateBranch) -> Result<NewBranchRequest> {
-    let (name, description, scale_to_zero, expires_at, origin) = match asked {
+    let (name, description, scale_to_zero, expiry, backups, origin) = match asked {
         wire::CreateBranch::Inherit(asked) => {
             let origin = Origin::Inherit {
                 parent: BranchId::from_trusted(asked.parent_id),
                 change: inherited_from(asked.configuration.unwrap_or_default()),
                 moment: moment_from(asked.target_time, asked.target_lsn)?,
             };
-            (asked.name, asked.description, asked.scale_to_zero, asked.expires_at, origin)
+            let expiry = asked_expiry(asked.expires_at);
+            (asked.name, asked.description, asked.scale_to_zero, expiry, asked.backup_configuration, origin)
         }
         wire::CreateBranch::Custom(asked) => {
             let origin = Origin::Custom(custom_from(asked.configuration));
-            (asked.name, asked.description, asked.scale_to_zero, asked.expires_at, origin)
+            let expiry = asked.expires_at.map_or(AskedExpiry::Never, |end| AskedExpiry::At(end.0));
+            (asked.name, asked.description, asked.scale_to_zero, expiry, asked.backup_configuration, origin)
         }
     };
     Ok(NewBranchRequest {
         name,
         description: description.unwrap_or_default(),
         scale_to_zero: scale_to_zero_change(scale_to_zero),
-        expires_at: expires_at.map(|end| end.0),
+        expiry,
+        backups: backup_settings::change_from(backups)?,
         origin,
     })
 }
 
 fn change_from(asked: AskedChange) -> Result<BranchChange> {
-    let AskedChange { backups, change: asked, replicas } = asked;
-    backups.check()?;
+    let AskedChange { change: asked, replicas } = asked;
     Ok(BranchChange {
         name: asked.name,
         description: asked.description,
         scale_to_zero: scale_to_zero_change(asked.scale_to_zero),
         is_protected: asked.protected,
         expiry: asked_expiry(asked.expires_at),
+        backups: backup_settings::change_from(asked.backup_configuration)?,
         hibernate: asked.hibernate,
         spec: SpecChange {
             instance_type: asked.instance_type,
@@ -295,7 +271,7 @@ fn change_from(asked: AskedChange) -> Result<BranchChange> {
     })
 }
 
-fn inherited_from(asked: wire::InheritedConfiguration) -> SpecChange {
+pub(crate) fn inherited_from(asked: wire::InheritedConfiguration) -> SpecChange {
     SpecChange {
         instance_type: asked.instance_type,
         image: asked.image,

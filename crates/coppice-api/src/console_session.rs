@@ -1,4 +1,5 @@
-//! Who is signed in at the console, and what they may do: behind its door only.
+//! What only the console asks, behind its door: who is signed in and what they may do, and where the GitHub App is
+//! installed.
 
 use axum::Router;
 use axum::extract::State;
@@ -20,7 +21,7 @@ use crate::request::Call;
 use crate::wishes::Wishes;
 
 pub(crate) fn routes() -> Router<App> {
-    Router::new().route("/session", get(show).delete(end))
+    Router::new().route("/session", get(show).delete(end)).route("/github-app", get(github_app))
 }
 
 /// `GET /console/api/session`
@@ -45,6 +46,12 @@ async fn show(State(app): State<App>, call: Call) -> Result<Response, ApiError> 
         "capabilities": { "mail": config.mailer.is_some(), "passwords": config.has_passwords },
     }))
     .into_response())
+}
+
+/// `GET /console/api/github-app`: where people install the App of this platform, if it has one.
+async fn github_app(State(app): State<App>, call: Call) -> Result<Response, ApiError> {
+    call.authorize_person(&app, &GET_USER).await?;
+    Ok(Json(json!({ "installUrl": app.github_install_page().await? })).into_response())
 }
 
 /// `DELETE /console/api/session`: signs out. Every tab of the browser has the

@@ -11,7 +11,7 @@ use crate::context::request_id;
 /// An error on its way to the client.
 #[derive(Debug)]
 pub(crate) struct ApiError {
-    error: Error,
+    pub(crate) error: Error,
     /// Stands in for the error's own text, where the text is fixed.
     text: Option<&'static str>,
 }

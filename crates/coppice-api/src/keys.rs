@@ -113,6 +113,7 @@ fn to_wire(key: ApiKey, token: Option<String>) -> wire::ApiKey {
         projects: key.grant.projects,
         branches: key.grant.branches,
         own_branches: key.grant.own_branches,
+        max_branches: key.grant.branches_max,
         created_at: wire::Timestamp(key.created_at),
         expiry: key.expiry.map(wire::Expiry),
         last_used: key.last_used.map(wire::Timestamp),
@@ -141,6 +142,7 @@ fn new_key(asked: wire::CreateApiKey) -> NewKey {
             projects: asked.projects.unwrap_or_default(),
             branches: asked.branches.unwrap_or_default(),
             own_branches: asked.own_branches.unwrap_or(false),
+            branches_max: asked.max_branches,
         },
     }
 }

@@ -19,11 +19,14 @@ mod arrival;
 mod audience;
 mod audit;
 mod audit_log;
+mod backup_settings;
+mod backups;
 mod beside;
 mod billing;
 mod body;
 mod branch_metrics;
 mod branches;
+mod budgets;
 mod client_address;
 mod coding;
 mod configuration;
@@ -34,10 +37,13 @@ mod context;
 mod credential;
 mod credentials;
 mod departure;
+mod diff;
 mod door;
 mod endpoint;
 mod error;
 mod events;
+mod github;
+mod github_webhook;
 mod history;
 mod hosts;
 mod idempotency;
@@ -46,6 +52,7 @@ mod invitations;
 mod json;
 mod keys;
 mod logs;
+mod marketplace;
 mod members;
 mod metrics;
 mod metrics_page;
@@ -65,12 +72,14 @@ mod route;
 mod serve;
 mod sql;
 mod statements;
+mod stripe_webhook;
 mod time;
 mod trash;
 mod tree;
 mod unreadable;
 mod usage;
 mod users;
+mod vercel;
 mod webhooks;
 mod wishes;
 
@@ -179,6 +188,9 @@ pub fn router(
         .layer(Extension(hosts.clone()));
     let routes = limits
         .around(routes, Audience::Api)
+        .merge(limits.around(github_webhook::routes(), Audience::Api))
+        .merge(limits.around(vercel::routes().route_layer(map_response(uncached)), Audience::Vercel))
+        .merge(limits.around(stripe_webhook::routes(), Audience::Api))
         .merge(limits.around(oauth::endpoints(&app), Audience::Clients))
         .layer(CompressionLayer::new())
         .layer(from_fn(departure::leave_in_turn))
@@ -189,7 +201,10 @@ pub fn router(
     // something of the secrets in its forms.
     let base_path = app.issuers().base_path().to_owned();
     let pages = limits
-        .around(oauth::pages(&app).merge(console::routes()).route("/", any(home)), Audience::People)
+        .around(
+            oauth::pages(&app).merge(github_webhook::pages()).merge(console::routes()).route("/", any(home)),
+            Audience::People,
+        )
         .route_layer(from_fn_with_state(hosts.clone(), hosts::only_this_site))
         .layer(from_fn(move |request, next| pages::below(base_path.clone(), request, next)))
         .merge(pages::routes())

@@ -6,6 +6,7 @@
 pub(crate) mod errors;
 pub(crate) mod formats;
 pub(crate) mod gateway;
+mod vercel;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -39,9 +40,9 @@ use self::errors::{BEARER, OAUTH};
 use crate::coding::takes;
 use crate::endpoint::Endpoint;
 use crate::{
-    activity, audit_log, billing, branch_metrics, branches, configuration, credential, credentials, events,
-    history, invitations, keys, logs, members, organizations, pages, projects, regions, reset, statements,
-    trash, tree, usage, users, webhooks,
+    activity, audit_log, backups, billing, branch_metrics, branches, budgets, configuration, credential,
+    credentials, diff, events, github, history, invitations, keys, logs, marketplace, members, organizations,
+    pages, projects, regions, reset, statements, trash, tree, usage, users, webhooks,
 };
 
 /// Where the implicit flow begins, below the server.
@@ -52,19 +53,22 @@ const AUTHORIZATION: &str = "/oauth/authorize";
 struct Empty;
 
 /// The operations of each part.
-const ENDPOINTS: [fn() -> Vec<Endpoint>; 24] = [
+const ENDPOINTS: [fn() -> Vec<Endpoint>; 29] = [
     organizations::endpoints,
     audit_log::endpoints,
     events::endpoints,
     webhooks::endpoints,
+    github::endpoints,
     members::endpoints,
     invitations::endpoints,
     credential::endpoints,
     users::endpoints,
+    marketplace::endpoints,
     keys::endpoints,
     regions::endpoints,
     projects::endpoints,
     branches::endpoints,
+    backups::endpoints,
     trash::endpoints,
     tree::endpoints,
     activity::endpoints,
@@ -74,8 +78,10 @@ const ENDPOINTS: [fn() -> Vec<Endpoint>; 24] = [
     configuration::endpoints,
     credentials::endpoints,
     statements::endpoints,
+    diff::endpoints,
     branch_metrics::endpoints,
     usage::endpoints,
+    budgets::endpoints,
     billing::endpoints,
 ];
 
@@ -83,7 +89,10 @@ const ENDPOINTS: [fn() -> Vec<Endpoint>; 24] = [
 pub(crate) fn operations() -> (Router<App>, OpenApi) {
     let documented = OpenApiRouter::with_openapi(Empty::openapi());
     let endpoints = ENDPOINTS.into_iter().flat_map(|endpoints| endpoints());
-    endpoints.fold(documented, |router, endpoint| router.routes(endpoint.into())).split_for_parts()
+    let all = endpoints.fold(documented, |router, endpoint| router.routes(endpoint.into()));
+    let (router, mut document) = all.split_for_parts();
+    vercel::add(&mut document);
+    (router, document)
 }
 
 /// The OpenAPI 3.1 document of this API.
@@ -233,8 +242,9 @@ mod tests {
 
     use super::*;
 
-    fn is_of_gateway(documented: &Documented) -> bool {
-        documented.tags.iter().flatten().any(|tag| tag == gateway::TAG)
+    /// Whether somebody else says what it is like: drivers, or Vercel.
+    fn is_of_others(documented: &Documented) -> bool {
+        documented.tags.iter().flatten().any(|tag| [gateway::TAG, vercel::TAG].contains(&tag.as_str()))
     }
 
     /// Operations of the API.
@@ -243,7 +253,7 @@ mod tests {
         items
             .flat_map(|item| [&item.get, &item.put, &item.post, &item.patch, &item.delete])
             .filter_map(Option::as_ref)
-            .filter(|documented| !is_of_gateway(documented))
+            .filter(|documented| !is_of_others(documented))
             .collect()
     }
 
@@ -262,12 +272,14 @@ mod tests {
 
     #[test]
     fn every_operation_says_what_it_does_where_it_belongs_and_what_can_go_wrong() {
-        const AREAS: [&str; 9] = [
+        const AREAS: [&str; 11] = [
             "API Keys",
             "Billing",
             "Branches",
             "Events",
+            "GitHub App",
             "Logs",
+            "Marketplace",
             "Metrics",
             "Organizations",
             "Projects",
@@ -283,7 +295,7 @@ mod tests {
                 (&item.patch, false),
                 (&item.delete, false),
             ] {
-                let Some(operation) = documented.as_ref().filter(|documented| !is_of_gateway(documented))
+                let Some(operation) = documented.as_ref().filter(|documented| !is_of_others(documented))
                 else {
                     continue;
                 };
@@ -346,14 +358,18 @@ mod tests {
 
     /// Fields whose names look like a secret's and that let nobody in, or that
     /// are in no answer.
-    const HARMLESS: [(&str, &str); 7] = [
+    const HARMLESS: [(&str, &str); 11] = [
         ("AcceptInvitation", "token"),
         ("ApiKey", "created_by_key"),
         ("ApiKeyList", "keys"),
         ("AuditEntry", "credential_id"),
         ("CreatedApiKey", "key"),
         ("EventData", "key_id"),
+        ("InstallationCredentials", "access_token"),
+        ("InstallationCredentials", "token_type"),
         ("PostgresParameter", "documentationLink"),
+        ("UpsertInstallation", "credentials"),
+        ("VercelField", "key"),
     ];
 
     /// Every field of a schema, also of the schemas that it is made of.

@@ -15,6 +15,7 @@ use coppice_wire as wire;
 
 use crate::endpoint::{Begun, Body, Done, Endpoint, Made, Shown, delete, get, post, put};
 use crate::error::as_invalid_key;
+use crate::marketplace;
 
 pub(crate) fn endpoints() -> Vec<Endpoint> {
     const AREA: &str = "Organizations";
@@ -67,9 +68,10 @@ async fn create_organization(
     app: App,
     access: PersonalAccess,
     Body(asked): Body<wire::CreateOrganization>,
-) -> Result<Made<wire::Organization>> {
-    let organization = app.create_organization(&access, &asked.name).await?;
-    Ok(Made(to_wire(organization)))
+) -> Result<Made<wire::MadeOrganization>> {
+    let (organization, marketplace) = app.create_organization(&access, &asked.name).await?;
+    let marketplace = marketplace.map(marketplace::to_wire);
+    Ok(Made(wire::MadeOrganization { organization: to_wire(organization), marketplace }))
 }
 
 async fn get_organization(_: App, access: Access) -> Result<Shown<wire::OrganizationDetails>> {

@@ -140,7 +140,8 @@ pub(crate) fn scale_to_zero(setting: ScaleToZero) -> wire::ScaleToZeroSetting {
 }
 
 fn to_wire(project: Project) -> wire::Project {
-    let ProjectConfiguration { base_branches, child_branches, ip_filtering } = project.configuration;
+    let ProjectConfiguration { base_branches, child_branches, child_expiry_hours, ip_filtering } =
+        project.configuration;
     let cidr = ip_filtering
         .ranges
         .into_iter()
@@ -155,6 +156,7 @@ fn to_wire(project: Project) -> wire::Project {
                 base_branches: scale_to_zero(base_branches),
                 child_branches: scale_to_zero(child_branches),
             },
+            child_expiry_hours: (child_expiry_hours > 0).then_some(child_expiry_hours),
             ip_filtering: wire::IpFiltering { enabled: ip_filtering.enabled, cidr: cidr.collect() },
         },
     }
@@ -172,6 +174,7 @@ fn configuration_change(asked: Option<wire::ProjectConfigurationChange>) -> Conf
     ConfigurationChange {
         base_branches: scale_to_zero_change(scale_to_zero.base_branches),
         child_branches: scale_to_zero_change(scale_to_zero.child_branches),
+        child_expiry_hours: asked.child_expiry_hours,
         ip_filtering_enabled: ip_filtering.enabled,
         ip_ranges: ip_filtering.cidr.map(|ranges| ranges.into_iter().map(range).collect()),
     }

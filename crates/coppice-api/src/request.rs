@@ -99,6 +99,9 @@ impl Call {
             webhook: part("webhookID"),
             delivery: part("deliveryID"),
             invoice: part("invoiceID"),
+            subject: part("subjectID"),
+            backup: part("backupID"),
+            github_installation: part("githubInstallationID"),
         }
     }
 

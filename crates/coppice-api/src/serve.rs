@@ -1,6 +1,7 @@
 //! Accepting HTTP connections, and letting them finish.
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +11,14 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{Request, Response};
 use coppice_core::id::random_text;
+use coppice_gateway::Gateway;
 use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
-use tokio::net::TcpListener;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use crate::connections::{ConnectionLimits, Connections, IDLE_PATIENCE, Seat, count_ending};
@@ -44,15 +47,18 @@ fn full() -> String {
     )
 }
 
-/// Serves `router` until `stop` completes, then lets requests finish.
+/// Serves `router` until `stop` completes, then lets requests finish. Clients
+/// may begin with TLS, by the certificate of `gateway`.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
+    gateway: Arc<Gateway>,
     limits: ConnectionLimits,
     stop: impl Future<Output = ()>,
 ) {
-    let (builder, connections) = (builder(), Connections::new(limits));
-    let graceful = GracefulShutdown::new();
+    let connections = Connections::new(limits);
+    let (graceful, ending) = (GracefulShutdown::new(), CancellationToken::new());
+    let served = Served { builder: builder(), router, gateway, ending: ending.clone() };
     tokio::pin!(stop);
     loop {
         let (stream, peer) = tokio::select! {
@@ -74,11 +80,7 @@ pub async fn serve(
             tracing::debug!(%peer, "a client left at once: {error}");
             continue;
         }
-        let in_progress = Arc::<InProgress>::default();
-        let stream = Watched::new(stream, in_progress.clone());
-        let service = service(router.clone(), peer, (seat.clone(), in_progress));
-        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
-        let connection = graceful.watch(connection);
+        let connection = served.clone().connection(stream, peer, seat.clone(), graceful.watcher());
         tokio::spawn(async move {
             tokio::select! {
                 ended = connection => if let Err(error) = ended {
@@ -92,8 +94,38 @@ pub async fn serve(
         });
     }
     drop(listener);
+    ending.cancel();
     if tokio::time::timeout(DRAIN_PATIENCE, graceful.shutdown()).await.is_err() {
         tracing::warn!("some requests did not finish in time");
+    }
+}
+
+/// What every connection is served with.
+#[derive(Clone)]
+struct Served {
+    builder: Builder<TokioExecutor>,
+    router: Router,
+    gateway: Arc<Gateway>,
+    /// Whoever has not said anything yet is not waited for then.
+    ending: CancellationToken,
+}
+
+impl Served {
+    async fn connection(
+        self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        seat: Arc<Seat>,
+        watcher: Watcher,
+    ) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let stream = tokio::select! {
+            stream = self.gateway.http_stream(stream) => stream?,
+            () = self.ending.cancelled() => return Ok(()),
+        };
+        let in_progress = Arc::<InProgress>::default();
+        let stream = TokioIo::new(Watched::new(stream, in_progress.clone()));
+        let service = service(self.router, peer, (seat, in_progress));
+        watcher.watch(self.builder.serve_connection_with_upgrades(stream, service).into_owned()).await
     }
 }
 

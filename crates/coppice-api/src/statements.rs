@@ -104,7 +104,9 @@ async fn carry_out(
     let visitor = Visitor { address: sender.address, host: None, is_pooled: false };
     let senders = Senders::who_show(sender.address, &login.branch);
     let place = RESULTS.hold(0, senders).await.map_err(|_| Failure::NoRoom).map_err(|why| error_of(&why))?;
-    let signed = sign_in(&login, asked, &sender.agent);
+    let settings = asked.rows_max.map_or("", |_| " -c default_transaction_read_only=on");
+    let database = asked.database.as_deref().unwrap_or(MANAGED_DATABASE);
+    let signed = login_of(&login, database, &sender.agent, asked.timeout, settings);
     let begun = Owned::begin(gateway, &signed, visitor, asked.timeout + SLACK).await;
     let mut owned = begun.map_err(no_session)?;
     let mut out = Output::new(RESULT_BYTES_MAX, place);
@@ -128,17 +130,19 @@ async fn carry_out(
 
 /// How the role signs in. What is said here counts more than any setting that a
 /// database or a role has.
-fn sign_in(login: &StatementLogin, asked: &Asked, agent: &str) -> Login {
-    let mut options = format!(
+pub(crate) fn login_of(
+    login: &StatementLogin,
+    database: &str,
+    agent: &str,
+    timeout: Duration,
+    settings: &str,
+) -> Login {
+    let options = format!(
         "-c statement_timeout={} -c lock_timeout=5s -c idle_in_transaction_session_timeout=10s \
-         -c idle_session_timeout=60s -c client_connection_check_interval=1s",
-        asked.timeout.as_millis()
+         -c idle_session_timeout=60s -c client_connection_check_interval=1s{settings}",
+        timeout.as_millis()
     );
-    if asked.rows_max.is_some() {
-        options.push_str(" -c default_transaction_read_only=on");
-    }
     let application = agent.chars().filter(|letter| (' '..='~').contains(letter)).take(APPLICATION_MAX);
-    let database = asked.database.as_deref().unwrap_or(MANAGED_DATABASE);
     let parameters = [
         ("user", format!("{}.{}", login.role, login.branch)),
         ("database", database.to_owned()),
@@ -177,7 +181,7 @@ async fn result(out: Output<Place<'static>>) -> Result<wire::StatementResult> {
     })
 }
 
-fn no_session(none: NoSession) -> Error {
+pub(crate) fn no_session(none: NoSession) -> Error {
     match none {
         NoSession::Refused(_, Some(Reason::Asleep)) => Error::Conflict {
             code: ErrorCode::BranchHibernated,
@@ -195,7 +199,7 @@ fn no_session(none: NoSession) -> Error {
     }
 }
 
-fn error_of(failure: &Failure) -> Error {
+pub(crate) fn error_of(failure: &Failure) -> Error {
     let (code, public) = match failure {
         Failure::Server(said) => (ErrorCode::StatementFailed, message_of(said)),
         Failure::TooLarge(_) => {

@@ -9,8 +9,8 @@ use coppice_core::api_key::ApiKeySecret;
 use coppice_core::key_limits::{Standing, check_limits};
 use coppice_core::operation::{CallerRule, Operation};
 use coppice_core::organization::{Organization, Role};
-use coppice_core::target::{AnyTarget, InOrganization, RawTarget, Target};
-use coppice_core::{Error, ErrorCode, OrganizationId, Result, UserId};
+use coppice_core::target::{AnyTarget, InBranch, InOrganization, RawTarget, Target};
+use coppice_core::{BranchId, Error, ErrorCode, OrganizationId, Result, UserId};
 use coppice_oauth::resource::Resource;
 use coppice_store::Membership;
 
@@ -61,6 +61,34 @@ impl<T> Access<T> {
     pub fn check(&self, scope: Scope) -> Result<()> {
         check_scope(&self.caller, scope)?;
         check_role(self.role, scope)
+    }
+}
+
+impl Access<InBranch> {
+    /// Whether the credential is also for another branch of the project.
+    ///
+    /// # Errors
+    /// `branch_access_denied`
+    pub(crate) fn check_other_branch(&self, other: &BranchId) -> Result<()> {
+        let limit = self.caller.grant.branch_limit();
+        match limit.is_some_and(|only| !only.iter().any(|id| id == other.as_str())) {
+            true => Err(not_for(other)),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the credential may change what the project has for its branch `root`.
+    /// A key for what it makes has to name that branch itself: it is known only of
+    /// the branch of the path whether the key made it.
+    ///
+    /// # Errors
+    /// `branch_access_denied`
+    pub(crate) fn check_root(&self, root: &BranchId) -> Result<()> {
+        self.check_other_branch(root)?;
+        match self.caller.grant.own_branches && *root != self.target.branch {
+            true => Err(not_for(root)),
+            false => Ok(()),
+        }
     }
 }
 
@@ -220,6 +248,11 @@ impl App {
         let user = check_user(&caller)?.clone();
         Ok(PersonalAccess { caller, user })
     }
+}
+
+fn not_for(branch: &BranchId) -> Error {
+    let reason = format_args!("this key is not for branch {branch}");
+    Error::access_denied(ErrorCode::BranchAccessDenied, reason)
 }
 
 /// What whoever is told who does not belong to an organization.

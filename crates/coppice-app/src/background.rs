@@ -8,21 +8,27 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::Utc;
 use coppice_core::usage::METERING;
 use coppice_core::{Error, Result};
 use futures_util::FutureExt as _;
+use tokio::sync::OnceCell;
 use tokio::time::MissedTickBehavior;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::backups::Upkeep;
+use crate::drills::Rest;
 use crate::history::Keeper;
 use crate::metering::Metering;
-use crate::{App, metrics};
+use crate::{App, budgets, metrics, stripe};
 
 /// Pause before a task that panicked is begun again.
 const AFTER_PANIC: Duration = Duration::from_secs(5);
 /// How often what is not needed any more is removed.
 const PURGE: Duration = Duration::from_secs(600);
+/// How often is looked whether a drill is due, and how long one takes at most.
+const DRILL_LOOK: Duration = Duration::from_secs(5);
+const DRILL_LONGEST: Duration = Duration::from_secs(3600);
 
 /// The tasks of a process. Dropping them ends them without ceremony.
 #[derive(Debug, Default)]
@@ -41,7 +47,22 @@ impl Tasks {
         S: Clone + Send + 'static,
         F: Future<Output = Result<()>> + Send + 'static,
     {
-        metrics::task_begun(name, period);
+        self.every_taking(name, period, period, state, work);
+    }
+
+    /// The same for work that takes up to `longest` now and then.
+    pub fn every_taking<S, F>(
+        &mut self,
+        name: &'static str,
+        period: Duration,
+        longest: Duration,
+        state: &S,
+        work: impl Fn(S) -> F + Send + 'static,
+    ) where
+        S: Clone + Send + 'static,
+        F: Future<Output = Result<()>> + Send + 'static,
+    {
+        metrics::task_begun(name, longest);
         let state = state.clone();
         self.0.push(AbortOnDropHandle::new(tokio::spawn(async move {
             let mut timer = tokio::time::interval(period);
@@ -109,12 +130,21 @@ impl App {
             let metering = metering.clone();
             async move { app.meter_usage(&metering).await }
         });
+        tasks.every("budget_watch", budgets::LOOK, self, |app| async move { app.look_at_budgets().await });
         tasks.every("key_uses", seconds(5), self, |app| async move { app.write_key_uses().await });
         tasks.every("client_uses", seconds(30), self, |app| async move { app.write_uses().await });
         tasks.every("signing_keys", seconds(60), self, |app| async move { app.renew_signing_keys().await });
         tasks.every("metrics_history", seconds(60), self, |app| async move { app.merge_history().await });
         tasks.every("metrics_room", seconds(3600), self, |app| async move { app.move_history().await });
         self.begin_purges(tasks);
+        self.begin_github(tasks);
+        tasks.every(
+            "vercel_endings",
+            seconds(5),
+            self,
+            |app| async move { app.finish_vercel_endings().await },
+        );
+        self.begin_stripe(tasks);
         self.begin_backups(tasks);
         metrics::task_begun("metrics_sampler", self.config.metrics_interval);
         let app = self.clone();
@@ -160,9 +190,56 @@ impl App {
             let upkeep = shared.clone();
             async move { app.verify_bases(&upkeep).await }
         });
+        let rest = Arc::new(Rest::default());
+        tasks.every_taking("store_drills", DRILL_LOOK, DRILL_LONGEST, self, move |app| {
+            let rest = rest.clone();
+            async move { app.hold_drills(&rest).await }
+        });
         tasks.every("store_sweep", PURGE, self, move |app| {
             let upkeep = upkeep.clone();
             async move { app.sweep_store(&upkeep).await }
+        });
+    }
+
+    /// Pull requests have branches, where there is a GitHub App.
+    fn begin_github(&self, tasks: &mut Tasks) {
+        if !self.has_github() {
+            return;
+        }
+        let (seconds, started) = (Duration::from_secs, Utc::now());
+        tasks.every("github_comparison", seconds(2), self, move |app| async move {
+            app.compare_with_github(started).await
+        });
+        let is_begun = Arc::new(OnceCell::new());
+        tasks.every("github_pulls", seconds(1), self, move |app| {
+            let is_begun = is_begun.clone();
+            async move {
+                is_begun.get_or_try_init(|| app.take_over_looks()).await?;
+                app.look_at_pulls().await
+            }
+        });
+        tasks.every("github_purge", PURGE, self, |app| async move { app.forget_github_past().await });
+    }
+
+    /// What organizations pay with is known, where there is Stripe.
+    fn begin_stripe(&self, tasks: &mut Tasks) {
+        tasks.every(
+            "payment_requirement",
+            PURGE,
+            self,
+            |app| async move { app.lift_payment_requirement().await },
+        );
+        if !self.has_stripe() {
+            return;
+        }
+        metrics::task_begun("stripe_customers", stripe::LOOK);
+        let app = self.clone();
+        tasks.keep("stripe_customers", move || {
+            let app = app.clone();
+            async move { app.watch_stripe().await }
+        });
+        tasks.every("stripe_purge", PURGE, self, |app| async move {
+            app.store.stripe_delivery_purge().await.map_err(Error::from)
         });
     }
 
@@ -181,6 +258,7 @@ impl App {
         tasks.every("event_purge", PURGE, self, |app| async move { app.purge_events().await });
         tasks.every("invoices", PURGE, self, |app| async move { app.issue_invoices().await });
         tasks.every("usage_purge", PURGE, self, |app| async move { app.purge_usage().await });
+        tasks.every("budget_purge", PURGE, self, |app| async move { app.purge_budgets().await });
         tasks.every("webhook_secret_purge", PURGE, self, |app| async move {
             app.forget_former_webhook_secrets().await
         });

@@ -4,19 +4,17 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chrono::Utc;
+use chrono::{DateTime, Utc};
 use coppice_archive::{Archive, ArchiveError, BaseName, Records, StoreFailure};
-use coppice_core::{Error, Result, VolumeId};
+use coppice_core::{Error, ErrorCode, Result, VolumeId};
 use coppice_engine::{BasePlan, EngineError};
 use coppice_failpoint::failpoint;
-use coppice_store::{BaseRow, DueBase, StoredLog};
+use coppice_store::{BaseMoment, BaseRow, DueBase, StoredLog};
 use futures_util::{StreamExt as _, stream};
 use parking_lot::Mutex;
 
 use crate::{App, metrics};
 
-/// For how long bases are kept.
-const KEEP: Duration = Duration::from_secs(2 * 24 * 3600);
 /// A pack that no base names may belong to one in the making, of another process, too.
 const PACK_GRACE: chrono::Duration = chrono::Duration::hours(48);
 /// Exports of the metastore that are kept.
@@ -78,7 +76,9 @@ impl App {
             if upkeep.resting.lock().get(&due.volume).is_some_and(|until| *until > now) {
                 continue;
             }
-            if let Err(error) = self.make_base(&due).await {
+            let made = self.make_base(&due).await;
+            self.store.base_failing(&due.branch, made.is_err()).await?;
+            if let Err(error) = made {
                 // Whoever owns a branch can keep it from being backed up, and no other.
                 let branch = &due.branch;
                 tracing::warn!(%branch, "branch {branch} can't be backed up: {}", error.chain());
@@ -230,13 +230,36 @@ impl App {
         Ok(found)
     }
 
+    /// What the store has of a volume as it was at a time; none when that is nothing.
+    ///
+    /// # Errors
+    /// `invalid_restore_target` when it lacks what was written by then
+    pub(crate) async fn find_in_store(
+        &self,
+        volume: &VolumeId,
+        until: DateTime<Utc>,
+    ) -> Result<Option<BaseMoment>> {
+        let Some(store) = &self.config.archive else { return Ok(None) };
+        let Some(base) = self.store.base_before(volume, until).await? else { return Ok(None) };
+        let archive = store.archive().await.map_err(failed)?;
+        let manifest = archive.manifest(&BaseName::from_trusted(base.as_str())).await.map_err(failed)?;
+        match archive.log_behind(&manifest, Some(until)).await {
+            Ok(_) => Ok(Some(BaseMoment { base, until })),
+            Err(ArchiveError::OutOfReach(why)) => Err(Error::invalid(
+                ErrorCode::InvalidRestoreTarget,
+                format!("can't go back to {}: {why}; choose another time", until.to_rfc3339()),
+            )),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
     /// Removes from the store what nobody needs.
     pub(crate) async fn sweep_store(&self, upkeep: &Upkeep) -> Result<()> {
         let Some(store) = &self.config.archive else { return Ok(()) };
         let _alone = upkeep.bases.lock().await;
         let archive = store.archive().await.map_err(failed)?;
         let found = self.adopt_bases(&archive).await?;
-        for name in self.store.base_surplus(KEEP).await? {
+        for name in self.store.base_surplus().await? {
             archive.remove_base(&BaseName::from_trusted(name.as_str())).await.map_err(failed)?;
             self.store.base_forget(&name).await?;
         }

@@ -63,7 +63,11 @@ impl App {
     }
 
     /// Says where they go.
+    ///
+    /// # Errors
+    /// `provider_failed`; nothing is changed then.
     pub async fn set_billing_email(&self, access: &Access, email: &str) -> Result<String> {
+        self.tell_stripe_email(&access.organization.id, email).await?;
         self.store.billing_set_email(&access.organization.id, email).await?;
         Ok(email.to_owned())
     }

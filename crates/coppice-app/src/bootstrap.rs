@@ -53,7 +53,7 @@ impl App {
         // Whoever runs the platform says whose address it is.
         let new = NewUser { id: &user, email, is_email_verified: true, name: "", password: Some(&hash) };
         self.store.user_insert_in_tx(&mut tx, &new).await?;
-        self.store.organization_insert_in_tx(&mut tx, &made.organization, DEFAULT_NAME, &user).await?;
+        self.store.organization_insert_in_tx(&mut tx, &made.organization, DEFAULT_NAME, Some(&user)).await?;
         self.store
             .project_insert_in_tx(
                 &mut tx,

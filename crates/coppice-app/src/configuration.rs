@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use coppice_core::branch::{Branch, BranchState};
+use coppice_core::branch::{Branch, BranchSpec, BranchState};
 use coppice_core::instance_type::{InstanceType, catalogue};
 use coppice_core::parameter::{Described, Observed, Server, describe};
 use coppice_core::target::InBranch;
@@ -65,4 +65,13 @@ pub(crate) fn server<'a>(
     contents: &'a ImageContents,
 ) -> Server<'a> {
     Server { major, instance_type, preloaded, known: &contents.parameters }
+}
+
+/// PostgreSQL parameters of a server, from its size and from its owner; a later one
+/// wins.
+pub(crate) fn settings_of(spec: &BranchSpec) -> Vec<(String, String)> {
+    let sized = instance_type(&spec.instance_type).settings(spec.version.major).into_iter();
+    let sized = sized.map(|(name, value)| (name.to_owned(), value));
+    let chosen = spec.parameters.iter().map(|(name, value)| (name.clone(), value.clone()));
+    sized.chain(chosen).collect()
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use coppice_core::branch::{Branch, BranchState, Goal};
+use coppice_core::budget::UsedUp;
 use coppice_core::project::IpFiltering;
 use coppice_core::{BranchId, Error, InstanceId, Result};
 use coppice_engine::{BoxedServerStream, KeptRole, RoleVerifier};
@@ -24,6 +25,8 @@ pub struct Connectable {
     pub root: BranchId,
     /// Who may connect.
     pub ip_filtering: IpFiltering,
+    /// The budget that keeps it asleep, if it sleeps.
+    pub used_up: Option<UsedUp>,
     /// What authenticates the client while it sleeps, or can't be woken.
     pub kept: KeptRole,
 }
@@ -48,7 +51,8 @@ impl App {
             Some(kept) => self.kept_role(&branch, role, kept).await?,
             None => KeptRole::Unknown,
         };
-        Ok(Some(Connectable { branch, root: found.root, ip_filtering: found.ip_filtering, kept }))
+        let (root, ip_filtering, used_up) = (found.root, found.ip_filtering, found.used_up);
+        Ok(Some(Connectable { branch, root, ip_filtering, used_up, kept }))
     }
 
     async fn kept_role(&self, branch: &Branch, role: &str, kept: KeptVerifier) -> Result<KeptRole> {

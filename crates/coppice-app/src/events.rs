@@ -134,10 +134,9 @@ impl App {
     /// `invalid_cursor`
     pub async fn list_events(&self, access: &Access, query: &EventQuery) -> Result<EventPage> {
         let (organization, grant) = (&access.organization.id, &access.caller.grant);
-        let names = |types: &Vec<EventType>| types.iter().map(|kind| kind.as_str().to_owned()).collect();
         let mut filter = EventFilter {
             after: query.after.as_deref().map_or(Ok(0), read_cursor)?,
-            types: query.types.as_ref().map(names),
+            types: query.types.as_deref().map(EventType::names),
             projects: grant.project_limit().map(<[String]>::to_vec),
             branches: grant.branch_limit().map(<[String]>::to_vec),
         };

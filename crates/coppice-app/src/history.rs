@@ -2,13 +2,15 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use chrono::SecondsFormat;
+use chrono::{DateTime, SecondsFormat, Utc};
+use coppice_core::branch::Branch;
 use coppice_core::history::{History, Moment, OutOfReach, Window};
 use coppice_core::lsn::Lsn;
 use coppice_core::target::{InBranch, InProject};
 use coppice_core::{Error, ErrorCode, InstanceId, Result, VolumeId};
+use coppice_store::BaseMoment;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
@@ -17,6 +19,13 @@ use crate::{Access, App};
 
 /// Looks at a time.
 const LOOKS_MAX: usize = 8;
+
+/// A moment of a volume's past: a place in its log, or behind a base in the store.
+pub(crate) struct Past {
+    pub(crate) volume: VolumeId,
+    pub(crate) lsn: Option<Lsn>,
+    pub(crate) base: Option<BaseMoment>,
+}
 
 /// What the keeper of history remembers from turn to turn.
 #[derive(Debug)]
@@ -46,7 +55,8 @@ impl App {
             tokio::spawn(async move {
                 let place = keeper.looks.acquire().await;
                 let began = Instant::now();
-                let kept = app.engine.keep_history(&instance.id, &instance.volume).await;
+                let keep = Duration::from_secs(u64::from(instance.retention_days) * 24 * 3600);
+                let kept = app.engine.keep_history(&instance.id, &instance.volume, keep).await;
                 drop(place);
                 match kept {
                     Ok(()) => drop(keeper.failing.lock().remove(&instance.id)),
@@ -79,19 +89,45 @@ impl App {
         Ok(found.map_err(|error| Error::internal(error.chain()))?.unwrap_or_default())
     }
 
-    /// The volume and the place in its log that a new branch begins at; none for
-    /// one that begins at no moment of the past.
-    pub(crate) async fn find_moment(
-        &self,
-        place: &InProject,
-        origin: &Origin,
-    ) -> Result<Option<(VolumeId, Lsn)>> {
-        let Origin::Inherit { parent, moment: Some(moment), .. } = origin else { return Ok(None) };
-        let parent = self.find_in_project(place, parent).await?;
-        let lsn = self.find_lsn(&parent.volume, *moment).await?;
-        Ok(Some((parent.volume, lsn)))
+    /// Where a new branch begins; none for one that begins at no moment of the past.
+    pub(crate) async fn find_past(&self, place: &InProject, origin: &Origin) -> Result<Option<Past>> {
+        match origin {
+            Origin::Inherit { parent, moment: Some(moment), .. } => {
+                let parent = self.find_in_project(place, parent).await?;
+                let lsn = self.find_lsn(&parent.volume, *moment).await?;
+                Ok(Some(Past { volume: parent.volume, lsn: Some(lsn), base: None }))
+            }
+            Origin::Restored { source, time, .. } => {
+                let source = self.find_in_project(place, source).await?;
+                self.find_restored(&source, *time).await.map(Some)
+            }
+            Origin::Inherit { moment: None, .. } | Origin::Custom(_) => Ok(None),
+        }
     }
 
+    /// Where a branch is restored from: its history, or what the store has of before.
+    async fn find_restored(&self, source: &Branch, time: Option<DateTime<Utc>>) -> Result<Past> {
+        let volume = source.volume.clone();
+        let history = self.history_of(&volume).await?;
+        let window = history.window();
+        let found = match (time, window) {
+            (None, Some(window)) => Some(window.to_lsn),
+            (Some(time), Some(window)) if time >= window.from => {
+                let moment = Moment::Time(time);
+                Some(history.find(moment).map_err(|why| refusal(moment, why, Some(window)))?)
+            }
+            _ => None,
+        };
+        if found.is_some() {
+            return Ok(Past { volume, lsn: found, base: None });
+        }
+        let until = time.unwrap_or_else(Utc::now);
+        match (self.find_in_store(&volume, until).await?, time, window) {
+            (Some(base), ..) => Ok(Past { volume, lsn: None, base: Some(base) }),
+            (None, Some(time), Some(_)) => Err(refusal(Moment::Time(time), OutOfReach::Before, window)),
+            (None, ..) => Err(Error::backup_not_found(&source.id)),
+        }
+    }
     /// The place in the log of a volume that a moment means.
     ///
     /// # Errors
@@ -103,7 +139,7 @@ impl App {
 }
 
 fn refusal(moment: Moment, why: OutOfReach, window: Option<Window>) -> Error {
-    let time = |time: chrono::DateTime<chrono::Utc>| time.to_rfc3339_opts(SecondsFormat::Millis, true);
+    let time = |time: DateTime<Utc>| time.to_rfc3339_opts(SecondsFormat::Millis, true);
     let asked = match moment {
         Moment::Time(at) => time(at),
         Moment::Lsn(lsn) => lsn.to_string(),

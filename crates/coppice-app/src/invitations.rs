@@ -10,8 +10,8 @@ mod links;
 use chrono::Utc;
 use coppice_core::access::Scope;
 use coppice_core::audit::RequestOrigin;
-use coppice_core::id::random_text;
 use coppice_core::limits::{INVITATION_DAYS, INVITATIONS_PER_HOUR_MAX};
+use coppice_core::mail::MailContent;
 use coppice_core::organization::{Invitation, Role};
 use coppice_core::sign_up::SignUp;
 use coppice_core::target::OnInvitation;
@@ -131,7 +131,7 @@ impl App {
             days: INVITATION_DAYS,
         };
         let record = self.store.invitation_insert_in_tx(&mut tx, &new).await?;
-        self.mail_invitation_in_tx(&mut tx, &id).await?;
+        self.mail_invitation_in_tx(&mut tx, organization, &id).await?;
         tx.commit().await.map_err(StoreError::from)?;
         self.mail_nudge.notify_one();
         self.visible(access, record)
@@ -190,7 +190,7 @@ impl App {
         let secret = Zeroizing::new(random::secret());
         let (hash, sealed) = (self.link_hash(&secret), self.key.seal(id.as_str(), &secret));
         self.store.invitation_renew_in_tx(&mut tx, id, &hash, &sealed, INVITATION_DAYS).await?;
-        self.mail_invitation_in_tx(&mut tx, id).await?;
+        self.mail_invitation_in_tx(&mut tx, organization, id).await?;
         tx.commit().await.map_err(StoreError::from)?;
         self.mail_nudge.notify_one();
         Ok(())
@@ -352,12 +352,14 @@ impl App {
         self.count_change_in_tx(tx, organization, change, INVITATIONS_PER_HOUR_MAX).await
     }
 
-    /// Promises a letter, if letters are sent at all.
-    async fn mail_invitation_in_tx(&self, tx: &mut Tx, id: &InvitationId) -> Result<()> {
-        if self.config.mailer.is_none() {
-            return Ok(());
-        }
-        Ok(self.store.mail_insert_in_tx(tx, &random_text(), id).await?)
+    async fn mail_invitation_in_tx(
+        &self,
+        tx: &mut Tx,
+        organization: &OrganizationId,
+        id: &InvitationId,
+    ) -> Result<()> {
+        let (organization, invitation) = (organization.clone(), id.clone());
+        self.promise_mail_in_tx(tx, &MailContent::Invitation { organization, invitation }).await
     }
 
     fn visible<T>(&self, access: &Access<T>, record: InvitationRecord) -> Result<VisibleInvitation> {

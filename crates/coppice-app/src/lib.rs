@@ -13,6 +13,7 @@
 
 mod access;
 mod activity;
+mod asking;
 mod audit;
 pub mod background;
 mod backups;
@@ -20,11 +21,14 @@ mod billing;
 mod bootstrap;
 mod branch_metrics;
 mod branches;
+mod budgets;
 mod configuration;
 mod connections;
 mod credentials;
+mod drills;
 mod events;
 mod extensions;
+mod github;
 mod history;
 mod idempotency;
 mod identity;
@@ -34,6 +38,7 @@ mod key_file;
 mod keys;
 mod logs;
 mod mail;
+mod marketplace;
 mod members;
 mod metering;
 mod metrics;
@@ -49,8 +54,10 @@ mod secrets;
 mod sleep;
 mod statements;
 mod storage;
+mod stripe;
 mod usage;
 mod users;
+mod vercel;
 mod webhooks;
 
 use std::sync::Arc;
@@ -77,9 +84,10 @@ pub use billing::{InvoicePage, UpcomingInvoice};
 pub use bootstrap::FirstAccount;
 pub use branch_metrics::{InstanceSeries, MetricsRequest};
 pub use branches::{
-    BranchChange, BranchDetails, BranchInTree, CustomBranch, InstanceStatus, NewBranchRequest, Origin,
-    ResetTo, SpecChange,
+    Backup, BranchChange, BranchDetails, BranchInTree, CustomBranch, InstanceStatus, NewBranchRequest,
+    Origin, ResetTo, SpecChange,
 };
+pub use budgets::BudgetLine;
 pub use connections::Connectable;
 pub use coppice_store::Event;
 pub use coppice_store::Invoice;
@@ -89,6 +97,7 @@ pub use coppice_telemetry::logs::{BodyMatch, LogEntry, LogFilter, LogLevel};
 pub use credentials::Credentials;
 pub use events::{EventPage, EventQuery};
 pub use extensions::{Extension, ExtensionKind};
+pub use github::{AppKey, GithubConfig, GithubDelivery, JobKey, LinkRequest, MappingRequest};
 pub use idempotency::{Begun, RepeatableCall};
 pub use identity::{
     Authorization, ClientClaim, Device, DeviceAnswer, Enrolment, HALF_LIFETIME, IdentityConfig,
@@ -109,8 +118,10 @@ pub use regions::Region;
 pub use rekey::seal_anew;
 pub use secrets::MasterKey;
 pub use sleep::Clients;
-pub use statements::StatementLogin;
+pub use statements::{Compared, StatementLogin};
+pub use stripe::{BillingPage, StripeConfig, StripeDelivery};
 pub use usage::{UsageLine, UsageReport, UsageRequest};
+pub use vercel::{VercelCaller, VercelConfig, VercelTerms};
 pub use webhooks::{DeliveryPage, WebhookChange, WebhookRequest};
 
 /// How long the metastore may take to count as ready: whoever asks gives up
@@ -169,8 +180,16 @@ pub struct AppConfig {
     pub archive: Option<Arc<Connection>>,
     /// How often what has changed is written there.
     pub store_interval: Duration,
+    /// How often the newest base of each branch is restored for proof, if ever.
+    pub drill_every: Option<Duration>,
     /// What is charged, if anybody is.
     pub prices: Option<PriceList>,
+    /// The GitHub App, if there is one.
+    pub github: Option<GithubConfig>,
+    /// Our integration on Vercel, if there is one.
+    pub vercel: Option<VercelConfig>,
+    /// Where what organizations pay with is on file, if anywhere.
+    pub stripe: Option<StripeConfig>,
 }
 
 /// Which platform this is. No secret: it is told to everybody, so that nobody
@@ -206,6 +225,11 @@ pub struct App {
     /// Whether everything is there that clients may expect.
     is_set_up: Arc<AtomicBool>,
     outside: Option<Arc<outside::OutsideIssuer>>,
+    github: Option<Arc<github::Github>>,
+    vercel: Option<Arc<vercel::Vercel>>,
+    stripe: Option<Arc<stripe::Stripe>>,
+    /// Says that Stripe has told of something.
+    stripe_nudge: Arc<Notify>,
     config: Arc<AppConfig>,
 }
 
@@ -225,6 +249,9 @@ impl App {
             let redirect_uri = format!("{}/oauth/outside/callback", config.public_url);
             Arc::new(outside::OutsideIssuer::new(outside, redirect_uri))
         });
+        let github = config.github.clone().map(|github| Arc::new(github::Github::new(github)));
+        let vercel = config.vercel.clone().map(|vercel| Arc::new(vercel::Vercel::new(vercel)));
+        let stripe = config.stripe.clone().map(|stripe| Arc::new(stripe::Stripe::new(stripe)));
         Self {
             store,
             engine,
@@ -241,6 +268,10 @@ impl App {
             started,
             is_set_up: Arc::default(),
             outside,
+            github,
+            vercel,
+            stripe,
+            stripe_nudge: Arc::default(),
             config: Arc::new(config),
         }
     }

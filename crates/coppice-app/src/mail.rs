@@ -7,10 +7,14 @@
 
 use std::time::Duration;
 
-use coppice_core::Result;
+use coppice_core::budget::{BudgetCovers, USED_UP};
+use coppice_core::id::random_text;
+use coppice_core::mail::{BudgetNews, MailContent};
+use coppice_core::{InvitationId, OrganizationId, Result};
 use coppice_failpoint::failpoint;
 use coppice_mail::{Letter, MailError, Mailer};
-use coppice_store::{DueMail, InvitationRecord};
+use coppice_store::{DueMail, Tx};
+use zeroize::Zeroizing;
 
 use crate::App;
 use crate::metrics::{task_begun, task_succeeded};
@@ -45,19 +49,31 @@ impl App {
         }
     }
 
+    /// Promises a letter, if letters are sent at all.
+    pub(crate) async fn promise_mail_in_tx(&self, tx: &mut Tx, content: &MailContent) -> Result<()> {
+        match &self.config.mailer {
+            None => Ok(()),
+            Some(_) => Ok(self.store.mail_insert_in_tx(tx, &random_text(), content).await?),
+        }
+    }
+
     /// Sends one letter; false when none is due.
     async fn send_due_mail(&self, mailer: &Mailer) -> Result<bool> {
         let Some(due) = self.store.mail_claim(LEASE_SECONDS).await? else { return Ok(false) };
-        if !due.invitation.is_pending {
-            self.store.mail_delete(&due.id).await?;
-            return Ok(true);
-        }
-        failpoint!("mail.claimed");
-        let (id, attempts) = (&due.invitation.id, due.attempts);
-        let sent = match self.letter(&due) {
-            Ok(letter) => mailer.send(&letter).await,
+        let letter = match self.letter(&due).await {
+            Ok(None) => {
+                self.store.mail_delete(&due.id).await?;
+                return Ok(true);
+            }
+            Ok(Some(letter)) => Ok(letter),
             // The right secret.key may be put back meanwhile.
             Err(error) => Err(MailError::Later(format!("it can't be put together: {}", error.for_log()))),
+        };
+        failpoint!("mail.claimed");
+        let (what, attempts) = (&due.content, due.attempts);
+        let sent = match letter {
+            Ok(letter) => mailer.send(&letter).await,
+            Err(error) => Err(error),
         };
         match sent {
             Ok(()) => {
@@ -66,36 +82,92 @@ impl App {
             }
             Err(MailError::Later(why)) if attempts < ATTEMPTS_MAX => {
                 let pause = pause_seconds(attempts);
-                tracing::warn!("the mail of invitation {id} was not sent, trying again in {pause} s: {why}");
+                tracing::warn!("the mail of {what} was not sent, trying again in {pause} s: {why}");
                 self.store.mail_postpone(&due.id, pause).await?;
             }
             Err(error) => {
-                tracing::warn!("the mail of invitation {id} is given up after {attempts} attempts: {error}");
+                tracing::warn!("the mail of {what} is given up after {attempts} attempts: {error}");
                 self.store.mail_delete(&due.id).await?;
             }
         }
         Ok(true)
     }
 
-    fn letter(&self, due: &DueMail) -> Result<Letter> {
-        let record =
-            InvitationRecord { invitation: due.invitation.clone(), link_sealed: due.link_sealed.clone() };
-        let name = &due.organization_name;
-        let ends = due.invitation.expires_at.format("%-d %B %Y, %H:%M UTC");
-        Ok(Letter {
-            to: due.invitation.email.clone(),
+    /// What is sent; none when nobody wants it any more.
+    async fn letter(&self, due: &DueMail) -> Result<Option<Letter>> {
+        match &due.content {
+            MailContent::Invitation { organization, invitation } => {
+                self.letter_of_invitation(&due.id, organization, invitation).await
+            }
+            MailContent::BudgetReached(news) => self.letter_of_budget(&due.id, news).await,
+        }
+    }
+
+    async fn letter_of_invitation(
+        &self,
+        id: &str,
+        organization: &OrganizationId,
+        invitation: &InvitationId,
+    ) -> Result<Option<Letter>> {
+        let record = self.store.invitation_find(organization, invitation).await?;
+        let Some(record) = record.filter(|record| record.invitation.is_pending) else { return Ok(None) };
+        let Some(name) = self.store.organization_name(organization).await? else { return Ok(None) };
+        let ends = record.invitation.expires_at.format("%-d %B %Y, %H:%M UTC");
+        Ok(Some(Letter {
+            to: record.invitation.email.clone(),
             subject: format!("Invitation to {name}"),
             before: vec![format!(
                 "You are invited to the organization “{name}” with the role {}.",
-                due.invitation.role.as_str()
+                record.invitation.role.as_str()
             )],
             link: ("Accept the invitation".to_owned(), self.mailed_link(&record)?),
             after: vec![
                 format!("The link is for you alone and works until {ends}."),
                 "If you did not expect this, ignore it: nothing happens then.".to_owned(),
             ],
-            id: due.id.clone(),
-        })
+            id: id.to_owned(),
+        }))
+    }
+
+    /// For whoever can still raise the budget.
+    async fn letter_of_budget(&self, id: &str, news: &BudgetNews) -> Result<Option<Letter>> {
+        let BudgetNews { organization, threshold, limit, unit, month, .. } = news;
+        let Some(to) = self.store.member_admin_address(organization, &news.to).await? else {
+            return Ok(None);
+        };
+        let Some(name) = self.store.organization_name(organization).await? else { return Ok(None) };
+        let (_, budgets) = self.store.budget_list(organization).await?;
+        let named = budgets.into_iter().find(|budget| budget.subject == news.subject);
+        let subject = named.and_then(|budget| budget.name).unwrap_or_else(|| news.subject.clone());
+        let whose = match news.covers {
+            BudgetCovers::Organization => format!("the organization “{name}”"),
+            covers => format!("the {} “{subject}” of the organization “{name}”", covers.as_str()),
+        };
+        let follows = match *threshold {
+            USED_UP => {
+                "The branches that it covers are put to sleep, and nothing wakes them before there is more. Nothing is \
+                 deleted."
+            }
+            _ => {
+                "At 100 % the branches that it covers are put to sleep until there is more. Nothing is deleted."
+            }
+        };
+        let place = format!("{}/console/orgs/{organization}/usage", self.config.public_url);
+        Ok(Some(Letter {
+            to,
+            subject: format!("{threshold} % of a budget of {name} are used up"),
+            before: vec![
+                format!("{threshold} % of the budget of {whose}, {limit} {unit} for {month}, are used up."),
+                follows.to_owned(),
+            ],
+            link: ("Look at the usage".to_owned(), Zeroizing::new(place)),
+            after: vec![
+                "There you can raise the budget, or by `coppice budget set`. It begins anew with the next month in UTC."
+                    .to_owned(),
+                "You get this as somebody who may, once for each part of a budget.".to_owned(),
+            ],
+            id: id.to_owned(),
+        }))
     }
 }
 

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use coppice_archive::Written;
+use coppice_core::backup::DrillResult;
 use coppice_core::branch::BranchState;
 use coppice_core::plan::Step;
 use coppice_core::volume::VolumeState;
@@ -17,6 +18,7 @@ const HIBERNATIONS: &str = "coppice_branch_hibernations_total";
 const BASES: &str = "coppice_store_bases_total";
 const BASE_BYTES: &str = "coppice_store_base_bytes_total";
 const LOG_BYTES: &str = "coppice_store_log_bytes_total";
+const DRILLS: &str = "coppice_store_drills_total";
 const TASK_SUCCESS: &str = "coppice_task_last_success_timestamp_seconds";
 const TASK_PERIOD: &str = "coppice_task_period_seconds";
 
@@ -120,6 +122,7 @@ pub(crate) fn describe() {
         LOG_BYTES,
         "Bytes of write-ahead logs that were written to the store, before they were compressed."
     );
+    describe_counter!(DRILLS, "Bases that were to be restored for proof, by result.");
     describe_gauge!(TASK_SUCCESS, "When a task last did its work, in Unix time.");
     describe_gauge!(TASK_PERIOD, "Seconds between two turns of a task.");
     for step in STEPS_ALL.map(step_label) {
@@ -136,6 +139,9 @@ pub(crate) fn describe() {
     counter!(HIBERNATIONS).absolute(0);
     for outcome in [Outcome::Done, Outcome::Failed] {
         counter!(BASES, "outcome" => outcome.label()).absolute(0);
+    }
+    for result in [DrillResult::Passed, DrillResult::Failed, DrillResult::Skipped] {
+        counter!(DRILLS, "result" => result.as_str()).absolute(0);
     }
     counter!(BASE_BYTES).absolute(0);
     counter!(LOG_BYTES).absolute(0);
@@ -173,6 +179,11 @@ pub(crate) fn log_sent(bytes: usize) {
 /// A branch could not be backed up.
 pub(crate) fn base_failed() {
     counter!(BASES, "outcome" => Outcome::Failed.label()).increment(1);
+}
+
+/// A drill has ended.
+pub(crate) fn drill_held(result: DrillResult) {
+    counter!(DRILLS, "result" => result.as_str()).increment(1);
 }
 
 /// A task is to do its work once each `period`.

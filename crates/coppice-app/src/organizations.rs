@@ -3,7 +3,9 @@
 use chrono::Utc;
 use coppice_core::access::{Caller, check_second_factor};
 use coppice_core::limits::{ORGANIZATIONS_OWNED_MAX, OrganizationLimits};
+use coppice_core::marketplace::Marketplace;
 use coppice_core::organization::{BillingStatus, Organization, Role};
+use coppice_core::payment::NO_CARD;
 use coppice_core::{Error, ErrorCode, OrganizationId, Result};
 use coppice_failpoint::failpoint;
 use coppice_store::{StoreError, Tx};
@@ -28,11 +30,17 @@ impl App {
         Ok(found.collect())
     }
 
-    /// Makes an organization that the caller owns.
+    /// Makes an organization that the caller owns. It is disabled until it has
+    /// something to pay with, where that is required. What the caller has subscribed to
+    /// at a marketplace is of this one, if it is of no other: tells where that is.
     ///
     /// # Errors
     /// `organization_limit_reached`
-    pub async fn create_organization(&self, access: &PersonalAccess, name: &str) -> Result<Organization> {
+    pub async fn create_organization(
+        &self,
+        access: &PersonalAccess,
+        name: &str,
+    ) -> Result<(Organization, Option<Marketplace>)> {
         let mut tx = self.store.begin().await?;
         self.store.user_lock_in_tx(&mut tx, &access.user).await?;
         if self.store.organization_count_owned_in_tx(&mut tx, &access.user).await? >= ORGANIZATIONS_OWNED_MAX
@@ -43,9 +51,16 @@ impl App {
             ));
         }
         let id = OrganizationId::generate(Utc::now());
-        let organization = self.store.organization_insert_in_tx(&mut tx, &id, name, &access.user).await?;
+        let mut organization =
+            self.store.organization_insert_in_tx(&mut tx, &id, name, Some(&access.user)).await?;
+        if self.requires_payment_method() {
+            let status = BillingStatus::NoPaymentMethod;
+            self.store.organization_set_billing_in_tx(&mut tx, &id, status, NO_CARD).await?;
+            organization = self.lock_organization_in_tx(&mut tx, &id).await?;
+        }
+        let marketplace = self.store.marketplace_bind_in_tx(&mut tx, &access.user, &id).await?;
         tx.commit().await.map_err(StoreError::from)?;
-        Ok(organization)
+        Ok((organization, marketplace))
     }
 
     /// Changes what is given of an organization: its name, and whether it asks

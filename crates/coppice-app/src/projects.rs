@@ -113,9 +113,14 @@ impl App {
     /// # Errors
     /// `project_not_found`, `branch_protected`
     pub async fn delete_project(&self, access: &Access<InProject>) -> Result<()> {
-        let id = &access.target.project;
+        self.delete_project_at(&access.target).await
+    }
+
+    /// As [`App::delete_project`], for what has the right to.
+    pub(crate) async fn delete_project_at(&self, place: &InProject) -> Result<()> {
+        let InProject { organization, project: id } = place;
         let mut tx = self.store.begin().await?;
-        if !self.store.project_delete_in_tx(&mut tx, &access.organization.id, id).await? {
+        if !self.store.project_delete_in_tx(&mut tx, organization, id).await? {
             return Err(Error::project_not_found(id));
         }
         let kept = self.store.branch_protected_in_tx(&mut tx, id).await?;

@@ -28,20 +28,74 @@ pub struct StatementLogin {
     pub password: Zeroizing<String>,
 }
 
+/// A branch whose schema is compared.
+#[derive(Debug)]
+pub struct Compared {
+    /// What it is called.
+    pub name: String,
+    /// As whom its catalogue is read.
+    pub login: StatementLogin,
+}
+
 impl App {
+    /// As whom the catalogues of a branch and of another one, its parent where none
+    /// is named, are read. Both are up then; `agent` is what the client calls itself.
+    ///
+    /// # Errors
+    /// `branch_not_found`, `invalid_field`, `branch_access_denied`, `versions_differ`,
+    /// `address_not_allowed`, `branch_hibernated` when one may not be woken,
+    /// `branch_not_ready`
+    pub async fn logins_to_compare(
+        &self,
+        access: &Access<InBranch>,
+        against: Option<&BranchId>,
+        address: IpAddr,
+        agent: &str,
+    ) -> Result<(Compared, Compared)> {
+        let branch = self.find_branch(access).await?;
+        let against = against.or(branch.parent.as_ref()).ok_or_else(|| {
+            let why = format!("branch {} has no parent: name the branch to compare it with", branch.name);
+            Error::invalid_field("against", why)
+        })?;
+        access.check_other_branch(against)?;
+        let against = self.find_in_project(&access.target.within, against).await?;
+        let (has, wants) = (branch.spec.version.major, against.spec.version.major);
+        if has != wants {
+            let (one, other) = (&branch.name, &against.name);
+            let public = format!(
+                "branch {one} has PostgreSQL {has}, branch {other} has {wants}: definitions of different releases \
+                 can't be compared"
+            );
+            return Err(Error::Conflict { code: ErrorCode::VersionsDiffer, public });
+        }
+        let (login, other) = tokio::try_join!(
+            self.login_as_reader(branch.id, address, agent),
+            self.login_as_reader(against.id, address, agent)
+        )?;
+        Ok((Compared { name: branch.name, login }, Compared { name: against.name, login: other }))
+    }
+
     /// As whom a statement is carried out that may only read. The branch is up
     /// then; `agent` is what the client calls itself.
     ///
     /// # Errors
     /// `branch_not_found`, `address_not_allowed`, `branch_hibernated` when it may
-    /// not be woken, `branch_not_ready`
+    /// not be woken, `budget_reached`, `branch_not_ready`
     pub async fn reader_login(
         &self,
         access: &Access<InBranch>,
         address: IpAddr,
         agent: &str,
     ) -> Result<StatementLogin> {
-        let branch = self.find_branch(access).await?.id;
+        self.login_as_reader(self.find_branch(access).await?.id, address, agent).await
+    }
+
+    async fn login_as_reader(
+        &self,
+        branch: BranchId,
+        address: IpAddr,
+        agent: &str,
+    ) -> Result<StatementLogin> {
         let (password, verifier) = self.key.reader_secret(branch.as_str());
         let by = format!("a statement of {READER_ROLE} from {address} ({agent})");
         let deadline = Instant::now() + WAKE_PATIENCE;
@@ -65,6 +119,9 @@ impl App {
                     }
                 }
                 BranchState::Hibernated if !self.wake_for_client(&branch, &by).await? => {
+                    if let Some(used_up) = self.store.budget_of_branch(&branch).await? {
+                        return Err(used_up.error());
+                    }
                     return Err(Error::Conflict {
                         code: ErrorCode::BranchHibernated,
                         public: format!("branch {branch} is hibernated; wake it first"),

@@ -38,7 +38,7 @@ impl App {
 
     async fn look_at_storage_of(&self, instance: &MeasuredInstance) {
         let limit = limit_of(instance);
-        let Some(bytes) = self.engine.disk_bytes(&instance.volume).await else { return };
+        let Some(bytes) = self.engine.disk_bytes(&instance.id, &instance.volume).await else { return };
         let (branch, before) = (&instance.branch, instance.fullness);
         let now = before.after(bytes, limit);
         if now == Fullness::Shut && now == before {

@@ -77,6 +77,8 @@ pub enum WakeCause {
     Connection,
     /// Its organization was enabled again.
     Organization,
+    /// A budget that was used up has room again.
+    Budget,
 }
 
 /// What ended it.
@@ -89,6 +91,8 @@ pub enum SleepCause {
     Request,
     /// Its organization was disabled.
     Organization,
+    /// A budget is used up.
+    Budget,
 }
 
 /// How one application used a branch.

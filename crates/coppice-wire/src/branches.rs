@@ -8,7 +8,9 @@ use utoipa::ToSchema;
 use utoipa::openapi::Schema;
 use utoipa::openapi::schema::{ObjectBuilder, SchemaFormat, SchemaType, Type};
 
-use crate::{Expiry, ScaleToZeroChange, ScaleToZeroSetting, Timestamp};
+use crate::{
+    BackupConfiguration, BackupConfigurationChange, Expiry, ScaleToZeroChange, ScaleToZeroSetting, Timestamp,
+};
 
 /// A branch in a list.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -103,6 +105,10 @@ pub struct BranchDetails {
     pub expires_at: Option<Expiry>,
     /// Whether the region makes backups.
     pub backups_enabled: bool,
+    /// What is kept of what it was; absent where no backups are made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub backup_configuration: Option<BackupConfiguration>,
     /// What it is doing.
     pub status: BranchStatus,
     /// When it may sleep.
@@ -316,9 +322,13 @@ pub struct InheritBranch {
     /// When it may sleep, if not as the project says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale_to_zero: Option<ScaleToZeroChange>,
-    /// When it shall be deleted, if it shall.
+    /// What shall be kept of what it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires_at: Option<Expiry>,
+    pub backup_configuration: Option<BackupConfigurationChange>,
+    /// When it shall be deleted; null is never, and absent is when the project says (`childExpiryHours`), or never.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::time::said")]
+    #[schema(value_type = Option<Expiry>)]
+    pub expires_at: Option<Option<Expiry>>,
 }
 
 /// What a copy shall have otherwise than its parent.
@@ -368,6 +378,9 @@ pub struct CustomBranch {
     /// When it may sleep, if not as the project says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale_to_zero: Option<ScaleToZeroChange>,
+    /// What shall be kept of what it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup_configuration: Option<BackupConfigurationChange>,
     /// When it shall be deleted, if it shall.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Expiry>,
@@ -401,6 +414,9 @@ pub struct UpdateBranch {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::time::said")]
     #[schema(value_type = Option<Expiry>)]
     pub expires_at: Option<Option<Expiry>>,
+    /// What is kept of what it was; at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup_configuration: Option<BackupConfigurationChange>,
     /// True puts it to sleep, false wakes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = true)]

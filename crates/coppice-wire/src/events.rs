@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::Timestamp;
+use crate::{BudgetCovers, Timestamp};
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -44,6 +44,21 @@ pub enum EventType {
     /// A key of the organization was deleted.
     #[serde(rename = "key.deleted")]
     KeyDeleted,
+    /// Half, four fifths or all of a budget is used up.
+    #[serde(rename = "budget.reached")]
+    BudgetReached,
+    /// A full copy of a branch is in the store.
+    #[serde(rename = "backup.completed")]
+    BackupCompleted,
+    /// A full copy of a branch could not be made; that is still being tried.
+    #[serde(rename = "backup.failed")]
+    BackupFailed,
+    /// A full copy of a branch was restored for proof, and is sound.
+    #[serde(rename = "restore.verified")]
+    RestoreVerified,
+    /// A full copy of a branch was restored for proof, and is not.
+    #[serde(rename = "restore.failed")]
+    RestoreFailed,
 }
 
 /// What an event is about. Which fields there are depends on its type.
@@ -80,6 +95,26 @@ pub struct EventData {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "key_06gq0m2kj8fr3cjdr0h2qkv5s4")]
     pub key_id: Option<String>,
+    /// Of `budget.reached`: whose use the budget counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub covers: Option<BudgetCovers>,
+    /// Of `budget.reached`: the part that is reached, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, example = 80)]
+    pub threshold: Option<u32>,
+    /// Of `budget.reached`: how much there is in a month.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, example = "20.00")]
+    pub limit: Option<String>,
+    /// Of `budget.reached`: of what.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, example = "EUR")]
+    pub unit: Option<String>,
+    /// Of `budget.reached`: the month in UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, example = "2026-01")]
+    pub month: Option<String>,
 }
 
 /// Something that happened.

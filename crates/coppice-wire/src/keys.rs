@@ -30,6 +30,10 @@ pub struct ApiKey {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     pub own_branches: bool,
+    /// How many branches that it made may exist at once; absent is as many as there may be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, example = 5, minimum = 1, maximum = 10000)]
+    pub max_branches: Option<u32>,
     /// When it was made.
     pub created_at: Timestamp,
     /// When it ends; null is never.
@@ -123,6 +127,10 @@ pub struct CreateApiKey {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = true)]
     pub own_branches: Option<bool>,
+    /// How many branches that it made may exist at once. Such a key makes no keys. Absent is as many as there may be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = 5, minimum = 1, maximum = 10000)]
+    pub max_branches: Option<u32>,
 }
 
 /// Body of the operations that delete keys.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::Timestamp;
+use crate::{BillingMarketplace, Timestamp};
 
 /// Whether an organization may make and run branches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -75,6 +75,18 @@ pub struct Organization {
     pub name: String,
     /// What it may do.
     pub status: OrganizationStatus,
+}
+
+/// A new organization.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct MadeOrganization {
+    #[serde(flatten)]
+    #[schema(inline)]
+    #[expect(missing_docs, reason = "its fields say it all")]
+    pub organization: Organization,
+    /// The marketplace that it is billed through; absent when it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub marketplace: Option<BillingMarketplace>,
 }
 
 /// An organization with its settings: the answer of getOrganization and updateOrganization.

@@ -66,6 +66,10 @@ pub struct IpFiltering {
 pub struct ProjectConfiguration {
     /// Defaults for new branches.
     pub scale_to_zero: ScaleToZeroConfiguration,
+    /// Hours after which new branches with a parent are deleted, unless told otherwise; absent when they are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, example = 168, minimum = 1, maximum = 8760)]
+    pub child_expiry_hours: Option<u32>,
     /// For all branches.
     pub ip_filtering: IpFiltering,
 }
@@ -140,6 +144,10 @@ pub struct ProjectConfigurationChange {
     /// Defaults for branches made later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale_to_zero: Option<ScaleToZeroConfigurationChange>,
+    /// Hours after which branches with a parent that are made later are deleted, unless told otherwise; 0 is never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = 168, minimum = 0, maximum = 8760)]
+    pub child_expiry_hours: Option<u32>,
     /// For all branches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ip_filtering: Option<IpFilteringChange>,

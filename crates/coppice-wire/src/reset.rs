@@ -23,7 +23,7 @@ pub struct ResetSource {
     pub branch_id: Option<String>,
     /// What it was itself before it was reset, from getBranchHistory.
     #[serde(rename = "versionID", default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "vol_0d3q8v1c5k2m4n6p8r0s2t4u6g", max_length = 64, format = "looked-up")]
+    #[schema(example = "vol_0d3q8v1c5k2m4n6p8r0s2t4u6g", pattern = "^[A-Za-z0-9_-]{1,64}$", format = "id")]
     pub version_id: Option<String>,
     /// The time to copy that as of, within the window of its history; without it, as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -15,6 +15,7 @@ mod usage;
 mod users;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
@@ -26,6 +27,7 @@ use coppice_store::{ConnectOptions, Store, check_export};
 use tokio::io::BufReader;
 
 use audit::{Change, recorded};
+use backup::BackupCommand;
 
 use crate::config::DataDir;
 use crate::secret_key;
@@ -62,7 +64,7 @@ enum AdminCommand {
     Recover(recover::RecoverArgs),
     /// What is in a store, and whether it is whole; from any machine, also while the platform runs
     #[command(subcommand, after_help = "Example: coppice admin backup verify --store s3://backups/prod")]
-    Backup(backup::BackupCommand),
+    Backup(BackupCommand),
     /// Organizations
     #[command(subcommand, after_help = "Example: coppice admin org list")]
     Org(OrganizationCommand),
@@ -189,7 +191,18 @@ pub(crate) async fn admin(args: AdminArgs, as_json: bool) -> anyhow::Result<()> 
             )
         }
         AdminCommand::Recover(args) => recover::recover(&data_dir, args).await,
-        AdminCommand::Backup(command) => backup::backup(&data_dir, command, as_json).await,
+        AdminCommand::Backup(BackupCommand::List(args)) => {
+            backup::list(&args.open(&data_dir).await?.2, as_json).await
+        }
+        AdminCommand::Backup(BackupCommand::Verify(args)) => {
+            backup::verify(Arc::new(args.open(&data_dir).await?.2)).await
+        }
+        AdminCommand::Backup(BackupCommand::Drill { branch }) => {
+            if ControlLock::try_take(&data_dir).map_err(|error| chain(&error))?.is_some() {
+                bail!("no platform runs on {}: start it, it holds drills", data_dir.display());
+            }
+            with_metastore(&data_dir, metastore_url, async |store| backup::drill(&store, &branch).await).await
+        }
         AdminCommand::SetPassword { email } => {
             let hash = sign_in::ask_password(&email)?;
             with_metastore(&data_dir, metastore_url, async |store| {

@@ -1,11 +1,12 @@
 //! Texts that have to be of a certain form. A schema names the form as its
 //! `format`; most names are ours, and the document does not show those.
 
+use coppice_core::backup::BackupTime;
 use coppice_core::error::excerpt;
 use coppice_core::name::problem;
 use coppice_core::project::parse_address_range;
 use coppice_core::target::is_record_id;
-use coppice_core::{Error, ErrorCode, Result, email};
+use coppice_core::{Error, ErrorCode, Result, budget, email};
 
 use super::length::Length;
 use super::place::Place;
@@ -52,7 +53,7 @@ const fn ours(name: &'static str, check: Check) -> Format {
     Format { name, is_public: false, check }
 }
 
-static FORMATS: [Format; 12] = [
+static FORMATS: [Format; 14] = [
     // What something is called: without blanks around it, and nothing that can't be seen.
     ours("name", Check::Mended(name)),
     // A remark for people.
@@ -69,6 +70,10 @@ static FORMATS: [Format; 12] = [
     ours("cidr", Check::AsIs(cidr)),
     // Text that is sought in texts of the metastore.
     ours("sought", Check::AsIs(sought)),
+    // How much there may be.
+    ours("limit", Check::AsIs(limit)),
+    // When backups are made.
+    ours("backup-time", Check::AsIs(backup_time)),
     // Stands for what the app looks up, which refuses what is not there.
     ours("looked-up", Check::AsIs(|_, _, _| Ok(()))),
     // A time that the document describes in words.
@@ -96,6 +101,10 @@ fn description(text: &str, length: &Length, place: &Place<'_>) -> Result<()> {
             "must have at most 50 letters, digits, hyphens and blanks, and begin with a letter or digit",
         )),
     }
+}
+
+fn backup_time(text: &str, _: &Length, place: &Place<'_>) -> Result<()> {
+    text.parse::<BackupTime>().map(drop).map_err(|why| place.invalid(why))
 }
 
 fn id(text: &str, _: &Length, place: &Place<'_>) -> Result<()> {
@@ -135,6 +144,12 @@ fn sought(text: &str, length: &Length, place: &Place<'_>) -> Result<()> {
         true => Ok(()),
         false => Err(place.invalid(format_args!("{length}, and no zero byte"))),
     }
+}
+
+fn limit(text: &str, _: &Length, place: &Place<'_>) -> Result<()> {
+    let why = "must be a text like \"20\" or \"0.50\": greater than zero, with at most 9 digits before the point and 6 \
+               after it";
+    budget::limit(text).map(drop).ok_or_else(|| place.invalid(why))
 }
 
 /// A time without an offset is in UTC, and says so from here on.

@@ -61,3 +61,38 @@ impl Place<'_> {
         Error::invalid(ErrorCode::TooManyItems, format!("{self} accepts at most {count_max} items"))
     }
 }
+
+/// The place that a complaint names, and what is wrong there.
+pub(crate) fn named_in(error: &Error) -> Option<(String, String)> {
+    let said = error.to_string();
+    let pair = match error.code() {
+        ErrorCode::InvalidField => said.strip_prefix("invalid ")?.split_once(": ")?,
+        ErrorCode::MissingField => (said.strip_suffix(" is required")?, "is required"),
+        ErrorCode::TooManyItems => {
+            let place = said.split_once(" accepts at most ")?.0;
+            (place, said.strip_prefix(place)?.trim_start())
+        }
+        ErrorCode::InvalidPathParameter => (said.strip_prefix("invalid path parameter ")?, "is invalid"),
+        _ => return None,
+    };
+    Some((pair.0.to_owned(), pair.1.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_complaint_tells_its_place_and_what_is_wrong_there() {
+        let place = Place::Field(&Place::Field(&Place::Body, "credentials"), "access_token");
+        for (complaint, why) in [
+            (place.invalid("must be a string"), "must be a string"),
+            (place.missing(), "is required"),
+            (place.too_many(7), "accepts at most 7 items"),
+        ] {
+            let expected = ("credentials.access_token".to_owned(), why.to_owned());
+            assert_eq!(named_in(&complaint), Some(expected));
+        }
+        assert_eq!(named_in(&Error::internal("x")), None);
+    }
+}

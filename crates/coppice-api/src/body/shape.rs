@@ -29,7 +29,7 @@ pub(crate) enum Shape {
     /// True or false.
     Flag,
     /// A whole number, from and to.
-    Whole(u32, u32),
+    Whole(u64, u64),
     /// So many of them, at least and at most.
     List(Box<Shape>, usize, usize),
     /// So many of them at most, by name.
@@ -99,7 +99,7 @@ impl Shape {
             (Self::Flag, Value::Bool(_)) => Ok(()),
             (Self::Whole(min, max), value) => {
                 // One with a fraction or an exponent is none, whatever it comes to.
-                let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
+                let number = value.as_u64();
                 match number {
                     Some(number) if (*min..=*max).contains(&number) => Ok(()),
                     _ => Err(place.invalid(format_args!("must be a whole number from {min} to {max}"))),
@@ -294,13 +294,13 @@ fn text(object: &Object, place: &str) -> Result<Shape, Unbounded> {
     }
 }
 
-fn whole(number: &Number) -> Option<u32> {
+fn whole(number: &Number) -> Option<u64> {
     match number {
-        Number::Int(number) => u32::try_from(*number).ok(),
-        Number::UInt(number) => u32::try_from(*number).ok(),
+        Number::Int(number) => u64::try_from(*number).ok(),
+        Number::UInt(number) => u64::try_from(*number).ok(),
         Number::Float(number) => {
-            let whole = *number as u32;
-            (f64::from(whole) == *number).then_some(whole)
+            let whole = *number as u64;
+            (whole as f64 == *number).then_some(whole)
         }
     }
 }

@@ -6,8 +6,8 @@ use coppice_core::Result;
 use coppice_core::access::Caller;
 use coppice_core::operation::Operation;
 use coppice_core::target::{
-    InBranch, InOrganization, InProject, InTrash, OnDelivery, OnInvitation, OnInvoice, OnMember, OnWebhook,
-    Target,
+    InBranch, InOrganization, InProject, InTrash, OnBackup, OnBudget, OnDelivery, OnGithubInstallation,
+    OnInvitation, OnInvoice, OnMember, OnWebhook, Target,
 };
 use serde_json::json;
 use utoipa::openapi::Required;
@@ -55,6 +55,11 @@ impl Located for InTrash {
     const NOT_FOUND: Option<&'static str> = Some("There is no such project, or no such branch in its trash.");
 }
 
+impl Located for OnBackup {
+    const PATH: &'static str = "/organizations/{organizationID}/projects/{projectID}/backups/{backupID}";
+    const NOT_FOUND: Option<&'static str> = Some("There is no such project, or no such backup in it.");
+}
+
 impl Located for OnMember {
     const PATH: &'static str = "/organizations/{organizationID}/members/{userID}";
     const NOT_FOUND: Option<&'static str> = Some("There is no such member.");
@@ -78,6 +83,18 @@ impl Located for OnDelivery {
 impl Located for OnInvoice {
     const PATH: &'static str = "/organizations/{organizationID}/billing/invoices/{invoiceID}";
     const NOT_FOUND: Option<&'static str> = Some("There is no such invoice.");
+}
+
+impl Located for OnBudget {
+    const PATH: &'static str = "/organizations/{organizationID}/budgets/{subjectID}";
+    const NOT_FOUND: Option<&'static str> =
+        Some("There is no such budget, or nothing in the organization that it could be of.");
+}
+
+impl Located for OnGithubInstallation {
+    const PATH: &'static str =
+        "/organizations/{organizationID}/githubapp/installations/{githubInstallationID}";
+    const NOT_FOUND: Option<&'static str> = Some("There is no such link to an installation.");
 }
 
 impl<T: Located> Authorized for Access<T> {
@@ -119,11 +136,20 @@ fn parameter(name: &str) -> Parameter {
     let (description, example, (pattern, length_max)) = match name {
         "projectID" => ("The project.", "prj_06gq0m2kj8fr3cjdr0h2qkv5s4", OF_RECORD),
         "branchID" => ("The branch.", "kq7m2kj8fr3cjdr0h2qkv5s4c0", OF_RECORD),
+        "backupID" => ("The backup; it has the id of its branch.", "kq7m2kj8fr3cjdr0h2qkv5s4c0", OF_RECORD),
         "userID" => ("The member.", "usr_06gq0m2kj8fr3cjdr0h2qkv5s4", OF_PERSON),
         "webhookID" => ("The webhook.", "whk_06gq0m2kj8fr3cjdr0h2qkv5s4", OF_RECORD),
         "deliveryID" => ("The delivery.", "dlv_06gq0m2kj8fr3cjdr0h2qkv5s4", OF_RECORD),
         "invitationID" => ("The invitation.", "inv_06gq0m2kj8fr3cjdr0h2qkv5s4", OF_RECORD),
+        "githubInstallationID" => {
+            ("The link to the installation.", "ghi_06gq0m2kj8fr3cjdr0h2qkv5s4", OF_RECORD)
+        }
         "invoiceID" => ("The invoice.", "bil_06gq0m2kj8fr3cjdr0h2qkv5s4", OF_RECORD),
+        "subjectID" => (
+            "What the budget is of: the organization, or a project, a branch or a key of it.",
+            "prj_06gq0m2kj8fr3cjdr0h2qkv5s4",
+            OF_PERSON,
+        ),
         _ => ("The organization.", "org_06gq0m2kj8fr3cjdr0h2qkv5s4", OF_PERSON),
     };
     let schema = ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern)).max_length(length_max);

@@ -33,6 +33,10 @@ pub(crate) struct SentBody<T>(pub(crate) T, pub(crate) Sender);
 #[derive(Debug)]
 pub(crate) struct Query<T>(pub(crate) T);
 
+/// The parameters of a query, and who sends it.
+#[derive(Debug)]
+pub(crate) struct SentQuery<T>(pub(crate) T, pub(crate) Sender);
+
 /// How what is asked is checked.
 #[derive(Debug)]
 pub(crate) struct Form {
@@ -158,6 +162,23 @@ impl<T: DeserializeOwned + IntoParams + Send + 'static> Asked for Query<T> {
     }
 }
 
+impl<T: DeserializeOwned + IntoParams + Send + 'static> Asked for SentQuery<T> {
+    const IS_BODY: bool = false;
+
+    fn shape() -> Result<Shape, Unbounded> {
+        Query::<T>::shape()
+    }
+
+    fn document(operation: OperationBuilder, schemas: &mut Schemas) -> OperationBuilder {
+        Query::<T>::document(operation, schemas)
+    }
+
+    async fn read(call: &Call, body: RawBody, form: &Form) -> Result<Self, BodyError> {
+        let Query(read) = Query::read(call, body, form).await?;
+        Ok(Self(read, call.sender()))
+    }
+}
+
 fn document_body<T: ToSchema>(operation: OperationBuilder, schemas: &mut Schemas) -> OperationBuilder {
     super::add::<T>(schemas);
     let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(T::name()))).build();
@@ -175,7 +196,7 @@ fn query(call: &Call, shape: &Shape) -> Value {
     let sent = fields.iter().filter_map(|field| {
         let text = call.query(&field.name)?;
         let value = match field.shape {
-            Shape::Whole(..) => text.parse::<u32>().map(Value::from).ok(),
+            Shape::Whole(..) => text.parse::<u64>().map(Value::from).ok(),
             Shape::Flag => text.parse::<bool>().map(Value::from).ok(),
             _ => None,
         };

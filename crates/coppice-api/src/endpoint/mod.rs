@@ -28,7 +28,7 @@ use utoipa_axum::router::UtoipaMethodRouter;
 use access::Authorized;
 pub(crate) use answer::{Answer, Begun, Done, Made, Shown, Tagged, Text, Written};
 use asked::{Asked, Form};
-pub(crate) use asked::{Body, BodyAs, Query, SentBody};
+pub(crate) use asked::{Body, BodyAs, Query, SentBody, SentQuery};
 use handler::Handler;
 
 use crate::body::{BodyError, RawBody};
@@ -40,7 +40,7 @@ use crate::request::Call;
 pub(crate) type Schemas = Vec<(String, RefOr<Schema>)>;
 
 /// Adds the schema of a type, and those that it refers to.
-fn add<T: ToSchema>(schemas: &mut Schemas) {
+pub(crate) fn add<T: ToSchema>(schemas: &mut Schemas) {
     schemas.push((T::name().into_owned(), T::schema()));
     T::schemas(schemas);
 }

@@ -7,7 +7,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use coppice_app::App;
-use coppice_oauth::metadata;
+use coppice_oauth::metadata::{self, Offers};
 
 use super::{KnownRealm, error};
 
@@ -28,8 +28,8 @@ pub(super) fn routes() -> Router<App> {
 
 /// `GET /.well-known/openid-configuration`
 async fn server(State(app): State<App>, Extension(realm): Extension<KnownRealm>) -> Response {
-    let found =
-        metadata::of_server(app.issuers(), &realm.realm, app.signing_algorithm(), app.has_registration());
+    let offers = Offers { registration: app.has_registration(), job_keys: app.has_github() };
+    let found = metadata::of_server(app.issuers(), &realm.realm, app.signing_algorithm(), offers);
     Json(found).into_response()
 }
 

@@ -25,17 +25,22 @@ async fn understand(app: &App, headers: &HeaderMap, body: &[u8]) -> Result<(Clie
 pub(super) async fn token(
     State(app): State<App>,
     Extension(realm): Extension<KnownRealm>,
+    origin: Origin,
     headers: HeaderMap,
     ClientBody(body): ClientBody,
 ) -> Response {
     let work = async {
-        let (client, form) = understand(&app, &headers, &body).await?;
-        app.token(&realm.realm, &client, &form).await
+        let form = client_auth::form(&headers, &body)?;
+        // A job is no client: what it shows says all.
+        if App::is_of_job(&form) {
+            let answer = app.exchange_job_token(&form, &origin.0).await?;
+            return Ok(error::uncached(StatusCode::OK, &answer));
+        }
+        let client = client_auth::client(&app, &headers, &form).await?;
+        let answer = app.token(&realm.realm, &client, &form).await?;
+        Ok(error::uncached(StatusCode::OK, &answer))
     };
-    match work.await {
-        Ok(answer) => error::uncached(StatusCode::OK, &answer),
-        Err(refused) => error::answer(refused),
-    }
+    work.await.unwrap_or_else(error::answer)
 }
 
 /// `POST /oauth/device_authorization`

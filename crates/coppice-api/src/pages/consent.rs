@@ -1,8 +1,9 @@
 //! The page that asks whether a client may use the account.
 
 use askama::Template;
-use axum::http::{StatusCode, Uri};
+use axum::http::StatusCode;
 use axum::response::Response;
+use coppice_oauth::redirect::site;
 
 use super::{Form, page, rights};
 
@@ -31,13 +32,11 @@ impl ConsentPage<'_> {
 
     /// Where the person goes afterwards, in a form they can judge.
     fn destination(&self) -> String {
-        let uri = self.form.leads_to.unwrap_or_default();
-        let host = uri.parse::<Uri>().ok().and_then(|uri| uri.host().map(str::to_owned));
-        match host {
-            Some(host) if matches!(host.as_str(), "127.0.0.1" | "[::1]" | "localhost") => {
+        match site(self.form.leads_to.unwrap_or_default()) {
+            Some(site) if matches!(site.host.as_str(), "127.0.0.1" | "[::1]" | "localhost") => {
                 "a program on this computer".to_owned()
             }
-            Some(host) => host,
+            Some(site) => site.host,
             None => "an app on this device".to_owned(),
         }
     }

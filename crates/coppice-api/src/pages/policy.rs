@@ -1,6 +1,7 @@
 //! The content security policy of a page.
 
-use axum::http::{HeaderValue, Uri};
+use axum::http::HeaderValue;
+use coppice_oauth::redirect::{Site, site};
 
 const FIXED: &str =
     "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'";
@@ -29,12 +30,11 @@ fn source_of(redirect_uri: &str) -> Option<String> {
     if !matches!(scheme.as_str(), "http" | "https") {
         return Some(format!("{scheme}:"));
     }
-    let uri: Uri = redirect_uri.parse().ok()?;
-    let host = uri.host()?;
+    let Site { scheme, host, port } = site(redirect_uri)?;
     if !host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)) {
         return Some(format!("{scheme}:"));
     }
-    Some(match uri.port_u16() {
+    Some(match port {
         Some(port) => format!("{scheme}://{host}:{port}"),
         None => format!("{scheme}://{host}"),
     })
@@ -50,6 +50,7 @@ mod tests {
             ("https://app.example.com/back?x=1", Some("https://app.example.com")),
             ("http://127.0.0.1:4711/cb", Some("http://127.0.0.1:4711")),
             ("http://[::1]:4711/cb", Some("http:")),
+            ("https:/app.example.com/cb", Some("https://app.example.com")),
             ("com.example.app:/cb", Some("com.example.app:")),
             ("https://user@app.example.com/", Some("https://app.example.com")),
             ("java script:alert(1)", None),

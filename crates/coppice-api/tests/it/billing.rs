@@ -63,6 +63,33 @@ fn a_month_that_is_over_has_one_invoice_that_adds_up() {
 }
 
 #[test]
+fn a_subscription_at_a_marketplace_is_told_by_a_person_and_in_full() {
+    let http = shared();
+    let aws = json!({ "customer_id": "c", "product_id": "p", "account_id": "123456789012" });
+    let told = json!({ "marketplace": "aws", "company_name": "Acme", "aws": aws });
+    let register = |body: &Value| http.post("/marketplace/register", body);
+    for (field, bad, code) in [
+        ("marketplace", json!("gcp"), "invalid_field"),
+        ("marketplace", Value::Null, "missing_field"),
+        ("company_name", json!(""), "invalid_field"),
+        ("company_name", json!("x".repeat(129)), "invalid_field"),
+        ("aws", Value::Null, "missing_field"),
+        ("aws", json!({ "customer_id": "", "product_id": "p", "account_id": "1" }), "invalid_field"),
+        ("aws", json!({ "customer_id": "c", "product_id": "p" }), "missing_field"),
+    ] {
+        let mut body = told.clone();
+        body[field] = bad;
+        register(&body).expect_error(400, code);
+    }
+    let of_organization = http.new_token("/organizations/{org}/api-keys", json!({}));
+    let refused = http.as_key(&of_organization, "POST", "/marketplace/register", Some(&told));
+    refused.expect_error(403, "user_required");
+    let reads = http.new_token("/api-keys", json!({ "scopes": ["org:read"] }));
+    let refused = http.as_key(&reads, "POST", "/marketplace/register", Some(&told));
+    refused.expect_error(403, "insufficient_scope");
+}
+
+#[test]
 fn an_organization_says_where_invoices_go_and_sees_what_comes() {
     let http = shared();
     let id = http.new_organization("customer");

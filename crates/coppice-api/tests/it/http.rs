@@ -17,6 +17,7 @@ use coppice_app::background::Tasks;
 use coppice_app::reconciler::ControlPlane;
 use coppice_app::{
     App, AppConfig, Clients, FirstAccount, GatewayPlace, IdentityConfig, MasterKey, Reconciler, Server,
+    StripeConfig,
 };
 use coppice_core::awake::{ClientSession, NewUse};
 use coppice_core::price_list::PriceList;
@@ -94,7 +95,7 @@ static SHARED: Mutex<Weak<Http>> = Mutex::new(Weak::new());
 pub(crate) fn shared() -> Arc<Http> {
     let mut shared = SHARED.lock();
     shared.upgrade().unwrap_or_else(|| {
-        let http = Arc::new(Http::start());
+        let http = Arc::new(Http::start(None));
         *shared = Arc::downgrade(&http);
         http
     })
@@ -115,7 +116,7 @@ fn prices() -> PriceList {
     PriceList::read(serde_json::from_value(file).expect("a file")).expect("a price list")
 }
 
-fn config(control_plane: &ControlPlane) -> AppConfig {
+fn config(control_plane: &ControlPlane, stripe: Option<StripeConfig>) -> AppConfig {
     AppConfig {
         server: Server { installation: control_plane.installation.clone(), process: "one".to_owned() },
         region: RegionId::from_trusted("local"),
@@ -144,11 +145,15 @@ fn config(control_plane: &ControlPlane) -> AppConfig {
         metrics_interval: Duration::from_secs(15),
         archive: None,
         store_interval: Duration::from_secs(10),
+        drill_every: None,
         prices: Some(prices()),
+        github: Some(crate::github::app()),
+        vercel: Some(crate::vercel::integration()),
+        stripe,
     }
 }
 
-async fn app(options: ConnectOptions) -> App {
+async fn app(options: ConnectOptions, stripe: Option<StripeConfig>) -> App {
     let store = Store::connect(options, PATIENCE).await.expect("a metastore");
     store.migrate().await.expect("migrations");
     let installation = InstallationId::from_trusted("ins_1");
@@ -158,7 +163,7 @@ async fn app(options: ConnectOptions) -> App {
     let control_plane = ControlPlane { installation, host, epoch };
     let key = Arc::new(MasterKey::new(&MasterKey::generate()));
     let engine: SharedEngine = Arc::new(NoPostgres);
-    let config = config(&control_plane);
+    let config = config(&control_plane, stripe);
     let reconciler = Reconciler::new(store.clone(), engine.clone(), key.clone(), control_plane);
     App::new(store, engine, reconciler, key, Arc::new(NoClients), config)
 }
@@ -175,7 +180,8 @@ fn documented() -> HashMap<String, Vec<String>> {
 }
 
 impl Http {
-    fn start() -> Self {
+    /// Where what organizations pay with is on file, if `stripe` says so.
+    pub(crate) fn start(stripe: Option<StripeConfig>) -> Self {
         let metastore = Postgres::start(HBA);
         let options = ConnectOptions::new_without_pgpass().socket(metastore.socket_dir());
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -185,7 +191,7 @@ impl Http {
             .expect("a runtime");
         let many = NonZeroU32::new(10_000).expect("it is not zero");
         let (router, app, first, tasks) = runtime.block_on(async {
-            let app = app(options.username("postgres").database("postgres")).await;
+            let app = app(options.username("postgres").database("postgres"), stripe).await;
             let first = app.create_first_account(EMAIL, |_| Ok(())).await.expect("an account");
             app.note_set_up();
             let mut tasks = Tasks::default();
@@ -264,18 +270,39 @@ impl Http {
         self.runtime.block_on(self.app.issue_invoices()).expect("invoices");
     }
 
+    /// Enables who waits for something to pay with where nobody needs that.
+    pub(crate) fn lift_payment_requirement(&self) {
+        self.runtime.block_on(self.app.lift_payment_requirement()).expect("the metastore answers");
+    }
+
     /// Carries out statements on the metastore; `{org}` is the organization.
     pub(crate) fn metastore(&self, statements: &str) {
         let statements = statements.replace("{org}", self.organization());
+        self.in_metastore(async |client| {
+            client.batch_execute(&statements).await.expect("statements that work");
+        });
+    }
+
+    /// The truth that a statement finds in the metastore.
+    pub(crate) fn asks(&self, statement: &str) -> bool {
+        self.in_metastore(async |client| {
+            let row =
+                client.query_one(statement, &[]).await.unwrap_or_else(|error| panic!("{statement}: {error}"));
+            row.get(0)
+        })
+    }
+
+    fn in_metastore<T>(&self, work: impl AsyncFnOnce(&tokio_postgres::Client) -> T) -> T {
         self.runtime.block_on(async {
             let mut config = tokio_postgres::Config::new();
             config.host_path(self.metastore.socket_dir()).user("postgres").dbname("postgres");
             let (client, connection) = config.connect(tokio_postgres::NoTls).await.expect("a connection");
             let connection = tokio::spawn(connection);
-            client.batch_execute(&statements).await.expect("statements that work");
+            let found = work(&client).await;
             drop(client);
             connection.await.expect("an end").expect("a good one");
-        });
+            found
+        })
     }
 
     /// A request of the first user without a body.

@@ -1,18 +1,25 @@
 //! The real router, use cases and metastore, in this process and without any
-//! branch's server: what the API says and refuses by itself.
+//! branch's server: what the API says and refuses by itself; and SQL over HTTP
+//! before a real server.
 //!
 //! Every answer's status is compared with the document.
 
+mod backups;
 mod billing;
+mod budgets;
 mod console;
 mod engine;
 mod events;
+mod github;
 mod http;
 mod keys;
 mod organizations;
 mod projects;
 mod sign_in_links;
+mod sql;
+mod stripe;
 mod usage;
+mod vercel;
 mod webhooks;
 
 use coppice_test_support::is_timestamp;

@@ -65,6 +65,14 @@ fn bounds_of_a_project_hold() {
     for wrong in [json!(0), json!(10081), json!(-1), json!(1.5), json!("30"), json!(true)] {
         period(wrong).expect_error(400, "invalid_field");
     }
+    let expiry = |hours: Value| configure(&http, json!({ "childExpiryHours": hours }));
+    for allowed in [1, 8760] {
+        assert_eq!(expiry(json!(allowed)).expect(201)["configuration"]["childExpiryHours"], allowed);
+    }
+    assert_eq!(expiry(json!(0)).expect(201)["configuration"], defaults(), "0 is never");
+    for wrong in [json!(8761), json!(-1), json!(1.5), json!("24")] {
+        expiry(wrong).expect_error(400, "invalid_field");
+    }
     let ranges = |ranges: Value| configure(&http, json!({ "ipFiltering": { "cidr": ranges } }));
     let many = |count: usize| json!(vec![json!({ "cidr": "10.0.0.0/8" }); count]);
     ranges(many(64)).expect(201);

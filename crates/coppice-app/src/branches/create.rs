@@ -2,19 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
+use coppice_core::access::AskedExpiry;
+use coppice_core::backup::{BackupChange, BackupConfiguration};
 use coppice_core::branch::{Branch, BranchSpec, BranchState};
+use coppice_core::error::excerpt;
 use coppice_core::history::Moment;
 use coppice_core::limits::{BRANCH_CHILDREN_MAX, BRANCH_DEPTH_MAX};
 use coppice_core::lsn::Lsn;
 use coppice_core::parameter::check_parameters;
 use coppice_core::project::{Project, ScaleToZero, ScaleToZeroChange};
-use coppice_core::target::InProject;
-use coppice_core::{BranchId, Error, ErrorCode, Result, VolumeId};
-use coppice_store::{BranchQuotas, NewBranch, Tx};
+use coppice_core::target::{InBranch, InProject};
+use coppice_core::{ApiKeyId, BranchId, Error, ErrorCode, Result, VolumeId};
+use coppice_store::{BaseMoment, BranchQuotas, NewBranch, PullKey, Tx};
 
 use super::{SpecChange, checked_expiry, name_taken};
 use crate::configuration::server;
+use crate::history::Past;
 use crate::secrets::{new_password, scram_verifier};
 use crate::{Access, App};
 
@@ -27,8 +31,10 @@ pub struct NewBranchRequest {
     pub description: String,
     /// Over the project's default.
     pub scale_to_zero: ScaleToZeroChange,
-    /// When it is deleted; none is never.
-    pub expires_at: Option<DateTime<Utc>>,
+    /// When it is deleted, over the project's default.
+    pub expiry: AskedExpiry,
+    /// Over what new branches have.
+    pub backups: BackupChange,
     /// Where its data comes from.
     pub origin: Origin,
 }
@@ -44,6 +50,17 @@ pub enum Origin {
         change: SpecChange,
         /// The moment; none for now.
         moment: Option<Moment>,
+    },
+    /// What another branch was, whatever it is doing.
+    Restored {
+        /// The other branch.
+        source: BranchId,
+        /// Where it shall run, if it is said.
+        region: Option<String>,
+        /// What shall be otherwise than there.
+        change: SpecChange,
+        /// At which time; none for the latest that can be restored.
+        time: Option<DateTime<Utc>>,
     },
     /// An empty database.
     Custom(CustomBranch),
@@ -73,8 +90,24 @@ struct Plan {
     spec: BranchSpec,
     source: Option<VolumeId>,
     moment: Option<Lsn>,
+    base: Option<BaseMoment>,
     parent: Option<BranchId>,
     default_scale_to_zero: ScaleToZero,
+}
+
+/// When a new branch is deleted.
+fn end_of(project: &Project, plan: &Plan, asked: AskedExpiry) -> Result<Option<DateTime<Utc>>> {
+    let hours = match plan.parent {
+        Some(_) => project.configuration.child_expiry_hours,
+        None => 0,
+    };
+    match asked {
+        AskedExpiry::At(time) => checked_expiry(time).map(Some),
+        AskedExpiry::Unsaid if hours > 0 => {
+            Ok(Some(Utc::now().trunc_subsecs(3) + TimeDelta::hours(hours.into())))
+        }
+        AskedExpiry::Never | AskedExpiry::Unsaid => Ok(None),
+    }
 }
 
 impl App {
@@ -85,37 +118,68 @@ impl App {
     /// Everything the error catalogue lists for createBranch.
     #[tracing::instrument(level = "debug", skip_all)]
     pub async fn create_branch(&self, access: &Access<InProject>, new: &NewBranchRequest) -> Result<Branch> {
-        let expires_at = new.expires_at.map(checked_expiry).transpose()?;
+        let made_with = access.caller.credential.key();
+        self.make_branch(&access.target, made_with, new, None).await
+    }
+
+    /// Makes a branch out of what another one was. Waits as
+    /// [`App::create_branch`] does.
+    ///
+    /// # Errors
+    /// Everything the error catalogue lists for restoreFromBackup.
+    #[tracing::instrument(level = "debug", skip_all)]
+    pub async fn restore_branch(&self, access: &Access<InBranch>, new: &NewBranchRequest) -> Result<Branch> {
+        let made_with = access.caller.credential.key();
+        self.make_branch(&access.target.within, made_with, new, None).await
+    }
+
+    /// As [`App::create_branch`], with a key, or for a pull request: whose branch it is, is written down with it.
+    pub(crate) async fn make_branch(
+        &self,
+        place: &InProject,
+        made_with: Option<&ApiKeyId>,
+        new: &NewBranchRequest,
+        made_for: Option<&PullKey>,
+    ) -> Result<Branch> {
+        self.check_backups(new.backups)?;
         let (id, volume) = (BranchId::generate(), VolumeId::generate(Utc::now()));
         let password = new_password();
         let sealed = self.key.seal(id.as_str(), &password);
         let verifier = scram_verifier(&password);
 
         // Before anything is locked: it takes a look at the parent's log.
-        let moment = self.find_moment(&access.target, &new.origin).await?;
+        let past = self.find_past(place, &new.origin).await?;
         let mut tx = self.store.begin().await?;
-        self.lock_enabled_organization_in_tx(&mut tx, &access.organization.id).await?;
-        let project = self.lock_project(&mut tx, &access.target).await?;
-        let plan = self.plan_branch(&mut tx, &project, &new.origin, moment).await?;
-        self.check_quotas(&mut tx, access, &project).await?;
+        self.lock_enabled_organization_in_tx(&mut tx, &place.organization).await?;
+        let project = self.lock_project(&mut tx, place).await?;
+        let plan = self.plan_branch(&mut tx, &project, &new.origin, past).await?;
+        self.check_quotas(&mut tx, &project).await?;
+        let used_up = self.store.budget_in_the_way_in_tx(&mut tx, &project.id, made_with).await?;
+        used_up.map_or(Ok(()), |used_up| Err(used_up.error()))?;
         let row = NewBranch {
             id: &id,
             project: &project.id,
             parent: plan.parent.as_ref(),
             source: plan.source.as_ref(),
             moment: plan.moment,
+            base: plan.base.as_ref(),
             name: &new.name,
             description: &new.description,
             spec: &plan.spec,
             scale_to_zero: plan.default_scale_to_zero.with(new.scale_to_zero),
-            expires_at,
-            made_with: access.caller.credential.key(),
+            expires_at: end_of(&project, &plan, new.expiry)?,
+            backups: BackupConfiguration::of_new_branch().with(new.backups),
+            made_with,
             volume: &volume,
             host: &self.config.host,
             password_sealed: &sealed,
             managed_role_verifier: &verifier,
         };
         self.store.branch_insert_in_tx(&mut tx, &row).await.map_err(|error| name_taken(error, &new.name))?;
+        self.check_branches_of_key(&mut tx, made_with).await?;
+        if let Some(pull) = made_for {
+            self.store.github_pull_made_in_tx(&mut tx, pull, &id).await?;
+        }
         // Before the commit, so that no change of its state can be missed.
         let ready = self.reconciler.watch(&id);
         tx.commit().await.map_err(|error| name_taken(error.into(), &new.name))?;
@@ -123,7 +187,7 @@ impl App {
         self.reconciler.nudge(id.clone());
         // Also over when the branch failed or was deleted: the row tells.
         let _ = tokio::time::timeout(self.config.create_wait, ready).await;
-        match self.find_in_project(&access.target, &id).await {
+        match self.find_in_project(place, &id).await {
             Err(Error::NotFound { code: code @ ErrorCode::BranchNotFound, .. }) => Err(Error::NotFound {
                 code,
                 public: format!(
@@ -139,25 +203,40 @@ impl App {
         tx: &mut Tx,
         project: &Project,
         origin: &Origin,
-        moment: Option<(VolumeId, Lsn)>,
+        past: Option<Past>,
     ) -> Result<Plan> {
         match origin {
             Origin::Custom(custom) => Ok(Plan {
                 spec: self.custom_spec(custom).await?,
                 source: None,
                 moment: None,
+                base: None,
                 parent: None,
                 default_scale_to_zero: project.configuration.base_branches,
             }),
-            Origin::Inherit { parent, change, .. } => {
+            Origin::Inherit { parent, change, .. } | Origin::Restored { source: parent, change, .. } => {
                 let found =
                     self.store.branch_find_in_tx(tx, &project.organization, &project.id, parent).await?;
                 let parent = found.ok_or_else(|| Error::branch_not_found(parent))?;
-                if !matches!(parent.state, BranchState::Ready | BranchState::Hibernated) {
+                let is_at_rest = matches!(parent.state, BranchState::Ready | BranchState::Hibernated);
+                if matches!(origin, Origin::Inherit { .. }) && !is_at_rest {
                     return Err(Error::NotReady {
                         code: ErrorCode::ParentNotReady,
                         public: format!("parent branch {} is not ready", parent.id),
                     });
+                }
+                if let Origin::Restored { region: Some(region), .. } = origin
+                    && *region != *parent.spec.region.as_str()
+                {
+                    return Err(Error::invalid(
+                        ErrorCode::InvalidRegion,
+                        format!(
+                            "invalid region {}: branch {} is in {}",
+                            excerpt(region),
+                            parent.id,
+                            parent.spec.region
+                        ),
+                    ));
                 }
                 let (depth, children) = self.store.branch_place_in_tx(tx, &parent.id).await?;
                 if depth >= BRANCH_DEPTH_MAX {
@@ -166,15 +245,14 @@ impl App {
                 if parent.parent.is_some() && children >= BRANCH_CHILDREN_MAX {
                     return Err(too_many_children());
                 }
-                let (source, moment) = match moment {
-                    Some((volume, lsn)) => (volume, Some(lsn)),
-                    None => (parent.volume, None),
-                };
+                let Past { volume, lsn, base } =
+                    past.unwrap_or(Past { volume: parent.volume, lsn: None, base: None });
                 let spec = BranchSpec { replicas: 0, ..parent.spec };
                 Ok(Plan {
                     spec: self.changed_spec(&spec, change).await?.spec,
-                    source: Some(source),
-                    moment,
+                    source: Some(volume),
+                    moment: lsn,
+                    base,
                     parent: Some(parent.id),
                     default_scale_to_zero: project.configuration.child_branches,
                 })
@@ -206,9 +284,24 @@ impl App {
         })
     }
 
-    async fn check_quotas(&self, tx: &mut Tx, access: &Access<InProject>, project: &Project) -> Result<()> {
+    /// Whether no more branches of a key exist than it may have, with what the transaction did.
+    ///
+    /// # Errors
+    /// `branch_limit_reached`
+    pub(super) async fn check_branches_of_key(&self, tx: &mut Tx, key: Option<&ApiKeyId>) -> Result<()> {
+        let Some(key) = key else { return Ok(()) };
+        match self.store.key_branches_in_tx(tx, key).await? {
+            Some((max, count)) if count > max => Err(Error::invalid(
+                ErrorCode::BranchLimitReached,
+                format!("branch limit of {max} of this key reached: delete one that it made"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    async fn check_quotas(&self, tx: &mut Tx, project: &Project) -> Result<()> {
         let limits = &self.config.limits;
-        let counted = self.store.branch_quotas_in_tx(tx, &access.organization.id, &project.id).await?;
+        let counted = self.store.branch_quotas_in_tx(tx, &project.organization, &project.id).await?;
         self.check_branch_limits(&counted)?;
         if counted.recent >= limits.branches_per_hour_max {
             return Err(Error::TooMany {
@@ -216,7 +309,7 @@ impl App {
                 public: "too many branches created in one hour".to_owned(),
                 retry_after_seconds: self
                     .store
-                    .branch_room_in_tx(tx, &access.organization.id, limits.branches_per_hour_max)
+                    .branch_room_in_tx(tx, &project.organization, limits.branches_per_hour_max)
                     .await?,
             });
         }

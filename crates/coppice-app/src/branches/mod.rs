@@ -1,5 +1,6 @@
 //! Branches.
 
+mod backup;
 mod create;
 mod lineage;
 mod reset;
@@ -11,7 +12,9 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use coppice_core::access::{AskedExpiry, Scope};
+use coppice_core::backup::BackupChange;
 use coppice_core::branch::{Branch, BranchState, Reconfigure};
+use coppice_core::budget::UsedUp;
 use coppice_core::project::{Project, ScaleToZeroChange};
 use coppice_core::target::{InBranch, InProject};
 use coppice_core::{BranchId, Error, ErrorCode, InstanceId, Result};
@@ -19,6 +22,7 @@ use coppice_store::{BranchNote, StoreError, Tx};
 
 use crate::{Access, Activity, App};
 
+pub use backup::Backup;
 pub use create::{CustomBranch, NewBranchRequest, Origin};
 pub use reset::ResetTo;
 use spec::NewSpec;
@@ -44,6 +48,8 @@ pub struct BranchChange {
     pub is_protected: Option<bool>,
     /// When it is deleted.
     pub expiry: AskedExpiry,
+    /// What is kept of what it was.
+    pub backups: BackupChange,
     /// Whether it shall sleep now, or wake.
     pub hibernate: Option<bool>,
     /// What it is made of.
@@ -59,6 +65,8 @@ pub struct BranchDetails {
     pub instances: Vec<(InstanceId, InstanceStatus)>,
     /// What keeps it awake; none while it is not.
     pub activity: Option<Activity>,
+    /// The budget that keeps it asleep, if it sleeps.
+    pub used_up: Option<UsedUp>,
 }
 
 /// What one instance is doing.
@@ -120,9 +128,11 @@ impl App {
     /// `project_not_found`, `branch_not_found`, `branch_name_taken`, `branch_busy`,
     /// `invalid_postgres_parameter`, `invalid_preload_library`, `storage_shrink`, `invalid_field`,
     /// `invalid_instance_type`, `invalid_image`, `organization_disabled`,
-    /// `branch_protected`, `expiry_in_past`, `insufficient_scope`
+    /// `branch_protected`, `expiry_in_past`, `insufficient_scope`, `budget_reached`,
+    /// `invalid_backup_configuration`
     pub async fn update_branch(&self, access: &Access<InBranch>, change: BranchChange) -> Result<Branch> {
         let InBranch { within, branch: id } = &access.target;
+        self.check_backups(change.backups)?;
         if change.hibernate == Some(true) {
             // What was used until now belongs to the time that ends now.
             self.note_uses().await;
@@ -147,7 +157,7 @@ impl App {
         let has_new_goal = match change.hibernate {
             None => false,
             Some(true) => self.store.branch_hibernate_in_tx(&mut tx, id).await?,
-            Some(false) => self.store.branch_wake_in_tx(&mut tx, id, WOKEN_BY_REQUEST).await?,
+            Some(false) => self.wake_in_tx(&mut tx, id).await?,
         };
         if is_same && !has_new_goal && !has_new_spec {
             return Ok(current);
@@ -164,15 +174,20 @@ impl App {
         self.find_in_project(within, id).await
     }
 
+    /// Wakes a branch that no budget keeps asleep.
+    async fn wake_in_tx(&self, tx: &mut Tx, id: &BranchId) -> Result<bool> {
+        match self.store.budget_of_branch_in_tx(tx, id).await? {
+            Some(used_up) => Err(used_up.error()),
+            None => Ok(self.store.branch_wake_in_tx(tx, id, WOKEN_BY_REQUEST).await?),
+        }
+    }
+
     /// Changes what a branch is made of that is at rest.
     async fn set_spec_in_tx(&self, tx: &mut Tx, current: &Branch, new: &NewSpec) -> Result<()> {
         let NewSpec { spec, how, meanwhile } = new;
         match self.store.branch_set_spec_in_tx(tx, current, spec, *how, *meanwhile).await? {
             true => Ok(()),
-            false => Err(Error::Conflict {
-                code: ErrorCode::BranchBusy,
-                public: format!("branch {} is being changed, retry", current.id),
-            }),
+            false => Err(busy(&current.id)),
         }
     }
 
@@ -199,7 +214,13 @@ impl App {
             BranchState::Ready => Some(self.activity(&branch, 1).await?),
             _ => None,
         };
-        Ok(BranchDetails { branch, instances, activity })
+        let used_up = match branch.state {
+            BranchState::Hibernating | BranchState::Hibernated => {
+                self.store.budget_of_branch(&branch.id).await?
+            }
+            _ => None,
+        };
+        Ok(BranchDetails { branch, instances, activity, used_up })
     }
 }
 
@@ -221,7 +242,13 @@ fn changed_note<'a>(
             AskedExpiry::At(time) if Some(time) == current.expires_at => Some(time),
             AskedExpiry::At(time) => Some(checked_expiry(time)?),
         },
+        backups: current.backups.with(change.backups),
     };
+    let is_at_rest =
+        matches!(current.state, BranchState::Ready | BranchState::Hibernated | BranchState::Failed);
+    if note.backups != current.backups && !is_at_rest {
+        return Err(busy(&current.id));
+    }
     if note.is_protected != current.is_protected {
         access.check(Scope::ProjectWrite)?;
     }
@@ -244,6 +271,11 @@ fn checked_expiry(time: DateTime<Utc>) -> Result<DateTime<Utc>> {
         true => Ok(time),
         false => Err(Error::invalid(ErrorCode::ExpiryInPast, "expiresAt must be in the future")),
     }
+}
+
+/// The complaint about a branch that is on its way from one state to another.
+fn busy(id: &BranchId) -> Error {
+    Error::Conflict { code: ErrorCode::BranchBusy, public: format!("branch {id} is being changed, retry") }
 }
 
 fn name_taken(error: StoreError, name: &str) -> Error {

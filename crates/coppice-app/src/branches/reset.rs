@@ -8,6 +8,7 @@ use coppice_core::target::InBranch;
 use coppice_core::{BranchId, Error, ErrorCode, Result, VolumeId};
 use coppice_store::{NewVolume, Replacement, Tx};
 
+use super::busy;
 use super::trash::protected_from;
 use crate::{Access, App};
 
@@ -47,7 +48,7 @@ impl App {
         let seen = self.find_in_project(within, id).await?;
         let origin = origin(access, &seen, to)?;
         // Before anything is locked: it takes a look at the log.
-        let moment = self.find_reset_moment(access, &origin, to).await?;
+        let moment = self.find_reset_moment(access, &seen, &origin, to).await?;
         let mut tx = self.store.begin().await?;
         self.lock_enabled_organization_in_tx(&mut tx, &access.organization.id).await?;
         let project = self.lock_project(&mut tx, within).await?;
@@ -64,14 +65,14 @@ impl App {
             branch: id,
             source: Some(&source.volume),
             moment: source.moment,
+            base: None,
             version: current.spec.version,
         };
         let reason = format!("reset to {}", source.name);
         let (storage_gib, keep) = (source.storage_gib, self.config.trash_keep);
         let why = Replacement { reason: &reason, storage_gib, keep };
         if !self.store.branch_plan_replacement_in_tx(&mut tx, &current, &new, &why).await? {
-            let public = format!("branch {id} is being changed, retry");
-            return Err(Error::Conflict { code: ErrorCode::BranchBusy, public });
+            return Err(busy(id));
         }
         let done = self.reconciler.watch(id);
         tx.commit().await.map_err(coppice_store::StoreError::from)?;
@@ -84,12 +85,18 @@ impl App {
     async fn find_reset_moment(
         &self,
         access: &Access<InBranch>,
+        branch: &Branch,
         origin: &BranchId,
         to: &ResetTo,
     ) -> Result<Option<(VolumeId, Lsn)>> {
         let Some(moment) = to.moment else { return Ok(None) };
         let volume = match &to.version {
-            Some(version) => version.clone(),
+            // No other volume is looked at, whoever's it is.
+            Some(version) => {
+                let versions = self.store.branch_versions(&branch.id).await?;
+                let found = versions.into_iter().find(|known| known.volume == *version);
+                found.ok_or_else(|| no_version(branch, version))?.volume
+            }
             None => self.find_in_project(&access.target.within, origin).await?.volume,
         };
         let lsn = self.find_lsn(&volume, moment).await?;
@@ -123,9 +130,7 @@ impl App {
         }
         let name = match &to.version {
             Some(version) if !self.store.branch_has_version_in_tx(tx, &current.id, version).await? => {
-                let public =
-                    format!("branch {} has no version {version}: getBranchHistory lists them", current.name);
-                return Err(Error::invalid(ErrorCode::InvalidRestoreTarget, public));
+                return Err(no_version(current, version));
             }
             Some(version) => format!("version {version}"),
             None if is_itself => "itself".to_owned(),
@@ -154,6 +159,11 @@ impl App {
     }
 }
 
+fn no_version(branch: &Branch, version: &VolumeId) -> Error {
+    let public = format!("branch {} has no version {version}: getBranchHistory lists them", branch.name);
+    Error::invalid(ErrorCode::InvalidRestoreTarget, public)
+}
+
 /// The branch whose data it is to have; may be itself.
 fn origin(access: &Access<InBranch>, branch: &Branch, to: &ResetTo) -> Result<BranchId> {
     let origin = match to {
@@ -170,12 +180,6 @@ fn origin(access: &Access<InBranch>, branch: &Branch, to: &ResetTo) -> Result<Br
         })?,
         ResetTo { branch: None, .. } => branch.id.clone(),
     };
-    let limit = access.caller.grant.branch_limit();
-    match limit.is_some_and(|only| !only.iter().any(|id| id == origin.as_str())) {
-        true => Err(Error::access_denied(
-            ErrorCode::BranchAccessDenied,
-            format_args!("this key is not for branch {origin}"),
-        )),
-        false => Ok(origin),
-    }
+    access.check_other_branch(&origin)?;
+    Ok(origin)
 }

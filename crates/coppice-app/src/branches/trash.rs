@@ -34,7 +34,7 @@ impl App {
 
     /// Puts a branch into the trash, or past it, if it is there and `is_due`;
     /// false otherwise.
-    async fn put_away(
+    pub(crate) async fn put_away(
         &self,
         place: &InBranch,
         purge: bool,
@@ -99,7 +99,7 @@ impl App {
     ///
     /// # Errors
     /// `project_not_found`, `branch_not_found`, `branch_name_taken`,
-    /// `branch_limit_reached`, `organization_disabled`
+    /// `branch_limit_reached`, `organization_disabled`, `budget_reached`
     pub async fn undelete_branch(&self, access: &Access<InTrash>, name: Option<&str>) -> Result<Branch> {
         let InTrash { within, branch: id } = &access.target;
         let mut tx = self.store.begin().await?;
@@ -107,6 +107,8 @@ impl App {
         let project = self.lock_project(&mut tx, within).await?;
         let counted = self.store.branch_quotas_in_tx(&mut tx, &access.organization.id, &project.id).await?;
         self.check_branch_limits(&counted)?;
+        let used_up = self.store.budget_of_branch_in_tx(&mut tx, id).await?;
+        used_up.map_or(Ok(()), |used_up| Err(used_up.error()))?;
         let taken = |error: StoreError| match name {
             Some(name) => name_taken(error, name),
             None => old_name_taken(error, id),
@@ -115,6 +117,7 @@ impl App {
         if !undelete.await.map_err(taken)? {
             return Err(Error::branch_not_found(id));
         }
+        self.check_branches_of_key(&mut tx, access.caller.credential.key()).await?;
         tx.commit().await.map_err(StoreError::from)?;
         self.reconciler.nudge(id.clone());
         self.find_in_project(within, id).await

@@ -81,7 +81,7 @@ impl App {
         if scopes.is_empty() {
             return Err(disbelieved(Distrust::Invalid));
         }
-        let grant = Grant { scopes, projects: vec![], branches: vec![], own_branches: false };
+        let grant = Grant { scopes, ..Grant::everything() };
         let expiry = (!grant.has_every_scope()).then_some(session.expires_at);
         let credential = CredentialId::Session(id);
         let caller = Caller { principal: Principal::User(user), credential, grant, expiry };

@@ -17,7 +17,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// A value that is fetched when it is missing, old, or lacks something.
 #[derive(Debug)]
-pub(super) struct Cached<T> {
+pub(crate) struct Cached<T> {
     state: Mutex<State<T>>,
 }
 
@@ -46,7 +46,7 @@ impl<T> Cached<T> {
     ///
     /// # Errors
     /// What `fetch` says; while it pauses after failures, what it said last.
-    pub(super) async fn get<F>(
+    pub(crate) async fn get<F>(
         &self,
         is_enough: impl Fn(&T) -> bool,
         fetch: impl FnOnce() -> F,

@@ -21,9 +21,9 @@ pub enum OutsideError {
 }
 
 /// A result of this module.
-pub(super) type Result<T> = std::result::Result<T, OutsideError>;
+pub(crate) type Result<T> = std::result::Result<T, OutsideError>;
 
 /// What can't be accepted, with the cause.
-pub(super) fn broken(cause: impl std::fmt::Display) -> OutsideError {
+pub(crate) fn broken(cause: impl std::fmt::Display) -> OutsideError {
     OutsideError::Broken(cause.to_string())
 }

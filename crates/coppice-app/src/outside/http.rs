@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use coppice_core::error::chain;
-use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder, StatusCode, Url};
 use serde::de::DeserializeOwned;
 
 use super::error::{OutsideError, Result, broken};
+use crate::asking::{self, NoReply, Reply};
 
 /// How long it may take to answer; it is asked up to four times while one person waits.
 const PATIENCE: Duration = Duration::from_secs(6);
@@ -15,26 +14,20 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(4);
 /// Longest answer that is read.
 const ANSWER_LIMIT_BYTES: usize = 1 << 20;
 
-/// A client that goes where it is told and nowhere else.
-pub(super) fn client() -> Result<Client> {
-    Client::builder()
-        .redirect(Policy::none())
-        .timeout(PATIENCE)
-        .connect_timeout(CONNECT_PATIENCE)
-        .user_agent(concat!("coppice/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .map_err(broken)
+/// What providers are asked with.
+pub(crate) fn client() -> Result<Client> {
+    asking::client(CONNECT_PATIENCE, PATIENCE).map_err(broken)
 }
 
 /// What it answered.
-pub(super) struct Answer {
-    pub(super) status: StatusCode,
-    pub(super) body: Vec<u8>,
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Answer {
     /// The body of a good answer.
-    pub(super) fn json<T: DeserializeOwned>(&self, what: &str) -> Result<T> {
+    pub(crate) fn json<T: DeserializeOwned>(&self, what: &str) -> Result<T> {
         if self.status.is_server_error() {
             return Err(OutsideError::Unreachable(format!("{what}: {}", self.status)));
         }
@@ -46,23 +39,16 @@ impl Answer {
 }
 
 /// Sends a request and reads the answer.
-pub(super) async fn send(request: RequestBuilder) -> Result<Answer> {
-    // The address may hold nothing secret, but its query says nothing to who reads the log.
-    let unreachable = |error: reqwest::Error| OutsideError::Unreachable(chain(&error.without_url()));
-    let mut response = request.send().await.map_err(unreachable)?;
-    let status = response.status();
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
-        if body.len() + chunk.len() > ANSWER_LIMIT_BYTES {
-            return Err(broken("an answer of more than 1 MiB"));
-        }
-        body.extend_from_slice(&chunk);
+pub(crate) async fn send(request: RequestBuilder) -> Result<Answer> {
+    match asking::ask(request, ANSWER_LIMIT_BYTES).await {
+        Ok(Reply { status, body, .. }) => Ok(Answer { status, body }),
+        Err(lost @ NoReply::Lost(_)) => Err(OutsideError::Unreachable(lost.to_string())),
+        Err(too_long @ NoReply::TooLong(_)) => Err(broken(too_long)),
     }
-    Ok(Answer { status, body })
 }
 
 /// An address that may be asked: `https`, or `http` on this machine.
-pub(super) fn address(text: &str) -> Result<Url> {
+pub(crate) fn address(text: &str) -> Result<Url> {
     let url = Url::parse(text).map_err(|error| broken(format!("`{text}` is no address: {error}")))?;
     let is_here = matches!(url.host_str(), Some("127.0.0.1" | "[::1]" | "localhost"));
     match url.scheme() {

@@ -28,10 +28,10 @@ struct Document {
 
 /// Keys that it signs with.
 #[derive(Debug, Default)]
-pub(super) struct Keys(Vec<Jwk>);
+pub(crate) struct Keys(Vec<Jwk>);
 
 /// Fetches the keys.
-pub(super) async fn fetch(client: &Client, place: Url) -> Result<Keys> {
+pub(crate) async fn fetch(client: &Client, place: Url) -> Result<Keys> {
     let document: Document = send(client.get(place)).await?.json("its keys")?;
     // A kind of key that is not known here hides none of the others.
     let known = document.keys.into_iter().filter_map(|key| serde_json::from_value::<Jwk>(key).ok());
@@ -40,7 +40,7 @@ pub(super) async fn fetch(client: &Client, place: Url) -> Result<Keys> {
 
 impl Keys {
     /// The key that signed a token with this header.
-    pub(super) fn find(&self, header: &Header) -> Option<DecodingKey> {
+    pub(crate) fn find(&self, header: &Header) -> Option<DecodingKey> {
         let family = header.alg.family();
         if !ALGORITHMS.contains(&header.alg) || family == AlgorithmFamily::Hmac {
             return None;
@@ -62,13 +62,13 @@ impl Keys {
 }
 
 /// The header of a token.
-pub(super) fn header_of(token: &str) -> Result<Header> {
+pub(crate) fn header_of(token: &str) -> Result<Header> {
     jsonwebtoken::decode_header(token).map_err(|error| broken(format!("its token: {error}")))
 }
 
 #[cfg(test)]
 impl Keys {
-    pub(super) fn of(keys: Vec<Jwk>) -> Self {
+    pub(crate) fn of(keys: Vec<Jwk>) -> Self {
         Self(keys)
     }
 }

@@ -2,6 +2,7 @@
 
 use reqwest::{Client, Url};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use super::error::{Result, broken};
 use super::http::{address, send};
@@ -17,6 +18,13 @@ struct Document {
     token_endpoint_auth_methods_supported: Option<Vec<String>>,
     #[serde(default)]
     authorization_response_iss_parameter_supported: bool,
+}
+
+/// What is needed of the document of an issuer whose keys alone are asked for.
+#[derive(Deserialize)]
+struct KeysDocument {
+    issuer: String,
+    jwks_uri: String,
 }
 
 /// How the client secret is sent.
@@ -42,15 +50,27 @@ pub(super) struct Metadata {
 
 /// Fetches the document of `issuer`.
 pub(super) async fn fetch(client: &Client, issuer: &str) -> Result<Metadata> {
+    check(document(client, issuer).await?, issuer)
+}
+
+/// Where the keys of `issuer` are.
+pub(super) async fn place_of_keys(client: &Client, issuer: &str) -> Result<Url> {
+    let KeysDocument { issuer: itself, jwks_uri } = document(client, issuer).await?;
+    is_itself(&itself, issuer)?;
+    address(&jwks_uri)
+}
+
+async fn document<T: DeserializeOwned>(client: &Client, issuer: &str) -> Result<T> {
     let place = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
-    let answer = send(client.get(address(&place)?)).await?;
-    check(answer.json("its description")?, issuer)
+    send(client.get(address(&place)?)).await?.json("its description")
+}
+
+fn is_itself(itself: &str, issuer: &str) -> Result<()> {
+    if itself == issuer { Ok(()) } else { Err(broken(format!("it calls itself `{itself}`, not `{issuer}`"))) }
 }
 
 fn check(document: Document, issuer: &str) -> Result<Metadata> {
-    if document.issuer != issuer {
-        return Err(broken(format!("it calls itself `{}`, not `{issuer}`", document.issuer)));
-    }
+    is_itself(&document.issuer, issuer)?;
     let methods = document.token_endpoint_auth_methods_supported;
     // What a document does not say means the header.
     let has_header = methods.is_none_or(|methods| methods.iter().any(|one| one == "client_secret_basic"));

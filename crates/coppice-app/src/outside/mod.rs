@@ -1,4 +1,4 @@
-//! Signing in at somebody else's OpenID Connect provider.
+//! Signing in at somebody else's OpenID Connect provider, and believing tokens of others (`signer.rs`).
 //!
 //! **Owns** what a relying party does: discovery, the way to the provider and
 //! back (authorization code with PKCE, state and nonce), the checks of the
@@ -12,13 +12,14 @@
 
 mod account;
 mod attempt;
-mod cached;
+pub(crate) mod cached;
 mod claims;
-mod error;
-mod http;
+pub(crate) mod error;
+pub(crate) mod http;
 mod issuer;
-mod keys;
+pub(crate) mod keys;
 mod metadata;
+mod signer;
 
 use zeroize::Zeroizing;
 
@@ -27,6 +28,7 @@ pub use attempt::OutsideAttempt;
 pub use error::OutsideError;
 pub use issuer::OutsideAnswer;
 pub(crate) use issuer::{OutsideIssuer, OutsidePerson};
+pub(crate) use signer::{TokenSigner, Unproven};
 
 /// A provider that people may sign in at.
 #[derive(Clone)]

@@ -14,7 +14,7 @@ use coppice_store::{BranchWork, StoreError, VolumeRow};
 
 use super::Reconciler;
 use super::attempt::{ENDS_AGAIN, StepError};
-use crate::configuration::instance_type;
+use crate::configuration::{instance_type, settings_of};
 use crate::metrics;
 
 /// A server that takes longer to tell its statistics goes to sleep without.
@@ -266,11 +266,6 @@ impl Reconciler {
 
 fn instance_spec(work: &BranchWork, token: ClaimToken) -> InstanceSpec {
     let kind = instance_type(&work.branch.spec.instance_type);
-    let sized = kind
-        .settings(work.branch.spec.version.major)
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value));
-    let chosen = work.branch.spec.parameters.iter().map(|(name, value)| (name.clone(), value.clone()));
     InstanceSpec {
         instance: work.instance.clone(),
         branch: work.branch.id.clone(),
@@ -283,7 +278,7 @@ fn instance_spec(work: &BranchWork, token: ClaimToken) -> InstanceSpec {
         memory_bytes: u64::from(kind.ram_gib) << 30,
         fullness: work.branch.fullness,
         storage_bytes: u64::from(work.branch.spec.storage_gib) << 30,
-        settings: sized.chain(chosen).collect(),
+        settings: settings_of(&work.branch.spec),
         preload_libraries: work.branch.spec.preload_libraries.clone(),
     }
 }

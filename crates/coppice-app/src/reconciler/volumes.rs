@@ -43,9 +43,9 @@ impl Reconciler {
             claim: token,
             version: volume.version,
         };
-        let VolumeRow { parent, moment, base, .. } = volume.clone();
+        let VolumeRow { parent, moment, base, base_until, .. } = volume.clone();
         let source = match (base, parent, moment) {
-            (Some(base), ..) => VolumeSource::Base(base),
+            (Some(base), ..) => VolumeSource::Base(base, base_until),
             (None, None, _) => VolumeSource::Template,
             (None, Some(parent), None) => VolumeSource::Volume(parent),
             (None, Some(parent), Some(moment)) => VolumeSource::Moment(parent, moment),

@@ -3,8 +3,10 @@
 //! A name is resolved once for each attempt, and the connection goes to one of
 //! the addresses that were looked at: a name that leads elsewhere a moment
 //! later has no use of that. No redirect is followed and no proxy is asked.
+//! Addresses of this machine are refused whatever they are: what listens there
+//! may be kept from the internet by a firewall, which is not asked here.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use coppice_core::reach::Reachable;
@@ -16,6 +18,11 @@ use reqwest::{Client, Url};
 /// How long an attempt may take.
 const PATIENCE: Duration = Duration::from_secs(15);
 const URL_LENGTH_MAX: usize = 2000;
+/// Addresses for documentation, which no machine has.
+const NOBODYS_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const NOBODYS_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+/// A port like any other.
+const DISCARD: u16 = 9;
 
 /// Says that a name leads to no address that may be connected to.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +39,7 @@ impl Guarded {
     fn admits(&self, address: IpAddr) -> bool {
         match self.only_exceptions {
             true => self.reachable.is_exception(address),
-            false => self.reachable.admits(address),
+            false => admits(&self.reachable, address),
         }
     }
 }
@@ -84,6 +91,29 @@ impl Clients {
     }
 }
 
+/// Whether something may be sent to an address.
+fn admits(reachable: &Reachable, address: IpAddr) -> bool {
+    reachable.is_exception(address) || (reachable.admits(address) && !is_of_this_machine(address))
+}
+
+/// Whether an address is one of this machine's. Only those can be listened on,
+/// except where the kernel is told otherwise (`ip_nonlocal_bind`): there, what goes
+/// to one of them also comes from it. Nothing is sent.
+fn is_of_this_machine(address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    let listen = |address: IpAddr| UdpSocket::bind((address, 0));
+    let (any, nobodys): (IpAddr, IpAddr) = match address {
+        IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), NOBODYS_V4.into()),
+        IpAddr::V6(_) => (Ipv6Addr::UNSPECIFIED.into(), NOBODYS_V6.into()),
+    };
+    let comes_from = || -> std::io::Result<IpAddr> {
+        let socket = listen(any)?;
+        socket.connect((address, DISCARD))?;
+        Ok(socket.local_addr()?.ip())
+    };
+    listen(address).is_ok() && (listen(nobodys).is_err() || comes_from().is_ok_and(|from| from == address))
+}
+
 /// The address that a URL has in the place of a name: no resolver is asked for it.
 fn literal(url: &Url) -> Option<IpAddr> {
     url.host_str()?.trim_start_matches('[').trim_end_matches(']').parse().ok()
@@ -91,7 +121,7 @@ fn literal(url: &Url) -> Option<IpAddr> {
 
 fn is_allowed(url: &Url, reachable: &Reachable) -> bool {
     match (url.scheme(), literal(url)) {
-        ("https", address) => address.is_none_or(|address| reachable.admits(address)),
+        ("https", address) => address.is_none_or(|address| admits(reachable, address)),
         ("http", Some(address)) => reachable.is_exception(address),
         ("http", None) => reachable.has_exceptions(),
         _ => false,
@@ -175,6 +205,21 @@ mod tests {
         }
         for bad in ["http://10.0.0.1/", "https://10.0.0.1/", "http://1.1.1.1/", "http://[::1]/"] {
             assert!(checked_url(bad, &here).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn this_machine_is_known_by_its_addresses() {
+        // The address that this machine goes out by, if it has a network.
+        let routed = UdpSocket::bind(("0.0.0.0", 0)).expect("a socket");
+        let own = routed.connect(("192.0.2.1", 9)).and_then(|()| routed.local_addr());
+        for own in own.iter().map(SocketAddr::ip).chain([IpAddr::from([127, 0, 0, 1])]) {
+            assert!(is_of_this_machine(own), "{own}");
+        }
+        let mapped = "::ffff:127.0.0.1".parse().expect("an address");
+        assert!(is_of_this_machine(mapped));
+        for other in ["192.0.2.1", "2001:db8::1"] {
+            assert!(!is_of_this_machine(other.parse().expect("an address")), "{other}");
         }
     }
 

@@ -62,10 +62,6 @@ pub struct DeliveryPage {
     pub next_cursor: Option<String>,
 }
 
-fn names(types: &[EventType]) -> Vec<String> {
-    types.iter().map(|kind| kind.as_str().to_owned()).collect()
-}
-
 fn not_found(id: &WebhookId) -> Error {
     Error::NotFound { code: ErrorCode::WebhookNotFound, public: format!("no webhook {id}") }
 }
@@ -86,7 +82,7 @@ impl App {
             id: &id,
             url: &url,
             description: &new.description,
-            interest: &Interest { types: names(&new.types), projects: new.projects.clone() },
+            interest: &Interest { types: EventType::names(&new.types), projects: new.projects.clone() },
             secret_sealed: &self.key.seal(id.as_str(), &secret),
         };
         let organization = &access.organization.id;
@@ -131,7 +127,9 @@ impl App {
             url: url.unwrap_or_else(|| current.url.clone()),
             description: change.description.unwrap_or_else(|| current.description.clone()),
             interest: Interest {
-                types: change.types.map_or_else(|| current.interest.types.clone(), |types| names(&types)),
+                types: change
+                    .types
+                    .map_or_else(|| current.interest.types.clone(), |types| EventType::names(&types)),
                 projects: change.projects.unwrap_or_else(|| current.interest.projects.clone()),
             },
             is_enabled: change.enabled.unwrap_or(current.is_enabled),

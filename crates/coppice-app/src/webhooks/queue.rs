@@ -22,26 +22,34 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Of what is due, the most overdue first, what there is room for.
+    /// Of what is due, the most overdue first, what there is room for. Whose
+    /// organization has fewest attempts comes first: who has many organizations
+    /// with receivers that hang takes no more than others leave.
     pub(super) fn choose(&self, due: &[DueDelivery]) -> Vec<DeliveryId> {
         let mut after = Self {
             count: self.count,
             by_webhook: self.by_webhook.clone(),
             by_organization: self.by_organization.clone(),
         };
-        let mut chosen = vec![];
-        for delivery in due {
-            let of_webhook = after.by_webhook.get(&delivery.webhook).copied().unwrap_or_default();
-            let of_organization = after.by_organization.get(&delivery.organization).copied();
-            let has_room = after.count < ATTEMPTS_MAX
-                && of_webhook < PER_WEBHOOK_MAX
-                && of_organization.unwrap_or_default() < PER_ORGANIZATION_MAX;
-            if has_room {
-                after.begin(delivery);
-                chosen.push(delivery.id.clone());
-            }
+        let (mut waiting, mut chosen): (Vec<_>, _) = (due.iter().collect(), vec![]);
+        while after.count < ATTEMPTS_MAX {
+            waiting.retain(|delivery| after.has_room(delivery));
+            let next = waiting.iter().zip(0..).min_by_key(|(delivery, _)| after.of_organization(delivery));
+            let Some((_, index)) = next else { break };
+            let delivery = waiting.remove(index);
+            after.begin(delivery);
+            chosen.push(delivery.id.clone());
         }
         chosen
+    }
+
+    fn of_organization(&self, delivery: &DueDelivery) -> usize {
+        self.by_organization.get(&delivery.organization).copied().unwrap_or_default()
+    }
+
+    fn has_room(&self, delivery: &DueDelivery) -> bool {
+        let of_webhook = self.by_webhook.get(&delivery.webhook).copied().unwrap_or_default();
+        of_webhook < PER_WEBHOOK_MAX && self.of_organization(delivery) < PER_ORGANIZATION_MAX
     }
 
     /// Counts an attempt that begins.
@@ -107,6 +115,25 @@ mod tests {
         assert!(chosen.iter().filter(|id| id.as_str().starts_with("w1.")).count() == 16);
         let all: Vec<_> = (0..100).flat_map(of).collect();
         assert_eq!(running.choose(&all).len(), 128);
+    }
+
+    #[test]
+    fn whose_organization_has_fewest_attempts_comes_first() {
+        let hanging = (0..40).flat_map(|organization| {
+            (0..4).map(move |number| due(&format!("o{organization}"), &format!("w{organization}"), number))
+        });
+        let mut waiting: Vec<_> = hanging.collect();
+        waiting.push(due("other", "quick", 0));
+        let chosen = Running::default().choose(&waiting);
+        assert!(chosen.len() == 128 && chosen.iter().any(|id| id.as_str() == "quick-0"), "{chosen:?}");
+        // One place comes free.
+        let mut running = Running::default();
+        waiting[..127].iter().for_each(|delivery| running.begin(delivery));
+        assert_eq!(running.choose(&waiting[124..]).first().map(DeliveryId::as_str), Some("w32-0"));
+        running.begin(&waiting[128]);
+        running.end(&waiting[0]);
+        waiting.drain(128..160);
+        assert_eq!(running.choose(&waiting).first().map(DeliveryId::as_str), Some("quick-0"));
     }
 
     #[test]

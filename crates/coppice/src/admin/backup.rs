@@ -4,16 +4,23 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use coppice_app::KeyFile;
 use coppice_archive::{Archive, ArchiveError, BaseName, LogPiece, StorePlace};
-use coppice_core::VolumeId;
+use coppice_core::backup::DrillResult;
 use coppice_core::volume::VolumeLabel;
-use coppice_store::check_export;
+use coppice_core::{BranchId, VolumeId};
+use coppice_store::{Store, check_export};
 use serde_json::json;
 use zeroize::Zeroizing;
+
+use super::audit::{Change, recorded};
+
+/// How often is looked whether a drill has ended.
+const POLL: Duration = Duration::from_millis(200);
 
 /// Which store, and its key.
 #[derive(Args, Debug)]
@@ -34,6 +41,14 @@ pub(super) enum BackupCommand {
     /// Read everything in a store, and say what is damaged
     #[command(after_help = "Example: coppice admin backup verify --store s3://backups/prod")]
     Verify(StoreArgs),
+    /// Have the platform restore the newest base of a branch for proof, now, and wait for what comes of it
+    ///
+    /// That happens beside the branch, on a server that is removed again. Each branch has its turn by itself, too.
+    #[command(after_help = "Example: coppice admin backup drill kq7m2kj8fr3cjdr0h2qkv5s4c0")]
+    Drill {
+        /// Id of the branch
+        branch: String,
+    },
 }
 
 impl StoreArgs {
@@ -50,15 +65,42 @@ impl StoreArgs {
     }
 }
 
-pub(super) async fn backup(data_dir: &Path, command: BackupCommand, as_json: bool) -> anyhow::Result<()> {
-    match command {
-        BackupCommand::List(args) => list(&args.open(data_dir).await?.2, as_json).await,
-        BackupCommand::Verify(args) => verify(Arc::new(args.open(data_dir).await?.2)).await,
+/// Has a drill be held, and waits for it.
+pub(super) async fn drill(store: &Store, branch: &str) -> anyhow::Result<()> {
+    let id = BranchId::from_trusted(branch);
+    let change = Change { action: "admin.backup.drill", organization: None, target: Some(branch) };
+    let wanted = recorded(store, change, async { Ok(store.drill_want(&id).await?) }).await?;
+    let wanted = wanted.with_context(|| {
+        format!(
+            "there is no branch {branch} with a base in the store: see `coppice admin backup list` for ids"
+        )
+    })?;
+    note!("waiting for the drill; it goes on when you don't");
+    let report = loop {
+        let drills = store.drill_list(std::slice::from_ref(&id)).await?.pop();
+        let last = drills.context("the branch was deleted")?.1.last;
+        if let Some((_, report)) = last.filter(|(at, _)| *at >= wanted) {
+            break report;
+        }
+        tokio::time::sleep(POLL).await;
+    };
+    match report.result {
+        DrillResult::Passed => say!("passed: {}", report.message),
+        result => bail!("the drill {}: {}", words(result), report.message),
+    }
+    Ok(())
+}
+
+fn words(result: DrillResult) -> &'static str {
+    match result {
+        DrillResult::Passed => "passed",
+        DrillResult::Failed => "failed",
+        DrillResult::Skipped => "was skipped",
     }
 }
 
 /// What there is of one volume.
-async fn list(archive: &Archive, as_json: bool) -> anyhow::Result<()> {
+pub(super) async fn list(archive: &Archive, as_json: bool) -> anyhow::Result<()> {
     let mut volumes: BTreeMap<VolumeId, Vec<BaseName>> = BTreeMap::new();
     for base in archive.all_bases().await? {
         volumes.entry(base.volume()).or_default().push(base);
@@ -92,7 +134,7 @@ async fn list(archive: &Archive, as_json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn verify(archive: Arc<Archive>) -> anyhow::Result<()> {
+pub(super) async fn verify(archive: Arc<Archive>) -> anyhow::Result<()> {
     let mut problems = vec![];
     let records = archive.records().await?;
     if let Some(name) = records.last() {

@@ -45,7 +45,9 @@ pub(super) fn show(activity: &BranchActivity, as_json: bool) -> anyhow::Result<(
 fn woken_by(period: &AwakePeriod) -> String {
     match period.cause {
         WakeCause::Creation => "its creation".to_owned(),
-        WakeCause::Request | WakeCause::Connection | WakeCause::Organization => period.woken_by.clone(),
+        WakeCause::Request | WakeCause::Connection | WakeCause::Organization | WakeCause::Budget => {
+            period.woken_by.clone()
+        }
     }
 }
 
@@ -54,6 +56,7 @@ fn ended_by(period: &AwakePeriod) -> &'static str {
         Some(SleepCause::Idle) => "nobody used it",
         Some(SleepCause::Request) => "a request to the API",
         Some(SleepCause::Organization) => "its organization was disabled",
+        Some(SleepCause::Budget) => "a budget was used up",
         None => "-",
     }
 }

@@ -74,6 +74,9 @@ pub(crate) struct CreateArgs {
     /// It makes branches, and changes, deletes and connects to no others than those
     #[arg(long)]
     own_branches: bool,
+    /// How many branches that it made may exist at once; it makes no keys then
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    max_branches: Option<u32>,
     /// When it ends: 12h, 30d, a day like 2027-01-31, or an RFC 3339 time [default: never, or when the key
     /// you use does]
     #[arg(long, value_name = "WHEN", value_parser = times::expiry)]
@@ -131,9 +134,8 @@ pub(super) async fn run(command: KeyCommand, client: &Client, as_json: bool) -> 
 }
 
 async fn create(client: &Client, arguments: CreateArgs, as_json: bool) -> anyhow::Result<()> {
-    let CreateArgs { name, owner, scopes, projects, branches, own_branches, expires, if_not_exists } =
-        arguments;
-    if if_not_exists {
+    let CreateArgs { name, owner, scopes, projects, branches, expires, .. } = arguments;
+    if arguments.if_not_exists {
         let list: ApiKeyList = client.get(&path(client, owner)).await?;
         if let Some(key) = lasting(list.keys, &name, Utc::now()) {
             output::done(
@@ -149,7 +151,8 @@ async fn create(client: &Client, arguments: CreateArgs, as_json: bool) -> anyhow
         scopes: Some(scopes),
         projects: Some(project_ids(client, &projects).await?),
         branches: Some(branch_ids(client, branches, &projects).await?),
-        own_branches: own_branches.then_some(true),
+        own_branches: arguments.own_branches.then_some(true),
+        max_branches: arguments.max_branches,
     };
     let made: CreatedApiKey = client.post(&path(client, owner), &body).await?;
     if as_json {
@@ -171,17 +174,13 @@ fn lasting(keys: Vec<ApiKey>, name: &str, now: DateTime<Utc>) -> Option<ApiKey> 
 }
 
 fn print(keys: &[ApiKey]) {
-    let everything = |list: &[String], word: &str| {
-        if list.is_empty() { word.to_owned() } else { list.join(" ") }
-    };
     let rows = keys.iter().map(|key| {
-        let reach = [&key.projects[..], &key.branches[..]].concat();
         vec![
             key.id.clone(),
             key.name.clone(),
             key.preview.clone(),
-            everything(&key.scopes, "*"),
-            everything(&reach, if key.own_branches { "what it makes" } else { "everything" }),
+            if key.scopes.is_empty() { "*".to_owned() } else { key.scopes.join(" ") },
+            reach_in_words(key),
             key.last_used.as_ref().map_or_else(|| "never".to_owned(), day),
             key.expiry
                 .map_or_else(|| "never".to_owned(), |end| end.0.format("%Y-%m-%d %H:%M UTC").to_string()),
@@ -190,6 +189,19 @@ fn print(keys: &[ApiKey]) {
     });
     let header = ["ID", "NAME", "KEY", "MAY", "REACHES", "LAST USED", "ENDS", "REVIEW"];
     output::table_sparing(&["ID", "KEY"], &header, rows.collect());
+}
+
+fn reach_in_words(key: &ApiKey) -> String {
+    let reach = [&key.projects[..], &key.branches[..]].concat();
+    let reach = match (reach.is_empty(), key.own_branches) {
+        (false, _) => reach.join(" "),
+        (true, true) => "what it makes".to_owned(),
+        (true, false) => "everything".to_owned(),
+    };
+    match key.max_branches {
+        Some(max) => format!("{reach}, {max} branches at once"),
+        None => reach,
+    }
 }
 
 fn in_words(reason: ApiKeyReviewReason) -> &'static str {

@@ -2,13 +2,17 @@
 
 mod activity;
 mod audit;
+mod backup;
+mod billing;
 mod branch;
+mod budget;
 mod catalogue;
 mod complete;
 mod config;
 mod connection;
 mod credentials;
 mod event;
+mod github;
 mod http;
 mod invoice;
 mod key;
@@ -142,6 +146,9 @@ pub(crate) enum Noun {
     /// Deleted branches that can be brought back
     #[command(after_help = "Example: coppice trash restore main")]
     Trash(Call<trash::TrashCommand>),
+    /// What branches can be restored to
+    #[command(alias = "backups", after_help = "Example: coppice backup restore main --name undo --at 10m")]
+    Backup(Call<backup::BackupCommand>),
     /// PostgreSQL parameters of a branch
     #[command(aliases = ["configuration", "parameter", "parameters"],
               after_help = "Example: coppice config set main work_mem=16MB")]
@@ -180,6 +187,15 @@ pub(crate) enum Noun {
     /// Where events of the organization are sent to
     #[command(alias = "webhooks", after_help = "Example: coppice webhook create https://example.com/hook")]
     Webhook(Call<webhook::WebhookCommand>),
+    /// What may be used in a month before branches are put to sleep
+    #[command(alias = "budgets", after_help = "Example: coppice budget set 20.00 --project shop")]
+    Budget(Call<budget::BudgetCommand>),
+    /// Give pull requests on GitHub branches
+    #[command(after_help = "Example: coppice github map 1296269 --root main")]
+    Github(Call<github::GithubCommand>),
+    /// Where invoices go, and what is paid with
+    #[command(after_help = "Example: coppice billing add-card")]
+    Billing(Call<billing::BillingCommand>),
     /// Invoices
     #[command(alias = "invoices", after_help = "Example: coppice invoice show bil_… --html > invoice.html")]
     Invoice(Call<invoice::InvoiceCommand>),
@@ -217,6 +233,7 @@ impl Noun {
             Self::Branch(call) => &call.options,
             Self::Config(call) => &call.options,
             Self::Trash(call) => &call.options,
+            Self::Backup(call) => &call.options,
             Self::Credentials(call) => &call.options,
             Self::Key(call) => &call.options,
             Self::Region(call) => &call.options,
@@ -228,6 +245,9 @@ impl Noun {
             Self::Event(call) => &call.options,
             Self::Usage(plain) => &plain.options,
             Self::Webhook(call) => &call.options,
+            Self::Budget(call) => &call.options,
+            Self::Github(call) => &call.options,
+            Self::Billing(call) => &call.options,
             Self::Invoice(call) => &call.options,
             Self::Metrics(plain) => &plain.options,
             Self::Psql(plain) => &plain.options,
@@ -274,6 +294,7 @@ async fn dispatch(noun: Noun, client: &Client, as_json: bool) -> anyhow::Result<
         Noun::User(call) => org::run_user(call.command, client, as_json).await,
         Noun::Project(call) => project::run(call.command, client, as_json).await,
         Noun::Branch(call) => branch::run(call.command, client, as_json).await,
+        Noun::Backup(call) => backup::run(call.command, client, as_json).await,
         Noun::Trash(call) => trash::run(call.command, client, as_json).await,
         Noun::Config(call) => config::run(call.command, client, as_json).await,
         Noun::Credentials(call) => credentials::run(call.command, client, as_json).await,
@@ -287,6 +308,9 @@ async fn dispatch(noun: Noun, client: &Client, as_json: bool) -> anyhow::Result<
         Noun::Event(call) => event::run(call.command, client, as_json).await,
         Noun::Usage(plain) => usage::run(plain.arguments, client, as_json).await,
         Noun::Webhook(call) => webhook::run(call.command, client, as_json).await,
+        Noun::Budget(call) => budget::run(call.command, client, as_json).await,
+        Noun::Github(call) => github::run(call.command, client, as_json).await,
+        Noun::Billing(call) => billing::run(call.command, client, as_json).await,
         Noun::Invoice(call) => invoice::run(call.command, client, as_json).await,
         Noun::Metrics(plain) => metrics::run(&plain.arguments, client, as_json).await,
         Noun::Psql(plain) => connection::psql(&plain.arguments, client).await,

@@ -110,6 +110,7 @@ impl Copy {
             parent_id: source.branch.id.clone(),
             description: Some("copied by coppice pgdata".to_owned()),
             scale_to_zero: None,
+            backup_configuration: None,
             expires_at: None,
         });
         let branches = client.here(&format!("/projects/{}/branches", source.project.id));

@@ -98,6 +98,9 @@ pub(crate) struct Settings {
     /// After how many minutes those do
     #[arg(long, value_name = "MINUTES")]
     child_inactivity_minutes: Option<u32>,
+    /// Hours after which new branches with a parent are deleted, unless told otherwise; 0 is never
+    #[arg(long, value_name = "HOURS")]
+    child_expiry_hours: Option<u32>,
     /// Whether only allowed addresses may connect to its branches
     #[arg(long, value_name = "on|off")]
     ip_filtering: Option<Switch>,
@@ -121,6 +124,7 @@ impl Settings {
                 base_branches: Some(scale(self.base_scale_to_zero, self.base_inactivity_minutes)),
                 child_branches: Some(scale(self.child_scale_to_zero, self.child_inactivity_minutes)),
             }),
+            child_expiry_hours: self.child_expiry_hours,
             ip_filtering: Some(IpFilteringChange {
                 enabled: self.ip_filtering.map(Switch::is_on),
                 cidr: (self.allow_none || !cidr.is_empty()).then_some(cidr),
@@ -175,6 +179,13 @@ async fn details(client: &Client, named: &str) -> anyhow::Result<Project> {
     client.get(&client.here(&format!("/projects/{id}"))).await
 }
 
+fn expiry(hours: Option<u32>) -> String {
+    hours.map_or_else(
+        || "never".to_owned(),
+        |hours| format!("after {}", count(hours as usize, "hour", "hours")),
+    )
+}
+
 fn show(project: &Project, as_json: bool) -> anyhow::Result<()> {
     if as_json {
         return output::json(project);
@@ -197,6 +208,7 @@ fn show(project: &Project, as_json: bool) -> anyhow::Result<()> {
         ("changed", day(&project.updated_at)),
         ("base branches sleep", sleep(&project.configuration.scale_to_zero.base_branches)),
         ("child branches sleep", sleep(&project.configuration.scale_to_zero.child_branches)),
+        ("child branches expire", expiry(project.configuration.child_expiry_hours)),
         ("who may connect", allowed),
     ]);
     Ok(())

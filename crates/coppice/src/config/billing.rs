@@ -7,6 +7,8 @@ use clap::Args;
 use coppice_core::price_list::{PriceList, PriceListFile};
 use serde::Deserialize;
 
+use super::is_on;
+
 /// Settings as they can be written in each place.
 #[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -20,6 +22,11 @@ pub(super) struct BillingArgs {
     #[arg(long, env = "COPPICE_BILLING_PRICES", value_name = "FILE")]
     #[serde(rename = "prices")]
     billing_prices: Option<PathBuf>,
+    /// Whether a new organization needs a card on file before it may run anything: on or off; needs
+    /// Stripe [default: off]
+    #[arg(long, env = "COPPICE_BILLING_REQUIRED", value_name = "ON|OFF")]
+    #[serde(rename = "required")]
+    billing_required: Option<String>,
 }
 
 impl BillingArgs {
@@ -28,7 +35,14 @@ impl BillingArgs {
         Self {
             billing_provider: self.billing_provider.or(other.billing_provider),
             billing_prices: self.billing_prices.or(other.billing_prices),
+            billing_required: self.billing_required.or(other.billing_required),
         }
+    }
+
+    /// Whether organizations need something to pay with.
+    pub(super) fn is_required(&self) -> anyhow::Result<bool> {
+        let chosen = self.billing_required.as_deref().filter(|chosen| !chosen.is_empty());
+        is_on("billing_required", chosen.or(Some("off")))
     }
 
     /// The prices, if anybody is charged.
@@ -63,7 +77,8 @@ mod tests {
 
     fn prices(provider: Option<&str>, file: Option<&Path>) -> anyhow::Result<Option<PriceList>> {
         let billing_provider = provider.map(str::to_owned);
-        BillingArgs { billing_provider, billing_prices: file.map(Path::to_owned) }.prices()
+        let billing_prices = file.map(Path::to_owned);
+        BillingArgs { billing_provider, billing_prices, billing_required: None }.prices()
     }
 
     #[test]

@@ -5,10 +5,13 @@ mod auth;
 mod billing;
 mod data_dir;
 mod gateway;
+mod github;
 mod mail;
 mod settings;
 mod sign_in;
 mod store;
+mod stripe;
+mod vercel;
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -19,6 +22,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use coppice_api::{ApiConfig, Hosts, MetricsToken};
+use coppice_app::{GithubConfig, StripeConfig, VercelConfig};
 use coppice_archive::StorePlace;
 use coppice_core::audit::AUDIT_DAYS;
 use coppice_core::limits::OrganizationLimits;
@@ -40,10 +44,13 @@ const DEFAULT_GATEWAY_LISTEN: &str = "127.0.0.1:7432";
 const DEFAULT_REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(1000).expect("not zero");
 const DEFAULT_ADDRESS_REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(20).expect("not zero");
 const DEFAULT_API_CONNECTIONS_PER_ADDRESS: NonZeroU32 = NonZeroU32::new(512).expect("not zero");
-const DEFAULT_CREATE_WAIT: Duration = Duration::from_secs(5);
+const CREATE_WAIT: u32 = 5;
+/// Seconds; requests themselves may take 30.
+const CREATE_WAIT_MAX: u32 = 25;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Longest time that sessions of a process may go on after its end was asked for.
-pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(3500);
+pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(DRAIN_SECONDS_MAX as u64);
+const DRAIN_SECONDS_MAX: u32 = 3500;
 const DEFAULT_EMAIL: &str = "admin@coppice.local";
 
 /// Flags of `coppice serve`.
@@ -78,6 +85,8 @@ pub(crate) struct Config {
     pub(crate) user_aliases: Vec<String>,
     pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) postgres_dirs: Vec<PathBuf>,
+    /// Major versions whose templates are made ahead; none is every one.
+    pub(crate) prepare: Option<Vec<u32>>,
     pub(crate) metastore_url: Option<String>,
     pub(crate) storage: StorageOptions,
     pub(crate) admin_email: String,
@@ -97,10 +106,17 @@ pub(crate) struct Config {
     pub(crate) auth: AuthConfig,
     /// What is charged, if anybody is.
     pub(crate) prices: Option<PriceList>,
+    /// The GitHub App, if there is one.
+    pub(crate) github: Option<GithubConfig>,
+    /// Our integration on Vercel, if there is one.
+    pub(crate) vercel: Option<VercelConfig>,
+    /// Where what organizations pay with is on file, if anywhere.
+    pub(crate) stripe: Option<StripeConfig>,
     pub(crate) metrics_interval: Duration,
     /// Where everything is kept away from this machine, and how often that is looked at.
     pub(crate) store: Option<StorePlace>,
     pub(crate) store_interval: Duration,
+    pub(crate) drill_every: Option<Duration>,
 }
 
 /// What is held for those who connect to the API, before anything is known of them.
@@ -114,11 +130,6 @@ pub(crate) struct Strangers {
     pub(crate) first_request: Duration,
 }
 
-/// A number within bounds: those of a file are not checked when it is read.
-fn whole(chosen: Option<u64>, default: u32, min: u32, max: u32) -> u32 {
-    chosen.map_or(default, |number| u32::try_from(number).unwrap_or(max).clamp(min, max))
-}
-
 /// A number that may not be outside these bounds. Those of a file are not
 /// checked when it is read.
 fn within(name: &str, number: u32, bounds: RangeInclusive<u32>) -> anyhow::Result<u32> {
@@ -126,6 +137,16 @@ fn within(name: &str, number: u32, bounds: RangeInclusive<u32>) -> anyhow::Resul
         bail!("{name} can be {} to {}, not {number}", bounds.start(), bounds.end());
     }
     Ok(number)
+}
+
+/// A time within bounds, both in seconds.
+fn seconds(
+    name: &str,
+    chosen: Option<u32>,
+    default: u32,
+    bounds: RangeInclusive<u32>,
+) -> anyhow::Result<Duration> {
+    Ok(Duration::from_secs(within(name, chosen.unwrap_or(default), bounds)?.into()))
 }
 
 /// Whether a setting is on; without a value it is.
@@ -156,6 +177,7 @@ impl ServeArgs {
         Ok(Config {
             store: set.store.place(&data_dir)?,
             store_interval: set.store.interval()?,
+            drill_every: set.store.drill_every()?,
             data_dir,
             storage: storage_options(&set)?,
             limits: limits(&set),
@@ -174,24 +196,34 @@ impl ServeArgs {
             client_limits: set.gateway.limits(),
             user_aliases: set.user_aliases.unwrap_or_default(),
             postgres_dirs: set.postgres_dirs.unwrap_or_default(),
+            prepare: set.prepare,
             metastore_url: set.metastore_url,
             admin_email: set.admin_email.unwrap_or_else(|| DEFAULT_EMAIL.to_owned()),
-            trash_keep: DAY * whole(set.trash_days, 7, 0, 365),
+            trash_keep: DAY * within("trash_days", set.trash_days.unwrap_or(7), 0..=365)?,
             audit_days: within("audit_days", set.audit_days.unwrap_or(AUDIT_DAYS), 1..=AUDIT_DAYS_MAX)?,
             mailer: set.smtp.mailer()?,
             webhook_reach: webhook_reach(set.webhook_ranges.as_deref().unwrap_or_default())?,
-            // Requests themselves may take 30 seconds.
-            create_wait: set
-                .branch_create_wait
-                .map_or(DEFAULT_CREATE_WAIT, |seconds| Duration::from_secs(seconds.min(25))),
+            create_wait: seconds(
+                "branch_create_wait",
+                set.branch_create_wait,
+                CREATE_WAIT,
+                0..=CREATE_WAIT_MAX,
+            )?,
             log_retention: LogRetention {
-                age: DAY * whole(set.logs_retention_days, 14, 1, 3650),
-                bytes_max: u64::from(whole(set.logs_size_mib, 512, 32, u32::MAX)) << 20,
+                age: DAY * within("logs_retention_days", set.logs_retention_days.unwrap_or(14), 1..=3650)?,
+                bytes_max: u64::from(within(
+                    "logs_size_mib",
+                    set.logs_size_mib.unwrap_or(512),
+                    32..=u32::MAX,
+                )?) << 20,
             },
             auth: AuthConfig::new(set.auth)?,
+            stripe: set.stripe.stripe(set.billing.is_required()?)?,
             prices: set.billing.prices()?,
-            metrics_interval: Duration::from_secs(whole(set.metrics_interval, 15, 1, 60).into()),
-            drain: set.drain.map_or(DRAIN_MAX, Duration::from_secs).min(DRAIN_MAX),
+            github: set.github.app()?,
+            vercel: set.vercel.integration()?,
+            metrics_interval: seconds("metrics_interval", set.metrics_interval, 15, 1..=60)?,
+            drain: seconds("drain", set.drain, DRAIN_SECONDS_MAX, 0..=DRAIN_SECONDS_MAX)?,
             log: LogConfig {
                 // A variable that is set to nothing says nothing.
                 filter: set.log.filter(|levels| !levels.is_empty()),
@@ -218,15 +250,13 @@ fn limits(set: &Settings) -> OrganizationLimits {
 }
 
 fn strangers(set: &Settings) -> anyhow::Result<Strangers> {
-    let seconds = set.first_request_timeout.map_or(15, |seconds| u32::try_from(seconds).unwrap_or(u32::MAX));
-    let seconds = within("first_request_timeout", seconds, 1..=120)?;
     Ok(Strangers {
         api_connections: set.api_connections.map(NonZeroU32::get),
         api_connections_per_address: set
             .api_connections_per_address
             .unwrap_or(DEFAULT_API_CONNECTIONS_PER_ADDRESS)
             .get(),
-        first_request: Duration::from_secs(seconds.into()),
+        first_request: seconds("first_request_timeout", set.first_request_timeout, 15, 1..=120)?,
     })
 }
 
@@ -331,6 +361,22 @@ mod tests {
         let data_dir = DataDir::named("/nowhere");
         let config = Some(file.path().to_owned());
         ServeArgs { data_dir, config, take_over: false, settings: Settings::default() }.config()
+    }
+
+    #[test]
+    fn numbers_of_a_file_outside_their_bounds_are_refused_by_name() {
+        for (name, wrong, bounds) in [
+            ("trash_days", 366, "0 to 365"),
+            ("logs_retention_days", 0, "1 to 3650"),
+            ("logs_size_mib", 31, "32 to"),
+            ("metrics_interval", 61, "1 to 60"),
+            ("branch_create_wait", 26, "0 to 25"),
+            ("drain", 3501, "0 to 3500"),
+            ("first_request_timeout", 0, "1 to 120"),
+        ] {
+            let error = config(&format!("{name} = {wrong}")).expect_err(name).to_string();
+            assert!(error.contains(name) && error.contains(bounds), "{error}");
+        }
     }
 
     #[test]

@@ -10,8 +10,11 @@ use serde::Deserialize;
 use super::auth::AuthArgs;
 use super::billing::BillingArgs;
 use super::gateway::GatewayArgs;
+use super::github::GithubArgs;
 use super::mail::MailArgs;
 use super::store::StoreArgs;
+use super::stripe::StripeArgs;
+use super::vercel::VercelArgs;
 use crate::logging::LogFormat;
 
 /// Most days that lines of the audit log are kept: a hundred years.
@@ -48,6 +51,9 @@ pub(super) struct Settings {
     /// Directories searched for PostgreSQL besides /usr/lib/postgresql
     #[arg(long, env = "COPPICE_POSTGRES_DIRS", value_name = "DIRS", value_delimiter = ':')]
     pub(super) postgres_dirs: Option<Vec<PathBuf>>,
+    /// Major versions whose first branch is made as fast as the next ones [default: all that are installed]
+    #[arg(long, env = "COPPICE_PREPARE", value_name = "MAJORS", value_delimiter = ',')]
+    pub(super) prepare: Option<Vec<u32>>,
     /// A metastore of your own instead of the embedded one
     #[arg(long, env = "COPPICE_METASTORE_URL", value_name = "URL", hide_env_values = true)]
     pub(super) metastore_url: Option<String>,
@@ -74,20 +80,20 @@ pub(super) struct Settings {
     pub(super) admin_email: Option<String>,
     /// Seconds that the creation of a branch waits for it to be ready, 0 to 25 [default: 5]
     #[arg(long, env = "COPPICE_BRANCH_CREATE_WAIT", value_name = "SECONDS",
-          value_parser = clap::value_parser!(u64).range(0..=25))]
-    pub(super) branch_create_wait: Option<u64>,
+          value_parser = clap::value_parser!(u32).range(0..=25))]
+    pub(super) branch_create_wait: Option<u32>,
     /// Seconds that open sessions may go on after SIGTERM, up to 3500 [default: 3500]
     #[arg(long, env = "COPPICE_DRAIN", value_name = "SECONDS",
-          value_parser = clap::value_parser!(u64).range(0..=3500))]
-    pub(super) drain: Option<u64>,
+          value_parser = clap::value_parser!(u32).range(0..=3500))]
+    pub(super) drain: Option<u32>,
     /// Days that logs of branches are kept [default: 14]
     #[arg(long, env = "COPPICE_LOGS_RETENTION_DAYS", value_name = "DAYS",
-          value_parser = clap::value_parser!(u64).range(1..=3650))]
-    pub(super) logs_retention_days: Option<u64>,
+          value_parser = clap::value_parser!(u32).range(1..=3650))]
+    pub(super) logs_retention_days: Option<u32>,
     /// Most MiB of logs that are kept of a branch [default: 512]
     #[arg(long, env = "COPPICE_LOGS_SIZE_MIB", value_name = "MIB",
-          value_parser = clap::value_parser!(u64).range(32..))]
-    pub(super) logs_size_mib: Option<u64>,
+          value_parser = clap::value_parser!(u32).range(32..))]
+    pub(super) logs_size_mib: Option<u32>,
     /// Most branches of one project [default: 100]
     #[arg(long, env = "COPPICE_BRANCHES_PER_PROJECT", value_name = "N")]
     pub(super) branches_per_project: Option<u32>,
@@ -130,12 +136,12 @@ pub(super) struct Settings {
     pub(super) api_connections_per_address: Option<NonZeroU32>,
     /// Seconds from a connection to the API to the headers of its first request, 1 to 120 [default: 15]
     #[arg(long, env = "COPPICE_FIRST_REQUEST_TIMEOUT", value_name = "SECONDS",
-          value_parser = clap::value_parser!(u64).range(1..=120))]
-    pub(super) first_request_timeout: Option<u64>,
+          value_parser = clap::value_parser!(u32).range(1..=120))]
+    pub(super) first_request_timeout: Option<u32>,
     /// Days that a deleted branch can be brought back, 0 to 365; 0 removes its data at once [default: 7]
     #[arg(long, env = "COPPICE_TRASH_DAYS", value_name = "DAYS",
-          value_parser = clap::value_parser!(u64).range(0..=365))]
-    pub(super) trash_days: Option<u64>,
+          value_parser = clap::value_parser!(u32).range(0..=365))]
+    pub(super) trash_days: Option<u32>,
     /// Days that lines of the audit log are kept [default: 400]
     #[arg(long, env = "COPPICE_AUDIT_DAYS", value_name = "DAYS",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(AUDIT_DAYS_MAX)))]
@@ -146,6 +152,15 @@ pub(super) struct Settings {
     #[command(flatten)]
     #[serde(default)]
     pub(super) billing: BillingArgs,
+    #[command(flatten)]
+    #[serde(default)]
+    pub(super) github: GithubArgs,
+    #[command(flatten)]
+    #[serde(default)]
+    pub(super) vercel: VercelArgs,
+    #[command(flatten)]
+    #[serde(default)]
+    pub(super) stripe: StripeArgs,
     /// What is logged: a level, or levels by part as in info,coppice_gateway=debug
     /// [default: what RUST_LOG says, else info]
     #[arg(long, env = "COPPICE_LOG", value_name = "LEVELS")]
@@ -166,8 +181,8 @@ pub(super) struct Settings {
     pub(super) auth: AuthArgs,
     /// Seconds between two looks at what each instance does, 1 to 60 [default: 15]
     #[arg(long, env = "COPPICE_METRICS_INTERVAL", value_name = "SECONDS",
-          value_parser = clap::value_parser!(u64).range(1..=60))]
-    pub(super) metrics_interval: Option<u64>,
+          value_parser = clap::value_parser!(u32).range(1..=60))]
+    pub(super) metrics_interval: Option<u32>,
 }
 
 impl Settings {
@@ -183,6 +198,7 @@ impl Settings {
             user_aliases: self.user_aliases.or(other.user_aliases),
             trusted_proxies: self.trusted_proxies.or(other.trusted_proxies),
             postgres_dirs: self.postgres_dirs.or(other.postgres_dirs),
+            prepare: self.prepare.or(other.prepare),
             metastore_url: self.metastore_url.or(other.metastore_url),
             pool: self.pool.or(other.pool),
             pool_size_gib: self.pool_size_gib.or(other.pool_size_gib),
@@ -219,6 +235,9 @@ impl Settings {
             audit_days: self.audit_days.or(other.audit_days),
             smtp: self.smtp.or(other.smtp),
             billing: self.billing.or(other.billing),
+            github: self.github.or(other.github),
+            vercel: self.vercel.or(other.vercel),
+            stripe: self.stripe.or(other.stripe),
             log: self.log.or(other.log),
             log_format: self.log_format.or(other.log_format),
             metrics_token_file: self.metrics_token_file.or(other.metrics_token_file),

@@ -112,7 +112,7 @@ fn host_of(issuer: &str) -> Option<String> {
 }
 
 /// A file with one secret and perhaps the end of a line.
-fn read_secret(path: &Path) -> anyhow::Result<Zeroizing<String>> {
+pub(super) fn read_secret(path: &Path) -> anyhow::Result<Zeroizing<String>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
     let text = Zeroizing::new(text);
     Ok(Zeroizing::new(text.trim_end_matches(['\r', '\n']).to_owned()))

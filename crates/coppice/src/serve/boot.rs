@@ -93,7 +93,11 @@ pub(super) async fn boot(
         metrics_interval: config.metrics_interval,
         archive,
         store_interval: config.store_interval,
+        drill_every: config.drill_every,
         prices: config.prices.clone(),
+        github: config.github.clone(),
+        vercel: config.vercel.clone(),
+        stripe: config.stripe.clone(),
     };
     let sessions = Arc::<Sessions>::default();
     let predecessors = Predecessors::new(host.layout().runtime_dir());
@@ -101,6 +105,9 @@ pub(super) async fn boot(
     let clients = Arc::new(clients);
     let app = App::new(store, engine.clone(), reconciler.clone(), key, clients, app_config);
     app.spread_kept_verifiers().await?;
+    if let Err(error) = engine.end_drill().await {
+        tracing::warn!("removing what a drill left: {}", error.chain());
+    }
     reconciler.adopt().await?;
     Ok(Platform { app, host, engine, reconciler, sessions, predecessors, lock })
 }

@@ -1,12 +1,14 @@
 //! The first start: an account, a project, its `main` branch, and the file
 //! that tells where all of it is.
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
 use coppice_app::{App, CustomBranch, FirstAccount, LINK_LIFETIME, NewBranchRequest, Origin, Presented};
+use coppice_core::access::AskedExpiry;
 use coppice_core::branch::{BranchState, MANAGED_ROLE};
 use coppice_core::operation::CREATE_BRANCH;
 use coppice_core::target::RawTarget;
@@ -54,7 +56,8 @@ pub(super) async fn ensure(
     let (program, data_dir) = (program.display().to_string(), config.data_dir.display().to_string());
     let (program, data_dir) = (quoted(&program), quoted(&data_dir));
     let site = app.issuers().public_url();
-    if is_first {
+    // What is no terminal is kept and read by others: a log, a journal.
+    if is_first && std::io::stdout().is_terminal() {
         let secret = app.first_sign_in_link().await?;
         say!("console  {}", coppice_api::sign_in_link(site, &secret));
         say!("         (signs in once, within {} minutes)", LINK_LIFETIME.num_minutes());
@@ -122,7 +125,8 @@ async fn create_main_branch(app: &App, admin: &Path, project: &ProjectId) -> any
         name: MAIN_BRANCH.to_owned(),
         description: String::new(),
         scale_to_zero: Default::default(),
-        expires_at: None,
+        expiry: AskedExpiry::Never,
+        backups: Default::default(),
         origin: Origin::Custom(CustomBranch {
             region: REGION.to_owned(),
             instance_type: smallest.name,

@@ -36,6 +36,7 @@ fn route(found: Connectable) -> Route {
         state: found.branch.state,
         message: found.branch.message,
         ip_filtering: found.ip_filtering,
+        used_up: found.used_up,
         kept: found.kept,
     }
 }

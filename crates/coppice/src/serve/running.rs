@@ -85,7 +85,8 @@ impl Running {
         if has_traces {
             router = router.layer(axum::middleware::from_fn(trace_request));
         }
-        let api_task = tokio::spawn(coppice_api::serve(api, router, limits, stop.clone().cancelled_owned()));
+        let served = coppice_api::serve(api, router, gateway.clone(), limits, stop.clone().cancelled_owned());
+        let api_task = tokio::spawn(served);
         let mut tasks = Tasks::default();
         app.begin_tasks(&mut tasks);
         begin_tasks_of_machine(&mut tasks, config, platform);
@@ -119,6 +120,9 @@ impl Running {
         self.stop.cancel();
         platform.reconciler.stop().await;
         let _ = tokio::join!(self.api_task, self.reconciling);
+        if let Err(error) = platform.engine.end_drill().await {
+            tracing::warn!("ending a drill: {}", error.chain());
+        }
         let app = platform.app.clone();
         app.end_account_events().await;
         app.note_uses().await;
@@ -170,8 +174,8 @@ fn begin_tasks_of_machine(tasks: &mut Tasks, config: &Config, platform: &Platfor
             async move { host.keep_metastore().await }
         });
     }
-    let engine = engine.clone();
-    tasks.keep("templates", move || prepare(engine.clone()));
+    let (prepared, wanted) = (engine.clone(), config.prepare.clone());
+    tasks.keep("templates", move || prepare(prepared.clone(), wanted.clone()));
     let state = (host.clone(), config.log_retention.clone());
     tasks.every("log_retention", LOGS, &state, |(host, retention)| {
         blocking(move || host.trim_logs(&retention))
@@ -188,12 +192,12 @@ fn begin_tasks_of_machine(tasks: &mut Tasks, config: &Config, platform: &Platfor
 }
 
 /// Removes what an earlier process left half deleted, and makes templates.
-async fn prepare(engine: Arc<LocalEngine>) {
+async fn prepare(engine: Arc<LocalEngine>, wanted: Option<Vec<u32>>) {
     let storage = engine.storage().clone();
     if let Err(error) = blocking(move || storage.empty_trash()).await {
         tracing::warn!("emptying the trash: {}", error.for_log());
     }
-    engine.prepare_templates().await;
+    engine.prepare_templates(wanted.as_deref()).await;
 }
 
 /// Does work of the engine on a thread that may block.

@@ -9,14 +9,14 @@ use clap_complete::ArgValueCandidates;
 use coppice_core::ErrorCode;
 use coppice_core::lsn::Lsn;
 use coppice_wire::{
-    Branch, BranchDetails, BranchStatusType, CreateBranch, CustomBranch, CustomConfiguration, Expiry,
-    ImageList, InheritBranch, InheritedConfiguration, InstanceTypeList, Timestamp, UpdateBranch,
+    Branch, BranchDetails, BranchStatusType, CreateBranch, CustomBranch, CustomConfiguration, ImageList,
+    InheritBranch, InheritedConfiguration, InstanceTypeList, Timestamp, UpdateBranch,
 };
 
-use super::{Sleep, parameter, show, wait_for};
+use super::{Backups, End, Sleep, end, parameter, show, wait_for};
 use crate::client::http::Client;
 use crate::client::lookup::{Named, Place};
-use crate::client::times::{self, since};
+use crate::client::times::since;
 use crate::client::{ProjectChoice, complete, output};
 use crate::refusal::Refused;
 
@@ -43,10 +43,13 @@ pub(crate) struct CreateArgs {
     #[command(flatten)]
     sleep: Sleep,
     #[command(flatten)]
+    backups: Backups,
+    #[command(flatten)]
     project: ProjectChoice,
-    /// When it is deleted: 12h, 7d, a day like 2027-01-31, or an RFC 3339 time [default: never]
-    #[arg(long, alias = "ttl", value_name = "WHEN", value_parser = times::expiry)]
-    expires: Option<DateTime<Utc>>,
+    /// When it is deleted: 12h, 7d, a day like 2027-01-31, an RFC 3339 time, or never
+    /// [default: of a copy, as the project says, else never]
+    #[arg(long, alias = "ttl", value_name = "WHEN", value_parser = end)]
+    expires: Option<End>,
     /// All is well when there is a branch of this name; it stays as it is, but for `--expires`
     #[arg(long)]
     if_not_exists: bool,
@@ -80,11 +83,22 @@ pub(crate) struct Parts {
 
 /// Makes a branch, and waits until it is ready.
 pub(super) async fn create(client: &Client, arguments: CreateArgs, as_json: bool) -> anyhow::Result<()> {
-    let CreateArgs { name, parent, at, lsn, parts, description, sleep, project, expires, if_not_exists } =
-        arguments;
+    let CreateArgs {
+        name,
+        parent,
+        at,
+        lsn,
+        parts,
+        description,
+        sleep,
+        backups,
+        project,
+        expires,
+        if_not_exists,
+    } = arguments;
     let project = client.project(project.project.as_deref()).await?;
-    let scale_to_zero = sleep.change();
-    let expires_at = expires.map(Expiry);
+    let (scale_to_zero, backup_configuration) = (sleep.change(), backups.change());
+    let expires_at = expires.map(|end| end.0);
     let body = match parent {
         Some(parent) => {
             let parent_id = client.branch_in(&project, &parent).await?.id;
@@ -98,12 +112,21 @@ pub(super) async fn create(client: &Client, arguments: CreateArgs, as_json: bool
                 target_lsn,
                 description,
                 scale_to_zero,
+                backup_configuration,
                 expires_at,
             })
         }
         None => {
             let (name, configuration) = (name.clone(), configuration(client, parts).await?);
-            CreateBranch::Custom(CustomBranch { name, configuration, description, scale_to_zero, expires_at })
+            let expires_at = expires_at.flatten();
+            CreateBranch::Custom(CustomBranch {
+                name,
+                configuration,
+                description,
+                scale_to_zero,
+                backup_configuration,
+                expires_at,
+            })
         }
     };
     let waiting = output::spinner(format!("creating the branch {name}"));
@@ -114,7 +137,7 @@ pub(super) async fn create(client: &Client, arguments: CreateArgs, as_json: bool
             output::done(as_json, format!("there is a branch {name} already"));
             let branch = client.branch_in(&project, &name).await?;
             if expires_at.is_some() {
-                let change = UpdateBranch { expires_at: Some(expires_at), ..UpdateBranch::default() };
+                let change = UpdateBranch { expires_at, ..UpdateBranch::default() };
                 let _: Branch = client.patch(&super::path(client, &project.id, &branch.id), &change).await?;
             }
             branch

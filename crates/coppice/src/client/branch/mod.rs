@@ -2,6 +2,7 @@
 
 mod create;
 mod delete;
+mod diff;
 mod history;
 mod list;
 mod reset;
@@ -12,9 +13,10 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use clap::{Args, Subcommand};
 use clap_complete::ArgValueCandidates;
+use coppice_core::backup::BackupTime;
 use coppice_wire::{
-    Branch, BranchActivity, BranchDetails, BranchStatusType, Expiry, ScaleToZeroChange, Timestamp,
-    UpdateBranch,
+    BackupConfigurationChange, Branch, BranchActivity, BranchDetails, BranchStatusType, Expiry,
+    ScaleToZeroChange, Timestamp, UpdateBranch,
 };
 
 use super::http::Client;
@@ -115,6 +117,11 @@ pub(crate) enum BranchCommand {
         #[command(flatten)]
         target: BranchTarget,
     },
+    /// Show in which tables, views, functions, … a branch is not the same as its parent or another one; wakes both
+    #[command(
+        after_help = "Example: coppice branch diff preview\n         coppice branch diff preview --against staging --sql"
+    )]
+    Diff(Box<diff::DiffArgs>),
     /// Delete branches: for some days `coppice trash restore` brings them back; their copies stay
     #[command(aliases = ["rm", "remove"], after_help = "Example: coppice branch delete preview old --yes")]
     Delete {
@@ -147,12 +154,33 @@ pub(crate) struct Sleep {
 }
 
 impl Sleep {
-    fn change(self) -> Option<ScaleToZeroChange> {
+    pub(super) fn change(self) -> Option<ScaleToZeroChange> {
         let change = ScaleToZeroChange {
             enabled: self.scale_to_zero.map(Switch::is_on),
             inactivity_period_minutes: self.inactivity_minutes,
         };
         (change.enabled.is_some() || change.inactivity_period_minutes.is_some()).then_some(change)
+    }
+}
+
+/// For how long a branch can be gone back to.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Backups {
+    /// For how many days it can be restored, from 2 to 35
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(2..=35))]
+    retention: Option<u32>,
+    /// When a full copy is made, where there is a store: day of the week (0 is Sunday, * every day), hour and minute, UTC
+    #[arg(long, value_name = "DAY:HH:MM")]
+    backup_time: Option<BackupTime>,
+}
+
+impl Backups {
+    pub(super) fn change(&self) -> Option<BackupConfigurationChange> {
+        let change = BackupConfigurationChange {
+            retention_period: self.retention,
+            backup_time: self.backup_time.map(|time| time.to_string()),
+        };
+        (change != BackupConfigurationChange::default()).then_some(change)
     }
 }
 
@@ -203,6 +231,7 @@ pub(super) async fn run(command: BranchCommand, client: &Client, as_json: bool) 
             let place = client.branch(&target).await?;
             history::show(&client.get(&format!("{}/history", client.path_of(&place))).await?, as_json)
         }
+        BranchCommand::Diff(arguments) => diff::diff(client, *arguments, as_json).await,
         BranchCommand::Delete { branches: named, project, purge, yes: is_confirmed, if_exists } => {
             let deletion = delete::Deletion { named, project, purge, is_confirmed, if_exists };
             delete::delete(client, deletion, as_json).await
@@ -317,7 +346,12 @@ pub(super) async fn wait_until_taken(client: &Client, place: &Place) -> anyhow::
 }
 
 /// Shows a branch; its parent by name where that may be seen.
-async fn show(client: &Client, place: &Place, details: &BranchDetails, as_json: bool) -> anyhow::Result<()> {
+pub(super) async fn show(
+    client: &Client,
+    place: &Place,
+    details: &BranchDetails,
+    as_json: bool,
+) -> anyhow::Result<()> {
     if as_json {
         return output::json(details);
     }
@@ -350,6 +384,9 @@ async fn show(client: &Client, place: &Place, details: &BranchDetails, as_json: 
         ("preloaded", configuration.preload_libraries.join(", ")),
         ("connect", crate::suggest::command(&format!("coppice psql {}", quoted(&branch.name)))),
     ];
+    if let Some(backups) = &details.backup_configuration {
+        rows.push(("backups", format!("{} days, full at {}", backups.retention_period, backups.backup_time)));
+    }
     if !parameters.is_empty() {
         rows.push(("parameters", parameters.join(", ")));
     }

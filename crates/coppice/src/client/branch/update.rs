@@ -6,7 +6,7 @@ use clap::Args;
 use clap_complete::ArgValueCandidates;
 use coppice_wire::{Branch, BranchDetails, BranchStatusType, UpdateBranch};
 
-use super::{End, Sleep, end, parameter, show, wait_until_taken};
+use super::{Backups, End, Sleep, end, parameter, show, wait_until_taken};
 use crate::client::http::Client;
 use crate::client::{BranchTarget, complete, config, output};
 
@@ -44,6 +44,8 @@ pub(crate) struct UpdateArgs {
     expires: Option<End>,
     #[command(flatten)]
     sleep: Sleep,
+    #[command(flatten)]
+    backups: Backups,
     /// Don't ask before a restart
     #[arg(long)]
     yes: bool,
@@ -56,6 +58,7 @@ impl UpdateArgs {
             name: self.name,
             description: self.description,
             scale_to_zero: self.sleep.change(),
+            backup_configuration: self.backups.change(),
             storage: self.storage,
             instance_type: self.instance_type,
             image: self.image,

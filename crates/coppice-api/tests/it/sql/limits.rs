@@ -8,7 +8,7 @@ use axum::body::{Body, Bytes};
 use hyper::body::Frame;
 use serde_json::{Value, json};
 
-use crate::branch::{Branch, DOMAIN, PASSWORD_IN_URL};
+use super::branch::{Branch, DOMAIN, PASSWORD_IN_URL};
 
 #[tokio::test]
 async fn what_a_client_that_leaves_was_waiting_for_is_cancelled() {

@@ -7,7 +7,7 @@ use coppice_pgwire::{encode, statement};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::branch::{Branch, DOMAIN, PASSWORD};
+use super::branch::{Branch, DOMAIN, PASSWORD};
 
 const BINARY: u8 = 0x82;
 const TEXT: u8 = 0x81;

@@ -4,7 +4,7 @@ use coppice_core::BranchId;
 use coppice_core::branch::BranchState;
 use serde_json::{Value, json};
 
-use crate::branch::{Branch, DOMAIN, HERE, PASSWORD, PASSWORD_IN_URL};
+use super::branch::{Branch, DOMAIN, HERE, PASSWORD, PASSWORD_IN_URL};
 
 const ONE: &str = r#"{"query": "select 1 as one"}"#;
 

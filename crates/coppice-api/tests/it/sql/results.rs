@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::branch::Branch;
+use super::branch::Branch;
 
 #[tokio::test]
 async fn a_result_has_its_fields_its_rows_and_what_was_done() {

@@ -68,7 +68,7 @@ impl Branches for OneBranch {
         };
         let instance = InstanceId::new(&self.branch, 1);
         let root = self.branch.clone();
-        Ok(Some(Route { instance, root, state, message: String::new(), ip_filtering, kept }))
+        Ok(Some(Route { instance, root, state, message: String::new(), ip_filtering, used_up: None, kept }))
     }
 
     async fn verifier(&self, _: &Route, role: &str) -> Result<Option<RoleVerifier>> {
@@ -116,6 +116,7 @@ pub(crate) struct Branch {
     pub(crate) role: String,
     pub(crate) admin: tokio_postgres::Client,
     pub(crate) told: Arc<Mutex<Told>>,
+    gateway: Arc<Gateway>,
     router: Router,
     listening: OnceCell<SocketAddr>,
     _certificate_dir: tempfile::TempDir,
@@ -170,8 +171,10 @@ impl Branch {
         let own_admin = superuser(&postgres).await;
         let branch = OneBranch { postgres, admin: own_admin, branch: id.clone(), told: told.clone() };
         let gateway = Gateway::new(config, certificate, Arc::new(branch), Arc::<Sessions>::default());
-        let router = gateway_routes(Arc::new(gateway), TrustedProxies::default());
-        Self { id, role, admin, told, router, listening: OnceCell::new(), _certificate_dir: certificate_dir }
+        let gateway = Arc::new(gateway);
+        let router = gateway_routes(gateway.clone(), TrustedProxies::default());
+        let listening = OnceCell::new();
+        Self { id, role, admin, told, gateway, router, listening, _certificate_dir: certificate_dir }
     }
 
     /// Lets clients in from one range only.
@@ -200,7 +203,8 @@ impl Branch {
                 first_request: Duration::from_secs(60),
                 trusted_proxies: TrustedProxies::default(),
             };
-            let served = coppice_api::serve(listener, self.router.clone(), limits, std::future::pending());
+            let (router, gateway) = (self.router.clone(), self.gateway.clone());
+            let served = coppice_api::serve(listener, router, gateway, limits, std::future::pending());
             tokio::spawn(served);
             address
         });

@@ -1,0 +1,93 @@
+//! What is kept of what branches were, and branches made from it.
+
+use chrono::{DateTime, Utc};
+use coppice_app::{Access, App, Backup, NewBranchRequest, Origin, SpecChange};
+use coppice_core::Result;
+use coppice_core::access::AskedExpiry;
+use coppice_core::backup::{DrillReport, DrillResult};
+use coppice_core::operation::{GET_BACKUP, LIST_BACKUPS, RESTORE_FROM_BACKUP};
+use coppice_core::target::{InBranch, InProject, OnBackup};
+use coppice_wire as wire;
+
+use crate::backup_settings::{change_from, refused};
+use crate::branches::{inherited_from, short};
+use crate::endpoint::{Body, Endpoint, Made, Shown, get, post};
+use crate::projects::scale_to_zero_change;
+
+pub(crate) fn endpoints() -> Vec<Endpoint> {
+    const AREA: &str = "Branches";
+    vec![
+        get("/backups", &LIST_BACKUPS)
+            .says(AREA, "List what can be restored of the branches of a project", "Each branch has one backup, which goes on as long as the branch does, with the branch's id. A key that is limited to\nbranches sees only theirs.")
+            .answers("One backup of each branch, the oldest branch first; none where no backups are made.")
+            .runs(list_backups),
+        get("", &GET_BACKUP)
+            .says(AREA, "Show what can be restored of a branch", "From when to when, as it is now. How long that is is up to the branch's `backupConfiguration`.")
+            .answers("The backup.")
+            .runs(get_backup),
+        post("/restore", &RESTORE_FROM_BACKUP)
+            .says(AREA, "Make a branch out of what another one was", "At a time that getBackup names, or the latest. The new branch is a child of the other one, which stays as it is and\nmay be in any state; resetBranch takes a branch itself back. Answers as createBranch does.")
+            .answers("The new branch.")
+            .refuses(409, "The name is taken.")
+            .refuses_bodies_by(refused)
+            .runs(restore_from_backup),
+    ]
+}
+
+async fn list_backups(app: App, access: Access<InProject>) -> Result<Shown<wire::BackupList>> {
+    let found = app.list_backups(&access).await?;
+    Ok(Shown(wire::BackupList { backups: found.into_iter().map(metadata).collect() }))
+}
+
+async fn get_backup(app: App, access: Access<OnBackup>) -> Result<Shown<wire::BackupMetadata>> {
+    Ok(Shown(metadata(app.get_backup(&access).await?)))
+}
+
+async fn restore_from_backup(
+    app: App,
+    access: Access<InBranch>,
+    Body(asked): Body<wire::RestoreBranch>,
+) -> Result<Made<wire::Branch>> {
+    let wire::RestoredConfiguration { region, replicas, rest } = asked.configuration.unwrap_or_default();
+    let new = NewBranchRequest {
+        name: asked.name,
+        description: asked.description.unwrap_or_default(),
+        scale_to_zero: scale_to_zero_change(asked.scale_to_zero),
+        // What somebody wanted back is not to go by itself.
+        expiry: AskedExpiry::Never,
+        backups: change_from(asked.backup_configuration)?,
+        origin: Origin::Restored {
+            source: access.target.branch.clone(),
+            region,
+            change: SpecChange { replicas, ..inherited_from(rest) },
+            time: asked.target_time.map(|time| time.0),
+        },
+    };
+    let branch = app.restore_branch(&access, &new).await?;
+    Ok(Made(short(&app, &access, &branch).await?))
+}
+
+fn metadata(backup: Backup) -> wire::BackupMetadata {
+    let (earliest, latest) = backup.window.unzip();
+    wire::BackupMetadata {
+        id: backup.branch.to_string(),
+        branch_id: backup.branch.to_string(),
+        earliest_restore: earliest.map(wire::Timestamp),
+        latest_restore: latest.map(wire::Timestamp),
+        last_verified: backup.verified_at.map(wire::Timestamp),
+        last_drill: backup.last_drill.map(|(at, report)| drill(at, report)),
+        description: format!(
+            "Branch {}, at any second of the last {} days as far as there is room",
+            backup.branch_name, backup.retention_days
+        ),
+    }
+}
+
+fn drill(at: DateTime<Utc>, report: DrillReport) -> wire::Drill {
+    let result = match report.result {
+        DrillResult::Passed => wire::DrillResult::Passed,
+        DrillResult::Failed => wire::DrillResult::Failed,
+        DrillResult::Skipped => wire::DrillResult::Skipped,
+    };
+    wire::Drill { at: wire::Timestamp(at), result, message: report.message }
+}

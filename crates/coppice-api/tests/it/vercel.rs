@@ -1,0 +1,314 @@
+//! What Vercel asks about installations of our integration: tokens are signed by npm's `jose`.
+
+use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant, SystemTime};
+
+use coppice_app::VercelConfig;
+use coppice_test_support::{Answer, text_of};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::{Http, shared};
+
+const ISSUER: &str = "https://marketplace.vercel.com";
+const CLIENT: &str = "oac_ours";
+const ACCESS_TOKEN: &str = "planted-secret-of-an-installation";
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The keys that are to be had where Vercel's are.
+static KEYS: Mutex<String> = Mutex::new(String::new());
+
+/// Our integration, with keys that are had here.
+pub(crate) fn integration() -> VercelConfig {
+    static PLACE: LazyLock<String> = LazyLock::new(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let place = format!("http://{}/keys", listener.local_addr().expect("an address"));
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let _ = stream.read(&mut [0; 4096]);
+                let keys = KEYS.lock().clone();
+                let head =
+                    format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", keys.len());
+                let _ = stream.write_all((head + &keys).as_bytes());
+            }
+        });
+        place
+    });
+    let keys = PLACE.parse().expect("an address");
+    VercelConfig { client_id: CLIENT.to_owned(), issuer: ISSUER.to_owned(), keys }
+}
+
+/// See `e2e/vercel/vercel.mjs`.
+struct Vercel {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Drop for Vercel {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The one of all tests, for there is one place with keys.
+static VERCEL: LazyLock<Mutex<Vercel>> = LazyLock::new(|| {
+    let mut vercel = Vercel::start();
+    *KEYS.lock() = vercel.line();
+    Mutex::new(vercel)
+});
+
+impl Vercel {
+    fn start() -> Self {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e/vercel");
+        assert!(
+            directory.join("node_modules").exists(),
+            "e2e/vercel/node_modules is missing: run `make setup`"
+        );
+        let mut child = Command::new("node")
+            .args(["--no-warnings", "vercel.mjs"])
+            .current_dir(directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("node runs");
+        let input = child.stdin.take().expect("a pipe");
+        let output = BufReader::new(child.stdout.take().expect("a pipe"));
+        Self { child, input, output }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        assert!(self.output.read_line(&mut line).expect("a line") > 0, "node ended");
+        line
+    }
+
+    fn command(&mut self, command: &Value) -> Value {
+        writeln!(self.input, "{command}").expect("it listens");
+        let line = self.line();
+        serde_json::from_str::<Value>(&line).unwrap_or_else(|error| panic!("{error}: {line}"))["answer"]
+            .take()
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time").as_secs()
+}
+
+/// What Vercel says for an administrator of an account, of which each installation here has one.
+fn claims(installation: &str) -> Value {
+    json!({
+        "iss": ISSUER, "sub": "account:a:user:u", "aud": CLIENT, "exp": now() + 600,
+        "account_id": format!("of-{installation}"), "installation_id": installation,
+        "user_id": "u", "user_role": "ADMIN",
+    })
+}
+
+fn signed(by: &str, claims: &Value) -> String {
+    text_of(&VERCEL.lock().command(&json!({ "command": "sign", "by": by, "claims": claims })))
+}
+
+fn send(http: &Http, method: &str, installation: &str, token: &str, body: &Value) -> Answer {
+    let authorization = format!("Bearer {token}");
+    let headers = [("authorization", authorization.as_str()), ("content-type", "application/json")];
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    http.send_text(method, &format!("/v1/installations/{installation}"), &headers, &body)
+}
+
+/// As an administrator of its account.
+fn ask(http: &Http, method: &str, installation: &str, body: &Value) -> Answer {
+    send(http, method, installation, &signed("vercel", &claims(installation)), body)
+}
+
+fn terms() -> Value {
+    json!({
+        "scopes": ["read:project"],
+        "acceptedPolicies": { "toc": "2026-01-02T03:04:05Z" },
+        "credentials": { "access_token": ACCESS_TOKEN, "token_type": "Bearer" },
+        "account": { "name": "Acme", "url": "https://vercel.com/acme", "contact": { "email": "ada@acme.example" } },
+    })
+}
+
+#[track_caller]
+fn expect_refusal(answer: &Answer, status: u16, code: &str) -> Value {
+    let body = answer.expect(status);
+    assert_eq!(body["error"]["code"], code, "{body}");
+    assert!(body["error"]["message"].as_str().is_some_and(|text| !text.is_empty()), "{body}");
+    assert_eq!(body.as_object().map(serde_json::Map::len), Some(1), "{body}");
+    body["error"].clone()
+}
+
+/// Whether something is so in the metastore.
+fn holds(http: &Http, condition: &str) -> bool {
+    http.asks(&format!("select {condition}"))
+}
+
+fn wait_until(http: &Http, condition: &str) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds(http, condition) {
+        assert!(Instant::now() < deadline, "it never holds: {condition}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn an_installation_has_an_organization_however_often_it_is_made_and_its_secret_is_sealed() {
+    let http = shared();
+    for _ in 0..2 {
+        ask(&http, "PUT", "icfg_made", &terms()).expect(204);
+    }
+    let row = "from vercel_installations where id = 'icfg_made'";
+    assert!(holds(&http, &format!("count(*) = 1 {row}")));
+    let organization = "(select name from organizations where id = organization_id)";
+    assert!(holds(&http, &format!("{organization} = 'Acme' {row}")));
+    let text = "position(convert_to('planted', 'UTF8') in access_token_sealed)";
+    assert!(holds(&http, &format!("{text} = 0 {row}")));
+    let mut changed = terms();
+    changed["scopes"] = json!([]);
+    ask(&http, "PUT", "icfg_made", &changed).expect(204);
+    assert!(holds(&http, &format!("scopes = '{{}}' {row}")));
+    // Each left a line, in the log of the organization.
+    let lines =
+        "from audit_log where credential_id = 'icfg_made' and action = 'upsertInstallation' and status = 200";
+    assert!(holds(&http, &format!("count(*) = 3 and count(distinct organization_id) = 1 {lines}")));
+}
+
+#[test]
+fn an_installation_that_was_deleted_goes_with_its_organization_and_not_without_being_asked_to_with_projects()
+{
+    let http = shared();
+    ask(&http, "DELETE", "icfg_never", &Value::Null).expect(204);
+    for (installation, cascading) in [("icfg_plain", false), ("icfg_kept", false), ("icfg_cascading", true)] {
+        ask(&http, "PUT", installation, &terms()).expect(204);
+        let project = http.new_project(installation);
+        let id = project.rsplit('/').next().expect("an id");
+        if installation != "icfg_plain" {
+            http.metastore(&format!(
+                "update projects set organization_id =
+                    (select organization_id from vercel_installations where id = '{installation}')
+                 where id = '{id}'"
+            ));
+        }
+        let body =
+            if cascading { json!({ "cascadeResourceDeletion": true, "reason": "x" }) } else { Value::Null };
+        ask(&http, "DELETE", installation, &body).expect(204);
+        ask(&http, "DELETE", installation, &Value::Null).expect(204);
+        wait_until(
+            &http,
+            &format!("not exists (select from vercel_installations where id = '{installation}')"),
+        );
+        let made = format!(
+            "from audit_log where credential_id = '{installation}' and action = 'deleteInstallation'"
+        );
+        let organization = format!("(select min(organization_id) {made})");
+        let is_gone = format!("(select deleted_at is not null from organizations where id = {organization})");
+        let expected = if installation == "icfg_kept" { "not " } else { "" };
+        assert!(holds(&http, &format!("{expected}{is_gone}")), "{installation}");
+        if cascading {
+            assert!(holds(&http, &format!("deleted_at is not null from projects where id = '{id}'")));
+        }
+        // It can be installed again.
+        ask(&http, "PUT", installation, &terms()).expect(204);
+    }
+}
+
+#[test]
+fn an_installation_that_is_being_deleted_is_not_made_again_meanwhile() {
+    let http = shared();
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        ask(&http, "PUT", "icfg_ending", &terms()).expect(204);
+        ask(&http, "DELETE", "icfg_ending", &json!({})).expect(204);
+        let again = ask(&http, "PUT", "icfg_ending", &terms());
+        if again.status == 409 {
+            expect_refusal(&again, 409, "conflict");
+            break;
+        }
+        // It was finished that fast.
+        again.expect(204);
+        assert!(Instant::now() < deadline, "it is never refused");
+    }
+    wait_until(&http, "not exists (select from vercel_installations where id = 'icfg_ending')");
+}
+
+#[test]
+fn nobody_acts_for_an_installation_without_a_token_of_vercels_for_it() {
+    let http = shared();
+    let good = claims("icfg_attacked");
+    ask(&http, "PUT", "icfg_attacked", &terms()).expect(204);
+    let with = |name: &str, value: Value| {
+        let mut claims = good.clone();
+        claims[name] = value;
+        signed("vercel", &claims)
+    };
+    let mut bad = ["stranger", "publicKey", "nobody"].map(|by| signed(by, &good)).to_vec();
+    bad.extend([
+        with("installation_id", json!("icfg_another")),
+        with("aud", json!("oac_another")),
+        with("iss", json!("https://evil.example")),
+        with("exp", json!(now() - 60)),
+        with("account_id", json!("another")),
+        with("user_role", json!("USER")),
+        with("x", json!("x".repeat(10_000))),
+        http.key().to_owned(),
+        "x".to_owned(),
+    ]);
+    for token in bad {
+        for (method, body) in [("PUT", terms()), ("PUT", json!({})), ("DELETE", Value::Null)] {
+            let answer = send(&http, method, "icfg_attacked", &token, &body);
+            // Who may only look is not told before what they send is read.
+            let (status, code) =
+                if answer.status == 400 { (400, "validation_error") } else { (403, "forbidden") };
+            assert!(answer.status == 403 || body == json!({}), "{method}: {}", answer.text());
+            expect_refusal(&answer, status, code);
+        }
+    }
+    let nameless = http.send_text("PUT", "/v1/installations/icfg_attacked", &[], &terms().to_string());
+    expect_refusal(&nameless, 403, "forbidden");
+    assert!(holds(&http, "ending_at is null from vercel_installations where id = 'icfg_attacked'"));
+    // A token of Vercel's is good for nothing else.
+    let token = signed("vercel", &good);
+    http.as_key(&token, "GET", "/organizations", None).expect_error(401, "invalid_token");
+}
+
+#[test]
+fn what_is_wrong_is_named_as_vercel_shows_it() {
+    let http = shared();
+    let token = signed("vercel", &claims("icfg_wrong"));
+    let without = |name: &str| {
+        let mut terms = terms();
+        terms.as_object_mut().expect("an object").remove(name);
+        terms
+    };
+    let with = |pointer: &str, value: Value| {
+        let mut terms = terms();
+        *terms.pointer_mut(pointer).expect("a field") = value;
+        terms
+    };
+    for (body, field) in [
+        (without("scopes"), "scopes"),
+        (without("acceptedPolicies"), "acceptedPolicies"),
+        (without("credentials"), "credentials"),
+        (without("account"), "account"),
+        (with("/credentials/access_token", json!(1)), "credentials.access_token"),
+        (with("/credentials/access_token", json!("x".repeat(5000))), "credentials.access_token"),
+        (with("/acceptedPolicies/toc", json!("yesterday")), "acceptedPolicies.toc"),
+        (with("/scopes", json!(vec!["x"; 101])), "scopes"),
+        (with("/account/contact/email", json!("")), "account.contact.email"),
+    ] {
+        let error = expect_refusal(&send(&http, "PUT", "icfg_wrong", &token, &body), 400, "validation_error");
+        assert_eq!(error["fields"][0]["key"], field, "{error}");
+        assert!(!error.to_string().contains("planted"), "{error}");
+    }
+    let mut path = claims("icfg_wrong");
+    path["installation_id"] = json!("wrong-id");
+    let answer = send(&http, "PUT", "wrong-id", &signed("vercel", &path), &terms());
+    assert_eq!(expect_refusal(&answer, 400, "validation_error")["fields"][0]["key"], "installationId");
+    expect_refusal(&send(&http, "POST", "icfg_wrong", &token, &terms()), 405, "method_not_allowed");
+    assert!(holds(&http, "not exists (select from vercel_installations where id = 'icfg_wrong')"));
+}

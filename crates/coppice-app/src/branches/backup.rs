@@ -1,0 +1,114 @@
+//! What can be restored of branches.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use coppice_core::backup::{BackupChange, DrillReport};
+use coppice_core::branch::Branch;
+use coppice_core::target::{InProject, OnBackup};
+use coppice_core::{BranchId, Error, ErrorCode, Result};
+use coppice_store::Drills;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+
+use crate::{Access, App};
+
+/// Branches that are looked at at a time.
+const LOOKS_MAX: usize = 8;
+
+/// What is kept of a branch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backup {
+    /// The branch; the backup has the same id.
+    pub branch: BranchId,
+    /// What the branch is called.
+    pub branch_name: String,
+    /// For how many days what it was is kept.
+    pub retention_days: u32,
+    /// The first and the last time at which it can be restored; none when there
+    /// is nothing yet.
+    pub window: Option<(DateTime<Utc>, DateTime<Utc>)>,
+    /// When it was last restored for proof, and what came of it; none when it never was.
+    pub last_drill: Option<(DateTime<Utc>, DrillReport)>,
+    /// When that last went well.
+    pub verified_at: Option<DateTime<Utc>>,
+}
+
+impl App {
+    /// Whether anything of what branches were is kept here.
+    pub fn makes_backups(&self) -> bool {
+        self.engine.keeps_history() || self.config.archive.is_some()
+    }
+
+    /// Refuses settings of backups where none are made; to say nothing of them is
+    /// to change nothing.
+    pub(super) fn check_backups(&self, change: BackupChange) -> Result<()> {
+        if change == BackupChange::default() || self.makes_backups() {
+            return Ok(());
+        }
+        let public = "invalid backup configuration: this region makes no backups";
+        Err(Error::invalid(ErrorCode::InvalidBackupConfiguration, public))
+    }
+
+    /// What can be restored of the branches of the project that the caller may see.
+    ///
+    /// # Errors
+    /// `project_not_found`
+    pub async fn list_backups(&self, access: &Access<InProject>) -> Result<Vec<Backup>> {
+        let branches = self.list_branches(access).await?;
+        if !self.makes_backups() {
+            return Ok(vec![]);
+        }
+        let ids: Vec<_> = branches.iter().map(|branch| branch.id.clone()).collect();
+        let drills: BTreeMap<_, _> = self.store.drill_list(&ids).await?.into_iter().collect();
+        let found = branches.into_iter().map(|branch| {
+            let drills = drills.get(&branch.id).cloned();
+            self.backup_of(branch, drills)
+        });
+        stream::iter(found).buffered(LOOKS_MAX).try_collect().await
+    }
+
+    /// What can be restored of a branch.
+    ///
+    /// # Errors
+    /// `project_not_found`, `backup_not_found`
+    pub async fn get_backup(&self, access: &Access<OnBackup>) -> Result<Backup> {
+        let OnBackup { within, branch: id } = &access.target;
+        let found = match self.find_in_project(within, id).await {
+            Ok(branch) if self.makes_backups() => branch,
+            Ok(_) | Err(Error::NotFound { code: ErrorCode::BranchNotFound, .. }) => {
+                return Err(Error::backup_not_found(id));
+            }
+            Err(error) => return Err(error),
+        };
+        let drills = self.store.drill_list(std::slice::from_ref(id)).await?.pop();
+        self.backup_of(found, drills.map(|(_, drills)| drills)).await
+    }
+
+    async fn backup_of(&self, branch: Branch, drills: Option<Drills>) -> Result<Backup> {
+        let window = self.engine.history_window(&branch.volume).await;
+        let window = window.unwrap_or_else(|error| {
+            // Of one branch, which keeps nobody from seeing the others.
+            tracing::warn!(branch = %branch.id, "the history of branch {} can't be read: {}", branch.id, error.chain());
+            None
+        });
+        let kept = window.map(|window| (window.from, window.to));
+        let stored = match self.config.archive {
+            Some(_) => self.store.base_span(&branch.volume).await?,
+            None => None,
+        };
+        // What is kept here goes on where that of the store does.
+        let window = match (kept, stored) {
+            (Some((from, to)), Some((oldest, _))) => Some((from.min(oldest), to)),
+            (kept, stored) => kept.or(stored),
+        };
+        let drills = drills.unwrap_or_default();
+        Ok(Backup {
+            window,
+            last_drill: drills.last,
+            verified_at: drills.verified_at,
+            branch: branch.id,
+            branch_name: branch.name,
+            retention_days: branch.backups.retention_days,
+        })
+    }
+}

@@ -1,0 +1,229 @@
+//! Asking GitHub.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use coppice_core::error::{UNAVAILABLE_SECONDS, chain};
+use coppice_core::{Error, Result};
+use parking_lot::Mutex;
+use reqwest::header::{ACCEPT, HeaderMap, RETRY_AFTER};
+use reqwest::{Client, Method, RequestBuilder, StatusCode, Url};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::OnceCell;
+use zeroize::Zeroizing;
+
+use super::config::GithubConfig;
+use crate::asking::{self, Reply};
+use crate::outside::TokenSigner;
+
+/// How long GitHub may take to answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+/// Longest answer that is read: a page of pull requests with long texts.
+const ANSWER_LIMIT_BYTES: usize = 16 << 20;
+/// Longest pause that GitHub can ask for, in seconds.
+const PAUSE_MAX: u32 = 3600;
+
+/// Why something asked of GitHub did not come.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GithubError {
+    /// It does not answer, not in time, or not as it should.
+    #[error("GitHub: {0}")]
+    Away(String),
+    /// It wants to be asked less.
+    #[error("GitHub wants to be asked again in {0} seconds")]
+    Limited(u32),
+    /// It knows nothing of this, or not for us.
+    #[error("GitHub refuses {what} with {status}")]
+    Refused {
+        /// Its answer.
+        status: StatusCode,
+        /// What was asked.
+        what: &'static str,
+    },
+}
+
+impl GithubError {
+    /// Whether it says that there is no such thing, or none in our reach.
+    pub(super) fn is_gone(&self) -> bool {
+        matches!(self, Self::Refused { status, .. } if matches!(status.as_u16(), 404 | 410 | 422))
+    }
+
+    /// When to ask again, at the earliest, in seconds.
+    pub(super) fn pause(&self) -> u32 {
+        match self {
+            Self::Limited(seconds) => *seconds,
+            Self::Away(_) | Self::Refused { .. } => UNAVAILABLE_SECONDS,
+        }
+    }
+}
+
+impl From<GithubError> for Error {
+    fn from(error: GithubError) -> Self {
+        Self::unavailable(error)
+    }
+}
+
+/// What was asked of GitHub, or why it did not come.
+pub(super) type Asked<T> = std::result::Result<T, GithubError>;
+
+/// A token for one repository.
+#[derive(Clone)]
+pub(crate) struct RepositoryToken {
+    /// What is shown.
+    pub(super) secret: Zeroizing<String>,
+    /// What the repository is called now: owner and name.
+    pub(super) full_name: String,
+    pub(super) expires_at: DateTime<Utc>,
+}
+
+impl std::fmt::Debug for RepositoryToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RepositoryToken({})", self.full_name)
+    }
+}
+
+/// GitHub, as the App sees it.
+#[derive(Debug)]
+pub(crate) struct Github {
+    pub(super) config: GithubConfig,
+    client: OnceCell<Client>,
+    /// Who says what jobs run for.
+    pub(super) jobs: TokenSigner,
+    /// By installation and repository, both GitHub's numbers.
+    pub(super) tokens: Mutex<BTreeMap<(i64, i64), RepositoryToken>>,
+}
+
+/// An answer of a good status.
+#[derive(Debug)]
+pub(super) struct Answer {
+    body: Vec<u8>,
+}
+
+impl Answer {
+    /// What its body says.
+    pub(super) fn json<T: DeserializeOwned>(&self) -> Asked<T> {
+        serde_json::from_slice(&self.body).map_err(|error| GithubError::Away(format!("its answer: {error}")))
+    }
+}
+
+impl Github {
+    /// It is not asked before something is to be known of it.
+    pub(crate) fn new(config: GithubConfig) -> Self {
+        let jobs = TokenSigner::new(config.jobs_issuer.clone());
+        Self { config, client: OnceCell::new(), jobs, tokens: Mutex::default() }
+    }
+
+    async fn client(&self) -> Asked<&Client> {
+        let make = async || {
+            let made = asking::client(CONNECT_PATIENCE, PATIENCE);
+            made.map_err(|error| GithubError::Away(chain(&error)))
+        };
+        self.client.get_or_try_init(make).await
+    }
+
+    /// Asks the API something, with a token.
+    pub(super) async fn ask(
+        &self,
+        (method, path): (Method, &str),
+        token: &str,
+        body: Option<&Value>,
+        what: &'static str,
+    ) -> Asked<Answer> {
+        let place = at(&self.config.api, path)?;
+        let request = self.client().await?.request(method, place).bearer_auth(token);
+        let request = request
+            .header(ACCEPT, "application/vnd.github+json")
+            .header("x-github-api-version", "2022-11-28");
+        self.send(
+            match body {
+                Some(body) => request.json(body),
+                None => request,
+            },
+            what,
+        )
+        .await
+    }
+
+    /// Sends a form to GitHub's web site.
+    pub(super) async fn post_form(&self, path: &str, form: String, what: &'static str) -> Asked<Answer> {
+        let request = self.client().await?.post(at(&self.config.site, path)?);
+        let request = request
+            .header(ACCEPT, "application/json")
+            .header(reqwest::header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        self.send(request.body(form), what).await
+    }
+
+    async fn send(&self, request: RequestBuilder, what: &'static str) -> Asked<Answer> {
+        let Reply { status, headers, body } = asking::ask(request, ANSWER_LIMIT_BYTES)
+            .await
+            .map_err(|lost| GithubError::Away(format!("{what}: {lost}")))?;
+        if let Some(seconds) = pause(status, &headers, Utc::now()) {
+            return Err(GithubError::Limited(seconds));
+        }
+        if status.is_server_error() {
+            return Err(GithubError::Away(format!("{what}: {status}")));
+        }
+        match status.is_success() {
+            true => Ok(Answer { body }),
+            false => Err(GithubError::Refused { status, what }),
+        }
+    }
+
+    /// What the App says who it is with.
+    pub(super) fn app_token(&self) -> Result<Zeroizing<String>> {
+        self.config.key.token(&self.config.app_id, Utc::now().timestamp())
+    }
+}
+
+fn at(base: &Url, path: &str) -> Asked<Url> {
+    let text = format!("{}{path}", base.as_str().trim_end_matches('/'));
+    Url::parse(&text).map_err(|error| GithubError::Away(format!("its address: {error}")))
+}
+
+/// How long GitHub wants to be left alone, in seconds, if it does
+/// (docs.github.com, "Rate limits for the REST API").
+fn pause(status: StatusCode, headers: &HeaderMap, now: DateTime<Utc>) -> Option<u32> {
+    if !matches!(status.as_u16(), 403 | 429) {
+        return None;
+    }
+    let number = |name: &str| headers.get(name)?.to_str().ok()?.parse::<i64>().ok();
+    let is_used_up = number("x-ratelimit-remaining") == Some(0);
+    let asked = number(RETRY_AFTER.as_str())
+        .or_else(|| number("x-ratelimit-reset").filter(|_| is_used_up).map(|reset| reset - now.timestamp()));
+    let asked = asked.or((status == StatusCode::TOO_MANY_REQUESTS).then_some(60))?;
+    Some(u32::try_from(asked.max(1)).unwrap_or(PAUSE_MAX).min(PAUSE_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn github_is_left_alone_for_as_long_as_it_wishes_and_no_longer_than_an_hour() {
+        let headers = |pairs: &[(&'static str, &'static str)]| {
+            pairs
+                .iter()
+                .map(|(name, value)| (name.parse().expect("a name"), HeaderValue::from_static(value)))
+                .collect::<HeaderMap>()
+        };
+        let now = DateTime::from_timestamp(1_000, 0).expect("a time");
+        let told = |status, pairs: &[_]| pause(status, &headers(pairs), now);
+        assert_eq!(told(StatusCode::FORBIDDEN, &[("retry-after", "7")]), Some(7));
+        assert_eq!(
+            told(StatusCode::FORBIDDEN, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1090")]),
+            Some(90)
+        );
+        assert_eq!(
+            told(StatusCode::FORBIDDEN, &[("x-ratelimit-remaining", "9"), ("x-ratelimit-reset", "1090")]),
+            None
+        );
+        assert_eq!(told(StatusCode::TOO_MANY_REQUESTS, &[]), Some(60));
+        assert_eq!(told(StatusCode::TOO_MANY_REQUESTS, &[("retry-after", "99999999")]), Some(3600));
+        assert_eq!(told(StatusCode::OK, &[("retry-after", "7")]), None);
+    }
+}

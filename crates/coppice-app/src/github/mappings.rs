@@ -1,0 +1,155 @@
+//! Which repository belongs to which project.
+
+use chrono::Utc;
+use coppice_core::github::GithubRepository;
+use coppice_core::target::InBranch;
+use coppice_core::{Error, ErrorCode, GithubInstallationId, GithubRepositoryId, Result};
+use coppice_store::{MappingNote, StoreError};
+
+use crate::{Access, App};
+
+/// A repository that a project is to be mapped to.
+#[derive(Clone, Copy, Debug)]
+pub struct MappingRequest {
+    /// Its number at GitHub.
+    pub repository: i64,
+    /// See [`GithubRepository::has_previews`]; none leaves it, or is true.
+    pub has_previews: Option<bool>,
+    /// See [`GithubRepository::takes_forks`]; none leaves it, or is false.
+    pub takes_forks: Option<bool>,
+}
+
+impl App {
+    /// The mapping of the project, whichever branch the path names.
+    ///
+    /// # Errors
+    /// `project_not_found`, `branch_not_found`
+    pub async fn get_github_mapping(&self, access: &Access<InBranch>) -> Result<Option<GithubRepository>> {
+        self.find_branch(access).await?;
+        let place = &access.target.within;
+        Ok(self.store.github_repository_of(&place.organization, &place.project).await?)
+    }
+
+    /// Maps the project to a repository; its pull requests get copies of the branch of the path.
+    ///
+    /// # Errors
+    /// `github_not_configured`, `project_not_found`, `branch_not_found`, `invalid_field`,
+    /// `mapping_exists`, `repository_taken`
+    pub async fn create_github_mapping(
+        &self,
+        access: &Access<InBranch>,
+        asked: &MappingRequest,
+    ) -> Result<GithubRepository> {
+        let root = self.find_branch(access).await?.id;
+        let project = &access.target.within.project;
+        if self.store.github_repository_of(&access.organization.id, project).await?.is_some() {
+            return Err(exists());
+        }
+        let installation = self.installation_of(access, asked.repository).await?;
+        let id = GithubRepositoryId::generate(Utc::now());
+        let note = note(asked, &installation, &root);
+        let made = self.store.github_repository_insert(&id, project, &note).await;
+        made.map_err(|error| refused(error, asked.repository))
+    }
+
+    /// Changes the mapping of the project: its repository, and the branch of the path as its root.
+    ///
+    /// # Errors
+    /// As [`App::create_github_mapping`], `mapping_not_found`, and `branch_access_denied` where a key is not for
+    /// the root that there is.
+    pub async fn update_github_mapping(
+        &self,
+        access: &Access<InBranch>,
+        asked: &MappingRequest,
+    ) -> Result<GithubRepository> {
+        let root = self.find_branch(access).await?.id;
+        let project = &access.target.within.project;
+        self.check_mapping(access).await?;
+        let installation = self.installation_of(access, asked.repository).await?;
+        let note = note(asked, &installation, &root);
+        let changed = self.store.github_repository_update(project, &note).await;
+        changed.map_err(|error| refused(error, asked.repository))?.ok_or_else(not_found)
+    }
+
+    /// Ends the mapping of the project. Branches that were made for pull requests stay until their time is over.
+    ///
+    /// # Errors
+    /// `project_not_found`, `branch_not_found`, `mapping_not_found`, `branch_access_denied`
+    pub async fn delete_github_mapping(&self, access: &Access<InBranch>) -> Result<()> {
+        self.find_branch(access).await?;
+        self.check_mapping(access).await?;
+        match self.store.github_repository_delete(&access.target.within.project).await? {
+            true => Ok(()),
+            false => Err(not_found()),
+        }
+    }
+
+    /// Whether there is a mapping that the credential may change: it is about the whole project, and says
+    /// itself of which branch.
+    async fn check_mapping(&self, access: &Access<InBranch>) -> Result<()> {
+        let place = &access.target.within;
+        let found = self.store.github_repository_of(&access.organization.id, &place.project).await?;
+        access.check_root(&found.ok_or_else(not_found)?.root)
+    }
+
+    /// The link of the organization through which a repository is reached: what nobody has linked is mapped
+    /// by nobody.
+    async fn installation_of(
+        &self,
+        access: &Access<InBranch>,
+        repository: i64,
+    ) -> Result<GithubInstallationId> {
+        let github = self.github()?;
+        for linked in self.store.github_installations(&access.organization.id).await? {
+            match github.token_for(linked.installation, repository).await {
+                Ok(_) => return Ok(linked.id),
+                Err(refused) if refused.is_gone() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Error::invalid_field(
+            "githubRepositoryID",
+            format_args!(
+                "no installation that the organization has linked reaches repository {repository}: \
+                 install the GitHub App for it and link that first"
+            ),
+        ))
+    }
+}
+
+fn note<'a>(
+    asked: &MappingRequest,
+    installation: &'a GithubInstallationId,
+    root: &'a coppice_core::BranchId,
+) -> MappingNote<'a> {
+    MappingNote {
+        installation,
+        repository: asked.repository,
+        root,
+        has_previews: asked.has_previews,
+        takes_forks: asked.takes_forks,
+    }
+}
+
+fn exists() -> Error {
+    let public = "project already has a repository".to_owned();
+    Error::Conflict { code: ErrorCode::MappingExists, public }
+}
+
+fn not_found() -> Error {
+    let public = "repository mapping not found".to_owned();
+    Error::NotFound { code: ErrorCode::MappingNotFound, public }
+}
+
+fn refused(error: StoreError, repository: i64) -> Error {
+    if error.is_unique_violation("github_repositories_project") {
+        return exists();
+    }
+    match error.is_unique_violation("github_repositories_repository") {
+        true => Error::Conflict {
+            code: ErrorCode::RepositoryTaken,
+            public: format!("repository {repository} is mapped to another project"),
+        },
+        false => error.into(),
+    }
+}

@@ -1,0 +1,83 @@
+//! What is told at GitHub of a pull request's branch. Whoever may read the repository reads it, so there is no
+//! secret in it, and nothing that only members of the organization know.
+
+use coppice_core::github::preview_name;
+
+/// What is to be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// It accepts connections.
+    Ready,
+    /// It can't be brought up.
+    Failed,
+    /// It can't be made, and why.
+    Refused(String),
+    /// It was deleted.
+    Deleted,
+}
+
+/// The same in words.
+pub(super) struct Words {
+    /// In a line.
+    pub(super) title: String,
+    /// In Markdown.
+    pub(super) text: String,
+    /// How a check has ended that says so.
+    pub(super) conclusion: &'static str,
+}
+
+impl News {
+    /// The text by which it is known whether it was told.
+    pub(super) fn mark(&self) -> String {
+        match self {
+            Self::Ready => "ready".to_owned(),
+            Self::Failed => "failed".to_owned(),
+            Self::Refused(why) => format!("refused: {why}"),
+            Self::Deleted => "deleted".to_owned(),
+        }
+    }
+
+    /// In words, about the pull request of this number, whose branch is shown at `place`.
+    pub(super) fn words(&self, number: i64, place: &str) -> Words {
+        let name = preview_name(number);
+        let (title, text, conclusion) = match self {
+            Self::Ready => (
+                format!("The branch {name} is ready"),
+                format!("This pull request has a database of its own: the branch [`{name}`]({place})."),
+                "success",
+            ),
+            Self::Failed => (
+                format!("The branch {name} does not start"),
+                format!(
+                    "The database of this pull request, the branch [`{name}`]({place}), does not start. That is still being tried."
+                ),
+                "failure",
+            ),
+            Self::Refused(why) => (
+                format!("There is no branch {name} yet"),
+                format!("This pull request has no database of its own yet: {why}. That is tried again."),
+                "neutral",
+            ),
+            Self::Deleted => (
+                format!("The branch {name} was deleted"),
+                format!("The database of this pull request, the branch `{name}`, was deleted."),
+                "neutral",
+            ),
+        };
+        Words { title, text, conclusion }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_names_the_branch_and_leads_to_it() {
+        let words = News::Ready.words(7, "https://db.example.com/console/x");
+        assert!(words.text.contains("[`pr-7`](https://db.example.com/console/x)"), "{}", words.text);
+        let refused = News::Refused("branch limit of 3 reached".to_owned());
+        assert!(refused.words(7, "").text.contains("branch limit of 3 reached. That is tried again"));
+        assert_ne!(refused.mark(), News::Refused("another".to_owned()).mark());
+    }
+}

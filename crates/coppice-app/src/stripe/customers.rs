@@ -1,0 +1,135 @@
+//! What organizations are known as at Stripe, and the pages there that they are led to.
+
+use coppice_core::payment::Card;
+use coppice_core::{Error, ErrorCode, OrganizationId, Result};
+use coppice_failpoint::failpoint;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::api::Stripe;
+use crate::{Access, App};
+
+/// How often a customer is made for a page: the one there was may be gone.
+const TRIES: u32 = 2;
+
+/// Seconds after which it is looked what became of a page, should Stripe not say so.
+const AFTER_PAGE: u32 = 900;
+
+/// A page to be led to.
+#[derive(Clone, Copy, Debug)]
+pub enum BillingPage {
+    /// Where a card is put on file.
+    NewCard,
+    /// Where cards are put on file, chosen and removed.
+    Cards,
+}
+
+#[derive(Deserialize)]
+struct Made {
+    id: String,
+}
+
+#[derive(Deserialize)]
+struct Session {
+    url: String,
+}
+
+impl App {
+    /// What is asked when somebody pays.
+    ///
+    /// # Errors
+    /// `billing_not_configured`
+    pub(super) fn stripe(&self) -> Result<&Stripe> {
+        self.stripe
+            .as_deref()
+            .ok_or_else(|| Error::invalid(ErrorCode::BillingNotConfigured, "billing is not configured"))
+    }
+
+    /// Whether organizations can put something on file to pay with.
+    pub fn has_stripe(&self) -> bool {
+        self.stripe.is_some()
+    }
+
+    /// What the organization pays with; nothing where there is nothing to pay with.
+    pub async fn card_on_file(&self, access: &Access) -> Result<Option<Card>> {
+        if self.stripe.is_none() {
+            return Ok(None);
+        }
+        let known = self.store.stripe_customer(&access.organization.id).await?;
+        Ok(known.and_then(|customer| customer.card))
+    }
+
+    /// Where to go with a browser, to a page that is for this organization and
+    /// for some minutes or hours.
+    ///
+    /// # Errors
+    /// `billing_not_configured`, `provider_failed`
+    pub async fn open_billing_page(&self, access: &Access, page: BillingPage) -> Result<String> {
+        let stripe = self.stripe()?;
+        let organization = &access.organization;
+        let mut tries = 1;
+        let customer = loop {
+            let id = self.customer_of(stripe, &organization.id).await?;
+            let email = self.store.billing_email(&organization.id).await?;
+            let told = [("name", organization.name.as_str()), ("email", email.as_str())];
+            let path = ["customers", id.as_str()];
+            match stripe.post::<IgnoredAny>(&path, &told, "telling it of a customer").await {
+                Ok(_) => break id,
+                Err(gone) if gone.is_missing() && tries < TRIES => {
+                    self.forget_customer(&organization.id, &id).await?;
+                    tries += 1;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        };
+        let (customer, home) = (customer.as_str(), self.config.public_url.as_str());
+        let session: Session = match page {
+            BillingPage::NewCard => {
+                let form = [
+                    ("mode", "setup"),
+                    ("customer", customer),
+                    ("payment_method_types[0]", "card"),
+                    ("success_url", home),
+                    ("cancel_url", home),
+                ];
+                stripe.post(&["checkout", "sessions"], &form, "a page for a card").await?
+            }
+            BillingPage::Cards => {
+                let form = [("customer", customer), ("return_url", home)];
+                stripe.post(&["billing_portal", "sessions"], &form, "a page of the customer portal").await?
+            }
+        };
+        self.store.stripe_customer_look_by(&organization.id, AFTER_PAGE).await?;
+        Ok(session.url)
+    }
+
+    /// Says where letters and invoices of an organization go, also to Stripe if
+    /// that knows it.
+    pub(crate) async fn tell_stripe_email(&self, organization: &OrganizationId, email: &str) -> Result<()> {
+        let Some(stripe) = self.stripe.as_deref() else { return Ok(()) };
+        let known = self.store.stripe_customer(organization).await?;
+        let Some(id) = known.and_then(|customer| customer.id) else { return Ok(()) };
+        let told: std::result::Result<IgnoredAny, _> =
+            stripe.post(&["customers", &id], &[("email", email)], "telling it of a customer").await;
+        match told {
+            Err(gone) if gone.is_missing() => Ok(self.forget_customer(organization, &id).await?),
+            told => Ok(told.map(drop)?),
+        }
+    }
+
+    /// What Stripe knows the organization as: what was made for it, or is now.
+    /// If a process ends in between, the next one is given the same.
+    async fn customer_of(&self, stripe: &Stripe, organization: &OrganizationId) -> Result<String> {
+        let known = self.store.stripe_customer_begin(organization).await?;
+        if let Some(id) = known.id {
+            return Ok(id);
+        }
+        let key = format!("coppice-customer-{organization}-{}", known.number);
+        let form = [("metadata[organization]", organization.as_str())];
+        let made: Made = stripe.post_once(&key, &["customers"], &form, "making a customer").await?;
+        failpoint!("stripe.customer");
+        self.store.stripe_customer_made(organization, known.number, &made.id).await?;
+        let known = self.store.stripe_customer_begin(organization).await?;
+        known.id.ok_or_else(|| Error::internal("the customer that was made is gone already"))
+    }
+}

@@ -1,0 +1,211 @@
+//! What happens to a customer: a look at it as Stripe says it is now, and what follows for its organization. Any part
+//! of it can be the last before a crash, and is found done or done again by the next look.
+
+use std::time::Duration;
+
+use coppice_core::organization::BillingStatus;
+use coppice_core::payment::{Card, NO_CARD, after_look};
+use coppice_core::{OrganizationId, Result};
+use coppice_failpoint::failpoint;
+use coppice_store::{ClaimedCustomer, StoreError, StripeFinding};
+use futures_util::future::join_all;
+use serde::Deserialize;
+
+use super::api::{Asked, Stripe};
+use crate::App;
+
+/// Customers that are looked at at the same time.
+const AT_ONCE: u32 = 4;
+/// How long a look may take: three questions.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// After so many seconds somebody else may look.
+const LEASE_SECONDS: u32 = 60;
+/// Seconds until a customer is looked at that nobody says anything of.
+const DAILY: u32 = 86_400;
+/// Seconds until it is tried again what failed once, and the longest such pause.
+const SOON: u32 = 2;
+const PAUSE_MAX: u32 = 3600;
+/// How often it is looked whether one is due of which nobody said anything.
+pub(crate) const LOOK: Duration = Duration::from_secs(5);
+
+#[derive(Deserialize)]
+struct Customer {
+    #[serde(default)]
+    deleted: bool,
+    invoice_settings: Option<Settings>,
+}
+
+#[derive(Deserialize)]
+struct Settings {
+    default_payment_method: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Methods {
+    data: Vec<Method>,
+}
+
+#[derive(Deserialize)]
+struct Method {
+    id: String,
+    created: i64,
+    card: Option<Details>,
+}
+
+#[derive(Deserialize)]
+struct Details {
+    brand: String,
+    last4: String,
+    exp_month: u32,
+    exp_year: u32,
+}
+
+impl Method {
+    /// What is kept of it, if it is a card.
+    fn card(self) -> Option<Card> {
+        let Self { id, card: Some(Details { brand, last4, exp_month, exp_year }), .. } = self else {
+            return None;
+        };
+        Some(Card { id, brand, last4, expiry_month: exp_month, expiry_year: exp_year })
+    }
+}
+
+impl App {
+    /// Looks at customers that something is said of, until the end of the process.
+    pub(crate) async fn watch_stripe(&self) {
+        let Some(stripe) = self.stripe.as_deref() else { return };
+        loop {
+            match self.look_at_customers(stripe).await {
+                Ok(()) => crate::metrics::task_succeeded("stripe_customers"),
+                Err(error) => tracing::warn!("looking at customers: {}", error.for_log()),
+            }
+            let _ = tokio::time::timeout(LOOK, self.stripe_nudge.notified()).await;
+        }
+    }
+
+    async fn look_at_customers(&self, stripe: &Stripe) -> Result<()> {
+        loop {
+            let claimed = self.store.stripe_customers_claim(AT_ONCE, LEASE_SECONDS).await?;
+            if claimed.is_empty() {
+                return Ok(());
+            }
+            let looks = join_all(claimed.iter().map(|one| self.look_at_customer(stripe, one))).await;
+            looks.into_iter().collect::<Result<()>>()?;
+        }
+    }
+
+    async fn look_at_customer(&self, stripe: &Stripe, claimed: &ClaimedCustomer) -> Result<()> {
+        failpoint!("stripe.claimed");
+        let found = tokio::time::timeout(PATIENCE, stripe.look(claimed)).await;
+        let why = match found {
+            Ok(Ok(finding)) => {
+                failpoint!("stripe.looked");
+                return self.apply_finding(claimed, &finding, stripe.config.is_required).await;
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "it takes too long".to_owned(),
+        };
+        tracing::warn!("the customer of organization {}: {why}", claimed.organization);
+        let pause = SOON.saturating_mul(1 << claimed.attempts.min(11)).min(PAUSE_MAX);
+        Ok(self.store.stripe_look_again(claimed, pause).await?)
+    }
+
+    /// Has an organization made a customer anew that Stripe knows no more.
+    pub(super) async fn forget_customer(&self, organization: &OrganizationId, id: &str) -> Result<()> {
+        let claimed = ClaimedCustomer {
+            organization: organization.clone(),
+            id: id.to_owned(),
+            newest_card_at: 0,
+            asked: 0,
+            attempts: 0,
+        };
+        let is_required = self.stripe()?.config.is_required;
+        self.apply_finding(&claimed, &StripeFinding::Gone, is_required).await
+    }
+
+    /// Writes down what is on file, with all that follows from it.
+    async fn apply_finding(
+        &self,
+        claimed: &ClaimedCustomer,
+        finding: &StripeFinding,
+        is_required: bool,
+    ) -> Result<()> {
+        let id = &claimed.organization;
+        let mut tx = self.store.begin().await?;
+        let organization = self.store.organization_lock_in_tx(&mut tx, id).await?;
+        let had = self.store.stripe_looked_in_tx(&mut tx, claimed, finding, DAILY).await?;
+        if let (Some(organization), Some(had)) = (organization, had) {
+            let has = matches!(finding, StripeFinding::There { card: Some(_), .. });
+            let (status, tier) = after_look(organization.billing_status, had, has, is_required);
+            if let Some(tier) = tier {
+                self.store.organization_set_tier_in_tx(&mut tx, id, tier).await?;
+                tracing::info!("organization {id} has {} card on file", if has { "a" } else { "no" });
+            }
+            if status != organization.billing_status {
+                let reason = if status == BillingStatus::NoPaymentMethod { NO_CARD } else { "" };
+                self.store.organization_set_billing_in_tx(&mut tx, id, status, reason).await?;
+            }
+        }
+        tx.commit().await.map_err(StoreError::from)?;
+        Ok(())
+    }
+
+    /// Enables organizations that wait for something to pay with where nobody
+    /// needs that any more.
+    ///
+    /// # Errors
+    /// `unavailable`
+    pub async fn lift_payment_requirement(&self) -> Result<()> {
+        if self.requires_payment_method() {
+            return Ok(());
+        }
+        for id in self.store.organization_list_without_card().await? {
+            let mut tx = self.store.begin().await?;
+            if let Some(organization) = self.store.organization_lock_in_tx(&mut tx, &id).await? {
+                let (status, _) = after_look(organization.billing_status, false, false, false);
+                if status != organization.billing_status {
+                    self.store.organization_set_billing_in_tx(&mut tx, &id, status, "").await?;
+                }
+            }
+            tx.commit().await.map_err(StoreError::from)?;
+        }
+        Ok(())
+    }
+
+    /// Whether an organization has to say what it pays with before it may run anything.
+    pub(crate) fn requires_payment_method(&self) -> bool {
+        self.stripe.as_deref().is_some_and(|stripe| stripe.config.is_required)
+    }
+}
+
+impl Stripe {
+    /// What a customer pays with. A card that was never seen takes the place of the one before; if that is gone and
+    /// there are others, whoever has them chooses.
+    async fn look(&self, claimed: &ClaimedCustomer) -> Asked<StripeFinding> {
+        let path = ["customers", claimed.id.as_str()];
+        let customer: Customer = match self.get(&path, &[], "a customer").await {
+            Err(error) if error.is_missing() => return Ok(StripeFinding::Gone),
+            customer => customer?,
+        };
+        if customer.deleted {
+            return Ok(StripeFinding::Gone);
+        }
+        let chosen = customer.invoice_settings.and_then(|settings| settings.default_payment_method);
+        let query = [("customer", claimed.id.as_str()), ("type", "card"), ("limit", "100")];
+        let mut methods =
+            self.get::<Methods>(&["payment_methods"], &query, "the cards of a customer").await?.data;
+        let newest = methods.iter().max_by_key(|method| method.created);
+        let newest_at = newest.map_or(0, |method| method.created);
+        let new = newest.filter(|_| newest_at > claimed.newest_card_at).map(|method| method.id.clone());
+        if let Some(new) = new.as_deref().filter(|new| chosen.as_deref() != Some(*new)) {
+            let form = [("invoice_settings[default_payment_method]", new)];
+            self.post::<Customer>(&path, &form, "choosing a card").await?;
+        }
+        let chosen = new.or(chosen);
+        let at = methods.iter().position(|method| chosen.as_deref() == Some(method.id.as_str()));
+        Ok(StripeFinding::There {
+            card: at.map(|at| methods.swap_remove(at)).and_then(Method::card),
+            newest_card_at: newest_at.max(claimed.newest_card_at),
+        })
+    }
+}

@@ -1,0 +1,100 @@
+//! Our integration on Vercel: people install it there, and get databases.
+//!
+//! **Owns** what an installation is here, and who may act for one.
+//! **Must not know** how requests reach us, or how an answer looks.
+//! **Start reading** at `token.rs`, which says who calls.
+//!
+//! An installation has an organization of its own, which nobody else is a
+//! member of. That it was deleted is written down at once; a task does what
+//! follows (`installations.rs`).
+
+mod installations;
+mod token;
+
+use coppice_core::access::CredentialId;
+use coppice_core::{Error, ErrorCode, Result, VercelInstallationId};
+use reqwest::Url;
+
+use crate::App;
+
+pub use installations::VercelTerms;
+pub(crate) use token::Vercel;
+
+/// Our integration as its operator set it up.
+#[derive(Clone, Debug)]
+pub struct VercelConfig {
+    /// What it is known by at Vercel, `oac_…`; what tokens for us are for.
+    pub client_id: String,
+    /// Who signs tokens.
+    pub issuer: String,
+    /// Where the keys are that they are signed with.
+    pub keys: Url,
+}
+
+/// Who calls for an installation, and may do what they want to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VercelCaller {
+    /// The installation.
+    pub installation: VercelInstallationId,
+    /// Whose it is at Vercel.
+    pub account: String,
+    /// The person who asks for it there, if it is not Vercel itself.
+    pub user: Option<String>,
+    /// Whether they may change something there.
+    may_write: bool,
+}
+
+impl VercelCaller {
+    /// What rates are counted by.
+    pub fn credential(&self) -> CredentialId {
+        CredentialId::Vercel(self.installation.clone())
+    }
+}
+
+impl App {
+    /// What tokens of Vercel's are checked by.
+    ///
+    /// # Errors
+    /// `invalid_token`
+    fn vercel(&self) -> Result<&Vercel> {
+        let absent = || refused("this platform has no integration on Vercel: its operator can set one up");
+        self.vercel.as_deref().ok_or_else(absent)
+    }
+
+    /// Who calls, and may they do what they want to for the installation that
+    /// the path names?
+    ///
+    /// # Errors
+    /// `invalid_token` when that is not certain, or it is for another
+    /// installation; `role_not_allowed` for whoever may only look, and
+    /// `is_write`; `invalid_path_parameter`; `unavailable` while Vercel's keys
+    /// can't be had.
+    pub async fn vercel_caller(
+        &self,
+        token: Option<&str>,
+        installation: &str,
+        is_write: bool,
+    ) -> Result<VercelCaller> {
+        let vercel = self.vercel()?;
+        let token =
+            token.ok_or_else(|| refused("a token of Vercel's is needed as `Authorization: Bearer`"))?;
+        let claims = vercel.claims(token).await?;
+        let Some(installation) = VercelInstallationId::parse(installation) else {
+            let public = "invalid path parameter installationId";
+            return Err(Error::invalid(ErrorCode::InvalidPathParameter, public));
+        };
+        let caller = claims.caller_for(installation)?;
+        if is_write && !caller.may_write {
+            return Err(Error::access_denied(
+                ErrorCode::RoleNotAllowed,
+                "only administrators of the account at Vercel may change something",
+            ));
+        }
+        Ok(caller)
+    }
+}
+
+/// Who calls is not certain.
+fn refused(why: &str) -> Error {
+    Error::Forbidden { code: ErrorCode::InvalidToken, public: why.to_owned() }
+}
