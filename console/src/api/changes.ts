@@ -1,6 +1,6 @@
 // What changes something. Each says afterwards which answers are out of date.
 import { api, take, type Schemas } from "./client";
-import { type InBranch, type InOrganization, type InProject, queryClient } from "./queries";
+import { type AtWebhook, type InBranch, type InOrganization, type InProject, queryClient } from "./queries";
 
 const PROJECT = "/organizations/{organizationID}/projects/{projectID}";
 const BRANCH = "/organizations/{organizationID}/projects/{projectID}/branches/{branchID}";
@@ -19,11 +19,20 @@ export const createBranch = (path: InProject, body: Schemas["CreateBranch"]) =>
 export const updateBranch = (path: InBranch, body: Schemas["UpdateBranch"]) =>
   thenAnew(take(api.PATCH(BRANCH, { params: { path }, body })), "tree", "branch", "parameters");
 
+/** Wakes these branches, also those that no connection wakes. */
+export const wakeBranches = (paths: InBranch[]) => Promise.all(paths.map((path) => updateBranch(path, { hibernate: false })));
+
 export const deleteBranch = (path: InBranch) =>
   thenAnew(take(api.DELETE(BRANCH, { params: { path } })), "tree", "trash");
 
 export const undelete = (path: InBranch) =>
   thenAnew(take(api.POST(`${PROJECT}/trash/{branchID}/undelete`, { params: { path }, body: {} })), "tree", "trash");
+
+export const restoreBranch = (path: InBranch, body: Schemas["RestoreBranch"]) =>
+  thenAnew(take(api.POST(`${BRANCH}/restore`, { params: { path }, body })), "tree");
+
+export const resetBranch = (path: InBranch, body: Schemas["ResetBranch"]) =>
+  thenAnew(take(api.POST(`${BRANCH}/reset`, { params: { path }, body })), "tree", "branch", "history", "backup");
 
 export const rotatePassword = (path: InBranch, username: string) =>
   thenAnew(take(api.POST(`${BRANCH}/credentials/rotate`, { params: { path }, body: { username } })), "credentials");
@@ -65,3 +74,37 @@ export const invite = (path: InOrganization, email: string, role: Schemas["Assig
 
 export const withdraw = (path: InOrganization & { invitationID: string }) =>
   thenAnew(take(api.DELETE(`${ORGANIZATION}/invitations/{invitationID}`, { params: { path } })), "invitations");
+
+export const setBudget = (path: InOrganization & { subjectID: string }, body: Schemas["SetBudget"]) =>
+  thenAnew(take(api.PUT(`${ORGANIZATION}/budgets/{subjectID}`, { params: { path }, body })), "budgets", "tree", "branch");
+
+export const deleteBudget = (path: InOrganization & { subjectID: string }) =>
+  thenAnew(take(api.DELETE(`${ORGANIZATION}/budgets/{subjectID}`, { params: { path } })), "budgets", "tree", "branch");
+
+export const linkInstallation = (path: InOrganization, body: Schemas["LinkGithubInstallation"]) =>
+  thenAnew(take(api.POST(`${ORGANIZATION}/githubapp/installations`, { params: { path }, body })), "installations");
+
+export const mapRepository = (path: InBranch, body: Schemas["MapGithubRepository"]) =>
+  thenAnew(take(api.POST(`${BRANCH}/githubapp/repository`, { params: { path }, body })), "repository", "tree");
+
+export const changeRepository = (path: InBranch, body: Schemas["MapGithubRepository"]) =>
+  thenAnew(take(api.PUT(`${BRANCH}/githubapp/repository`, { params: { path }, body })), "repository", "tree");
+
+export const unmapRepository = (path: InBranch) =>
+  thenAnew(take(api.DELETE(`${BRANCH}/githubapp/repository`, { params: { path } })), "repository");
+
+const WEBHOOK = "/organizations/{organizationID}/webhooks/{webhookID}";
+
+export const createWebhook = (path: InOrganization, body: Schemas["CreateWebhook"]) =>
+  thenAnew(take(api.POST(`${ORGANIZATION}/webhooks`, { params: { path }, body })), "webhooks");
+
+export const updateWebhook = (path: AtWebhook, body: Schemas["UpdateWebhook"]) =>
+  thenAnew(take(api.PATCH(WEBHOOK, { params: { path }, body })), "webhooks", "webhook", "deliveries");
+
+export const rotateWebhook = (path: AtWebhook) =>
+  thenAnew(take(api.POST(`${WEBHOOK}/rotate`, { params: { path } })), "webhook");
+
+export const deleteWebhook = (path: AtWebhook) => thenAnew(take(api.DELETE(WEBHOOK, { params: { path } })), "webhooks");
+
+export const resendDelivery = (path: AtWebhook & { deliveryID: string }) =>
+  thenAnew(take(api.POST(`${WEBHOOK}/deliveries/{deliveryID}/resend`, { params: { path } })), "deliveries");

@@ -33,11 +33,16 @@ async function refusal(response: Response) {
   );
 }
 
+/** What no other request is called. `crypto.randomUUID` is not there by http, where the console may be, too. */
+function unique(): string {
+  return Array.from(crypto.getRandomValues(new Uint32Array(4)), (part) => part.toString(16).padStart(8, "0")).join("");
+}
+
 const conduct: Middleware = {
   onRequest({ request }) {
     // A repetition after a lost answer must not do it twice.
     const isRead = /\/(logs|metrics)$/.test(new URL(request.url).pathname);
-    if (request.method === "POST" && !isRead) request.headers.set("Idempotency-Key", crypto.randomUUID());
+    if (request.method === "POST" && !isRead) request.headers.set("Idempotency-Key", unique());
     return request;
   },
   async onResponse({ response }) {
@@ -83,6 +88,9 @@ export async function ask<T>(path: string, init: RequestInit = {}): Promise<T> {
 }
 
 export const getSession = () => ask<Session>("session");
+
+/** Where people install the GitHub App; refused as `github_not_configured` where the platform has none. */
+export const getGithubApp = () => ask<{ installUrl: string }>("github-app");
 
 export async function signOut() {
   await ask("session", { method: "DELETE" });

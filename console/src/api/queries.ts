@@ -1,7 +1,8 @@
 // What is asked, how often, and under which key it is kept.
 import { infiniteQueryOptions, keepPreviousData, QueryClient, queryOptions } from "@tanstack/react-query";
 import { ApiError, Unreachable } from "../lib/errors";
-import { api, getSession, type Schemas, take } from "./client";
+import { monthOf } from "../lib/usage";
+import { api, getGithubApp, getSession, type Schemas, take } from "./client";
 
 const SECOND = 1000;
 /** How soon what others do is seen; sooner while something is on its way. */
@@ -107,10 +108,41 @@ export const parametersQuery = (path: InBranch) =>
     queryFn: () => take(api.GET(`${BRANCH}/postgres-config`, { params: { path } })),
   });
 
+/** It wakes both branches, so it is asked when somebody says so. */
+export const diffQuery = (path: InBranch, against: string) =>
+  queryOptions({
+    queryKey: ["diff", path, against],
+    queryFn: () => take(api.GET(`${BRANCH}/diff`, { params: { path, query: { against } } })),
+    staleTime: Number.POSITIVE_INFINITY,
+    gcTime: 0,
+    retry: false,
+    refetchOnWindowFocus: false,
+  });
+
 export const activityQuery = (path: InBranch) =>
   queryOptions({
     queryKey: ["activity", path],
     queryFn: () => take(api.GET(`${BRANCH}/activity`, { params: { path } })),
+    refetchInterval: 5 * SECOND,
+  });
+
+export const historyQuery = (path: InBranch) =>
+  queryOptions({
+    queryKey: ["history", path],
+    queryFn: () => take(api.GET(`${BRANCH}/history`, { params: { path } })),
+    refetchInterval: 10 * SECOND,
+  });
+
+/** From when to when it can be restored. */
+export const backupQuery = ({ branchID: backupID, ...project }: InBranch) =>
+  queryOptions({
+    queryKey: ["backup", project, backupID],
+    queryFn: () =>
+      take(
+        api.GET("/organizations/{organizationID}/projects/{projectID}/backups/{backupID}", {
+          params: { path: { ...project, backupID } },
+        }),
+      ),
     refetchInterval: 5 * SECOND,
   });
 
@@ -202,6 +234,52 @@ export const invitationsQuery = (path: InOrganization) =>
     queryFn: () => take(api.GET(`${ORGANIZATION}/invitations`, { params: { path } })),
   });
 
+export interface UsageQuestion {
+  /** A month of UTC, like 2026-01. */
+  month: string;
+  groupBy: string;
+}
+
+export const usageQuery = (path: InOrganization, { month, groupBy }: UsageQuestion) =>
+  queryOptions({
+    queryKey: ["usage", path, month, groupBy],
+    queryFn: () => {
+      const [from, to] = monthOf(month);
+      // It can also be had as a table.
+      const asked = api.GET(`${ORGANIZATION}/usage`, { params: { path, query: { from, to, groupBy } } });
+      return take(asked as Promise<{ data?: Schemas["Usage"] }>);
+    },
+    placeholderData: keepPreviousData,
+    refetchInterval: 60 * SECOND,
+  });
+
+export const budgetsQuery = (path: InOrganization) =>
+  queryOptions({
+    queryKey: ["budgets", path],
+    queryFn: () => take(api.GET(`${ORGANIZATION}/budgets`, { params: { path } })),
+    refetchInterval: 15 * SECOND,
+  });
+
+export const invoicesQuery = (path: InOrganization) =>
+  infiniteQueryOptions({
+    queryKey: ["invoices", path],
+    initialPageParam: undefined as string | undefined,
+    queryFn: ({ pageParam }) => {
+      const query = { limit: 24, ...(pageParam && { cursor: pageParam }) };
+      return take(api.GET(`${ORGANIZATION}/billing/invoices`, { params: { path, query } }));
+    },
+    getNextPageParam: (last) => last.pagination_metadata.next_cursor ?? undefined,
+  });
+
+/** The page of an invoice, for people. */
+export const invoicePage = (path: InOrganization & { invoiceID: string }): Promise<string> =>
+  take(
+    api.GET(`${ORGANIZATION}/billing/invoices/{invoiceID}`, {
+      params: { path, query: { format: "html" } },
+      parseAs: "text",
+    }) as Promise<{ data?: string }>,
+  );
+
 export interface AuditQuestion {
   actor?: string | undefined;
   action?: string | undefined;
@@ -217,4 +295,57 @@ export const auditQuery = (path: InOrganization, question: AuditQuestion) =>
       return take(api.GET(`${ORGANIZATION}/audit-log`, { params: { path, query } }));
     },
     getNextPageParam: (last) => last.next_cursor ?? undefined,
+  });
+
+export const githubAppQuery = queryOptions({
+  queryKey: ["github-app"],
+  queryFn: getGithubApp,
+  staleTime: 60 * SECOND,
+  retry: false,
+});
+
+export const installationsQuery = (path: InOrganization) =>
+  queryOptions({
+    queryKey: ["installations", path],
+    queryFn: () => take(api.GET(`${ORGANIZATION}/githubapp/installations`, { params: { path } })),
+    // It is linked by the command, too.
+    refetchInterval: 10 * SECOND,
+  });
+
+/** The repository of a project, by any of its branches. */
+export const repositoryQuery = (path: InBranch) =>
+  queryOptions({
+    queryKey: ["repository", path],
+    queryFn: () => take(api.GET(`${BRANCH}/githubapp/repository`, { params: { path } })),
+    refetchInterval: 30 * SECOND,
+  });
+
+export const webhooksQuery = (path: InOrganization) =>
+  queryOptions({
+    queryKey: ["webhooks", path],
+    queryFn: () => take(api.GET(`${ORGANIZATION}/webhooks`, { params: { path } })),
+    refetchInterval: 5 * SECOND,
+  });
+
+export interface AtWebhook extends InOrganization {
+  webhookID: string;
+}
+
+export const webhookQuery = (path: AtWebhook) =>
+  queryOptions({
+    queryKey: ["webhook", path],
+    queryFn: () => take(api.GET(`${ORGANIZATION}/webhooks/{webhookID}`, { params: { path } })),
+    refetchInterval: 5 * SECOND,
+  });
+
+export const deliveriesQuery = (path: AtWebhook) =>
+  infiniteQueryOptions({
+    queryKey: ["deliveries", path],
+    initialPageParam: undefined as string | undefined,
+    queryFn: ({ pageParam }) => {
+      const query = { limit: 50, ...(pageParam && { cursor: pageParam }) };
+      return take(api.GET(`${ORGANIZATION}/webhooks/{webhookID}/deliveries`, { params: { path, query } }));
+    },
+    getNextPageParam: (last) => last.next_cursor ?? undefined,
+    refetchInterval: WATCH,
   });

@@ -84,6 +84,8 @@ export interface Catalogue {
   version: string;
   relations: Relation[];
   isCut: boolean;
+  /** Words that are names only in quotes. */
+  reserved: ReadonlySet<string>;
 }
 
 const RELATIONS_MAX = 5000;
@@ -100,7 +102,8 @@ order by n.nspname <> 'public', n.nspname, c.relname`;
 
 async function readCatalogue(path: InBranch, signal: AbortSignal): Promise<Catalogue> {
   const about = "select current_user, current_database(), current_setting('server_version')";
-  const queries = [{ query: about }, { query: RELATIONS }];
+  const reserved = "select word from pg_get_keywords() where catcode <> 'U'";
+  const queries = [{ query: about }, { query: RELATIONS }, { query: reserved }];
   const { results } = await runSql(path, queries, { readOnly: true, rowsMax: RELATIONS_MAX, signal });
   const failed = results.find(({ error }) => error)?.error;
   if (failed) throw new Error(failed.message);
@@ -113,7 +116,8 @@ async function readCatalogue(path: InBranch, signal: AbortSignal): Promise<Catal
     columns: (JSON.parse(columns as string) as [string, string][]).map(([name, type]) => ({ name, type })),
     key: JSON.parse(key as string) as string[],
   }));
-  return { role, database, version, relations, isCut: results[1]?.isCut ?? false };
+  const words = new Set((results[2]?.rows ?? []).map(([word]) => word as string));
+  return { role, database, version, relations, isCut: results[1]?.isCut ?? false, reserved: words };
 }
 
 /** The rows that a statement without effect reads, or why it failed. */

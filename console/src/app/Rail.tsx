@@ -1,9 +1,12 @@
 import { Link, type LinkProps } from "@tanstack/react-router";
 import {
   Activity as ActivityIcon,
+  ArchiveRestore,
   Boxes,
   ChartLine,
+  Coins,
   GitBranch,
+  GitCompareArrows,
   House,
   KeyRound,
   ListChecks,
@@ -14,6 +17,7 @@ import {
   SquareTerminal,
   Table2,
   Users,
+  Webhook,
 } from "lucide-react";
 import type { Where } from "./where";
 
@@ -31,10 +35,12 @@ const OF_BRANCH: Page[] = [
   { name: "Overview", to: `${BRANCH}/overview`, icon: House, key: "o" },
   { name: "SQL", to: `${BRANCH}/sql`, icon: SquareTerminal, key: "q" },
   { name: "Tables", to: `${BRANCH}/tables`, icon: Table2, key: "d" },
+  { name: "Diff", to: `${BRANCH}/diff`, icon: GitCompareArrows, key: "f" },
   { name: "Metrics", to: `${BRANCH}/metrics`, icon: ChartLine, key: "m" },
   { name: "Logs", to: `${BRANCH}/logs`, icon: ScrollText, key: "l" },
   { name: "Parameters", to: `${BRANCH}/parameters`, icon: SlidersHorizontal, key: "p" },
   { name: "Activity", to: `${BRANCH}/activity`, icon: ActivityIcon, key: "t" },
+  { name: "Backups", to: `${BRANCH}/backups`, icon: ArchiveRestore, key: "r" },
   { name: "Settings", to: `${BRANCH}/settings`, icon: Settings, key: "," },
 ];
 const OF_PROJECT: Page[] = [
@@ -46,6 +52,8 @@ const OF_ORGANIZATION: Page[] = [
   { name: "Keys", to: "/orgs/$org/keys", icon: KeyRound, key: "k" },
   { name: "People", to: "/orgs/$org/people", icon: Users, key: "u" },
   { name: "Audit log", to: "/orgs/$org/audit", icon: ListChecks, key: "a" },
+  { name: "Usage", to: "/orgs/$org/usage", icon: Coins, key: "e" },
+  { name: "Integrations", to: "/orgs/$org/integrations", icon: Webhook, key: "w" },
   { name: "Organization settings", to: "/orgs/$org/settings", icon: Settings, key: "i" },
 ];
 

@@ -4,10 +4,12 @@ import { Boot } from "./Boot";
 import { Broken, Missing } from "./Broken";
 import { Home } from "./Home";
 import type { AuditSearch } from "../features/audit/Audit";
+import type { DiffSearch } from "../features/diff/Diff";
 import type { LogSearch } from "../features/logs/Logs";
 import type { MetricsSearch } from "../features/metrics/Metrics";
 import type { ParameterSearch } from "../features/parameters/Parameters";
 import type { TablesSearch } from "../features/tables/Tables";
+import type { UsageSearch } from "../features/usage/Usage";
 import { Shell } from "./Shell";
 
 /** What an address says of these, as far as it says something. */
@@ -77,6 +79,12 @@ const tables = createRoute({
     ...(search["down"] === true && { down: true }),
   }),
 });
+const diff = createRoute({
+  getParentRoute: () => branch,
+  path: "diff",
+  component: lazyRouteComponent(() => import("../features/diff/Diff"), "Diff"),
+  validateSearch: (search): DiffSearch => texts(search, "against", "object"),
+});
 const metrics = createRoute({
   getParentRoute: () => branch,
   path: "metrics",
@@ -108,6 +116,11 @@ const activity = createRoute({
   getParentRoute: () => branch,
   path: "activity",
   component: lazyRouteComponent(() => import("../features/activity/Activity"), "Activity"),
+});
+const backups = createRoute({
+  getParentRoute: () => branch,
+  path: "backups",
+  component: lazyRouteComponent(() => import("../features/backups/Backups"), "Backups"),
 });
 const branchSettings = createRoute({
   getParentRoute: () => branch,
@@ -141,6 +154,23 @@ const audit = createRoute({
   validateSearch: (search): AuditSearch => texts(search, "actor", "action"),
 });
 
+const usage = createRoute({
+  getParentRoute: () => organization,
+  path: "usage",
+  component: lazyRouteComponent(() => import("../features/usage/Usage"), "Usage"),
+  validateSearch: (search): UsageSearch => texts(search, "month", "by"),
+});
+const integrations = createRoute({
+  getParentRoute: () => organization,
+  path: "integrations",
+  component: lazyRouteComponent(() => import("../features/integrations/Integrations"), "Integrations"),
+});
+const webhook = createRoute({
+  getParentRoute: () => organization,
+  path: "integrations/$webhook",
+  component: lazyRouteComponent(() => import("../features/integrations/Webhook"), "WebhookPage"),
+});
+
 const tree = root.addChildren([
   home,
   organization.addChildren([
@@ -149,12 +179,15 @@ const tree = root.addChildren([
     keys,
     people,
     audit,
+    usage,
+    integrations,
+    webhook,
     organizationSettings,
     project.addChildren([
       projectIndex,
       branches,
       projectSettings,
-      branch.addChildren([branchIndex, overview, sql, tables, metrics, logs, parameters, activity, branchSettings]),
+      branch.addChildren([branchIndex, overview, sql, tables, diff, metrics, logs, parameters, activity, backups, branchSettings]),
     ]),
   ]),
 ]);

@@ -1,8 +1,10 @@
 import { expect, test } from "vitest";
 import { bytes, counted } from "./amounts";
+import { chosenInWords, eventGroups } from "./events";
 import { best } from "./find";
+import { linkIn } from "./github";
 import { masked, type Place, pooled, SNIPPETS } from "./snippets";
-import { ago, lasting, took, until } from "./time";
+import { ago, fromField, inField, lasting, took, until } from "./time";
 import { filtered, freeName, rows } from "./tree";
 
 const SECOND = 1000;
@@ -26,6 +28,14 @@ test("times are said in the units that matter", () => {
   expect(until(MINUTE, 0)).toBe("in 1 min");
   expect(until(0, MINUTE)).toBe("any moment");
   expect(took(312)).toBe("0.31 s");
+});
+
+test("a field has a moment in UTC, to the second", () => {
+  const at = Date.UTC(2026, 10, 22, 9, 30, 5, 700);
+  expect(inField(at)).toBe("2026-11-22T09:30:05");
+  expect(fromField(inField(at))).toBe(at - 700);
+  expect(fromField("2026-11-22T09:30")).toBe(at - 5700);
+  expect(fromField("soon")).toBeNaN();
 });
 
 test("sizes have three digits at most", () => {
@@ -113,4 +123,23 @@ test("what begins with the letters is found first", () => {
   const all = ["domain", "feature/main", "main", "m-a-i-n", "other"].map((name) => ({ name }));
   expect(best(all, "main", 9).map(({ name }) => name)).toEqual(["main", "feature/main", "domain", "m-a-i-n"]);
   expect(best(all, " ", 2)).toHaveLength(2);
+});
+
+test("the command that GitHub leads to is taken apart, and nothing else", () => {
+  const link = { number: "12345", code: "4f9d_8-1" };
+  expect(linkIn("coppice github link 12345 --code 4f9d_8-1")).toEqual(link);
+  expect(linkIn("  $ coppice github link 12345 --code=4f9d_8-1\n")).toEqual(link);
+  for (const other of ["12345", "4f9d_8-1", "link 12345", ""]) expect(linkIn(other)).toBeNull();
+});
+
+test("types of events are in groups, and few of them are named", () => {
+  expect(eventGroups().map(({ name, types }) => [name, types.length])).toEqual([
+    ["Branches", 7],
+    ["Backups", 4],
+    ["Access", 5],
+    ["Budgets", 1],
+  ]);
+  expect(chosenInWords([])).toBe("everything");
+  expect(chosenInWords(["branch.ready", "key.created"])).toBe("branch.ready, key.created");
+  expect(chosenInWords(["branch.ready", "key.created", "key.deleted"])).toBe("3 types of events");
 });

@@ -37,6 +37,21 @@ export function exact(at: string | number | Date): string {
   return `${new Date(at).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }
 
+/** The moment that is so many hours away. */
+export function hoursFrom(now: number, hours: number): string {
+  return new Date(now + hours * 3_600_000).toISOString();
+}
+
+/** The moment as a field for date and time has it, in UTC and to the second. */
+export function inField(at: number): string {
+  return new Date(Math.floor(at / 1000) * 1000).toISOString().slice(0, 19);
+}
+
+/** The moment that such a field has; it leaves out seconds that are none. */
+export function fromField(text: string): number {
+  return Date.parse(`${text.length === 16 ? `${text}:00` : text}Z`);
+}
+
 /** How long a statement took: `0.31 ms`, `12 ms`, `2.10 s`. */
 export function brief(milliseconds: number): string {
   return milliseconds >= 1000 ? took(milliseconds) : `${milliseconds.toFixed(milliseconds < 10 ? 2 : 0)} ms`;

@@ -10,8 +10,17 @@ export interface Ran {
   isFailed: boolean;
 }
 
+/** A text that somebody works on. */
+export interface Tab {
+  id: number;
+  text: string;
+}
+
 interface Work {
-  draft: string;
+  /** At least one. */
+  tabs: Tab[];
+  /** The tab that was in view, by its id. */
+  current: number;
   history: Ran[];
 }
 
@@ -25,12 +34,15 @@ export function work(user: string, branch: string, storage: Storage = localStora
     forgetWork(storage);
     storage.setItem(OWNER, user);
   }
+  let kept: Partial<Work> = {};
   try {
-    const kept = JSON.parse(storage.getItem(PREFIX + branch) ?? "{}") as Partial<Work>;
-    return { draft: kept.draft ?? "", history: kept.history ?? [] };
+    kept = JSON.parse(storage.getItem(PREFIX + branch) ?? "{}") as Partial<Work>;
   } catch {
-    return { draft: "", history: [] };
+    // Somebody else wrote there; it is written anew.
   }
+  const tabs = kept.tabs?.length ? kept.tabs : [{ id: 1, text: "" }];
+  const current = tabs.find(({ id }) => id === kept.current) ?? tabs[0];
+  return { tabs, current: current?.id ?? 1, history: kept.history ?? [] };
 }
 
 function keep(branch: string, work: Work, storage: Storage) {
@@ -41,8 +53,17 @@ function keep(branch: string, work: Work, storage: Storage) {
   }
 }
 
-export function keepDraft(user: string, branch: string, draft: string, storage: Storage = localStorage) {
-  keep(branch, { ...work(user, branch, storage), draft: isKept(draft) ? draft : "" }, storage);
+export function keepTabs(user: string, branch: string, tabs: readonly Tab[], current: number, storage: Storage = localStorage) {
+  const kept = tabs.map(({ id, text }) => ({ id, text: isKept(text) ? text : "" }));
+  keep(branch, { ...work(user, branch, storage), tabs: kept, current }, storage);
+}
+
+const NAME_MAX = 24;
+
+/** What a tab is called: its first line, or what a comment there says. */
+export function tabName(text: string): string {
+  const line = text.split("\n").map((each) => each.replace(/^\s*--\s*/, "").trim()).find((each) => each !== "") ?? "";
+  return line.length > NAME_MAX ? `${line.slice(0, NAME_MAX - 1).trimEnd()}…` : line || "New";
 }
 
 /** Notes what was run; the same again takes the place of the earlier. */

@@ -11,7 +11,8 @@ interface TroubleProps {
 function nextStep(error: Error): ReactNode {
   if (error instanceof Unreachable) return "Check the connection; what you see may be old until it is back.";
   if (!(error instanceof ApiError)) return null;
-  if (error.status === 403) return "Somebody who administers the organization can give you another role.";
+  if (error.id === "role_not_allowed" || error.id === "insufficient_scope")
+    return "Somebody who administers the organization can give you another role.";
   if (error.status === 404) return "It may have been deleted meanwhile.";
   if (error.status === 429) return "Wait a moment, then try again.";
   if (error.status >= 500) return "Try again; if it stays, the server's log has the cause under the request id.";
@@ -23,7 +24,7 @@ export function Trouble({ error, again }: TroubleProps) {
   const request = error instanceof ApiError ? error.requestId : null;
   return (
     <Band kind="bad" action={again && <Button onClick={again}>Try again</Button>}>
-      {error.message} {nextStep(error)}
+      {/[.!?]$/.test(error.message) ? error.message : `${error.message}.`} {nextStep(error)}
       {request && (
         <>
           {" "}

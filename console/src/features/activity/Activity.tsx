@@ -9,14 +9,22 @@ import { Ago } from "../../ui/Times";
 import { Trouble } from "../../ui/Trouble";
 import "./activity.css";
 
+type Found = Schemas["BranchActivity"];
+
 const MINUTE = 60_000;
 const CAUSES = {
   creation: "It was made",
   request: "A request to the API",
   connection: "A connection",
   organization: "Its organization was enabled",
+  budget: "A budget had room again",
 };
-const ENDS = { idle: "nobody used it", request: "a request to the API", organization: "its organization was disabled" };
+const ENDS = {
+  idle: "nobody used it",
+  request: "a request to the API",
+  organization: "its organization was disabled",
+  budget: "a budget was used up",
+};
 
 /** Why a branch is awake, and when and why it was before. */
 export function Activity() {
@@ -37,71 +45,88 @@ export function Activity() {
       {found && (
         <>
           <Band kind={isAsleep ? "asleep" : "info"}>{found.summary}</Band>
-          <section className="card" aria-labelledby="now">
-            <header>
-              <h2 id="now">Connected now</h2>
-              <p className="quiet">{counted(found.sessions.length, "session")}</p>
-            </header>
-            {found.sessions.length === 0 ? (
-              <p className="quiet inside">Nobody.</p>
-            ) : (
-              <div className="wide">
-                <table className="table">
-                  <thead>
-                    <tr>
-                      <th>Application</th>
-                      <th>Role</th>
-                      <th>From</th>
-                      <th>Since</th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {found.sessions.map((session, index) => (
-                      <tr key={`${session.since} ${index}`}>
-                        <td>{session.application || <span className="quiet">without a name</span>}</td>
-                        <td>{session.role}</td>
-                        <td className="mono">{session.address}</td>
-                        <td>
-                          <Ago at={session.since} />
-                        </td>
-                      </tr>
-                    ))}
-                  </tbody>
-                </table>
-              </div>
-            )}
-          </section>
-          <section className="card" aria-labelledby="awake">
-            <header>
-              <h2 id="awake">Awake</h2>
-              <p className="quiet">the newest first, for 90 days</p>
-            </header>
-            {found.awake.length === 0 ? (
-              <Empty title="Never yet">It is on its way.</Empty>
-            ) : (
-              <ol className="spans">
-                {found.awake.map((span) => (
-                  <Span key={span.beganAt} span={span} longest={Math.max(...found.awake.map(({ minutes }) => minutes))} />
-                ))}
-              </ol>
-            )}
-          </section>
-          {found.crashes.length > 0 && (
-            <section className="card" aria-labelledby="crashes">
-              <header>
-                <h2 id="crashes">Crashes</h2>
-                <p className="quiet">its server had ended by itself, and was started again</p>
-              </header>
-              <ul className="inside">
-                {found.crashes.map((at) => (
-                  <li key={at}>{exact(at)}</li>
-                ))}
-              </ul>
-            </section>
-          )}
+          <Connected sessions={found.sessions} />
+          <Awake periods={found.awake} />
+          {found.crashes.length > 0 && <Crashes moments={found.crashes} />}
         </>
       )}
     </>
+  );
+}
+
+function Connected({ sessions }: { sessions: Found["sessions"] }) {
+  return (
+    <section className="card" aria-labelledby="now">
+      <header>
+        <h2 id="now">Connected now</h2>
+        <p className="quiet">{counted(sessions.length, "session")}</p>
+      </header>
+      {sessions.length === 0 ? (
+        <p className="quiet inside">Nobody.</p>
+      ) : (
+        <div className="wide" role="region" aria-label="Sessions" tabIndex={0}>
+          <table className="table">
+            <thead>
+              <tr>
+                <th>Application</th>
+                <th>Role</th>
+                <th>From</th>
+                <th>Since</th>
+              </tr>
+            </thead>
+            <tbody>
+              {sessions.map((session, index) => (
+                <tr key={`${session.since} ${index}`}>
+                  <td className="application">{session.application || <span className="quiet">without a name</span>}</td>
+                  <td>{session.role}</td>
+                  <td className="mono">{session.address}</td>
+                  <td>
+                    <Ago at={session.since} />
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </section>
+  );
+}
+
+function Awake({ periods }: { periods: Found["awake"] }) {
+  const longest = Math.max(...periods.map(({ minutes }) => minutes));
+  return (
+    <section className="card" aria-labelledby="awake">
+      <header>
+        <h2 id="awake">Awake</h2>
+        <p className="quiet">the newest first, for 90 days</p>
+      </header>
+      {periods.length === 0 ? (
+        <Empty title="Never yet">It is on its way.</Empty>
+      ) : (
+        <ol className="spans">
+          {periods.map((span) => (
+            <Span key={span.beganAt} span={span} longest={longest} />
+          ))}
+        </ol>
+      )}
+    </section>
+  );
+}
+
+function Crashes({ moments }: { moments: Found["crashes"] }) {
+  return (
+    <section className="card" aria-labelledby="crashes">
+      <header>
+        <h2 id="crashes">Crashes</h2>
+        <p className="quiet">its server had ended by itself, and was started again</p>
+      </header>
+      <ul className="inside">
+        {moments.map((at) => (
+          <li key={at}>{exact(at)}</li>
+        ))}
+      </ul>
+    </section>
   );
 }
 

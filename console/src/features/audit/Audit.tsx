@@ -49,10 +49,7 @@ function download(entries: Entry[]) {
 export function Audit() {
   const { org } = useParams({ strict: false }) as { org: string };
   const search = useSearch({ strict: false }) as AuditSearch;
-  const navigate = useNavigate();
   const rights = useRights(org);
-  const set = (change: AuditSearch) =>
-    void navigate({ to: ".", search: { ...search, ...change } as never, replace: true });
   const question = { actor: useSettled(search.actor ?? ""), action: useSettled(search.action ?? "") };
   const may = rights.can("audit:read");
   const found = useInfiniteQuery({ ...auditQuery({ organizationID: org }, question), enabled: may });
@@ -62,26 +59,7 @@ export function Audit() {
       <title>Audit log · Coppice</title>
       <div className="head">
         <h1>Audit log</h1>
-        {may && (
-          <div className="tools">
-            <SearchField
-              label="Who"
-              placeholder="Who: an address or id"
-              value={search.actor ?? ""}
-              onChange={(text) => set({ actor: text })}
-            />
-            <SearchField
-              label="What"
-              placeholder="What: createBranch"
-              value={search.action ?? ""}
-              onChange={(text) => set({ action: text })}
-            />
-            <Button why={entries?.length ? undefined : "There is nothing to take."} onClick={() => download(entries ?? [])}>
-              <Download aria-hidden="true" />
-              CSV
-            </Button>
-          </div>
-        )}
+        {may && <Tools search={search} entries={entries ?? []} />}
       </div>
       {!may && <Band kind="info">Your role here does not show the audit log. An admin can look, or give you another role.</Band>}
       {found.error && <Trouble error={found.error} again={() => found.refetch()} />}
@@ -91,45 +69,76 @@ export function Audit() {
           <Empty title="Nothing here">Nothing that was changed fits.</Empty>
         </div>
       )}
-      {entries && entries.length > 0 && (
-        <div className="card wide" role="region" aria-label="Entries" tabIndex={0}>
-          <table className="table">
-            <thead>
-              <tr>
-                <th>When</th>
-                <th>Who</th>
-                <th>What</th>
-                <th>About</th>
-                <th>Result</th>
-              </tr>
-            </thead>
-            <tbody>
-              {entries.map((entry) => (
-                <tr key={entry.id}>
-                  <td className="quiet" title={exact(entry.began_at)}>
-                    <Ago at={entry.began_at} />
-                  </td>
-                  <td>
-                    {entry.actor.email ?? entry.actor.id ?? entry.actor.kind}
-                    <div className="quiet">{entry.client_address}</div>
-                  </td>
-                  <td>{inWords(entry.action)}</td>
-                  <td className="about">{about(entry)}</td>
-                  <td className={`result ${entry.result}`}>
-                    {entry.result}
-                    {entry.error_id && <div className="quiet">{entry.error_id}</div>}
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
-      )}
+      {entries && entries.length > 0 && <Entries entries={entries} />}
       {found.hasNextPage && (
         <Button disabled={found.isFetchingNextPage} onClick={() => void found.fetchNextPage()}>
           Earlier ones
         </Button>
       )}
     </>
+  );
+}
+
+/** Chooses among the entries, and takes them away. */
+function Tools({ search, entries }: { search: AuditSearch; entries: Entry[] }) {
+  const navigate = useNavigate();
+  const set = (change: AuditSearch) =>
+    void navigate({ to: ".", search: { ...search, ...change } as never, replace: true });
+  return (
+    <div className="tools">
+      <SearchField
+        label="Who"
+        placeholder="Who: an address or id"
+        value={search.actor ?? ""}
+        onChange={(text) => set({ actor: text })}
+      />
+      <SearchField
+        label="What"
+        placeholder="What: createBranch"
+        value={search.action ?? ""}
+        onChange={(text) => set({ action: text })}
+      />
+      <Button why={entries.length > 0 ? undefined : "There is nothing to take."} onClick={() => download(entries)}>
+        <Download aria-hidden="true" />
+        CSV
+      </Button>
+    </div>
+  );
+}
+
+function Entries({ entries }: { entries: Entry[] }) {
+  return (
+    <div className="card wide" role="region" aria-label="Entries" tabIndex={0}>
+      <table className="table">
+        <thead>
+          <tr>
+            <th>When</th>
+            <th>Who</th>
+            <th>What</th>
+            <th>About</th>
+            <th>Result</th>
+          </tr>
+        </thead>
+        <tbody>
+          {entries.map((entry) => (
+            <tr key={entry.id}>
+              <td className="quiet" title={exact(entry.began_at)}>
+                <Ago at={entry.began_at} />
+              </td>
+              <td>
+                {entry.actor.email ?? entry.actor.id ?? entry.actor.kind}
+                <div className="quiet">{entry.client_address}</div>
+              </td>
+              <td>{inWords(entry.action)}</td>
+              <td className="about">{about(entry)}</td>
+              <td className={`result ${entry.result}`}>
+                {entry.result}
+                {entry.error_id && <div className="quiet">{entry.error_id}</div>}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
   );
 }

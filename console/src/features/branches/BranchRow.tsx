@@ -1,5 +1,6 @@
 import { Link } from "@tanstack/react-router";
 import { ChevronRight, EllipsisVertical, GitBranchPlus, Moon, Sunrise, Trash2 } from "lucide-react";
+import { memo, useRef } from "react";
 import type { Schemas } from "../../api/client";
 import type { InProject } from "../../api/queries";
 import { bytes, counted } from "../../lib/amounts";
@@ -7,9 +8,19 @@ import { Menu } from "../../ui/Menu";
 import { Button } from "../../ui/parts";
 import { State, stateOf } from "../../ui/State";
 import { Ago, Since, Until } from "../../ui/Times";
+import { useNear } from "../../ui/useNear";
 import { Stump } from "./Stump";
 
 type BranchInTree = Schemas["BranchInTree"];
+
+/** What can be done with a row; the same functions as long as the tree is there. */
+export interface RowActs {
+  fold: (id: string) => void;
+  focus: (id: string) => void;
+  make: (from: BranchInTree) => void;
+  turn: (branch: BranchInTree) => void;
+  remove: (branch: BranchInTree) => void;
+}
 
 interface RowProps {
   branch: BranchInTree;
@@ -21,21 +32,22 @@ interface RowProps {
   isFolded: boolean;
   isSelected: boolean;
   hasFocus: boolean;
+  /** Whether it is among the first, and so in view before anybody has looked. */
+  isFirst: boolean;
   path: InProject;
   /** Why nothing can be changed, if nothing can. */
   why: string | undefined;
-  onFold: () => void;
-  onFocus: (id: string) => void;
-  onMake: (from: BranchInTree) => void;
-  onSleepOrWake: (branch: BranchInTree) => void;
-  onDelete: (branches: BranchInTree[]) => void;
+  acts: RowActs;
 }
 
-export function BranchRow(props: RowProps) {
-  const { branch, depth, below, hasChildren, lines, isFolded, isSelected, hasFocus, path } = props;
-  const state = stateOf(branch.statusType);
+/** A branch in the tree. Far from what is in view it is its name alone: there may be a thousand. */
+export const BranchRow = memo(function BranchRow(props: RowProps) {
+  const { branch, depth, hasChildren, isFolded, isSelected, hasFocus, isFirst, acts } = props;
+  const row = useRef<HTMLDivElement>(null);
+  const isNear = useNear(row, isFirst);
   return (
     <div
+      ref={row}
       className="tree-row"
       role="row"
       aria-level={depth + 1}
@@ -43,8 +55,18 @@ export function BranchRow(props: RowProps) {
       aria-selected={isSelected}
       tabIndex={hasFocus ? 0 : -1}
       data-branch={branch.id}
-      onFocus={() => props.onFocus(branch.id)}
+      onFocus={() => acts.focus(branch.id)}
     >
+      {isNear ? <Cells {...props} /> : <div role="gridcell">{branch.name}</div>}
+    </div>
+  );
+});
+
+function Cells(props: RowProps) {
+  const { branch, below, hasChildren, lines, isFolded, hasFocus, path, acts } = props;
+  const state = stateOf(branch.statusType);
+  return (
+    <>
       <div role="gridcell" className="cell-name">
         <span className="lines" aria-hidden="true">
           {[...lines].map((goesOn, index) => (
@@ -61,7 +83,7 @@ export function BranchRow(props: RowProps) {
             className="fold"
             tabIndex={-1}
             aria-label={isFolded ? `Show the ${counted(below, "branch", "branches")} below` : "Hide the branches below"}
-            onClick={props.onFold}
+            onClick={() => acts.fold(branch.id)}
           >
             <ChevronRight aria-hidden="true" />
           </button>
@@ -96,7 +118,7 @@ export function BranchRow(props: RowProps) {
       <div role="gridcell" className="cell-actions">
         <Actions {...props} />
       </div>
-    </div>
+    </>
   );
 }
 
@@ -122,7 +144,7 @@ function Why({ branch }: { branch: BranchInTree }) {
   return branch.scaleToZero.enabled ? "in use" : "never sleeps";
 }
 
-function Actions({ branch, why, hasFocus, onMake, onSleepOrWake, onDelete }: RowProps) {
+function Actions({ branch, why, hasFocus, acts }: RowProps) {
   const state = stateOf(branch.statusType);
   const canTurn = state === "awake" || state === "asleep";
   return (
@@ -135,18 +157,18 @@ function Actions({ branch, why, hasFocus, onMake, onSleepOrWake, onDelete }: Row
           tabIndex={hasFocus ? 0 : -1}
           aria-label={state === "awake" ? `Let ${branch.name} sleep` : `Wake ${branch.name}`}
           title={state === "awake" ? "Let it sleep (s)" : "Wake it (s)"}
-          onClick={() => onSleepOrWake(branch)}
+          onClick={() => acts.turn(branch)}
         >
           {state === "awake" ? <Moon aria-hidden="true" /> : <Sunrise aria-hidden="true" />}
         </Button>
       )}
       <Menu label={`More about ${branch.name}`} className="button bare icon" button={<EllipsisVertical aria-hidden="true" />}>
-        <button type="button" disabled={why !== undefined} onClick={() => onMake(branch)}>
+        <button type="button" disabled={why !== undefined} onClick={() => acts.make(branch)}>
           <GitBranchPlus aria-hidden="true" />
           Branch from it
           <kbd className="end">b</kbd>
         </button>
-        <button type="button" className="bad" disabled={why !== undefined} onClick={() => onDelete([branch])}>
+        <button type="button" className="bad" disabled={why !== undefined} onClick={() => acts.remove(branch)}>
           <Trash2 aria-hidden="true" />
           Delete…
           <kbd className="end">Del</kbd>

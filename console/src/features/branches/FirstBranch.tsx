@@ -4,6 +4,7 @@ import { createBranch } from "../../api/changes";
 import { choicesQuery, type InProject } from "../../api/queries";
 import { useRights } from "../../api/rights";
 import { Button, Empty, Field } from "../../ui/parts";
+import { Sizes } from "../../ui/Sizes";
 import { Trouble } from "../../ui/Trouble";
 import { Stump } from "./Stump";
 
@@ -57,11 +58,7 @@ export function FirstBranch({ path }: { path: InProject }) {
                   value={type}
                   onChange={(event) => setChosen({ ...chosen, type: event.target.value })}
                 >
-                  {choices.data?.types.map(({ name, vcpus, ram }) => (
-                    <option key={name} value={name}>
-                      {name}: {vcpus} vCPU, {ram} GB
-                    </option>
-                  ))}
+                  {choices.data && <Sizes types={choices.data.types} />}
                 </select>
               )}
             </Field>

@@ -1,11 +1,12 @@
-import { useMutation } from "@tanstack/react-query";
+import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { createBranch } from "../../api/changes";
 import type { Schemas } from "../../api/client";
-import type { InProject } from "../../api/queries";
-import { took } from "../../lib/time";
+import { type InProject, projectQuery } from "../../api/queries";
+import { hoursFrom, took } from "../../lib/time";
 import { freeName } from "../../lib/tree";
 import { Dialog } from "../../ui/Dialog";
+import { hoursInWords, LastsField } from "../../ui/LastsField";
 import { Field, TextField } from "../../ui/parts";
 import { Trouble } from "../../ui/Trouble";
 import { tell } from "../../ui/toasts";
@@ -19,16 +20,27 @@ interface NewBranchProps {
   onClose: () => void;
 }
 
+const AS_PROJECT = "as the project says";
+const FOR_GOOD = "for good";
+
+function endOf(lasts: string): Pick<Schemas["InheritBranch"], "expiresAt"> {
+  if (lasts === AS_PROJECT) return {};
+  return { expiresAt: lasts === FOR_GOOD ? null : hoursFrom(Date.now(), Number(lasts)) };
+}
+
 /** Makes a branch of another one: a name is all it takes. */
 export function NewBranch({ path, from, branches, onClose }: NewBranchProps) {
   const names = new Set(branches.map(({ name }) => name));
   const [parentID, setParentID] = useState(from.id);
   const [name, setName] = useState(() => freeName(from.name, names));
   const [description, setDescription] = useState("");
+  const [lasts, setLasts] = useState(AS_PROJECT);
+  const project = useQuery(projectQuery(path));
+  const usual = project.data?.configuration.childExpiryHours;
   const made = useMutation({
     mutationFn: async () => {
       const began = performance.now();
-      await createBranch(path, { mode: "inherit", name: name.trim(), parentID, description });
+      await createBranch(path, { mode: "inherit", name: name.trim(), parentID, description, ...endOf(lasts) });
       return performance.now() - began;
     },
     onSuccess: (milliseconds) => {
@@ -71,6 +83,19 @@ export function NewBranch({ path, from, branches, onClose }: NewBranchProps) {
           </select>
         )}
       </Field>
+      <LastsField
+        label="How long it stays"
+        others={
+          usual
+            ? [
+                [AS_PROJECT, `For ${hoursInWords(usual)}, as the project says`],
+                [FOR_GOOD, "For good"],
+              ]
+            : [[AS_PROJECT, "For good"]]
+        }
+        value={lasts}
+        onChange={setLasts}
+      />
       <TextField
         label="What for"
         hint="If you like. At most 50 characters."

@@ -1,14 +1,14 @@
 import { useNavigate } from "@tanstack/react-router";
-import { type KeyboardEvent, memo, useCallback, useMemo, useRef, useState } from "react";
+import { type KeyboardEvent, useCallback, useMemo, useRef, useState } from "react";
 import { updateBranch } from "../../api/changes";
 import type { Schemas } from "../../api/client";
 import type { InProject } from "../../api/queries";
 import type { Rights } from "../../api/rights";
 import { counted } from "../../lib/amounts";
-import { rows } from "../../lib/tree";
+import { type Row, rows } from "../../lib/tree";
 import { Button } from "../../ui/parts";
 import { tellError } from "../../ui/toasts";
-import { BranchRow } from "./BranchRow";
+import { BranchRow, type RowActs } from "./BranchRow";
 
 export type BranchInTree = Schemas["BranchInTree"];
 
@@ -20,63 +20,64 @@ interface TreeProps {
   onDelete: (branches: BranchInTree[]) => void;
 }
 
-const Row = memo(BranchRow);
+/** Rows that are drawn before it is known what is in view. */
+const FIRST = 40;
+
+/** Ids that are turned on and off, one at a time. */
+function useIds(): [ReadonlySet<string>, (id: string) => void, () => void] {
+  const [ids, setIds] = useState<ReadonlySet<string>>(new Set());
+  const turn = useCallback((id: string) => {
+    setIds((before) => {
+      const after = new Set(before);
+      if (!after.delete(id)) after.add(id);
+      return after;
+    });
+  }, []);
+  return [ids, turn, useCallback(() => setIds(new Set()), [])];
+}
 
 /** Who was made from whom, and what each is doing. One row has the focus; keys act on it. */
 export function Tree({ path, branches, rights, onMake, onDelete }: TreeProps) {
-  const [folded, setFolded] = useState<ReadonlySet<string>>(new Set());
-  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
+  const [folded, fold] = useIds();
+  const [selected, select, selectNone] = useIds();
   const [current, setCurrent] = useState<string>();
   const grid = useRef<HTMLDivElement>(null);
   const navigate = useNavigate();
   const shown = useMemo(() => rows(branches, folded), [branches, folded]);
   const at = Math.max(0, shown.findIndex(({ branch }) => branch.id === current));
   const chosen = branches.filter(({ id }) => selected.has(id));
-
-  const focus = (index: number) => {
-    const id = shown[Math.min(Math.max(index, 0), shown.length - 1)]?.branch.id;
-    if (id) grid.current?.querySelector<HTMLElement>(`[data-branch="${id}"]`)?.focus();
-  };
-  const toggle = useCallback((set: typeof setFolded, id: string) => {
-    set((before) => {
-      const after = new Set(before);
-      if (!after.delete(id)) after.add(id);
-      return after;
-    });
-  }, []);
-  const sleepOrWake = useCallback(
-    (branch: BranchInTree) => {
-      const hibernate = branch.statusType === "STATUS_TYPE_HEALTHY";
-      updateBranch({ ...path, branchID: branch.id }, { hibernate }).catch(tellError);
-    },
-    [path.organizationID, path.projectID],
+  const why = rights.why("branch:write");
+  const { organizationID, projectID } = path;
+  const inProject = useMemo(() => ({ organizationID, projectID }), [organizationID, projectID]);
+  const asks = useRef({ onMake, onDelete });
+  asks.current = { onMake, onDelete };
+  const acts = useMemo(
+    (): RowActs => ({
+      fold,
+      focus: setCurrent,
+      make: (from) => asks.current.onMake(from),
+      remove: (branch) => asks.current.onDelete([branch]),
+      turn: ({ id, statusType }) => {
+        const hibernate = statusType === "STATUS_TYPE_HEALTHY";
+        updateBranch({ ...inProject, branchID: id }, { hibernate }).catch(tellError);
+      },
+    }),
+    [fold, inProject],
   );
-  const open = (branch: BranchInTree) =>
-    void navigate({
-      to: "/orgs/$org/projects/$project/branches/$branch/overview",
-      params: { org: path.organizationID, project: path.projectID, branch: branch.id },
-    });
 
   const hear = (event: KeyboardEvent) => {
     const row = shown[at];
     if (!row || (event.target as HTMLElement).dataset["branch"] === undefined) return;
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const { branch } = row;
-    const isFolded = folded.has(branch.id);
-    const mayWrite = !rights.why("branch:write");
-    const up = () => focus(shown.findIndex((other) => other.branch.id === branch.parentID));
-    const keys: Record<string, () => void> = {
-      ArrowDown: () => focus(at + 1),
-      ArrowUp: () => focus(at - 1),
-      Home: () => focus(0),
-      End: () => focus(shown.length - 1),
-      ArrowLeft: () => (row.children > 0 && !isFolded ? toggle(setFolded, branch.id) : up()),
-      ArrowRight: () => (isFolded ? toggle(setFolded, branch.id) : row.children > 0 && focus(at + 1)),
-      Enter: () => open(branch),
-      x: () => toggle(setSelected, branch.id),
-      b: () => mayWrite && onMake(branch),
-      s: () => mayWrite && sleepOrWake(branch),
-      Delete: () => mayWrite && onDelete(chosen.length > 0 ? chosen : [branch]),
+    const to = "/orgs/$org/projects/$project/branches/$branch/overview";
+    const keys: Record<string, () => unknown> = {
+      ...moves(grid.current, shown, at, folded.has(branch.id), () => fold(branch.id)),
+      Enter: () => navigate({ to, params: { org: organizationID, project: projectID, branch: branch.id } }),
+      x: () => select(branch.id),
+      b: () => !why && onMake(branch),
+      s: () => !why && acts.turn(branch),
+      Delete: () => !why && onDelete(chosen.length > 0 ? chosen : [branch]),
     };
     const heard = keys[event.key];
     if (!heard) return;
@@ -90,26 +91,17 @@ export function Tree({ path, branches, rights, onMake, onDelete }: TreeProps) {
       {chosen.length > 0 && (
         <div className="band selection" role="status">
           <p>{counted(chosen.length, "branch", "branches")} selected</p>
-          <Button onClick={() => setSelected(new Set())}>None</Button>
-          <Button kind="danger" why={rights.why("branch:write")} onClick={() => onDelete(chosen)}>
+          <Button onClick={selectNone}>None</Button>
+          <Button kind="danger" why={why} onClick={() => onDelete(chosen)}>
             Delete {chosen.length}
           </Button>
         </div>
       )}
       {/* biome-ignore lint: the rows have the focus, one at a time */}
       <div className="tree card" role="treegrid" aria-label="Branches" ref={grid} onKeyDown={hear}>
-        <div className="tree-head" role="row">
-          <span role="columnheader">Branch</span>
-          <span role="columnheader">State</span>
-          <span role="columnheader">Why</span>
-          <span role="columnheader">Data</span>
-          <span role="columnheader">Made</span>
-          <span role="columnheader">
-            <span className="hidden-visually">What to do with it</span>
-          </span>
-        </div>
+        <Head />
         {shown.map((row, index) => (
-          <Row
+          <BranchRow
             key={row.branch.id}
             branch={row.branch}
             depth={row.depth}
@@ -119,16 +111,53 @@ export function Tree({ path, branches, rights, onMake, onDelete }: TreeProps) {
             isFolded={folded.has(row.branch.id)}
             isSelected={selected.has(row.branch.id)}
             hasFocus={index === at}
-            path={path}
-            why={rights.why("branch:write")}
-            onFold={() => toggle(setFolded, row.branch.id)}
-            onFocus={setCurrent}
-            onMake={onMake}
-            onSleepOrWake={sleepOrWake}
-            onDelete={onDelete}
+            isFirst={index < FIRST}
+            path={inProject}
+            why={why}
+            acts={acts}
           />
         ))}
       </div>
     </>
+  );
+}
+
+/** What the keys do that lead from row to row. */
+function moves(
+  grid: HTMLElement | null,
+  shown: readonly Row<BranchInTree>[],
+  at: number,
+  isFolded: boolean,
+  fold: () => void,
+): Record<string, () => unknown> {
+  const row = shown[at];
+  const focus = (index: number) => {
+    const id = shown[Math.min(Math.max(index, 0), shown.length - 1)]?.branch.id;
+    if (id) grid?.querySelector<HTMLElement>(`[data-branch="${id}"]`)?.focus();
+  };
+  const hasChildren = (row?.children ?? 0) > 0;
+  return {
+    ArrowDown: () => focus(at + 1),
+    ArrowUp: () => focus(at - 1),
+    Home: () => focus(0),
+    End: () => focus(shown.length - 1),
+    ArrowLeft: () =>
+      hasChildren && !isFolded ? fold() : focus(shown.findIndex(({ branch }) => branch.id === row?.branch.parentID)),
+    ArrowRight: () => (isFolded ? fold() : hasChildren && focus(at + 1)),
+  };
+}
+
+function Head() {
+  return (
+    <div className="tree-head" role="row">
+      {["Branch", "State", "Why", "Data", "Made"].map((name) => (
+        <span key={name} role="columnheader">
+          {name}
+        </span>
+      ))}
+      <span role="columnheader">
+        <span className="hidden-visually">What to do with it</span>
+      </span>
+    </div>
   );
 }

@@ -1,40 +1,23 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useParams } from "@tanstack/react-router";
-import { Copy, KeyRound, Plus } from "lucide-react";
+import { KeyRound, Plus } from "lucide-react";
 import { useState } from "react";
-import { createKey, createOwnKey, deleteKeys, deleteOwnKeys } from "../../api/changes";
+import { deleteKeys, deleteOwnKeys } from "../../api/changes";
 import type { Schemas } from "../../api/client";
-import { keysQuery, ownKeysQuery, projectsQuery } from "../../api/queries";
+import { keysQuery, ownKeysQuery } from "../../api/queries";
 import { useRights } from "../../api/rights";
 import { useKeys } from "../../app/keys";
 import { exact } from "../../lib/time";
 import { Dialog } from "../../ui/Dialog";
-import { ActionsHead, Band, Button, Empty, Field, Outlines, TextField } from "../../ui/parts";
+import { ActionsHead, Band, Button, Empty, Outlines } from "../../ui/parts";
+import { Secret } from "../../ui/Secret";
 import { Ago, Until } from "../../ui/Times";
 import { Trouble } from "../../ui/Trouble";
 import { tell } from "../../ui/toasts";
+import { NewKey } from "./NewKey";
 import "./keys.css";
 
 type ApiKey = Schemas["ApiKey"];
-
-const DAY = 86_400_000;
-const READING = ["org:read", "project:read", "branch:read", "metrics:read", "logs:read"];
-const PRESETS = [
-  { id: "read", name: "Look only", says: "Projects, branches, metrics and logs; no passwords.", scopes: READING },
-  {
-    id: "ci",
-    name: "CI and agents",
-    says: "Makes and deletes branches, and connects to them.",
-    scopes: [...READING, "branch:write", "credentials:read"],
-  },
-  { id: "all", name: "Everything", says: "All that you may do, now and later.", scopes: ["*"] },
-];
-const ENDS: [string, number | null][] = [
-  ["in 30 days", 30],
-  ["in 90 days", 90],
-  ["in a year", 365],
-  ["never", null],
-];
 
 /** Keys for programs: one's own, and the organization's. */
 export function Keys() {
@@ -88,7 +71,17 @@ export function Keys() {
           }}
         />
       )}
-      {made && <Shown apiKey={made} onClose={() => setMade(null)} />}
+      {made && (
+        <Secret
+          title={`The key ${made.name}`}
+          what="The key"
+          secret={made.token ?? ""}
+          says="Whoever has it can do what it may do."
+          onClose={() => setMade(null)}
+        >
+          {made.expiry && <p className="quiet">It ends at {exact(made.expiry)}.</p>}
+        </Secret>
+      )}
       {doomed && <DeleteKey org={org} apiKey={doomed.key} isOwn={doomed.isOwn} onClose={() => setDoomed(null)} />}
     </>
   );
@@ -102,10 +95,11 @@ interface KeyListProps {
   onDelete: (key: ApiKey) => void;
 }
 
-function rightsOf({ scopes, projects, branches }: ApiKey): string {
+function rightsOf({ scopes, projects, branches, max_branches: max }: ApiKey): string {
   const what = scopes.length === 0 || scopes.includes("*") ? "everything" : scopes.join(", ");
   const limits = [...projects, ...branches].filter((id) => id !== "*").length;
-  return limits ? `${what}; on ${limits} of the projects or branches only` : what;
+  const where = limits ? `${what}; on ${limits} of the projects or branches only` : what;
+  return max ? `${where}; ${max} branches of its own at once` : where;
 }
 
 function KeyList({ title, says, keys, why, onDelete }: KeyListProps) {
@@ -152,118 +146,6 @@ function KeyList({ title, says, keys, why, onDelete }: KeyListProps) {
         </table>
       )}
     </section>
-  );
-}
-
-interface NewKeyProps {
-  org: string;
-  onClose: () => void;
-  onMade: (key: ApiKey) => void;
-}
-
-function NewKey({ org, onClose, onMade }: NewKeyProps) {
-  const [name, setName] = useState("");
-  const [preset, setPreset] = useState(PRESETS[1]?.id);
-  const [days, setDays] = useState("30");
-  const [project, setProject] = useState("");
-  const [isOwn, setOwn] = useState(false);
-  const projects = useQuery(projectsQuery({ organizationID: org })).data?.projects ?? [];
-  const chosen = PRESETS.find(({ id }) => id === preset);
-  const made = useMutation({
-    mutationFn: () => {
-      const expiry = days === "never" ? null : new Date(Date.now() + Number(days) * DAY).toISOString();
-      const body: Schemas["CreateApiKey"] = {
-        name: name.trim(),
-        scopes: chosen?.scopes ?? [],
-        ...(expiry ? { expiry } : {}),
-        ...(project ? { projects: [project] } : {}),
-      };
-      return isOwn ? createOwnKey(body) : createKey({ organizationID: org }, body);
-    },
-    onSuccess: ({ key }) => onMade(key),
-  });
-  return (
-    <Dialog
-      title="New key"
-      does="Make it"
-      isBusy={made.isPending}
-      why={name.trim() ? undefined : "It needs a name."}
-      onDone={() => made.mutate()}
-      onClose={onClose}
-    >
-      <TextField
-        label="Name"
-        hint="What it is for, so that somebody else can tell later."
-        autoFocus
-        maxLength={128}
-        autoComplete="off"
-        value={name}
-        onChange={setName}
-      />
-      <fieldset className="presets">
-        <legend className="label">It may</legend>
-        {PRESETS.map(({ id, name, says }) => (
-          <label key={id} className="check">
-            <input type="radio" name="preset" checked={preset === id} onChange={() => setPreset(id)} />
-            <span>
-              {name}
-              <span className="quiet">{says}</span>
-            </span>
-          </label>
-        ))}
-      </fieldset>
-      <Field label="Where">
-        {(ids) => (
-          <select {...ids} className="select" value={project} onChange={(event) => setProject(event.target.value)}>
-            <option value="">All projects</option>
-            {projects.map(({ id, name }) => (
-              <option key={id} value={id}>
-                Only {name}
-              </option>
-            ))}
-          </select>
-        )}
-      </Field>
-      <Field label="It ends">
-        {(ids) => (
-          <select {...ids} className="select" value={days} onChange={(event) => setDays(event.target.value)}>
-            {ENDS.map(([name, count]) => (
-              <option key={name} value={count ?? "never"}>
-                {name}
-              </option>
-            ))}
-          </select>
-        )}
-      </Field>
-      <label className="check">
-        <input type="checkbox" checked={isOwn} onChange={(event) => setOwn(event.target.checked)} />
-        It acts as me, in all my organizations
-      </label>
-      {made.error && <Trouble error={made.error} />}
-    </Dialog>
-  );
-}
-
-/** The only time that a key is seen. */
-function Shown({ apiKey, onClose }: { apiKey: ApiKey; onClose: () => void }) {
-  const token = apiKey.token ?? "";
-  const copy = () =>
-    void navigator.clipboard.writeText(token).then(
-      () => tell("The key is copied."),
-      () => tell("The browser did not let it be copied. Copy it by hand.", true),
-    );
-  return (
-    <Dialog title={`The key ${apiKey.name}`} does="I have it" onDone={onClose} onClose={onClose}>
-      <p>This is the only time that it is shown. Whoever has it can do what it may do.</p>
-      <div className="secret">
-        <code>{token}</code>
-        <Button onClick={copy}>
-          <Copy aria-hidden="true" />
-          Copy
-        </Button>
-      </div>
-      {apiKey.expiry && <p className="quiet">It ends at {exact(apiKey.expiry)}.</p>}
-    </Dialog>
   );
 }
 

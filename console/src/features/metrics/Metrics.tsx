@@ -5,9 +5,9 @@ import type { Schemas } from "../../api/client";
 import { branchQuery, type InBranch, metricsQuery } from "../../api/queries";
 import { lasting } from "../../lib/time";
 import { joined, said, summary } from "../../lib/series";
+import { Chart } from "../../ui/Chart";
 import { Band, Button, Outlines } from "../../ui/parts";
 import { Trouble } from "../../ui/Trouble";
-import { Chart } from "./Chart";
 import "./metrics.css";
 
 const MINUTE = 60_000;

@@ -41,6 +41,8 @@ export function Overview() {
     );
   }
   const branch = details.data;
+  // What keeps it asleep follows the word for its state.
+  const held = branch?.status.message.slice(`${branch.status.status}: `.length);
   const failure = branch?.status.statusType === "STATUS_TYPE_FAULT" ? branch.status.message : undefined;
   return (
     <>
@@ -67,8 +69,8 @@ export function Overview() {
       {failure && <Band kind="bad">{failure}</Band>}
       {state === "asleep" && (
         <Band kind="asleep">
-          Asleep{seen?.asleepSince && <> for <Since at={seen.asleepSince} /></>}. It costs nothing but storage, and
-          wakes by itself when somebody connects.
+          Asleep{seen?.asleepSince && <> for <Since at={seen.asleepSince} /></>}.{" "}
+          {held ? `It has to: ${held}` : "It costs nothing but storage, and wakes by itself when somebody connects."}
         </Band>
       )}
       {!branch && <Outlines />}

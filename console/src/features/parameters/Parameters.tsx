@@ -25,15 +25,11 @@ export function Parameters() {
   const { org, project, branch } = useParams({ strict: false }) as Record<"org" | "project" | "branch", string>;
   const path: InBranch = { organizationID: org, projectID: project, branchID: branch };
   const search = useSearch({ strict: false }) as ParameterSearch;
-  const navigate = useNavigate();
   const details = useQuery(branchQuery(path)).data;
   const found = useQuery(parametersQuery(path));
-  const rights = useRights(org);
+  const why = useRights(org).why("branch:write");
   const [draft, setDraft] = useState<Record<string, string>>({});
   const [isReviewing, setReviewing] = useState(false);
-  const filter = useRef<HTMLInputElement>(null);
-  const set = (change: ParameterSearch) =>
-    void navigate({ to: ".", search: { ...search, ...change } as never, replace: true });
   const all = found.data?.parameters ?? [];
   const letters = (search.find ?? "").toLowerCase();
   const shown = all.filter(
@@ -43,34 +39,14 @@ export function Parameters() {
   );
   const changes = all.filter(({ name, currentValue }) => draft[name] !== undefined && draft[name] !== currentValue);
   const review = () => changes.length > 0 && setReviewing(true);
-  useKeys({ "/": () => filter.current?.focus() });
-  const sections = [...new Set(shown.map(({ section }) => section))];
   return (
     <>
       <title>{`Parameters of ${details?.name ?? "a branch"} · Coppice`}</title>
       <div className="head">
         <h1>Parameters</h1>
         <div className="tools">
-          <SearchField
-            field={filter}
-            label="Find a parameter"
-            placeholder="Find  /"
-            value={search.find ?? ""}
-            onChange={(text) => set({ find: text })}
-          />
-          <label className="check">
-            <input
-              type="checkbox"
-              checked={search.changed ?? false}
-              onChange={(event) => set({ changed: event.target.checked })}
-            />
-            Changed only
-          </label>
-          <Button
-            kind="main"
-            why={rights.why("branch:write") ?? (changes.length ? undefined : "Nothing is changed yet.")}
-            onClick={review}
-          >
+          <Chooser search={search} />
+          <Button kind="main" why={why ?? (changes.length ? undefined : "Nothing is changed yet.")} onClick={review}>
             {changes.length ? `Review ${counted(changes.length, "change")}` : "Review"}
           </Button>
         </div>
@@ -86,24 +62,7 @@ export function Parameters() {
         onKeyDown={(event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && review()}
         onSubmit={(event) => event.preventDefault()}
       >
-        {sections.map((section) => (
-          <section key={section} className="card parameters" aria-label={section}>
-            <header>
-              <h2>{section}</h2>
-            </header>
-            {shown
-              .filter((parameter) => parameter.section === section)
-              .map((parameter) => (
-                <Row
-                  key={parameter.name}
-                  parameter={parameter}
-                  value={draft[parameter.name] ?? parameter.currentValue}
-                  why={rights.why("branch:write")}
-                  onChange={(value) => setDraft({ ...draft, [parameter.name]: value })}
-                />
-              ))}
-          </section>
-        ))}
+        <Sections parameters={shown} draft={draft} why={why} onChange={setDraft} />
       </form>
       {isReviewing && (
         <Review
@@ -118,6 +77,64 @@ export function Parameters() {
       )}
     </>
   );
+}
+
+/** Which parameters are to be seen. */
+function Chooser({ search }: { search: ParameterSearch }) {
+  const navigate = useNavigate();
+  const filter = useRef<HTMLInputElement>(null);
+  const set = (change: ParameterSearch) =>
+    void navigate({ to: ".", search: { ...search, ...change } as never, replace: true });
+  useKeys({ "/": () => filter.current?.focus() });
+  return (
+    <>
+      <SearchField
+        field={filter}
+        label="Find a parameter"
+        placeholder="Find  /"
+        value={search.find ?? ""}
+        onChange={(text) => set({ find: text })}
+      />
+      <label className="check">
+        <input
+          type="checkbox"
+          checked={search.changed ?? false}
+          onChange={(event) => set({ changed: event.target.checked })}
+        />
+        Changed only
+      </label>
+    </>
+  );
+}
+
+interface SectionsProps {
+  parameters: Parameter[];
+  /** What was chosen and is not saved yet, by the parameter's name. */
+  draft: Record<string, string>;
+  why: string | undefined;
+  onChange: (draft: Record<string, string>) => void;
+}
+
+function Sections({ parameters, draft, why, onChange }: SectionsProps) {
+  const sections = [...new Set(parameters.map(({ section }) => section))];
+  return sections.map((section) => (
+    <section key={section} className="card parameters" aria-label={section}>
+      <header>
+        <h2>{section}</h2>
+      </header>
+      {parameters
+        .filter((parameter) => parameter.section === section)
+        .map((parameter) => (
+          <Row
+            key={parameter.name}
+            parameter={parameter}
+            value={draft[parameter.name] ?? parameter.currentValue}
+            why={why}
+            onChange={(value) => onChange({ ...draft, [parameter.name]: value })}
+          />
+        ))}
+    </section>
+  ));
 }
 
 interface RowProps {

@@ -3,13 +3,17 @@ import { useNavigate, useParams } from "@tanstack/react-router";
 import { type FormEvent, useState } from "react";
 import { deleteBranch, updateBranch } from "../../api/changes";
 import type { Schemas } from "../../api/client";
-import { branchQuery, type InBranch } from "../../api/queries";
+import { branchQuery, choicesQuery, type InBranch } from "../../api/queries";
 import { useRights } from "../../api/rights";
-import { Button, Outlines, TextField } from "../../ui/parts";
+import { exact, hoursFrom } from "../../lib/time";
+import { LastsField } from "../../ui/LastsField";
+import { Button, Field, Outlines, TextField } from "../../ui/parts";
+import { Sizes } from "../../ui/Sizes";
 import { Trouble } from "../../ui/Trouble";
 import { tell } from "../../ui/toasts";
 import { TypedWord } from "../../ui/TypedWord";
 import { Saved, SleepFields } from "./fields";
+import { Kept } from "./Kept";
 import "./settings.css";
 
 /** What of a branch can be changed, what can't be undone last. */
@@ -32,6 +36,17 @@ export function BranchSettings() {
         <>
           <General key={`general ${found.id}`} path={path} branch={found} why={why} />
           <Sleep key={`sleep ${found.id}`} path={path} branch={found} why={why} />
+          <Stay
+            key={`stay ${found.id} ${found.expiresAt}`}
+            path={path}
+            branch={found}
+            why={why}
+            whyProtection={rights.why("project:write")}
+          />
+          <Size key={`size ${found.id}`} path={path} branch={found} why={why} />
+          {found.backupConfiguration && (
+            <Kept key={`kept ${found.id}`} path={path} kept={found.backupConfiguration} why={why} />
+          )}
           <Storage key={`storage ${found.id}`} path={path} branch={found} why={why} />
           <Danger path={path} name={found.name} why={why} />
         </>
@@ -75,6 +90,81 @@ function Sleep({ path, branch, why }: PartProps) {
   return (
     <Saved title="Sleep" change={change} why={why} isSame={isSame} onSave={() => change.mutate({ scaleToZero: setting })}>
       <SleepFields label="Let it sleep when nobody uses it" setting={setting} onChange={setSetting} />
+    </Saved>
+  );
+}
+
+const FOR_GOOD = "for good";
+const AS_BEFORE = "as before";
+
+function Stay({ path, branch, why, whyProtection }: PartProps & { whyProtection: string | undefined }) {
+  const before = branch.expiresAt ? AS_BEFORE : FOR_GOOD;
+  const [lasts, setLasts] = useState(before);
+  const [isProtected, setProtected] = useState(branch.protected ?? false);
+  const change = useChange(path);
+  const protection: Schemas["UpdateBranch"] =
+    isProtected === (branch.protected ?? false) ? {} : { protected: isProtected };
+  const changesEnd = !isProtected && lasts !== before;
+  const wanted = (now: number): Schemas["UpdateBranch"] => ({
+    ...protection,
+    ...(changesEnd && { expiresAt: lasts === FOR_GOOD ? null : hoursFrom(now, Number(lasts)) }),
+  });
+  return (
+    <Saved
+      title="How long it stays"
+      change={change}
+      why={why}
+      isSame={!changesEnd && protection.protected === undefined}
+      onSave={() => change.mutate(wanted(Date.now()))}
+    >
+      <label className="check" title={whyProtection}>
+        <input
+          type="checkbox"
+          checked={isProtected}
+          disabled={whyProtection !== undefined}
+          onChange={(event) => setProtected(event.target.checked)}
+        />
+        Protect it: nobody can delete it, and it does not expire
+      </label>
+      <LastsField
+        label="Keep it"
+        hint="What has ended is in the trash for some days."
+        disabled={isProtected}
+        others={
+          branch.expiresAt
+            ? [
+                [AS_BEFORE, `Until ${exact(branch.expiresAt)}`],
+                [FOR_GOOD, "For good"],
+              ]
+            : [[FOR_GOOD, "For good"]]
+        }
+        value={lasts}
+        onChange={setLasts}
+      />
+    </Saved>
+  );
+}
+
+function Size({ path, branch, why }: PartProps) {
+  const before = branch.configuration.instanceType;
+  const [type, setType] = useState(before);
+  const choices = useQuery(choicesQuery(path));
+  const change = useChange(path);
+  return (
+    <Saved
+      title="Size"
+      change={change}
+      why={why}
+      isSame={type === before}
+      onSave={() => change.mutate({ instanceType: type })}
+    >
+      <Field label="Processors and memory" hint="Another size restarts its server: open sessions are cut off.">
+        {(ids) => (
+          <select {...ids} className="select" value={type} onChange={(event) => setType(event.target.value)}>
+            {choices.data ? <Sizes types={choices.data.types} /> : <option value={before}>{before}</option>}
+          </select>
+        )}
+      </Field>
     </Saved>
   );
 }

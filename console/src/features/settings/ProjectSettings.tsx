@@ -6,6 +6,7 @@ import { deleteProject, updateProject } from "../../api/changes";
 import type { Schemas } from "../../api/client";
 import { type InProject, projectQuery } from "../../api/queries";
 import { useRights } from "../../api/rights";
+import { LastsField } from "../../ui/LastsField";
 import { Button, Outlines, TextField } from "../../ui/parts";
 import { Trouble } from "../../ui/Trouble";
 import { tell } from "../../ui/toasts";
@@ -41,6 +42,7 @@ export function ProjectSettings() {
         <>
           <Name path={path} project={found} why={why} />
           <Sleep path={path} project={found} why={why} />
+          <Expiry path={path} project={found} why={why} />
           <Addresses path={path} project={found} why={why} />
           <Danger path={path} project={found} why={why} />
         </>
@@ -92,6 +94,30 @@ function Sleep({ path, project, why }: PartProps) {
         label="Let branches made from others sleep when nobody uses them"
         setting={setting.childBranches}
         onChange={(childBranches) => setSetting({ ...setting, childBranches })}
+      />
+    </Saved>
+  );
+}
+
+function Expiry({ path, project, why }: PartProps) {
+  const before = project.configuration.childExpiryHours ?? 0;
+  const [hours, setHours] = useState(String(before));
+  const change = useChange(path);
+  return (
+    <Saved
+      title="End of new branches"
+      change={change}
+      why={why}
+      isSame={Number(hours) === before}
+      onSave={() => change.mutate({ configuration: { childExpiryHours: Number(hours) } })}
+    >
+      <LastsField
+        label="How long branches made from others stay"
+        hint="Unless something else is said when one is made. What has ended is in the trash for some days."
+        others={[["0", "For good"]]}
+        hours={before}
+        value={hours}
+        onChange={setHours}
       />
     </Saved>
   );

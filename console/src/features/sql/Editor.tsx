@@ -23,9 +23,8 @@ export interface EditorHandle {
   text: () => string;
   /** What is selected, or the place of the cursor. */
   selection: () => Span;
-  /** Puts this in the place of everything. */
-  replace: (text: string) => void;
-  insert: (text: string) => void;
+  /** Puts a name at the cursor, apart from what is before it. */
+  insert: (name: string) => void;
   /** Shows that something is wrong there, until the text changes. */
   mark: (span: Span) => void;
   focus: () => void;
@@ -116,8 +115,11 @@ function handleOf(view: EditorView): EditorHandle {
   return {
     text: () => view.state.doc.toString(),
     selection,
-    replace: (text) => put(0, view.state.doc.length, text),
-    insert: (text) => put(selection().from, selection().to, text),
+    insert: (name) => {
+      const { from, to } = selection();
+      const isApart = /^$|[\s.,(]/.test(view.state.sliceDoc(Math.max(0, from - 1), from));
+      put(from, to, isApart ? name : ` ${name}`);
+    },
     mark: ({ from, to }) => {
       const length = view.state.doc.length;
       const span = { from: Math.min(from, Math.max(0, length - 1)), to: Math.min(Math.max(to, from + 1), length) };

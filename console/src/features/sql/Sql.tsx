@@ -1,51 +1,22 @@
 import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { useParams } from "@tanstack/react-router";
-import { History as HistoryIcon } from "lucide-react";
-import { lazy, Suspense, useRef, useState } from "react";
+import { History as HistoryIcon, PanelLeft } from "lucide-react";
+import { useState } from "react";
 import { branchQuery, type InBranch, sessionQuery, treeQuery } from "../../api/queries";
 import { useRights } from "../../api/rights";
 import { catalogueQuery } from "../../api/sql";
-import { placeOf, statementAt, statements, writes } from "../../lib/statements";
-import { keepDraft, noteRun, work } from "../../lib/work";
-import { Band, Button, Outlines } from "../../ui/parts";
+import { Band, Button } from "../../ui/parts";
 import { stateOf } from "../../ui/State";
-import { Trouble } from "../../ui/Trouble";
-import type { EditorHandle } from "./Editor";
+import type { Choices } from "./Bar";
+import { Desk } from "./Desk";
 import { History } from "./History";
-import { Results } from "./Results";
-import { Bar, type Choices, Stopped } from "./Bar";
-import { type Asked, type Run, useRun } from "./useRun";
+import { Schema } from "./Schema";
+import { Tabs } from "./Tabs";
+import { useTabs } from "./useTabs";
 import "./sql.css";
 
-const Editor = lazy(() => import("./Editor").then(({ Editor }) => ({ default: Editor })));
-
-const EXPLAIN = "EXPLAIN (FORMAT JSON) ";
-const ANALYZE = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ";
-
-/** What the editor has asked for: the selection, the statement at the cursor, or everything. */
-function wanted(editor: EditorHandle, all: boolean): Asked[] {
-  const [text, { from, to }] = [editor.text(), editor.selection()];
-  const at = statementAt(text, from);
-  const spans =
-    from < to && !all
-      ? statements(text.slice(from, to)).map((span) => ({ from: span.from + from, to: span.to + from }))
-      : all
-        ? statements(text)
-        : at
-          ? [at]
-          : [];
-  return spans.map((span) => ({ query: text.slice(span.from, span.to), from: span.from }));
-}
-
-/** Shows where an answer says that something is wrong, if the text is still the one that was run. */
-function showWrong(editor: EditorHandle, { script, answer }: Run) {
-  const at = answer?.results.findIndex(({ error }) => error?.position) ?? -1;
-  const [asked, position] = [script.asked[at], Number(answer?.results[at]?.error?.position)];
-  if (!asked || editor.text().slice(asked.from, asked.from + asked.query.length) !== asked.query) return;
-  const place = placeOf(asked.query, position - (script.explain?.prefix.length ?? 0));
-  const word = /^[\w$]+/.exec(asked.query.slice(place))?.[0].length ?? 1;
-  editor.mark({ from: asked.from + place, to: asked.from + place + word });
-}
+/** Where there is room for the schema beside the text. */
+const WIDE = "(width >= 1000px)";
 
 /** Says what it takes to run something here. */
 function Beforehand({ why, sleepsAfter }: { why: string | undefined; sleepsAfter: number | undefined }) {
@@ -70,28 +41,14 @@ export function Sql() {
   const user = useSuspenseQuery(sessionQuery).data.user.id;
   const why = useRights(org).why("credentials:read");
   const state = details && stateOf(details.status.statusType);
-  const catalogue = useQuery({ ...catalogueQuery(path), enabled: !why && state === "awake" }).data;
-  const editor = useRef<EditorHandle>(null);
-  const [kept] = useState(() => work(user, branch));
-  const [past, setPast] = useState(kept.history);
+  const catalogue = useQuery({ ...catalogueQuery(path), enabled: !why && state === "awake" });
+  const tabs = useTabs(user, branch);
   const [isRemembering, setRemembering] = useState(false);
+  const [hasSchema, setSchema] = useState(() => matchMedia(WIDE).matches);
   const [chosen, setChosen] = useState<Partial<Choices>>({});
   // What has no parent is what others are made from, and often what people live on.
-  const choices: Choices = { readOnly: seen?.parentID == null, rowsMax: 1000, ...chosen };
-  const { run, start, stop, isRunning } = useRun(path, (ended) => {
-    const query = ended.script.asked.map(({ query }) => query).join(";\n");
-    const isFailed = ended.answer?.results.some(({ error }) => error) ?? true;
-    setPast(noteRun(user, branch, { query, at: ended.began, took: ended.took ?? 0, isFailed }));
-    if (editor.current) showWrong(editor.current, ended);
-  });
-  const go = (all: boolean, isExplained = false) => {
-    const asked = editor.current ? wanted(editor.current, all) : [];
-    const [first] = asked;
-    if (why || !first) return;
-    const isAnalyzed = !writes(first.query);
-    const explain = { prefix: isAnalyzed ? ANALYZE : EXPLAIN, isAnalyzed };
-    start({ asked: isExplained ? [first] : asked, ...(isExplained && { explain }), ...choices });
-  };
+  const readOnly = chosen.readOnly ?? seen?.parentID == null;
+  const rowsMax = chosen.rowsMax ?? 1000;
   return (
     <>
       <title>{`SQL on ${details?.name ?? "a branch"} · Coppice`}</title>
@@ -99,9 +56,13 @@ export function Sql() {
         <h1>SQL</h1>
         <p className="quiet">
           on <strong>{details?.name ?? "…"}</strong>
-          {catalogue && ` as ${catalogue.role}, PostgreSQL ${catalogue.version}`}
+          {catalogue.data && ` as ${catalogue.data.role}, PostgreSQL ${catalogue.data.version}`}
         </p>
         <div className="tools">
+          <Button kind="bare" aria-pressed={hasSchema} onClick={() => setSchema(!hasSchema)}>
+            <PanelLeft aria-hidden="true" />
+            Schema
+          </Button>
           <Button kind="bare" onClick={() => setRemembering(true)}>
             <HistoryIcon aria-hidden="true" />
             History
@@ -109,30 +70,35 @@ export function Sql() {
         </div>
       </div>
       <Beforehand why={why} sleepsAfter={state === "asleep" ? details?.scaleToZero.inactivityPeriodMinutes : undefined} />
-      <section className="card desk" aria-label="Editor">
-        <Suspense fallback={<Outlines count={3} />}>
-          <Editor
-            handle={editor}
-            label="SQL"
-            initial={kept.draft}
-            catalogue={catalogue}
-            onChange={(text) => keepDraft(user, branch, text)}
-            onRun={(all) => go(all)}
-          />
-        </Suspense>
-        <Bar choices={choices} why={why} began={isRunning ? run?.began : undefined} onChoose={setChosen} onRun={go} onStop={stop} />
-      </section>
-      {run?.error && <Trouble error={run.error} />}
-      {run?.isStopped && <Stopped run={run} />}
-      {run?.answer && (
-        <Results
-          run={run}
-          name={details?.name ?? "result"}
-          onShow={() => editor.current && showWrong(editor.current, run)}
-        />
-      )}
+      <div className={hasSchema ? "workshop has-schema" : "workshop"}>
+        {hasSchema && (
+          <Schema catalogue={catalogue} why={why} isAsleep={state === "asleep"} onInsert={tabs.insert} onLook={(text) => tabs.open(text, true)} />
+        )}
+        <div className="desks">
+          <Tabs {...tabs} onShow={tabs.show} onAdd={() => tabs.open("")} onClose={tabs.close} />
+          {tabs.opened.map(({ id, initial, isRun }) => (
+            <Desk
+              key={id}
+              handle={tabs.handleOf(id)}
+              id={id}
+              isShown={id === tabs.current}
+              path={path}
+              name={details?.name ?? "result"}
+              initial={initial}
+              isRun={isRun}
+              readOnly={readOnly}
+              rowsMax={rowsMax}
+              why={why}
+              catalogue={catalogue.data}
+              onChoose={setChosen}
+              onChange={tabs.change}
+              onRun={tabs.note}
+            />
+          ))}
+        </div>
+      </div>
       {isRemembering && (
-        <History past={past} onChoose={(query) => editor.current?.replace(query)} onClose={() => setRemembering(false)} />
+        <History past={tabs.past} onChoose={(query) => tabs.open(query)} onClose={() => setRemembering(false)} />
       )}
     </>
   );

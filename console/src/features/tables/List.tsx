@@ -26,7 +26,7 @@ export function List({ relations, chosen, isCut }: ListProps) {
   const shown = relations.filter((relation) => fullName(relation).toLowerCase().includes(letters.toLowerCase()));
   const schemas = [...new Set(shown.map(({ schema }) => schema))];
   return (
-    <nav className="card table-list" aria-label="Tables">
+    <nav className="card choices" aria-label="Tables">
       <SearchField
         field={field}
         label="Find a table"
@@ -34,7 +34,7 @@ export function List({ relations, chosen, isCut }: ListProps) {
         value={letters}
         onChange={(text) => setLetters(text)}
       />
-      <div className="schemas">
+      <div className="groups">
         {schemas.map((schema) => (
           <section key={schema} aria-label={`Schema ${schema}`}>
             <h2>{schema}</h2>

@@ -1,7 +1,8 @@
-import { useQuery } from "@tanstack/react-query";
+import { useMutation, useQuery } from "@tanstack/react-query";
 import { useParams, useSearch } from "@tanstack/react-router";
 import { Sunrise } from "lucide-react";
 import { useState } from "react";
+import { wakeBranches } from "../../api/changes";
 import { branchQuery, type InBranch } from "../../api/queries";
 import { useRights } from "../../api/rights";
 import { catalogueQuery } from "../../api/sql";
@@ -27,7 +28,13 @@ export function Tables() {
   const search = useSearch({ strict: false }) as TablesSearch;
   const details = useQuery(branchQuery(path)).data;
   const why = useRights(org).why("credentials:read");
+  const mayWake = useRights(org).can("branch:write");
   const [isWoken, setWoken] = useState(false);
+  // One that was sent to sleep is woken by no connection.
+  const woken = useMutation({
+    mutationFn: async () => mayWake && wakeBranches([path]),
+    onSuccess: () => setWoken(true),
+  });
   const state = details && stateOf(details.status.statusType);
   const isOpen = !why && (state === "awake" || isWoken);
   const catalogue = useQuery({ ...catalogueQuery(path), enabled: isOpen });
@@ -45,7 +52,7 @@ export function Tables() {
         <Band
           kind="asleep"
           action={
-            <Button why={why} onClick={() => setWoken(true)}>
+            <Button why={why} disabled={woken.isPending} onClick={() => woken.mutate()}>
               <Sunrise aria-hidden="true" />
               Wake it and look
             </Button>
@@ -55,6 +62,7 @@ export function Tables() {
           {details?.scaleToZero.inactivityPeriodMinutes} min.
         </Band>
       )}
+      {woken.error && <Trouble error={woken.error} />}
       {catalogue.error && <Trouble error={catalogue.error} again={() => void catalogue.refetch()} />}
       {isOpen && catalogue.isPending && <Outlines />}
       {relations?.length === 0 && (

@@ -1,7 +1,8 @@
 import { useEffect, useRef } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { said } from "../../lib/series";
+import "./chart.css";
+import { said } from "../lib/series";
 
 interface ChartProps {
   name: string;
@@ -13,7 +14,8 @@ interface ChartProps {
   /** Milliseconds since 1970. */
   from: number;
   to: number;
-  onZoom: (from: number, to: number) => void;
+  /** Draws what was drawn over; without it nothing happens then. */
+  onZoom?: (from: number, to: number) => void;
 }
 
 const HEIGHT = 160;
@@ -68,7 +70,7 @@ export function Chart({ name, unit, series, times, lines, from, to, onZoom }: Ch
               (chart) => {
                 const { left, width } = chart.select;
                 if (width < 4) return;
-                zoom.current(chart.posToVal(left, "x") * 1000, chart.posToVal(left + width, "x") * 1000);
+                zoom.current?.(chart.posToVal(left, "x") * 1000, chart.posToVal(left + width, "x") * 1000);
                 chart.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
               },
             ],

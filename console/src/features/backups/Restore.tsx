@@ -1,0 +1,111 @@
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { useNavigate } from "@tanstack/react-router";
+import { type FormEvent, useState } from "react";
+import { restoreBranch } from "../../api/changes";
+import { type InBranch, treeQuery } from "../../api/queries";
+import { ago, exact, fromField, inField, took } from "../../lib/time";
+import { freeName } from "../../lib/tree";
+import { Button, TextField } from "../../ui/parts";
+import { Trouble } from "../../ui/Trouble";
+import { tell } from "../../ui/toasts";
+
+const MINUTE = 60_000;
+const JUMPS: [string, number][] = [
+  ["1 min ago", MINUTE],
+  ["10 min ago", 10 * MINUTE],
+  ["1 h ago", 60 * MINUTE],
+  ["1 d ago", 1440 * MINUTE],
+];
+
+interface RestoreProps {
+  path: InBranch;
+  name: string;
+  from: string;
+  to: string;
+  why: string | undefined;
+}
+
+/** Makes a branch of what this one was at a moment; says what is going to happen before it does. */
+export function Restore({ path, name: branch, from, to, why }: RestoreProps) {
+  const branches = useQuery(treeQuery(path)).data?.branches ?? [];
+  const names = new Set(branches.map(({ name }) => name));
+  const [chosen, setChosen] = useState("");
+  const [typed, setTyped] = useState<string>();
+  const navigate = useNavigate();
+  const name = (typed ?? freeName(branch, names)).trim();
+  const at = chosen === "" ? undefined : fromField(chosen);
+  const [first, last] = [Date.parse(from), Date.parse(to)];
+  const isOutside = at !== undefined && (Number.isNaN(at) || at < first || at > last);
+  const wrongTime = isOutside ? `Choose a moment from ${exact(from)} to ${exact(to)}.` : undefined;
+  const wrongName = typed !== undefined && names.has(name) ? "There is a branch with this name." : undefined;
+  const blocked = why ?? wrongTime ?? wrongName ?? (name ? undefined : "It needs a name.");
+  const made = useMutation({
+    mutationFn: async () => {
+      const began = performance.now();
+      const targetTime = at === undefined ? undefined : new Date(at).toISOString();
+      const found = await restoreBranch(path, { name, ...(targetTime && { targetTime }) });
+      return { found, milliseconds: performance.now() - began };
+    },
+    onSuccess: ({ found, milliseconds }) => {
+      tell(`${found.name} was made in ${took(milliseconds)}.`);
+      void navigate({
+        to: "/orgs/$org/projects/$project/branches/$branch/overview",
+        params: { org: path.organizationID, project: path.projectID, branch: found.id },
+      });
+    },
+  });
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    if (!blocked && !made.isPending) made.mutate();
+  };
+  return (
+    <form className="card restore" aria-label="Restore" onSubmit={submit}>
+      <header>
+        <h2>Restore</h2>
+        <Button type="submit" kind="main" why={blocked} disabled={made.isPending}>
+          Restore
+        </Button>
+      </header>
+      <fieldset className="inside" disabled={why !== undefined}>
+        <TextField
+          label="As of, in UTC"
+          hint="Empty is the latest there is."
+          wrong={wrongTime}
+          type="datetime-local"
+          step={1}
+          min={inField(first)}
+          max={inField(last)}
+          value={chosen}
+          onChange={setChosen}
+        />
+        <div className="jumps">
+          {JUMPS.filter(([, before]) => Date.now() - before >= first).map(([said, before]) => (
+            <Button key={said} onClick={() => setChosen(inField(Date.now() - before))}>
+              {said}
+            </Button>
+          ))}
+          <Button onClick={() => setChosen("")}>The latest</Button>
+        </div>
+        <TextField
+          label="Name of the new branch"
+          wrong={wrongName}
+          maxLength={255}
+          spellCheck={false}
+          autoComplete="off"
+          value={typed ?? name}
+          onChange={setTyped}
+        />
+        <p className="preview" role="status">
+          {!wrongTime && (
+            <>
+              <strong>{name || "A branch"}</strong> is going to have what {branch} had{" "}
+              {at === undefined ? "last" : `at ${exact(at)}, ${ago(at, Date.now())}`}, with a password of its own.
+              Nothing happens to {branch}, nor to who uses it.
+            </>
+          )}
+        </p>
+      </fieldset>
+      {made.error && <Trouble error={made.error} />}
+    </form>
+  );
+}
