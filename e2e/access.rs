@@ -26,13 +26,17 @@ pub(crate) struct Operation {
     statuses: Vec<String>,
 }
 
+/// Areas of the document that keys of ours are not for.
+pub(crate) const OF_OTHERS: [&str; 2] = ["Gateway", "Vercel"];
+
 pub(crate) fn operations(document: &Value) -> Vec<Operation> {
     let paths = document["paths"].as_object().expect("paths");
     let methods = paths.iter().flat_map(|(path, item)| {
         item.as_object().expect("an item").iter().map(move |(method, operation)| (path, method, operation))
     });
-    // What branches are reached by lets in with their passwords.
-    let of_api = methods.filter(|(_, _, operation)| operation["tags"] != json!(["Gateway"]));
+    // What branches are reached by lets in with their passwords, and Vercel signs for who asks for its installations.
+    let of_api =
+        methods.filter(|(_, _, operation)| OF_OTHERS.iter().all(|tag| operation["tags"] != json!([tag])));
     let mut operations: Vec<_> = of_api
         .map(|(path, method, operation)| {
             let scopes = operation["security"][0]["bearer"].as_array().expect("scopes");
@@ -65,11 +69,14 @@ impl Operation {
             .replace("{organizationID}", place.organization)
             .replace("{projectID}", place.project)
             .replace("{branchID}", place.branch)
+            .replace("{backupID}", place.branch)
             .replace("{userID}", "usr_nowhere")
             .replace("{invitationID}", "inv_nowhere")
             .replace("{webhookID}", "whk_nowhere")
             .replace("{deliveryID}", "dlv_nowhere")
-            .replace("{invoiceID}", "bil_nowhere");
+            .replace("{invoiceID}", "bil_nowhere")
+            .replace("{subjectID}", "prj_nowhere")
+            .replace("{githubInstallationID}", "ghi_nowhere");
         assert!(!path.contains('{'), "{}: this test knows no value for a parameter of {path}", self.id);
         path
     }
@@ -173,7 +180,7 @@ impl Operation {
             let answer = self.call(http, Some(&keys.foreign_branch), place);
             self.is_refused(&answer, &["project_access_denied"]);
         }
-        if self.names("branchID") {
+        if self.names("branchID") || self.names("backupID") {
             let answer = self.call(http, Some(&keys.sibling_branch), place);
             self.is_refused(&answer, &["branch_access_denied"]);
             let unknown = Place { branch: "nowhere", ..*place };

@@ -7,8 +7,7 @@ use serde_json::Value;
 
 /// The API's path of a branch of the only project.
 pub(crate) fn path(coppice: &Platform, branch: &str) -> String {
-    let project = coppice.cli(&["project", "list"])["projects"][0]["id"].as_str().expect("an id").to_owned();
-    format!("/organizations/{{org}}/projects/{project}/branches/{}", coppice.branch_id(branch))
+    coppice.branch_path(branch).expect("the branch of the only project")
 }
 
 pub(crate) fn change(coppice: &Platform, path: &str, body: &Value) {

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use coppice_test_support::{Options, Platform};
+use coppice_test_support::{Options, Platform, psql};
 use serde_json::{Value, json};
 
 use crate::setup::{PROGRAM, fixed_port, options};
@@ -20,6 +20,20 @@ redirect_uris = ["http://127.0.0.1/back"]
 implicit = true
 "#;
 
+/// What branches used in the days of this month until now, and an invoice.
+const USED: &str = "
+    insert into usage_hours (branch_id, hour, meter, instance_type, correction, quantity, reason)
+        select b.branch_id, hour, m.meter, m.instance_type, 1, m.quantity, 'a test'
+        from usage_branches b,
+             generate_series(date_trunc('month', now(), 'UTC'), date_trunc('hour', now(), 'UTC'), '7 hours') as hour,
+             (values ('awake', 'small', 72000000000 * (1 + extract(day from now()))), ('asleep', '', 9000000000),
+                     ('storage', '', 3865470566400000000), ('egress', '', 987654321)) as m (meter, instance_type, quantity);
+    insert into invoices (id, number, organization_id, month, total, content)
+        select 'bil_1', 1, organization_id, '2026-01-01', 12.5, jsonb_build_object(
+            'issuer', jsonb_build_array('Example Ltd', '1 Wood Lane'), 'customer', 'main', 'email', 'ada@example.com',
+            'currency', 'EUR', 'lines', '[]'::jsonb, 'total', '12.50')
+        from usage_branches limit 1";
+
 fn directory() -> PathBuf {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e/browser");
     assert!(directory.join("node_modules").exists(), "what drives the browser is missing: run `make setup`");
@@ -28,11 +42,11 @@ fn directory() -> PathBuf {
 
 /// Tells stories in a browser of their own.
 fn tell(coppice: &Platform, stories: &[&str]) {
-    tell_with(coppice, stories, "");
+    tell_with(coppice, stories, &json!({}));
 }
 
-/// Tells stories in which this provider has a part.
-fn tell_with(coppice: &Platform, stories: &[&str], issuer: &str) {
+/// Tells stories in which others have a part, with what is to be known of them.
+pub(crate) fn tell_with(coppice: &Platform, stories: &[&str], others: &Value) {
     // By the name that people are given, which cookies belong to; its port is another one after a restart.
     let (_, place) = coppice.setting("COPPICE_AUTH_URL").split_once("/realms/").expect("a realm");
     let realm = place.split('/').next().unwrap_or_default();
@@ -40,6 +54,8 @@ fn tell_with(coppice: &Platform, stories: &[&str], issuer: &str) {
     let (_, discovery) = coppice.call("GET", &path, None);
     let platforms_issuer = discovery["issuer"].as_str().expect("where people sign in");
     let (url, _) = platforms_issuer.split_once("/realms/").expect("a realm");
+    let link = coppice.run(&["admin", "sign-in-link"]);
+    assert!(!coppice.log().contains("/oauth/link"), "a log is read by others");
     let told = json!({
         "url": url,
         "authUrl": format!("{url}/realms/{place}"),
@@ -47,9 +63,9 @@ fn tell_with(coppice: &Platform, stories: &[&str], issuer: &str) {
         "organization": coppice.setting("COPPICE_ORGANIZATION"),
         "email": coppice.setting("COPPICE_EMAIL"),
         "password": coppice.setting("COPPICE_PASSWORD"),
-        "link": coppice.log().split_whitespace().find(|word| word.contains("/oauth/link?token=")),
+        "link": String::from_utf8_lossy(&link.stdout).trim(),
         "client": CLIENT,
-        "issuer": issuer,
+        "others": others,
         "cli": { "id": "cli", "secret": "coppice-cli" },
         "pictures": Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/pictures"),
     });
@@ -105,7 +121,15 @@ fn people_sign_in_to_clients() {
 
 #[test]
 fn people_use_the_console() {
-    let coppice = Platform::start(PROGRAM, options());
+    let prices = directory().join("prices.toml").display().to_string();
+    // Webhooks of the story lead to this machine.
+    let flags = ["--billing-prices", &prices, "--webhook-ranges", "127.0.0.1/32"].map(str::to_owned).to_vec();
+    let options = Options { flags, ..options() };
+    let coppice = Platform::start(PROGRAM, options);
+    assert!(psql(&coppice.metastore_url(), USED).is_ok);
+    // The longest name that a program can have, and nowhere to break it.
+    let named = format!("{}?application_name={}", coppice.connection_string("main"), "x".repeat(63));
+    assert!(psql(&named, "select 1").is_ok);
     tell(
         &coppice,
         &[
@@ -115,10 +139,15 @@ fn people_use_the_console() {
             "console/nobody_else_gets_in_by_the_door",
             "console/a_script_in_a_name_is_text",
             "sql/statements_are_run_by_the_keyboard",
+            "sql/texts_are_kept_in_tabs_beside_the_schema",
             "sql/a_table_is_found_and_read",
+            "sql/what_a_copy_changed_is_told",
             "sql/what_is_stopped_ends_on_the_server_and_many_rows_stay_smooth",
             "console/a_parameter_is_changed_and_everything_is_seen",
+            "console/a_branch_is_restored_into_another_one",
             "console/a_key_is_shown_once_and_people_are_invited",
+            "integrations/a_webhook_is_told_and_what_failed_is_sent_again",
+            "usage/a_budget_is_set_reached_and_raised",
             "console/a_viewer_changes_nothing",
         ],
     );
@@ -251,7 +280,7 @@ fn people_sign_in_at_an_outside_provider() {
             "outside/a_person_may_go_back_from_there",
             "outside/giving_up_leaves_little_behind",
         ],
-        &provider.issuer,
+        &json!({ "issuer": provider.issuer }),
     );
     provider.command(&json!({ "nonce": "of somebody else" }));
     tell(&coppice, &["outside/a_token_for_another_attempt_is_refused"]);
@@ -298,7 +327,7 @@ fn where_sign_up_is_off_nobody_gets_an_account() {
         "outside/an_invited_person_gets_no_account",
         "outside/a_person_is_recognised_by_the_verified_address",
     ];
-    tell_with(&coppice, &stories, &provider.issuer);
+    tell_with(&coppice, &stories, &json!({ "issuer": provider.issuer }));
 }
 
 #[test]

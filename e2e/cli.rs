@@ -421,9 +421,15 @@ fn what_can_be_had_is_shown_in_tables() {
         (&["org", "show"], "enabled"),
         (&["user", "show"], "admin@coppice.local"),
         (&["key", "list", "--user"], "admin"),
+        (&["billing", "email", "books@example.com"], "books@example.com"),
+        (&["billing", "show"], "none"),
     ] {
         let output = coppice.run(command);
         assert!(out(&output).contains(expected), "{command:?}: {}", out(&output));
+    }
+    for page in ["add-card", "cards"] {
+        let told = complaint(&coppice.run(&["billing", page]));
+        assert!(told.contains("billing is not configured"), "{told}");
     }
     let script = Command::new(PROGRAM).args(["completions", "bash"]).output();
     assert!(out(&script.expect("it runs")).contains("COMPLETE"));

@@ -54,7 +54,10 @@ fn last_row_as_of(coppice: &Platform, parent: &str, at: DateTime<Utc>) -> i64 {
     coppice.cli(&["branch", "create", "then", "--parent", parent, "--at", &rfc3339(at)]);
     let last = coppice.sql("then", "SELECT coalesce(max(n), 0) FROM t").parse().expect("a number");
     // Every row is whole, and none before it is missing.
-    assert_eq!(coppice.sql("then", "SELECT count(*) = max(n) FROM t WHERE length(v) = 20000"), "t");
+    assert_eq!(
+        coppice.sql("then", "SELECT count(*) = coalesce(max(n), 0) FROM t WHERE length(v) = 20000"),
+        "t"
+    );
     coppice.cli(&["branch", "delete", "then", "--yes"]);
     last
 }
@@ -97,6 +100,7 @@ fn a_branch_goes_back_to_any_second_that_was_kept() {
         }
         exactly_what_was_there_at_a_place(&coppice, branch, &written);
     }
+    a_backup_is_restored_to_exactly_the_first_rows(&coppice);
     what_was_dropped_is_back(&coppice);
     moments_that_were_not_kept_are_refused(&mut coppice);
     a_sleeping_branch_goes_back_too(&coppice);
@@ -119,6 +123,41 @@ fn exactly_what_was_there_at_a_place(coppice: &Platform, branch: &str, written: 
     assert_eq!(coppice.sql("place", "SELECT max(n) FROM t"), middle.row.to_string());
     assert_eq!(coppice.sql("place", "INSERT INTO t VALUES (1000, '')"), "INSERT 0 1", "it can be written");
     coppice.cli(&["branch", "delete", "place", "--yes"]);
+}
+
+/// Waits until the backup of a branch can be restored to some time after this call.
+fn a_time_from_now_on(coppice: &Platform, branch: &str) -> String {
+    let now = Utc::now();
+    wait_for("the backup goes so far", PATIENCE, || {
+        let backup = coppice.cli(&["backup", "show", branch]);
+        (time(&backup["latestRestore"]) > now).then(|| text(&backup["latestRestore"]))
+    })
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().expect("a text").to_owned()
+}
+
+fn a_backup_is_restored_to_exactly_the_first_rows(coppice: &Platform) {
+    coppice.sql("main", "CREATE TABLE orders AS SELECT generate_series(1, 1000) AS n");
+    let then = a_time_from_now_on(coppice, "main");
+    coppice.sql("main", "INSERT INTO orders SELECT generate_series(1001, 2000)");
+    coppice.sql("main", "DELETE FROM orders WHERE n <= 500");
+    a_time_from_now_on(coppice, "main");
+    let restored =
+        coppice.cli(&["backup", "restore", "main", "--name", "first", "--at", &then, "--retention", "9"]);
+    assert_eq!(restored["parentID"], json!(coppice.branch_id("main")));
+    assert_eq!(restored["backupConfiguration"]["retentionPeriod"], 9);
+    assert_eq!(coppice.sql("first", "SELECT count(*), min(n), max(n) FROM orders"), "1000|1|1000");
+    coppice.cli(&["backup", "restore", "main", "--name", "latest"]);
+    assert_eq!(coppice.sql("latest", "SELECT count(*), min(n), max(n) FROM orders"), "1500|501|2000");
+    let list = coppice.cli(&["backup", "list"]);
+    let listed: Vec<_> =
+        list["backups"].as_array().expect("a list").iter().map(|one| text(&one["id"])).collect();
+    assert!(listed.contains(&coppice.branch_id("main")) && listed.contains(&coppice.branch_id("first")));
+    for branch in ["first", "latest"] {
+        coppice.cli(&["branch", "delete", branch, "--yes"]);
+    }
 }
 
 fn what_was_dropped_is_back(coppice: &Platform) {

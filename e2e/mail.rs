@@ -160,6 +160,29 @@ fn an_invitation_is_mailed_with_its_link() {
     assert!(!text_of(&again["plain"]).contains(&token_of(&link)), "another link");
     assert!(server.is_quiet(&http));
     assert!(!http.platform.log().contains(&token_of(&link)), "no link in the log");
+    admins_hear_of_a_budget(&server, &http);
+}
+
+/// What of it is used is told to those who can raise it, once.
+fn admins_hear_of_a_budget(server: &Server, http: &Http) {
+    let used = "insert into usage_hours (branch_id, hour, meter, instance_type, correction, quantity, reason)
+         select branch_id, date_trunc('hour', now(), 'UTC'), 'awake', 'small', 1, 3::numeric * 3600000000, 'a test'
+         from usage_branches limit 1";
+    in_metastore(http, used);
+    let organization = http.organization();
+    let path = format!("/organizations/{organization}/budgets/{organization}");
+    let body = json!({ "limit": "3.50", "unit": "instance-hours" });
+    for _ in 0..2 {
+        assert_eq!(http.with("PUT", &path, &body).status, 200);
+    }
+    let mail = server.next();
+    assert_eq!(mail["to"], json!([http.platform.setting("COPPICE_EMAIL")]));
+    assert_eq!(mail["headers"]["subject"], "80 % of a budget of <Ü & Söhne> are used up");
+    let plain = text_of(&mail["plain"]);
+    let says = "80 % of the budget of the organization “<Ü & Söhne>”, 3.50 instance-hours for";
+    let place = format!("https://db.example.com/console/orgs/{organization}/usage");
+    assert!(plain.contains(says) && plain.contains(&place), "{plain}");
+    assert!(server.is_quiet(http));
 }
 
 #[test]
@@ -277,7 +300,8 @@ fn a_letter_that_cannot_be_put_together_is_given_up_like_one_that_cannot_be_sent
     // What a wrong secret.key does to it. Its letter is due once more.
     http.platform.kill();
     let damage = "update invitations set link_sealed = '\\x00';
-                  insert into mails (id, invitation_id) select 'again', id from invitations";
+                  insert into mails (id, about, content) select 'again', 'again', jsonb_build_object(
+                      'kind', 'invitation', 'organization', organization_id, 'invitation', id) from invitations";
     in_metastore(&http, damage);
     http.platform.spawn();
     http.platform.wait_ready();

@@ -31,8 +31,9 @@ fn unexplained(coppice: &Platform) -> BTreeSet<String> {
     let servers = names("instances").into_iter().filter(|name| {
         name != "metastore" && !name.starts_with("template-") && !ids.iter().any(|id| name.starts_with(id))
     });
-    let half_made =
-        names("pool/staging").into_iter().chain(names("pool/trash")).chain(names("pool/quarantine"));
+    let half_made = ["staging", "trash", "quarantine", "drill"]
+        .into_iter()
+        .flat_map(|place| names(&format!("pool/{place}")));
     let mut left: BTreeSet<_> = servers.chain(half_made).collect();
     // One volume a branch, and one a template.
     let templates = std::fs::read_to_string(coppice.data_dir().join("templates.json")).unwrap_or_default();

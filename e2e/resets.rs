@@ -136,6 +136,13 @@ fn what_can_not_be_is_refused(coppice: &Platform, place: &str) {
         let (status, answer) = reset(body.clone());
         assert_eq!((status, &answer["id"]), (code, &json!(id)), "{body}");
     }
+    let time = "2026-01-01T00:00:00Z";
+    let (status, answer) = reset(json!({ "from": { "versionID": "..", "targetTime": time } }));
+    assert_eq!((status, &answer["id"]), (400, &json!("invalid_field")), "no path of the host");
+    let foreign = &versions(coppice, "kid")[0]["id"];
+    let (_, answer) = reset(json!({ "from": { "versionID": foreign, "targetTime": time } }));
+    let message = answer["message"].as_str().expect("a message");
+    assert!(message.contains("has no version"), "nothing of its history is told: {message}");
     change(coppice, &main, &json!({ "protected": false }));
     let stranger = reset(json!({ "from": { "branchID": "unknown" } }));
     assert_eq!((stranger.0, &stranger.1["id"]), (404, &json!("branch_not_found")));

@@ -7,11 +7,12 @@ use coppice_test_support::{Platform, psql, wait_for};
 use serde_json::{Value, json};
 
 use crate::branches::{change, path, status};
+use crate::budgets;
 use crate::setup::{environment_with, platform, postgres_dir};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn wait_for_status(coppice: &Platform, path: &str, wanted: &str) {
+pub(crate) fn wait_for_status(coppice: &Platform, path: &str, wanted: &str) {
     wait_for(wanted, PATIENCE, || (status(coppice, path) == wanted).then_some(()));
 }
 
@@ -58,6 +59,7 @@ fn a_sleeping_branch_wakes_for_who_signs_in_and_for_nobody_else() {
     let (_, details) = coppice.call("GET", &main, None);
     let woken_by = details["status"]["message"].as_str().expect("a message");
     assert!(woken_by.contains("a connection of app from 127.0.0.1"), "{woken_by}");
+    budgets::keeps_asleep(&coppice, &main, &url);
 }
 
 #[test]

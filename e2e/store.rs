@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use coppice_test_support::{Leftovers, Options, Platform, directory, wait_for};
-use serde_json::Value;
+use chrono::{SecondsFormat, Utc};
+use coppice_test_support::{Leftovers, Options, Platform, directory, psql, wait_for};
+use serde_json::{Value, json};
 
+use crate::branches::data_of;
 use crate::setup::PROGRAM;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -79,18 +81,56 @@ fn what_is_in_the_store_is_listed_and_verified(store: &Path, key: &Path) {
     let backups = backups["backups"].as_array().expect("a list").clone();
     // There may be another one, of a branch whose first base was not written down when the process ended.
     let is_good = |one: &Value| one["bases"].as_u64() >= Some(1) && one["to"] != one["from"];
-    assert!(backups.len() == 2 && backups.iter().all(is_good), "{backups:?}");
+    assert_eq!(backups.iter().filter(|one| is_good(one)).count(), 2, "of what was written to: {backups:?}");
     let verified = admin_backup("verify", store, key);
     assert!(verified.status.success() && said(&verified).contains("are whole"), "{}", said(&verified));
 }
 
-fn what_is_damaged_is_found_without_being_asked(coppice: &mut Platform, store: &Path) {
-    let pack = store.join("packs").join(&names(&store.join("packs"))[0]);
-    let whole = fs::read(&pack).expect("a pack");
-    let mut damaged = whole.clone();
-    damaged[whole.len() / 2] ^= 1;
-    fs::write(&pack, damaged).expect("written");
-    coppice.restart();
+/// Has the newest base of a branch be restored for proof.
+fn drill(coppice: &Platform, branch: &str) -> Output {
+    coppice.run(&["admin", "backup", "drill", &coppice.branch_id(branch)])
+}
+
+fn flip_a_bit(file: &Path) {
+    let mut content = fs::read(file).expect("a file");
+    let middle = content.len() / 2;
+    content[middle] ^= 1;
+    fs::write(file, content).expect("written");
+}
+
+/// Makes a branch with a table of which a bit is another one than was written; it
+/// is asleep afterwards.
+fn make_rotten(coppice: &Platform) {
+    coppice.cli(&["branch", "create", "rotten", "--parent", "main"]);
+    coppice.sql("rotten", "CREATE TABLE rotten AS SELECT i FROM generate_series(1, 1000) i");
+    let file = coppice.sql("rotten", "SELECT pg_relation_filepath('rotten')");
+    coppice.cli(&["branch", "hibernate", "rotten", "--yes"]);
+    flip_a_bit(&data_of(coppice, "rotten").join(file));
+}
+
+/// The process is to end in the middle of the first drill.
+fn a_killed_drill_leaves_nothing_and_the_next_one_finds_what_is_damaged(
+    coppice: &mut Platform,
+    store: &Path,
+) {
+    let mut asked = Command::new(PROGRAM);
+    asked
+        .args(["admin", "backup", "drill", &coppice.branch_id("main"), "--data-dir"])
+        .arg(coppice.data_dir());
+    let asked = asked.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the executable runs");
+    coppice.wait_end();
+    let places = ["instances/drill", "pool/drill"].map(|place| coppice.data_dir().join(place));
+    assert!(places.iter().all(|place| place.exists()), "its server runs");
+    let packs = names(&store.join("packs")).into_iter().map(|name| store.join("packs").join(name));
+    let whole: Vec<_> = packs.map(|pack| (fs::read(&pack).expect("a pack"), pack)).collect();
+    whole.iter().for_each(|(_, pack)| flip_a_bit(pack));
+    // As if a week had gone by since they were read through.
+    assert!(psql(&coppice.metastore_url(), "UPDATE bases SET verified_at = NULL").is_ok);
+    coppice.set_environment(&[("COPPICE_FAILPOINTS", "")]);
+    coppice.spawn();
+    coppice.wait_ready();
+    let found = asked.wait_with_output().expect("its end");
+    assert!(!found.status.success() && said(&found).contains("is damaged"), "{}", said(&found));
     wait_for("the log says so", PATIENCE, || {
         let log = coppice.log();
         let failed = log.lines().find(|line| line.contains("the task store_verification failed"))?;
@@ -98,7 +138,44 @@ fn what_is_damaged_is_found_without_being_asked(coppice: &mut Platform, store: &
     });
     let found = admin_backup("verify", store, &coppice.data_dir().join("secret.key"));
     assert!(!found.status.success() && said(&found).contains("is damaged"), "{}", said(&found));
-    fs::write(&pack, whole).expect("written");
+    whole.iter().for_each(|(content, pack)| fs::write(pack, content).expect("written"));
+    let passed = drill(coppice, "main");
+    assert!(passed.status.success() && said(&passed).contains("are sound"), "{}", said(&passed));
+    assert!(!places.iter().any(|place| place.exists()), "{places:?}");
+    let backup = coppice.cli(&["backup", "show", "main"]);
+    assert_eq!(backup["lastDrill"]["result"], "passed", "{backup}");
+    assert_eq!(backup["lastVerified"], backup["lastDrill"]["at"], "{backup}");
+}
+
+fn what_was_damaged_before_it_was_backed_up_is_found(coppice: &Platform) {
+    let found = drill(coppice, "rotten");
+    let words = said(&found);
+    assert!(!found.status.success() && words.contains("looking at rotten in database app"), "{words}");
+    let backup = coppice.cli(&["backup", "show", "rotten"]);
+    assert_eq!((&backup["lastDrill"]["result"], &backup["lastVerified"]), (&json!("failed"), &Value::Null));
+    assert!(!coppice.data_dir().join("instances/drill").exists());
+    coppice.cli(&["branch", "delete", "rotten", "--yes", "--purge"]);
+}
+
+/// History of before is gone with the machine.
+fn a_moment_that_only_the_store_has_is_restored(coppice: &Platform, at: &str) {
+    let history = coppice.cli(&["branch", "history", "main"]);
+    assert!(history["window"]["from"].as_str() > Some(at), "{history}");
+    let backup = coppice.cli(&["backup", "show", "main"]);
+    assert!(
+        backup["earliestRestore"].as_str() < Some(at) && backup["latestRestore"].as_str() > Some(at),
+        "{backup}"
+    );
+    coppice.cli(&["backup", "restore", "main", "--name", "middle", "--at", at]);
+    assert_eq!(coppice.sql("middle", "SELECT count(*), max(i) FROM t"), "10000|10", "and nothing of later");
+    assert_eq!(coppice.sql("middle", "INSERT INTO t VALUES (11)"), "INSERT 0 1");
+    let early =
+        coppice.run(&["backup", "restore", "main", "--name", "never", "--at", "2020-01-01T00:00:00Z"]);
+    assert!(
+        !early.status.success() && said(&early).contains("before its history begins"),
+        "{}",
+        said(&early)
+    );
 }
 
 #[test]
@@ -109,6 +186,7 @@ fn a_lost_machine_comes_back_from_its_store_and_its_key() {
     coppice.cli(&["branch", "create", "kid", "--parent", "main"]);
     coppice.sql("kid", "CREATE TABLE t AS SELECT 1 AS i");
     coppice.cli(&["branch", "hibernate", "kid", "--yes"]);
+    make_rotten(&coppice);
     assert_eq!(coppice.terminate(), Some(0));
     // The process ends in the middle of the first base.
     use_store(&mut coppice, &store);
@@ -116,19 +194,27 @@ fn a_lost_machine_comes_back_from_its_store_and_its_key() {
     coppice.spawn();
     coppice.wait_end();
     assert_eq!(count(&store.join("bases")), 0, "without its manifest there is no base");
-    coppice.set_environment(&[("COPPICE_FAILPOINTS", "")]);
+    coppice.set_environment(&[("COPPICE_FAILPOINTS", "drill.looked=abort")]);
     coppice.spawn();
     coppice.wait_ready();
     fs::copy(coppice.data_dir().join("secret.key"), &key).expect("a copy of the key");
     let admin = fs::read(coppice.data_dir().join("admin.env")).expect("a file");
-    wait_for("both have a base", PATIENCE, || (count(&store.join("bases")) == 2).then_some(()));
-
-    what_is_damaged_is_found_without_being_asked(&mut coppice, &store);
+    wait_for("all have a base", PATIENCE, || {
+        let known = |name| coppice.cli(&["backup", "show", name])["earliestRestore"].is_string();
+        (count(&store.join("bases")) == 3 && ["kid", "rotten"].into_iter().all(known)).then_some(())
+    });
+    a_killed_drill_leaves_nothing_and_the_next_one_finds_what_is_damaged(&mut coppice, &store);
+    what_was_damaged_before_it_was_backed_up_is_found(&coppice);
     // None of this is in a base; that of the kid was made while it slept.
     coppice.sql("main", "CREATE TABLE t (i bigint, at timestamptz DEFAULT clock_timestamp())");
-    for row in 1..=20 {
+    // Its log is sent as soon as it is written down what base there is.
+    wait_for_log(&coppice, "main", &store);
+    let insert = |coppice: &Platform, row: u32| {
         coppice.sql("main", &format!("INSERT INTO t SELECT {row} FROM generate_series(1, 1000)"));
-    }
+    };
+    (1..=10).for_each(|row| insert(&coppice, row));
+    let middle = Utc::now().to_rfc3339_opts(SecondsFormat::Millis, true);
+    (11..=20).for_each(|row| insert(&coppice, row));
     wait_for_log(&coppice, "main", &store);
     coppice.cli(&["branch", "wake", "kid"]);
     coppice.sql("kid", "INSERT INTO t VALUES (2)");
@@ -167,5 +253,6 @@ fn a_lost_machine_comes_back_from_its_store_and_its_key() {
         "nothing is lost that was in the store"
     );
     assert_eq!(ask("kid", "SELECT sum(i) FROM t"), "3");
+    a_moment_that_only_the_store_has_is_restored(&coppice, &middle);
     assert_eq!(coppice.stop_all(), Leftovers::default());
 }

@@ -206,6 +206,71 @@ fn the_reader_is_made_anew(coppice: &Platform, name: &str) {
     assert!(said.err.contains("password authentication failed"), "{}", said.err);
 }
 
+fn diff(coppice: &Platform, branch: &str) -> Value {
+    let (status, answer) = coppice.call("GET", &format!("{branch}/diff"), None);
+    assert_eq!(status, 200, "{answer}");
+    answer
+}
+
+/// Whatever the owner made of names, a copy has the schema of its parent; what is
+/// changed then is told, and the SQL makes them the same again.
+fn schemas_are_compared(coppice: &Platform, parent: &str, name: &str) {
+    let branch = path(coppice, name);
+    let found = diff(coppice, &branch);
+    assert_eq!((&found["objects"], &found["statements"]), (&json!([]), &json!([])), "{found}");
+    coppice.sql(
+        name,
+        "SET search_path = public; CREATE TABLE grown (paid boolean NOT NULL DEFAULT true);
+         CREATE VIEW evil.seen AS SELECT paid FROM grown WHERE paid; DROP FUNCTION caught();
+         COMMENT ON TABLE grown IS E'two\\nlines; DROP TABLE grown; --'",
+    );
+    let found = diff(coppice, &branch);
+    let objects = found["objects"].as_array().expect("objects").iter();
+    let told: Vec<_> =
+        objects.map(|of| (text(&of["kind"]), text(&of["name"]), text(&of["change"]))).collect();
+    let expected = [
+        ("table", "public.grown", "added"),
+        ("function", "public.caught()", "removed"),
+        ("view", "evil.seen", "added"),
+    ];
+    assert!(expected.iter().all(|of| told.contains(of)) && told.len() == 3, "{told:?}");
+    let differs = coppice.run(&["branch", "diff", name, "--exit-code"]);
+    assert_eq!(differs.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&differs.stdout).contains("+ view evil.seen\n"), "{differs:?}");
+    let sql = coppice.run(&["branch", "diff", name, "--sql", "--against", parent]);
+    assert_eq!(String::from_utf8_lossy(&sql.stdout), text(&found["sql"]));
+    coppice.sql(parent, text(&found["sql"]));
+    let found = diff(coppice, &branch);
+    assert_eq!((&found["objects"], &found["statements"]), (&json!([]), &json!([])), "{found}");
+    assert!(coppice.run(&["branch", "diff", name, "--exit-code"]).status.success());
+
+    let refused = |branch: &str, query: &str, key: Option<&str>| {
+        let at = format!("{branch}/diff{query}");
+        let (status, answer) = match key {
+            Some(_) => coppice.call_as(key, "GET", &at, None),
+            None => coppice.call("GET", &at, None),
+        };
+        (status, text(&answer["id"]).to_owned())
+    };
+    let other = format!("?against={}", coppice.branch_id("v15"));
+    assert_eq!(refused(&branch, &other, None), (409, "versions_differ".to_owned()));
+    assert_eq!(refused(&path(coppice, parent), "", None), (400, "invalid_field".to_owned()));
+    assert_eq!(refused(&branch, "?against=nobody", None), (404, "branch_not_found".to_owned()));
+    assert_eq!(refused(&branch, "?database=nowhere", None), (400, "statement_failed".to_owned()));
+    // A key for one branch compares it with no other.
+    let asked = json!({ "name": "one", "scopes": ["data:read"], "branches": [coppice.branch_id(name)] });
+    let (status, made) = coppice.call("POST", "/organizations/{org}/api-keys", Some(&asked));
+    assert_eq!(status, 201, "{made}");
+    assert_eq!(
+        refused(&branch, "", Some(text(&made["key"]["token"]))),
+        (403, "branch_access_denied".to_owned())
+    );
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
 #[test]
 fn a_statement_that_may_only_read_changes_nothing_and_ends() {
     let coppice = every_release();
@@ -221,6 +286,7 @@ fn a_statement_that_may_only_read_changes_nothing_and_ends() {
     coppice.cli(&["branch", "create", "copy", "--parent", "v18"]);
     let copy = path(&coppice, "copy");
     assert_eq!(value(&coppice, &copy, "SELECT i FROM kept"), json!(7));
+    schemas_are_compared(&coppice, "v18", "copy");
     change(&coppice, &copy, &json!({ "scaleToZero": { "enabled": true, "inactivityPeriodMinutes": 1 } }));
     hibernate(&coppice, &copy);
     assert_eq!(value(&coppice, &copy, "SELECT i FROM kept"), json!(7));

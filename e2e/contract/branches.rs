@@ -74,6 +74,7 @@ fn a_branch_has_exactly_the_documented_fields_in_each_view() {
     let full = http.get(&project.path(&short)).expect(200);
     let mut names = SHORT.to_vec();
     names.extend(["backupsEnabled", "configuration", "scaleToZero", "status"]);
+    names.extend((full["backupsEnabled"] == true).then_some("backupConfiguration"));
     names.sort_unstable();
     assert_eq!(fields(&full), names);
     assert_eq!(full["scaleToZero"], json!({ "enabled": false, "inactivityPeriodMinutes": 30 }));
@@ -148,7 +149,7 @@ fn bounds_of_a_branch_hold() {
     assert_eq!(with("mode", json!("other")), "invalid_field");
     assert_eq!(with("mode", json!(null)), "missing_field");
     assert_eq!(with("mode", json!("inherit")), "missing_field");
-    assert_eq!(with("backupConfiguration", json!({ "retentionPeriod": 2 })), "invalid_backup_configuration");
+    assert_eq!(with("backupConfiguration", json!({ "retentionPeriod": 1 })), "invalid_backup_configuration");
     project.make(&json!({ "name": "x", "mode": "custom" })).expect_error(400, "missing_field");
     for required in ["region", "instanceType", "image"] {
         let message =
@@ -279,7 +280,7 @@ fn a_branch_is_renamed_described_and_told_when_to_sleep() {
         (json!({ "image": "postgres:15" }), "invalid_image"),
         (json!({ "preloadLibraries": ["nonsense"] }), "invalid_preload_library"),
         (json!({ "replicas": 1 }), "invalid_field"),
-        (json!({ "backupConfiguration": { "retentionPeriod": 2 } }), "invalid_backup_configuration"),
+        (json!({ "backupConfiguration": { "retentionPeriod": 36 } }), "invalid_backup_configuration"),
     ] {
         change(other).expect_error(400, id);
     }

@@ -6,7 +6,7 @@ use super::{custom, shared};
 use crate::http::{fields, text_of};
 
 /// What is refused while an organization is disabled; everything else is not.
-const NEED_ENABLED: [&str; 12] = [
+const NEED_ENABLED: [&str; 18] = [
     "createWebhook",
     "createProject",
     "updateProject",
@@ -15,10 +15,16 @@ const NEED_ENABLED: [&str; 12] = [
     "promoteBranch",
     "detachBranch",
     "resetBranch",
+    "restoreFromBackup",
     "updateBranch",
     "rotateBranchCredentials",
     "queryBranch",
+    "diffBranches",
     "executeOnBranch",
+    "createGithubAppInstallation",
+    "updateGithubAppInstallation",
+    "createGithubRepository",
+    "updateGithubRepository",
 ];
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, TimeDelta, Utc};
 use coppice_test_support::{psql, wait_for};
 use serde_json::{Value, json};
 
@@ -102,7 +103,7 @@ fn a_protected_branch_stays_and_one_that_expires_goes_into_the_trash() {
     let child =
         |expiry: String| json!({ "name": "pr-1", "mode": "inherit", "parentID": main, "expiresAt": expiry });
     http.post(&branches, &child("2020-01-01T00:00:00Z".to_owned())).expect_error(400, "expiry_in_past");
-    let later = (chrono::Utc::now() + chrono::TimeDelta::hours(1)).to_rfc3339();
+    let later = (Utc::now() + TimeDelta::hours(1)).to_rfc3339();
     let made = text_of(&http.post(&branches, &child(later)).expect(201)["id"]);
     http.wait_healthy(&format!("{branches}/{made}"));
     // Nobody waits for the end: the platform is told that it has come.
@@ -115,6 +116,20 @@ fn a_protected_branch_stays_and_one_that_expires_goes_into_the_trash() {
     assert_eq!(back["name"], "pr-1");
     http.post(&format!("{trash}/{made}/undelete"), &json!({})).expect(200);
     assert_eq!(http.get(&format!("{branches}/{made}")).expect(200).get("expiresAt"), None, "it stays now");
+
+    http.with("PATCH", &project, &json!({ "configuration": { "childExpiryHours": 24 } })).expect(200);
+    assert_eq!(http.get(&path).expect(200).get("expiresAt"), None, "as before");
+    let other = |name: &str| json!({ "name": name, "mode": "inherit", "parentID": main });
+    let make = |body: &Value| {
+        let made = text_of(&http.post(&branches, body).expect(201)["id"]);
+        http.get(&format!("{branches}/{made}")).expect(200)
+    };
+    let made = make(&other("pr-2"));
+    let left = text_of(&made["expiresAt"]).parse::<DateTime<Utc>>().expect("a time") - Utc::now();
+    assert!(left <= TimeDelta::hours(24) && left > TimeDelta::hours(23), "{made}");
+    let mut forever = other("pr-3");
+    forever["expiresAt"] = Value::Null;
+    assert_eq!(make(&forever).get("expiresAt"), None);
     assert_eq!(http.delete(&project).status, 204);
 }
 

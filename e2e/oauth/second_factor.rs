@@ -283,7 +283,7 @@ fn it_is_removed_by_who_has_both_factors_or_by_the_operator() {
     assert_eq!(browser.get("/oauth/device").title(), "Sign in");
     browser.sign_in();
 
-    let lines = operator(&http, &["audit", "--json"], "").expect("lines");
+    let lines = operator(&http, &["audit", "--json", "--limit", "1000"], "").expect("lines");
     let lines: Vec<_> = lines.lines().filter(|line| line.contains(&email)).collect();
     for action in [
         "account.addSecondFactor",

@@ -116,10 +116,13 @@ impl Place {
             path.replace("{organizationID}", &self.organization)
                 .replace("{projectID}", &self.project)
                 .replace("{branchID}", &self.branch)
+                .replace("{backupID}", &self.branch)
                 .replace("{invitationID}", &self.invitation)
                 .replace("{webhookID}", &self.webhook)
                 .replace("{deliveryID}", "dlv_nowhere")
+                .replace("{githubInstallationID}", "ghi_nowhere")
                 .replace("{invoiceID}", "bil_nowhere")
+                .replace("{subjectID}", "prj_nowhere")
                 .replace("{userID}", "usr_nowhere")
         };
         let path = match (nowhere, operation.path.rsplit_once("/{")) {
@@ -130,6 +133,8 @@ impl Place {
         assert!(!path.contains('{'), "{}: this test knows no value for a parameter of {path}", operation.id);
         match operation.id.as_str() {
             "listExtensions" => format!("{path}?image=postgres:17"),
+            // With itself, which has no parent.
+            "diffBranches" => format!("{path}?against={}", self.branch),
             _ => path,
         }
     }
@@ -148,6 +153,7 @@ impl Place {
             "queryBranch" => json!({ "query": "SELECT 1" }),
             "updateBranch" | "updateWebhook" => json!({}),
             "createWebhook" => webhook(),
+            "setBudget" => json!({ "limit": "20" }),
             other => panic!("{other}: this test knows no body for it"),
         }
     }
@@ -245,8 +251,9 @@ fn ask(
     let is_allowed = may_try && !is_beyond;
     let is_for_real = !is_write(operation)
         || answers_with_secret(document, operation)
-            // Nothing is in the trash, and no branch has a parent; what they would answer, updateBranch does.
-            && !["undeleteBranch", "promoteBranch", "resetBranch"].contains(&operation.id.as_str())
+            // Nothing is in the trash, and no branch has a parent; what they would answer, updateBranch does. What
+            // can be restored is up to the machine.
+            && !["undeleteBranch", "promoteBranch", "resetBranch", "restoreFromBackup"].contains(&operation.id.as_str())
             // Branches are dear; one role and the organization are enough.
             && (operation.id != "createBranch" || ["editor", "organization"].contains(&caller.role));
     let is_removal = operation.method == "DELETE" && !operation.has_body;

@@ -45,13 +45,14 @@ pub(super) const OF_EVERYBODY: [&str; 2] = ["getOrganizationsList", "getCredenti
 /// Needs a person besides what is on no organization's path.
 pub(super) const OF_PEOPLE: [&str; 1] = ["createOrganization"];
 /// Reading, and closed to keys with limits all the same.
-pub(super) const CLOSED_READS: [&str; 13] = [
+pub(super) const CLOSED_READS: [&str; 14] = [
     "listOrganizationAPIKeys",
     "listUserAPIKeys",
     "listOrganizationInvitations",
     "getOrganizationInvitation",
     "listAuditLog",
     "getUsage",
+    "listBudgets",
     "listWebhooks",
     "getWebhook",
     "listWebhookDeliveries",
@@ -65,7 +66,7 @@ pub(super) const NEED_PRICES: [&str; 2] = ["getBillingInvoice", "getBillingUpcom
 /// Open to keys with limits: what these make has them too.
 pub(super) const MAKES_KEYS: [&str; 2] = ["createOrganizationAPIKey", "createUserAPIKey"];
 /// On a project, and closed to keys for single branches.
-pub(super) const CLOSED_TO_BRANCH_KEYS: [&str; 8] = [
+pub(super) const CLOSED_TO_BRANCH_KEYS: [&str; 9] = [
     "updateProject",
     "deleteProject",
     "createBranch",
@@ -74,6 +75,7 @@ pub(super) const CLOSED_TO_BRANCH_KEYS: [&str; 8] = [
     "purgeBranch",
     "undeleteBranch",
     "promoteBranch",
+    "restoreFromBackup",
 ];
 /// Every id of a refusal for want of a right.
 pub(super) const REFUSALS: [&str; 8] = [

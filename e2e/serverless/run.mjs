@@ -1,13 +1,13 @@
 // Published serverless drivers, unmodified, on a branch. COPPICE_DATABASE is its connection string.
-// Either they are told where it is (COPPICE_HTTP), or what they look for leads there by a proxy
-// (COPPICE_PROXIED, COPPICE_DOMAIN, COPPICE_CERTIFICATE, COPPICE_KEY).
+// Either they are told where it is (COPPICE_HTTP), or names below COPPICE_DOMAIN lead to the API
+// (COPPICE_API), which they reach over TLS.
 import assert from 'node:assert/strict';
 import WebSocket from 'ws';
 import { Client, Pool, neon, neonConfig } from '@neondatabase/serverless';
 import { eq, sql as raw } from 'drizzle-orm';
 import { drizzle as drizzleOverHttp } from 'drizzle-orm/neon-http';
 import { drizzle as drizzleOverWebSocket } from 'drizzle-orm/neon-serverless';
-import { standInFor } from './proxy.mjs';
+import { lead } from './names.mjs';
 import { integer, jsonb, pgTable, text, timestamp } from 'drizzle-orm/pg-core';
 
 const url = process.env.COPPICE_DATABASE;
@@ -18,9 +18,8 @@ if (endpoint) {
   neonConfig.useSecureWebSocket = false;
 }
 neonConfig.webSocketConstructor = WebSocket;
-const { COPPICE_PROXIED, COPPICE_DOMAIN, COPPICE_CERTIFICATE, COPPICE_KEY } = process.env;
-const called = COPPICE_PROXIED
-  && await standInFor(COPPICE_DOMAIN, COPPICE_PROXIED, COPPICE_CERTIFICATE, COPPICE_KEY);
+const { COPPICE_API, COPPICE_DOMAIN } = process.env;
+const called = COPPICE_API && lead(COPPICE_DOMAIN, COPPICE_API);
 await neon(url)`drop table if exists http, socket`;
 
 // A driver reads the fields of an error at one status only.

@@ -1,6 +1,15 @@
 //! Requests to the API.
 
+use std::sync::LazyLock;
+
 use serde_json::Value;
+
+/// Made once, as it reads the certificates of the machine. No connection is
+/// kept: each request has a runtime of its own.
+static HTTP: LazyLock<reqwest::Client> = LazyLock::new(|| {
+    let client = reqwest::Client::builder().pool_max_idle_per_host(0);
+    client.build().expect("a client")
+});
 
 /// Sends requests to the API of a platform as it was when this was made.
 #[derive(Clone, Debug)]
@@ -26,7 +35,7 @@ impl ApiClient {
         let method = reqwest::Method::from_bytes(method.as_bytes()).expect("a method");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
-            let mut request = reqwest::Client::new().request(method, url);
+            let mut request = HTTP.request(method, url);
             if let Some(key) = &self.key {
                 request = request.bearer_auth(key);
             }

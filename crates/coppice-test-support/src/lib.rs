@@ -23,14 +23,21 @@ pub use platform::{Options, Platform};
 pub use postgres::Postgres;
 pub use psql::{Psql, psql};
 
-/// Polls until `done` gives a value; panics after `patience`.
+/// How long to wait before the next look: a tenth of how long it has taken,
+/// within these.
+const POLL_MIN: Duration = Duration::from_millis(5);
+const POLL_MAX: Duration = Duration::from_millis(50);
+
+/// Polls until `done` gives a value; panics after `patience`. What takes long is
+/// looked at less often, so that looking does not take the processor from it.
 pub fn wait_for<T>(what: &str, patience: Duration, mut done: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + patience;
+    let began = Instant::now();
     loop {
         if let Some(value) = done() {
             return value;
         }
-        assert!(Instant::now() < deadline, "{what}: not within {patience:?}");
-        std::thread::sleep(Duration::from_millis(5));
+        let elapsed = began.elapsed();
+        assert!(elapsed < patience, "{what}: not within {patience:?}");
+        std::thread::sleep((elapsed / 10).clamp(POLL_MIN, POLL_MAX));
     }
 }

@@ -1,5 +1,7 @@
 //! Running the executable.
 
+mod branches;
+
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -9,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{ApiClient, Leftovers, Psql, directory, psql, wait_for};
+use crate::{ApiClient, Leftovers, directory, wait_for};
 
 /// How long a platform may take to be ready; making templates is part of it.
 const READY_PATIENCE: Duration = Duration::from_secs(120);
@@ -95,6 +97,8 @@ impl Platform {
             ("--gateway-listen", "127.0.0.1:0"),
             ("--pool-size-gib", "1"),
             ("--host-reserve-gib", "1"),
+            // Templates of versions that no story asks for take longer than most stories.
+            ("--prepare", "18"),
             // A busy machine takes its time; stories go on with a branch that is ready.
             ("--branch-create-wait", "25"),
         ];
@@ -312,85 +316,6 @@ impl Platform {
     /// Host and port of the gateway.
     pub fn gateway(&self) -> (&str, u16) {
         (&self.gateway.0, self.gateway.1)
-    }
-
-    /// The connection string of a branch.
-    pub fn connection_string(&self, branch: &str) -> String {
-        let credentials = self.cli(&["connection-string", branch]);
-        credentials["connectionString"].as_str().expect("a connection string").to_owned()
-    }
-
-    /// Runs SQL on a branch as its owner.
-    pub fn psql(&self, branch: &str, sql: &str) -> Psql {
-        psql(&self.connection_string(branch), sql)
-    }
-
-    /// Runs SQL on a branch and returns its output; panics when it fails.
-    pub fn sql(&self, branch: &str, sql: &str) -> String {
-        let said = self.psql(branch, sql);
-        assert!(said.is_ok, "{sql}: {}\n{}", said.err, self.log());
-        said.out
-    }
-
-    /// The pid of a branch's postmaster.
-    pub fn postmaster(&self, branch_id: &str) -> u32 {
-        let record = self.server_record(branch_id);
-        u32::try_from(record["pid"].as_u64().expect("a pid")).expect("a pid")
-    }
-
-    /// The pid on this machine of what a branch's server calls `pid`: a server
-    /// counts its processes for itself.
-    pub fn process(&self, branch_id: &str, pid: u32) -> Option<u32> {
-        let postmaster = self.postmaster(branch_id);
-        let children = fs::read_to_string(format!("/proc/{postmaster}/task/{postmaster}/children")).ok()?;
-        let is_called = |process: &u32| {
-            let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-            let names = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-            names.and_then(|names| names.split_whitespace().last()) == Some(&pid.to_string())
-        };
-        children.split_whitespace().filter_map(|child| child.parse().ok()).find(is_called)
-    }
-
-    /// What the platform recorded about a branch's server.
-    pub fn server_record(&self, branch_id: &str) -> Value {
-        let parents = ["/run/coppice".to_owned(), format!("/tmp/coppice-{}", nix::unistd::geteuid())];
-        let engines = parents.iter().filter_map(|parent| fs::read_dir(parent).ok()).flatten();
-        let mut records = engines
-            .filter_map(Result::ok)
-            .map(|engine| engine.path().join(format!("{branch_id}-1/server.json")))
-            .filter(|path| path.exists());
-        let path = records.next().expect("a record of the server");
-        serde_json::from_slice(&fs::read(path).expect("a readable record")).expect("JSON")
-    }
-
-    /// The pid of the metastore's postmaster.
-    pub fn metastore_postmaster(&self) -> u32 {
-        let path = self.runtime_dir().expect("something runs").join("metastore/server.json");
-        let record: Value =
-            serde_json::from_slice(&fs::read(path).expect("a record of the metastore")).expect("JSON");
-        u32::try_from(record["pid"].as_u64().expect("a pid")).expect("a pid")
-    }
-
-    /// How to reach the metastore; only root can.
-    pub fn metastore_url(&self) -> String {
-        let socket = self.runtime_dir().expect("something runs").join("metastore/socket");
-        format!("host={} user=platform dbname=coppice", socket.display())
-    }
-
-    /// How to reach a branch's server as the platform's own superuser: only
-    /// root can, past the gateway.
-    pub fn superuser_url(&self, branch: &str) -> String {
-        let name = format!("{}-1", self.branch_id(branch));
-        let engines = fs::read_dir("/run/coppice").expect("a runtime directory");
-        let mut instances = engines.filter_map(Result::ok).map(|engine| engine.path().join(&name));
-        // What is in it comes and goes with the server.
-        let instance = instances.find(|instance| instance.exists()).expect("the server's directory");
-        format!("host={}/socket user=platform dbname=app", instance.display())
-    }
-
-    /// The id of a branch.
-    pub fn branch_id(&self, name: &str) -> String {
-        self.cli(&["branch", "show", name])["id"].as_str().expect("an id").to_owned()
     }
 
     /// Stops everything and returns what is left of it on the machine.

@@ -48,13 +48,18 @@ impl Postgres {
 
     /// A server of the caller alone.
     pub fn start(hba: &str) -> Self {
+        Self::of_release(Path::new(BIN), hba)
+    }
+
+    /// A server of the caller alone, of the release whose programs are in `bin`.
+    pub fn of_release(bin: &Path, hba: &str) -> Self {
         let dir = crate::directory("coppice-postgres-");
         let data = dir.path().join("data");
         if nix::unistd::geteuid().is_root() {
             let given = Command::new("chown").arg("postgres:").arg(dir.path()).status();
             assert!(given.expect("chown runs").success());
         }
-        let output = as_postgres(Path::new(BIN).join("initdb"))
+        let output = as_postgres(bin.join("initdb"))
             .args(["--username=postgres", "--encoding=UTF8", "--locale=C.UTF-8", "--auth=trust", "--pgdata"])
             .arg(&data)
             .output()
@@ -62,10 +67,10 @@ impl Postgres {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         fs::write(data.join("pg_hba.conf"), hba).expect("a writable file");
         let log = fs::File::create(dir.path().join("log")).expect("a log");
-        let server = as_postgres(Path::new(BIN).join("postgres"))
+        let server = as_postgres(bin.join("postgres"))
             .arg("-D")
             .arg(&data)
-            .args(["-c", "listen_addresses=", "-c", "max_connections=200", "-c"])
+            .args(["-c", "listen_addresses=", "-c", "max_connections=200", "-c", "fsync=off", "-c"])
             .arg(format!("unix_socket_directories={}", dir.path().display()))
             .stdout(Stdio::null())
             .stderr(log)

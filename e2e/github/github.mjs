@@ -1,0 +1,169 @@
+// GitHub for the stories: the published emulator of it, behind a door that adds what the emulator lacks
+// (which installations a person has to do with, where its App is) and that holds, doubles and loses deliveries as it is told to.
+//
+// Prints where it is as a line of JSON, then carries out commands, a line of JSON each, and answers each with one.
+
+import { generateKeyPairSync, randomUUID } from 'node:crypto';
+import { createServer } from 'node:http';
+import { createInterface } from 'node:readline';
+import { createEmulator } from 'emulate';
+import { exportJWK, generateKeyPair, SignJWT } from 'jose';
+
+const webhookSecret = process.argv[2];
+const clientSecret = process.argv[3];
+const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
+const pem = privateKey.export({ type: 'pkcs1', format: 'pem' });
+
+let target = null;
+let mode = 'pass';
+let held = [];
+let job = {};
+
+const listening = (server) => new Promise((resolve) => server.listen(0, '127.0.0.1', () => resolve(server.address().port)));
+const free = createServer();
+const port = await listening(free);
+await new Promise((resolve) => free.close(resolve));
+
+async function whole(request) {
+  const pieces = [];
+  for await (const piece of request) pieces.push(piece);
+  return Buffer.concat(pieces);
+}
+
+/** Sends a delivery on; its status. */
+async function send({ headers, body }) {
+  const answer = await fetch(`${target}/webhooks/github`, { method: 'POST', headers, body });
+  return answer.status;
+}
+
+async function delivered(request, response) {
+  const names = ['content-type', 'x-github-event', 'x-hub-signature-256'];
+  const headers = Object.fromEntries(names.map((name) => [name, request.headers[name]]));
+  // The emulator's ids are times, and two deliveries may have the same one.
+  const delivery = { headers: { ...headers, 'x-github-delivery': randomUUID() }, body: await whole(request) };
+  if (mode === 'hold') held.push(delivery);
+  if (mode === 'pass') await send(delivery);
+  response.writeHead(200).end();
+}
+
+async function installationsOf(request, response) {
+  const headers = { authorization: request.headers.authorization };
+  const user = await fetch(`${inner}/user`, { headers });
+  if (!user.ok) return response.writeHead(401).end('{}');
+  const { login } = await user.json();
+  const found = await fetch(`${inner}/users/${login}/installation`);
+  const installations = found.ok ? [await found.json()] : [];
+  response.writeHead(200, { 'content-type': 'application/json' });
+  response.end(JSON.stringify({ total_count: installations.length, installations }));
+}
+
+/** The App itself, whose page is where everything else of it is. */
+async function app(request, response) {
+  const { authorization } = request.headers;
+  const answer = await fetch(`${inner}/app`, { headers: { authorization } });
+  response.writeHead(answer.status, { 'content-type': 'application/json' });
+  response.end((await answer.text()).replaceAll(inner, url));
+}
+
+const json = (response, body) => response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(body));
+
+const jobKey = await generateKeyPair('RS256', { extractable: true });
+const jobJwk = { ...(await exportJWK(jobKey.publicKey)), kid: 'jobs', alg: 'RS256', use: 'sig' };
+
+async function jobIssuer(_, response) {
+  json(response, { issuer: `${url}/jobs`, jwks_uri: `${url}/jobs/keys`, id_token_signing_alg_values_supported: ['RS256'] });
+}
+
+async function jobKeys(_, response) {
+  json(response, { keys: [jobJwk] });
+}
+
+/** What proves what a job runs for; `job` says what is otherwise in it. */
+async function jobToken(request, response) {
+  const { alg = 'RS256', ...claims } = job;
+  const now = Math.floor(Date.now() / 1000);
+  const aud = new URL(request.url, url).searchParams.get('audience');
+  const all = { iss: `${url}/jobs`, aud, jti: randomUUID(), iat: now, nbf: now, exp: now + 300, ...claims };
+  // What everybody can read, as if it were a secret.
+  const key = alg === 'RS256' ? jobKey.privateKey : new TextEncoder().encode(JSON.stringify(jobJwk));
+  json(response, { value: await new SignJWT(all).setProtectedHeader({ alg, typ: 'JWT', kid: 'jobs' }).sign(key) });
+}
+
+async function passed(request, response) {
+  const { host, connection, 'content-length': _, ...headers } = request.headers;
+  const body = ['GET', 'HEAD'].includes(request.method) ? undefined : await whole(request);
+  const answer = await fetch(`${inner}${request.url}`, { method: request.method, headers, body, redirect: 'manual' });
+  response.writeHead(answer.status, { 'content-type': answer.headers.get('content-type') ?? 'text/plain', location: answer.headers.get('location') ?? '' });
+  response.end(Buffer.from(await answer.arrayBuffer()));
+}
+
+const door = createServer((request, response) => {
+  const handler = {
+    '/_delivered': delivered,
+    '/user/installations': installationsOf,
+    '/app': app,
+    '/jobs/.well-known/openid-configuration': jobIssuer,
+    '/jobs/keys': jobKeys,
+    '/jobs/token': jobToken,
+  }[request.url.split('?')[0]] ?? passed;
+  handler(request, response).catch((error) => response.writeHead(502).end(String(error)));
+});
+const url = `http://127.0.0.1:${await listening(door)}`;
+
+const permissions = { checks: 'write', contents: 'read', issues: 'write', metadata: 'read', pull_requests: 'write' };
+const github = await createEmulator({
+  service: 'github',
+  port,
+  seed: {
+    tokens: Object.fromEntries(['octocat', 'stranger'].map((login) => [`${login}_token`, { login, scopes: ['repo', 'user'] }])),
+    github: {
+      users: [{ login: 'octocat' }, { login: 'stranger' }],
+      repos: [
+        { owner: 'octocat', name: 'shop', auto_init: true },
+        { owner: 'stranger', name: 'theirs', auto_init: true },
+      ],
+      oauth_apps: [{ client_id: 'Iv1.coppice', client_secret: clientSecret, name: 'Coppice', redirect_uris: ['http://127.0.0.1/github/setup'] }],
+      apps: [{
+        app_id: 4242, slug: 'coppice', name: 'Coppice', private_key: pem, permissions, events: ['pull_request'],
+        webhook_url: `${url}/_delivered`, webhook_secret: webhookSecret,
+        installations: [{ installation_id: 100, account: 'octocat', repository_selection: 'all' }],
+      }],
+    },
+  },
+});
+const inner = github.url;
+
+/** Asks GitHub something as a person. */
+async function ask(login, method, path, body) {
+  const headers = { authorization: `token ${login}_token`, 'content-type': 'application/json' };
+  const answer = await fetch(`${inner}${path}`, { method, headers, body: body && JSON.stringify(body) });
+  return { status: answer.status, body: await answer.json().catch(() => null) };
+}
+
+const commands = {
+  target: async ({ url }) => { target = url; },
+  mode: async ({ mode: wanted }) => { mode = wanted; },
+  /** What was held, the last first and each twice. */
+  release: async () => {
+    const sent = [];
+    for (const delivery of held.toReversed()) sent.push(await send(delivery), await send(delivery));
+    held = [];
+    return sent;
+  },
+  job: async ({ claims }) => { job = claims; },
+  ask: async ({ login, method, path, body }) => ask(login, method, path, body),
+  /** The code that whoever installs the App comes back with. */
+  code: async ({ login }) => {
+    const form = new URLSearchParams({ login, redirect_uri: 'http://127.0.0.1/github/setup', client_id: 'Iv1.coppice' });
+    const answer = await fetch(`${inner}/login/oauth/callback`, { method: 'POST', body: form, redirect: 'manual' });
+    return new URL(answer.headers.get('location')).searchParams.get('code');
+  },
+};
+
+console.log(JSON.stringify({ url, pem }));
+for await (const line of createInterface({ input: process.stdin })) {
+  const { command, ...rest } = JSON.parse(line);
+  const answer = await commands[command](rest);
+  console.log(JSON.stringify({ answer: answer ?? null }));
+}
+process.exit(0);
