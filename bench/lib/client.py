@@ -17,10 +17,12 @@ class ServerError(Exception):
 
 
 class Connection:
-    def __init__(self, address, user, password, database):
+    def __init__(self, address, user, password, database, source=None):
         family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
         self.socket = socket.socket(family, socket.SOCK_STREAM)
         self.socket.settimeout(60)
+        if source:
+            self.socket.bind((source, 0))
         self.socket.connect(address)
         if family == socket.AF_INET:
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
