@@ -79,7 +79,7 @@ pub(crate) fn tell_with(coppice: &Platform, stories: &[&str], others: &Value) {
         .expect("node runs");
     let said = String::from_utf8_lossy(&output.stdout);
     let complaints = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}{complaints}\n{}", coppice.log());
+    assert!(output.status.success(), "{complaints}{said}\n{}", coppice.log());
     for story in stories {
         assert!(said.contains(&format!("told {story}")), "{story} is missing in {said}");
     }

@@ -14,7 +14,7 @@ use crate::setup::{PROGRAM, every_release, options};
 
 const HEALTHY: &str = "STATUS_TYPE_HEALTHY";
 /// A server that refuses everybody may be called healthy for so long.
-const DELUSION_MAX: Duration = Duration::from_secs(60);
+const DELUSION_MAX: Duration = Duration::from_secs(15);
 
 fn children(postmaster: u32) -> Vec<u32> {
     let path = format!("/proc/{postmaster}/task/{postmaster}/children");
@@ -73,7 +73,7 @@ fn see_it_started_anew(coppice: &Platform, branch: &str) {
     let (id, path) = (coppice.branch_id(branch), path(coppice, branch));
     let before = coppice.postmaster(&id);
     catch_in_recovery(coppice, branch);
-    wait_for("it is called what it is, with the reason", DELUSION_MAX, || {
+    wait_for("it is called what it is, with the reason", PATIENCE, || {
         let status = describe(coppice, &path)["status"].take();
         let says_why = status["message"].to_string().contains("the database system is");
         (status["statusType"] != HEALTHY && says_why).then_some(())
