@@ -4,6 +4,7 @@ mod access;
 mod api;
 mod attacks;
 mod audit;
+mod barman;
 mod branches;
 mod browser;
 mod budgets;

@@ -14,21 +14,21 @@ use crate::setup::PROGRAM;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn use_store(coppice: &mut Platform, store: &Path) {
+pub(crate) fn use_store(coppice: &mut Platform, store: &Path) {
     coppice.add_flags(&["--store", &format!("file://{}", store.display()), "--store-interval", "1"]);
 }
 
-fn said(output: &Output) -> String {
+pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-fn count(directory: &Path) -> usize {
+pub(crate) fn count(directory: &Path) -> usize {
     let Ok(entries) = fs::read_dir(directory) else { return 0 };
     let counted = entries.map(|entry| entry.expect("an entry").path());
     counted.map(|path| if path.is_dir() { count(&path) } else { 1 }).sum()
 }
 
-fn recover(target: &Path, store: &Path, key: &Path) -> Output {
+pub(crate) fn recover(target: &Path, store: &Path, key: &Path) -> Output {
     let mut command = Command::new(PROGRAM);
     command.args(["admin", "recover", "--data-dir"]).arg(target);
     command.arg("--store").arg(format!("file://{}", store.display())).arg("--key-file").arg(key);
@@ -36,13 +36,13 @@ fn recover(target: &Path, store: &Path, key: &Path) -> Output {
 }
 
 /// Names in a directory of the store.
-fn names(directory: &Path) -> Vec<String> {
+pub(crate) fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten();
     entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
 }
 
 /// Waits until the log of some volume is in the store as far as a branch has it now.
-fn wait_for_log(coppice: &Platform, branch: &str, store: &Path) {
+pub(crate) fn wait_for_log(coppice: &Platform, branch: &str, store: &Path) {
     let place = lsn(&coppice.sql(branch, "SELECT pg_current_wal_insert_lsn()"));
     let reached = |volume: &String| {
         let ends = names(&store.join("wal").join(volume)).into_iter();
@@ -55,14 +55,14 @@ fn wait_for_log(coppice: &Platform, branch: &str, store: &Path) {
 }
 
 /// A place in a log, in bytes.
-fn lsn(text: &str) -> u64 {
+pub(crate) fn lsn(text: &str) -> u64 {
     let (high, low) = text.split_once('/').expect("a place");
     let half = |digits| u64::from_str_radix(digits, 16).expect("a number");
     half(high) << 32 | half(low)
 }
 
 /// Waits until there are records in the store that are newer than this call.
-fn wait_for_records(store: &Path) {
+pub(crate) fn wait_for_records(store: &Path) {
     let newest = || names(&store.join("records")).into_iter().max();
     let before = newest();
     wait_for("the records are in the store", PATIENCE, || (newest() != before).then_some(()));

@@ -182,6 +182,15 @@ impl Archive {
         Ok(found.map(|object| BaseName(object.location.to_string())).collect())
     }
 
+    /// When a base was complete, by the store's clock; later where the store is a copy.
+    ///
+    /// # Errors
+    /// When it is not there, or the store can't be read.
+    pub async fn completed_at(&self, base: &BaseName) -> Result<DateTime<Utc>> {
+        let found = self.objects.head(&Path::from(base.as_str())).await;
+        Ok(found.map_err(ArchiveError::store(format!("looking for {base}")))?.last_modified)
+    }
+
     /// What a base consists of.
     ///
     /// # Errors

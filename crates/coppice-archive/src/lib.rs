@@ -18,8 +18,11 @@
 //! A base is a list of files, each a list of blocks of 64 KiB. A block that an
 //! earlier base has is named and not written again. Blocks are compressed, then
 //! encrypted, in packs of about 32 MiB; a manifest is written after all of them.
+//!
+//! `barman.rs` writes something else: a backup for servers that are not ours.
 
 mod archive;
+mod barman;
 mod connection;
 mod error;
 mod manifest;
@@ -32,6 +35,7 @@ mod wal;
 mod write;
 
 pub use archive::{Archive, BaseName};
+pub use barman::{BarmanBackup, BarmanServer, BarmanUpload, LogPlace};
 pub use connection::Connection;
 pub use error::{ArchiveError, Result};
 pub use manifest::{BaseFacts, Manifest};

@@ -12,6 +12,7 @@ mod leftovers;
 mod platform;
 mod postgres;
 mod psql;
+mod s3;
 
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,7 @@ pub use leftovers::Leftovers;
 pub use platform::{Options, Platform};
 pub use postgres::Postgres;
 pub use psql::{Psql, psql};
+pub use s3::{S3_SECRET, S3Server, make_bucket, python_program};
 
 /// How long to wait before the next look: a tenth of how long it has taken,
 /// within these.

@@ -8,9 +8,11 @@
 
 mod audit;
 mod backup;
+mod export;
 mod recover;
 mod sign_in;
 mod sign_in_link;
+mod store_args;
 mod usage;
 mod users;
 
@@ -197,6 +199,7 @@ pub(crate) async fn admin(args: AdminArgs, as_json: bool) -> anyhow::Result<()> 
         AdminCommand::Backup(BackupCommand::Verify(args)) => {
             backup::verify(Arc::new(args.open(&data_dir).await?.2)).await
         }
+        AdminCommand::Backup(BackupCommand::Export(args)) => export::export(&data_dir, args, as_json).await,
         AdminCommand::Backup(BackupCommand::Drill { branch }) => {
             if ControlLock::try_take(&data_dir).map_err(|error| chain(&error))?.is_some() {
                 bail!("no platform runs on {}: start it, it holds drills", data_dir.display());

@@ -1,5 +1,6 @@
 //! A store in a directory, from the outside.
 
+mod barman;
 mod bases;
 mod moments;
 mod s3;

@@ -1,69 +1,31 @@
 //! A store in a bucket, on a server that speaks S3.
 
-use std::net::TcpListener;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use chrono::Utc;
 use coppice_archive::{Archive, ArchiveError, Records, StorePlace};
 use coppice_core::lsn::Lsn;
 use coppice_core::{HostId, VolumeId};
+use coppice_test_support::{S3_SECRET, S3Server, make_bucket};
 use tokio::runtime::Runtime;
 
 use crate::support::{installation, key};
 
 /// Set for the process that works in a bucket: it is where credentials are read from.
 const BUCKET: &str = "COPPICE_TEST_BUCKET";
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// moto's server; it ends with the test.
-struct Server {
-    process: Child,
-    port: u16,
-}
-
-impl Server {
-    fn start() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
-        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/python/bin/moto_server");
-        let process = Command::new(&program)
-            .args(["-H", "127.0.0.1", "-p", &port.to_string()])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap_or_else(|error| panic!("{}: {error} (`make setup` installs it)", program.display()));
-        let deadline = Instant::now() + PATIENCE;
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < deadline, "moto does not listen");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Self { process, port }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
 
 #[test]
 fn a_bucket_does_what_a_directory_does() {
-    let server = Server::start();
-    let endpoint = format!("http://127.0.0.1:{}", server.port);
+    let server = S3Server::start();
     let mut again = Command::new(std::env::current_exe().expect("this program"));
-    again.args(["--exact", "s3::within_a_bucket", "--nocapture"]).env(BUCKET, "bucket");
     again
-        .env("AWS_ACCESS_KEY_ID", "id")
-        .env("AWS_SECRET_ACCESS_KEY", "very secret")
-        .env("AWS_REGION", "us-east-1");
-    again.env("AWS_ENDPOINT_URL", &endpoint).env("AWS_ALLOW_HTTP", "true");
+        .args(["--exact", "s3::within_a_bucket", "--nocapture"])
+        .env(BUCKET, "bucket")
+        .envs(server.environment());
     let done = again.output().expect("it runs");
     let said = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success() && said.contains("worked in a bucket"), "{said}");
-    assert!(!said.contains("very secret"), "{said}");
+    assert!(!said.contains(S3_SECRET), "{said}");
 }
 
 /// Does something only in the process that the test above begins.
@@ -76,8 +38,7 @@ fn within_a_bucket() {
     let missing = take().expect_err("there is no bucket").chain();
     assert!(missing.contains("coppice.json"), "{missing}");
     let endpoint = std::env::var("AWS_ENDPOINT_URL").expect("an endpoint");
-    let made = Command::new("curl").args(["-sfX", "PUT", &format!("{endpoint}/{bucket}")]).status();
-    assert!(made.expect("curl runs").success());
+    make_bucket(&endpoint, &bucket);
 
     let first = take().expect("a store");
     let records = Records { host: HostId::from_trusted("hst_1"), export: vec![7; 100_000] };

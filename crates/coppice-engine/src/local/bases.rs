@@ -53,6 +53,25 @@ pub(super) struct StoredBase {
 }
 
 impl StoredBase {
+    /// Looks up a base for a server of a major version, with the log behind it up to a
+    /// time.
+    pub(super) async fn find(
+        archive: Arc<Archive>,
+        base: &str,
+        major: u32,
+        until: Option<DateTime<Utc>>,
+    ) -> Result<Self> {
+        let base = BaseName::from_trusted(base);
+        let manifest = archive.manifest(&base).await?;
+        let of: VolumeLabel = serde_json::from_str(&manifest.facts().label)
+            .map_err(|error| EngineError::Other(format!("the label in {base} is damaged: {error}")))?;
+        if of.version.major != major {
+            return Err(EngineError::Other(format!("{base} is of PostgreSQL {}", of.version)));
+        }
+        let pieces = archive.log_behind(&manifest, until).await?;
+        Ok(Self { archive, manifest, pieces, until, major, runtime: Handle::current() })
+    }
+
     /// Bytes that it takes.
     pub(super) fn bytes(&self) -> u64 {
         let log = self.pieces.iter().map(|piece| piece.end.0.saturating_sub(piece.start.0));
@@ -62,8 +81,22 @@ impl StoredBase {
     /// Puts it into an empty directory, unless it is given up. Tells where its log ends,
     /// if it has one. Blocks.
     pub(super) fn put_into(&self, data: &UntrustedPath, is_given_up: &AtomicBool) -> Result<Option<Lsn>> {
+        self.restore_into(data, is_given_up)?;
+        self.append_log_to(data, is_given_up)
+    }
+
+    /// The first half of [`put_into`](Self::put_into): the base alone.
+    pub(super) fn restore_into(&self, data: &UntrustedPath, is_given_up: &AtomicBool) -> Result<()> {
         let top = data.require().map_err(EngineError::io("opening a new volume"))?;
-        self.archive.restore(&self.manifest, &mut Restored { top, is_given_up })?;
+        Ok(self.archive.restore(&self.manifest, &mut Restored { top, is_given_up })?)
+    }
+
+    /// The second half: the log behind it.
+    pub(super) fn append_log_to(
+        &self,
+        data: &UntrustedPath,
+        is_given_up: &AtomicBool,
+    ) -> Result<Option<Lsn>> {
         let Some(end) = self.manifest.facts().log_end else { return Ok(None) };
         let read = |piece: &LogPiece| {
             go_on(is_given_up).map_err(EngineError::io("reading the log from the store"))?;
@@ -137,16 +170,7 @@ impl LocalEngine {
         version: PostgresVersion,
         until: Option<DateTime<Utc>>,
     ) -> Result<StoredBase> {
-        let (archive, base) = (self.archive().await?, BaseName::from_trusted(base));
-        let manifest = archive.manifest(&base).await?;
-        let of: VolumeLabel = serde_json::from_str(&manifest.facts().label)
-            .map_err(|error| EngineError::Other(format!("the label in {base} is damaged: {error}")))?;
-        if of.version.major != version.major {
-            return Err(EngineError::Other(format!("{base} is of PostgreSQL {}", of.version)));
-        }
-        let pieces = archive.log_behind(&manifest, until).await?;
-        let (major, runtime) = (version.major, Handle::current());
-        Ok(StoredBase { archive, manifest, pieces, until, major, runtime })
+        StoredBase::find(self.archive().await?, base, version.major, until).await
     }
 
     /// [`crate::Engine::log_from`]

@@ -84,6 +84,14 @@ pub fn found(directories: &[PathBuf]) -> Vec<PostgresVersion> {
     versions
 }
 
+/// Where the programs of a major version are, among the installations in the system's
+/// place and in `directories`: those of its newest release.
+pub(super) fn programs(directories: &[PathBuf], major: u32) -> Option<PathBuf> {
+    let found = discover(directories).into_iter().filter(|found| found.version.major == major);
+    let (bin, _) = found.max_by_key(|found| found.version)?.parts.into_iter().next()?;
+    Some(bin)
+}
+
 fn installed(root: &Path) -> Option<InstalledImage> {
     let version = PostgresVersion::parse(root.file_name()?.to_str()?)?;
     let debian = PathBuf::from(format!("lib/postgresql/{}/bin", version.major));

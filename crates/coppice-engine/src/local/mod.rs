@@ -5,6 +5,7 @@
 //! and with them branches. The order at boot: identity and lock
 //! ([`installation`]), images, metastore, volumes, branches.
 
+mod barman;
 mod bases;
 mod blockers;
 mod blocking;
@@ -60,6 +61,7 @@ use std::path::{Path, PathBuf};
 
 use coppice_core::image::PostgresVersion;
 
+pub use barman::{BarmanPlan, export_to_barman};
 pub use engine::LocalEngine;
 pub use metastore::MetastoreAddress;
 

@@ -2,36 +2,24 @@
 //! store alone, so it works on any machine.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use clap::{Args, Subcommand};
-use coppice_app::KeyFile;
-use coppice_archive::{Archive, ArchiveError, BaseName, LogPiece, StorePlace};
+use clap::Subcommand;
+use coppice_archive::{Archive, ArchiveError, BaseName, LogPiece};
 use coppice_core::backup::DrillResult;
 use coppice_core::volume::VolumeLabel;
 use coppice_core::{BranchId, VolumeId};
 use coppice_store::{Store, check_export};
 use serde_json::json;
-use zeroize::Zeroizing;
 
 use super::audit::{Change, recorded};
+use super::export::ExportArgs;
+use super::store_args::StoreArgs;
 
 /// How often is looked whether a drill has ended.
 const POLL: Duration = Duration::from_millis(200);
-
-/// Which store, and its key.
-#[derive(Args, Debug)]
-pub(super) struct StoreArgs {
-    /// The store, s3://BUCKET/PREFIX or file:///DIRECTORY
-    #[arg(long, env = "COPPICE_STORE", value_name = "URL")]
-    pub(super) store: String,
-    /// A copy of the installation's secret.key [default: the one in the data directory]
-    #[arg(long, value_name = "FILE")]
-    pub(super) key_file: Option<PathBuf>,
-}
 
 #[derive(Subcommand, Debug)]
 pub(super) enum BackupCommand {
@@ -41,6 +29,15 @@ pub(super) enum BackupCommand {
     /// Read everything in a store, and say what is damaged
     #[command(after_help = "Example: coppice admin backup verify --store s3://backups/prod")]
     Verify(StoreArgs),
+    /// Write a branch where barman-cloud and CloudNativePG restore it from
+    ///
+    /// It is read from the store, so it may be anybody's on this or another machine. PostgreSQL of the
+    /// same major version recovers it here first.
+    #[command(
+        after_help = "Example: coppice admin backup export kq7m2kj8fr3cjdr0h2qkv5s4c0 --store s3://backups/prod \
+                            --to s3://exports/shop --server shop"
+    )]
+    Export(ExportArgs),
     /// Have the platform restore the newest base of a branch for proof, now, and wait for what comes of it
     ///
     /// That happens beside the branch, on a server that is removed again. Each branch has its turn by itself, too.
@@ -49,20 +46,6 @@ pub(super) enum BackupCommand {
         /// Id of the branch
         branch: String,
     },
-}
-
-impl StoreArgs {
-    /// Reads the key and opens the store, changing nothing.
-    pub(super) async fn open(&self, data_dir: &Path) -> anyhow::Result<(StorePlace, KeyFile, Archive)> {
-        let place: StorePlace = self.store.parse()?;
-        let path = self.key_file.clone().unwrap_or_else(|| data_dir.join("secret.key"));
-        let key = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-        let key = KeyFile::parse(&Zeroizing::new(key))
-            .map_err(|_| anyhow::anyhow!("{} is no secret.key", path.display()))?;
-        let archive = Archive::open(&place, &key.master_key().archive_key()).await;
-        let archive = archive.map_err(|error| anyhow::anyhow!("{}", error.chain()))?;
-        Ok((place, key, archive))
-    }
 }
 
 /// Has a drill be held, and waits for it.

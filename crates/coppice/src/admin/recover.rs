@@ -19,8 +19,8 @@ use coppice_failpoint::failpoint;
 use coppice_store::{Store, check_export};
 
 use super::audit::{Change, recorded};
-use super::backup::StoreArgs;
 use super::connect;
+use super::store_args::StoreArgs;
 use crate::serve::{LAUNCHER, chain, metastore_options};
 
 /// Flags of `coppice admin recover`.

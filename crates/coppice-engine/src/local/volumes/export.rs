@@ -14,8 +14,9 @@ use crate::{EngineError, Result};
 /// What is left behind: notes of a server that ran, and files at the top by which
 /// whoever starts the copy would be told what to run, where to restore from, or
 /// what to link to. PostgreSQL reads them wherever its configuration is.
-const LEFT_BEHIND: [&str; 7] = [
+pub(in crate::local) const LEFT_BEHIND: [&str; 8] = [
     "backup_label",
+    "backup_label.old",
     "postgresql.auto.conf",
     "postmaster.opts",
     "postmaster.pid",

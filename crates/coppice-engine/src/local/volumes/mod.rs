@@ -38,6 +38,7 @@ mod locks;
 mod making;
 mod removal;
 
+pub(super) use export::LEFT_BEHIND;
 pub use export::copy_out;
 
 /// Others may pass through a directory of ours, not look into it: servers run

@@ -1,0 +1,304 @@
+//! A branch as a plain PostgreSQL server has it, from the store: for whoever goes
+//! on elsewhere.
+//!
+//! Recovery happens here, by a server in its single-user mode that nobody can
+//! connect to. What comes out is of one moment and was stopped cleanly, so that
+//! nothing but its last file of the log is needed to start it, and it has a
+//! superuser of the usual name, without which others' tools do not get in.
+
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io::{self, Read as _, Write};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::lchown;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use chrono::{DateTime, Utc};
+use coppice_archive::{Archive, BarmanBackup, BarmanServer, BarmanUpload, BaseName, LogPlace};
+use coppice_core::image::PostgresVersion;
+use coppice_core::lsn::Lsn;
+use coppice_wal::Segment;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use rustix::fs::FileType;
+use tar::{Builder, EntryType, Header};
+
+use super::bases::StoredBase;
+use super::blocking::blocking;
+use super::history::trim_wal;
+use super::session::PLATFORM_ROLE;
+use super::untrusted::{UntrustedDir, UntrustedPath};
+use super::volumes::LEFT_BEHIND;
+use super::{control_file, first_start, images};
+use crate::{EngineError, Result};
+
+/// The data directory in the place to work in.
+const DATA: &str = "pgdata";
+/// Directories inside each other; PostgreSQL makes four.
+const DEPTH_MAX: usize = 32;
+/// The superuser that other tools expect, and who data belongs to there.
+const SUPERUSER: &str = "postgres";
+/// Of what a server says, that many bytes at the end are shown.
+const SAID_MAX: usize = 2000;
+
+/// What the data has of its own where no platform is; who runs it puts something else there.
+const FILES: [(&str, &str); 3] = [
+    (
+        "postgresql.conf",
+        "listen_addresses = 'localhost'\npassword_encryption = 'scram-sha-256'\nmax_prepared_transactions = 20\n",
+    ),
+    (
+        "pg_hba.conf",
+        "local all postgres peer\nlocal all all scram-sha-256\n\
+         host all all 127.0.0.1/32 scram-sha-256\nhost all all ::1/128 scram-sha-256\n",
+    ),
+    ("pg_ident.conf", ""),
+];
+
+/// What to export, and with what.
+#[derive(Debug)]
+pub struct BarmanPlan {
+    /// The store.
+    pub archive: Arc<Archive>,
+    /// The base that it begins with.
+    pub base: BaseName,
+    /// Up to what was committed by then; all there is where none is said.
+    pub until: Option<DateTime<Utc>>,
+    /// The release that wrote it; any minor one of the same major is fine.
+    pub version: PostgresVersion,
+    /// Where PostgreSQL is looked for besides the system's own place.
+    pub postgres_dirs: Vec<PathBuf>,
+    /// User and group that run the server; none where this process may itself.
+    pub account: Option<(u32, u32)>,
+    /// An empty directory, with room for all of the data.
+    pub scratch: PathBuf,
+}
+
+/// Recovers a base with the log behind it, and writes what comes out where barman
+/// reads it.
+///
+/// # Errors
+/// When something in the store is missing or damaged; when no such PostgreSQL is
+/// installed; when recovery fails; when there is no room, or the place can't be
+/// written.
+pub async fn export_to_barman(plan: BarmanPlan, server: &BarmanServer) -> Result<BarmanBackup> {
+    let programs = images::programs(&plan.postgres_dirs, plan.version.major);
+    let programs = programs.ok_or(EngineError::NoImage(plan.version))?;
+    let stored =
+        StoredBase::find(plan.archive.clone(), plan.base.as_str(), plan.version.major, plan.until).await?;
+    let (data, made_at) = (UntrustedPath::new(&plan.scratch, DATA), Utc::now());
+    let (worked_on, version) = (data.clone(), plan.version);
+    let end = blocking(move || {
+        make_data(&stored, &worked_on, &plan.scratch)?;
+        recover(&programs, &plan.scratch, plan.account)?;
+        trim_wal(&worked_on, version.major)
+    })
+    .await?;
+    let upload = server.data(&BarmanBackup::id(made_at)).await?;
+    let packed = data.clone();
+    let bytes = blocking(move || pack(&packed, upload)).await?;
+    for file in log_files(&data).await? {
+        let upload = server.log_file(&file).await?;
+        let wal = data.clone();
+        blocking(move || send_log_file(&wal, &file, upload)).await?;
+    }
+    let backup = blocking(move || describe(&data, version, bytes, end, made_at)).await?;
+    server.complete(&backup).await?;
+    Ok(backup)
+}
+
+/// Puts what is in the store into a new data directory.
+fn make_data(stored: &StoredBase, data: &UntrustedPath, scratch: &Path) -> Result<()> {
+    let action = || EngineError::io("preparing the data");
+    let above = UntrustedPath::new(scratch, "").require().map_err(action())?;
+    above.make_directory(DATA).map_err(action())?;
+    let never = AtomicBool::new(false);
+    stored.restore_into(data, &never)?;
+    let top = data.require().map_err(action())?;
+    for name in LEFT_BEHIND.iter().chain(FILES.iter().map(|(name, _)| name)) {
+        top.unlink(&CString::new(*name).map_err(|error| action()(error.into()))?).map_err(action())?;
+    }
+    for (name, text) in FILES {
+        top.make_file(name).and_then(|mut file| file.write_all(text.as_bytes())).map_err(action())?;
+    }
+    first_start::remove_inherited_files(data)?;
+    stored.append_log_to(data, &never).map(drop)
+}
+
+/// Has a server recover the data, make the superuser, and stop. Nobody can connect to
+/// it, it loads no library, and does nothing of what is set for roles and databases.
+fn recover(programs: &Path, scratch: &Path, account: Option<(u32, u32)>) -> Result<()> {
+    let action = || EngineError::io("recovering the data");
+    let mut command = Command::new(programs.join("postgres"));
+    if let Some((user, group)) = account {
+        give(scratch, user, group).map_err(action())?;
+        // Whoever gives up being root this way keeps none of its other groups, either.
+        command.uid(user).gid(group);
+    }
+    command.arg("--single").arg("-D").arg(scratch.join(DATA));
+    command.args(["-c", "shared_preload_libraries=", "-c", "exit_on_error=on", "postgres"]);
+    command.current_dir(scratch).env_clear();
+    let mut server = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(EngineError::io(format!("starting {}", programs.join("postgres").display())))?;
+    let statements = format!(
+        "CREATE ROLE {SUPERUSER} SUPERUSER CREATEDB CREATEROLE REPLICATION BYPASSRLS LOGIN\n\
+         ALTER ROLE {PLATFORM_ROLE} NOLOGIN PASSWORD NULL\n"
+    );
+    if let Some(mut input) = server.stdin.take() {
+        // It may have ended already; then it says why.
+        let _ = input.write_all(statements.as_bytes());
+    }
+    let output = server.wait_with_output().map_err(action())?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = output.stderr.get(output.stderr.len().saturating_sub(SAID_MAX)..).unwrap_or_default();
+    Err(EngineError::Other(format!(
+        "PostgreSQL could not make a server of its own of it ({}): {}",
+        output.status,
+        String::from_utf8_lossy(said).trim()
+    )))
+}
+
+/// Gives a directory with everything in it away. Nobody else is in it.
+fn give(path: &Path, user: u32, group: u32) -> io::Result<()> {
+    if path.symlink_metadata()?.is_dir() {
+        for entry in path.read_dir()? {
+            give(&entry?.path(), user, group)?;
+        }
+    }
+    lchown(path, Some(user), Some(group))
+}
+
+/// The files of the log that are needed.
+async fn log_files(data: &UntrustedPath) -> Result<Vec<String>> {
+    let data = data.clone();
+    blocking(move || {
+        let names = wal_of(&data).and_then(|wal| wal.each_name()?.collect::<io::Result<Vec<_>>>());
+        let names = names.map_err(EngineError::io("listing pg_wal"))?.into_iter();
+        let is_file = |name: &CString| Segment::USUAL.parse(name.to_bytes()).is_some();
+        let mut files: Vec<_> =
+            names.filter(is_file).map(|name| name.to_string_lossy().into_owned()).collect();
+        files.sort();
+        Ok(files)
+    })
+    .await
+}
+
+fn wal_of(data: &UntrustedPath) -> io::Result<UntrustedDir> {
+    data.require()?.directory("pg_wal")?.ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+fn send_log_file(data: &UntrustedPath, name: &str, upload: BarmanUpload) -> Result<()> {
+    let action = || EngineError::io(format!("sending {name}"));
+    let (mut file, _) = wal_of(data)
+        .and_then(|wal| wal.file(name)?.ok_or_else(|| io::ErrorKind::NotFound.into()))
+        .map_err(action())?;
+    let mut packed = GzEncoder::new(upload, Compression::fast());
+    io::copy(&mut file, &mut packed).map_err(action())?;
+    Ok(packed.finish().map_err(action())?.finish()?)
+}
+
+fn describe(
+    data: &UntrustedPath,
+    version: PostgresVersion,
+    bytes: u64,
+    end: Lsn,
+    made_at: DateTime<Utc>,
+) -> Result<BarmanBackup> {
+    let found = control_file::checkpoint(data)?;
+    if !found.is_clean {
+        return Err(EngineError::Other("its server was not stopped cleanly".to_owned()));
+    }
+    let segment = Segment::USUAL;
+    let place = |lsn: Lsn| {
+        let number = segment.number(lsn);
+        LogPlace { lsn, file: segment.name(found.timeline, number), offset: lsn.0 - segment.start(number).0 }
+    };
+    Ok(BarmanBackup {
+        version,
+        system: found.system,
+        timeline: found.timeline,
+        bytes,
+        begin: place(found.redo),
+        end: place(end),
+        made_at,
+    })
+}
+
+/// Sends the data directory. Tells how many bytes its files have.
+fn pack(data: &UntrustedPath, upload: BarmanUpload) -> Result<u64> {
+    let action = || EngineError::io("packing the data");
+    let mut archive = Builder::new(GzEncoder::new(upload, Compression::fast()));
+    let top = data.require().map_err(action())?;
+    let mut header = header(EntryType::Directory, 0o700, 0);
+    archive.append_data(&mut header, ".", io::empty()).map_err(action())?;
+    let bytes = add(&mut archive, &top, &mut PathBuf::new(), 0)?;
+    let packed = archive.into_inner().map_err(action())?;
+    packed.finish().map_err(action())?.finish()?;
+    Ok(bytes)
+}
+
+fn header(kind: EntryType, mode: u32, bytes: u64) -> Header {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_mode(mode);
+    header.set_size(bytes);
+    // By name: the numbers are others there.
+    let _ = header.set_username(SUPERUSER).and_then(|()| header.set_groupname(SUPERUSER));
+    header
+}
+
+/// Adds what is in a directory. `path` ends where it did before.
+fn add(
+    archive: &mut Builder<impl Write>,
+    directory: &UntrustedDir,
+    path: &mut PathBuf,
+    depth: usize,
+) -> Result<u64> {
+    let reading = |path: &Path| EngineError::io(format!("packing {}", path.display()));
+    let refused = |path: &Path, why: &str| EngineError::Other(format!("{} {why}", path.display()));
+    if depth > DEPTH_MAX {
+        return Err(refused(path, "is too deep"));
+    }
+    let mut bytes = 0;
+    for name in directory.each_name().map_err(reading(path))? {
+        let name = name.map_err(reading(path))?;
+        if depth == 0 && LEFT_BEHIND.iter().any(|left| left.as_bytes() == name.to_bytes()) {
+            continue;
+        }
+        path.push(OsStr::from_bytes(name.to_bytes()));
+        let stat = directory.stat(&name).map_err(reading(path))?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => {
+                let inner = directory.directory(name.as_c_str()).map_err(reading(path))?;
+                let inner = inner.ok_or_else(|| refused(path, "went away"))?;
+                let mut header = header(EntryType::Directory, 0o700, 0);
+                archive.append_data(&mut header, &*path, io::empty()).map_err(reading(path))?;
+                bytes += add(archive, &inner, path, depth + 1)?;
+            }
+            FileType::RegularFile => {
+                let opened = directory.file(name.as_c_str()).map_err(reading(path))?;
+                let (file, stat) = opened.ok_or_else(|| refused(path, "can't be opened"))?;
+                bytes += add_file(archive, path, &file, u64::try_from(stat.st_size).unwrap_or_default())
+                    .map_err(reading(path))?;
+            }
+            _ => return Err(refused(path, "is a link or device")),
+        }
+        path.pop();
+    }
+    Ok(bytes)
+}
+
+fn add_file(archive: &mut Builder<impl Write>, path: &Path, file: &File, bytes: u64) -> io::Result<u64> {
+    let mut header = header(EntryType::Regular, 0o600, bytes);
+    archive.append_data(&mut header, path, file.take(bytes)).map(|()| bytes)
+}
