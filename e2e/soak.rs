@@ -7,6 +7,7 @@
 
 mod checks;
 mod interruptions;
+mod losses;
 mod model;
 mod operations;
 
@@ -46,8 +47,15 @@ fn copy_loses_nothing() {
     soak("copy", 3);
 }
 
-/// One deck of operations with this seed, or as the environment says.
-fn soak(driver: &'static str, seed: u64) {
+#[test]
+fn btrfs_comes_back_from_its_store_with_all_that_was_there() {
+    let (seed, seconds) = chosen(4);
+    println!("soak: lost machines, seed {seed}");
+    losses::come_back(seed, Duration::from_secs(seconds.unwrap_or_default()));
+}
+
+/// The seed, and for how many seconds to go on: as the environment says.
+fn chosen(seed: u64) -> (u64, Option<u64>) {
     let set = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
     let number = |name: &str| set(name).map(|text| text.parse::<u64>().expect("a whole number"));
     let seconds = number("COPPICE_SOAK_SECONDS");
@@ -57,6 +65,12 @@ fn soak(driver: &'static str, seed: u64) {
     };
     let seed =
         number("COPPICE_SOAK_SEED").unwrap_or_else(|| if seconds.is_some() { random_seed() } else { seed });
+    (seed, seconds)
+}
+
+/// One deck of operations with this seed, or as the environment says.
+fn soak(driver: &'static str, seed: u64) {
+    let (seed, seconds) = chosen(seed);
     let started = Instant::now();
     let replay = Replay { driver, seed, started };
     println!("soak: driver {driver}, seed {seed}");
