@@ -7,8 +7,8 @@ import { chromium } from "playwright-core";
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const SIZES = { desktop: { width: 1100, height: 800 }, phone: { width: 375, height: 740 } };
-// How long a busy machine may take.
-const PATIENCE = 60_000;
+// How long a busy machine may take: longer than what a page asks for once a minute.
+export const PATIENCE = 120_000;
 
 // What the test that started this tells of its platform.
 export const told = JSON.parse(process.env.COPPICE_BROWSER);
@@ -22,7 +22,8 @@ export async function launch() {
 // A person with a browser of their own: nothing is kept from one to the next. Whatever a page of ours
 // complains of on the console fails the story, and so does asking another machine for anything.
 export async function person(browser, options = {}) {
-  const context = await browser.newContext({ viewport: SIZES.desktop, ...options });
+  // What moves has the colours of neither its beginning nor its end while axe looks at it.
+  const context = await browser.newContext({ viewport: SIZES.desktop, reducedMotion: "reduce", ...options });
   context.setDefaultTimeout(PATIENCE);
   const page = await context.newPage();
   page.complaints = [];

@@ -1,6 +1,6 @@
 // What the stories about the console share.
 import assert from "node:assert/strict";
-import { api, person, signIn, told } from "./browser.mjs";
+import { PATIENCE, api, person, signIn, told } from "./browser.mjs";
 
 export async function project() {
   const { projects } = await api(`/organizations/${told.organization}/projects`);
@@ -14,7 +14,7 @@ export async function branchNamed(name) {
 
 // Waits for something outside of the page.
 export async function until(what, done) {
-  const deadline = Date.now() + 60_000;
+  const deadline = Date.now() + PATIENCE;
   for (;;) {
     const found = await done();
     if (found) return found;

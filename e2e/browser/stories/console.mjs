@@ -120,13 +120,11 @@ export async function a_person_connects_and_lets_it_sleep(browser) {
   await page.getByRole("button", { name: "Direct" }).click();
   await page.evaluate(() => document.activeElement.blur());
   await page.keyboard.press("c");
-  await page.getByRole("button", { name: "Copied" }).waitFor();
-  const copied = await page.evaluate(() => navigator.clipboard.readText());
-  assert.ok(copied.includes(password), "what is copied is complete");
+  await until("all of it is copied", () => page.evaluate(async (password) => (await navigator.clipboard.readText()).includes(password), password));
   const kept = await page.evaluate(() => JSON.stringify({ ...localStorage, ...sessionStorage }) + location.href + document.cookie);
   assert.ok(!kept.includes(password), "nothing keeps it");
   await page.keyboard.press("y");
-  assert.ok((await snippet.textContent()).includes(password), "now it is shown");
+  await until("it is shown", async () => (await snippet.textContent()).includes(password));
 
   await page.keyboard.press("s");
   await page.getByRole("button", { name: "Wake it" }).waitFor();
@@ -252,7 +250,7 @@ export async function a_parameter_is_changed_and_everything_is_seen(browser) {
     await page.keyboard.press("g");
     await page.keyboard.press(key);
     await heading(page, name);
-    await page.getByLabel("Loading").waitFor({ state: "detached" });
+    await page.getByLabel("Loading").first().waitFor({ state: "detached" });
     if (key === "t") await page.getByText(LONG_NAME).first().waitFor();
     await look(page, `console-${picture}`);
     // The project, and with it its pages, is left with the organization's.
@@ -283,7 +281,7 @@ export async function a_branch_is_restored_into_another_one(browser) {
   await form.waitFor();
   const moment = form.getByLabel("As of, in UTC");
   const said = form.getByRole("status");
-  assert.match(await said.textContent(), /main-\d+ is going to have what main had last.* Nothing happens to main/);
+  await said.filter({ hasText: /main-\d+ is going to have what main had last.* Nothing happens to main/ }).waitFor();
   await moment.fill("2020-01-01T00:00:00");
   await form.locator(".wrong", { hasText: "Choose a moment from" }).waitFor();
   const button = form.getByRole("button", { name: "Restore", exact: true });
@@ -350,8 +348,7 @@ export async function a_viewer_changes_nothing(browser) {
   await heading(page, /^You are a member of /);
   await page.getByRole("link", { name: "Open the console" }).click();
   await heading(page, "Branches");
-  const make = page.getByRole("button", { name: "New branch" });
-  assert.equal(await make.getAttribute("aria-disabled"), "true");
+  const make = page.locator("button[aria-disabled=true]", { hasText: "New branch" });
   await make.click({ force: true });
   await page.keyboard.press("b");
   assert.equal(await page.getByRole("dialog").count(), 0, "nothing is asked");

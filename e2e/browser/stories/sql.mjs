@@ -80,7 +80,7 @@ do $$begin raise notice '%', '${value}'; end$$;`;
   await write(page, "select 1;\n\nselect nothing\nfrom generate_series(1, 3);\nselect 2");
   await page.keyboard.press("Control+Shift+Enter");
   await results.getByText("42703").waitFor();
-  assert.equal(await page.locator(".cm-wrong").textContent(), "nothing");
+  await page.locator(".cm-wrong", { hasText: /^nothing$/ }).waitFor();
   await results.getByText("1 statement after it was not run").waitFor();
   await look(page, "console-sql-error");
   await write(page, "select relkind, count(*) from pg_class join pg_attribute on attrelid = pg_class.oid group by 1 order by 2");
@@ -137,7 +137,7 @@ export async function texts_are_kept_in_tabs_beside_the_schema(browser) {
   await page.getByRole("gridcell", { name: "oak" }).waitFor();
   await page.keyboard.press("ArrowLeft");
   await page.getByText("-- oaks").waitFor();
-  assert.equal(await page.getByRole("gridcell").count(), 0, "each has its own results");
+  await until("each has its own results", async () => (await page.getByRole("gridcell").count()) === 0);
   await look(page, "console-sql-tabs");
   await page.reload();
   await tab("oaks").and(page.locator("[aria-selected=true]")).waitFor();
@@ -177,7 +177,7 @@ export async function a_table_is_found_and_read(browser) {
   await page.getByLabel("How").selectOption("contains");
   await page.getByLabel("Value").fill("IMG SRC");
   await page.getByText("Rows 1 to 2").waitFor();
-  assert.equal(await grid.getByRole("gridcell", { name: SCRIPT }).count(), 2);
+  await until("both are there", async () => (await grid.getByRole("gridcell", { name: SCRIPT }).count()) === 2);
   await look(page, "console-tables");
   assert.match(page.url(), /tables\?table=grove&order=id&down=true$/, "where one is, and nothing of the rows");
   await leave(page);
@@ -210,8 +210,7 @@ export async function what_a_copy_changed_is_told(browser) {
   await look(page, "console-diff");
   await page.evaluate(() => document.activeElement.blur());
   await page.keyboard.press("c");
-  await page.getByRole("button", { name: "Copied" }).waitFor();
-  const copied = await page.evaluate(() => navigator.clipboard.readText());
+  const copied = await until("it is copied", () => page.evaluate(async () => (await navigator.clipboard.readText()).includes("ADD COLUMN") && navigator.clipboard.readText()));
   assert.match(copied, /ALTER TABLE public\.felled ADD COLUMN cut date DEFAULT CURRENT_DATE NOT NULL;/);
 
   // A branch that was sent to sleep is woken by nobody who only came by, and not by connecting.
@@ -250,7 +249,7 @@ export async function what_is_stopped_ends_on_the_server_and_many_rows_stay_smoo
   await grid.focus();
   await page.keyboard.press("Control+End");
   await grid.getByRole("gridcell", { name: "row 100000" }).waitFor();
-  assert.ok((await grid.getByRole("row").count()) < 100, "only what is in view is drawn");
+  await until("only what is in view is drawn", async () => (await grid.getByRole("row").count()) < 100);
   await page.keyboard.press("Control+c");
   await until("it is copied", () => page.evaluate(async () => (await navigator.clipboard.readText()) === "row 100000"));
   const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "CSV" }).click()]);
