@@ -1,6 +1,6 @@
 //! What people do with the pages, in a real browser: Chromium, and axe to judge
-//! the pages. The stories themselves are in `browser/stories`; pictures of every
-//! page they see are in `target/pictures`.
+//! the pages. The stories themselves are in `browser/stories`; with a directory
+//! in `COPPICE_PICTURES` they leave pictures there of every page they see.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -67,7 +67,7 @@ pub(crate) fn tell_with(coppice: &Platform, stories: &[&str], others: &Value) {
         "client": CLIENT,
         "others": others,
         "cli": { "id": "cli", "secret": "coppice-cli" },
-        "pictures": Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/pictures"),
+        "pictures": std::env::var("COPPICE_PICTURES").ok(),
     });
     let output = Command::new("node")
         .arg("run.mjs")
