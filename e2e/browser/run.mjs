@@ -6,13 +6,14 @@ let failed = 0;
 try {
   for (const name of process.argv.slice(2)) {
     const [file, story] = name.split("/");
+    const began = performance.now();
     try {
       const stories = await import(`./stories/${file}.mjs`);
       await stories[story](browser);
-      console.log(`told ${name}`);
+      console.log(`told ${name} in ${((performance.now() - began) / 1000).toFixed(1)} s`);
     } catch (error) {
       failed += 1;
-      console.error(`${name}:`, error);
+      console.error(`${name}, after ${((performance.now() - began) / 1000).toFixed(1)} s:`, error);
       for (const context of browser.contexts()) {
         for (const page of context.pages()) {
           console.error(page.url(), await page.locator("body").innerText().catch(() => ""));
