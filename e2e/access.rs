@@ -87,7 +87,7 @@ impl Operation {
 
     fn call(&self, http: &Http, key: Option<&str>, place: &Place<'_>) -> Answer {
         // Without a credential the rate is small; whoever waits is served again.
-        let answer = wait_for("an answer", Duration::from_secs(30), || {
+        let answer = wait_for("an answer", Duration::from_secs(60), || {
             let mut request = http.anonymous(&self.method, &self.path_at(place));
             if let Some(key) = key {
                 request = request.bearer_auth(key);

@@ -94,7 +94,7 @@ fn every_operation_that_changes_something_leaves_a_line_and_no_other_does() {
             let error = if error.is_empty() { "-" } else { &error };
             let place = if path.contains(&organization) { organization.as_str() } else { "-" };
             assert_eq!(line, format!("{id} {} {error} {place}", answer.status), "{id}");
-            let stranger = wait_for("an answer", Duration::from_secs(30), || {
+            let stranger = wait_for("an answer", Duration::from_secs(60), || {
                 Some(request(http.anonymous(&method, &path))).filter(|answer| answer.status != 429)
             });
             assert_eq!((stranger.status, line_of(&http, &stranger)), (401, String::new()), "{id}");
@@ -376,7 +376,7 @@ fn a_client_that_goes_away_does_not_leave_its_change_half_told() {
     let values = |list: &Value, field: &str| -> BTreeSet<String> {
         list.as_array().expect("a list").iter().map(|item| item[field].to_string()).collect()
     };
-    wait_for("every project has a line with its end", Duration::from_secs(20), || {
+    wait_for("every project has a line with its end", Duration::from_secs(60), || {
         let made = projects();
         let told = json!(lines(&http, &organization, "?action=createProject"));
         let is_done = values(&told, "result") == BTreeSet::from([json!("succeeded").to_string()]);
@@ -400,7 +400,7 @@ fn old_lines_are_forgotten() {
     assert_eq!(told(), ["createOrganizationAPIKey", "createOrganization"]);
     http.platform.restart();
     let only_new = || (lines(&http, &organization, "").len() == 1).then_some(());
-    wait_for("the old one is forgotten", Duration::from_secs(20), only_new);
+    wait_for("the old one is forgotten", Duration::from_secs(60), only_new);
 }
 
 #[test]

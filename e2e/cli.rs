@@ -263,7 +263,7 @@ fn commands_read_and_answer_as_in_other_tools() {
     let postmaster = coppice.postmaster(&coppice.branch_id("main"));
     let postmaster = nix::unistd::Pid::from_raw(i32::try_from(postmaster).expect("a pid"));
     nix::sys::signal::kill(postmaster, nix::sys::signal::Signal::SIGKILL).expect("a signal");
-    wait_for("the crash is in the ledger", Duration::from_secs(30), || {
+    wait_for("the crash is in the ledger", Duration::from_secs(60), || {
         let crashes = coppice.cli(&["branch", "activity", "main"])["crashes"].as_array().map(Vec::len);
         (crashes == Some(1)).then_some(())
     });

@@ -114,5 +114,5 @@ fn the_end_of_the_first_process_is_the_end_of_every_server() {
     assert_eq!(status.code(), Some(0), "{}", said());
     assert!(said().contains("everything is stopped"), "{}", said());
     let nothing_left = || (Leftovers::of(&data_dir) == Leftovers::default()).then_some(());
-    wait_for("nothing is left", Duration::from_secs(10), nothing_left);
+    wait_for("nothing is left", Duration::from_secs(60), nothing_left);
 }

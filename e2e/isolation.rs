@@ -10,7 +10,7 @@ use coppice_test_support::{Platform, wait_for};
 use crate::servers::OwnServer;
 use crate::setup::{every_release, platform};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn status_of(pid: u32, field: &str) -> String {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");

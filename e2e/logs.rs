@@ -12,7 +12,7 @@ use crate::branches::{change, path, status};
 use crate::setup::{PROGRAM, every_release, options, platform};
 
 /// How long an entry may take to be seen on a machine that does much else.
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(60);
 
 /// How long after somebody was told of an error a query may begin and not show it.
 const SHOWN_AFTER: Duration = Duration::from_secs(1);

@@ -48,7 +48,7 @@ impl OwnServer {
 
     fn wait_ready(&self) {
         let is_ready = || psql(&self.conninfo(), "SELECT 1").is_ok.then_some(());
-        wait_for("the server is up", Duration::from_secs(30), is_ready);
+        wait_for("the server is up", Duration::from_secs(60), is_ready);
     }
 
     /// For libpq.

@@ -106,7 +106,7 @@ fn a_child_shares_nothing_with_its_busy_parent() {
     let balanced =
         "SELECT (SELECT sum(abalance) FROM pgbench_accounts) = (SELECT sum(delta) FROM pgbench_history)
         AND (SELECT sum(bbalance) FROM pgbench_branches) = (SELECT sum(delta) FROM pgbench_history)";
-    wait_for("the load is under way", Duration::from_secs(20), || {
+    wait_for("the load is under way", Duration::from_secs(60), || {
         (coppice.sql("main", "SELECT count(*) > 50 FROM pgbench_history") == "t").then_some(())
     });
     let fingerprint = "SELECT md5(string_agg(h::text, ',' ORDER BY h::text)) FROM pgbench_history h";

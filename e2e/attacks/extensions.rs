@@ -12,7 +12,7 @@ use coppice_test_support::{Platform, Psql, psql, wait_for};
 
 use crate::setup::{every_release, postgres_dir};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Whether the role `app` is what it should not be.
 const IS_SUPERUSER: &str = "SELECT rolsuper FROM pg_roles WHERE rolname = 'app'";
 

@@ -162,7 +162,7 @@ fn what_a_key_makes_ends_with_it() {
             let answer = http.as_key(&text_of(&key["token"]), "GET", "/organizations", None);
             (answer.status != 200).then_some(answer)
         };
-        let refused = wait_for("the key ends", Duration::from_secs(30), refusal);
+        let refused = wait_for("the key ends", Duration::from_secs(60), refusal);
         refused.expect_error(401, "expired_token");
     }
 }

@@ -359,7 +359,7 @@ fn nobody_on_the_machine_sees_branches_in_the_list_of_processes() {
             .spawn()
             .expect("psql runs");
         let sleeping = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
-        coppice_test_support::wait_for("it sleeps", std::time::Duration::from_secs(30), || {
+        coppice_test_support::wait_for("it sleeps", std::time::Duration::from_secs(60), || {
             (coppice.sql(&name, sleeping) == "1").then_some(())
         });
         let postmaster = coppice.postmaster(&id).to_string();

@@ -152,7 +152,7 @@ fn what_has_no_end_ends(coppice: &Platform, name: &str) {
     // One that does not let itself be cancelled.
     let (status, answer) = asked("SELECT public.stays()");
     assert_eq!((status, &answer["id"]), (400, &json!("statement_failed")), "{answer}");
-    coppice_test_support::wait_for("its end", std::time::Duration::from_secs(30), || {
+    coppice_test_support::wait_for("its end", std::time::Duration::from_secs(60), || {
         let left = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'coppice_reader'";
         (psql(&coppice.superuser_url(name), left).out == "0").then_some(())
     });

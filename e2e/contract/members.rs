@@ -216,7 +216,7 @@ fn a_deletion_that_was_interrupted_is_finished_at_the_next_start() {
     http.platform.wait_ready();
     let path = format!("/organizations/{organization}");
     let gone = || Some(http.get(&path)).filter(|answer| answer.status == 403);
-    coppice_test_support::wait_for("it is deleted", std::time::Duration::from_secs(30), gone);
+    coppice_test_support::wait_for("it is deleted", std::time::Duration::from_secs(60), gone);
 }
 
 #[test]

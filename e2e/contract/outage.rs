@@ -31,7 +31,7 @@ fn without_a_metastore_the_service_is_unavailable_and_says_when_to_try_again() {
         assert!([200, 503].contains(&answer.status), "{} {}", answer.status, answer.text());
         (answer.status == 200).then_some(())
     };
-    wait_for("it serves again", Duration::from_secs(30), served);
+    wait_for("it serves again", Duration::from_secs(60), served);
     http.send(http.anonymous("GET", "/readyz")).expect(200);
 }
 
@@ -49,7 +49,7 @@ fn a_request_that_loses_its_connection_may_be_tried_again() {
         .spawn()
         .expect("psql runs");
     let until = |what: &str, sql: &str| {
-        wait_for(what, Duration::from_secs(20), || (server.sql(sql) != "0").then_some(()));
+        wait_for(what, Duration::from_secs(60), || (server.sql(sql) != "0").then_some(()));
     };
     until("the table is locked", "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'");
     let answer = std::thread::scope(|scope| {

@@ -74,7 +74,7 @@ fn resends_that_meet_all_succeed_and_the_later_expiry_wins() {
         let pid = later.ask("select pg_backend_pid()");
         let waiters =
             format!("select count(*) from pg_stat_activity where {pid} = any(pg_blocking_pids(pid))");
-        wait_for("it waits", Duration::from_secs(20), || {
+        wait_for("it waits", Duration::from_secs(60), || {
             (in_metastore(&http, &waiters) == "1").then_some(())
         });
         let renewed = later.ask(&format!(

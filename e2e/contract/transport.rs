@@ -326,7 +326,7 @@ fn a_credential_has_a_rate_and_is_told_of_it() {
     let healthz = http.send(http.anonymous("GET", "/healthz"));
     assert_eq!((healthz.status, healthz.header("ratelimit-limit")), (200, ""));
     let served = || Some(http.get("/organizations")).filter(|answer| answer.status == 200);
-    wait_for("who waits is served again", std::time::Duration::from_secs(30), served);
+    wait_for("who waits is served again", std::time::Duration::from_secs(60), served);
 }
 
 #[test]

@@ -190,7 +190,7 @@ fn a_base_is_told_of_and_a_failure_once_until_there_is_one() {
         let types: Vec<_> = own.map(|event| text_of(&event["type"])).collect();
         (types.len() >= 3).then_some(types)
     };
-    let types = wait_for("all is told", Duration::from_secs(30), told);
+    let types = wait_for("all is told", Duration::from_secs(60), told);
     assert_eq!(types, ["backup.failed", "backup.completed", "backup.failed"]);
 }
 
@@ -231,7 +231,7 @@ fn a_drill_shows_in_the_backup_and_a_failure_is_told_once_until_one_passes() {
         let types: Vec<_> = own.map(|event| text_of(&event["type"])).collect();
         (types.len() >= 4).then_some(types)
     };
-    let types = wait_for("all is told", Duration::from_secs(30), told);
+    let types = wait_for("all is told", Duration::from_secs(60), told);
     assert_eq!(types, ["restore.failed", "restore.verified", "restore.verified", "restore.failed"]);
 }
 

@@ -41,7 +41,7 @@ const HBA: &str = "local all all trust\n";
 const URL: &str = "http://127.0.0.1:7070";
 /// Whose account is made first.
 pub(crate) const EMAIL: &str = "ada@example.com";
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 const ANSWER_BYTES_MAX: usize = 1 << 24;
 
 /// No gateway, so no clients.

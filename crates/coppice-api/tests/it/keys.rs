@@ -190,7 +190,7 @@ fn an_expired_key_is_told_apart_and_stays_listed() {
         let answer = http.as_key(&token, "GET", "/organizations", None);
         Some(answer).filter(|answer| answer.status != 200)
     };
-    let refused = wait_for("the key ends", Duration::from_secs(20), refused);
+    let refused = wait_for("the key ends", Duration::from_secs(60), refused);
     assert_eq!(refused.expect_error(401, "expired_token"), "invalid API key");
     assert_eq!(refused.header("www-authenticate"), r#"Bearer realm="platform", error="invalid_token""#);
     assert!(listed(&http, USER, &text_of(&key["id"])).is_some());
