@@ -66,6 +66,8 @@ const look = EditorView.theme({
   "&.cm-focused": { outline: "none" },
   ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.6", minHeight: "168px", maxHeight: "44dvh" },
   ".cm-content": { padding: "12px 0", caretColor: "var(--text)" },
+  // When all of a text is replaced, Chromium writes the colours of the old one on the line.
+  ".cm-line": { color: "inherit !important", fontWeight: "inherit !important" },
   ".cm-gutters": { backgroundColor: "var(--surface)", color: "var(--quiet)", border: "none", paddingLeft: "4px" },
   ".cm-cursor": { borderLeftColor: "var(--text)", borderLeftWidth: "2px" },
   "&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground": {
