@@ -10,6 +10,7 @@ use coppice_test_support::{Leftovers, Options, Platform, directory, psql, wait_f
 use serde_json::{Value, json};
 
 use crate::branches::data_of;
+use crate::http::text_of;
 use crate::setup::PROGRAM;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -232,6 +233,19 @@ fn a_lost_machine_comes_back_from_its_store_and_its_key() {
     fs::write(&wrong, [7; 32]).expect("a file");
     let refused = recover(coppice.data_dir(), &store, &wrong);
     assert!(!refused.status.success() && said(&refused).contains("another key"), "{}", said(&refused));
+    // What the store says of itself is in clear, and decides which accounts of the machine servers run as.
+    let head = store.join("coppice.json");
+    let told = fs::read_to_string(&head).expect("a head");
+    let own: Value = serde_json::from_str(&told).expect("JSON");
+    let changed = told.replace(&text_of(&own["installation"]), "ins_of_a_neighbour");
+    fs::write(&head, changed).expect("written");
+    let refused = recover(coppice.data_dir(), &store, &key);
+    assert!(
+        !refused.status.success() && said(&refused).contains("somebody changed it"),
+        "{}",
+        said(&refused)
+    );
+    fs::write(&head, told).expect("written");
     assert!(!coppice.data_dir().exists(), "nothing was made");
     let done = recover(coppice.data_dir(), &store, &key);
     assert!(done.status.success(), "{}", said(&done));

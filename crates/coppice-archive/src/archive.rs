@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use chrono::{DateTime, Utc};
 use coppice_core::{InstallationId, VolumeId, random};
-use futures_util::TryStreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions};
+use object_store::{GetResultPayload, ObjectMeta, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions};
 use serde::{Deserialize, Serialize};
 
 use crate::manifest::Manifest;
@@ -18,6 +18,12 @@ use crate::{ArchiveError, ArchiveKey, Result, StorePlace};
 /// The format that this program writes, and the newest that it reads.
 const FORMAT: u32 = 1;
 const HEAD: &str = "coppice.json";
+/// Longest head that is read: some hundred bytes, and what a later format adds.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Longest sealed object but for pieces of logs: what is known of some 30 million blocks.
+pub(crate) const SEALED_BYTES_MAX: usize = 1 << 30;
+/// Most names that a listing of objects has: a piece of a log each second is a month and a half of one volume.
+const NAMES_MAX: usize = 4_000_000;
 
 /// What a store says of itself, in clear.
 #[derive(Debug, Serialize, Deserialize)]
@@ -114,7 +120,10 @@ impl Archive {
             return Err(ArchiveError::OtherInstallation(archive.installation.to_string()));
         }
         loop {
-            let next = archive.newest_owner().await? + 1;
+            let newest = archive.newest_owner().await?;
+            let next = newest.checked_add(1);
+            let next =
+                next.ok_or_else(|| ArchiveError::damaged("owner", "no number is left for an owner"))?;
             let owner = format!("owner/{next:010}");
             if put_new(&*archive.objects, &owner, vec![]).await? {
                 archive.generation = Some(next);
@@ -133,11 +142,12 @@ impl Archive {
     }
 
     async fn of(objects: Arc<dyn ObjectStore>, keys: Keys) -> Result<Self> {
-        let head = match objects.get(&Path::from(HEAD)).await {
-            Err(object_store::Error::NotFound { .. }) => return Err(ArchiveError::NoStore),
-            found => found.map_err(ArchiveError::store(format!("reading {HEAD}")))?,
+        let head = match read(&*objects, HEAD, HEAD_BYTES_MAX).await {
+            Err(ArchiveError::Store { source: object_store::Error::NotFound { .. }, .. }) => {
+                return Err(ArchiveError::NoStore);
+            }
+            found => found?,
         };
-        let head = head.bytes().await.map_err(ArchiveError::store(format!("reading {HEAD}")))?;
         let damaged = |error: serde_json::Error| ArchiveError::damaged(HEAD, error.to_string());
         let head: serde_json::Value = serde_json::from_slice(&head).map_err(damaged)?;
         // What a later format says beside that is not known.
@@ -196,13 +206,16 @@ impl Archive {
     /// # Errors
     /// When it is not there, damaged, or can't be read.
     pub async fn manifest(&self, base: &BaseName) -> Result<Manifest> {
-        Manifest::decode(base.as_str(), &self.get_sealed(base.as_str()).await?)
+        Manifest::decode(base.as_str(), &self.get_sealed(base.as_str(), SEALED_BYTES_MAX).await?)
     }
 
     /// Objects whose names begin with a directory, by name.
     pub(crate) async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>> {
-        let found = self.objects.list(Some(&Path::from(prefix))).try_collect().await;
+        let found = self.objects.list(Some(&Path::from(prefix))).take(NAMES_MAX + 1).try_collect().await;
         let mut found: Vec<ObjectMeta> = found.map_err(ArchiveError::store(format!("listing {prefix}")))?;
+        if found.len() > NAMES_MAX {
+            return Err(ArchiveError::damaged(prefix, format!("it has more than {NAMES_MAX} objects")));
+        }
         found.sort_by(|one, other| one.location.cmp(&other.location));
         Ok(found)
     }
@@ -215,9 +228,9 @@ impl Archive {
         Ok(names.map(str::to_owned).collect())
     }
 
-    pub(crate) async fn get(&self, name: &str) -> Result<Bytes> {
-        let reading = || ArchiveError::store(format!("reading {name}"));
-        self.objects.get(&Path::from(name)).await.map_err(reading())?.bytes().await.map_err(reading())
+    /// Reads an object of at most so many bytes.
+    pub(crate) async fn get(&self, name: &str, bytes_max: usize) -> Result<Bytes> {
+        read(&*self.objects, name, bytes_max).await
     }
 
     pub(crate) async fn put(&self, name: &str, content: Vec<u8>) -> Result<()> {
@@ -225,13 +238,18 @@ impl Archive {
         put.map(drop).map_err(ArchiveError::store(format!("writing {name}")))
     }
 
-    pub(crate) async fn get_sealed(&self, name: &str) -> Result<Vec<u8>> {
-        self.keys.open(name, &self.get(name).await?)
+    pub(crate) async fn get_sealed(&self, name: &str, bytes_max: usize) -> Result<Vec<u8>> {
+        self.keys.open(name, &self.get(name, bytes_max).await?)
     }
 
     /// Writes what others go by: only as the owner.
     pub(crate) async fn put_sealed(&self, name: &str, content: &[u8]) -> Result<()> {
         let sealed = self.keys.seal(name, content)?;
+        if sealed.len() > SEALED_BYTES_MAX {
+            return Err(ArchiveError::Refused(format!(
+                "{name} would have more than {SEALED_BYTES_MAX} bytes"
+            )));
+        }
         self.check_owner().await?;
         self.put(name, sealed).await
     }
@@ -272,6 +290,28 @@ impl Archive {
     }
 }
 
+/// Reads an object, whose store is not trusted to end it.
+async fn read(objects: &dyn ObjectStore, name: &str, bytes_max: usize) -> Result<Bytes> {
+    let reading = || ArchiveError::store(format!("reading {name}"));
+    let too_long = || ArchiveError::damaged(name, format!("it has more than {bytes_max} bytes"));
+    let found = objects.get(&Path::from(name)).await.map_err(reading())?;
+    if found.meta.size > bytes_max as u64 {
+        return Err(too_long());
+    }
+    // Of a file no more is read than it was long before.
+    let GetResultPayload::Stream(mut pieces) = found.payload else {
+        return found.bytes().await.map_err(reading());
+    };
+    let mut content = BytesMut::new();
+    while let Some(piece) = pieces.try_next().await.map_err(reading())? {
+        if content.len() + piece.len() > bytes_max {
+            return Err(too_long());
+        }
+        content.extend_from_slice(&piece);
+    }
+    Ok(content.freeze())
+}
+
 /// Writes an object unless there is one of that name; tells whether it did.
 async fn put_new(objects: &dyn ObjectStore, name: &str, content: Vec<u8>) -> Result<bool> {
     let options = PutOptions::from(PutMode::Create);
@@ -281,5 +321,22 @@ async fn put_new(objects: &dyn ObjectStore, name: &str, content: Vec<u8>) -> Res
             Ok(false)
         }
         Err(error) => Err(ArchiveError::store(format!("writing {name}"))(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use object_store::memory::InMemory;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn of_an_object_no_more_is_read_than_such_a_one_has() {
+        // Answers in pieces, as buckets do.
+        let objects = InMemory::new();
+        objects.put(&Path::from("packs/a"), vec![7; 100].into()).await.expect("written");
+        assert_eq!(read(&objects, "packs/a", 100).await.expect("read").len(), 100);
+        let refused = read(&objects, "packs/a", 99).await.expect_err("too long").to_string();
+        assert_eq!(refused, "packs/a is damaged: it has more than 99 bytes");
     }
 }

@@ -45,5 +45,5 @@ pub use place::StorePlace;
 pub use read::Target;
 pub use records::{Records, RecordsName};
 pub use seal::ArchiveKey;
-pub use wal::LogPiece;
+pub use wal::{LogPiece, PIECE_BYTES_MAX};
 pub use write::{BaseWriter, Written};

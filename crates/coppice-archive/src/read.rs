@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use tokio::runtime::Handle;
 
 use crate::manifest::{BLOCK, Block};
+use crate::write::PACK_BYTES_MAX;
 use crate::{Archive, ArchiveError, Manifest, Result};
 
 /// Where a base is put. Paths are from its top, and lead nowhere else.
@@ -90,7 +91,7 @@ impl Archive {
             let block = manifest.blocks[at.block as usize];
             if read.as_ref().is_none_or(|(pack, _)| *pack != at.pack) {
                 let object = manifest.packs[at.pack as usize].object();
-                read = Some((at.pack, runtime.block_on(self.get(&object))?));
+                read = Some((at.pack, runtime.block_on(self.get(&object, PACK_BYTES_MAX))?));
             }
             if last.as_ref().is_none_or(|(block, _)| *block != at.block)
                 && let Some((_, pack)) = &read

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use coppice_core::HostId;
 use serde::{Deserialize, Serialize};
 
-use crate::archive::{stamp, time_of};
+use crate::archive::{SEALED_BYTES_MAX, stamp, time_of};
 use crate::{Archive, ArchiveError, Result};
 
 /// An export of the metastore.
@@ -52,7 +52,7 @@ impl Archive {
     /// # Errors
     /// When it is not there, damaged, or can't be read.
     pub async fn get_records(&self, name: &RecordsName) -> Result<Records> {
-        let content = self.get_sealed(&name.0).await?;
+        let content = self.get_sealed(&name.0, SEALED_BYTES_MAX).await?;
         postcard::from_bytes(&content).map_err(|error| ArchiveError::damaged(&name.0, error.to_string()))
     }
 

@@ -7,6 +7,11 @@ use coppice_core::lsn::Lsn;
 use crate::manifest::Manifest;
 use crate::{Archive, ArchiveError, BaseFacts, Result};
 
+/// Longest piece of a log.
+pub const PIECE_BYTES_MAX: usize = 32 << 20;
+/// The same, sealed: compressing may have made it a little longer.
+const SEALED_PIECE_BYTES_MAX: usize = PIECE_BYTES_MAX + (1 << 20);
+
 /// The name of a piece of a volume's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogPiece {
@@ -25,7 +30,9 @@ impl LogPiece {
         let seen_at = DateTime::from_timestamp_millis(parts.next()?.parse().ok()?)?;
         let mut place = || u64::from_str_radix(parts.next()?, 16).ok().map(Lsn);
         let (start, end) = (place()?, place()?);
-        Some(Self { object, seen_at, start, end })
+        // Another name than any that was written says nothing.
+        let length = end.0.checked_sub(start.0)?;
+        (length <= PIECE_BYTES_MAX as u64).then_some(Self { object, seen_at, start, end })
     }
 }
 
@@ -41,7 +48,7 @@ impl Archive {
     /// that this process [owns](Self::check_owner) the store.
     ///
     /// # Errors
-    /// When the store can't be written.
+    /// When the store can't be written, or the piece is longer than [`PIECE_BYTES_MAX`].
     pub async fn put_log(
         &self,
         volume: &VolumeId,
@@ -49,6 +56,9 @@ impl Archive {
         start: Lsn,
         bytes: &[u8],
     ) -> Result<()> {
+        if bytes.len() > PIECE_BYTES_MAX {
+            return Err(ArchiveError::Refused(format!("a piece of a log with {} bytes", bytes.len())));
+        }
         let (time, end) = (seen_at.timestamp_millis(), start.0 + bytes.len() as u64);
         let name = format!("wal/{volume}/{time:015}-{:016X}-{end:016X}", start.0);
         let sealed = self.keys.seal(&name, bytes)?;
@@ -122,7 +132,7 @@ impl Archive {
     /// # Errors
     /// When it is not there, damaged, or can't be read.
     pub async fn get_log(&self, piece: &LogPiece) -> Result<Vec<u8>> {
-        self.get_sealed(&piece.object).await
+        self.get_sealed(&piece.object, SEALED_PIECE_BYTES_MAX).await
     }
 
     /// Removes pieces of a volume's log that were seen before a time.

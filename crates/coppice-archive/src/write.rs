@@ -18,6 +18,8 @@ use crate::{Archive, ArchiveError, BaseFacts, BaseName, Manifest, Result};
 
 /// A pack is written when it has this many bytes.
 const PACK_BYTES: usize = 32 << 20;
+/// Longest pack: one more block, which compressing may have made longer.
+pub(crate) const PACK_BYTES_MAX: usize = PACK_BYTES + 2 * BLOCK;
 /// Most files and directories of a base: what is known of each is held in memory.
 const ENTRIES_MAX: usize = 4_000_000;
 /// Most bytes of their names. PostgreSQL's have some twenty each.

@@ -38,6 +38,66 @@ fn a_wrong_key_another_installation_and_a_later_format_are_refused() {
 }
 
 #[test]
+fn objects_that_are_longer_than_any_that_was_written_are_not_read() {
+    let store = Store::new();
+    let (runtime, archive) = (&store.runtime, &store.archive);
+    runtime.block_on(archive.put_records(&records("first"), Utc::now())).expect("written");
+    let volume = VolumeId::from_trusted("vol_1");
+    runtime.block_on(archive.put_log(&volume, Utc::now(), Lsn(0x100), b"log")).expect("written");
+    let long = vec![0; coppice_archive::PIECE_BYTES_MAX + 1];
+    let put = runtime.block_on(archive.put_log(&volume, Utc::now(), Lsn(0x200), &long));
+    assert!(matches!(put, Err(ArchiveError::Refused(_))), "what could not be read is not written");
+    let source = tempfile::tempdir().expect("a directory");
+    fs::write(source.path().join("file"), "content").expect("a file");
+    let base = store.write(source.path(), 1, None).expect("a base").base;
+    let manifest = store.manifest(&base);
+
+    // None of them takes room on the disk, and all of it in memory.
+    let swell = |directory: &str, bytes: u64| {
+        let mut path = store.directory.join(directory);
+        while path.is_dir() {
+            path = fs::read_dir(&path).expect("a directory").next().expect("an entry").expect("read").path();
+        }
+        fs::OpenOptions::new().write(true).open(path).expect("a file").set_len(bytes).expect("longer");
+    };
+    let too_long = |refused: ArchiveError| {
+        assert!(refused.to_string().contains("it has more than"), "{refused}");
+    };
+    let piece = runtime.block_on(archive.log_pieces(&volume)).expect("listed").remove(0);
+    for directory in ["records", "bases", "wal", "packs"] {
+        swell(directory, 1 << 40);
+    }
+    let name = runtime.block_on(archive.records()).expect("listed").remove(0);
+    too_long(runtime.block_on(archive.get_records(&name)).expect_err("records"));
+    too_long(runtime.block_on(archive.manifest(&base)).expect_err("a manifest"));
+    too_long(runtime.block_on(archive.get_log(&piece)).expect_err("a piece of a log"));
+    too_long(store.within(|| archive.verify(&manifest)).expect_err("a pack"));
+    swell("coppice.json", 1 << 40);
+    too_long(runtime.block_on(Archive::open(&store.place, &key(1))).expect_err("a head"));
+}
+
+#[test]
+fn names_that_nobody_wrote_are_no_pieces_and_no_owners() {
+    let store = Store::new();
+    let volume = VolumeId::from_trusted("vol_1");
+    let wal = store.directory.join("wal/vol_1");
+    fs::create_dir_all(&wal).expect("a directory");
+    for name in [
+        "001795416883999-0000000000000000-FFFFFFFFFFFFFFFF",
+        "001795416883999-FFFFFFFFFFFFFFFF-0000000000000000",
+        "001795416883999-0000000000000000-0000000002000001",
+        "999999999999999999999-0000000000000000-0000000000000001",
+        "notes",
+    ] {
+        fs::write(wal.join(name), "x").expect("a file");
+    }
+    assert_eq!(store.runtime.block_on(store.archive.log_pieces(&volume)).expect("listed"), []);
+    fs::write(store.directory.join("owner").join(u64::MAX.to_string()), "").expect("a file");
+    let refused = store.runtime.block_on(Archive::take(&store.place, &key(1), &installation()));
+    assert!(matches!(refused, Err(ArchiveError::Damaged { .. })), "no number is left");
+}
+
+#[test]
 fn who_lost_the_store_to_another_process_writes_no_more() {
     let store = Store::new();
     let put = |archive: &Archive| store.runtime.block_on(archive.put_records(&records("first"), Utc::now()));

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use chrono::{DateTime, Utc};
 use coppice_archive::{
-    Archive, ArchiveError, BaseFacts, BaseName, BaseWriter, LogPiece, Manifest, StoreFailure, Target, Written,
+    Archive, ArchiveError, BaseFacts, BaseName, BaseWriter, LogPiece, Manifest, PIECE_BYTES_MAX,
+    StoreFailure, Target, Written,
 };
 use coppice_core::VolumeId;
 use coppice_core::image::PostgresVersion;
@@ -27,8 +28,6 @@ use crate::{BasePlan, EngineError, Result, VolumePlan};
 
 /// Directories inside each other; PostgreSQL makes four.
 const DEPTH_MAX: usize = 32;
-/// Most of a log that is read at once.
-const PIECE_BYTES_MAX: u64 = 32 << 20;
 
 impl From<ArchiveError> for EngineError {
     fn from(error: ArchiveError) -> Self {
@@ -176,7 +175,7 @@ impl LocalEngine {
     /// [`crate::Engine::log_from`]
     pub(super) async fn read_log(&self, volume: &VolumeId, from: Lsn) -> Result<Option<Vec<u8>>> {
         let (volumes, volume) = (self.volumes.clone(), volume.clone());
-        blocking(move || volumes.log_from(&volume, from, PIECE_BYTES_MAX)).await
+        blocking(move || volumes.log_from(&volume, from, PIECE_BYTES_MAX as u64)).await
     }
 }
 

@@ -75,7 +75,8 @@ async fn newest_records(archive: &Archive) -> anyhow::Result<(Vec<u8>, HostId)> 
         let taken = name.taken_at().to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
         match archive.get_records(name).await {
             Ok(found) => {
-                check_export(found.export.as_slice()).await?;
+                let checked = check_export(found.export.as_slice()).await?;
+                check_owner(archive, checked.header.installation.as_deref())?;
                 say!("records of {taken}");
                 return Ok((found.export, found.host));
             }
@@ -83,6 +84,18 @@ async fn newest_records(archive: &Archive) -> anyhow::Result<(Vec<u8>, HostId)> 
         }
     }
     bail!("there are no records in the store: did `coppice serve` ever run with it?")
+}
+
+/// The records are sealed, and what the store says of itself is not.
+fn check_owner(archive: &Archive, recorded: Option<&str>) -> anyhow::Result<()> {
+    let told = archive.installation().as_str();
+    match recorded {
+        Some(recorded) if recorded != told => bail!(
+            "coppice.json says that the store is of installation {told:?}, and its records are of {recorded}: \
+             somebody changed it; set it right there if you trust the rest"
+        ),
+        _ => Ok(()),
+    }
 }
 
 async fn fill(
