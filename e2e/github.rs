@@ -108,6 +108,12 @@ impl Github {
         self.ask("PATCH", &format!("/repos/octocat/shop/pulls/{pull}"), json!({ "state": state }));
     }
 
+    /// Gives somebody rights on a repository.
+    fn invite(&mut self, login: &str, repository: &str, permission: &str) {
+        let path = format!("/repos/octocat/{repository}/collaborators/{login}");
+        self.ask("PUT", &path, json!({ "permission": permission }));
+    }
+
     /// The texts of our comments on a pull request.
     fn comments(&mut self, pull: i64) -> Vec<String> {
         let all = self.ask("GET", &format!("/repos/octocat/shop/issues/{pull}/comments"), Value::Null);
@@ -186,10 +192,20 @@ fn link(platform: &Platform, github: &mut Github) -> i64 {
         let refused = said(platform.run(&["github", "link", "100", "--code", &code]));
         assert!(refused.contains("GitHub does not say that installation 100 is yours"), "{refused}");
     }
+    // Who reads and writes one repository is shown the installation as well.
+    for level in ["pull", "push", "maintain"] {
+        github.invite("stranger", "vault", level);
+        let refused = said(platform.run(&["github", "link", "100", "--code", &github.code("stranger")]));
+        assert!(refused.contains("GitHub does not say that installation 100 is yours"), "{level}: {refused}");
+    }
     let others = json!({ "github": github.url, "code": github.code("octocat"), "repository": shop });
     tell_with(platform, &["integrations/an_installation_is_linked_and_a_repository_mapped"], &others);
     let listed = platform.cli(&["github", "list"]);
     let id = text_of(&listed["installations"][0]["id"]);
+    // Who administers one repository of an installation links it for that one.
+    github.invite("stranger", "vault", "admin");
+    platform.cli(&["github", "link", "100", "--code", &github.code("stranger"), "--replace", &id]);
+    assert!(said(map(shop)).contains("who linked it does not administer that"));
     let code = github.code("octocat");
     let linked = platform.cli(&["github", "link", "100", "--code", &code, "--replace", &id]);
     assert_eq!(linked["installationId"], 100);

@@ -1,5 +1,5 @@
 // GitHub for the stories: the published emulator of it, behind a door that adds what the emulator lacks
-// (which installations a person has to do with, where its App is) and that holds, doubles and loses deliveries as it is told to.
+// (which repositories of an installation a person may do what with, where its App is) and that holds, doubles and loses deliveries as it is told to.
 //
 // Prints where it is as a line of JSON, then carries out commands, a line of JSON each, and answers each with one.
 
@@ -46,15 +46,30 @@ async function delivered(request, response) {
   response.writeHead(200).end();
 }
 
-async function installationsOf(request, response) {
-  const headers = { authorization: request.headers.authorization };
-  const user = await fetch(`${inner}/user`, { headers });
+const LEVELS = ['pull', 'triage', 'push', 'maintain', 'admin'];
+
+/**
+ * Repositories of the installation that a person was given to read, write or administer, with what they may do with
+ * each: those that everybody can read are not among them.
+ */
+async function repositoriesOf(request, response) {
+  const { authorization } = request.headers;
+  const asked = async (path, who = authorization) => fetch(`${inner}${path}`, { headers: { authorization: who } });
+  const user = await asked('/user');
   if (!user.ok) return response.writeHead(401).end('{}');
   const { login } = await user.json();
-  const found = await fetch(`${inner}/users/${login}/installation`);
-  const installations = found.ok ? [await found.json()] : [];
-  response.writeHead(200, { 'content-type': 'application/json' });
-  response.end(JSON.stringify({ total_count: installations.length, installations }));
+  const repositories = [];
+  for (const repository of await (await asked('/users/octocat/repos', 'token octocat_token')).json()) {
+    const people = `/repos/${repository.full_name}/collaborators`;
+    const given = await (await asked(people, 'token octocat_token')).json();
+    if (repository.owner.login !== login && !given.some((one) => one.login === login)) continue;
+    // The emulator says of every caller that they may do everything.
+    const { permission } = await (await asked(`${people}/${login}/permission`, 'token octocat_token')).json();
+    const permissions = Object.fromEntries(LEVELS.map((level, at) => [level, at <= LEVELS.indexOf(permission)]));
+    repositories.push({ ...repository, permissions });
+  }
+  if (!repositories.length) return response.writeHead(404).end('{}');
+  json(response, { total_count: repositories.length, repositories });
 }
 
 /** The App itself, whose page is where everything else of it is. */
@@ -100,7 +115,7 @@ async function passed(request, response) {
 const door = createServer((request, response) => {
   const handler = {
     '/_delivered': delivered,
-    '/user/installations': installationsOf,
+    '/user/installations/100/repositories': repositoriesOf,
     '/app': app,
     '/jobs/.well-known/openid-configuration': jobIssuer,
     '/jobs/keys': jobKeys,
@@ -120,6 +135,7 @@ const github = await createEmulator({
       users: [{ login: 'octocat' }, { login: 'stranger' }],
       repos: [
         { owner: 'octocat', name: 'shop', auto_init: true },
+        { owner: 'octocat', name: 'vault', auto_init: true },
         { owner: 'stranger', name: 'theirs', auto_init: true },
       ],
       oauth_apps: [{ client_id: 'Iv1.coppice', client_secret: clientSecret, name: 'Coppice', redirect_uris: ['http://127.0.0.1/github/setup'] }],

@@ -23,16 +23,16 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
     const MAPPED: &str = "The project has a repository, or the repository another project.";
     vec![
         get("/githubapp/installations", &LIST_GITHUB_APP_INSTALLATIONS)
-            .says(AREA, "List the installations of the GitHub App that an organization has linked", "Its repositories can be mapped to projects.")
+            .says(AREA, "List the installations of the GitHub App that an organization has linked", "Those of its repositories can be mapped to projects that who linked it administers at GitHub.")
             .answers("Its installations.")
             .runs(list_installations),
         post("/githubapp/installations", &CREATE_GITHUB_APP_INSTALLATION)
-            .says(AREA, "Link an installation of the GitHub App", "Whoever installs the App is shown a code at the end, which proves that the installation is theirs.")
+            .says(AREA, "Link an installation of the GitHub App", "Whoever installs the App is shown a code at the end, by which GitHub says which of its repositories they administer:\nthese can be mapped.")
             .answers("The link.")
             .refuses(409, TAKEN)
             .runs(link_installation),
         put("", &UPDATE_GITHUB_APP_INSTALLATION)
-            .says(AREA, "Have a link lead to another installation", "It needs a code, as the first one did.")
+            .says(AREA, "Have a link lead to another installation", "It needs a code, as the first one did, and says anew which repositories can be mapped.")
             .answers("The link as it is now.")
             .refuses(409, TAKEN)
             .runs(relink_installation),

@@ -24,6 +24,8 @@ pub struct GithubInstallation {
     pub installation: i64,
     /// Whose.
     pub organization: OrganizationId,
+    /// Repositories of it, by their numbers at GitHub, that who linked it administered then: these can be mapped.
+    pub administered: Vec<i64>,
     /// When it was linked.
     pub created_at: DateTime<Utc>,
     /// When that was last changed.

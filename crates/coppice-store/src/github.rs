@@ -8,7 +8,7 @@ use sqlx::{Encode, FromRow, Postgres, Type};
 
 use crate::{Result, Store};
 
-const INSTALLATION: &str = "id, installation_id, organization_id, created_at, updated_at";
+const INSTALLATION: &str = "id, installation_id, organization_id, administered, created_at, updated_at";
 const REPOSITORY: &str =
     "g.id, g.repository_id, g.project_id, g.root_branch_id, g.previews, g.forks, g.created_at, g.updated_at";
 
@@ -43,6 +43,7 @@ struct InstallationRow {
     id: String,
     installation_id: i64,
     organization_id: String,
+    administered: Vec<i64>,
     created_at: DateTime<Utc>,
     updated_at: DateTime<Utc>,
 }
@@ -53,6 +54,7 @@ impl From<InstallationRow> for GithubInstallation {
             id: GithubInstallationId::from_trusted(row.id),
             installation: row.installation_id,
             organization: OrganizationId::from_trusted(row.organization_id),
+            administered: row.administered,
             created_at: row.created_at,
             updated_at: row.updated_at,
         }
@@ -118,7 +120,7 @@ impl Store {
         Ok(rows.into_iter().map(GithubInstallation::from).collect())
     }
 
-    /// Links an installation.
+    /// Links an installation, for these repositories of it.
     ///
     /// # Errors
     /// A unique violation of `github_installations_once`.
@@ -127,15 +129,18 @@ impl Store {
         id: &GithubInstallationId,
         organization: &OrganizationId,
         installation: i64,
+        administered: &[i64],
     ) -> Result<GithubInstallation> {
         let sql = format!(
-            "insert into github_installations (id, organization_id, installation_id) values ($1, $2, $3)
+            "insert into github_installations (id, organization_id, installation_id, administered)
+             values ($1, $2, $3, $4)
              returning {INSTALLATION}"
         );
         let row: InstallationRow = sqlx::query_as(sqlx::AssertSqlSafe(sql))
             .bind(id.as_str())
             .bind(organization.as_str())
             .bind(installation)
+            .bind(administered)
             .fetch_one(&self.pool)
             .await?;
         Ok(row.into())
@@ -151,16 +156,19 @@ impl Store {
         id: &GithubInstallationId,
         organization: &OrganizationId,
         installation: i64,
+        administered: &[i64],
     ) -> Result<Option<GithubInstallation>> {
         let sql = format!(
             "with looked_at as (update github_repositories set looked_at = null where installation_id = $1)
-             update github_installations set installation_id = $3, looked_at = null, updated_at = now()
+             update github_installations set installation_id = $3, administered = $4, looked_at = null,
+                    updated_at = now()
              where id = $1 and organization_id = $2 returning {INSTALLATION}"
         );
         let row: Option<InstallationRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
             .bind(id.as_str())
             .bind(organization.as_str())
             .bind(installation)
+            .bind(administered)
             .fetch_optional(&self.pool)
             .await?;
         Ok(row.map(GithubInstallation::from))

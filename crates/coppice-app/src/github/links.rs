@@ -1,4 +1,4 @@
-//! Which installations of the App belong to whom.
+//! Which installations of the App belong to whom, and which of their repositories.
 
 use chrono::Utc;
 use coppice_core::github::GithubInstallation;
@@ -13,10 +13,10 @@ use zeroize::Zeroizing;
 use super::api::{Asked, Github, GithubError};
 use crate::{Access, App};
 
-/// Installations of an answer, the most that GitHub gives.
+/// Repositories of an answer, the most that GitHub gives.
 const PAGE: usize = 100;
-/// Most pages that are read of what a person has to do with.
-const PAGES_MAX: usize = 20;
+/// Most pages that are read of what a person administers.
+const PAGES_MAX: usize = 50;
 
 /// An installation to be linked, with the proof that it is the caller's.
 #[derive(Clone, Debug)]
@@ -35,40 +35,55 @@ struct Exchanged {
 
 #[derive(Deserialize)]
 struct Page {
-    installations: Vec<Installed>,
+    repositories: Vec<Reached>,
 }
 
 #[derive(Deserialize)]
-struct Installed {
+struct Reached {
     id: i64,
+    permissions: Permissions,
+}
+
+#[derive(Deserialize)]
+struct Permissions {
+    admin: bool,
 }
 
 impl Github {
-    /// Whether the person whom GitHub gave this code has to do with an installation of the App.
-    async fn is_theirs(&self, installation: i64, code: &str) -> Asked<bool> {
+    /// Repositories of an installation that the person administers whom GitHub gave this code. Others are
+    /// shown the installation as well: all who can read one of them.
+    async fn administered(&self, installation: i64, code: &str) -> Asked<Vec<i64>> {
+        let Some(token) = self.token_of(code).await? else { return Ok(vec![]) };
+        let mut found = vec![];
+        for page in 1..=PAGES_MAX {
+            let path = format!("/user/installations/{installation}/repositories?per_page={PAGE}&page={page}");
+            let asked = self.ask((Method::GET, &path), &token, None, "the repositories of a person");
+            let Page { repositories } = match asked.await {
+                Ok(answer) => answer.json()?,
+                Err(GithubError::Refused { .. }) => return Ok(vec![]),
+                Err(error) => return Err(error),
+            };
+            let is_last = repositories.len() < PAGE;
+            found.extend(repositories.iter().filter(|one| one.permissions.admin).map(|one| one.id));
+            if is_last {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// What a person is asked for with; none where GitHub gave nobody this code.
+    async fn token_of(&self, code: &str) -> Asked<Option<Zeroizing<String>>> {
         let form = Serializer::new(String::new())
             .append_pair("client_id", &self.config.client_id)
             .append_pair("client_secret", &self.config.client_secret)
             .append_pair("code", code)
             .finish();
-        let exchanged = match self.post_form("/login/oauth/access_token", form, "a token for a code").await {
-            Ok(answer) => answer.json::<Exchanged>()?,
-            Err(GithubError::Refused { .. }) => return Ok(false),
-            Err(error) => return Err(error),
-        };
-        let Some(token) = exchanged.access_token else { return Ok(false) };
-        for page in 1..=PAGES_MAX {
-            let path = format!("/user/installations?per_page={PAGE}&page={page}");
-            let asked = self.ask((Method::GET, &path), &token, None, "the installations of a person");
-            let Page { installations } = asked.await?.json()?;
-            if installations.iter().any(|one| one.id == installation) {
-                return Ok(true);
-            }
-            if installations.len() < PAGE {
-                break;
-            }
+        match self.post_form("/login/oauth/access_token", form, "a token for a code").await {
+            Ok(answer) => Ok(answer.json::<Exchanged>()?.access_token),
+            Err(GithubError::Refused { .. }) => Ok(None),
+            Err(error) => Err(error),
         }
-        Ok(false)
     }
 }
 
@@ -78,7 +93,7 @@ impl App {
         Ok(self.store.github_installations(&access.organization.id).await?)
     }
 
-    /// Links an installation of whoever shows a code for it.
+    /// Links an installation, for the repositories of it that whoever shows a code for it administers.
     ///
     /// # Errors
     /// `github_not_configured`, `installation_not_yours`, `installation_taken`
@@ -87,9 +102,10 @@ impl App {
         access: &Access,
         asked: &LinkRequest,
     ) -> Result<GithubInstallation> {
-        self.check_theirs(asked).await?;
+        let theirs = self.administered(asked).await?;
         let (id, organization) = (GithubInstallationId::generate(Utc::now()), &access.organization.id);
-        let linked = self.store.github_installation_insert(&id, organization, asked.installation).await;
+        let linked =
+            self.store.github_installation_insert(&id, organization, asked.installation, &theirs).await;
         linked.map_err(|error| taken(error, asked.installation))
     }
 
@@ -111,24 +127,27 @@ impl App {
         if !known.iter().any(|one| one.id == *id) {
             return Err(missing());
         }
-        self.check_theirs(asked).await?;
-        let changed = self.store.github_installation_update(id, organization, asked.installation).await;
+        let theirs = self.administered(asked).await?;
+        let changed =
+            self.store.github_installation_update(id, organization, asked.installation, &theirs).await;
         changed.map_err(|error| taken(error, asked.installation))?.ok_or_else(missing)
     }
 
-    async fn check_theirs(&self, asked: &LinkRequest) -> Result<()> {
+    /// Repositories of the installation that are the caller's to map; at least one.
+    async fn administered(&self, asked: &LinkRequest) -> Result<Vec<i64>> {
         let github = self.github()?;
-        let is_theirs = match &asked.code {
-            Some(code) => github.is_theirs(asked.installation, code).await?,
-            None => false,
+        let theirs = match &asked.code {
+            Some(code) => github.administered(asked.installation, code).await?,
+            None => vec![],
         };
-        match is_theirs {
-            true => Ok(()),
-            false => Err(Error::access_denied(
+        match theirs.is_empty() {
+            false => Ok(theirs),
+            true => Err(Error::access_denied(
                 ErrorCode::InstallationNotYours,
                 format_args!(
-                    "GitHub does not say that installation {} is yours: install the App again and use the code \
-                     that you are shown then, which is good once and for ten minutes",
+                    "GitHub does not say that installation {} is yours: install the App again, for a repository \
+                     that you administer, and use the code that you are shown then, which is good once and for \
+                     ten minutes",
                     asked.installation
                 ),
             )),

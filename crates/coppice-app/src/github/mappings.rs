@@ -92,15 +92,16 @@ impl App {
         access.check_root(&found.ok_or_else(not_found)?.root)
     }
 
-    /// The link of the organization through which a repository is reached: what nobody has linked is mapped
-    /// by nobody.
+    /// The link of the organization through which a repository is reached: what nobody has linked who
+    /// administers it is mapped by nobody.
     async fn installation_of(
         &self,
         access: &Access<InBranch>,
         repository: i64,
     ) -> Result<GithubInstallationId> {
         let github = self.github()?;
-        for linked in self.store.github_installations(&access.organization.id).await? {
+        let linked = self.store.github_installations(&access.organization.id).await?;
+        for linked in linked.into_iter().filter(|linked| linked.administered.contains(&repository)) {
             match github.token_for(linked.installation, repository).await {
                 Ok(_) => return Ok(linked.id),
                 Err(refused) if refused.is_gone() => {}
@@ -110,8 +111,8 @@ impl App {
         Err(Error::invalid_field(
             "githubRepositoryID",
             format_args!(
-                "no installation that the organization has linked reaches repository {repository}: \
-                 install the GitHub App for it and link that first"
+                "no installation that the organization has linked reaches repository {repository}, or who linked \
+                 it does not administer that: install the GitHub App for it and link that, anew if it is linked"
             ),
         ))
     }

@@ -20,7 +20,7 @@ async fn with_mapping(server: &Postgres) -> (Store, PgConnection, GithubReposito
     let (store, sql) = with_rows(&server.database().await).await;
     let organization = OrganizationId::from_trusted("o");
     let link = GithubInstallationId::from_trusted("ghi_1");
-    store.github_installation_insert(&link, &organization, 7).await.unwrap();
+    store.github_installation_insert(&link, &organization, 7, &[REPOSITORY]).await.unwrap();
     let root = BranchId::from_trusted(BRANCH);
     let note = MappingNote {
         installation: &link,
