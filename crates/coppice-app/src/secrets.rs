@@ -23,6 +23,7 @@ pub struct MasterKey {
     fake_salts: [u8; 32],
     forms: hmac::Key,
     refresh_tokens: [u8; 32],
+    successors: hmac::Key,
     archive: Zeroizing<[u8; 32]>,
     readers: hmac::Key,
 }
@@ -78,6 +79,10 @@ impl MasterKey {
             fake_salts: *lasting.fake_salts,
             forms: hmac::Key::new(hmac::HMAC_SHA256, derive(bytes, "coppice forms 1").as_ref()),
             refresh_tokens: derive(bytes, "coppice refresh tokens 1").as_ref().try_into().expect("32 bytes"),
+            successors: hmac::Key::new(
+                hmac::HMAC_SHA256,
+                derive(bytes, "coppice refresh token successors 1").as_ref(),
+            ),
             archive: lasting.archive,
             readers: hmac::Key::new(hmac::HMAC_SHA256, derive(bytes, "coppice readers 1").as_ref()),
         }
@@ -128,6 +133,12 @@ impl MasterKey {
         let salt = made_for("salt").as_ref()[..SALT_LENGTH].try_into().expect("an HMAC-SHA-256 is longer");
         let verifier = scram_verifier_with(&password, salt);
         (password, verifier)
+    }
+
+    /// The id of the refresh token that replaces one: always the same, so that requests which crossed are
+    /// answered with one token.
+    pub(crate) fn successor(&self, id: &str) -> String {
+        hex::encode(hmac::sign(&self.successors, id.as_bytes()))
     }
 
     /// Makes and checks refresh tokens.

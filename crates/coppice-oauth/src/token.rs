@@ -166,8 +166,8 @@ pub struct RefreshClaims {
 }
 
 impl RefreshClaims {
-    /// Of the same person and session as an access token.
-    pub fn beside(access: &AccessClaims, exp: DateTime<Utc>) -> Self {
+    /// Of the same person and session as an access token, with an id that nobody knows before.
+    pub fn beside(access: &AccessClaims, exp: DateTime<Utc>, jti: String) -> Self {
         Self {
             iss: access.iss.clone(),
             aud: access.iss.clone(),
@@ -176,7 +176,7 @@ impl RefreshClaims {
             sub: access.sub.clone(),
             exp: exp.timestamp(),
             iat: access.iat,
-            jti: crate::random::secret(),
+            jti,
             sid: access.sid.clone(),
         }
     }
@@ -421,7 +421,11 @@ mod tests {
         let access_token = key.sign(&access).expect("a token");
         let id_token =
             key.sign(&IdClaims::beside(&access, &access_token, Utc::now(), None)).expect("a token");
-        let refresh = refresh_key.sign(&RefreshClaims::beside(&access, Utc::now() + TimeDelta::days(1)));
+        let refresh = refresh_key.sign(&RefreshClaims::beside(
+            &access,
+            Utc::now() + TimeDelta::days(1),
+            "id".to_owned(),
+        ));
         let refresh = refresh.expect("a token");
         assert_eq!(refresh_key.verify(&refresh, &issuers).expect("valid").sid, "ses_1");
         assert!(verify_id_hint(&id_token, &key.public, &issuers).is_ok());

@@ -211,39 +211,46 @@ impl Store {
         Ok(done.rows_affected() == 1)
     }
 
-    /// Keeps a refresh token that will be replaced.
+    /// Keeps a refresh token that will be replaced. It may be there: requests for it can have crossed.
     pub async fn refresh_token_insert_in_tx(
         &self,
         tx: &mut Tx,
         id_hash: &str,
         session: &SessionId,
     ) -> Result<()> {
-        sqlx::query("insert into refresh_tokens (id_hash, session_id) values ($1, $2)")
-            .bind(id_hash)
-            .bind(session.as_str())
-            .execute(&mut **tx)
-            .await?;
+        sqlx::query(
+            "insert into refresh_tokens (id_hash, session_id) values ($1, $2) on conflict do nothing",
+        )
+        .bind(id_hash)
+        .bind(session.as_str())
+        .execute(&mut **tx)
+        .await?;
         Ok(())
     }
 
-    /// Replaces a refresh token. For `grace` it can be used again, as requests
-    /// may have crossed. One of ours that is not there any more was replaced
-    /// long ago.
+    /// Replaces a refresh token by its successor. For `grace` it can be used again, as requests may have
+    /// crossed, but not once the successor was used. One of ours that is not there any more was replaced long
+    /// ago.
     pub async fn refresh_token_replace_in_tx(
         &self,
         tx: &mut Tx,
-        id_hash: &str,
+        (id_hash, successor_hash): (&str, &str),
         session: &SessionId,
         grace: TimeDelta,
     ) -> Result<RefreshMatch> {
+        // What is not there yet is of a request that this one crossed.
         let done = sqlx::query(
             "update refresh_tokens set replaced_at = coalesce(replaced_at, now())
              where id_hash = $1 and session_id = $2
-               and (replaced_at is null or replaced_at > now() - make_interval(secs => $3))",
+               and (replaced_at is null
+                    or replaced_at > now() - make_interval(secs => $3)
+                       and not exists (select from refresh_tokens n
+                                       where n.id_hash = $4 and n.replaced_at is not null))",
         )
         .bind(id_hash)
         .bind(session.as_str())
         .bind(grace.num_seconds() as f64)
+        .bind(successor_hash)
         .execute(&mut **tx)
         .await?;
         Ok(if done.rows_affected() == 1 { RefreshMatch::Usable } else { RefreshMatch::Replaced })

@@ -8,6 +8,7 @@ use coppice_oauth::client::Client;
 use coppice_oauth::issuer::Realm;
 use coppice_oauth::params::Params;
 use coppice_oauth::pkce::{Challenge, is_proven};
+use coppice_oauth::random::secret;
 use coppice_oauth::resource::Resource;
 use coppice_oauth::scope::{OFFLINE_ACCESS, OPENID, Scopes};
 use coppice_oauth::token::{AccessClaims, IdClaims, Profile, RefreshClaims};
@@ -142,7 +143,7 @@ impl App {
         let granted = Granted { scopes: &scopes, resource };
         let session = self.begin_session(&mut tx, client, &user, granted, browser, shown).await?;
         self.store.code_note_session_in_tx(&mut tx, &code.code_hash, &session.id).await?;
-        let answer = self.issue(&mut tx, realm, client, &session, granted, code.nonce).await?;
+        let answer = self.issue(&mut tx, realm, client, &session, granted, (code.nonce, secret())).await?;
         tx.commit().await.map_err(StoreError::from)?;
         Ok(answer)
     }
@@ -190,9 +191,12 @@ impl App {
         let mut tx = self.store.begin().await?;
         let session = self.store.session_find_in_tx(&mut tx, &id).await?;
         let session = session.filter(|session| session.client_id == client.id).ok_or_else(unusable)?;
+        let next = self.key.successor(&claims.jti);
         if client.rotates_refresh_tokens() {
-            let hash = self.key.hash(&claims.jti);
-            let used = self.store.refresh_token_replace_in_tx(&mut tx, &hash, &id, ROTATION_GRACE).await?;
+            let (hash, next_hash) = (self.key.hash(&claims.jti), self.key.hash(&next));
+            let replacing =
+                self.store.refresh_token_replace_in_tx(&mut tx, (&hash, &next_hash), &id, ROTATION_GRACE);
+            let used = replacing.await?;
             if used == RefreshMatch::Replaced {
                 drop(tx);
                 // Somebody else has it, too.
@@ -211,7 +215,7 @@ impl App {
             .ok_or_else(|| OAuthError::new(ErrorCode::InvalidScope, "more is asked for than was granted"))?;
         let granted = Granted { scopes: &scopes, resource: self.narrowed(&session.resource, params)? };
         self.store.session_extend_in_tx(&mut tx, &id, Utc::now() + idle(session.is_offline)).await?;
-        let answer = self.issue(&mut tx, realm, client, &session, granted, None).await?;
+        let answer = self.issue(&mut tx, realm, client, &session, granted, (None, next)).await?;
         tx.commit().await.map_err(StoreError::from)?;
         Ok(answer)
     }
@@ -257,7 +261,7 @@ impl App {
         let shown = (signed_in_at, &methods);
         let granted = Granted { scopes: &scopes, resource: self.narrowed(&found.resource, params)? };
         let session = self.begin_session(&mut tx, client, &user, granted, None, shown).await?;
-        let answer = self.issue(&mut tx, realm, client, &session, granted, None).await?;
+        let answer = self.issue(&mut tx, realm, client, &session, granted, (None, secret())).await?;
         tx.commit().await.map_err(StoreError::from)?;
         Ok(answer)
     }
@@ -297,7 +301,7 @@ impl App {
         client: &Client,
         session: &Session,
         granted: Granted<'_>,
-        nonce: Option<String>,
+        (nonce, refresh_id): (Option<String>, String),
     ) -> IdentityResult<TokenAnswer> {
         let now = Utc::now();
         let (access_token, claims) = self.access_token(realm, session, granted, now).await?;
@@ -309,7 +313,7 @@ impl App {
             false => None,
         };
         let refresh_end = (now + idle(session.is_offline)).min(session.expires_at);
-        let refresh = RefreshClaims::beside(&claims, refresh_end);
+        let refresh = RefreshClaims::beside(&claims, refresh_end, refresh_id);
         if client.rotates_refresh_tokens() {
             self.store.refresh_token_insert_in_tx(tx, &self.key.hash(&refresh.jti), &session.id).await?;
         }
