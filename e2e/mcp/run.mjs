@@ -103,6 +103,8 @@ async function branchesAreMadeAndRemoved() {
   const another = await call('write_sql', { ...onMain, query: 'CREATE TABLE other (i int)', confirm });
   assert(another.isError && another.text.includes('confirm ='), another.text);
   assert(!(await call('write_sql', { ...onMain, confirm })).isError);
+  const twice = await call('write_sql', { ...onMain, confirm });
+  assert(twice.isError && twice.text.includes('confirm ='), twice.text);
   assert((await call('run_sql', { ...place, branchID: main.id, query: 'SELECT count(*) FROM made' })).text.includes('"0"'));
 
   // A copy goes at once; what is nowhere else only when it is said twice.

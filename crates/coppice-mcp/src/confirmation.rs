@@ -1,44 +1,68 @@
 //! What an agent has to say back before something is gone that nobody can make
 //! anew.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
-use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::rand::{self, SystemRandom};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use parking_lot::Mutex;
 
 /// The argument that it is said in.
 pub(crate) const CONFIRM: &str = "confirm";
 /// It is good for so long, and at most twice that.
 const PERIOD: Duration = Duration::from_secs(300);
+/// Random bytes that it begins with: the same thing is asked for anew each time.
+const UNIQUE_BYTES: usize = 9;
+const TAG_BYTES: usize = 12;
 
-/// Makes and knows confirmations. They end with the process: who has an old one
-/// is asked again.
+/// Makes and knows confirmations, each of which is good once. They end with the
+/// process: who has an old one is asked again.
 #[derive(Debug)]
-pub(crate) struct Confirmations(Key);
+pub(crate) struct Confirmations {
+    key: Key,
+    /// Those that were used, and the period in which.
+    used: Mutex<BTreeMap<String, u64>>,
+}
 
 impl Confirmations {
     pub(crate) fn new() -> Self {
-        Self(Key::generate(HMAC_SHA256, &SystemRandom::new()).expect("random bytes"))
+        let key = Key::generate(HMAC_SHA256, &SystemRandom::new()).expect("random bytes");
+        Self { key, used: Mutex::default() }
     }
 
     /// For one thing that one credential wants to do.
     pub(crate) fn make(&self, credential: &str, what: &str) -> String {
-        self.at(period(), credential, what)
+        let mut unique = [0; UNIQUE_BYTES];
+        rand::fill(&mut unique).expect("random bytes");
+        self.at(period(), &unique, credential, what)
     }
 
-    pub(crate) fn is_good(&self, said: &str, credential: &str, what: &str) -> bool {
+    /// Whether it is one, which it is not again.
+    pub(crate) fn use_up(&self, said: &str, credential: &str, what: &str) -> bool {
+        let Ok(bytes) = URL_SAFE_NO_PAD.decode(said) else { return false };
+        let Some((unique, _)) = bytes.split_at_checked(UNIQUE_BYTES) else { return false };
         let now = period();
-        [now, now.saturating_sub(1)].into_iter().any(|period| {
-            verify_slices_are_equal(self.at(period, credential, what).as_bytes(), said.as_bytes()).is_ok()
-        })
+        let is_known = [now, now.saturating_sub(1)].into_iter().any(|period| {
+            let good = self.at(period, unique, credential, what);
+            verify_slices_are_equal(good.as_bytes(), said.as_bytes()).is_ok()
+        });
+        if !is_known {
+            return false;
+        }
+        let mut used = self.used.lock();
+        // One that was used before that is known no more.
+        used.retain(|_, period| *period + 1 >= now);
+        used.insert(said.to_owned(), now).is_none()
     }
 
-    fn at(&self, period: u64, credential: &str, what: &str) -> String {
-        let tag = sign(&self.0, format!("{period}\n{credential}\n{what}").as_bytes());
-        URL_SAFE_NO_PAD.encode(&tag.as_ref()[..12])
+    fn at(&self, period: u64, unique: &[u8], credential: &str, what: &str) -> String {
+        let shown = URL_SAFE_NO_PAD.encode(unique);
+        let tag = sign(&self.key, format!("{period}\n{shown}\n{credential}\n{what}").as_bytes());
+        shown + &URL_SAFE_NO_PAD.encode(&tag.as_ref()[..TAG_BYTES])
     }
 }
 
@@ -54,17 +78,29 @@ mod tests {
     fn a_confirmation_is_for_one_thing_and_one_credential() {
         let confirmations = Confirmations::new();
         let said = confirmations.make("key_1", "delete br_1");
-        assert!(confirmations.is_good(&said, "key_1", "delete br_1"));
-        assert!(!confirmations.is_good(&said, "key_2", "delete br_1"));
-        assert!(!confirmations.is_good(&said, "key_1", "delete br_2"));
-        assert!(!confirmations.is_good("", "key_1", "delete br_1"));
-        assert!(!Confirmations::new().is_good(&said, "key_1", "delete br_1"));
+        assert!(!confirmations.use_up(&said, "key_2", "delete br_1"));
+        assert!(!confirmations.use_up(&said, "key_1", "delete br_2"));
+        assert!(!confirmations.use_up("", "key_1", "delete br_1"));
+        assert!(!confirmations.use_up("_", "key_1", "delete br_1"));
+        assert!(!Confirmations::new().use_up(&said, "key_1", "delete br_1"));
+        assert!(confirmations.use_up(&said, "key_1", "delete br_1"), "others have not used it up");
+    }
+
+    #[test]
+    fn a_confirmation_is_good_once_and_the_same_thing_is_confirmed_anew() {
+        let confirmations = Confirmations::new();
+        let [first, second] = [(); 2].map(|()| confirmations.make("key_1", "delete br_1"));
+        assert_ne!(first, second);
+        for said in [first, second] {
+            assert!(confirmations.use_up(&said, "key_1", "delete br_1"));
+            assert!(!confirmations.use_up(&said, "key_1", "delete br_1"));
+        }
     }
 
     #[test]
     fn a_confirmation_ends() {
         let confirmations = Confirmations::new();
-        let old = confirmations.at(period() - 2, "key_1", "delete br_1");
-        assert!(!confirmations.is_good(&old, "key_1", "delete br_1"));
+        let old = confirmations.at(period() - 2, &[7; UNIQUE_BYTES], "key_1", "delete br_1");
+        assert!(!confirmations.use_up(&old, "key_1", "delete br_1"));
     }
 }

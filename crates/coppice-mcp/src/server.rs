@@ -57,7 +57,7 @@ impl Server {
         let what = format!("{} {} {body}", tool.method, asked.uri);
         let credential = &sender.caller.credential;
         let said = asked.confirmation.as_deref();
-        if said.is_some_and(|said| self.confirmations.is_good(said, credential, &what)) {
+        if said.is_some_and(|said| self.confirmations.use_up(said, credential, &what)) {
             return None;
         }
         let look = (Method::GET, asked.branch.clone()?, None);
