@@ -76,6 +76,8 @@ fn a_subscription_at_a_marketplace_is_told_by_a_person_and_in_full() {
         ("aws", Value::Null, "missing_field"),
         ("aws", json!({ "customer_id": "", "product_id": "p", "account_id": "1" }), "invalid_field"),
         ("aws", json!({ "customer_id": "c", "product_id": "p" }), "missing_field"),
+        ("company_name", json!("\u{202e}emcA"), "invalid_field"),
+        ("aws", json!({ "customer_id": "c\0", "product_id": "p", "account_id": "1" }), "invalid_field"),
     ] {
         let mut body = told.clone();
         body[field] = bad;
