@@ -156,9 +156,16 @@ fn a_branch_leaves_for_a_plain_server_through_barman() {
     let address = url::Url::parse(&coppice.connection_string("main")).expect("a URL");
     let password = address.password().expect("a password").to_owned();
     fs::copy(coppice.data_dir().join("secret.key"), &key).expect("a copy of the key");
+    let to = ["--to", "s3://bucket/exports", "--server"];
+    // The superuser would be its.
+    coppice.sql("main", "CREATE ROLE postgres");
+    wait_for_log(&coppice, "main", &store);
+    let refused = export(&s3, &main, &store, &key, &[&to[..], &["refused"]].concat());
+    assert!(said(&refused).contains("already exists"), "{}", said(&refused));
+    coppice.sql("main", "DROP ROLE postgres");
+    wait_for_log(&coppice, "main", &store);
     drop(coppice);
 
-    let to = ["--to", "s3://bucket/exports", "--server"];
     let refused = export(&s3, "nobody", &store, &key, &[&to[..], &["shop"]].concat());
     assert!(!refused.status.success() && said(&refused).contains("no base of branch nobody"));
     let early = ["shop", "--at", "2020-01-01T00:00:00Z"];

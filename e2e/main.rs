@@ -14,6 +14,7 @@ mod configuration;
 mod contract;
 mod crashes;
 mod credentials;
+mod drills;
 mod drivers;
 mod events;
 mod faults;

@@ -88,7 +88,7 @@ fn what_is_in_the_store_is_listed_and_verified(store: &Path, key: &Path) {
 }
 
 /// Has the newest base of a branch be restored for proof.
-fn drill(coppice: &Platform, branch: &str) -> Output {
+pub(crate) fn drill(coppice: &Platform, branch: &str) -> Output {
     coppice.run(&["admin", "backup", "drill", &coppice.branch_id(branch)])
 }
 

@@ -42,8 +42,6 @@ const DATA: &str = "pgdata";
 const DEPTH_MAX: usize = 32;
 /// The superuser that other tools expect, and who data belongs to there.
 const SUPERUSER: &str = "postgres";
-/// Of what a server says, that many bytes at the end are shown.
-const SAID_MAX: usize = 2000;
 
 /// What the data has of its own where no platform is; who runs it puts something else there.
 const FILES: [(&str, &str); 3] = [
@@ -160,12 +158,19 @@ fn recover(programs: &Path, scratch: &Path, account: Option<(u32, u32)>) -> Resu
     if output.status.success() {
         return Ok(());
     }
-    let said = output.stderr.get(output.stderr.len().saturating_sub(SAID_MAX)..).unwrap_or_default();
+    let said = String::from_utf8_lossy(&output.stderr);
     Err(EngineError::Other(format!(
-        "PostgreSQL could not make a server of its own of it ({}): {}",
+        "PostgreSQL could not recover the branch and make a superuser {SUPERUSER} in it ({}): {}",
         output.status,
-        String::from_utf8_lossy(said).trim()
+        telling(&said)
     )))
+}
+
+/// Of what a server said, why it ended.
+fn telling(said: &str) -> &str {
+    let is_end = |line: &&str| ["FATAL:", "PANIC:"].iter().any(|word| line.contains(word));
+    let is_other = |line: &&str| !line.contains("LOG:");
+    said.lines().find(is_end).or_else(|| said.lines().find(is_other)).unwrap_or_default()
 }
 
 /// Gives a directory with everything in it away. Nobody else is in it.
@@ -301,4 +306,20 @@ fn add(
 fn add_file(archive: &mut Builder<impl Write>, path: &Path, file: &File, bytes: u64) -> io::Result<u64> {
     let mut header = header(EntryType::Regular, 0o600, bytes);
     archive.append_data(&mut header, path, file.take(bytes)).map(|()| bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_what_a_server_said_the_reason_of_its_end_is_told() {
+        let said = "LOG:  redo done\nFATAL:  role \"postgres\" already exists\nLOG:  checkpoint complete";
+        assert_eq!(telling(said), "FATAL:  role \"postgres\" already exists");
+        assert_eq!(
+            telling("LOG:  begins\nit may not run as root.\nSee the manual."),
+            "it may not run as root."
+        );
+        assert_eq!(telling(""), "");
+    }
 }

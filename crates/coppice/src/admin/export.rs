@@ -64,7 +64,12 @@ pub(super) async fn export(data_dir: &Path, args: ExportArgs, as_json: bool) -> 
         scratch: scratch.0.clone(),
     };
     note!("recovering the branch in {}", scratch.0.display());
-    let backup = export_to_barman(plan, &server).await.map_err(|error| chain(&error))?;
+    let backup = tokio::select! {
+        biased;
+        done = export_to_barman(plan, &server) => done.map_err(|error| chain(&error))?,
+        // So that nothing of the branch stays in the scratch directory.
+        _ = tokio::signal::ctrl_c() => bail!("interrupted: what is at {} already has no backup.info", args.to),
+    };
     let (id, server) = (BarmanBackup::id(backup.made_at), server.name());
     if as_json {
         say!("{}", json!({ "server": server, "backup": id, "version": backup.version.to_string() }));
