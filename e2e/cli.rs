@@ -226,7 +226,7 @@ fn commands_read_and_answer_as_in_other_tools() {
     let asked = shell("coppice psql main -XAt -c 'SELECT 6 * 7'");
     assert_eq!(out(&asked), "42", "{asked:?}");
     let listed = out(&shell("coppice branches ls"));
-    for word in ["NAME", "STATE", "SIZE", "LAST USED", "AWAKE BY", "main", "Healthy", " UTC"] {
+    for word in ["NAME", "STATE", "SIZE", "OWN", "LAST USED", "AWAKE BY", "main", "Healthy", " UTC"] {
         assert!(listed.contains(word), "{word}: {listed}");
     }
     assert!(out(&shell("coppice branch list -o json")).contains("\"parentName\""));

@@ -44,6 +44,7 @@ mod sdk;
 mod serverless;
 mod servers;
 mod setup;
+mod sizes;
 mod sleep;
 mod soak;
 mod store;

@@ -34,7 +34,7 @@ async fn get_project_tree(app: App, access: Access<InProject>) -> Result<Tagged<
 }
 
 fn branch(found: BranchInTree) -> wire::BranchInTree {
-    let BranchInTree { branch, activity, disk_bytes } = found;
+    let BranchInTree { branch, activity, disk_bytes, shared_bytes } = found;
     let newest = activity.periods.first();
     let used = newest.and_then(|period| period.uses.iter().map(|used| used.last_used).max());
     wire::BranchInTree {
@@ -50,6 +50,8 @@ fn branch(found: BranchInTree) -> wire::BranchInTree {
         asleep_since: newest.and_then(|period| period.ended).map(|(at, _)| wire::Timestamp(at)),
         last_used_at: used.map(wire::Timestamp),
         disk_bytes,
+        own_bytes: disk_bytes.zip(shared_bytes).map(|(all, shared)| all - shared),
+        shared_bytes,
         id: branch.id.to_string(),
         name: branch.name,
         description: branch.description,

@@ -113,6 +113,9 @@ impl App {
     pub fn begin_tasks(&self, tasks: &mut Tasks) {
         let seconds = Duration::from_secs;
         tasks.every("storage_watch", seconds(2), self, |app| async move { app.look_at_storage().await });
+        tasks.every_taking("volume_sizes", seconds(5), seconds(60), self, |app| async move {
+            app.engine.measure_volumes().await.map_err(|error| Error::internal(error.chain()))
+        });
         tasks.every("trash_watch", seconds(5), self, |app| async move { app.look_at_trash().await });
         let keeper = Arc::new(Keeper::default());
         tasks.every("history_keeper", seconds(1), self, move |app| {

@@ -1,4 +1,16 @@
-//! How full the storage of a branch is, and what follows from that.
+//! How large branches are: what they own and share, how full their storage is, and
+//! what follows from that.
+
+/// What a volume takes of the disk, in bytes as its files tell them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VolumeBytes {
+    /// All of it.
+    pub total: u64,
+    /// Of that, what it did not write itself, and so does not take a second time: on
+    /// btrfs what is as it was when the volume was made, elsewhere what another volume
+    /// has, too. None when the file system can't tell.
+    pub shared: Option<u64>,
+}
 
 /// What a branch's size, in bytes as its files tell it, means beside its limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

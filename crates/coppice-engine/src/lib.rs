@@ -20,7 +20,7 @@ use coppice_core::lsn::Lsn;
 use coppice_core::parameter::Observed;
 use coppice_core::plan::InstanceSeen;
 use coppice_core::statistics::InstanceStatistics;
-use coppice_core::storage::Fullness;
+use coppice_core::storage::{Fullness, VolumeBytes};
 use coppice_core::volume::{VolumeLabel, VolumeSource};
 use coppice_core::{BranchId, InstanceId, VolumeId};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -363,6 +363,15 @@ pub trait Engine: Send + Sync + 'static {
     /// among its logs without a name, or as it was a moment ago when measuring
     /// it takes long; none when that can't be told in time.
     async fn disk_bytes(&self, instance: &InstanceId, volume: &VolumeId) -> Option<u64>;
+
+    /// Measures volumes that have changed, whether or not a server runs on them, for
+    /// about a second; those that are left have their turn the next time. Each is
+    /// measured for a small part of the time only, however large it is.
+    async fn measure_volumes(&self) -> Result<()>;
+
+    /// What [`Engine::measure_volumes`] found of a volume; none when it was not
+    /// measured yet.
+    fn known_volume_bytes(&self, volume: &VolumeId) -> Option<VolumeBytes>;
 
     /// Whether history is kept here, as far as there is room.
     fn keeps_history(&self) -> bool;

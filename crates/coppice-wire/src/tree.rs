@@ -67,7 +67,14 @@ pub struct BranchInTree {
     /// When a client was last connected, to about half a minute, since it was last woken; null when none was.
     #[schema(required)]
     pub last_used_at: Option<Timestamp>,
-    /// Bytes of its data as they were last measured, shared ones included; null when that is too long ago.
+    /// Bytes of its data as they were last measured, awake or asleep; null when they were not yet.
     #[schema(required, minimum = 0)]
     pub disk_bytes: Option<u64>,
+    /// Of `diskBytes`, what it wrote itself since it was made, and so takes of the disk by itself; null when the file
+    /// system can't tell.
+    #[schema(required, minimum = 0)]
+    pub own_bytes: Option<u64>,
+    /// The rest of `diskBytes`: what it has as it found it, kept once for it and what it was made from.
+    #[schema(required, minimum = 0)]
+    pub shared_bytes: Option<u64>,
 }

@@ -3,9 +3,10 @@ import { ChevronRight, EllipsisVertical, GitBranchPlus, Moon, Sunrise, Trash2 } 
 import { memo, useRef } from "react";
 import type { Schemas } from "../../api/client";
 import type { InProject } from "../../api/queries";
-import { bytes, counted } from "../../lib/amounts";
+import { counted } from "../../lib/amounts";
 import { Menu } from "../../ui/Menu";
 import { Button } from "../../ui/parts";
+import { Shares } from "../../ui/Shares";
 import { State, stateOf } from "../../ui/State";
 import { Ago, Since, Until } from "../../ui/Times";
 import { useNear } from "../../ui/useNear";
@@ -80,7 +81,7 @@ function Cells(props: RowProps) {
         {hasChildren ? (
           <button
             type="button"
-            className="fold"
+            className="knob fold"
             tabIndex={-1}
             aria-label={isFolded ? `Show the ${counted(below, "branch", "branches")} below` : "Hide the branches below"}
             onClick={() => acts.fold(branch.id)}
@@ -88,9 +89,9 @@ function Cells(props: RowProps) {
             <ChevronRight aria-hidden="true" />
           </button>
         ) : (
-          <span className="fold" />
+          <span className="knob fold" />
         )}
-        <Stump state={state} bytes={branch.diskBytes} />
+        <Stump state={state} bytes={branch.diskBytes} own={branch.ownBytes} />
         <span className="names">
           <Link
             to="/orgs/$org/projects/$project/branches/$branch/overview"
@@ -109,8 +110,8 @@ function Cells(props: RowProps) {
       <div role="gridcell" className="cell-why quiet" title={branch.message || branch.summary}>
         <Why branch={branch} />
       </div>
-      <div role="gridcell" className="cell-data quiet">
-        {branch.diskBytes === null ? "" : bytes(branch.diskBytes)}
+      <div role="gridcell" className="cell-data">
+        <Shares all={branch.diskBytes} own={branch.ownBytes} />
       </div>
       <div role="gridcell" className="cell-made quiet">
         <Ago at={branch.createdAt} />

@@ -25,7 +25,7 @@ export function FirstBranch({ path }: { path: InProject }) {
     <div className="card">
       <Empty
         title="No branches yet"
-        picture={<Stump state="asleep" bytes={2 ** 36} />}
+        picture={<Stump state="asleep" bytes={2 ** 36} own={null} />}
         action={
           <form
             className="first-branch"

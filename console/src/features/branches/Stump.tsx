@@ -12,14 +12,27 @@ function radius(bytes: number | null): number {
   return Math.sqrt(SMALLEST ** 2 + share * (LARGEST ** 2 - SMALLEST ** 2));
 }
 
-/** A branch from above: a stump as large as its data, with a shoot when it is awake. */
-export function Stump({ state, bytes }: { state: StateName; bytes: number | null }) {
+/** What of a stump is wood at least, so that it looks like one. */
+const WOOD_MIN = 0.3;
+
+interface StumpProps {
+  state: StateName;
+  bytes: number | null;
+  /** What of them is its own; null when that is not known. */
+  own: number | null;
+}
+
+/** A branch from above: a stump as large as its data, green around what it shares, with a shoot when it is awake. */
+export function Stump({ state, bytes, own }: StumpProps) {
   const r = radius(bytes);
+  const shared = bytes && own !== null ? Math.max(WOOD_MIN, Math.sqrt(1 - own / bytes)) : 1;
+  const wood = r * shared;
   return (
     <svg className={`stump ${state}`} viewBox="0 0 36 36" width="36" height="36" aria-hidden="true" focusable="false">
-      <circle className="cut" cx="18" cy="18" r={r} />
-      <circle className="ring" cx="18" cy="18" r={r * 0.62} />
-      <circle className="ring" cx="18" cy="18" r={r * 0.28} />
+      <circle className="growth" cx="18" cy="18" r={r} />
+      <circle className="cut" cx="18" cy="18" r={wood} />
+      <circle className="ring" cx="18" cy="18" r={wood * 0.62} />
+      <circle className="ring" cx="18" cy="18" r={wood * 0.28} />
       {(state === "awake" || state === "moving") && (
         <g className="shoot">
           <path className="stem" d="M18 18c1-4 2.400-7 6-9.500" />

@@ -150,7 +150,7 @@ function moves(
 function Head() {
   return (
     <div className="tree-head" role="row">
-      {["Branch", "State", "Why", "Data", "Made"].map((name) => (
+      {["Branch", "State", "Why", "Own data", "Made"].map((name) => (
         <span key={name} role="columnheader">
           {name}
         </span>

@@ -139,8 +139,13 @@ function Being({ branch, seen, parent, children, at }: BeingProps) {
         <Fact name="PostgreSQL">{branch.configuration.image}</Fact>
         <Fact name="Size">{branch.configuration.instanceType}</Fact>
         <Fact name="Data">
-          {seen?.diskBytes == null ? "not measured lately" : bytes(seen.diskBytes)} of at most{" "}
+          {seen?.diskBytes == null ? "not measured yet" : bytes(seen.diskBytes)} of at most{" "}
           {branch.configuration.storage} GiB
+        </Fact>
+        <Fact name="Its own">
+          {seen?.ownBytes == null || seen.sharedBytes == null
+            ? "not known here"
+            : `${bytes(seen.ownBytes)}; ${bytes(seen.sharedBytes)} are shared with what it was made from`}
         </Fact>
         <Fact name="Made">
           <time dateTime={branch.createdAt}>{exact(branch.createdAt)}</time>

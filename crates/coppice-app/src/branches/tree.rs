@@ -17,9 +17,10 @@ pub struct BranchInTree {
     pub branch: Branch,
     /// What keeps it awake, with the newest time in which it was awake alone.
     pub activity: Activity,
-    /// The size of its data as it was last measured; none when that is too long
-    /// ago.
+    /// The size of its data as it was last measured; none when it was not yet.
     pub disk_bytes: Option<u64>,
+    /// Of that, what it did not write itself; none when the file system can't tell.
+    pub shared_bytes: Option<u64>,
 }
 
 impl App {
@@ -35,8 +36,14 @@ impl App {
         for branch in branches {
             let periods = newest.remove(&branch.id).into_iter().collect();
             let activity = self.known_activity(&branch, periods).await;
-            let disk_bytes = self.engine.known_disk_bytes(&branch.volume);
-            tree.push(BranchInTree { branch, activity, disk_bytes });
+            let measured = self.engine.known_volume_bytes(&branch.volume);
+            // While it is awake, it is measured alone more often.
+            let now = self.engine.known_disk_bytes(&branch.volume);
+            let disk_bytes = now.or(measured.map(|bytes| bytes.total));
+            // What it has written since is its own.
+            let shared = measured.and_then(|bytes| bytes.shared);
+            let shared_bytes = disk_bytes.zip(shared).map(|(all, shared)| shared.min(all));
+            tree.push(BranchInTree { branch, activity, disk_bytes, shared_bytes });
         }
         Ok(tree)
     }

@@ -52,7 +52,7 @@ struct RootrefArgs {
     align: [u8; 7],
 }
 
-/// `struct btrfs_ioctl_get_subvol_info_args`, of which one number is used.
+/// `struct btrfs_ioctl_get_subvol_info_args`
 #[repr(C)]
 struct SubvolInfo {
     treeid: u64,
@@ -60,7 +60,22 @@ struct SubvolInfo {
     parent_id: u64,
     dirid: u64,
     generation: u64,
-    others: [u64; 27],
+    flags: u64,
+    uuid: [u64; 2],
+    parent_uuid: [u64; 2],
+    received_uuid: [u64; 2],
+    ctransid: u64,
+    otransid: u64,
+    others: [u64; 18],
+}
+
+/// How a subvolume came to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// It was made empty.
+    Empty,
+    /// It was made as a snapshot, in this transaction.
+    Snapshot { made: u64 },
 }
 
 const _: () = assert!(size_of::<SubvolInfo>() == 504);
@@ -118,10 +133,21 @@ pub(super) fn is_subvolume(path: &Path) -> bool {
 /// The transaction in which `path`, a subvolume, was last changed, of those that
 /// were committed.
 pub(super) fn generation(path: &Path) -> io::Result<u64> {
-    let subvolume = File::open(path)?;
+    Ok(info(&File::open(path)?)?.generation)
+}
+
+/// How an open subvolume came to be.
+pub(super) fn origin(subvolume: &File) -> io::Result<Origin> {
+    let info = info(subvolume)?;
+    Ok(match info.parent_uuid {
+        [0, 0] => Origin::Empty,
+        _ => Origin::Snapshot { made: info.otransid },
+    })
+}
+
+fn info(subvolume: &File) -> io::Result<SubvolInfo> {
     // SAFETY: the request fills in a btrfs_ioctl_get_subvol_info_args.
-    let info = unsafe { ioctl(&subvolume, Getter::<GET_SUBVOL_INFO, SubvolInfo>::new()) }?;
-    Ok(info.generation)
+    Ok(unsafe { ioctl(subvolume, Getter::<GET_SUBVOL_INFO, SubvolInfo>::new()) }?)
 }
 
 /// Whether `path`, a subvolume, contains others. A snapshot would leave them out.

@@ -16,6 +16,7 @@ use coppice_core::lsn::Lsn;
 use coppice_core::parameter::Observed;
 use coppice_core::plan::InstanceSeen;
 use coppice_core::statistics::InstanceStatistics;
+use coppice_core::storage::VolumeBytes;
 use coppice_core::volume::{VolumeLabel, VolumeSource};
 use coppice_core::{InstanceId, VolumeId};
 use coppice_failpoint::failpoint;
@@ -36,7 +37,7 @@ use super::untrusted::UntrustedPath;
 use super::volumes::{SourceState, Volumes};
 use super::{
     HostEngine, contents, control_file, first_start, held_wal, limits, managed_role, measure, prepared,
-    reader, session, sleep, statistics, verifiers,
+    reader, session, sizes, sleep, statistics, verifiers,
 };
 use crate::{
     Answer, BasePlan, BoxedServerStream, Capacity, DrillPlan, Engine, EngineError, FirstStart, Image,
@@ -65,6 +66,7 @@ pub struct LocalEngine {
     /// Images never change, so looking once is enough.
     contents: Mutex<HashMap<PostgresVersion, Arc<ImageContents>>>,
     measuring: measure::Measuring,
+    sizes: Arc<sizes::Sizes>,
     /// From where on servers keep their logs, and since which of their processes.
     pub(super) held: Mutex<HashMap<InstanceId, held_wal::Held>>,
 }
@@ -82,6 +84,7 @@ impl LocalEngine {
             sessions: Mutex::default(),
             contents: Mutex::default(),
             measuring: measure::Measuring::default(),
+            sizes: Arc::default(),
             held: Mutex::default(),
         }
     }
@@ -386,6 +389,15 @@ impl Engine for LocalEngine {
     async fn disk_bytes(&self, instance: &InstanceId, volume: &VolumeId) -> Option<u64> {
         let taken = self.host.servers.taken(instance, self.volumes.data_dir(volume));
         self.measuring.disk_size_near_limit(volume, taken).await
+    }
+
+    async fn measure_volumes(&self) -> Result<()> {
+        let (sizes, volumes) = (self.sizes.clone(), self.volumes.clone());
+        blocking(move || sizes.take_turn(&volumes)).await
+    }
+
+    fn known_volume_bytes(&self, volume: &VolumeId) -> Option<VolumeBytes> {
+        self.sizes.known(volume)
     }
 
     fn keeps_history(&self) -> bool {

@@ -6,9 +6,9 @@ use super::untrusted::{UntrustedDir, UntrustedPath};
 
 /// Most files and directories that are counted: a million relations have about
 /// three million.
-const ENTRIES_MAX: usize = 10_000_000;
+pub(super) const ENTRIES_MAX: usize = 10_000_000;
 /// Levels of directories below the data; PostgreSQL makes two.
-const LEVELS_MAX: usize = 16;
+pub(super) const LEVELS_MAX: usize = 16;
 
 /// Where to look for it.
 #[derive(Clone)]

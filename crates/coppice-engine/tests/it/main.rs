@@ -3,6 +3,7 @@
 
 mod slots;
 mod storage;
+mod volume_bytes;
 mod volumes;
 mod volumes_crash;
 mod volumes_pool;

@@ -17,6 +17,7 @@ use coppice_core::lsn::Lsn;
 use coppice_core::parameter::Observed;
 use coppice_core::plan::InstanceSeen;
 use coppice_core::statistics::InstanceStatistics;
+use coppice_core::storage::VolumeBytes;
 use coppice_core::volume::VolumeLabel;
 use coppice_core::{InstanceId, VolumeId};
 use coppice_engine::{
@@ -412,6 +413,14 @@ impl Engine for SimulatedEngine {
 
     async fn disk_bytes(&self, _: &InstanceId, _: &VolumeId) -> Option<u64> {
         Some(0)
+    }
+
+    async fn measure_volumes(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn known_volume_bytes(&self, _: &VolumeId) -> Option<VolumeBytes> {
+        None
     }
 
     fn keeps_history(&self) -> bool {

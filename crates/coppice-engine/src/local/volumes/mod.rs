@@ -27,6 +27,7 @@ pub use super::storage_options::{DriverKind, PoolMode, StorageOptions};
 use super::untrusted::UntrustedPath;
 use crate::{EngineError, Result};
 
+mod bytes;
 mod clone;
 mod driver;
 mod export;
@@ -38,6 +39,7 @@ mod locks;
 mod making;
 mod removal;
 
+pub(super) use bytes::Mark;
 pub(super) use export::LEFT_BEHIND;
 pub use export::copy_out;
 

@@ -1,9 +1,7 @@
 //! `coppice branch list`
 
-use chrono::{TimeDelta, Utc};
 use coppice_wire::{
-    BranchActivity, BranchDetails, BranchMetrics, BranchMetricsRequest, BranchStatusType, ListedBranch,
-    MetricAggregation, MetricName, Timestamp,
+    BranchActivity, BranchDetails, BranchInTree, BranchStatusType, ListedBranch, ProjectTree, Timestamp,
 };
 use futures_util::{StreamExt as _, stream};
 use serde::Serialize;
@@ -26,7 +24,17 @@ struct Seen {
     status: Option<coppice_wire::BranchStatus>,
     scale_to_zero: Option<coppice_wire::ScaleToZeroSetting>,
     activity: Option<BranchActivity>,
+    #[serde(flatten)]
+    size: Size,
+}
+
+/// What its data takes; nothing where that was not measured, or can't be told.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Size {
     size_bytes: Option<u64>,
+    own_bytes: Option<u64>,
+    shared_bytes: Option<u64>,
 }
 
 /// Lists the branches of a project.
@@ -48,51 +56,42 @@ pub(super) async fn list(
         let parent = names.iter().find(|(known, _)| Some(known) == id.as_ref());
         parent.map(|(_, name)| name.clone())
     };
+    let sizes: Option<ProjectTree> =
+        client.get(&client.here(&format!("/projects/{}/tree", project.id))).await.ok();
+    let sizes = sizes.map(|tree| tree.branches).unwrap_or_default();
     let looks = branches.into_iter().map(|branch| {
         let parent_name = parent_name(&branch.parent_id);
-        look(client, &project.id, branch, parent_name)
+        let size = sizes.iter().find(|sized| sized.id == branch.id).map(size).unwrap_or_default();
+        look(client, &project.id, branch, parent_name, size)
     });
     let looks = stream::iter(looks).buffered(AT_ONCE).collect::<Vec<_>>();
     let seen = output::patiently(&message, looks).await;
     if as_json {
         return output::json(&serde_json::json!({ "branches": seen }));
     }
-    let header = ["NAME", "STATE", "SIZE", "LAST USED", "AWAKE BY", "PARENT", "KEPT", "CREATED", "ID"];
+    let header = ["NAME", "STATE", "SIZE", "OWN", "LAST USED", "AWAKE BY", "PARENT", "KEPT", "CREATED", "ID"];
     output::table_sparing(&["CREATED", "ID", "PARENT", "KEPT"], &header, seen.iter().map(row).collect());
     Ok(())
 }
 
-async fn look(client: &Client, project: &str, branch: ListedBranch, parent_name: Option<String>) -> Seen {
+async fn look(
+    client: &Client,
+    project: &str,
+    branch: ListedBranch,
+    parent_name: Option<String>,
+    size: Size,
+) -> Seen {
     let path = super::path(client, project, &branch.id);
     // Deleted meanwhile, or closed to this credential: the rest is shown all the same.
     let details: Option<BranchDetails> = client.get(&path).await.ok();
     let activity = client.get(&format!("{path}/activity")).await.ok();
-    let size_bytes = size(client, &path).await;
     let (status, scale_to_zero) = details.map(|found| (found.status, found.scale_to_zero)).unzip();
-    Seen { branch, parent_name, status, scale_to_zero, activity, size_bytes }
+    Seen { branch, parent_name, status, scale_to_zero, activity, size }
 }
 
-/// What the data takes on disk, by the last sample there is.
-async fn size(client: &Client, path: &str) -> Option<u64> {
-    let now = Utc::now();
-    // One that sleeps was measured long ago.
-    for span in [TimeDelta::hours(1), TimeDelta::days(30)] {
-        let time = |time: chrono::DateTime<Utc>| time.to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
-        let request = BranchMetricsRequest {
-            start: time(now - span),
-            end: time(now),
-            metrics: vec![MetricName::Disk],
-            instances: None,
-            aggregations: Some(vec![MetricAggregation::Max]),
-        };
-        let found: BranchMetrics = client.ask(&format!("{path}/metrics"), &request).await.ok()?;
-        let series = found.results.into_iter().flat_map(|result| result.series);
-        if let Some(value) = series.filter_map(|series| series.values.last().map(|point| point.value)).next()
-        {
-            return Some(value as u64);
-        }
-    }
-    None
+fn size(branch: &BranchInTree) -> Size {
+    let BranchInTree { disk_bytes, own_bytes, shared_bytes, .. } = *branch;
+    Size { size_bytes: disk_bytes, own_bytes, shared_bytes }
 }
 
 fn row(seen: &Seen) -> Vec<String> {
@@ -100,7 +99,8 @@ fn row(seen: &Seen) -> Vec<String> {
     vec![
         seen.branch.name.clone(),
         seen.status.as_ref().map_or_else(nothing, |status| status.status.clone()),
-        seen.size_bytes.map_or_else(nothing, |size| bytes(size as f64)),
+        seen.size.size_bytes.map_or_else(nothing, |size| bytes(size as f64)),
+        seen.size.own_bytes.map_or_else(nothing, |size| bytes(size as f64)),
         seen.activity.as_ref().map_or_else(nothing, last_used),
         awake_by(seen),
         seen.parent_name.clone().unwrap_or_else(nothing),
@@ -162,6 +162,7 @@ fn draw_children(branches: &[ListedBranch], parent: &str, indent: &str, lines: &
 
 #[cfg(test)]
 pub(super) mod tests {
+    use chrono::TimeDelta;
     use coppice_wire::{ClientSession, ScaleToZeroSetting};
 
     use super::*;
@@ -206,7 +207,7 @@ pub(super) mod tests {
                 awake: vec![],
                 crashes: vec![],
             }),
-            size_bytes: Some(1536),
+            size: Size { size_bytes: Some(1536), own_bytes: Some(512), shared_bytes: Some(1024) },
         }
     }
 
@@ -222,8 +223,8 @@ pub(super) mod tests {
             assert_eq!(awake_by(&seen), expected);
         }
         let row = row(&awake(1, None, true));
-        assert_eq!(row[..5], ["b1", "Healthy", "1.5 KiB", "now", "1 session"]);
-        assert!(row[6] == "-" && row[7].ends_with(" UTC"), "{row:?}");
+        assert_eq!(row[..6], ["b1", "Healthy", "1.5 KiB", "512 B", "now", "1 session"]);
+        assert!(row[7] == "-" && row[8].ends_with(" UTC"), "{row:?}");
     }
 
     #[test]

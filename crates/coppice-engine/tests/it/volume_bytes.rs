@@ -1,0 +1,94 @@
+//! What volumes own and share, as real file systems tell it.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::symlink;
+
+use coppice_core::VolumeId;
+use coppice_core::storage::VolumeBytes;
+use coppice_engine::local::volumes::{DriverKind, SourceState, Volumes};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+use crate::storage::{Storage, data_of, new_volume, on_every_driver};
+
+/// What names and small files take beside what was written.
+const BESIDE: u64 = 16 << 10;
+
+fn copy_of(storage: &Storage, volumes: &Volumes, source: &VolumeId) -> VolumeId {
+    let label = storage.label(1);
+    volumes.copy(source, &label, SourceState::Stopped).unwrap();
+    label.volume
+}
+
+/// Writes to the beginning of a file of a volume, until it is on the disk.
+fn write(volumes: &Volumes, volume: &VolumeId, file: &str, bytes: usize) {
+    let path = data_of(volumes, volume).join(file);
+    let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(path).unwrap();
+    file.write_all(&vec![0x5a; bytes]).unwrap();
+    file.sync_all().unwrap();
+}
+
+fn about(found: Option<u64>, expected: u64) -> bool {
+    found.is_some_and(|found| found.abs_diff(expected) <= BESIDE)
+}
+
+#[test]
+fn a_copy_owns_what_it_writes_and_shares_the_rest() {
+    on_every_driver(|storage, volumes| {
+        let parent = new_volume(storage, volumes);
+        let alone = volumes.bytes(&parent).unwrap();
+        assert_eq!(alone.shared, Some(0));
+        assert!(alone.total > 370_000, "{alone:?}");
+        let child = copy_of(storage, volumes, &parent);
+        let made = volumes.bytes(&child).unwrap();
+        assert_eq!(made.total, alone.total);
+        let is_shared = volumes.driver() != DriverKind::Copy;
+        let inherited = if is_shared { 300_000 + 70_000 } else { 0 };
+        assert!(made.shared.is_some_and(|shared| shared >= inherited), "{made:?}");
+
+        write(volumes, &child, "base/5/1259", 100_000);
+        write(volumes, &child, "base/5/new", 200_000);
+        let VolumeBytes { total, shared } = volumes.bytes(&child).unwrap();
+        assert_eq!(total, alone.total + 200_000);
+        let overwritten = if is_shared { 100_000 } else { 0 };
+        let left = made.shared.unwrap() - overwritten;
+        // btrfs counts whole blocks of what is new, too.
+        assert!(about(shared, left), "{shared:?} of {left}");
+    });
+}
+
+#[test]
+fn what_a_volume_wrote_stays_its_own_when_it_is_copied_on_btrfs() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let storage = Storage::pool();
+    let volumes = storage.open();
+    let parent = new_volume(&storage, &volumes);
+    let child = copy_of(&storage, &volumes, &parent);
+    write(&volumes, &child, "base/5/new", 200_000);
+    let before = volumes.bytes(&child).unwrap();
+    let grandchild = copy_of(&storage, &volumes, &child);
+    assert_eq!(volumes.bytes(&child).unwrap(), before);
+    let VolumeBytes { total, shared } = volumes.bytes(&grandchild).unwrap();
+    assert!(about(shared, total), "all that it has: {shared:?} of {total}");
+    volumes.remove(&parent).unwrap();
+    assert_eq!(volumes.bytes(&child).unwrap(), before, "whether or not its parent is there");
+}
+
+#[test]
+fn what_a_server_puts_among_its_data_holds_nobody_up() {
+    on_every_driver(|storage, volumes| {
+        let parent = new_volume(storage, volumes);
+        let child = copy_of(storage, volumes, &parent);
+        let before = volumes.bytes(&child).unwrap();
+        let data = data_of(volumes, &child);
+        mknodat(CWD, data.join("pipe"), FileType::Fifo, Mode::RWXU, 0).unwrap();
+        symlink("/", data.join("base/everything")).unwrap();
+        symlink("..", data.join("base/loop")).unwrap();
+        fs::File::create(data.join("holes")).unwrap().set_len(1 << 30).unwrap();
+        let after = volumes.bytes(&child).unwrap();
+        assert_eq!(after.total, before.total + (1 << 30) + 3 * 4096, "as it counts for its limit");
+        assert!(after.shared.is_some_and(|shared| shared <= after.total), "{after:?}");
+    });
+}
