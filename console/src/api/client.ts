@@ -70,6 +70,8 @@ export async function take<T>(call: Promise<{ data?: T }>): Promise<T> {
 export interface Session {
   user: { id: string; email: string; name: string };
   organizations: { id: string; name: string; isEnabled: boolean; role: Schemas["MemberRole"]; scopes: string[] }[];
+  /** Which build of the console the server has now; null where it has none. */
+  console: string | null;
   capabilities: { mail: boolean; passwords: boolean };
 }
 

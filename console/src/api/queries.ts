@@ -26,7 +26,12 @@ export const queryClient = new QueryClient({
   },
 });
 
-export const sessionQuery = queryOptions({ queryKey: ["session"], queryFn: getSession, staleTime: 60 * SECOND });
+export const sessionQuery = queryOptions({
+  queryKey: ["session"],
+  queryFn: getSession,
+  staleTime: 60 * SECOND,
+  refetchInterval: 60 * SECOND,
+});
 
 export interface InOrganization {
   organizationID: string;

@@ -6,7 +6,7 @@ import { Trouble } from "../ui/Trouble";
 
 /** Who is signed in has to be known before anything is shown. */
 export function Boot() {
-  const session = useQuery({ ...sessionQuery, refetchOnWindowFocus: true });
+  const session = useQuery({ ...sessionQuery, refetchOnWindowFocus: "always" });
   if (session.data) return <Outlet />;
   return (
     <main className="boot">

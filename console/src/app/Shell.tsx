@@ -4,7 +4,7 @@ import { Search } from "lucide-react";
 import { Suspense, useEffect, useState } from "react";
 import { branchQuery, projectsQuery, sessionQuery, treeQuery } from "../api/queries";
 import { Mark } from "../ui/Mark";
-import { Band, Outlines } from "../ui/parts";
+import { Band, Button, Outlines } from "../ui/parts";
 import { Unreachable } from "../lib/errors";
 import { AccountMenu } from "./AccountMenu";
 import { Crumbs } from "./Crumbs";
@@ -14,6 +14,7 @@ import { Missing } from "./Broken";
 import { Palette } from "./Palette";
 import { notePlace } from "./places";
 import { pagesAt, Rail } from "./Rail";
+import { isOutdated } from "./upgrade";
 import type { Where } from "./where";
 
 /** What stands around every screen. */
@@ -57,6 +58,7 @@ export function Shell() {
       </header>
       <Rail where={where} />
       <main id="main" className="page" tabIndex={-1} key={screen}>
+        {isOutdated(session.console) && <NewVersion />}
         <Connection where={where} />
         <Suspense fallback={<Outlines />}>
           <Outlet />
@@ -65,6 +67,15 @@ export function Shell() {
       {open === "palette" && <Palette where={where} onClose={() => setOpen(null)} />}
       {open === "help" && <Help onClose={() => setOpen(null)} />}
     </div>
+  );
+}
+
+/** The server was upgraded while this page was open. */
+function NewVersion() {
+  return (
+    <Band kind="info" action={<Button onClick={() => location.reload()}>Load it now</Button>}>
+      There is a new version of the console. It is loaded when you go to another page; SQL that you have typed stays.
+    </Band>
   );
 }
 

@@ -64,13 +64,25 @@ fn asset(path: &str, headers: &HeaderMap) -> Response {
     (sent, body).into_response()
 }
 
+/// The page as it was built.
+static PAGE: LazyLock<Option<&'static str>> =
+    LazyLock::new(|| std::str::from_utf8(coppice_console::file("index.html")?.plain).ok());
+
+/// Tells builds of the console apart; none where there is none. The page names all
+/// that it is made of by its content.
+pub(crate) fn build() -> Option<String> {
+    PAGE.map(tag_of)
+}
+
+fn tag_of(page: &str) -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(digest(&SHA256, page.as_bytes()))
+}
+
 /// The one page, whatever its path: its script shows what the path names.
 async fn index(State(app): State<App>, headers: HeaderMap) -> Response {
-    static PAGE: LazyLock<Option<&'static str>> =
-        LazyLock::new(|| std::str::from_utf8(coppice_console::file("index.html")?.plain).ok());
     let Some(page) = *PAGE else { return not_built() };
     let page = page.replacen(BASE, &format!("<base href=\"{}/console/\"", app.issuers().base_path()), 1);
-    let tag = format!("\"{}\"", BASE64_URL_SAFE_NO_PAD.encode(digest(&SHA256, page.as_bytes())));
+    let tag = format!("\"{}\"", tag_of(&page));
     let known = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
     let is_known = known.is_some_and(|known| known.split(',').any(|one| one.trim() == tag));
     let mut sent = safe(header_map([

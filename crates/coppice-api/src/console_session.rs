@@ -43,6 +43,8 @@ async fn show(State(app): State<App>, call: Call) -> Result<Response, ApiError> 
     Ok(Json(json!({
         "user": { "id": user.id.as_str(), "email": user.email, "name": user.name },
         "organizations": organizations.collect::<Vec<_>>(),
+        // Open pages compare it with what they began with.
+        "console": crate::console::build(),
         "capabilities": { "mail": config.mailer.is_some(), "passwords": config.has_passwords },
     }))
     .into_response())
