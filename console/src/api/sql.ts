@@ -133,6 +133,17 @@ export const rowsQuery = (path: InBranch, statement: Statement) =>
     refetchOnWindowFocus: false,
   });
 
+const GONE =
+  "The row is not as it was shown: somebody has changed or deleted it, or a rule of the table keeps it as it is. Nothing was changed; read the rows again.";
+
+/** Runs a statement that changes one row, or says why it did not. */
+export async function changeCell(path: InBranch, { query, params }: Statement): Promise<void> {
+  const { results } = await runSql(path, [{ query, ...(params && { params }) }], { readOnly: false, rowsMax: 1 });
+  const [result] = results;
+  if (result?.error) throw new Error([result.error.message, result.error.detail, result.error.hint].filter(Boolean).join(" "));
+  if (result?.rowCount !== 1) throw new Error(GONE);
+}
+
 /** Which tables there are. It connects, so it is asked once, and only of a branch that is awake. */
 export const catalogueQuery = (path: InBranch) =>
   queryOptions({

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { fullName, kindOf, quoted, rowsOf } from "./tables";
+import { changeOf, fullName, kindOf, quoted, rowsOf, whyFixed } from "./tables";
 
 const TABLE = {
   schema: "public",
@@ -42,4 +42,28 @@ test("rows without a key are in no order unless one is chosen", () => {
 test("relations are called as people do", () => {
   expect([fullName({ schema: "public", name: "t" }), fullName({ schema: "s", name: "t" })]).toEqual(["t", "s.t"]);
   expect([kindOf("r"), kindOf("m")]).toEqual(["table", "materialized view"]);
+});
+
+test("a value is changed in the row that was shown, as long as it is what was shown", () => {
+  const table = { ...TABLE, kind: "r" };
+  const where = 'where "id" = $2 and "na""me" is not null and format(\'%s\', "na""me") = $3';
+  const change = { key: ["9223372036854775807"], column: 'na"me', before: "it's $1", after: null };
+  expect(changeOf(table, change)).toEqual({
+    query: `update only "public"."odd""; drop table x; --" set "na""me" = $1 ${where}`,
+    params: [null, "9223372036854775807", "it's $1"],
+    text:
+      'update only "public"."odd""; drop table x; --" set "na""me" = null where "id" = \'9223372036854775807\' ' +
+      "and \"na\"\"me\" is not null and format('%s', \"na\"\"me\") = 'it''s $1'",
+  });
+  const parts = changeOf({ ...table, kind: "p", key: ["id", 'na"me'] }, { ...change, key: ["1", "a"], before: null, after: "\\" });
+  expect(parts.query).toBe(
+    'update "public"."odd""; drop table x; --" set "na""me" = $1 where "id" = $2 and "na""me" = $3 and "na""me" is null',
+  );
+  expect(parts.text).toContain(`set "na""me" = e'\\\\' where`);
+});
+
+test("what has no key, and what is no table, is not changed", () => {
+  expect(whyFixed({ ...TABLE, kind: "r" })).toBeUndefined();
+  expect(whyFixed({ ...TABLE, kind: "r", key: [] })).toMatch(/primary key/);
+  expect(whyFixed({ ...TABLE, kind: "v" })).toMatch(/view/);
 });

@@ -58,6 +58,47 @@ export function rowsOf(
   return { query: query.filter((part) => part).join(" "), params };
 }
 
+/** A text, or NULL, as SQL reads it. */
+function literal(value: string | null): string {
+  if (value === null) return "null";
+  const text = `'${value.replaceAll("'", "''")}'`;
+  return value.includes("\\") ? `e${text.replaceAll("\\", "\\\\")}` : text;
+}
+
+export interface Change {
+  /** The values of the key, in its order. */
+  key: readonly (string | null)[];
+  column: string;
+  before: string | null;
+  after: string | null;
+}
+
+/**
+ * Gives one value of a row another content, as long as it is what was shown. With values as parameters, and as people
+ * read it.
+ */
+export function changeOf(table: Named & { kind: string }, change: Change): { query: string; params: (string | null)[]; text: string } {
+  const { key, column, before, after } = change;
+  const name = quoted(column);
+  const write = (place: (value: string | null) => string) => {
+    // Tables that inherit from it have keys of their own.
+    const only = table.kind === "r" ? "only " : "";
+    const set = `update ${only}${quoted(table.schema)}.${quoted(table.name)} set ${name} = ${place(after)}`;
+    const which = table.key.map((part, at) => `${quoted(part)} = ${place(key[at] ?? null)}`);
+    // As it was written out to be shown, whatever its type: not every type can be compared.
+    const was = before === null ? `${name} is null` : `${name} is not null and format('%s', ${name}) = ${place(before)}`;
+    return `${set} where ${[...which, was].join(" and ")}`;
+  };
+  const params: (string | null)[] = [];
+  return { query: write((value) => `$${params.push(value)}`), params, text: write(literal) };
+}
+
+/** Why the rows of a table can't be changed here; nothing when they can. */
+export function whyFixed({ kind, key }: Named & { kind: string }): string | undefined {
+  if (kind !== "r" && kind !== "p") return `The rows of a ${kindOf(kind)} are changed with SQL.`;
+  return key.length === 0 ? "Without a primary key nothing says which row is meant: change it with SQL." : undefined;
+}
+
 /** A relation's name as it is in addresses and lists. */
 export function fullName({ schema, name }: { schema: string; name: string }): string {
   return schema === "public" ? name : `${schema}.${name}`;

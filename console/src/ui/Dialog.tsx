@@ -22,7 +22,7 @@ export function Dialog({ title, children, does, isDangerous, isBusy, why, onDone
     const opened = dialog.current;
     opened?.showModal();
     // Enter does what was asked for, but nothing that can't be undone.
-    const first = opened?.querySelector<HTMLElement>(isDangerous ? "input" : "input, select, [type=submit]");
+    const first = opened?.querySelector<HTMLElement>(isDangerous ? "input" : "input, select, textarea, [type=submit]");
     first?.focus();
     return () => opened?.close();
   }, [isDangerous]);

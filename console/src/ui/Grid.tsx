@@ -15,6 +15,10 @@ interface GridProps {
   order?: { column: string; isDown: boolean } | undefined;
   /** Asks for another order. */
   onOrder?: ((column: string) => void) | undefined;
+  /** Which rows these are: as long as it is the same, they may be read anew and one stays where one is. */
+  which?: string;
+  /** What opening a cell does, where that is more than to show its value. */
+  onOpen?: ((row: number, column: number) => void) | undefined;
 }
 
 interface Place {
@@ -49,7 +53,7 @@ function moved({ row, column }: Place, event: KeyboardEvent, rows: number, colum
 }
 
 /** What of the rows is in view, which begins anew with other rows, and a look at where that is now. */
-function useView(box: RefObject<HTMLDivElement | null>, rows: Row[]) {
+function useView(box: RefObject<HTMLDivElement | null>, others: unknown) {
   const [view, setView] = useState({ top: 0, height: 480 });
   const look = useCallback(() => {
     const element = box.current;
@@ -63,7 +67,7 @@ function useView(box: RefObject<HTMLDivElement | null>, rows: Row[]) {
     const resized = new ResizeObserver(look);
     resized.observe(element);
     return () => resized.disconnect();
-  }, [box, look, rows]);
+  }, [box, look, others]);
   return [view, look] as const;
 }
 
@@ -76,25 +80,27 @@ function tracks(fields: Field[], rows: Row[]): string {
 }
 
 /** Rows and columns, of which only those in view are drawn. */
-export function Grid({ label, fields, rows, order, onOrder }: GridProps) {
+export function Grid({ label, fields, rows, order, onOrder, which, onOpen }: GridProps) {
   const box = useRef<HTMLDivElement>(null);
   const id = useId();
   const [at, setAt] = useState<Place>({ row: 0, column: 0 });
   const [isOpen, setOpen] = useState(false);
   const columns = useMemo(() => tracks(fields, rows), [fields, rows]);
-  const [view, look] = useView(box, rows);
-  useLayoutEffect(() => setAt({ row: 0, column: 0 }), [rows]);
+  const others = which ?? rows;
+  const [view, look] = useView(box, others);
+  useLayoutEffect(() => setAt({ row: 0, column: 0 }), [others]);
   const [from, to] = inView(rows.length, ROW_HEIGHT, view.top, view.height);
   const isDrawn = at.row >= from && at.row < to;
   const value = rows[at.row]?.[at.column];
   useEffect(() => {
     box.current?.querySelector('[data-at="true"]')?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }, [at]);
+  const open = (place: Place) => (onOpen ? onOpen(place.row, place.column) : setOpen(true));
   const hear = (event: KeyboardEvent) => {
     const isCopy = (event.ctrlKey || event.metaKey) && event.key === "c" && getSelection()?.isCollapsed !== false;
     const next = moved(at, event, rows.length, fields.length);
     if (isCopy && value != null) void copy(value);
-    else if (event.key === "Enter" && event.target === box.current && value !== undefined) setOpen(true);
+    else if (event.key === "Enter" && event.target === box.current && value !== undefined) open(at);
     else if (next) {
       // Where it is not drawn yet, it is scrolled to first.
       const element = box.current;
@@ -112,7 +118,7 @@ export function Grid({ label, fields, rows, order, onOrder }: GridProps) {
         aria-label={label}
         aria-rowcount={rows.length + 1}
         aria-colcount={fields.length}
-        aria-readonly="true"
+        aria-readonly={onOpen === undefined}
         aria-activedescendant={isDrawn ? `${id}-at` : undefined}
         tabIndex={0}
         onKeyDown={hear}
@@ -131,7 +137,7 @@ export function Grid({ label, fields, rows, order, onOrder }: GridProps) {
                 at={from + index === at.row ? at.column : undefined}
                 idAt={`${id}-at`}
                 onChoose={(column) => setAt({ row: from + index, column })}
-                onOpen={() => setOpen(true)}
+                onOpen={(column) => open({ row: from + index, column })}
               />
             ))}
           </div>
@@ -186,7 +192,7 @@ interface LineProps {
   at: number | undefined;
   idAt: string;
   onChoose: (column: number) => void;
-  onOpen: () => void;
+  onOpen: (column: number) => void;
 }
 
 function Line({ row, number, fields, columns, at, idAt, onChoose, onOpen }: LineProps) {
@@ -213,7 +219,7 @@ function Line({ row, number, fields, columns, at, idAt, onChoose, onOpen }: Line
             aria-selected={column === at}
             className={kind}
             onPointerDown={() => onChoose(column)}
-            onDoubleClick={onOpen}
+            onDoubleClick={() => onOpen(column)}
           >
             {value === null ? "NULL" : cut(value)}
           </span>

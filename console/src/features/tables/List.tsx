@@ -26,7 +26,7 @@ export function List({ relations, chosen, isCut }: ListProps) {
   const shown = relations.filter((relation) => fullName(relation).toLowerCase().includes(letters.toLowerCase()));
   const schemas = [...new Set(shown.map(({ schema }) => schema))];
   return (
-    <nav className="card choices" aria-label="Tables">
+    <nav className="card choices links" aria-label="Tables">
       <SearchField
         field={field}
         label="Find a table"

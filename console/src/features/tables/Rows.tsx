@@ -1,25 +1,29 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { ChevronLeft, ChevronRight, RotateCw } from "lucide-react";
-import { useState } from "react";
+import { useMemo, useState } from "react";
 import type { InBranch } from "../../api/queries";
 import { type Relation, rowsQuery } from "../../api/sql";
 import { counted } from "../../lib/amounts";
-import { type Filter, fullName, kindOf, type Order, PAGE_ROWS, rowsOf } from "../../lib/tables";
+import { type Filter, fullName, kindOf, type Order, PAGE_ROWS, rowsOf, whyFixed } from "../../lib/tables";
 import { Grid } from "../../ui/Grid";
 import { Band, Button, Outlines } from "../../ui/parts";
 import { Trouble } from "../../ui/Trouble";
 import { useSettled } from "../../ui/useSettled";
+import { EditCell } from "./EditCell";
 import { Filters } from "./Filters";
 
 interface RowsProps {
   path: InBranch;
   table: Relation;
   order: Order | undefined;
+  /** Whether nothing is to be changed, against accidents. */
+  readOnly: boolean;
+  onReadOnly: (readOnly: boolean) => void;
 }
 
 /** The rows of a table, a page at a time. */
-export function Rows({ path, table, order }: RowsProps) {
+export function Rows({ path, table, order, readOnly, onReadOnly }: RowsProps) {
   const navigate = useNavigate();
   const [filters, setFilters] = useState<Filter[]>([]);
   const [page, setPage] = useState(0);
@@ -27,7 +31,10 @@ export function Rows({ path, table, order }: RowsProps) {
   const isComplete = ({ operator, value }: Filter) => value !== "" || operator.startsWith("is ");
   const asked = rowsOf(table, { filters: settled.filter(isComplete), order, page });
   const found = useQuery({ ...rowsQuery(path, asked), placeholderData: keepPreviousData });
-  const rows = found.data?.rows.slice(0, PAGE_ROWS) ?? [];
+  const rows = useMemo(() => found.data?.rows.slice(0, PAGE_ROWS) ?? [], [found.data]);
+  const [open, setOpen] = useState<{ row: number; column: number }>();
+  const why = whyFixed(table);
+  const isFixed = readOnly || why !== undefined;
   const hasMore = (found.data?.rows.length ?? 0) > PAGE_ROWS;
   const sort = (column: string) => {
     const isSame = order?.column === column;
@@ -40,6 +47,16 @@ export function Rows({ path, table, order }: RowsProps) {
       <header>
         <h2>{fullName(table)}</h2>
         <p className="quiet">{about(table)}</p>
+        <label className="check" title={why ?? "Against accidents: nothing is changed while it is on"}>
+          <input
+            type="checkbox"
+            role="switch"
+            checked={isFixed}
+            disabled={why !== undefined}
+            onChange={(event) => onReadOnly(event.target.checked)}
+          />
+          Read only
+        </label>
         <Button kind="bare" icon aria-label="Read the rows again" disabled={found.isFetching} onClick={() => void found.refetch()}>
           <RotateCw aria-hidden="true" />
         </Button>
@@ -61,9 +78,18 @@ export function Rows({ path, table, order }: RowsProps) {
       {found.isPending && <Outlines />}
       {found.data && !found.data.error && (
         <>
-          <Grid label={`Rows of ${table.name}`} fields={found.data.fields} rows={rows} order={order} onOrder={sort} />
+          <Grid
+            label={`Rows of ${table.name}`}
+            fields={found.data.fields}
+            rows={rows}
+            order={order}
+            onOrder={sort}
+            which={JSON.stringify(asked)}
+            onOpen={isFixed ? undefined : (row, column) => setOpen({ row, column })}
+          />
           <footer className="pages">
             <p className="quiet">
+              {!isFixed && rows.length > 0 && "Enter changes a value. "}
               {rows.length === 0 ? "No rows" : `Rows ${page * PAGE_ROWS + 1} to ${page * PAGE_ROWS + rows.length}`}
               {table.key.length === 0 && !order && rows.length > 0 && ", in no order, as there is no primary key"}
             </p>
@@ -78,8 +104,26 @@ export function Rows({ path, table, order }: RowsProps) {
           </footer>
         </>
       )}
+      {open && (
+        <EditCell
+          path={path}
+          table={table}
+          rowKey={table.key.map((part) => rows[open.row]?.[indexOf(table, part)] ?? null)}
+          column={table.columns[open.column]?.name ?? ""}
+          before={rows[open.row]?.[open.column] ?? null}
+          onDone={() => {
+            setOpen(undefined);
+            void found.refetch();
+          }}
+          onClose={() => setOpen(undefined)}
+        />
+      )}
     </section>
   );
+}
+
+function indexOf({ columns }: Relation, column: string): number {
+  return columns.findIndex(({ name }) => name === column);
 }
 
 function about({ kind, rows, columns }: Relation): string {

@@ -3,7 +3,7 @@ import { useParams, useSearch } from "@tanstack/react-router";
 import { Sunrise } from "lucide-react";
 import { useState } from "react";
 import { wakeBranches } from "../../api/changes";
-import { branchQuery, type InBranch } from "../../api/queries";
+import { branchQuery, type InBranch, treeQuery } from "../../api/queries";
 import { useRights } from "../../api/rights";
 import { catalogueQuery } from "../../api/sql";
 import { fullName } from "../../lib/tables";
@@ -30,6 +30,10 @@ export function Tables() {
   const why = useRights(org).why("credentials:read");
   const mayWake = useRights(org).can("branch:write");
   const [isWoken, setWoken] = useState(false);
+  const seen = useQuery(treeQuery(path)).data?.branches.find(({ id }) => id === branch);
+  const [chosen, setChosen] = useState<boolean>();
+  // What has no parent is what others are made from, and often what people live on.
+  const readOnly = chosen ?? seen?.parentID == null;
   // One that was sent to sleep is woken by no connection.
   const woken = useMutation({
     mutationFn: async () => mayWake && wakeBranches([path]),
@@ -77,6 +81,8 @@ export function Tables() {
             key={fullName(table)}
             path={path}
             table={table}
+            readOnly={readOnly}
+            onReadOnly={setChosen}
             order={search.order ? { column: search.order, isDown: search.down === true } : undefined}
           />
         </div>
