@@ -137,10 +137,12 @@ fn people_use_the_console() {
             "console/a_branch_is_made_and_deleted_by_the_keyboard",
             "console/a_person_connects_and_lets_it_sleep",
             "console/nobody_else_gets_in_by_the_door",
+            "console/a_new_version_is_told_and_loaded",
             "console/a_script_in_a_name_is_text",
             "sql/statements_are_run_by_the_keyboard",
             "sql/texts_are_kept_in_tabs_beside_the_schema",
             "sql/a_table_is_found_and_read",
+            "sql/a_value_is_changed_where_it_is_what_was_shown",
             "sql/what_a_copy_changed_is_told",
             "sql/what_is_stopped_ends_on_the_server_and_many_rows_stay_smooth",
             "console/a_parameter_is_changed_and_everything_is_seen",
@@ -151,6 +153,15 @@ fn people_use_the_console() {
             "console/a_viewer_changes_nothing",
         ],
     );
+}
+
+#[test]
+fn people_use_the_console_below_a_path() {
+    let port = fixed_port();
+    let flags = ["--public-url".to_owned(), format!("http://localhost:{port}/coppice")];
+    let coppice = platform_with(flags.to_vec(), &[]);
+    let others = json!({ "port": port, "to": coppice.api() });
+    tell_with(&coppice, &["proxy/the_console_works_below_a_path"], &others);
 }
 
 #[test]

@@ -56,6 +56,7 @@ export async function a_branch_is_made_and_deleted_by_the_keyboard(browser) {
   await row("nightly").getByText("Asleep").waitFor();
   await until("all are up", async () => (await branchNamed("preview/42-fix")).statusType === "STATUS_TYPE_HEALTHY");
   await row("preview/42-fix").getByText("Awake").waitFor();
+  for (const name of ["main", "preview/42-fix", "nightly"]) await row(name).getByText(/ own$/).waitFor();
   await look(page, "console-branches");
 
   // Down to the branch and up again, and away with it.
@@ -194,6 +195,44 @@ export async function nobody_else_gets_in_by_the_door(browser) {
   assert.deepEqual(outcome, ["refused", "refused", "nothing"]);
   site.close();
   await evil.close();
+  await leave(page);
+}
+
+export async function a_new_version_is_told_and_loaded(browser) {
+  const main = await branchNamed("main");
+  const inProject = (await project()).replace("/organizations", "orgs");
+  const page = await signedIn(browser, `${inProject}/branches/${main.id}/sql`);
+  await heading(page, "SQL");
+  const editor = page.getByRole("textbox", { name: "SQL", exact: true });
+  await editor.fill("select 'a draft'");
+  const note = page.getByText("There is a new version of the console");
+  // Whoever comes back to a tab has it asked again.
+  const comeBack = () => page.evaluate(() => window.dispatchEvent(new Event("visibilitychange")));
+  await page.route("**/console/api/session", async (route) => {
+    const session = await (await route.fetch()).json();
+    assert.match(session.console, /^[A-Za-z0-9_-]{43}$/);
+    await route.fulfill({ contentType: "application/json", body: JSON.stringify({ ...session, console: "another" }) });
+  });
+  assert.equal(await note.count(), 0);
+  await comeBack();
+  await note.waitFor();
+  await look(page, "console-new-version");
+  await page.evaluate(() => Object.assign(window, { isFirst: true }));
+  const isFirst = () => page.evaluate(() => window.isFirst === true).catch(() => true);
+  await page.getByRole("button", { name: "Load it now" }).press("Enter");
+  await until("the page is loaded", async () => !(await isFirst()));
+  await editor.getByText("select 'a draft'").waitFor();
+  assert.equal(await note.count(), 0, "now it is the new one");
+
+  // On the way to another page it is loaded by itself.
+  await page.unrouteAll({ behavior: "wait" });
+  await comeBack();
+  await note.waitFor();
+  await page.evaluate(() => Object.assign(window, { isFirst: true }));
+  await page.getByRole("link", { name: "Activity" }).press("Enter");
+  await until("it is loaded on the way", async () => !(await isFirst()));
+  await heading(page, "Activity");
+  assert.equal(await note.count(), 0);
   await leave(page);
 }
 

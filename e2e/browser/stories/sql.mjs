@@ -183,6 +183,71 @@ export async function a_table_is_found_and_read(browser) {
   await leave(page);
 }
 
+export async function a_value_is_changed_where_it_is_what_was_shown(browser) {
+  const main = await branchNamed("main");
+  await rows(main, "create table crowns (id int8 primary key, tree char(6), tall boolean, about json)");
+  await rows(main, `insert into crowns values (1, 'elm', true, null), (9223372036854775807, 'oak', true, '{"a": 1.50}')`);
+  await rows(main, "create table keyless as select 7 as seven");
+  const page = await signedIn(browser, await place(main, "tables?table=crowns"));
+  const grid = page.getByRole("grid", { name: "Rows of crowns" });
+  const cell = (name) => grid.getByRole("gridcell", { name, exact: true });
+  await cell("9223372036854775807").waitFor();
+  const dialog = page.getByRole("dialog");
+  const open = async (...keys) => {
+    await grid.focus();
+    for (const key of ["Control+Home", ...keys, "Enter"]) await page.keyboard.press(key);
+    await dialog.waitFor();
+  };
+  const tree = async () => (await rows(main, "select tree from crowns where id = 9223372036854775807"))[0][0];
+
+  // What others are made from is not changed by accident.
+  await open("ArrowDown", "ArrowRight");
+  await dialog.getByRole("button", { name: "Copy" }).waitFor();
+  await page.keyboard.press("Escape");
+  await page.getByRole("switch", { name: "Read only" }).uncheck();
+  await open("ArrowDown", "ArrowRight");
+  await dialog.getByRole("textbox").fill("yew's");
+  await dialog.getByText(/^update only "public"."crowns" set "tree" = 'yew''s' where "id" = '9223372036854775807'/).waitFor();
+  await look(page, "console-tables-change");
+  await page.keyboard.press("Control+Enter");
+  await dialog.waitFor({ state: "detached" });
+  await cell("yew's ").waitFor();
+  assert.equal(await tree(), "yew's ");
+
+  // Whose value it was meanwhile is left alone.
+  await rows(main, "update crowns set tree = 'ash' where id = 9223372036854775807");
+  await open("ArrowDown", "ArrowRight");
+  await dialog.getByRole("textbox").fill("fir");
+  await page.keyboard.press("Control+Enter");
+  await dialog.getByText("The row is not as it was shown").waitFor();
+  await look(page, "console-tables-conflict");
+  assert.equal(await tree(), "ash   ");
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: "Read the rows again" }).click();
+  await cell("ash   ").waitFor();
+
+  // Types that can't be compared, and NULL.
+  await open("ArrowDown", "End");
+  await dialog.getByRole("textbox").fill("{");
+  await page.keyboard.press("Control+Enter");
+  await dialog.getByText(/invalid input syntax for type json/).waitFor();
+  await dialog.getByRole("textbox").fill('{"a": 1.500}');
+  await page.keyboard.press("Control+Enter");
+  await dialog.waitFor({ state: "detached" });
+  await cell('{"a": 1.500}').waitFor();
+  await open("ArrowDown", "End", "ArrowLeft");
+  await dialog.getByLabel("NULL").check();
+  await dialog.getByRole("button", { name: "Change it" }).press("Enter");
+  await dialog.waitFor({ state: "detached" });
+  assert.deepEqual(await rows(main, "select tall, about from crowns order by id desc limit 1"), [[null, { a: 1.5 }]]);
+
+  await page.getByRole("link", { name: /keyless/ }).click();
+  await page.getByRole("grid", { name: "Rows of keyless" }).waitFor();
+  assert.ok(await page.getByRole("switch", { name: "Read only" }).isDisabled(), "nothing says which row it is");
+  await leave(page);
+  await rows(main, "drop table crowns, keyless");
+}
+
 export async function what_a_copy_changed_is_told(browser) {
   const main = await branchNamed("main");
   await rows(main, "create table felled (id int primary key, tree text)");

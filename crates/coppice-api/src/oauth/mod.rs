@@ -182,7 +182,7 @@ async fn limit_people(
     next: Next,
 ) -> Response {
     match rates.admit_address(address.0) {
-        Ok(_) => match context::detached(next.run(request)).await {
+        Ok(_) => match context::detached(crate::pages::below_the_same(next.run(request))).await {
             Ok(response) => response,
             Err(failed) => error::page(&Error::internal(failed)),
         },

@@ -31,6 +31,11 @@ pub(crate) async fn below(base_path: String, request: Request, next: Next) -> Re
     BASE_PATH.scope(base_path, next.run(request)).await
 }
 
+/// Work that goes on in another task: its pages refer to the same paths.
+pub(crate) fn below_the_same<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
+    BASE_PATH.scope(public(""), work)
+}
+
 /// A path of this site as browsers have to ask for it.
 pub(crate) fn public(path: &str) -> String {
     BASE_PATH.try_with(|base| format!("{base}{path}")).unwrap_or_else(|_| path.to_owned())

@@ -29,7 +29,7 @@ use askama::Template;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-pub(crate) use assets::{below, icon_path, public, routes, script_path, style_path};
+pub(crate) use assets::{below, below_the_same, icon_path, public, routes, script_path, style_path};
 pub(crate) use consent::{ConsentPage, consent};
 pub(crate) use device::{
     DeviceCodePage, DeviceConfirmationPage, device_code, device_confirmation, device_done,
