@@ -68,7 +68,7 @@ export function pagesAt(where: Where): { of: string; pages: Page[] }[] {
 
 export function Rail({ where }: { where: Where }) {
   return (
-    <nav className="rail" aria-label="Pages">
+    <nav className="rail links" aria-label="Pages">
       {pagesAt(where).map(({ of, pages }) => (
         <section key={of}>
           <h2>{of}</h2>

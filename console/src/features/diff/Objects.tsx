@@ -27,7 +27,7 @@ export function Objects({ objects, chosen }: ObjectsProps) {
   const shown = found.slice(0, SHOWN_MAX);
   const kinds = [...new Set(shown.map(({ kind }) => kind))];
   return (
-    <nav className="card choices" aria-label="Objects">
+    <nav className="card choices links" aria-label="Objects">
       <SearchField field={field} label="Find an object" placeholder="Find  /" value={letters} onChange={setLetters} />
       <div className="groups">
         {kinds.map((kind) => {

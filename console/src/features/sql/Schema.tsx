@@ -148,7 +148,7 @@ function Line({ node, hasFocus, onFocus, onTurn, onUse, onLook }: LineProps) {
       {kind === "relation" && (
         <button
           type="button"
-          className="look"
+          className="knob look"
           tabIndex={-1}
           aria-hidden="true"
           title="First rows"
