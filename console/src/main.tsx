@@ -3,7 +3,7 @@ import { RouterProvider } from "@tanstack/react-router";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { queryClient } from "./api/queries";
-import { reloadOnceAfterUpgrades, renewOnTheWay } from "./app/upgrade";
+import { reloadOnceAfterUpgrades } from "./app/upgrade";
 import { router } from "./app/router";
 import { applyTheme } from "./app/theme";
 import { Toasts } from "./ui/toasts";
@@ -14,7 +14,6 @@ import "./app/shell.css";
 
 applyTheme();
 reloadOnceAfterUpgrades();
-renewOnTheWay(router);
 createRoot(document.getElementById("root") as HTMLElement).render(
   <StrictMode>
     <QueryClientProvider client={queryClient}>

@@ -74,7 +74,7 @@ export function Shell() {
 function NewVersion() {
   return (
     <Band kind="info" action={<Button onClick={() => location.reload()}>Load it now</Button>}>
-      There is a new version of the console. It is loaded when you go to another page; SQL that you have typed stays.
+      There is a new version of the console. SQL that you have typed stays when you load it.
     </Band>
   );
 }

@@ -15,22 +15,9 @@ export function reloadOnceAfterUpgrades() {
 }
 
 let loaded: string | null = null;
-let isOld = false;
 
 /** Whether this page is of another build than the server has by now. */
 export function isOutdated(build: string | null): boolean {
   loaded ??= build;
-  isOld = build !== null && build !== loaded;
-  return isOld;
-}
-
-interface Leaving {
-  subscribe: (event: "onBeforeLoad", hear: (event: { pathChanged: boolean }) => void) => unknown;
-}
-
-/** Whoever goes to another screen of an old page gets the new one: where one has just come, nothing is begun. */
-export function renewOnTheWay(router: Leaving) {
-  router.subscribe("onBeforeLoad", ({ pathChanged }) => {
-    if (isOld && pathChanged) location.reload();
-  });
+  return build !== null && build !== loaded;
 }
