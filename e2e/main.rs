@@ -24,6 +24,7 @@ mod history;
 mod hosting;
 mod http;
 mod isolation;
+mod logins;
 mod logs;
 mod mail;
 mod mcp;

@@ -15,7 +15,7 @@ use crate::endpoint::{Body, Done, Endpoint, Query, Shown, get, post};
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct OfRole {
-    /// The managed role, in either of its forms.
+    /// The managed role, in either of its forms; with a key that has a database role, the key's own user.
     #[param(example = "app", format = "looked-up")]
     username: Option<String>,
 }
@@ -24,11 +24,11 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
     const AREA: &str = "Branches";
     vec![
         get("/credentials", &GET_BRANCH_CREDENTIALS)
-            .says(AREA, "Show how to connect to a branch", "With the password that its server accepts, also while it sleeps. 404 after somebody else set one by SQL.")
+            .says(AREA, "Show how to connect to a branch", "With the password that its server accepts, also while it sleeps. 404 after somebody else set one by SQL. A key with a\n`database_role` is shown a user of its own, which ends with the key.")
             .answers("Role, password and place.")
             .runs(get_branch_credentials),
         post("/credentials/rotate", &ROTATE_BRANCH_CREDENTIALS)
-            .says(AREA, "Give the managed role of a branch a new password", "Answers when the new one is in force, or after a moment while the work goes on; a rotation that is going on is\njoined. Ask for the credentials to read it. Open sessions stay; new ones need the new password. A sleeping branch\nis not woken. A role that was locked out, renamed or dropped is there again afterwards.")
+            .says(AREA, "Give the managed role of a branch a new password", "Answers when the new one is in force, or after a moment while the work goes on; a rotation that is going on is\njoined. Ask for the credentials to read it. Open sessions stay; new ones need the new password. A sleeping branch\nis not woken. A role that was locked out, renamed or dropped is there again afterwards. A key\nwith a `database_role` gives its own user another one.")
             .answers("The rotation was begun, and is usually done.")
             .runs(rotate_branch_credentials),
     ]

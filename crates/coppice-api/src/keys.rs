@@ -3,6 +3,7 @@
 use coppice_app::{Access, App, NewKey, PersonalAccess};
 use coppice_core::access::{AskedExpiry, Grant};
 use coppice_core::api_key::{ApiKey, ApiKeySecret, Review, ReviewReason};
+use coppice_core::login::DatabaseRole;
 use coppice_core::operation::{
     CREATE_ORGANIZATION_API_KEY, CREATE_USER_API_KEY, DELETE_ORGANIZATION_API_KEYS, DELETE_USER_API_KEYS,
     LIST_ORGANIZATION_API_KEYS, LIST_USER_API_KEYS,
@@ -114,6 +115,7 @@ fn to_wire(key: ApiKey, token: Option<String>) -> wire::ApiKey {
         branches: key.grant.branches,
         own_branches: key.grant.own_branches,
         max_branches: key.grant.branches_max,
+        database_role: key.grant.database_role.map(role_to_wire),
         created_at: wire::Timestamp(key.created_at),
         expiry: key.expiry.map(wire::Expiry),
         last_used: key.last_used.map(wire::Timestamp),
@@ -133,6 +135,22 @@ fn review(review: Review) -> wire::ApiKeyReview {
     wire::ApiKeyReview { reason, maker: review.maker.to_string() }
 }
 
+fn role_to_wire(role: DatabaseRole) -> wire::DatabaseRole {
+    match role {
+        DatabaseRole::Reader => wire::DatabaseRole::Reader,
+        DatabaseRole::Writer => wire::DatabaseRole::Writer,
+        DatabaseRole::Owner => wire::DatabaseRole::Owner,
+    }
+}
+
+fn role_from_wire(role: wire::DatabaseRole) -> DatabaseRole {
+    match role {
+        wire::DatabaseRole::Reader => DatabaseRole::Reader,
+        wire::DatabaseRole::Writer => DatabaseRole::Writer,
+        wire::DatabaseRole::Owner => DatabaseRole::Owner,
+    }
+}
+
 fn new_key(asked: wire::CreateApiKey) -> NewKey {
     NewKey {
         name: asked.name,
@@ -143,6 +161,7 @@ fn new_key(asked: wire::CreateApiKey) -> NewKey {
             branches: asked.branches.unwrap_or_default(),
             own_branches: asked.own_branches.unwrap_or(false),
             branches_max: asked.max_branches,
+            database_role: asked.database_role.map(role_from_wire),
         },
     }
 }

@@ -19,6 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::backups::Upkeep;
 use crate::drills::Rest;
 use crate::history::Keeper;
+use crate::logins::Endings;
 use crate::metering::Metering;
 use crate::{App, budgets, metrics, stripe};
 
@@ -135,6 +136,11 @@ impl App {
         });
         tasks.every("budget_watch", budgets::LOOK, self, |app| async move { app.look_at_budgets().await });
         tasks.every("key_uses", seconds(5), self, |app| async move { app.write_key_uses().await });
+        let endings = Arc::new(Endings::default());
+        tasks.every("login_endings", seconds(1), self, move |app| {
+            let endings = endings.clone();
+            async move { app.end_logins(&endings).await }
+        });
         tasks.every("client_uses", seconds(30), self, |app| async move { app.write_uses().await });
         tasks.every("signing_keys", seconds(60), self, |app| async move { app.renew_signing_keys().await });
         tasks.every("metrics_history", seconds(60), self, |app| async move { app.merge_history().await });

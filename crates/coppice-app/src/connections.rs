@@ -27,7 +27,8 @@ pub struct Connectable {
     pub ip_filtering: IpFiltering,
     /// The budget that keeps it asleep, if it sleeps.
     pub used_up: Option<UsedUp>,
-    /// What authenticates the client while it sleeps, or can't be woken.
+    /// What authenticates the client while it sleeps, or can't be woken; that of
+    /// the login of a key at any time.
     pub kept: KeptRole,
 }
 
@@ -46,10 +47,12 @@ impl App {
         if found.is_disabled && branch.state == BranchState::Hibernated {
             branch.message = "its organization is disabled".to_owned();
         }
+        let login = self.kept_login(id, role).await?;
         let is_down = matches!(branch.state, BranchState::Hibernated | BranchState::Failed);
-        let kept = match found.kept.filter(|_| is_down) {
-            Some(kept) => self.kept_role(&branch, role, kept).await?,
-            None => KeptRole::Unknown,
+        let kept = match (login, found.kept.filter(|_| is_down)) {
+            (Some(login), _) => login,
+            (None, Some(kept)) => self.kept_role(&branch, role, kept).await?,
+            (None, None) => KeptRole::Unknown,
         };
         let (root, ip_filtering, used_up) = (found.root, found.ip_filtering, found.used_up);
         Ok(Some(Connectable { branch, root, ip_filtering, used_up, kept }))

@@ -7,6 +7,7 @@ use coppice_core::target::InBranch;
 use coppice_core::{Error, ErrorCode, Result};
 use zeroize::Zeroizing;
 
+use crate::logins::{check_login_name, login_of};
 use crate::{Access, App, GatewayPlace};
 
 /// How clients connect to a branch.
@@ -14,7 +15,7 @@ use crate::{Access, App, GatewayPlace};
 pub struct Credentials {
     /// With the branch's suffix where there is no gateway domain.
     pub username: String,
-    /// The managed role's password.
+    /// Its password.
     pub password: Zeroizing<String>,
     /// Where the gateway is.
     pub host: String,
@@ -27,8 +28,9 @@ pub struct Credentials {
 }
 
 impl App {
-    /// How to connect to a branch. `username` may name the managed role in
-    /// either of its forms, or by an alias.
+    /// How to connect to a branch, for a key with a database role as its login.
+    /// `username` may name that login, or else the managed role, in either of its
+    /// forms; the managed role also by an alias.
     ///
     /// # Errors
     /// `invalid_username`, `credentials_not_found` and those of
@@ -39,11 +41,12 @@ impl App {
         username: Option<&str>,
     ) -> Result<Credentials> {
         let branch = self.find_branch(access).await?;
-        if let Some(name) = username {
-            self.check_username(&branch, name)?;
+        match (username, login_of(access)) {
+            (Some(name), Some((key, _))) => check_login_name(&branch, key, name)?,
+            (Some(name), None) => self.check_username(&branch, name)?,
+            (None, _) => {}
         }
-        let password = self.password_in_force(&branch).await?;
-        Ok(self.credentials(&branch, password))
+        self.credentials_of(access, &branch).await
     }
 
     /// The connection string of a branch, for callers whose credential and
@@ -60,18 +63,27 @@ impl App {
         if access.check(Scope::CredentialsRead).is_err() {
             return Ok(None);
         }
-        match self.password_in_force(branch).await {
-            Ok(password) => Ok(Some(self.credentials(branch, password).connection_string)),
+        match self.credentials_of(access, branch).await {
+            Ok(credentials) => Ok(Some(credentials.connection_string)),
             Err(Error::NotFound { code: ErrorCode::CredentialsNotFound, .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    fn credentials(&self, branch: &Branch, password: Zeroizing<String>) -> Credentials {
+    /// A key with a database role is shown its login, and nobody else's password.
+    async fn credentials_of<T>(&self, access: &Access<T>, branch: &Branch) -> Result<Credentials> {
+        let (role, password) = match login_of(access) {
+            Some(login) => (login.0.as_str(), self.login_password(&branch.id, login).await?),
+            None => (MANAGED_ROLE, self.password_in_force(branch).await?),
+        };
+        Ok(self.credentials(branch, role, password))
+    }
+
+    fn credentials(&self, branch: &Branch, role: &str, password: Zeroizing<String>) -> Credentials {
         let GatewayPlace { host, port } = self.config.gateway.clone();
         let (username, host) = match &self.config.gateway_domain {
-            Some(domain) => (MANAGED_ROLE.to_owned(), format!("{}.{domain}", branch.id)),
-            None => (format!("{MANAGED_ROLE}.{}", branch.id), host),
+            Some(domain) => (role.to_owned(), format!("{}.{domain}", branch.id)),
+            None => (format!("{role}.{}", branch.id), host),
         };
         let url_host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
         let url_port = if port == 5432 { String::new() } else { format!(":{port}") };

@@ -36,6 +36,7 @@ mod invitations;
 mod kept_roles;
 mod key_file;
 mod keys;
+mod logins;
 mod logs;
 mod mail;
 mod marketplace;

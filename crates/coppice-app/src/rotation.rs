@@ -14,6 +14,7 @@ use coppice_failpoint::failpoint;
 use coppice_store::{KeptPassword, ManagedRole, StoreError};
 use zeroize::Zeroizing;
 
+use crate::logins::login_of;
 use crate::secrets::{new_password, scram_verifier};
 use crate::{Access, App, MasterKey};
 
@@ -35,7 +36,8 @@ enum InForce {
 }
 
 impl App {
-    /// Gives the managed role a new password. Returns when it is in force, or
+    /// Gives the managed role a new password, or the login of a key with a
+    /// database role, which gets it at once. Returns when it is in force, or
     /// after a moment while the work goes on. A rotation that is going on is
     /// joined.
     ///
@@ -43,6 +45,9 @@ impl App {
     /// `invalid_username`, `project_not_found`, `branch_not_found`
     pub async fn rotate_branch_credentials(&self, access: &Access<InBranch>, username: &str) -> Result<()> {
         let branch = self.find_branch(access).await?;
+        if let Some(login) = login_of(access) {
+            return self.rotate_login(&branch, login, username).await;
+        }
         self.check_username(&branch, username)?;
         let id = &branch.id;
         let password = new_password();

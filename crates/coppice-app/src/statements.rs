@@ -10,6 +10,7 @@ use coppice_core::{BranchId, Error, ErrorCode, InstanceId, Result};
 use tokio::time::{Instant, sleep};
 use zeroize::Zeroizing;
 
+use crate::logins::login_of;
 use crate::{Access, App};
 
 /// How long a branch may take to be there for a statement.
@@ -23,7 +24,7 @@ pub struct StatementLogin {
     /// The branch.
     pub branch: BranchId,
     /// A role there.
-    pub role: &'static str,
+    pub role: String,
     /// Its password.
     pub password: Zeroizing<String>,
 }
@@ -110,7 +111,9 @@ impl App {
                 BranchState::Ready => {
                     let instance = InstanceId::new(&branch, 1);
                     match self.engine.ensure_reader(&instance, &verifier).await {
-                        Ok(()) => return Ok(StatementLogin { branch, role: READER_ROLE, password }),
+                        Ok(()) => {
+                            return Ok(StatementLogin { branch, role: READER_ROLE.to_owned(), password });
+                        }
                         // It falls asleep, or hangs.
                         Err(error) if Instant::now() >= deadline => {
                             return Err(Error::unavailable(error.chain()));
@@ -146,7 +149,7 @@ impl App {
     }
 
     /// As whom a statement is carried out that may also change something: the
-    /// managed role, for callers who may know its password.
+    /// managed role, for callers who may know its password, or the login of a key.
     ///
     /// # Errors
     /// `insufficient_scope`, `role_not_allowed`, `branch_not_found`,
@@ -154,15 +157,18 @@ impl App {
     pub async fn owner_login(&self, access: &Access<InBranch>) -> Result<StatementLogin> {
         access.check(Scope::CredentialsRead)?;
         let branch = self.find_branch(access).await?;
-        let password = self.password_in_force(&branch).await?;
-        Ok(StatementLogin { branch: branch.id, role: MANAGED_ROLE, password })
+        let (role, password) = match login_of(access) {
+            Some(login) => (login.0.to_string(), self.login_password(&branch.id, login).await?),
+            None => (MANAGED_ROLE.to_owned(), self.password_in_force(&branch).await?),
+        };
+        Ok(StatementLogin { branch: branch.id, role, password })
     }
 
     /// Ends a session whose statement did not end in its time. A function can
     /// keep itself from being cancelled, but not from this.
     pub async fn end_statement(&self, login: &StatementLogin, process: u32) {
         let instance = InstanceId::new(&login.branch, 1);
-        if let Err(error) = self.engine.end_session(&instance, login.role, process).await {
+        if let Err(error) = self.engine.end_session(&instance, &login.role, process).await {
             let branch = &login.branch;
             tracing::warn!(%branch, "a statement on branch {branch} can't be ended: {}", error.chain());
         }

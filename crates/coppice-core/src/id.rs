@@ -142,6 +142,15 @@ impl BranchId {
     }
 }
 
+impl ApiKeyId {
+    /// Reads an id as somebody wrote it; `None` when no key can have it.
+    pub fn parse(text: &str) -> Option<Self> {
+        let suffix = text.strip_prefix("key_")?;
+        let well_formed = suffix.len() == 26 && suffix.bytes().all(|byte| ALPHABET.contains(&byte));
+        well_formed.then(|| Self(text.to_owned()))
+    }
+}
+
 impl AuditId {
     /// The first id that a line can have that begins at `time`, to the
     /// millisecond.

@@ -58,12 +58,15 @@ pub fn check_limits(
         LimitedKeys::Allowed => false,
         LimitedKeys::MakesBranches => has_branches,
         LimitedKeys::RefusedWithBranchLimit => has_branches || is_beyond,
-        LimitedKeys::Refused => has_branches || has_projects || grant.own_branches,
+        LimitedKeys::RefusedWithLogin => grant.database_role.is_some(),
+        LimitedKeys::Refused => {
+            has_branches || has_projects || grant.own_branches || grant.database_role.is_some()
+        }
     };
     if refused {
         return Err(Error::access_denied(
             ErrorCode::RestrictedKey,
-            "this operation is closed to keys that are limited to projects or branches",
+            "this operation is closed to keys that are limited to projects, branches or a login of their own",
         ));
     }
     Ok(())
@@ -72,10 +75,12 @@ pub fn check_limits(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::login::DatabaseRole;
     use crate::operation::{
-        CREATE_BRANCH, CREATE_PROJECT, DELETE_BRANCH, DELETE_PROJECT, DESCRIBE_BRANCH, EMPTY_TRASH,
-        GET_BRANCH_CREDENTIALS, LIST_BRANCHES, LIST_TRASH, RESTORE_FROM_BACKUP, UNDELETE_BRANCH,
-        UPDATE_BRANCH, UPDATE_ORGANIZATION, UPDATE_PROJECT,
+        CREATE_BRANCH, CREATE_GITHUB_REPOSITORY, CREATE_ORGANIZATION_INVITATION, CREATE_PROJECT,
+        DELETE_BRANCH, DELETE_PROJECT, DESCRIBE_BRANCH, EMPTY_TRASH, GET_BRANCH_CREDENTIALS, LIST_BRANCHES,
+        LIST_TRASH, RESTORE_FROM_BACKUP, UNDELETE_BRANCH, UPDATE_BRANCH, UPDATE_GITHUB_REPOSITORY,
+        UPDATE_ORGANIZATION, UPDATE_PROJECT,
     };
 
     fn grant(projects: &[&str], branches: &[&str]) -> Grant {
@@ -121,6 +126,23 @@ mod tests {
             code(check_limits(&grant, &UPDATE_PROJECT, Some(&project), None, owner)),
             "restricted_key"
         );
+    }
+
+    #[test]
+    fn a_key_with_a_login_makes_nobody_who_gets_more() {
+        let grant = Grant { database_role: Some(DatabaseRole::Owner), ..Grant::everything() };
+        let (project, branch) = (ProjectId::from_trusted("prj_1"), BranchId::from_trusted("a1"));
+        let check = |operation| {
+            code(check_limits(&grant, operation, Some(&project), Some(&branch), Standing::default()))
+        };
+        for operation in
+            [&CREATE_ORGANIZATION_INVITATION, &CREATE_GITHUB_REPOSITORY, &UPDATE_GITHUB_REPOSITORY]
+        {
+            assert_eq!(check(operation), "restricted_key", "{}", operation.id);
+        }
+        for operation in [&CREATE_BRANCH, &GET_BRANCH_CREDENTIALS, &UPDATE_PROJECT] {
+            assert_eq!(check(operation), "ok", "{}", operation.id);
+        }
     }
 
     #[test]

@@ -44,6 +44,7 @@ pub mod instance_type;
 pub mod invoice;
 pub mod key_limits;
 pub mod limits;
+pub mod login;
 pub mod lsn;
 pub mod mail;
 pub mod marketplace;

@@ -82,7 +82,7 @@ macro_rules! operations {
 }
 
 use CallerRule::{Owner, User};
-use LimitedKeys::{MakesBranches, Refused, RefusedWithBranchLimit};
+use LimitedKeys::{MakesBranches, Refused, RefusedWithBranchLimit, RefusedWithLogin};
 
 operations! {
     GET_ORGANIZATIONS_LIST = Operation::new("getOrganizationsList", Scope::OrgRead);
@@ -116,10 +116,12 @@ operations! {
         .while_enabled()
         .limited_keys(Refused);
     GET_GITHUB_REPOSITORY = Operation::new("getGithubRepository", Scope::ProjectRead);
-    CREATE_GITHUB_REPOSITORY =
-        Operation::new("createGithubRepository", Scope::ProjectWrite).while_enabled();
-    UPDATE_GITHUB_REPOSITORY =
-        Operation::new("updateGithubRepository", Scope::ProjectWrite).while_enabled();
+    CREATE_GITHUB_REPOSITORY = Operation::new("createGithubRepository", Scope::ProjectWrite)
+        .while_enabled()
+        .limited_keys(RefusedWithLogin);
+    UPDATE_GITHUB_REPOSITORY = Operation::new("updateGithubRepository", Scope::ProjectWrite)
+        .while_enabled()
+        .limited_keys(RefusedWithLogin);
     DELETE_GITHUB_REPOSITORY = Operation::new("deleteGithubRepository", Scope::ProjectWrite);
 
     LIST_AUDIT_LOG = Operation::new("listAuditLog", Scope::AuditRead).limited_keys(Refused);

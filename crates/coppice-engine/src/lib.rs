@@ -16,13 +16,14 @@ use coppice_core::backup::DrillReport;
 use coppice_core::claim::ClaimToken;
 use coppice_core::history::{History, Window};
 use coppice_core::image::PostgresVersion;
+use coppice_core::login::Login;
 use coppice_core::lsn::Lsn;
 use coppice_core::parameter::Observed;
 use coppice_core::plan::InstanceSeen;
 use coppice_core::statistics::InstanceStatistics;
 use coppice_core::storage::{Fullness, VolumeBytes};
 use coppice_core::volume::{VolumeLabel, VolumeSource};
-use coppice_core::{BranchId, InstanceId, VolumeId};
+use coppice_core::{ApiKeyId, BranchId, InstanceId, VolumeId};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 mod drill;
@@ -320,6 +321,14 @@ pub trait Engine: Send + Sync + 'static {
     /// on a running server, with this verifier, whatever its owner did to it.
     /// Answers within seconds.
     async fn ensure_reader(&self, instance: &InstanceId, verifier: &str) -> Result<()>;
+
+    /// Makes the login of a key on a running server, whatever its owner did to
+    /// it. Answers within seconds.
+    async fn ensure_login(&self, instance: &InstanceId, login: &Login) -> Result<()>;
+
+    /// Ends the login of a key on a running server with all its sessions: it is
+    /// dropped, or locked where something hangs on it. Answers within seconds.
+    async fn end_login(&self, instance: &InstanceId, key: &ApiKeyId) -> Result<()>;
 
     /// Ends a session of `role` on a running server, also one that does not let
     /// itself be cancelled. Answers within seconds.

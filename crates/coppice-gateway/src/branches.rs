@@ -26,7 +26,8 @@ pub struct Route {
     pub ip_filtering: IpFiltering,
     /// The budget that keeps it asleep, if it sleeps.
     pub used_up: Option<UsedUp>,
-    /// What the client's role has to prove while the branch sleeps.
+    /// What the client's role has to prove, where that is known without the server: while the branch sleeps,
+    /// and of logins of keys.
     pub kept: KeptRole,
 }
 
@@ -44,6 +45,12 @@ pub trait Branches: Send + Sync + 'static {
     /// Takes as long as asking a server what a role has to prove, for where
     /// there is none to ask.
     async fn ask_nobody(&self);
+
+    /// Has the server know `role`, for a client that has proved to be it.
+    async fn prepare(&self, branch: &BranchId, role: &str) -> Result<()>;
+
+    /// Which of these, each a role on a branch, may have no session any more.
+    async fn over(&self, of: &[(BranchId, String)]) -> Result<Vec<(BranchId, String)>>;
 
     /// Opens a connection to the server, before its startup packet.
     async fn open(&self, route: &Route) -> Result<BoxedServerStream>;

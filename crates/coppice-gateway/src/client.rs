@@ -25,7 +25,7 @@ use crate::reason::Reason;
 use crate::refusal::{End, Refusal};
 use crate::relay::relay;
 use crate::server::Server;
-use crate::sessions::{Session, Starting};
+use crate::sessions::{Session, Starting, until_over};
 use crate::visit::{Found, Visit, within};
 use crate::{ClientInfo, metrics};
 
@@ -108,12 +108,22 @@ impl Gateway {
                 metrics::begun(began.elapsed(), woken);
                 match begun {
                     Begun::Own(server, session, _key) => {
-                        if let Err(error) = relay(client.connection, server.connection, &session).await {
-                            tracing::debug!(client = %address, "a session was cut: {error}");
+                        let relaying = relay(client.connection, server.connection, &session);
+                        match until_over(session.over.clone(), relaying).await {
+                            Some(Ok(())) => {}
+                            Some(Err(error)) => {
+                                tracing::debug!(client = %address, "a session was cut: {error}");
+                            }
+                            None => tracing::debug!(client = %address, "the login of a session is over"),
                         }
                         return;
                     }
-                    Begun::Shared(mut member) => self.serve_member(&mut client, &mut member).await,
+                    Begun::Shared(mut member) => {
+                        let over = member.pooled.over.clone();
+                        // Wherever it was with the last session it had, that is not fit for others.
+                        let served = until_over(over, self.serve_member(&mut client, &mut member)).await;
+                        served.unwrap_or(Ok(()))
+                    }
                 }
             }
             Err(end) => {

@@ -12,7 +12,7 @@ use parking_lot::RwLock;
 use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::failures::Failures;
 use crate::places::{Full, Places};
@@ -25,6 +25,8 @@ use crate::{Branches, Certificate, GatewayConfig, metrics};
 
 /// How long to wait when the system has no socket left for us.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How often it is looked whether the logins of open sessions are over.
+const LOGINS_LOOK: Duration = Duration::from_secs(1);
 /// A client that vanished without a word is noticed after idle + count × interval.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
@@ -135,6 +137,7 @@ impl Gateway {
     /// ended, cutting those that outlast the drain timeout. Who was taken in
     /// is served to the end.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: CancellationToken) {
+        let _watch = AbortOnDropHandle::new(tokio::spawn(self.clone().watch_logins()));
         loop {
             let accepted = tokio::select! {
                 () = stop.cancelled() => break,
@@ -177,6 +180,22 @@ impl Gateway {
         }
         let gateway = self.clone();
         self.serve_until_cut(async move { gateway.serve_client(tcp, client_address, place).await });
+    }
+
+    /// Ends the sessions of logins that are over, as long as there is anybody to look after.
+    async fn watch_logins(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(LOGINS_LOOK).await;
+            let open = self.sessions.logins();
+            if open.is_empty() {
+                continue;
+            }
+            match self.branches.over(&open).await {
+                Ok(over) => over.iter().for_each(|(branch, role)| self.sessions.end_login(branch, role)),
+                // Whoever asks again is told the same.
+                Err(error) => tracing::warn!("logins of keys can't be looked at: {}", error.for_log()),
+            }
+        }
     }
 
     /// Goes on until it ends, or the drain timeout is over.

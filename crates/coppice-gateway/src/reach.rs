@@ -99,6 +99,7 @@ impl Gateway {
             Ok(session) => session,
             Err(held) => return Ok(Opened::Held(held)),
         };
+        self.branches.prepare(branch, &visit.destination.role).await.map_err(Refusal::from)?;
         let stream = self.branches.open(&found.route).await.map_err(Refusal::from)?;
         let server = server::sign_in(stream, &visit.destination.parameters, proven).await?;
         Ok(Opened::Session(Box::new(server), session))

@@ -1,15 +1,17 @@
 //! Open sessions, and the clients of pools that have none of their own.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
 
 use coppice_core::BranchId;
 use coppice_core::awake::NewUse;
+use coppice_core::login::key_of_login;
 use coppice_core::statistics::ClientTraffic;
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use crate::ClientInfo;
 use crate::keys::Keys;
@@ -109,12 +111,28 @@ impl Drop for Hold {
 struct Open {
     branch: BranchId,
     session: OpenSession,
+    /// Cancelled when its login is over; none where it is of another role.
+    over: Option<CancellationToken>,
 }
 
 impl Open {
     fn now(branch: &BranchId, client: &ClientInfo) -> Self {
         let session = OpenSession { client: client.clone(), since: SystemTime::now() };
-        Self { branch: branch.clone(), session }
+        let over = key_of_login(&client.role).map(|_| CancellationToken::new());
+        Self { branch: branch.clone(), session, over }
+    }
+}
+
+/// Works until that has ended, or its login is over; none then.
+pub(crate) async fn until_over<T>(
+    over: Option<CancellationToken>,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let Some(over) = over else { return Some(work.await) };
+    tokio::select! {
+        biased;
+        () = over.cancelled() => None,
+        done = work => Some(done),
     }
 }
 
@@ -126,6 +144,8 @@ pub(crate) struct Session {
     application: String,
     traffic: Arc<Counters>,
     number: u64,
+    /// Cancelled when its login is over.
+    pub(crate) over: Option<CancellationToken>,
 }
 
 /// Keeps a client of a pool in the list as long as it lives.
@@ -133,6 +153,8 @@ pub(crate) struct Pooled {
     sessions: Arc<Sessions>,
     /// No other client has it.
     pub(crate) number: u64,
+    /// Cancelled when its login is over.
+    pub(crate) over: Option<CancellationToken>,
 }
 
 impl Drop for Pooled {
@@ -249,9 +271,11 @@ impl Sessions {
         let number = state.begun;
         let application = state.usage.begin(branch, &client.application, Instant::now());
         let traffic = state.traffic.entry(branch.clone()).or_default().clone();
-        state.open.insert(number, Open::now(branch, client));
+        let open = Open::now(branch, client);
+        let over = open.over.clone();
+        state.open.insert(number, open);
         *state.per_branch.entry(branch.clone()).or_default() += 1;
-        Ok(Session { sessions: self.clone(), branch: branch.clone(), application, traffic, number })
+        Ok(Session { sessions: self.clone(), branch: branch.clone(), application, traffic, number, over })
     }
 
     /// Adds a client of a pool.
@@ -259,8 +283,30 @@ impl Sessions {
         let mut state = self.state.lock();
         state.begun += 1;
         let number = state.begun;
-        state.pooled.insert(number, Open::now(branch, client));
-        Pooled { sessions: self.clone(), number }
+        let open = Open::now(branch, client);
+        let over = open.over.clone();
+        state.pooled.insert(number, open);
+        Pooled { sessions: self.clone(), number, over }
+    }
+
+    /// The logins of keys that have sessions or are clients of pools, each once.
+    pub(crate) fn logins(&self) -> Vec<(BranchId, String)> {
+        let state = self.state.lock();
+        let open = state.open.values().chain(state.pooled.values()).filter(|open| open.over.is_some());
+        let logins: HashSet<_> =
+            open.map(|open| (open.branch.clone(), open.session.client.role.clone())).collect();
+        logins.into_iter().collect()
+    }
+
+    /// Ends the sessions of a login.
+    pub(crate) fn end_login(&self, branch: &BranchId, role: &str) {
+        let state = self.state.lock();
+        let open = state.open.values().chain(state.pooled.values());
+        for open in open.filter(|open| open.branch == *branch && open.session.client.role == role) {
+            if let Some(over) = &open.over {
+                over.cancel();
+            }
+        }
     }
 }
 

@@ -79,3 +79,27 @@ fn a_session_that_clients_share_is_said_to_be_of_the_one_that_has_it() {
     session.set_client(&other);
     assert_eq!(sessions.list(&branch)[0].client, other);
 }
+
+#[tokio::test]
+async fn a_login_that_is_over_takes_its_sessions_with_it_and_no_others() {
+    let (sessions, [branch, other]) = (Arc::<Sessions>::default(), [(); 2].map(|()| BranchId::generate()));
+    let login = ClientInfo { role: format!("key_{}", "0".repeat(26)), ..somebody() };
+    let begin = |branch, client| {
+        let begun = sessions.begin(branch, client, sessions.holds(branch));
+        begun.ok().expect("the branch is not held")
+    };
+    let (session, elsewhere) = (begin(&branch, &login), begin(&other, &login));
+    let (pooled, app) = (sessions.attend(&branch, &login), begin(&branch, &somebody()));
+    assert!(app.over.is_none(), "only logins are looked at");
+    let mut logins = sessions.logins();
+    logins.sort();
+    let mut expected = vec![(branch.clone(), login.role.clone()), (other.clone(), login.role.clone())];
+    expected.sort();
+    assert_eq!(logins, expected);
+    sessions.end_login(&branch, &login.role);
+    for over in [session.over.clone(), pooled.over.clone()] {
+        assert_eq!(until_over(over, std::future::pending::<()>()).await, None);
+    }
+    assert_eq!(until_over(elsewhere.over.clone(), async { 7 }).await, Some(7));
+    assert_eq!(until_over(app.over.clone(), async { 7 }).await, Some(7));
+}

@@ -11,6 +11,7 @@ use coppice_core::{ApiKeyId, BranchId, OrganizationId, ProjectId, SessionId, Use
 use sqlx::postgres::PgRow;
 use sqlx::{FromRow, Row};
 
+use crate::logins::database_role_from;
 use crate::members::role_from;
 use crate::organizations::organization_from;
 use crate::{Result, Store, StoreError};
@@ -71,6 +72,7 @@ struct KeyRow {
     branches: Vec<String>,
     own_branches: bool,
     branches_max: Option<i32>,
+    database_role: Option<String>,
     expiry: Option<DateTime<Utc>>,
     disabled: bool,
 }
@@ -85,7 +87,8 @@ impl Store {
     ) -> Result<Option<CredentialMatch>> {
         let query = sqlx::query(
             "select k.id as key_id, k.user_id, k.organization_id as key_organization, k.scopes, k.projects,
-                    k.branches, k.own_branches, k.branches_max, k.expiry, coalesce(u.disabled, false) as disabled, o.id, o.name,
+                    k.branches, k.own_branches, k.branches_max, k.database_role, k.expiry,
+                    coalesce(u.disabled, false) as disabled, o.id, o.name,
                     o.disabled_by_admin, o.billing_status, o.usage_tier, o.admin_reason, o.billing_reason,
                     o.requires_second_factor, o.last_updated, o.created_at, m.role,
                     k.user_id is null or k.with_second_factor as has_second_factor,
@@ -182,6 +185,7 @@ fn credential_from(row: &PgRow) -> Result<CredentialMatch> {
         branches: key.branches,
         own_branches: key.own_branches,
         branches_max: key.branches_max.map(i32::unsigned_abs),
+        database_role: key.database_role.map(database_role_from).transpose()?,
     };
     let credential = CredentialId::Key(ApiKeyId::from_trusted(key.key_id));
     let caller = Caller { principal, credential, grant, expiry: key.expiry };

@@ -4,13 +4,15 @@ use chrono::{DateTime, Utc};
 use coppice_core::access::{CredentialId, Grant, Principal};
 use coppice_core::api_key::{ApiKey, MakerStanding, Review, ReviewReason};
 use coppice_core::authentication::Methods;
+use coppice_core::login::DatabaseRole;
 use coppice_core::{ApiKeyId, OrganizationId, SessionId, UserId};
 use sqlx::FromRow;
 
+use crate::logins::database_role_from;
 use crate::members::role_from;
 use crate::{Result, Store, StoreError, Tx};
 
-const COLUMNS: &str = "k.id, k.name, k.preview, k.scopes, k.projects, k.branches, k.own_branches, k.branches_max, \
+const COLUMNS: &str = "k.id, k.name, k.preview, k.scopes, k.projects, k.branches, k.own_branches, k.branches_max, k.database_role, \
     k.created_at, k.expiry, k.last_used, k.created_by, k.created_by_key";
 
 /// A key to be inserted. The key itself is never stored.
@@ -47,6 +49,7 @@ struct KeyRow {
     branches: Vec<String>,
     own_branches: bool,
     branches_max: Option<i32>,
+    database_role: Option<String>,
     created_at: DateTime<Utc>,
     expiry: Option<DateTime<Utc>>,
     last_used: Option<DateTime<Utc>>,
@@ -54,9 +57,11 @@ struct KeyRow {
     created_by_key: Option<String>,
 }
 
-impl From<KeyRow> for ApiKey {
-    fn from(row: KeyRow) -> Self {
-        Self {
+impl TryFrom<KeyRow> for ApiKey {
+    type Error = StoreError;
+
+    fn try_from(row: KeyRow) -> Result<Self> {
+        Ok(Self {
             id: ApiKeyId::from_trusted(row.id),
             name: row.name,
             preview: row.preview,
@@ -66,6 +71,7 @@ impl From<KeyRow> for ApiKey {
                 branches: row.branches,
                 own_branches: row.own_branches,
                 branches_max: row.branches_max.map(i32::unsigned_abs),
+                database_role: row.database_role.map(database_role_from).transpose()?,
             },
             created_at: row.created_at,
             expiry: row.expiry,
@@ -73,7 +79,7 @@ impl From<KeyRow> for ApiKey {
             created_by: row.created_by.map(UserId::from_trusted),
             created_by_key: row.created_by_key.map(ApiKeyId::from_trusted),
             review: None,
-        }
+        })
     }
 }
 
@@ -93,7 +99,7 @@ impl TryFrom<ListedRow> for ApiKey {
     type Error = StoreError;
 
     fn try_from(row: ListedRow) -> Result<Self> {
-        let key = Self::from(row.key);
+        let key = Self::try_from(row.key)?;
         let Some(maker) = row.maker.map(UserId::from_trusted) else { return Ok(key) };
         let role = row.maker_role.map(role_from).transpose()?;
         let reason = ReviewReason::of(&key.grant, MakerStanding { role, is_disabled: row.maker_disabled });
@@ -148,7 +154,7 @@ impl Store {
             .bind(maker.as_str())
             .fetch_all(&mut **tx)
             .await?;
-        Ok(rows.into_iter().map(ApiKey::from).collect())
+        rows.into_iter().map(ApiKey::try_from).collect()
     }
 
     /// How many keys a user or an organization has, without those that jobs got by themselves.
@@ -171,9 +177,9 @@ impl Store {
         let sql = format!(
             "insert into api_keys as k (id, user_id, organization_id, name, preview, hash, scopes, projects,
                                         branches, expiry, created_by, created_by_key, maker,
-                                        own_branches, branches_max, with_second_factor)
+                                        own_branches, branches_max, database_role, with_second_factor)
              values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
-                     coalesce($11, (select maker from api_keys where id = $12)), $16, $17,
+                     coalesce($11, (select maker from api_keys where id = $12)), $16, $17, $18,
                      $2 is not null and (
                          exists (select from sessions where id = $13 and $14 = any(methods))
                          or exists (select from browser_sessions where id_hash = $15 and $14 = any(methods))
@@ -198,9 +204,10 @@ impl Store {
             .bind(key.made_with.and_then(CredentialId::browser))
             .bind(key.grant.own_branches)
             .bind(key.grant.branches_max.map(u32::cast_signed))
+            .bind(key.grant.database_role.map(DatabaseRole::as_str))
             .fetch_one(&mut **tx)
             .await?;
-        Ok(row.into())
+        row.try_into()
     }
 
     /// Whether a key or session was not ended meanwhile, and has not expired.

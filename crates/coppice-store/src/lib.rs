@@ -31,6 +31,7 @@ mod invitations;
 mod invoices;
 mod keys;
 mod lineage;
+mod logins;
 mod mails;
 mod marketplace;
 mod members;

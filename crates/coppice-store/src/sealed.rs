@@ -31,6 +31,7 @@ pub const SEALED: &[SealedColumn] = &[
         owner: "caller || ' ' || path || ' ' || key",
     },
     SealedColumn { table: "invitations", column: "link_sealed", owner: "id" },
+    SealedColumn { table: "logins", column: "password_sealed", owner: "branch_id || ' ' || key_id" },
     SealedColumn { table: "signing_keys", column: "private_sealed", owner: "id" },
     SealedColumn { table: "users", column: "totp_sealed", owner: "id" },
     SealedColumn { table: "vercel_installations", column: "access_token_sealed", owner: "id" },

@@ -34,6 +34,10 @@ pub struct ApiKey {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = 5, minimum = 1, maximum = 10000)]
     pub max_branches: Option<u32>,
+    /// What it does by SQL, as a user of its own; absent is as the user `app`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub database_role: Option<DatabaseRole>,
     /// When it was made.
     pub created_at: Timestamp,
     /// When it ends; null is never.
@@ -56,6 +60,18 @@ pub struct ApiKey {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub review: Option<ApiKeyReview>,
+}
+
+/// What the user of a key may do in the databases of a branch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DatabaseRole {
+    /// Read every table.
+    Reader,
+    /// Add, change and remove rows, too.
+    Writer,
+    /// Make what it likes in a schema of its own, too; what others own it can't alter.
+    Owner,
 }
 
 /// Why to look at a key of an organization again.
@@ -131,6 +147,11 @@ pub struct CreateApiKey {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = 5, minimum = 1, maximum = 10000)]
     pub max_branches: Option<u32>,
+    /// Gives it a user of its own on each branch that it reaches, named as the key, in place of the user `app`. Its
+    /// password is in the branch's credentials for this key, and it ends with the key, with all its sessions. Such a key
+    /// makes no key that may more. Absent is what its maker has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub database_role: Option<DatabaseRole>,
 }
 
 /// Body of the operations that delete keys.

@@ -10,13 +10,14 @@ use coppice_core::backup::{DrillReport, DrillResult};
 use coppice_core::claim::ClaimToken;
 use coppice_core::history::{History, Mark, Window};
 use coppice_core::image::PostgresVersion;
+use coppice_core::login::Login;
 use coppice_core::lsn::Lsn;
 use coppice_core::parameter::Observed;
 use coppice_core::plan::InstanceSeen;
 use coppice_core::statistics::InstanceStatistics;
 use coppice_core::storage::VolumeBytes;
 use coppice_core::volume::VolumeLabel;
-use coppice_core::{InstanceId, VolumeId};
+use coppice_core::{ApiKeyId, InstanceId, VolumeId};
 use coppice_engine::{
     Answer, BasePlan, BoxedServerStream, Capacity, DrillPlan, Engine, EngineError, FirstStart, Image,
     ImageContents, InstanceSpec, LogFiles, Result, RoleVerifier, SleepingRoles, StopMode, VolumeFacts,
@@ -130,6 +131,14 @@ impl Engine for NoPostgres {
     }
 
     async fn ensure_reader(&self, instance: &InstanceId, _: &str) -> Result<()> {
+        is_not_running(instance)
+    }
+
+    async fn ensure_login(&self, instance: &InstanceId, _: &Login) -> Result<()> {
+        is_not_running(instance)
+    }
+
+    async fn end_login(&self, instance: &InstanceId, _: &ApiKeyId) -> Result<()> {
         is_not_running(instance)
     }
 

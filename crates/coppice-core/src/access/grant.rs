@@ -2,6 +2,7 @@
 
 use super::scope::Scope;
 use crate::error::excerpt;
+use crate::login::DatabaseRole;
 use crate::{Error, ErrorCode, Result};
 
 /// Scopes and limits a credential was given.
@@ -18,6 +19,9 @@ pub struct Grant {
     pub own_branches: bool,
     /// How many branches that it made may exist at once, if that is limited.
     pub branches_max: Option<u32>,
+    /// What it may do by SQL, as a login of its own on each branch, in place of
+    /// the managed role; none is the managed role.
+    pub database_role: Option<DatabaseRole>,
 }
 
 fn limit(list: &[String]) -> Option<&[String]> {
@@ -37,6 +41,17 @@ fn normalised(list: Vec<String>) -> Vec<String> {
     kept
 }
 
+/// None asks for what the creator has.
+fn narrowed_role(asked: Option<DatabaseRole>, own: Option<DatabaseRole>) -> Result<Option<DatabaseRole>> {
+    match (asked, own) {
+        (Some(asked), Some(own)) if asked > own => Err(Error::Forbidden {
+            code: ErrorCode::ScopeNotGrantable,
+            public: format!("cannot grant database_role {}: this key has {}", asked.as_str(), own.as_str()),
+        }),
+        (asked, own) => Ok(asked.or(own)),
+    }
+}
+
 impl Grant {
     /// Everything, without limits.
     pub fn everything() -> Self {
@@ -46,6 +61,7 @@ impl Grant {
             branches: vec![],
             own_branches: false,
             branches_max: None,
+            database_role: None,
         }
     }
 
@@ -75,6 +91,7 @@ impl Grant {
                 public: format!("a key that may have {max} branches at once makes no keys"),
             });
         }
+        let database_role = narrowed_role(asked.database_role, self.database_role)?;
         let narrow = |what: &str, asked: Vec<String>, own: &[String]| {
             let asked = normalised(asked);
             let Some(own) = limit(own) else { return Ok(asked) };
@@ -95,6 +112,7 @@ impl Grant {
             branches: narrow("branch", asked.branches, &self.branches)?,
             own_branches: asked.own_branches || self.own_branches,
             branches_max: asked.branches_max,
+            database_role,
         })
     }
 
@@ -125,6 +143,18 @@ mod tests {
         assert_eq!(limited.branches_max, Some(3));
         let more = limited.narrowed_to(asked).expect_err("as many again");
         assert_eq!(more.code(), ErrorCode::ScopeNotGrantable);
+    }
+
+    #[test]
+    fn a_key_with_a_login_grants_no_larger_one() {
+        let with = |role| Grant { database_role: role, ..Grant::everything() };
+        let made = |own, asked| with(own).narrowed_to(with(asked)).map(|grant| grant.database_role);
+        let (reader, writer) = (Some(DatabaseRole::Reader), Some(DatabaseRole::Writer));
+        assert_eq!(made(None, reader).expect("smaller"), reader);
+        assert_eq!(made(writer, reader).expect("smaller"), reader);
+        assert_eq!(made(reader, None).expect("its own"), reader, "never the managed role");
+        let refused = made(reader, writer).expect_err("larger");
+        assert_eq!(refused.code(), ErrorCode::ScopeNotGrantable);
     }
 
     #[test]

@@ -161,6 +161,8 @@ pub enum LimitedKeys {
     MakesBranches,
     /// A key limited to branches may not.
     RefusedWithBranchLimit,
+    /// A key with a login of its own may not: others would get the managed role's password by it.
+    RefusedWithLogin,
     /// No limited key may.
     Refused,
 }

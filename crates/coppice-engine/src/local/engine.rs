@@ -12,13 +12,14 @@ use coppice_core::backup::DrillReport;
 use coppice_core::claim::ClaimToken;
 use coppice_core::history::{History, Window};
 use coppice_core::image::PostgresVersion;
+use coppice_core::login::Login;
 use coppice_core::lsn::Lsn;
 use coppice_core::parameter::Observed;
 use coppice_core::plan::InstanceSeen;
 use coppice_core::statistics::InstanceStatistics;
 use coppice_core::storage::VolumeBytes;
 use coppice_core::volume::{VolumeLabel, VolumeSource};
-use coppice_core::{InstanceId, VolumeId};
+use coppice_core::{ApiKeyId, InstanceId, VolumeId};
 use coppice_failpoint::failpoint;
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
@@ -36,8 +37,8 @@ use super::templates::TEMPLATE_PREFIX;
 use super::untrusted::UntrustedPath;
 use super::volumes::{SourceState, Volumes};
 use super::{
-    HostEngine, contents, control_file, first_start, held_wal, limits, managed_role, measure, prepared,
-    reader, session, sizes, sleep, statistics, verifiers,
+    HostEngine, contents, control_file, first_start, held_wal, limits, logins, managed_role, measure,
+    prepared, reader, session, sizes, sleep, statistics, verifiers,
 };
 use crate::{
     Answer, BasePlan, BoxedServerStream, Capacity, DrillPlan, Engine, EngineError, FirstStart, Image,
@@ -322,6 +323,17 @@ impl Engine for LocalEngine {
 
     async fn ensure_reader(&self, instance: &InstanceId, verifier: &str) -> Result<()> {
         self.ask(instance, async |session| reader::ensure(&session, verifier).await).await
+    }
+
+    async fn ensure_login(&self, instance: &InstanceId, login: &Login) -> Result<()> {
+        let address = self.address(instance);
+        self.ask(instance, async |session| logins::ensure(&address, &session, login).await).await
+    }
+
+    async fn end_login(&self, instance: &InstanceId, key: &ApiKeyId) -> Result<()> {
+        let address = self.address(instance);
+        let ending = logins::end(&address, key.as_str());
+        tokio::time::timeout(CHANGE_PATIENCE, ending).await.unwrap_or_else(|_| Err(EngineError::no_answer()))
     }
 
     async fn end_session(&self, instance: &InstanceId, role: &str, process: u32) -> Result<()> {

@@ -6,12 +6,13 @@
 //! server starts; it starts unable to load what a subscription connects with;
 //! subscriptions are disabled and detached from their slots; prepared
 //! transactions are rolled back; statistics of statements are reset; the
-//! managed role is repaired and gets the branch's own password.
+//! managed role is repaired and gets the branch's own password; logins of keys
+//! end, since each of them is for one branch.
 
 use super::connecting::Address;
 use super::session::{Patience, Session, column};
 use super::untrusted::UntrustedPath;
-use super::{managed_role, prepared};
+use super::{logins, managed_role, prepared};
 use crate::{EngineError, Result};
 
 /// The library whose statistics a copy inherits.
@@ -51,6 +52,7 @@ pub(super) async fn detach_from_source(
         reset_statistics(&session).await?;
     }
     managed_role::repair(address, &session, managed_role_verifier).await?;
+    logins::end_inherited(address, &session).await?;
     Ok(session)
 }
 

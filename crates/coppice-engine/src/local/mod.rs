@@ -31,6 +31,7 @@ pub mod layout;
 mod limits;
 mod log_files;
 mod log_pipe;
+mod logins;
 mod logs;
 mod managed_role;
 mod measure;

@@ -41,7 +41,7 @@ pub(crate) struct Member {
     reported: Reported,
     target: Arc<Target>,
     known: KnownKey,
-    pooled: Pooled,
+    pub(crate) pooled: Pooled,
 }
 
 impl Member {

@@ -13,13 +13,14 @@ use coppice_core::branch::MANAGED_ROLE;
 use coppice_core::claim::ClaimToken;
 use coppice_core::history::{History, Window};
 use coppice_core::image::PostgresVersion;
+use coppice_core::login::Login;
 use coppice_core::lsn::Lsn;
 use coppice_core::parameter::Observed;
 use coppice_core::plan::InstanceSeen;
 use coppice_core::statistics::InstanceStatistics;
 use coppice_core::storage::VolumeBytes;
 use coppice_core::volume::VolumeLabel;
-use coppice_core::{InstanceId, VolumeId};
+use coppice_core::{ApiKeyId, InstanceId, VolumeId};
 use coppice_engine::{
     Answer, BasePlan, BoxedServerStream, Capacity, DrillPlan, Engine, EngineError, FirstStart, Image,
     ImageContents, InstanceSpec, LogFiles, Result, RoleVerifier, SleepingRoles, StopMode, VolumeFacts,
@@ -376,6 +377,14 @@ impl Engine for SimulatedEngine {
 
     async fn ensure_reader(&self, instance: &InstanceId, _: &str) -> Result<()> {
         self.ask("making the reader of", instance, |data| data.wal += 1).await
+    }
+
+    async fn ensure_login(&self, instance: &InstanceId, _: &Login) -> Result<()> {
+        self.ask("making the login of a key of", instance, |data| data.wal += 1).await
+    }
+
+    async fn end_login(&self, instance: &InstanceId, _: &ApiKeyId) -> Result<()> {
+        self.ask("ending the login of a key of", instance, |data| data.wal += 1).await
     }
 
     async fn end_session(&self, instance: &InstanceId, _: &str, _: u32) -> Result<()> {

@@ -11,6 +11,7 @@ mod deleted_organizations;
 mod deliveries;
 mod events;
 mod github;
+mod logins;
 mod metrics;
 mod migrations;
 mod organizations;

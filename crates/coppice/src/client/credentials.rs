@@ -51,8 +51,12 @@ pub(super) async fn run(command: CredentialsCommand, client: &Client, as_json: b
             let place = client.branch(&target).await?;
             confirm_rotation(client, &place, yes).await?;
             let path = format!("{}/credentials", client.path_of(&place));
-            let before = read(client, &path).await?.map(|credentials| credentials.password);
-            let body = RotateCredentials { username: MANAGED_ROLE.to_owned() };
+            let before = read(client, &path).await?;
+            // A key may have a user of its own.
+            let username =
+                before.as_ref().map_or_else(|| MANAGED_ROLE.to_owned(), |now| now.username.clone());
+            let before = before.map(|credentials| credentials.password);
+            let body = RotateCredentials { username };
             let waiting = output::spinner(format!("{} gets a new password", target.branch));
             client.post_for_nothing(&format!("{path}/rotate"), &body).await?;
             let after = wait_for_other(client, &path, before.as_deref(), &target.branch).await;

@@ -1,12 +1,12 @@
 //! `coppice key …`
 
 use chrono::{DateTime, Utc};
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use clap_complete::ArgValueCandidates;
 use coppice_core::access::Scope;
 use coppice_wire::{
-    ApiKey, ApiKeyList, ApiKeyReviewReason, CreateApiKey, CreatedApiKey, DeleteApiKeys, Expiry,
+    ApiKey, ApiKeyList, ApiKeyReviewReason, CreateApiKey, CreatedApiKey, DatabaseRole, DeleteApiKeys, Expiry,
 };
 
 use super::complete;
@@ -77,6 +77,9 @@ pub(crate) struct CreateArgs {
     /// How many branches that it made may exist at once; it makes no keys then
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     max_branches: Option<u32>,
+    /// What it does by SQL, as a user of its own on each branch that ends with the key [default: all, as app]
+    #[arg(long, value_name = "ROLE", value_parser = database_roles())]
+    database_role: Option<DatabaseRole>,
     /// When it ends: 12h, 30d, a day like 2027-01-31, or an RFC 3339 time [default: never, or when the key
     /// you use does]
     #[arg(long, value_name = "WHEN", value_parser = times::expiry)]
@@ -84,6 +87,15 @@ pub(crate) struct CreateArgs {
     /// All is well when there is a key of this name that has not ended; it is not shown again
     #[arg(long)]
     if_not_exists: bool,
+}
+
+/// Those that a key can have, by their names in the API.
+fn database_roles() -> impl TypedValueParser<Value = DatabaseRole> {
+    PossibleValuesParser::new(["reader", "writer", "owner"]).map(|name| match name.as_str() {
+        "reader" => DatabaseRole::Reader,
+        "writer" => DatabaseRole::Writer,
+        _ => DatabaseRole::Owner,
+    })
 }
 
 /// Every scope there is.
@@ -153,6 +165,7 @@ async fn create(client: &Client, arguments: CreateArgs, as_json: bool) -> anyhow
         branches: Some(branch_ids(client, branches, &projects).await?),
         own_branches: arguments.own_branches.then_some(true),
         max_branches: arguments.max_branches,
+        database_role: arguments.database_role,
     };
     let made: CreatedApiKey = client.post(&path(client, owner), &body).await?;
     if as_json {
@@ -198,8 +211,14 @@ fn reach_in_words(key: &ApiKey) -> String {
         (true, true) => "what it makes".to_owned(),
         (true, false) => "everything".to_owned(),
     };
-    match key.max_branches {
+    let reach = match key.max_branches {
         Some(max) => format!("{reach}, {max} branches at once"),
+        None => reach,
+    };
+    match key.database_role {
+        Some(DatabaseRole::Reader) => format!("{reach}, as a reader"),
+        Some(DatabaseRole::Writer) => format!("{reach}, as a writer"),
+        Some(DatabaseRole::Owner) => format!("{reach}, as an owner"),
         None => reach,
     }
 }

@@ -55,6 +55,14 @@ impl Branches for Platform {
         self.app.ask_nobody().await;
     }
 
+    async fn prepare(&self, branch: &BranchId, role: &str) -> Result<()> {
+        self.app.prepare_role(branch, role).await
+    }
+
+    async fn over(&self, of: &[(BranchId, String)]) -> Result<Vec<(BranchId, String)>> {
+        self.app.logins_over(of).await
+    }
+
     async fn open(&self, found: &Route) -> Result<BoxedServerStream> {
         self.app.open_server(&found.instance).await
     }

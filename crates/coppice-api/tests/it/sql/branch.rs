@@ -79,6 +79,14 @@ impl Branches for OneBranch {
         let _ = self.admin.simple_query("select 1").await;
     }
 
+    async fn prepare(&self, _: &BranchId, _: &str) -> Result<()> {
+        Ok(())
+    }
+
+    async fn over(&self, _: &[(BranchId, String)]) -> Result<Vec<(BranchId, String)>> {
+        Ok(vec![])
+    }
+
     async fn open(&self, _: &Route) -> Result<BoxedServerStream> {
         let socket = self.postgres.socket_dir().join(".s.PGSQL.5432");
         Ok(Box::new(UnixStream::connect(socket).await.map_err(Error::unavailable)?))

@@ -1,0 +1,158 @@
+//! Logins of keys: what a key with a database role gets in place of the managed
+//! role's password, and what becomes of it when the key ends.
+//!
+//! The gateway asks here who such a login is, awake or asleep, and its server is
+//! told right before it is used. So a login is made without a server, and ends at
+//! once without one; what is left of it there is taken away while the branch is up.
+
+use std::sync::Arc;
+
+use coppice_core::branch::Branch;
+use coppice_core::login::{DatabaseRole, key_of_login};
+use coppice_core::{ApiKeyId, BranchId, Error, ErrorCode, InstanceId, Result};
+use coppice_engine::KeptRole;
+use coppice_failpoint::failpoint;
+use coppice_store::KeptPassword;
+use futures_util::{StreamExt as _, stream};
+use parking_lot::Mutex;
+use zeroize::Zeroizing;
+
+use crate::secrets::{new_password, scram_verifier};
+use crate::{Access, App};
+
+/// Logins that are taken off servers at the same time.
+const AT_ONCE: usize = 8;
+
+/// Which of the logins whose time is over were looked at last.
+#[derive(Debug, Default)]
+pub(crate) struct Endings {
+    last: Mutex<Option<(BranchId, ApiKeyId)>>,
+}
+
+/// Whom a password is sealed for; the store's list of sealed columns says the same.
+fn owner(branch: &BranchId, key: &ApiKeyId) -> String {
+    format!("{branch} {key}")
+}
+
+/// The key that a caller showed and what that may do by SQL, if it has a login
+/// of its own.
+pub(crate) fn login_of<T>(access: &Access<T>) -> Option<(&ApiKeyId, DatabaseRole)> {
+    access.caller.credential.key().zip(access.caller.grant.database_role)
+}
+
+impl App {
+    /// The password of a key's login on a branch, which is made if need be.
+    pub(crate) async fn login_password(
+        &self,
+        branch: &BranchId,
+        (key, role): (&ApiKeyId, DatabaseRole),
+    ) -> Result<Zeroizing<String>> {
+        let sealed = match self.store.login_password(branch, key).await? {
+            Some(sealed) => sealed,
+            None => self.store.login_make(branch, key, role, &self.login_secret(branch, key)).await?,
+        };
+        self.key.open(&owner(branch, key), &sealed)
+    }
+
+    /// Gives a key's login on a branch another password. Its open sessions stay.
+    pub(crate) async fn rotate_login(
+        &self,
+        branch: &Branch,
+        (key, role): (&ApiKeyId, DatabaseRole),
+        username: &str,
+    ) -> Result<()> {
+        check_login_name(branch, key, username)?;
+        let new = self.login_secret(&branch.id, key);
+        Ok(self.store.login_set_password(&branch.id, key, role, &new).await?)
+    }
+
+    fn login_secret(&self, branch: &BranchId, key: &ApiKeyId) -> KeptPassword {
+        let password = new_password();
+        KeptPassword {
+            sealed: self.key.seal(&owner(branch, key), &password),
+            verifier: scram_verifier(&password),
+        }
+    }
+
+    /// What a login has to prove, which is known without its server; none for a
+    /// role that is no login.
+    pub(crate) async fn kept_login(&self, branch: &BranchId, role: &str) -> Result<Option<KeptRole>> {
+        let Some(key) = key_of_login(role) else { return Ok(None) };
+        let login = self.store.login_in_force(branch, &key).await?;
+        Ok(Some(login.map_or(KeptRole::Nothing, |login| KeptRole::Verifier(login.verifier))))
+    }
+
+    /// Has the server of a branch know a role before a client that has proved who
+    /// it is signs in there; only logins need that.
+    ///
+    /// # Errors
+    /// `unavailable` when the login is over, or the server does not answer.
+    #[tracing::instrument(level = "debug", skip_all)]
+    pub async fn prepare_role(&self, branch: &BranchId, role: &str) -> Result<()> {
+        let Some(key) = key_of_login(role) else { return Ok(()) };
+        let over = || Error::unavailable(format!("the login {role} is over"));
+        let login = self.store.login_in_force(branch, &key).await?.ok_or_else(over)?;
+        let instance = InstanceId::new(branch, 1);
+        let made = self.engine.ensure_login(&instance, &login).await;
+        made.map_err(|error| Error::unavailable(error.chain()))?;
+        // It may have ended, and been taken away, while it was made.
+        if self.store.login_in_force(branch, &key).await?.is_none() {
+            let _ = self.engine.end_login(&instance, &key).await;
+            return Err(over());
+        }
+        Ok(())
+    }
+
+    /// Which of these, each a role on a branch, are logins that are over.
+    ///
+    /// # Errors
+    /// When the metastore fails.
+    pub async fn logins_over(&self, of: &[(BranchId, String)]) -> Result<Vec<(BranchId, String)>> {
+        let of: Vec<_> =
+            of.iter().filter_map(|(branch, role)| Some((branch.clone(), key_of_login(role)?))).collect();
+        if of.is_empty() {
+            return Ok(vec![]);
+        }
+        let over = self.store.logins_over(&of).await?;
+        Ok(over.into_iter().map(|(branch, key)| (branch, key.to_string())).collect())
+    }
+
+    /// Takes logins that are over off the servers that are up, a page of them; to
+    /// be called every few seconds.
+    pub(crate) async fn end_logins(&self, endings: &Arc<Endings>) -> Result<()> {
+        let after = endings.last.lock().take();
+        let page = self.store.logins_to_end(after.as_ref()).await?;
+        // One server that does not answer keeps few of the others waiting.
+        stream::iter(&page).for_each_concurrent(AT_ONCE, |(branch, key)| self.end_login(branch, key)).await;
+        *endings.last.lock() = page.into_iter().next_back();
+        Ok(())
+    }
+
+    async fn end_login(&self, branch: &BranchId, key: &ApiKeyId) {
+        let ending = async {
+            let done = self.engine.end_login(&InstanceId::new(branch, 1), key).await;
+            done.map_err(|error| Error::unavailable(error.chain()))?;
+            failpoint!("logins.ended");
+            Ok::<_, Error>(self.store.login_forget(branch, key).await?)
+        };
+        match ending.await {
+            Ok(()) => tracing::info!(%branch, "the login {key} on branch {branch} is over"),
+            // It is tried again in a moment, and again.
+            Err(error) => {
+                tracing::debug!(%branch, "the login {key} on branch {branch} can't be ended yet: {}", error.for_log());
+            }
+        }
+    }
+}
+
+/// Whether a name means the login of a key, in either of its forms.
+///
+/// # Errors
+/// `invalid_username`
+pub(crate) fn check_login_name(branch: &Branch, key: &ApiKeyId, name: &str) -> Result<()> {
+    if name == key.as_str() || name == format!("{key}.{}", branch.id) {
+        return Ok(());
+    }
+    let public = format!("only the user {key} is managed with this key");
+    Err(Error::invalid(ErrorCode::InvalidUsername, public))
+}

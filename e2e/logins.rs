@@ -1,0 +1,440 @@
+//! Logins of keys: a database is handed to somebody with a key, and taken away
+//! with it, whatever they or the owner of the branch did meanwhile.
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use coppice_test_support::{Platform, psql, wait_for};
+use serde_json::{Value, json};
+
+use crate::branches::{change, path, status};
+use crate::credentials::{hibernate, is_refused};
+use crate::http::{Http, text_of};
+use crate::setup::{
+    PROGRAM, environment_with, every_release, fixed_gateway, options, platform, postgres_dir,
+};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+const MAJORS: [&str; 4] = ["15", "16", "17", "18"];
+
+/// A key of the first user with a login, and what it is called.
+struct Key {
+    id: String,
+    token: String,
+}
+
+fn key(http: &Http, role: &str, more: &Value) -> Key {
+    let mut body = json!({ "database_role": role });
+    for (name, value) in more.as_object().expect("an object") {
+        body[name] = value.clone();
+    }
+    let made = http.new_key("/api-keys", body);
+    assert_eq!(made["database_role"], role);
+    Key { id: text_of(&made["id"]), token: text_of(&made["token"]) }
+}
+
+/// The connection string that a key is shown for a branch.
+fn url(http: &Http, key: &Key, branch: &str) -> String {
+    let credentials = http.as_key(&key.token, "GET", &format!("{branch}/credentials"), None).expect(200);
+    let username = text_of(&credentials["username"]);
+    assert!(username.starts_with(&format!("{}.", key.id)), "{username}");
+    text_of(&credentials["connectionString"])
+}
+
+fn delete(http: &Http, key: &Key) {
+    let body = json!({ "ids": [key.id] });
+    http.send(http.request("DELETE", "/api-keys").json(&body)).expect(204);
+}
+
+/// As if the key's time were over.
+fn let_end(http: &Http, key: &Key) {
+    let sql = format!("UPDATE api_keys SET expiry = now() WHERE id = '{}'", key.id);
+    let done = psql(&http.platform.metastore_url(), &sql);
+    assert!(done.is_ok, "{}", done.err);
+}
+
+fn refuses(url: &str, sql: &str, why: &str) {
+    let said = psql(url, sql);
+    assert!(!said.is_ok && said.err.contains(why), "{sql}: {} {}", said.out, said.err);
+}
+
+fn does(url: &str, sql: &str) -> String {
+    let said = psql(url, sql);
+    assert!(said.is_ok, "{sql}: {}", said.err);
+    said.out
+}
+
+/// Whether there is a role on a branch, and whether it may sign in.
+fn wait_for_role(coppice: &Platform, branch: &str, key: &Key, wanted: &str) {
+    wait_for_role_at(&coppice.superuser_url(branch), key, wanted);
+}
+
+fn wait_for_role_at(superuser: &str, key: &Key, wanted: &str) {
+    let sql = format!("SELECT rolcanlogin FROM pg_roles WHERE rolname = '{}'", key.id);
+    wait_for("the role ends", PATIENCE, || {
+        let said = psql(superuser, &sql);
+        (said.is_ok && said.out == wanted).then_some(())
+    });
+}
+
+/// A session that waits for ever, by itself.
+struct Waiting(Child);
+
+impl Waiting {
+    fn begin(coppice: &Platform, branch: &str, url: &str, key: &Key) -> Self {
+        let mut command = Command::new("psql");
+        command.args([url, "-XAtqc", "SELECT pg_sleep(100000)"]);
+        let session = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let session = Self(session.spawn().expect("psql runs"));
+        let sql = format!(
+            "SELECT count(*) FROM pg_stat_activity WHERE usename = '{}' AND query LIKE '%100000%'",
+            key.id
+        );
+        wait_for("the session waits", PATIENCE, || {
+            let said = psql(&coppice.superuser_url(branch), &sql);
+            (said.is_ok && said.out != "0").then_some(())
+        });
+        session
+    }
+
+    fn wait_for_end(mut self) {
+        wait_for("the session ends", PATIENCE, || self.0.try_wait().expect("it is ours"));
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn pooled(url: &str, branch: &str) -> String {
+    url.replacen(branch, &format!("{branch}-pooler"), 1)
+}
+
+/// What each role may do, and what is left when its key is gone.
+fn roles_do_what_they_say(http: &Http, name: &str) {
+    let coppice = &http.platform;
+    let branch = path(coppice, name);
+    coppice.sql(name, "CREATE TABLE t (id serial, text text); INSERT INTO t (text) VALUES ('one')");
+    let [reader, writer, owner] = ["reader", "writer", "owner"].map(|role| key(http, role, &json!({})));
+    let [reads, writes, owns] = [&reader, &writer, &owner].map(|key| url(http, key, &branch));
+    for (key, url) in [(&reader, &reads), (&writer, &writes), (&owner, &owns)] {
+        assert_eq!(does(url, "SELECT session_user, text FROM t"), format!("{}|one", key.id));
+        refuses(url, "CREATE TABLE public.u ()", "permission denied");
+        refuses(url, "ALTER TABLE t ADD COLUMN more text", "must be owner");
+        refuses(url, "SET ROLE app", "permission denied");
+        refuses(url, "ALTER ROLE app PASSWORD 'x'", "permission denied");
+        refuses(url, "CREATE ROLE friend LOGIN PASSWORD 'x'", "permission denied");
+        refuses(url, "SET SESSION AUTHORIZATION platform", "permission denied");
+    }
+    refuses(&reads, "INSERT INTO t (text) VALUES ('two')", "permission denied");
+    does(&writes, "INSERT INTO t (text) VALUES ('two')");
+    for url in [&reads, &writes, &owns] {
+        // It would be the first that app looks through.
+        refuses(url, "CREATE SCHEMA app", "permission denied");
+    }
+    refuses(&writes, "CREATE TABLE u ()", "permission denied");
+    does(&owns, "CREATE TABLE u AS SELECT * FROM t");
+    let made = format!("SELECT count(*) FROM {}.u", owner.id);
+    assert_eq!(coppice.sql(name, &made), "2", "it is the branch's");
+    let idle = key(http, "owner", &json!({}));
+    does(&url(http, &idle, &branch), "SELECT 1");
+
+    for key in [&reader, &writer, &owner, &idle] {
+        delete(http, key);
+    }
+    for url in [&reads, &writes, &owns] {
+        assert!(is_refused(url), "at once");
+    }
+    wait_for_role(coppice, name, &reader, "");
+    wait_for_role(coppice, name, &writer, "");
+    // A schema without anything in it goes with its login.
+    wait_for_role(coppice, name, &idle, "");
+    // What it owns is there, and nobody signs in as it.
+    wait_for_role(coppice, name, &owner, "f");
+    wait_for("its rights go", PATIENCE, || {
+        let sql = format!(
+            "SELECT pg_has_role('{0}', 'pg_read_all_data', 'MEMBER'), pg_has_role('app', '{0}', 'MEMBER')",
+            owner.id
+        );
+        (psql(&coppice.superuser_url(name), &sql).out == "f|t").then_some(())
+    });
+    let id = &owner.id;
+    coppice.sql(name, &format!("REASSIGN OWNED BY {id} TO app; DROP OWNED BY {id}; DROP ROLE {id}"));
+    assert_eq!(coppice.sql(name, &made), "2");
+}
+
+#[test]
+fn a_key_has_a_role_of_its_own_that_ends_with_it() {
+    let http = Http::new(every_release());
+    for major in MAJORS {
+        let name = format!("v{major}");
+        http.platform.cli(&["branch", "create", &name, "--image", &format!("postgres:{major}")]);
+        roles_do_what_they_say(&http, &name);
+    }
+    let log = http.platform.log();
+    assert!(!log.contains("SCRAM-SHA-256$"), "{log}");
+}
+
+#[test]
+fn sessions_end_with_their_key() {
+    let http = Http::new(platform());
+    let coppice = &http.platform;
+    let (main, id) = (path(coppice, "main"), coppice.branch_id("main"));
+    let untouched = key(&http, "reader", &json!({}));
+    let stays = Waiting::begin(coppice, "main", &url(&http, &untouched, &main), &untouched);
+    for end in [delete, let_end] {
+        let one = key(&http, "writer", &json!({}));
+        let direct = url(&http, &one, &main);
+        let shared = pooled(&direct, &id);
+        assert_eq!(does(&shared, "SELECT 1"), "1");
+        let sessions = [&direct, &shared].map(|url| Waiting::begin(coppice, "main", url, &one));
+        end(&http, &one);
+        for session in sessions {
+            session.wait_for_end();
+        }
+        assert!(is_refused(&direct) && is_refused(&shared));
+        wait_for_role(coppice, "main", &one, "");
+        let sql = "SELECT count(*) FROM pg_stat_activity WHERE usename LIKE 'key\\_%' AND usename <> $$";
+        let others = format!("{sql}{}$$", untouched.id);
+        wait_for("none is left", PATIENCE, || {
+            (psql(&coppice.superuser_url("main"), &others).out == "0").then_some(())
+        });
+    }
+    let count =
+        "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%100000%' AND pid <> pg_backend_pid()";
+    assert_eq!(does(&coppice.superuser_url("main"), count), "1", "that of another key goes on");
+    assert!(does(&coppice.connection_string("main"), "SELECT 1") == "1");
+
+    // Who may not read credentials any more has no sessions by a key either.
+    let superuser = coppice.superuser_url("main");
+    assert!(psql(&coppice.metastore_url(), "UPDATE users SET disabled = true").is_ok);
+    stays.wait_for_end();
+    wait_for_role_at(&superuser, &untouched, "");
+}
+
+#[test]
+fn a_login_is_made_and_ended_without_waking_its_branch() {
+    let http = Http::new(platform());
+    let coppice = &http.platform;
+    let main = path(coppice, "main");
+    change(coppice, &main, &json!({ "scaleToZero": { "enabled": true } }));
+    coppice.sql("main", "CREATE TABLE t AS SELECT 7 AS i");
+    hibernate(coppice, &main);
+    let one = key(&http, "reader", &json!({}));
+    let reads = url(&http, &one, &main);
+    assert!(is_refused(&reads.replacen(reads.split([':', '@']).nth(2).unwrap_or_default(), "wrong", 1)));
+    assert_eq!(status(coppice, &main), "STATUS_TYPE_HIBERNATED");
+    assert_eq!(does(&reads, "SELECT i FROM t"), "7", "it wakes the branch as any client does");
+    hibernate(coppice, &main);
+    delete(&http, &one);
+    assert!(is_refused(&reads));
+    assert_eq!(status(coppice, &main), "STATUS_TYPE_HIBERNATED", "nothing is done about it now");
+    coppice.sql("main", "SELECT 1");
+    wait_for_role(coppice, "main", &one, "");
+    assert!(is_refused(&reads));
+}
+
+#[test]
+fn a_login_is_for_one_branch_and_not_for_its_copies() {
+    let http = Http::new(platform());
+    let coppice = &http.platform;
+    let (main, id) = (path(coppice, "main"), coppice.branch_id("main"));
+    let one = key(&http, "owner", &json!({ "branches": [id] }));
+    let owns = url(&http, &one, &main);
+    does(&owns, "CREATE TABLE t AS SELECT 7 AS i");
+    let look = format!("SELECT i FROM {}.t", one.id);
+    coppice.cli(&["branch", "create", "child", "--parent", "main"]);
+    let (child, child_id) = (path(coppice, "child"), coppice.branch_id("child"));
+    let refused = http.as_key(&one.token, "GET", &format!("{child}/credentials"), None);
+    refused.expect_error(403, "branch_access_denied");
+    let there = owns.replacen(&id, &child_id, 1);
+    assert!(is_refused(&there), "the copy has the role");
+    wait_for_role(coppice, "child", &one, "f");
+    assert_eq!(coppice.sql("child", &look), "7");
+    assert_eq!(does(&owns, "SELECT i FROM t"), "7", "and the branch goes on having it");
+
+    // One for both has another password on each.
+    let both = key(&http, "reader", &json!({}));
+    let urls = [&main, &child].map(|branch| url(&http, &both, branch));
+    for url in &urls {
+        assert_eq!(does(url, &look), "7");
+    }
+    assert!(is_refused(&urls[0].replacen(&id, &child_id, 1)));
+    // What a reset brings back knows nothing of it, and it signs in all the same.
+    http.post(&format!("{child}/reset"), &json!({})).expect(200);
+    http.wait_healthy(&child);
+    wait_for("it signs in", PATIENCE, || (psql(&urls[1], &look).out == "7").then_some(()));
+}
+
+/// What the owner of a branch does to the role of a key.
+fn meddles(http: &Http, name: &str) {
+    let coppice = &http.platform;
+    let branch = path(coppice, name);
+    let one = key(http, "writer", &json!({}));
+    let (writes, id) = (url(http, &one, &branch), &one.id);
+    does(&writes, "SELECT 1");
+    let app = coppice.connection_string(name);
+    // From 16 on it may do none of it, and of its own password a role is always master.
+    for sql in [
+        format!("ALTER ROLE {id} NOLOGIN"),
+        format!("ALTER ROLE {id} PASSWORD 'chosen'"),
+        format!("ALTER ROLE {id} RENAME TO renamed"),
+        format!("ALTER ROLE {id} VALID UNTIL '2001-01-01'"),
+        format!("REVOKE pg_write_all_data FROM {id}"),
+        format!("DROP ROLE {id}; CREATE ROLE {id} CREATEDB LOGIN PASSWORD 'chosen'"),
+    ] {
+        psql(&app, &sql);
+        let may = format!("SELECT session_user, rolcreatedb FROM pg_roles WHERE rolname = '{id}'");
+        assert_eq!(does(&writes, &may), format!("{id}|f"), "after {sql}");
+    }
+    does(&writes, &format!("ALTER ROLE {id} PASSWORD 'chosen'"));
+    let password = writes.split([':', '@']).nth(2).unwrap_or_default().to_owned();
+    assert!(is_refused(&writes.replacen(&password, "chosen", 1)), "nor does what it chooses itself count");
+    does(&writes, "BEGIN; CREATE TEMP TABLE nothing (); ROLLBACK; SELECT lo_create(4711)");
+    // Nobody signs in by a name of that kind whom the platform does not know.
+    let made_up = "key_00000000000000000000000000";
+    does(&app, &format!("CREATE ROLE {made_up} LOGIN PASSWORD 'chosen'"));
+    assert!(is_refused(&writes.replacen(id, made_up, 1).replacen(&password, "chosen", 1)));
+
+    // What it holds when it ends keeps nobody waiting.
+    does(&app, "CREATE TABLE held (i int)");
+    does(&writes, "BEGIN; INSERT INTO held VALUES (1); PREPARE TRANSACTION 'held'");
+    does(&app, &format!("GRANT {made_up} TO {id}"));
+    let mut holder = Command::new("psql");
+    let hold = format!("BEGIN; GRANT SELECT ON held TO {id}; SELECT pg_sleep(100000)");
+    holder.args([&app, "-XAtqc", &hold]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let _holder = Waiting(holder.spawn().expect("psql runs"));
+    delete(http, &one);
+    assert!(is_refused(&writes));
+    // It made a large object.
+    wait_for_role(coppice, name, &one, "f");
+    wait_for("its rights go", PATIENCE, || {
+        let sql = format!(
+            "SELECT count(*) FROM pg_auth_members m JOIN pg_roles r ON r.oid = m.member WHERE r.rolname = '{id}'"
+        );
+        (psql(&coppice.superuser_url(name), &sql).out == "0").then_some(())
+    });
+    wait_for("what it prepared goes", PATIENCE, || {
+        (psql(&app, "SELECT count(*) FROM pg_prepared_xacts").out == "0").then_some(())
+    });
+    assert_eq!(does(&app, "SELECT count(*) FROM pg_largeobject_metadata WHERE oid = 4711"), "1");
+}
+
+#[test]
+fn what_the_owner_of_a_branch_does_to_a_login_breaks_nothing() {
+    let http = Http::new(every_release());
+    for major in ["15", "18"] {
+        let name = format!("v{major}");
+        http.platform.cli(&["branch", "create", &name, "--image", &format!("postgres:{major}")]);
+        meddles(&http, &name);
+    }
+}
+
+#[test]
+fn a_platform_that_ends_while_it_ends_a_login_goes_on_with_it() {
+    let postgres = postgres_dir().join("17.10").display().to_string();
+    let [flag, gateway] = fixed_gateway();
+    let start = coppice_test_support::Options { flags: vec![flag, gateway], ..options() };
+    let mut http = Http::new(Platform::start(PROGRAM, start));
+    let main = path(&http.platform, "main");
+    http.platform
+        .set_environment(&environment_with(&postgres, &[("COPPICE_FAILPOINTS", "logins.ended=abort")]));
+    http.platform.restart();
+    let one = key(&http, "reader", &json!({}));
+    let reads = url(&http, &one, &main);
+    does(&reads, "SELECT 1");
+    delete(&http, &one);
+    wait_for("it ends", PATIENCE, || http.platform.has_ended().then_some(()));
+    http.platform.set_environment(&environment_with(&postgres, &[]));
+    http.platform.restart();
+    assert!(is_refused(&reads));
+    wait_for("it is forgotten", PATIENCE, || {
+        (psql(&http.platform.metastore_url(), "SELECT count(*) FROM logins").out == "0").then_some(())
+    });
+    wait_for_role(&http.platform, "main", &one, "");
+}
+
+#[test]
+fn whoever_has_a_login_is_shown_no_other_password_and_makes_nobody_who_is() {
+    let http = Http::new(platform());
+    let coppice = &http.platform;
+    let main = path(coppice, "main");
+    let app = coppice.connection_string("main");
+    let secret = app.split([':', '@']).nth(2).unwrap_or_default();
+    let one = key(&http, "writer", &json!({}));
+    let as_key = |method: &str, path: &str, body: Option<&Value>| http.as_key(&one.token, method, path, body);
+    let before = url(&http, &one, &main);
+    assert_eq!(as_key("GET", &main, None).expect(200)["connectionString"], before.as_str());
+    for place in [main.clone(), format!("{main}/credentials")] {
+        assert!(!as_key("GET", &place, None).text().contains(secret));
+    }
+    as_key("GET", &format!("{main}/credentials?username=app"), None).expect_error(400, "invalid_username");
+    as_key("GET", &format!("{main}/credentials?username={}", one.id), None).expect(200);
+
+    // Rotated is its own.
+    let rotation = format!("{main}/credentials/rotate");
+    as_key("POST", &rotation, Some(&json!({ "username": "app" }))).expect_error(400, "invalid_username");
+    let rotated = as_key("POST", &rotation, Some(&json!({ "username": one.id })));
+    assert_eq!(rotated.status, 204, "{}", rotated.text());
+    let after = url(&http, &one, &main);
+    assert_eq!(does(&after, "SELECT 1"), "1");
+    assert!(is_refused(&before) && does(&app, "SELECT 1") == "1");
+
+    // What it runs through the API is its own, too.
+    coppice.sql("main", "CREATE TABLE t (i int)");
+    let run = |query: &str| as_key("POST", &format!("{main}/execute"), Some(&json!({ "query": query })));
+    let ran = run("INSERT INTO t SELECT 1 RETURNING session_user").expect(200);
+    assert_eq!(ran["rows"][0][0], one.id.as_str());
+    assert_ne!(run("DROP TABLE t").status, 200);
+
+    let made = as_key("POST", "/api-keys", Some(&json!({ "name": "next" }))).expect(201);
+    assert_eq!(made["key"]["database_role"], "writer");
+    let beyond = json!({ "name": "next", "database_role": "owner" });
+    as_key("POST", "/api-keys", Some(&beyond)).expect_error(403, "scope_not_grantable");
+    let invitation = json!({ "email": "ada@example.com", "role": "editor" });
+    as_key("POST", "/organizations/{org}/invitations", Some(&invitation)).expect_error(403, "restricted_key");
+    let wrong = json!({ "name": "next", "database_role": "superuser" });
+    assert_eq!(http.post("/api-keys", &wrong).status, 400);
+}
+
+#[test]
+fn an_agent_is_handed_a_database_by_one_command_and_connects_by_one() {
+    let http = Http::new(platform());
+    let coppice = &http.platform;
+    coppice.sql("main", "CREATE TABLE t AS SELECT 7 AS i");
+    let made = coppice.cli(&[
+        "key",
+        "create",
+        "agent",
+        "--user",
+        "--branch",
+        "main",
+        "--database-role",
+        "reader",
+        "--expires",
+        "1d",
+        "--scope",
+        "org:read,project:read,branch:read,credentials:read,credentials:write",
+    ]);
+    let token = text_of(&made["key"]["token"]);
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments).env("COPPICE_API_KEY", &token).env("COPPICE_URL", coppice.api());
+        let said = command.env("COPPICE_ORGANIZATION", http.organization()).output().expect("it runs");
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+        String::from_utf8_lossy(&said.stdout).trim().to_owned()
+    };
+    let string = run(&["connection-string", "main"]);
+    assert!(string.contains("://key_"), "{string}");
+    assert_eq!(does(&string, "SELECT i FROM t"), "7");
+    assert_eq!(run(&["psql", "main", "--", "-XAtc", "SELECT i FROM t"]), "7");
+    let rotated = run(&["credentials", "rotate", "main", "--yes"]);
+    assert!(rotated.contains("key_"), "{rotated}");
+    assert!(is_refused(&string));
+    let listed = coppice.run(&["key", "list", "--user"]).stdout;
+    let listed = String::from_utf8_lossy(&listed).into_owned();
+    assert!(listed.contains("as a reader"), "{listed}");
+}
