@@ -27,10 +27,10 @@ check: setup ## Check format, lints and house rules, then run the tests that nee
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	npm test --prefix console --silent
-	cargo test --workspace --locked --no-fail-fast --lib --bins --test it
+	scripts/tests.sh in-process --lib --bins --test it
 
 test: check ## What `check` does, then every story of a whole platform
-	scripts/stories.sh
+	scripts/tests.sh stories --test e2e
 
 # btrfs, reflink or copy; for how long; and which order of events (empty: another one each time).
 DRIVER ?= btrfs
