@@ -127,9 +127,11 @@ impl Double {
         self.known.lock().failure = failure;
     }
 
-    /// What the last page was asked for with.
-    pub(crate) fn last_page(&self) -> (String, Form) {
-        self.known.lock().pages.last().expect("a page").clone()
+    /// What the last page of a customer was asked for with.
+    pub(crate) fn last_page(&self, customer: &str) -> (String, Form) {
+        let known = self.known.lock();
+        let theirs = known.pages.iter().rev().find(|(_, form)| form["customer"] == customer);
+        theirs.expect("a page").clone()
     }
 }
 

@@ -120,9 +120,9 @@ fn an_organization_runs_nothing_until_it_has_a_card_and_again_nothing_when_that_
 
     let page = text_of(&paid.page(&organization, "checkout-session").expect(200)["url"]);
     assert!(page.starts_with("https://checkout.stripe.example/"), "{page}");
-    let (kind, asked) = stripe.last_page();
-    assert_eq!((kind.as_str(), asked["mode"].as_str()), ("checkout", "setup"));
     let customer = stripe.customer_of(&organization).0.expect("a customer");
+    let (kind, asked) = stripe.last_page(&customer);
+    assert_eq!((kind.as_str(), asked["mode"].as_str()), ("checkout", "setup"));
     assert_eq!(stripe.told(&customer, "email").as_deref(), Some(EMAIL));
     assert_eq!(stripe.told(&customer, "name").as_deref(), Some("Trees & Sons"));
 
