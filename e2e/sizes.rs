@@ -70,3 +70,78 @@ fn a_clone_owns_what_nobody_else_has() {
 fn a_plain_copy_owns_all_it_has() {
     a_branch_tells_what_it_owns_and_shares("copy");
 }
+
+/// A child that updated a part of a table has other blocks than its parent for about
+/// that much of it, and for nothing of a table that it left alone.
+fn what_differs_of_each_table_is_told(driver: &str) {
+    let (options, _file_system) = options_for(driver);
+    let mut coppice = Platform::start(PROGRAM, options);
+    for table in ["cut", "left_alone"] {
+        // Without room left on its pages, an update needs new ones.
+        let sql = format!(
+            "CREATE TABLE {table} AS SELECT i, repeat(md5(i::text), 8) AS note FROM generate_series(1, 80000) AS i; \
+             CREATE INDEX ON {table} (i); VACUUM (FREEZE, ANALYZE) {table}"
+        );
+        for statement in sql.split(';') {
+            coppice.sql("main", statement);
+        }
+    }
+    // A clean stop leaves nothing that a child would write again.
+    coppice.cli(&["branch", "hibernate", "main"]);
+    coppice.cli(&["branch", "create", "kid", "--parent", "main"]);
+    coppice.cli(&["branch", "wake", "main"]);
+    let diff = |coppice: &Platform| {
+        let path = format!("{}/diff?bytes=true", branches::path(coppice, "kid"));
+        let (status, diff) = coppice.call("GET", &path, None);
+        assert_eq!(status, 200, "{diff}");
+        diff["changedBytes"].clone()
+    };
+    let of = |found: &Value, name: &str, part: &str| {
+        let relations = found["relations"].as_array().expect("relations");
+        let relation = relations.iter().find(|relation| relation["name"] == name);
+        relation.map_or(0, |relation| relation[part].as_u64().expect("a number"))
+    };
+    let made = diff(&coppice);
+    if driver == "copy" {
+        assert!(made["unknown"].as_str().is_some_and(|why| why.contains("plain copies")), "{made}");
+        assert_eq!(coppice.stop_all(), Leftovers::default());
+        return;
+    }
+    assert_eq!((of(&made, "public.cut", "changedBytes"), &made["unknown"]), (0, &Value::Null), "{made}");
+    assert!(made["totalBytes"].as_u64().is_some_and(|all| all > WRITTEN), "{made}");
+
+    coppice.sql("kid", "UPDATE cut SET note = note || '!' WHERE i <= 8000");
+    let superuser = coppice.superuser_url("kid");
+    let written_out = coppice_test_support::psql(&superuser, "CHECKPOINT");
+    assert!(written_out.is_ok, "{written_out:?}");
+    let written: u64 = coppice.sql("kid", "SELECT pg_table_size('cut') / 10").parse().expect("a number");
+    let changed = diff(&coppice);
+    let [bytes, differ] = ["bytes", "changedBytes"].map(|part| of(&changed, "public.cut", part));
+    // The rows as they were are marked, and new ones written, with their entries in the index.
+    assert!(differ > written && differ < 5 * written, "{differ} of {written}: {changed}");
+    assert!(bytes > WRITTEN && bytes < 2 * WRITTEN, "{changed}");
+    assert_eq!(of(&changed, "public.left_alone", "changedBytes"), 0, "{changed}");
+    assert_eq!(changed["relations"][0]["name"], "public.cut", "the most first: {changed}");
+
+    let told = String::from_utf8(coppice.run(&["branch", "diff", "kid", "--bytes"]).stdout).expect("text");
+    assert!(told.contains("are not the blocks that main has, as of the checkpoint at"), "{told}");
+    assert!(told.contains("table public.cut") && !told.contains("left_alone"), "{told}");
+    let (_, plain) = coppice.call("GET", &format!("{}/diff", branches::path(&coppice, "kid")), None);
+    assert_eq!(plain["changedBytes"], Value::Null, "who does not ask does not wait for it");
+    assert_eq!(coppice.stop_all(), Leftovers::default());
+}
+
+#[test]
+fn of_a_snapshot_the_bytes_that_differ_are_told_by_table() {
+    what_differs_of_each_table_is_told("btrfs");
+}
+
+#[test]
+fn of_a_clone_the_bytes_that_differ_are_told_by_table() {
+    what_differs_of_each_table_is_told("reflink");
+}
+
+#[test]
+fn of_a_plain_copy_it_is_unknown_which_bytes_differ() {
+    what_differs_of_each_table_is_told("copy");
+}

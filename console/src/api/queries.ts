@@ -117,7 +117,7 @@ export const parametersQuery = (path: InBranch) =>
 export const diffQuery = (path: InBranch, against: string) =>
   queryOptions({
     queryKey: ["diff", path, against],
-    queryFn: () => take(api.GET(`${BRANCH}/diff`, { params: { path, query: { against } } })),
+    queryFn: () => take(api.GET(`${BRANCH}/diff`, { params: { path, query: { against, bytes: true } } })),
     staleTime: Number.POSITIVE_INFINITY,
     gcTime: 0,
     retry: false,

@@ -4,6 +4,8 @@
 //! each, with settings that a tenant's count no more than. They are compared
 //! away from them; no statement of the answer is carried out.
 
+mod changed;
+
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -51,7 +53,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
             .says(
                 AREA,
                 "Compare the schemas of two branches",
-                "What the branch has that another one, its parent if none is named, has not, and the SQL that makes that one\nthe same. Wakes both. No data is compared, nothing is changed. Of partitions and children of tables, what they\nhave of their parents is not compared; neither are the order of columns, tablespaces, names of NOT NULL\nconstraints, and what `notCompared` counts. Leaves a line in the audit log. The address filter of the project\ncounts as for any client.",
+                "What the branch has that another one, its parent if none is named, has not, and the SQL that makes that one\nthe same; if asked, also how much of each table differs on the disk. Wakes both. No rows are compared, nothing is\nchanged. Of partitions and children of tables, what they\nhave of their parents is not compared; neither are the order of columns, tablespaces, names of NOT NULL\nconstraints, and what `notCompared` counts. Leaves a line in the audit log. The address filter of the project\ncounts as for any client.",
             )
             .answers("The differences.")
             .refuses(
@@ -72,6 +74,10 @@ struct Comparison {
     /// Where on both; without it, in `app`.
     #[param(example = "app", format = "sought", min_length = 1, max_length = 63)]
     database: Option<String>,
+    /// Whether to say, too, how many bytes of each table differ on the disk. Takes some
+    /// seconds where there is much.
+    #[param(example = false)]
+    bytes: Option<bool>,
 }
 
 async fn diff_branches(
@@ -83,12 +89,19 @@ async fn diff_branches(
     let database = asked.database.unwrap_or_else(|| MANAGED_DATABASE.to_owned());
     let (branch, against) =
         app.logins_to_compare(&access, against.as_ref(), sender.address, APPLICATION).await?;
+    let queries = coppice_schema::queries();
     let (to, from) = tokio::join!(
-        read(&app, &branch.login, &database, &sender),
-        read(&app, &against.login, &database, &sender)
+        read(&app, &branch.login, &database, &sender, &queries),
+        read(&app, &against.login, &database, &sender, &queries)
     );
     let (to, from) = (to?, from?);
-    in_turn(&COMPARED, move || answer(branch, against, database, [&from.rows, &to.rows])).await.map(Shown)
+    let changed_bytes = match asked.bytes {
+        Some(true) => Some(changed::bytes(&app, [&branch, &against], &database, &sender).await?),
+        Some(false) | None => None,
+    };
+    let compare = move || answer(branch, against, database, [&from.rows, &to.rows]);
+    let diff = in_turn(&COMPARED, compare).await?;
+    Ok(Shown(wire::BranchDiff { changed_bytes, ..diff }))
 }
 
 /// Does work in its turn. It has it to its end, also when nobody waits for that
@@ -112,7 +125,13 @@ struct Catalogue {
     _place: Place<'static>,
 }
 
-async fn read(app: &App, login: &StatementLogin, database: &str, sender: &Sender) -> Result<Catalogue> {
+async fn read(
+    app: &App,
+    login: &StatementLogin,
+    database: &str,
+    sender: &Sender,
+    queries: &[String],
+) -> Result<Catalogue> {
     let gateway = sender.gateway.as_ref();
     let gateway = gateway.ok_or_else(|| Error::unavailable("this API has no gateway beside it"))?;
     let visitor = Visitor { address: sender.address, host: None, is_pooled: false };
@@ -124,7 +143,6 @@ async fn read(app: &App, login: &StatementLogin, database: &str, sender: &Sender
     let mut owned = Owned::begin(gateway, &signed, visitor, STATEMENT_PATIENCE).await.map_err(no_session)?;
     let process = owned.session().cancel_key().process_id;
     let mut out = Output::new(CATALOGUE_BYTES_MAX, place);
-    let queries = coppice_schema::queries();
     let statements: Vec<_> = queries.iter().map(|query| Statement::plain(query)).collect();
     let transaction =
         Transaction { isolation: Isolation::RepeatableRead, is_read_only: true, is_deferrable: false };
@@ -205,6 +223,7 @@ fn answer(
         statements: diff.statements.into_iter().map(statement).collect(),
         sql,
         not_compared: diff.not_compared.into_iter().map(not_compared).collect(),
+        changed_bytes: None,
     })
 }
 

@@ -4,9 +4,10 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use coppice_core::access::Scope;
-use coppice_core::branch::{BranchState, MANAGED_ROLE, READER_ROLE};
+use coppice_core::branch::{Branch, BranchState, MANAGED_ROLE, READER_ROLE};
+use coppice_core::storage::ChangedBytes;
 use coppice_core::target::InBranch;
-use coppice_core::{BranchId, Error, ErrorCode, InstanceId, Result};
+use coppice_core::{BranchId, Error, ErrorCode, InstanceId, Result, VolumeId};
 use tokio::time::{Instant, sleep};
 use zeroize::Zeroizing;
 
@@ -34,6 +35,8 @@ pub struct StatementLogin {
 pub struct Compared {
     /// What it is called.
     pub name: String,
+    /// Where its data is.
+    volume: VolumeId,
     /// As whom its catalogue is read.
     pub login: StatementLogin,
 }
@@ -70,10 +73,27 @@ impl App {
             return Err(Error::Conflict { code: ErrorCode::VersionsDiffer, public });
         }
         let (login, other) = tokio::try_join!(
-            self.login_as_reader(branch.id, address, agent),
-            self.login_as_reader(against.id, address, agent)
+            self.login_as_reader(branch.id.clone(), address, agent),
+            self.login_as_reader(against.id.clone(), address, agent)
         )?;
-        Ok((Compared { name: branch.name, login }, Compared { name: against.name, login: other }))
+        let compared = |branch: Branch, login| Compared { name: branch.name, volume: branch.volume, login };
+        Ok((compared(branch, login), compared(against, other)))
+    }
+
+    /// What a branch has of a database, by its object id, that another one has not on
+    /// the disk.
+    ///
+    /// # Errors
+    /// `service_unavailable` when its files can't be read, for example because it was
+    /// just deleted.
+    pub async fn changed_bytes(
+        &self,
+        branch: &Compared,
+        against: &Compared,
+        database: u32,
+    ) -> Result<ChangedBytes> {
+        let found = self.engine.changed_bytes(&branch.volume, &against.volume, database).await;
+        found.map_err(|error| Error::unavailable(error.chain()))
     }
 
     /// As whom a statement is carried out that may only read. The branch is up

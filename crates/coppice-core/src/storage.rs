@@ -1,6 +1,8 @@
 //! How large branches are: what they own and share, how full their storage is, and
 //! what follows from that.
 
+use std::collections::BTreeMap;
+
 /// What a volume takes of the disk, in bytes as its files tell them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VolumeBytes {
@@ -10,6 +12,25 @@ pub struct VolumeBytes {
     /// btrfs what is as it was when the volume was made, elsewhere what another volume
     /// has, too. None when the file system can't tell.
     pub shared: Option<u64>,
+}
+
+/// What files of a relation take, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileBytes {
+    /// All of it, as they tell it.
+    pub bytes: u64,
+    /// Of that, what is in blocks of the disk that the other volume does not have at the
+    /// same place.
+    pub changed: u64,
+}
+
+/// What a volume has of a database that another volume has not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChangedBytes {
+    /// By the numbers of the relations' files (`relfilenode`).
+    Known(BTreeMap<u32, FileBytes>),
+    /// It can't be told; why, for people.
+    Unknown(&'static str),
 }
 
 /// What a branch's size, in bytes as its files tell it, means beside its limit.

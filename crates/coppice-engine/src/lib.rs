@@ -21,7 +21,7 @@ use coppice_core::lsn::Lsn;
 use coppice_core::parameter::Observed;
 use coppice_core::plan::InstanceSeen;
 use coppice_core::statistics::InstanceStatistics;
-use coppice_core::storage::{Fullness, VolumeBytes};
+use coppice_core::storage::{ChangedBytes, Fullness, VolumeBytes};
 use coppice_core::volume::{VolumeLabel, VolumeSource};
 use coppice_core::{ApiKeyId, BranchId, InstanceId, VolumeId};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -381,6 +381,16 @@ pub trait Engine: Send + Sync + 'static {
     /// What [`Engine::measure_volumes`] found of a volume; none when it was not
     /// measured yet.
     fn known_volume_bytes(&self, volume: &VolumeId) -> Option<VolumeBytes>;
+
+    /// What a volume has of one database, by its object id, in blocks that another
+    /// volume has not at the same place. What servers have not written to their files
+    /// yet does not count. Asks no server.
+    async fn changed_bytes(
+        &self,
+        volume: &VolumeId,
+        against: &VolumeId,
+        database: u32,
+    ) -> Result<ChangedBytes>;
 
     /// Whether history is kept here, as far as there is room.
     fn keeps_history(&self) -> bool;

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::Timestamp;
+
 /// Answer of diffBranches.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -22,6 +24,50 @@ pub struct BranchDiff {
     pub sql: String,
     /// Kinds of objects that were found and not looked at.
     pub not_compared: Vec<NotCompared>,
+    /// What the branch has written, or been given, that `against` has not; none unless it
+    /// was asked for.
+    pub changed_bytes: Option<ChangedBytes>,
+}
+
+/// What tables of a branch have on the disk that those of another one have not.
+///
+/// Blocks are compared by where they are on the disk, not by what is in them: after a
+/// branch was made from another, a block differs once either of them has written it, also
+/// when it says the same as before, as for example after VACUUM. What a server has not
+/// written to its files yet does not count: a checkpoint does that.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ChangedBytes {
+    /// Why it can't be told; none where it can. The numbers are 0 then.
+    #[schema(example = "branches are plain copies here, which share no blocks")]
+    pub unknown: Option<String>,
+    /// When the last checkpoint of the branch began: what was changed before is counted.
+    pub checkpointed_at: Option<Timestamp>,
+    /// Bytes of all relations of the database.
+    pub total_bytes: u64,
+    /// Of these, bytes that `against` has not.
+    pub changed_bytes: u64,
+    /// Relations with such bytes, those with the most first; at most 1000.
+    pub relations: Vec<RelationBytes>,
+    /// How many more there are.
+    pub left_off: u64,
+}
+
+/// What a relation takes on the disk.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RelationBytes {
+    /// For example table, materialized view, sequence, or catalog, which stands for all of
+    /// `pg_catalog`.
+    #[schema(example = "table")]
+    pub kind: String,
+    /// Its name, as SQL has it.
+    #[schema(example = "public.orders")]
+    pub name: String,
+    /// Bytes of its files, those of its indexes and of values kept apart included.
+    pub bytes: u64,
+    /// Of these, bytes that `against` has not.
+    pub changed_bytes: u64,
 }
 
 /// A branch that was compared.

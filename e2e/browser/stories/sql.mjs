@@ -262,6 +262,7 @@ export async function what_a_copy_changed_is_told(browser) {
   await heading(page, "Diff");
   await page.getByRole("heading", { name: "No difference" }).waitFor();
   await look(page, "console-diff-none");
+  await rows(copy, "insert into felled select n, repeat('oak', 100) from generate_series(1, 20000) n");
   for (const sql of ["alter table felled add cut date not null default current_date", "create index by_cut on felled (cut)"]) {
     await rows(copy, sql);
   }
@@ -289,6 +290,20 @@ export async function what_a_copy_changed_is_told(browser) {
   await page.getByRole("button", { name: "Wake and compare" }).press("Enter");
   await objects.getByRole("link", { name: /by_cut/ }).waitFor();
   await page.getByLabel("Compare with").focus();
+
+  // On the page of SQL a button wakes it.
+  await api(`${await project()}/branches/${copy.id}`, { method: "PATCH", body: sleeping });
+  await until("it sleeps again", async () => (await branchNamed("grafted")).statusType === "STATUS_TYPE_HIBERNATED");
+  await page.goto(`${told.url}/console/${await place(copy, "sql")}`);
+  await heading(page, "SQL");
+  const wake = page.getByRole("button", { name: "Wake it" });
+  await wake.waitFor();
+  await look(page, "console-sql-sent-to-sleep");
+  await wake.press("Enter");
+  await wake.waitFor({ state: "detached" });
+  await write(page, "select 6 * 7 as answer");
+  await page.keyboard.press("Control+Enter");
+  await page.getByRole("gridcell", { name: "42" }).waitFor();
   await leave(page);
   await api(`${await project()}/branches/${copy.id}`, { method: "DELETE" });
 }

@@ -9,6 +9,7 @@ import { useRights } from "../../api/rights";
 import { Band, Button, Empty, Field, Outlines } from "../../ui/parts";
 import { stateOf } from "../../ui/State";
 import { Trouble } from "../../ui/Trouble";
+import { ChangedBytes } from "./ChangedBytes";
 import { Definitions } from "./Definitions";
 import { Objects } from "./Objects";
 import { Statements } from "./Statements";
@@ -155,11 +156,12 @@ function Found({ found, chosen }: { found: Schemas["BranchDiff"]; chosen: string
       ) : (
         <div className="card">
           <Empty title="No difference">
-            {branch.name} has the schema of {against.name}. Rows are not compared.
+            {branch.name} has the schema of {against.name}.
           </Empty>
         </div>
       )}
       {found.statements.length > 0 && <Statements found={found} />}
+      {found.changedBytes && <ChangedBytes changed={found.changedBytes} against={against.name} />}
     </>
   );
 }

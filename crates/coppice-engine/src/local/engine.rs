@@ -17,12 +17,13 @@ use coppice_core::lsn::Lsn;
 use coppice_core::parameter::Observed;
 use coppice_core::plan::InstanceSeen;
 use coppice_core::statistics::InstanceStatistics;
-use coppice_core::storage::VolumeBytes;
+use coppice_core::storage::{ChangedBytes, VolumeBytes};
 use coppice_core::volume::{VolumeLabel, VolumeSource};
 use coppice_core::{ApiKeyId, InstanceId, VolumeId};
 use coppice_failpoint::failpoint;
 use parking_lot::Mutex;
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{OwnedMutexGuard, Semaphore};
+use tokio::time::timeout;
 use tokio_postgres::types::Type;
 
 use super::blocking::blocking;
@@ -51,6 +52,11 @@ const RELOAD_PATIENCE: Duration = Duration::from_secs(10);
 /// A change that takes longer, others having been ended for it, is given up.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(20);
 
+/// Of how many pairs of volumes blocks are compared at once.
+const COMPARISONS_MAX: usize = 2;
+/// For how long a comparison waits until others are done.
+const TURN_PATIENCE: Duration = Duration::from_secs(15);
+
 /// Branches on this machine: [`HostEngine`] with its volumes attached.
 pub struct LocalEngine {
     pub(super) host: Arc<HostEngine>,
@@ -68,6 +74,8 @@ pub struct LocalEngine {
     contents: Mutex<HashMap<PostgresVersion, Arc<ImageContents>>>,
     measuring: measure::Measuring,
     sizes: Arc<sizes::Sizes>,
+    /// Of these, one is held while blocks of two volumes are compared.
+    comparing: Arc<Semaphore>,
     /// From where on servers keep their logs, and since which of their processes.
     pub(super) held: Mutex<HashMap<InstanceId, held_wal::Held>>,
 }
@@ -86,6 +94,7 @@ impl LocalEngine {
             contents: Mutex::default(),
             measuring: measure::Measuring::default(),
             sizes: Arc::default(),
+            comparing: Arc::new(Semaphore::new(COMPARISONS_MAX)),
             held: Mutex::default(),
         }
     }
@@ -410,6 +419,24 @@ impl Engine for LocalEngine {
 
     fn known_volume_bytes(&self, volume: &VolumeId) -> Option<VolumeBytes> {
         self.sizes.known(volume)
+    }
+
+    async fn changed_bytes(
+        &self,
+        volume: &VolumeId,
+        against: &VolumeId,
+        database: u32,
+    ) -> Result<ChangedBytes> {
+        let Ok(turn) = timeout(TURN_PATIENCE, self.comparing.clone().acquire_owned()).await else {
+            return Ok(ChangedBytes::Unknown("others are comparing theirs; ask again later"));
+        };
+        let turn = turn.map_err(|error| EngineError::Other(error.to_string()))?;
+        let (volumes, volume, against) = (self.volumes.clone(), volume.clone(), against.clone());
+        blocking(move || {
+            let _turn = turn;
+            volumes.changed_bytes(&volume, &against, database)
+        })
+        .await
     }
 
     fn keeps_history(&self) -> bool {

@@ -2,10 +2,10 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{FileExt, symlink};
 
 use coppice_core::VolumeId;
-use coppice_core::storage::VolumeBytes;
+use coppice_core::storage::{ChangedBytes, FileBytes, VolumeBytes};
 use coppice_engine::local::volumes::{DriverKind, SourceState, Volumes};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
@@ -90,5 +90,79 @@ fn what_a_server_puts_among_its_data_holds_nobody_up() {
         let after = volumes.bytes(&child).unwrap();
         assert_eq!(after.total, before.total + (1 << 30) + 3 * 4096, "as it counts for its limit");
         assert!(after.shared.is_some_and(|shared| shared <= after.total), "{after:?}");
+    });
+}
+
+/// Writes into the middle of a file of a volume, until it is on the disk.
+fn write_at(volumes: &Volumes, volume: &VolumeId, file: &str, at: u64, bytes: usize) {
+    let file = OpenOptions::new().write(true).open(data_of(volumes, volume).join(file)).unwrap();
+    file.write_all_at(&vec![0x5a; bytes], at).unwrap();
+    file.sync_all().unwrap();
+}
+
+#[test]
+fn of_two_volumes_the_blocks_that_one_wrote_are_told_by_file() {
+    on_every_driver(|storage, volumes| {
+        let parent = new_volume(storage, volumes);
+        write(volumes, &parent, "base/5/16384", 1 << 20);
+        write(volumes, &parent, "base/5/16384.1", 1 << 20);
+        write(volumes, &parent, "base/5/16390", 1 << 20);
+        let (child, sibling) = (copy_of(storage, volumes, &parent), copy_of(storage, volumes, &parent));
+        let found = |of: &VolumeId, against: &VolumeId| volumes.changed_bytes(of, against, 5).unwrap();
+        if volumes.driver() == DriverKind::Copy {
+            assert!(
+                matches!(found(&child, &parent), ChangedBytes::Unknown(why) if why.contains("plain copies"))
+            );
+            return;
+        }
+        let changed = |of: &VolumeId, against: &VolumeId, relation: u32| match found(of, against) {
+            ChangedBytes::Known(files) => files.get(&relation).copied().unwrap_or_default(),
+            ChangedBytes::Unknown(why) => panic!("{why}"),
+        };
+        let same = FileBytes { bytes: 2 << 20, changed: 0 };
+        assert_eq!(changed(&child, &parent, 16384), same);
+
+        write_at(volumes, &child, "base/5/16384.1", 512 << 10, 64 << 10);
+        write(volumes, &child, "base/5/16384_fsm", 8192);
+        write(volumes, &child, "base/5/20000", 128 << 10);
+        let expected = FileBytes { bytes: (2 << 20) + 8192, changed: (64 << 10) + 8192 };
+        assert_eq!(changed(&child, &parent, 16384), expected);
+        assert_eq!(changed(&child, &sibling, 16384), expected, "who has the rest, too, does not matter");
+        assert_eq!(changed(&child, &parent, 16390), FileBytes { bytes: 1 << 20, changed: 0 });
+        assert_eq!(changed(&child, &parent, 20000), FileBytes { bytes: 128 << 10, changed: 128 << 10 });
+        // What the other one wrote differs as well; what only it has is none of this one's.
+        assert_eq!(changed(&parent, &child, 16384), FileBytes { bytes: 2 << 20, changed: 64 << 10 });
+        assert_eq!(changed(&parent, &child, 20000), FileBytes::default());
+        let grandchild = copy_of(storage, volumes, &child);
+        assert_eq!(changed(&child, &parent, 16384), expected, "copies of its own change nothing");
+        assert_eq!(changed(&grandchild, &child, 16384).changed, 0);
+    });
+}
+
+#[test]
+fn what_a_server_puts_in_the_place_of_its_files_is_not_opened() {
+    on_every_driver(|storage, volumes| {
+        let parent = new_volume(storage, volumes);
+        write(volumes, &parent, "base/5/16384", 1 << 20);
+        let child = copy_of(storage, volumes, &parent);
+        let known = |of: &VolumeId| match volumes.changed_bytes(of, &parent, 5) {
+            Ok(ChangedBytes::Known(files)) => Some(files.get(&16384).copied()),
+            Ok(ChangedBytes::Unknown(_)) => None,
+            Err(error) => panic!("{error}"),
+        };
+        let data = data_of(volumes, &child);
+        let file = data.join("base/5/16384");
+        fs::remove_file(&file).unwrap();
+        symlink("/etc/passwd", &file).unwrap();
+        assert!(known(&child).is_none_or(|found| found.is_none()), "no link is followed");
+        fs::remove_file(&file).unwrap();
+        mknodat(CWD, &file, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        assert!(known(&child).is_none_or(|found| found.is_none()), "nobody waits at a pipe");
+        fs::rename(data.join("base/5"), data.join("base/6")).unwrap();
+        symlink("/etc", data.join("base/5")).unwrap();
+        let refused = volumes.changed_bytes(&child, &parent, 5);
+        assert_eq!(refused.is_err(), volumes.driver() != DriverKind::Copy, "{refused:?}");
+        fs::remove_file(data.join("base/5")).unwrap();
+        assert!(known(&child).is_none_or(|found| found.is_none()), "it has no such database");
     });
 }

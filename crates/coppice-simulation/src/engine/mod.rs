@@ -18,7 +18,7 @@ use coppice_core::lsn::Lsn;
 use coppice_core::parameter::Observed;
 use coppice_core::plan::InstanceSeen;
 use coppice_core::statistics::InstanceStatistics;
-use coppice_core::storage::VolumeBytes;
+use coppice_core::storage::{ChangedBytes, VolumeBytes};
 use coppice_core::volume::VolumeLabel;
 use coppice_core::{ApiKeyId, InstanceId, VolumeId};
 use coppice_engine::{
@@ -430,6 +430,10 @@ impl Engine for SimulatedEngine {
 
     fn known_volume_bytes(&self, _: &VolumeId) -> Option<VolumeBytes> {
         None
+    }
+
+    async fn changed_bytes(&self, _: &VolumeId, _: &VolumeId, _: u32) -> Result<ChangedBytes> {
+        Ok(ChangedBytes::Unknown("nothing is kept here"))
     }
 
     fn keeps_history(&self) -> bool {

@@ -28,6 +28,7 @@ use super::untrusted::UntrustedPath;
 use crate::{EngineError, Result};
 
 mod bytes;
+mod changed;
 mod clone;
 mod driver;
 mod export;

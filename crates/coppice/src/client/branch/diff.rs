@@ -3,7 +3,7 @@
 use anyhow::bail;
 use clap::Args;
 use clap_complete::ArgValueCandidates;
-use coppice_wire::{BranchDiff, DifferenceKind, ObjectDifference};
+use coppice_wire::{BranchDiff, ChangedBytes, DifferenceKind, ObjectDifference};
 
 use crate::client::http::Client;
 use crate::client::words::count;
@@ -20,6 +20,9 @@ pub(crate) struct DiffArgs {
     /// Where on both [default: app]
     #[arg(long, value_name = "NAME")]
     database: Option<String>,
+    /// Also how many bytes of each table differ on the disk
+    #[arg(long, conflicts_with = "sql")]
+    bytes: bool,
     /// Only the SQL that makes the other branch the same, for `psql`
     #[arg(long)]
     sql: bool,
@@ -37,6 +40,9 @@ pub(super) async fn diff(client: &Client, arguments: DiffArgs, as_json: bool) ->
     }
     if let Some(database) = &arguments.database {
         query.push(("database", database.clone()));
+    }
+    if arguments.bytes {
+        query.push(("bytes", "true".to_owned()));
     }
     let waiting = output::spinner(format!("comparing {}", place.branch.name));
     let query = reqwest::Url::parse_with_params("http://localhost", query)?;
@@ -91,7 +97,40 @@ fn summary(found: &BranchDiff, has_colour: bool) -> String {
             kind.kind, branch.name, against.name
         ));
     }
+    if let Some(changed) = &found.changed_bytes {
+        out.push_str(&changed_lines(changed, &found.against.name));
+    }
     out
+}
+
+fn changed_lines(changed: &ChangedBytes, against: &str) -> String {
+    if let Some(why) = &changed.unknown {
+        return format!("\nHow many bytes of its tables differ is unknown: {why}.\n");
+    }
+    let size = |bytes: u64| output::bytes(bytes as f64);
+    let (differ, all) = (size(changed.changed_bytes), size(changed.total_bytes));
+    let until = match &changed.checkpointed_at {
+        Some(time) => format!(", as of the checkpoint at {}", time.0.format("%Y-%m-%d %H:%M:%S UTC")),
+        None => String::new(),
+    };
+    let mut out = format!("\n{differ} of {all} are not the blocks that {against} has{until}:\n");
+    for relation in &changed.relations {
+        let (differ, all) = (size(relation.changed_bytes), size(relation.bytes));
+        let (kind, name) = (&relation.kind, plain(&relation.name));
+        out.push_str(&format!("{differ:>12} of {all:>10}  {kind} {name}\n"));
+    }
+    if changed.left_off > 0 {
+        out.push_str(&format!(
+            "and of {} more.\n",
+            count(changed.left_off as usize, "relation", "relations")
+        ));
+    }
+    out
+}
+
+/// A name may be anything, and is written by who owns the branch.
+fn plain(name: &str) -> String {
+    name.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 
 fn line(object: &ObjectDifference, has_colour: bool) -> String {
@@ -100,16 +139,13 @@ fn line(object: &ObjectDifference, has_colour: bool) -> String {
         DifferenceKind::Changed => ('~', 33),
         DifferenceKind::Removed => ('-', 31),
     };
-    // A name may be anything, and is written by who owns the branch.
-    let name: String =
-        object.name.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
-    let text = format!("{sign} {} {name}", object.kind);
+    let text = format!("{sign} {} {}", object.kind, plain(&object.name));
     if has_colour { format!("\x1b[{colour}m{text}\x1b[0m\n") } else { format!("{text}\n") }
 }
 
 #[cfg(test)]
 mod tests {
-    use coppice_wire::{ComparedBranch, DiffStatement, NotCompared};
+    use coppice_wire::{ComparedBranch, DiffStatement, NotCompared, RelationBytes};
 
     use super::*;
 
@@ -138,7 +174,38 @@ mod tests {
             }],
             sql: String::new(),
             not_compared: vec![NotCompared { kind: "aggregate".to_owned(), against: 1, branch: 2 }],
+            changed_bytes: None,
         }
+    }
+
+    fn changed() -> ChangedBytes {
+        ChangedBytes {
+            unknown: None,
+            checkpointed_at: Some(coppice_wire::Timestamp(chrono::DateTime::UNIX_EPOCH)),
+            total_bytes: 10 << 20,
+            changed_bytes: 3 << 20,
+            relations: vec![RelationBytes {
+                kind: "table".to_owned(),
+                name: "public.\u{1b}[2Jorders".to_owned(),
+                bytes: 9 << 20,
+                changed_bytes: 3 << 20,
+            }],
+            left_off: 2,
+        }
+    }
+
+    #[test]
+    fn bytes_are_told_by_table_or_why_not() {
+        let told = summary(&BranchDiff { changed_bytes: Some(changed()), ..found() }, false);
+        let expected = "\n3.0 MiB of 10.0 MiB are not the blocks that main has, as of the checkpoint at \
+             1970-01-01 00:00:00 UTC:\n     3.0 MiB of    9.0 MiB  table public. [2Jorders\nand of 2 relations more.\n";
+        assert!(told.ends_with(expected), "{told}");
+        let unknown = ChangedBytes { unknown: Some("nobody knows".to_owned()), ..changed() };
+        let told = summary(&BranchDiff { changed_bytes: Some(unknown), ..found() }, false);
+        assert!(
+            told.ends_with("\nHow many bytes of its tables differ is unknown: nobody knows.\n"),
+            "{told}"
+        );
     }
 
     #[test]
