@@ -337,14 +337,16 @@ export async function a_key_is_shown_once_and_people_are_invited(browser) {
   await page.getByRole("region", { name: "Your keys" }).waitFor();
   await page.keyboard.press("n");
   await page.getByLabel("Name").fill("agent");
+  await page.getByLabel("It connects to branches").selectOption("reader");
   await look(page, "console-key-new");
-  await page.keyboard.press("Enter");
+  await page.getByLabel("Name").press("Enter");
   await heading(page, "The key agent");
   const token = await page.locator(".secret code").textContent();
   assert.match(token, /^pko_/);
   assert.equal((await fetch(`${told.url}/organizations`, { headers: { authorization: `Bearer ${token}` } })).status, 200);
   await page.getByRole("button", { name: "I have it" }).click();
   assert.ok(!(await page.content()).includes(token), "it is not shown again");
+  await page.getByRole("row", { name: /agent/ }).getByText("SQL as a user of its own, reader").waitFor();
   await look(page, "console-keys-list");
   await page.getByRole("row", { name: /agent/ }).getByRole("button", { name: "Delete" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();

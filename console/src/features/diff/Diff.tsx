@@ -155,7 +155,7 @@ function Found({ found, chosen }: { found: Schemas["BranchDiff"]; chosen: string
         </div>
       ) : (
         <div className="card">
-          <Empty title="No difference">
+          <Empty title="No difference in the schema">
             {branch.name} has the schema of {against.name}.
           </Empty>
         </div>

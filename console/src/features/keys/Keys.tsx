@@ -95,11 +95,12 @@ interface KeyListProps {
   onDelete: (key: ApiKey) => void;
 }
 
-function rightsOf({ scopes, projects, branches, max_branches: max }: ApiKey): string {
+function rightsOf({ scopes, projects, branches, max_branches: max, database_role: role }: ApiKey): string {
   const what = scopes.length === 0 || scopes.includes("*") ? "everything" : scopes.join(", ");
   const limits = [...projects, ...branches].filter((id) => id !== "*").length;
   const where = limits ? `${what}; on ${limits} of the projects or branches only` : what;
-  return max ? `${where}; ${max} branches of its own at once` : where;
+  const how = role ? `${where}; SQL as a user of its own, ${role}` : where;
+  return max ? `${how}; ${max} branches of its own at once` : how;
 }
 
 function KeyList({ title, says, keys, why, onDelete }: KeyListProps) {

@@ -28,6 +28,13 @@ const ENDS: [string, number | null][] = [
   ["never", null],
 ];
 
+const ROLES: [Schemas["DatabaseRole"] | "", string][] = [
+  ["", "As the user app"],
+  ["reader", "As a user of its own that reads every table"],
+  ["writer", "As a user of its own that also changes rows"],
+  ["owner", "As a user of its own with a schema of its own"],
+];
+
 interface NewKeyProps {
   org: string;
   onClose: () => void;
@@ -41,6 +48,7 @@ export function NewKey({ org, onClose, onMade }: NewKeyProps) {
   const [days, setDays] = useState("30");
   const [project, setProject] = useState("");
   const [max, setMax] = useState("");
+  const [role, setRole] = useState("");
   const [isOwn, setOwn] = useState(false);
   const projects = useQuery(projectsQuery({ organizationID: org })).data?.projects ?? [];
   const chosen = PRESETS.find(({ id }) => id === preset);
@@ -53,6 +61,7 @@ export function NewKey({ org, onClose, onMade }: NewKeyProps) {
         ...(expiry ? { expiry } : {}),
         ...(project ? { projects: [project] } : {}),
         ...(max && preset !== "read" ? { max_branches: Number(max) } : {}),
+        ...(role && preset !== "read" ? { database_role: role as Schemas["DatabaseRole"] } : {}),
       };
       return isOwn ? createOwnKey(body) : createKey({ organizationID: org }, body);
     },
@@ -85,6 +94,15 @@ export function NewKey({ org, onClose, onMade }: NewKeyProps) {
           </option>
         ))}
       </Choice>
+      {preset !== "read" && (
+        <Choice label="It connects to branches" value={role} onChange={setRole}>
+          {ROLES.map(([role, says]) => (
+            <option key={role} value={role}>
+              {says}
+            </option>
+          ))}
+        </Choice>
+      )}
       <Choice label="It ends" value={days} onChange={setDays}>
         {ENDS.map(([name, count]) => (
           <option key={name} value={count ?? "never"}>

@@ -5,9 +5,10 @@ import { useState } from "react";
 import { branchQuery, type InBranch, sessionQuery, treeQuery } from "../../api/queries";
 import { useRights } from "../../api/rights";
 import { catalogueQuery } from "../../api/sql";
-import { Band, Button } from "../../ui/parts";
+import { Button } from "../../ui/parts";
 import { stateOf } from "../../ui/State";
 import type { Choices } from "./Bar";
+import { Beforehand } from "./Beforehand";
 import { Desk } from "./Desk";
 import { History } from "./History";
 import { Schema } from "./Schema";
@@ -17,20 +18,6 @@ import "./sql.css";
 
 /** Where there is room for the schema beside the text. */
 const WIDE = "(width >= 1000px)";
-
-/** Says what it takes to run something here. */
-function Beforehand({ why, sleepsAfter }: { why: string | undefined; sleepsAfter: number | undefined }) {
-  return (
-    <>
-      {why && <Band kind="info">{why} To run SQL is to have the password.</Band>}
-      {sleepsAfter !== undefined && (
-        <Band kind="asleep">
-          Asleep. To run something wakes it, and it stays awake until nobody has used it for {sleepsAfter} min.
-        </Band>
-      )}
-    </>
-  );
-}
 
 /** Runs statements on a branch and shows what came of them. */
 export function Sql() {
@@ -69,7 +56,7 @@ export function Sql() {
           </Button>
         </div>
       </div>
-      <Beforehand why={why} sleepsAfter={state === "asleep" ? details?.scaleToZero.inactivityPeriodMinutes : undefined} />
+      <Beforehand path={path} why={why} asleep={state === "asleep" ? details?.scaleToZero : undefined} />
       <div className={hasSchema ? "workshop has-schema" : "workshop"}>
         {hasSchema && (
           <Schema catalogue={catalogue} why={why} isAsleep={state === "asleep"} onInsert={tabs.insert} onLook={(text) => tabs.open(text, true)} />
