@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use crate::App;
 
-/// Longest id of a delivery.
+/// Longest id of anything of theirs.
 const ID_LENGTH_MAX: usize = 255;
 /// Seconds that a signature may be old, or our clock behind.
 const TOLERANCE: i64 = 300;
@@ -54,7 +54,7 @@ impl App {
         let not_theirs =
             || Error::invalid(ErrorCode::InvalidJson, "the body is not the JSON that Stripe sends");
         let event: Event = serde_json::from_slice(delivery.body).map_err(|_| not_theirs())?;
-        if !(1..=ID_LENGTH_MAX).contains(&event.id.len()) {
+        if !is_id(&event.id) {
             return Err(not_theirs());
         }
         let Some(news) = news(&event) else { return Ok(()) };
@@ -87,9 +87,17 @@ fn is_signed(delivery: &StripeDelivery<'_>, secrets: &[Zeroizing<String>], now: 
     })
 }
 
+/// Whether it is written as their ids are: a text with a zero byte could not be kept.
+fn is_id(text: &str) -> bool {
+    (1..=ID_LENGTH_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
 /// What may be otherwise after an event; nothing after most.
 fn news(event: &Event) -> Option<StripeNews> {
-    let text = |value: &Value| value.as_str().or_else(|| value["id"].as_str()).map(str::to_owned);
+    let text = |value: &Value| {
+        let id = value.as_str().or_else(|| value["id"].as_str());
+        id.filter(|id| is_id(id)).map(str::to_owned)
+    };
     let Data { object, previous_attributes } = &event.data;
     let news = match event.kind.as_str() {
         "checkout.session.completed" | "setup_intent.succeeded" | "payment_method.attached" => {
@@ -185,6 +193,11 @@ mod tests {
         assert_eq!(told("payment_method.updated", expanded), of(&["cus_1"], Some("pm_1")));
         assert_eq!(told("customer.deleted", json!({ "object": { "id": "cus_1" } })), of(&["cus_1"], None));
         assert_eq!(told("invoice.paid", json!({ "object": { "id": "in_1", "customer": "cus_1" } })), None);
-        assert_eq!(told("setup_intent.succeeded", json!({ "object": { "customer": null } })), of(&[], None));
+        for no_id in
+            [json!(null), json!(""), json!("cus_\0"), json!("cus_1".repeat(64)), json!({ "id": "é" })]
+        {
+            let object = json!({ "object": { "customer": &no_id } });
+            assert_eq!(told("setup_intent.succeeded", object), of(&[], None), "{no_id}");
+        }
     }
 }
