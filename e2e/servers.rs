@@ -15,7 +15,16 @@ pub(crate) struct OwnServer {
 
 impl OwnServer {
     pub(crate) fn start() -> Self {
-        let directory = coppice_test_support::directory("coppice-own-");
+        Self::start_in(coppice_test_support::directory("coppice-own-"))
+    }
+
+    /// One whose files are on the file system of `place`.
+    pub(crate) fn start_beside(place: &Path) -> Self {
+        let directory = tempfile::Builder::new().prefix("coppice-own-").tempdir_in(place);
+        Self::start_in(directory.expect("a directory"))
+    }
+
+    fn start_in(directory: tempfile::TempDir) -> Self {
         let account =
             nix::unistd::User::from_name("postgres").expect("accounts").expect("the account postgres");
         std::os::unix::fs::chown(directory.path(), Some(account.uid.as_raw()), None).expect("a new owner");

@@ -9,9 +9,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tempfile::TempDir;
 
-use crate::{ApiClient, Leftovers, directory, wait_for};
+use crate::directory::PlatformDirectory;
+use crate::{ApiClient, Leftovers, wait_for};
 
 /// How long a platform may take to be ready; making templates is part of it.
 const READY_PATIENCE: Duration = Duration::from_secs(120);
@@ -42,7 +42,7 @@ pub struct Platform {
     api: String,
     gateway: (String, u16),
     settings: HashMap<String, String>,
-    _directory: Option<TempDir>,
+    _directory: Option<PlatformDirectory>,
 }
 
 impl Platform {
@@ -56,7 +56,7 @@ impl Platform {
 
     /// A platform that is not started yet.
     pub fn prepare(program: &str, options: Options) -> Self {
-        let directory = if options.data_dir.is_none() { Some(directory("coppice-test-")) } else { None };
+        let directory = options.data_dir.is_none().then(PlatformDirectory::new);
         let data_dir = match (&options.data_dir, &directory) {
             (Some(dir), _) => dir.clone(),
             (None, Some(directory)) => directory.path().join("data"),
