@@ -4,6 +4,7 @@
 mod account_changes;
 mod account_events;
 mod accounts;
+mod agents;
 mod attacks;
 mod browser;
 mod codes;
