@@ -23,13 +23,13 @@ signal.signal(signal.SIGTERM, end)
 
 
 class Platform:
-    def __init__(self, program, directory, postgres_dirs, flags=()):
+    def __init__(self, program, directory, postgres_dirs, flags=(), pool_gib=12):
         self.program, self.directory = program, directory
         environment = dict(os.environ, COPPICE_POSTGRES_DIRS=postgres_dirs, COPPICE_LOG="warn")
         self.log = open(directory + ".log", "w+")
         self.process = subprocess.Popen(
             [program, "serve", "--data-dir", directory, "--listen", "127.0.0.1:0",
-             "--gateway-listen", "127.0.0.1:0", "--pool-size-gib", "12", "--branches-per-project", "5000",
+             "--gateway-listen", "127.0.0.1:0", "--pool-size-gib", str(pool_gib), "--branches-per-project", "5000",
              "--branches-per-organization", "5000", "--branches-per-hour", "50000",
              "--requests-per-second", "1000000", *flags],
             stdout=self.log, stderr=self.log, env=environment, stdin=subprocess.DEVNULL)
