@@ -156,6 +156,13 @@ fn people_use_the_console() {
 }
 
 #[test]
+fn people_show_anew_who_they_are_before_what_cannot_be_undone() {
+    let coppice = Platform::start(PROGRAM, options());
+    let others = json!({ "metastore": coppice.metastore_url() });
+    tell_with(&coppice, &["proof/who_was_asked_long_ago_is_asked_before_what_cannot_be_undone"], &others);
+}
+
+#[test]
 fn people_use_the_console_below_a_path() {
     let port = fixed_port();
     let flags = ["--public-url".to_owned(), format!("http://localhost:{port}/coppice")];

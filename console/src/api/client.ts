@@ -3,6 +3,7 @@
 import createClient, { type Middleware } from "openapi-fetch";
 import { ApiError, Unreachable } from "../lib/errors";
 import { forgetWork } from "../lib/work";
+import { askForProof } from "./proof";
 import type { components, paths } from "./schema";
 
 export type Schemas = components["schemas"];
@@ -11,13 +12,18 @@ export type Schemas = components["schemas"];
 const door = new URL("api", document.baseURI).href;
 const HEADERS = { "X-Coppice-Console": "1" };
 
+/** What others put before the paths of the site. The sign-in page sends people on to paths without it. */
+const root = new URL(document.baseURI).pathname.replace(/\/console\/$/, "");
+
 function signIn() {
   forgetWork();
-  const base = new URL(document.baseURI);
-  // The sign-in page sends people on to paths of the site, without what others put before it.
-  const root = base.pathname.replace(/\/console\/$/, "");
   const here = location.pathname.slice(root.length) + location.search;
   location.assign(`${root}/oauth/sign-in?next=${encodeURIComponent(here)}`);
+}
+
+/** Opens a window to sign in, although somebody is. */
+export function signInAnew() {
+  open(`${root}/oauth/sign-in?anew=yes&next=${encodeURIComponent("/console/signed-in")}`, "coppice-sign-in", "width=520,height=720");
 }
 
 async function refusal(response: Response) {
@@ -38,21 +44,36 @@ function unique(): string {
   return Array.from(crypto.getRandomValues(new Uint32Array(4)), (part) => part.toString(16).padStart(8, "0")).join("");
 }
 
+/** Requests as they were, for when they are sent again. */
+const kept = new WeakMap<Request, Request>();
+
+/** What comes of a request once the person has shown who they are. */
+async function afterProof(request: Request, refused: ApiError): Promise<Response> {
+  const again = kept.get(request);
+  if (!again || !(await askForProof())) throw refused;
+  const response = await fetch(again);
+  if (!response.ok) throw await refusal(response);
+  return response;
+}
+
 const conduct: Middleware = {
   onRequest({ request }) {
     // A repetition after a lost answer must not do it twice.
     const isRead = /\/(logs|metrics)$/.test(new URL(request.url).pathname);
     if (request.method === "POST" && !isRead) request.headers.set("Idempotency-Key", unique());
+    if (request.method !== "GET") kept.set(request, request.clone());
     return request;
   },
-  async onResponse({ response }) {
+  async onResponse({ request, response }) {
     if (response.ok || response.status === 304) return;
     if (response.status === 401) {
       signIn();
       // The page goes away; nothing flashes meanwhile.
       return new Promise<never>(() => {});
     }
-    throw await refusal(response);
+    const refused = await refusal(response);
+    if (refused.id === "fresh_sign_in_required") return afterProof(request, refused);
+    throw refused;
   },
   onError({ error }) {
     return error instanceof ApiError ? error : new Unreachable();
@@ -70,6 +91,8 @@ export async function take<T>(call: Promise<{ data?: T }>): Promise<T> {
 export interface Session {
   user: { id: string; email: string; name: string };
   organizations: { id: string; name: string; isEnabled: boolean; role: Schemas["MemberRole"]; scopes: string[] }[];
+  /** Whether the person showed just now who they are, as what can't be undone asks for. */
+  isFresh: boolean;
   /** Which build of the console the server has now; null where it has none. */
   console: string | null;
   capabilities: { mail: boolean; passwords: boolean };

@@ -14,6 +14,7 @@ import { Missing } from "./Broken";
 import { Palette } from "./Palette";
 import { notePlace } from "./places";
 import { pagesAt, Rail } from "./Rail";
+import { Proof } from "./Proof";
 import { isOutdated } from "./upgrade";
 import type { Where } from "./where";
 
@@ -64,6 +65,7 @@ export function Shell() {
           <Outlet />
         </Suspense>
       </main>
+      <Proof />
       {open === "palette" && <Palette where={where} onClose={() => setOpen(null)} />}
       {open === "help" && <Help onClose={() => setOpen(null)} />}
     </div>

@@ -11,6 +11,7 @@ import type { ParameterSearch } from "../features/parameters/Parameters";
 import type { TablesSearch } from "../features/tables/Tables";
 import type { UsageSearch } from "../features/usage/Usage";
 import { Shell } from "./Shell";
+import { SignedIn } from "./SignedIn";
 
 /** What an address says of these, as far as it says something. */
 function texts<Name extends string>(search: Record<string, unknown>, ...names: Name[]): Partial<Record<Name, string>> {
@@ -171,8 +172,11 @@ const webhook = createRoute({
   component: lazyRouteComponent(() => import("../features/integrations/Webhook"), "WebhookPage"),
 });
 
+const signedIn = createRoute({ getParentRoute: () => root, path: "signed-in", component: SignedIn });
+
 const tree = root.addChildren([
   home,
+  signedIn,
   organization.addChildren([
     organizationIndex,
     projects,

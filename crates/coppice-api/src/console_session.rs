@@ -27,6 +27,7 @@ pub(crate) fn routes() -> Router<App> {
 /// `GET /console/api/session`
 async fn show(State(app): State<App>, call: Call) -> Result<Response, ApiError> {
     let access = call.authorize_person(&app, &GET_USER).await?;
+    let is_fresh = !access.caller.is_stale;
     let user = app.get_user(&access).await?;
     let organizations = app.list_memberships(&access).await?;
     let organizations = organizations.into_iter().map(|(organization, role)| {
@@ -42,6 +43,7 @@ async fn show(State(app): State<App>, call: Call) -> Result<Response, ApiError> 
     let config = app.config();
     Ok(Json(json!({
         "user": { "id": user.id.as_str(), "email": user.email, "name": user.name },
+        "isFresh": is_fresh,
         "organizations": organizations.collect::<Vec<_>>(),
         // Open pages compare it with what they began with.
         "console": crate::console::build(),

@@ -2,8 +2,8 @@
 
 use chrono::Utc;
 use coppice_core::access::{
-    Caller, LimitedKeys, Scope, check_every_scope, check_owner, check_role, check_scope, check_second_factor,
-    check_user,
+    Caller, LimitedKeys, Scope, check_every_scope, check_fresh, check_owner, check_role, check_scope,
+    check_second_factor, check_user,
 };
 use coppice_core::api_key::ApiKeySecret;
 use coppice_core::key_limits::{Standing, check_limits};
@@ -212,6 +212,9 @@ impl App {
             CallerRule::Anybody | CallerRule::User => {}
         }
         check_limits(&caller.grant, operation, target.project(), target.branch(), membership.standing)?;
+        if operation.asks_anew {
+            check_fresh(&caller)?;
+        }
         Ok(Access {
             caller,
             organization: membership.organization,

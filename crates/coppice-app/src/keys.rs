@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use chrono::Utc;
-use coppice_core::access::{AskedExpiry, Caller, Grant, Principal, Scope, check_role};
+use coppice_core::access::{AskedExpiry, Caller, Grant, Principal, Scope, check_fresh, check_role};
 use coppice_core::api_key::{ApiKey, ApiKeyKind, ApiKeySecret};
 use coppice_core::{ApiKeyId, Error, ErrorCode, OrganizationId, Result};
 use coppice_store::{NewApiKey, ReachedBranch, ReachedProject, StoreError, Tx};
@@ -85,6 +85,9 @@ impl App {
         new: &NewKey,
     ) -> Result<(ApiKey, ApiKeySecret)> {
         let grant = caller.grant.narrowed_to(new.grant.clone())?;
+        if grant.has_every_scope() {
+            check_fresh(caller)?;
+        }
         let now = Utc::now();
         let expiry = caller.expiry_of_key(new.expiry)?;
         if expiry.is_some_and(|expiry| expiry <= now) {

@@ -62,6 +62,7 @@ error_codes! {
     DeliveryNotFound = "delivery_not_found",
     ExpiredToken = "expired_token",
     ExpiryInPast = "expiry_in_past",
+    FreshSignInRequired = "fresh_sign_in_required",
     GithubNotConfigured = "github_not_configured",
     IdempotencyInProgress = "idempotency_in_progress",
     IdempotencyMismatch = "idempotency_mismatch",

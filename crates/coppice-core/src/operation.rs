@@ -30,6 +30,8 @@ pub struct Operation {
     pub is_write: bool,
     /// Whether it leaves a line in the audit log, as everything does that changes something.
     pub is_recorded: bool,
+    /// Whether a person at a browser has to have shown just now who they are.
+    pub asks_anew: bool,
     /// How it treats keys that are limited to projects or branches.
     pub limited_keys: LimitedKeys,
 }
@@ -43,6 +45,7 @@ impl Operation {
             needs_enabled_organization: false,
             is_write: scope.allows_changes(),
             is_recorded: scope.allows_changes(),
+            asks_anew: false,
             limited_keys: LimitedKeys::Allowed,
         }
     }
@@ -68,6 +71,10 @@ impl Operation {
         Self { needs_enabled_organization: true, ..self }
     }
 
+    const fn asking_anew(self) -> Self {
+        Self { asks_anew: true, ..self }
+    }
+
     const fn limited_keys(self, limited_keys: LimitedKeys) -> Self {
         Self { limited_keys, ..self }
     }
@@ -91,7 +98,7 @@ operations! {
     GET_ORGANIZATION = Operation::new("getOrganization", Scope::OrgRead);
     UPDATE_ORGANIZATION = Operation::new("updateOrganization", Scope::OrgWrite).limited_keys(Refused);
     DELETE_ORGANIZATION =
-        Operation::new("deleteOrganization", Scope::OrgWrite).by(Owner).limited_keys(Refused);
+        Operation::new("deleteOrganization", Scope::OrgWrite).by(Owner).asking_anew().limited_keys(Refused);
     GET_ORGANIZATION_LIMITS = Operation::new("getOrganizationLimits", Scope::OrgRead);
     GET_ORGANIZATION_MEMBERSHIP_LIMITS =
         Operation::new("getOrganizationMembershipLimits", Scope::OrgRead);
@@ -147,7 +154,7 @@ operations! {
     REMOVE_ORGANIZATION_MEMBER =
         Operation::new("removeOrganizationMember", Scope::OrgWrite).limited_keys(Refused);
     SET_ORGANIZATION_MEMBER_ROLE =
-        Operation::new("setOrganizationMemberRole", Scope::OrgWrite).limited_keys(Refused);
+        Operation::new("setOrganizationMemberRole", Scope::OrgWrite).asking_anew().limited_keys(Refused);
     LIST_ORGANIZATION_ROLES = Operation::new("listOrganizationRoles", Scope::OrgRead);
 
     LIST_ORGANIZATION_INVITATIONS =
@@ -198,7 +205,7 @@ operations! {
         .while_enabled()
         .limited_keys(RefusedWithBranchLimit);
     DELETE_PROJECT =
-        Operation::new("deleteProject", Scope::ProjectWrite).limited_keys(RefusedWithBranchLimit);
+        Operation::new("deleteProject", Scope::ProjectWrite).asking_anew().limited_keys(RefusedWithBranchLimit);
 
     LIST_BRANCHES = Operation::new("listBranches", Scope::BranchRead);
     CREATE_BRANCH =

@@ -250,6 +250,7 @@ fn access<T>(target: T) -> Access<T> {
             credential: CredentialId::Key(ApiKeyId::from_trusted("key_simulated")),
             grant: Grant::everything(),
             expiry: None,
+            is_stale: false,
         },
         organization: Organization {
             id: organization,

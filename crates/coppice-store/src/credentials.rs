@@ -46,6 +46,8 @@ pub struct LivingBrowser {
     pub user: UserId,
     /// When that was last seen to be used.
     pub last_seen_at: DateTime<Utc>,
+    /// When they were asked who they are; none when a provider knew them from earlier.
+    pub asked_at: Option<DateTime<Utc>>,
     /// What they are to the organization that was asked about.
     pub membership: Option<Membership>,
 }
@@ -153,7 +155,7 @@ impl Store {
                     o.billing_reason, o.requires_second_factor, o.last_updated, o.created_at, m.role,
                     $4 = any(b.methods) as has_second_factor, false as owns_allowed_branch,
                     false as made_branch, b.user_id,
-                    b.last_seen_at
+                    b.last_seen_at, case when b.was_asked then b.signed_in_at end as asked_at
              from browser_sessions b
              join users u on u.id = b.user_id and not u.disabled
              left join members m on m.organization_id = $3 and m.user_id = u.id
@@ -168,7 +170,8 @@ impl Store {
         let Some(row) = self.reads.row(query).await? else { return Ok(None) };
         let user = UserId::from_trusted(row.try_get::<String, _>("user_id")?);
         let membership = member_from(&row)?;
-        Ok(Some(LivingBrowser { user, last_seen_at: row.try_get("last_seen_at")?, membership }))
+        let (last_seen_at, asked_at) = (row.try_get("last_seen_at")?, row.try_get("asked_at")?);
+        Ok(Some(LivingBrowser { user, last_seen_at, asked_at, membership }))
     }
 }
 
@@ -188,7 +191,7 @@ fn credential_from(row: &PgRow) -> Result<CredentialMatch> {
         database_role: key.database_role.map(database_role_from).transpose()?,
     };
     let credential = CredentialId::Key(ApiKeyId::from_trusted(key.key_id));
-    let caller = Caller { principal, credential, grant, expiry: key.expiry };
+    let caller = Caller { principal, credential, grant, expiry: key.expiry, is_stale: false };
     let membership = member_from(row)?;
     Ok(CredentialMatch { caller, is_user_disabled: key.disabled, membership })
 }

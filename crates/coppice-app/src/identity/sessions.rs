@@ -13,7 +13,7 @@ use coppice_store::LivingSession;
 use serde_json::{Value, json};
 
 use super::IdentityResult;
-use super::sign_in::IDLE;
+use super::sign_in::{IDLE, is_recent};
 use crate::access::Credential;
 use crate::{AccountEvent, AccountEventKind, App};
 
@@ -84,7 +84,7 @@ impl App {
         let grant = Grant { scopes, ..Grant::everything() };
         let expiry = (!grant.has_every_scope()).then_some(session.expires_at);
         let credential = CredentialId::Session(id);
-        let caller = Caller { principal: Principal::User(user), credential, grant, expiry };
+        let caller = Caller { principal: Principal::User(user), credential, grant, expiry, is_stale: false };
         Ok(Credential::new(caller, session.membership))
     }
 
@@ -103,7 +103,8 @@ impl App {
             self.store.browser_session_find(&hash, IDLE).await?;
         }
         let (principal, credential) = (Principal::User(found.user), CredentialId::Browser(hash));
-        let caller = Caller { principal, credential, grant: Grant::everything(), expiry: None };
+        let is_stale = !found.asked_at.is_some_and(is_recent);
+        let caller = Caller { principal, credential, grant: Grant::everything(), expiry: None, is_stale };
         Ok(Credential::new(caller, found.membership))
     }
 

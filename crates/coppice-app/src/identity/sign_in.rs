@@ -1,6 +1,6 @@
 //! People at their browsers.
 
-use chrono::{TimeDelta, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use coppice_core::audit::RequestOrigin;
 use coppice_core::authentication::Methods;
 use coppice_core::{Error, ErrorCode, Result, UserId, email};
@@ -15,8 +15,14 @@ use crate::{AccountEvent, AccountEventKind, App};
 pub(super) const IDLE: TimeDelta = TimeDelta::hours(24);
 /// A browser session ends after this long in any case.
 pub const SESSION_LIFETIME: TimeDelta = TimeDelta::days(14);
-/// Who changes how they sign in has shown within this time who they are.
+/// Who changes how they sign in, or does in the console what can't be undone, has shown
+/// within this time who they are.
 const RECENT: TimeDelta = TimeDelta::minutes(15);
+/// Whether that is so of who was asked then.
+pub(super) fn is_recent(asked_at: DateTime<Utc>) -> bool {
+    Utc::now() - asked_at < RECENT
+}
+
 /// Longest address that is looked up.
 const EMAIL_MAX: usize = 254;
 
@@ -250,7 +256,7 @@ impl App {
     /// Whether a person may set a first password or a second factor. Whoever
     /// finds a browser signed in must not be able to keep the account.
     pub fn was_just_asked(&self, session: &BrowserSession) -> bool {
-        session.was_asked && Utc::now() - session.signed_in_at < RECENT
+        session.was_asked && is_recent(session.signed_in_at)
     }
 
     /// Gives a person a password who has none yet, as who comes from the

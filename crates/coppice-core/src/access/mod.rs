@@ -85,6 +85,9 @@ pub struct Caller {
     /// end of a session that was given some scopes only. None for a session
     /// with every scope, which stands for the person.
     pub expiry: Option<DateTime<Utc>>,
+    /// Whether it is a browser whose person showed too long ago who they are for what
+    /// can't be undone. Keys and tokens are never.
+    pub is_stale: bool,
 }
 
 impl Caller {
@@ -203,6 +206,21 @@ pub fn check_user(caller: &Caller) -> Result<&UserId> {
     }
 }
 
+/// Last of all: whether who calls showed just now who they are. Whoever finds a browser
+/// signed in must not be able to do with it what can't be undone, or to stay.
+///
+/// # Errors
+/// `fresh_sign_in_required`
+pub fn check_fresh(caller: &Caller) -> Result<()> {
+    if !caller.is_stale {
+        return Ok(());
+    }
+    Err(Error::Forbidden {
+        code: ErrorCode::FreshSignInRequired,
+        public: "this can't be undone or lets somebody in: sign in again, then ask once more".to_owned(),
+    })
+}
+
 /// Check 8, after that the caller is a member: whether it showed a second
 /// factor, where the organization asks for one. `place` is where people add one.
 ///
@@ -285,6 +303,7 @@ mod tests {
                 ..Grant::everything()
             },
             expiry,
+            is_stale: false,
         };
         let looking =
             ["org:read", "project:read", "branch:read", "metrics:read", "logs:read", "invite:write"];
@@ -308,6 +327,7 @@ mod tests {
             credential: CredentialId::Key(ApiKeyId::from_trusted("key_1")),
             grant: Grant::everything(),
             expiry,
+            is_stale: false,
         };
         let (early, own, late) = (now, now + chrono::TimeDelta::seconds(4), now + chrono::TimeDelta::days(1));
         let ending = caller(Some(own));
