@@ -134,7 +134,7 @@ mapfile -t packages < <(missing_packages | tr ' ' '\n')
 install_python_packages
 scripts/unpack-postgres.sh
 # The published client of the API; what drives a browser, and a provider to sign in at; a standard client;
-# serverless drivers; GitHub; Vercel; what signs as Stripe does.
+# serverless drivers; GitHub; Vercel; what signs as Stripe does, and as Orb.
 install_npm e2e/sdk
 install_npm e2e/browser
 install_npm e2e/oauth_clients
@@ -144,5 +144,6 @@ install_npm e2e/webhooks
 install_npm e2e/github
 install_npm e2e/vercel
 install_npm e2e/stripe
+install_npm e2e/orb
 build_console
 install_prometheus

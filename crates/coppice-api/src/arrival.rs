@@ -38,8 +38,8 @@ pub(crate) static STRANGERS: LazyLock<Room> =
 pub(crate) static DELIVERIES: LazyLock<Room> =
     LazyLock::new(|| Room::new(128 << 20, 25 << 20, Duration::from_secs(10), Duration::from_secs(3)));
 
-/// For what Stripe sends.
-pub(crate) static STRIPE_DELIVERIES: LazyLock<Room> =
+/// For what Stripe and Orb send.
+pub(crate) static BILLING_DELIVERIES: LazyLock<Room> =
     LazyLock::new(|| Room::new(64 << 20, 5 << 20, Duration::from_secs(10), Duration::from_secs(3)));
 
 /// Tells senders apart, also after a request is gone.

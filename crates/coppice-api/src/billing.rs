@@ -1,12 +1,14 @@
 //! What organizations are asked for.
 
 use askama::Template;
-use chrono::Datelike as _;
-use coppice_app::{Access, App, BillingPage, Invoice};
+use chrono::{DateTime, Utc};
+use coppice_app::{Access, App, BillingPage, InvoiceSummary, UpcomingInvoice, invoice_number};
+use coppice_core::invoice::InvoiceStatus;
 use coppice_core::operation::{
     CREATE_BILLING_CHECKOUT_SESSION, CREATE_BILLING_PAYMENT_METHOD_SESSION, GET_BILLING_CUSTOMER,
     GET_BILLING_INVOICE, GET_BILLING_INVOICES, GET_BILLING_UPCOMING_INVOICE, UPDATE_BILLING_CUSTOMER,
 };
+use coppice_core::payment::Credit;
 use coppice_core::target::OnInvoice;
 use coppice_core::{Error, Result};
 use coppice_wire as wire;
@@ -23,6 +25,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
     const AREA: &str = "Billing";
     const NONE: &str = "`billing_not_configured`: there is nothing to pay with here.";
     const FAILED: &str = "`provider_failed`: Stripe does not answer, or refuses; the log says why.";
+    const ORB_FAILED: &str = "`provider_failed`: Orb does not answer, or refuses; the log says why.";
     vec![
         get("/billing/customer", &GET_BILLING_CUSTOMER)
             .says(AREA, "Show how an organization is billed", "Without prices nobody is charged: `collection_method` is `unknown`.")
@@ -34,16 +37,18 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
             .refuses(502, FAILED)
             .runs(update_customer),
         get("/billing/invoices", &GET_BILLING_INVOICES)
-            .says(AREA, "List an organization's invoices", "The newest first. One is made when a month is over in UTC and its last hour is sealed.")
+            .says(AREA, "List an organization's invoices", "The newest first. One is made when a month is over in UTC and its last hour is sealed; where Orb makes them,\nthey are as it has them.")
             .answers("Invoices.")
+            .refuses(502, ORB_FAILED)
             .runs(list_invoices),
         get("/billing/invoices/upcoming", &GET_BILLING_UPCOMING_INVOICE)
             .says(AREA, "Show what this month would cost if it were over now", "In UTC, with what each organization has whatever it uses.")
             .answers("What it would be.")
             .refuses(404, "`invoice_not_found`: nobody is charged here.")
+            .refuses(502, ORB_FAILED)
             .runs(upcoming_invoice),
         get("", &GET_BILLING_INVOICE)
-            .says(AREA, "Show an invoice with its lines", "As a page that can be sent or printed with `format=html`, or when `Accept` names text/html first.")
+            .says(AREA, "Show an invoice with its lines", "As a page that can be sent or printed with `format=html`, or when `Accept` names text/html first. Those that\nOrb makes are seen at their `invoice_pdf`.")
             .answers("The invoice.")
             .runs(get_invoice),
         post("/billing/checkout-session", &CREATE_BILLING_CHECKOUT_SESSION)
@@ -66,7 +71,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
 #[into_params(parameter_in = Query)]
 struct ListInvoices {
     /// Goes on after the answer whose `next_cursor` it was.
-    #[param(max_length = 64, format = "sought")]
+    #[param(max_length = 512, format = "sought")]
     cursor: Option<String>,
     /// Most of them in this answer.
     #[param(minimum = 1, maximum = 100, default = 20)]
@@ -104,10 +109,11 @@ async fn customer(app: &App, access: &Access, billing_email: String) -> Result<w
         expiry_year: card.expiry_year,
     });
     let marketplace = app.marketplace_of(access).await?.map(marketplace::to_wire);
+    let credits = app.credits(access).await?;
     Ok(wire::BillingCustomer {
         billing_email,
         marketplace,
-        collection_method: match (&card, app.has_prices()) {
+        collection_method: match (&card, app.has_invoices()) {
             _ if marketplace.is_some() => wire::CollectionMethod::Marketplace,
             (Some(_), _) => wire::CollectionMethod::StripePaymentMethod,
             (None, true) => wire::CollectionMethod::BankTransfer,
@@ -116,9 +122,49 @@ async fn customer(app: &App, access: &Access, billing_email: String) -> Result<w
         can_collect_payment: card.is_some(),
         has_payment_method: card.is_some(),
         default_payment_method: card.map(|card| wire::PaymentMethod { card }),
-        credits: vec![],
-        credit_details: wire::CreditDetails::default(),
+        credits: left(&credits, access.organization.created_at, Utc::now()),
+        credit_details: credit_details(&credits, access.organization.created_at, Utc::now()),
     })
+}
+
+/// Of which something is left. One that says not from when on it counts has done so since `always`.
+fn left(credits: &[Credit], always: DateTime<Utc>, now: DateTime<Utc>) -> Vec<wire::BillingCredit> {
+    credits.iter().filter(|credit| credit.is_left(now)).map(|credit| credit_to_wire(credit, always)).collect()
+}
+
+fn credit_to_wire(credit: &Credit, always: DateTime<Utc>) -> wire::BillingCredit {
+    wire::BillingCredit {
+        id: credit.id.clone(),
+        balance: credit.balance,
+        effective_date: wire::Timestamp(credit.effective_at.unwrap_or(always)),
+        expiry_date: credit.expires_at.map(wire::Timestamp),
+        maximum_initial_balance: credit.initial_balance,
+        status: if credit.is_active {
+            wire::CreditStatus::Active
+        } else {
+            wire::CreditStatus::PendingPayment
+        },
+    }
+}
+
+fn credit_details(credits: &[Credit], always: DateTime<Utc>, now: DateTime<Utc>) -> wire::CreditDetails {
+    let last = |is_meant: &dyn Fn(&Credit) -> bool| {
+        credits.iter().filter(|credit| is_meant(credit)).filter_map(|credit| credit.expires_at).max()
+    };
+    let days = |until: Option<DateTime<Utc>>| until.map(|until| (until - now).num_days());
+    let last_left = last(&|credit| credit.is_left(now));
+    let last_active = last(&|credit| credit.is_usable(now));
+    let active = || credits.iter().filter(|credit| credit.is_usable(now));
+    wire::CreditDetails {
+        total_lifetime_credits: credits.iter().map(|credit| credit.initial_balance).sum(),
+        last_expiry: last(&|_| true).map(wire::Timestamp),
+        last_expiry_with_balance: last_left.map(wire::Timestamp),
+        active_credits: active().map(|credit| credit_to_wire(credit, always)).collect(),
+        last_active_credit_expiry: last_active.map(wire::Timestamp),
+        total_active_credits: active().map(|credit| credit.balance).sum(),
+        days_until_last_active_credit_expiry: days(last_active),
+        days_until_last_expiry_with_balance: days(last_left),
+    }
 }
 
 async fn list_invoices(
@@ -128,14 +174,14 @@ async fn list_invoices(
 ) -> Result<Shown<wire::InvoiceList>> {
     let limit = asked.limit.unwrap_or(COUNT_DEFAULT);
     let page = app.list_invoices(&access, asked.cursor.as_deref(), limit).await?;
-    let invoice = |invoice: Invoice| wire::Invoice {
-        invoice_number: number(&invoice),
-        amount_due: amount(&invoice.content.total),
-        id: invoice.id.to_string(),
-        currency: invoice.content.currency,
-        invoice_date: wire::Timestamp(invoice.issued_at),
-        status: wire::InvoiceStatus::Issued,
-        invoice_pdf: None,
+    let invoice = |invoice: InvoiceSummary| wire::Invoice {
+        amount_due: amount(&invoice.amount_due),
+        id: invoice.id,
+        invoice_number: invoice.number,
+        currency: invoice.currency,
+        invoice_date: wire::Timestamp(invoice.date),
+        status: status_to_wire(invoice.status),
+        invoice_pdf: invoice.pdf,
     };
     let pagination_metadata =
         wire::PaginationMetadata { has_more: page.next_cursor.is_some(), next_cursor: page.next_cursor };
@@ -146,16 +192,16 @@ async fn list_invoices(
 }
 
 async fn upcoming_invoice(app: App, access: Access) -> Result<Shown<wire::UpcomingInvoice>> {
-    let upcoming = app.upcoming_invoice(&access).await?;
-    let total = amount(&upcoming.content.total);
+    let UpcomingInvoice { began_at, target, amount_due, subtotal, total, currency, page } =
+        app.upcoming_invoice(&access).await?;
     Ok(Shown(wire::UpcomingInvoice {
-        created_at: wire::Timestamp(upcoming.began_at),
-        amount_due: total,
-        currency: upcoming.content.currency,
-        target_date: wire::Timestamp(upcoming.target),
-        subtotal: total,
-        total,
-        hosted_invoice_url: None,
+        created_at: wire::Timestamp(began_at),
+        amount_due: amount(&amount_due),
+        currency,
+        target_date: wire::Timestamp(target),
+        subtotal: amount(&subtotal),
+        total: amount(&total),
+        hosted_invoice_url: page,
     }))
 }
 
@@ -166,7 +212,7 @@ async fn get_invoice(
 ) -> Result<Written<wire::InvoiceDetails>> {
     let OnInvoice { organization, invoice } = &access.target;
     let found = app.find_invoice(organization, invoice).await?;
-    let invoice_number = number(&found);
+    let invoice_number = invoice_number(&found);
     let content = found.content;
     let lines = content.lines.into_iter().map(|line| {
         let (project_id, project_name) = line.project.unzip();
@@ -206,8 +252,14 @@ async fn open_portal(app: App, access: Access) -> Result<Shown<wire::BillingSess
     Ok(Shown(wire::BillingSession { url }))
 }
 
-fn number(invoice: &Invoice) -> String {
-    format!("{}-{:06}", invoice.month.year(), invoice.number)
+fn status_to_wire(status: InvoiceStatus) -> wire::InvoiceStatus {
+    match status {
+        InvoiceStatus::Draft => wire::InvoiceStatus::Draft,
+        InvoiceStatus::Issued => wire::InvoiceStatus::Issued,
+        InvoiceStatus::Paid => wire::InvoiceStatus::Paid,
+        InvoiceStatus::Void => wire::InvoiceStatus::Void,
+        InvoiceStatus::Synced => wire::InvoiceStatus::Synced,
+    }
 }
 
 /// An exact text as the number that the contract asks for.

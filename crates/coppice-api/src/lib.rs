@@ -23,6 +23,7 @@ mod backup_settings;
 mod backups;
 mod beside;
 mod billing;
+mod billing_webhooks;
 mod body;
 mod branch_metrics;
 mod branches;
@@ -72,7 +73,6 @@ mod route;
 mod serve;
 mod sql;
 mod statements;
-mod stripe_webhook;
 mod time;
 mod trash;
 mod tree;
@@ -190,7 +190,7 @@ pub fn router(
         .around(routes, Audience::Api)
         .merge(limits.around(github_webhook::routes(), Audience::Api))
         .merge(limits.around(vercel::routes().route_layer(map_response(uncached)), Audience::Vercel))
-        .merge(limits.around(stripe_webhook::routes(), Audience::Api))
+        .merge(limits.around(billing_webhooks::routes(), Audience::Api))
         .merge(limits.around(oauth::endpoints(&app), Audience::Clients))
         .layer(CompressionLayer::new())
         .layer(from_fn(departure::leave_in_turn))

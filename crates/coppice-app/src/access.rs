@@ -171,7 +171,7 @@ impl App {
     ) -> Result<Access<T>> {
         let access: Access<T> = self.authorize_again(credential, operation, raw)?;
         if operation.needs_enabled_organization && !access.organization.is_enabled() {
-            return Err(organization_disabled(access.target.organization()));
+            return Err(organization_disabled(&access.organization));
         }
         Ok(access)
     }

@@ -11,6 +11,9 @@ use reqwest::header::HeaderMap;
 use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder, StatusCode};
 
+/// Longest id of anything of theirs.
+const ID_LENGTH_MAX: usize = 255;
+
 /// What a service answered.
 #[derive(Debug)]
 pub(crate) struct Reply {
@@ -65,4 +68,9 @@ pub(crate) async fn ask(request: RequestBuilder, limit_bytes: usize) -> Result<R
         body.extend_from_slice(&piece);
     }
     Ok(Reply { status, headers, body })
+}
+
+/// Whether it is written as ids of services are: a text with a zero byte could not be kept.
+pub(crate) fn is_id(text: &str) -> bool {
+    (1..=ID_LENGTH_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

@@ -21,7 +21,7 @@ use crate::drills::Rest;
 use crate::history::Keeper;
 use crate::logins::Endings;
 use crate::metering::Metering;
-use crate::{App, budgets, metrics, stripe};
+use crate::{App, budgets, metrics, orb, stripe};
 
 /// Pause before a task that panicked is begun again.
 const AFTER_PANIC: Duration = Duration::from_secs(5);
@@ -154,6 +154,7 @@ impl App {
             |app| async move { app.finish_vercel_endings().await },
         );
         self.begin_stripe(tasks);
+        self.begin_orb(tasks);
         self.begin_backups(tasks);
         metrics::task_begun("metrics_sampler", self.config.metrics_interval);
         let app = self.clone();
@@ -249,6 +250,24 @@ impl App {
         });
         tasks.every("stripe_purge", PURGE, self, |app| async move {
             app.store.stripe_delivery_purge().await.map_err(Error::from)
+        });
+    }
+
+    /// What is used is charged, where Orb does that.
+    fn begin_orb(&self, tasks: &mut Tasks) {
+        if self.orb.is_none() {
+            return;
+        }
+        metrics::task_begun("orb_customers", orb::LOOK);
+        let app = self.clone();
+        tasks.keep("orb_customers", move || {
+            let app = app.clone();
+            async move { app.watch_orb().await }
+        });
+        let every = Duration::from_secs(10);
+        tasks.every("orb_usage", every, self, |app| async move { app.send_usage_to_orb().await });
+        tasks.every("orb_purge", PURGE, self, |app| async move {
+            app.store.orb_delivery_purge().await.map_err(Error::from)
         });
     }
 

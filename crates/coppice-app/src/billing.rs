@@ -1,9 +1,10 @@
 //! What organizations are asked for by the operator's price list.
 
-use chrono::{DateTime, NaiveTime, TimeDelta, Utc};
+use chrono::{DateTime, Datelike as _, NaiveTime, TimeDelta, Utc};
 use coppice_core::amount::{Decimal, Whole, rounded};
 use coppice_core::instance_type::InstanceType;
-use coppice_core::invoice::{InvoiceContent, InvoiceLine};
+use coppice_core::invoice::{InvoiceContent, InvoiceLine, InvoiceStatus};
+use coppice_core::payment::Credit;
 use coppice_core::price_list::{PriceList, cost, month_of, next_month, per_priced_unit};
 use coppice_core::usage::Meter;
 use coppice_core::{Error, ErrorCode, InvoiceId, OrganizationId, Result};
@@ -16,30 +17,65 @@ const QUANTITY_DECIMALS: u32 = 6;
 /// Most projects times what they use, that an invoice has lines for.
 const LINES_MAX: u32 = 100_000;
 
-/// What is asked for a month that is not over.
+/// What is asked for a month that is not over. Amounts are exact texts.
 #[derive(Clone, Debug)]
 pub struct UpcomingInvoice {
     /// When the month began.
     pub began_at: DateTime<Utc>,
     /// When it is over.
     pub target: DateTime<Utc>,
-    /// What it would say now.
-    pub content: InvoiceContent,
+    /// What is to be paid.
+    pub amount_due: String,
+    /// The sum of what was used.
+    pub subtotal: String,
+    /// The same with what comes on top.
+    pub total: String,
+    /// ISO 4217.
+    pub currency: String,
+    /// Where it can be seen, if anywhere.
+    pub page: Option<String>,
+}
+
+/// An invoice in a list.
+#[derive(Clone, Debug)]
+pub struct InvoiceSummary {
+    /// What whoever made it knows it as.
+    pub id: String,
+    /// What the customer knows it as.
+    pub number: String,
+    /// What is to be paid, an exact text.
+    pub amount_due: String,
+    /// ISO 4217.
+    pub currency: String,
+    /// When it was made.
+    pub date: DateTime<Utc>,
+    /// What became of it.
+    pub status: InvoiceStatus,
+    /// Where it is as PDF, if anywhere.
+    pub pdf: Option<String>,
 }
 
 /// Some of an organization's invoices.
 #[derive(Clone, Debug)]
 pub struct InvoicePage {
     /// The newest first.
-    pub invoices: Vec<Invoice>,
+    pub invoices: Vec<InvoiceSummary>,
     /// Goes on with older ones.
     pub next_cursor: Option<String>,
 }
 
 impl App {
     /// Whether anybody is charged here.
-    pub fn has_prices(&self) -> bool {
-        self.config.prices.is_some()
+    pub fn has_invoices(&self) -> bool {
+        self.config.prices.is_some() || self.orb.is_some()
+    }
+
+    /// What the organization has paid already, also what is used up.
+    pub async fn credits(&self, access: &Access) -> Result<Vec<Credit>> {
+        match &self.orb {
+            None => Ok(vec![]),
+            Some(_) => Ok(self.store.orb_credits(&access.organization.id).await?),
+        }
     }
 
     /// What an instance type costs for an hour, and a GiB of storage for a month:
@@ -75,7 +111,7 @@ impl App {
     /// Invoices of the organization, those after the cursor.
     ///
     /// # Errors
-    /// `invalid_cursor`
+    /// `invalid_cursor`, `provider_failed`
     pub async fn list_invoices(
         &self,
         access: &Access,
@@ -83,6 +119,9 @@ impl App {
         count_max: u32,
     ) -> Result<InvoicePage> {
         let organization = &access.organization.id;
+        if let Some(orb) = &self.orb {
+            return orb.list_invoices(organization, cursor, count_max).await;
+        }
         let after = match cursor {
             None => None,
             Some(cursor) => {
@@ -95,7 +134,7 @@ impl App {
         let has_more = invoices.len() > count_max as usize;
         invoices.truncate(count_max as usize);
         let next_cursor = invoices.last().filter(|_| has_more).map(|last| last.id.to_string());
-        Ok(InvoicePage { invoices, next_cursor })
+        Ok(InvoicePage { invoices: invoices.into_iter().map(summary).collect(), next_cursor })
     }
 
     /// An invoice of the organization.
@@ -111,12 +150,18 @@ impl App {
     /// What this month would cost if it were over now.
     ///
     /// # Errors
-    /// `invoice_not_found` when nobody is charged here.
+    /// `invoice_not_found` when nobody is charged here; `provider_failed`.
     pub async fn upcoming_invoice(&self, access: &Access) -> Result<UpcomingInvoice> {
-        let Some(prices) = &self.config.prices else {
+        let none = || {
             let public = "no upcoming invoice".to_owned();
-            return Err(Error::NotFound { code: ErrorCode::InvoiceNotFound, public });
+            Error::NotFound { code: ErrorCode::InvoiceNotFound, public }
         };
+        if let Some(orb) = &self.orb {
+            let id = &access.organization.id;
+            let subscription = self.store.orb_subscription(id).await?.ok_or_else(none)?;
+            return orb.upcoming_invoice(id, &subscription).await?.ok_or_else(none);
+        }
+        let prices = self.config.prices.as_ref().ok_or_else(none)?;
         let began_at = month_of(Utc::now());
         let organization = &access.organization;
         let of = MissingInvoice {
@@ -125,7 +170,15 @@ impl App {
             was_there: true,
         };
         let content = self.invoice_content(prices, &of, began_at).await?;
-        Ok(UpcomingInvoice { began_at, target: next_month(began_at), content })
+        Ok(UpcomingInvoice {
+            began_at,
+            target: next_month(began_at),
+            amount_due: content.total.clone(),
+            subtotal: content.total.clone(),
+            total: content.total,
+            currency: content.currency,
+            page: None,
+        })
     }
 
     /// Makes the invoices of months that are over and sealed. One that is
@@ -135,7 +188,8 @@ impl App {
     /// # Errors
     /// `unavailable`
     pub async fn issue_invoices(&self) -> Result<()> {
-        let Some(prices) = &self.config.prices else { return Ok(()) };
+        // Who has prices and Orb shows costs by the one, and charges by the other.
+        let Some(prices) = self.config.prices.as_ref().filter(|_| self.orb.is_none()) else { return Ok(()) };
         while let Some(month) = self.store.invoice_month_due().await? {
             let began_at = month.and_time(NaiveTime::MIN).and_utc();
             for of in self.store.invoice_missing(month).await? {
@@ -193,6 +247,23 @@ impl App {
             lines: lines.into_iter().map(|(line, _)| line).collect(),
             total: total.with_scale(i64::from(prices.decimals)).to_plain_string(),
         })
+    }
+}
+
+/// What the customer knows an invoice of ours as.
+pub fn invoice_number(invoice: &Invoice) -> String {
+    format!("{}-{:06}", invoice.month.year(), invoice.number)
+}
+
+fn summary(invoice: Invoice) -> InvoiceSummary {
+    InvoiceSummary {
+        number: invoice_number(&invoice),
+        id: invoice.id.to_string(),
+        amount_due: invoice.content.total,
+        currency: invoice.content.currency,
+        date: invoice.issued_at,
+        status: InvoiceStatus::Issued,
+        pdf: None,
     }
 }
 

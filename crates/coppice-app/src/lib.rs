@@ -43,6 +43,7 @@ mod marketplace;
 mod members;
 mod metering;
 mod metrics;
+mod orb;
 mod organizations;
 mod outside;
 mod projects;
@@ -81,7 +82,7 @@ use tokio_util::task::TaskTracker;
 pub use access::{Access, Credential, PersonalAccess, Presented};
 pub use activity::Activity;
 pub use audit::{AccountEvent, AccountEventKind, AuditPage, AuditQuery};
-pub use billing::{InvoicePage, UpcomingInvoice};
+pub use billing::{InvoicePage, InvoiceSummary, UpcomingInvoice, invoice_number};
 pub use bootstrap::FirstAccount;
 pub use branch_metrics::{InstanceSeries, MetricsRequest};
 pub use branches::{
@@ -110,6 +111,7 @@ pub use invitations::{Accepted, NewPerson, OfferedInvitation, VisibleInvitation}
 pub use key_file::KeyFile;
 pub use keys::{NewKey, Reach};
 pub use logs::{BranchLogs, LogRequest};
+pub use orb::{OrbConfig, OrbDelivery};
 pub use outside::{
     OutsideAnswer, OutsideAttempt, OutsideBeginning, OutsideConfig, OutsideError, OutsideRefusal, OutsideUser,
 };
@@ -191,6 +193,8 @@ pub struct AppConfig {
     pub vercel: Option<VercelConfig>,
     /// Where what organizations pay with is on file, if anywhere.
     pub stripe: Option<StripeConfig>,
+    /// Who makes invoices, if not the platform.
+    pub orb: Option<OrbConfig>,
 }
 
 /// Which platform this is. No secret: it is told to everybody, so that nobody
@@ -231,6 +235,9 @@ pub struct App {
     stripe: Option<Arc<stripe::Stripe>>,
     /// Says that Stripe has told of something.
     stripe_nudge: Arc<Notify>,
+    orb: Option<Arc<orb::Orb>>,
+    /// Says that Orb has told of something, or is to be told.
+    orb_nudge: Arc<Notify>,
     config: Arc<AppConfig>,
 }
 
@@ -253,6 +260,7 @@ impl App {
         let github = config.github.clone().map(|github| Arc::new(github::Github::new(github)));
         let vercel = config.vercel.clone().map(|vercel| Arc::new(vercel::Vercel::new(vercel)));
         let stripe = config.stripe.clone().map(|stripe| Arc::new(stripe::Stripe::new(stripe)));
+        let orb = config.orb.clone().map(|orb| Arc::new(orb::Orb::new(orb)));
         Self {
             store,
             engine,
@@ -273,6 +281,8 @@ impl App {
             vercel,
             stripe,
             stripe_nudge: Arc::default(),
+            orb,
+            orb_nudge: Arc::default(),
             config: Arc::new(config),
         }
     }

@@ -109,8 +109,8 @@ impl App {
     }
 
     /// Asks for the deletion of an organization without projects. It is
-    /// disabled at once, and deleted as soon as nothing is owed: without billing
-    /// that is now.
+    /// disabled at once, and deleted as soon as nothing is owed: where Orb makes
+    /// invoices, that is when the last one is paid; else now.
     ///
     /// # Errors
     /// `org_has_projects`
@@ -125,6 +125,7 @@ impl App {
         self.store.organization_set_billing_in_tx(&mut tx, id, status, reason).await?;
         tx.commit().await.map_err(StoreError::from)?;
         failpoint!("organization.deletion_requested");
+        self.orb_nudge.notify_one();
         // What is asked for is done, now or by the next look.
         let _ = self.delete_as_asked(id).await;
         Ok(())
@@ -140,15 +141,18 @@ impl App {
         done
     }
 
-    async fn delete_as_asked(&self, id: &OrganizationId) -> Result<()> {
+    pub(crate) async fn delete_as_asked(&self, id: &OrganizationId) -> Result<()> {
         self.delete_requested_organization(id).await.inspect_err(|error| {
             tracing::warn!("deleting organization {id}, as its owner asked: {}", error.for_log());
         })
     }
 
-    /// Deletes an organization if its deletion is still asked for and it has no
-    /// projects.
+    /// Deletes an organization if its deletion is still asked for, it has no
+    /// projects and owes nothing.
     async fn delete_requested_organization(&self, id: &OrganizationId) -> Result<()> {
+        if !self.is_settled_at_orb(id).await? {
+            return Ok(());
+        }
         let mut tx = self.store.begin().await?;
         let status = self.store.organization_billing_in_tx(&mut tx, id).await?;
         if status != Some(BillingStatus::DeletionRequested)
@@ -184,7 +188,7 @@ impl App {
         id: &OrganizationId,
     ) -> Result<()> {
         let organization = self.lock_organization_in_tx(tx, id).await?;
-        if organization.is_enabled() { Ok(()) } else { Err(organization_disabled(id)) }
+        if organization.is_enabled() { Ok(()) } else { Err(organization_disabled(&organization)) }
     }
 
     /// Quotas of an organization.
@@ -200,10 +204,14 @@ fn has_projects() -> Error {
     }
 }
 
-pub(crate) fn organization_disabled(id: &OrganizationId) -> Error {
+/// Says why, as the organization's status does.
+pub(crate) fn organization_disabled(organization: &Organization) -> Error {
+    let Organization { id, disabled_by_admin, admin_reason, billing_reason, .. } = organization;
+    let reason = if *disabled_by_admin { admin_reason } else { billing_reason };
+    let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
     Error::Forbidden {
         code: ErrorCode::OrganizationDisabled,
-        public: format!("organization {id} is disabled"),
+        public: format!("organization {id} is disabled{why}"),
     }
 }
 

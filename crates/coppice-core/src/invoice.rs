@@ -37,3 +37,20 @@ pub struct InvoiceContent {
     /// The sum of the lines.
     pub total: String,
 }
+
+/// What became of an invoice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InvoiceStatus {
+    /// It may still change.
+    Draft,
+    /// It does not change any more.
+    Issued,
+    /// It is paid.
+    Paid,
+    /// It is taken back.
+    Void,
+    /// Somebody else has it.
+    Synced,
+}
+
+names!(InvoiceStatus { Draft = "draft", Issued = "issued", Paid = "paid", Void = "void", Synced = "synced" });

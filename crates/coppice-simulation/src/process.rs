@@ -197,6 +197,7 @@ fn config(installation: InstallationId, process: ProcessId, host: HostId, region
         github: None,
         vercel: None,
         stripe: None,
+        orb: None,
     }
 }
 

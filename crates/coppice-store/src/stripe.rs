@@ -259,10 +259,12 @@ impl Store {
         Ok(())
     }
 
-    /// Organizations that are disabled only for want of something to pay with.
-    pub async fn organization_list_without_card(&self) -> Result<Vec<OrganizationId>> {
+    /// Organizations that are disabled for want of something to pay with, or for an invoice of Orb's.
+    pub async fn organization_list_unpaid(&self) -> Result<Vec<OrganizationId>> {
         let ids: Vec<String> = sqlx::query_scalar(
-            "select id from organizations where billing_status = 'no_payment_method' and deleted_at is null
+            "select id from organizations o where deleted_at is null
+                and (billing_status = 'no_payment_method' or billing_status = 'invoice_overdue'
+                     and exists (select from orb_customers c where c.organization_id = o.id))
              order by id",
         )
         .fetch_all(&self.pool)

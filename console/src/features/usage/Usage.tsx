@@ -80,7 +80,7 @@ export function Usage() {
         </div>
       )}
       {usage && usage.rows.length > 0 && <Things usage={usage} by={by} />}
-      {usage?.currency && <Invoices org={org} />}
+      {usage && <Invoices org={org} isCharged={Boolean(usage.currency)} />}
     </>
   );
 }
@@ -140,7 +140,8 @@ function Things({ usage, by }: { usage: Schemas["Usage"]; by: (typeof GROUPS)[nu
   );
 }
 
-function Invoices({ org }: { org: string }) {
+/** Invoices of a price list, or of whoever else makes them. */
+function Invoices({ org, isCharged }: { org: string; isCharged: boolean }) {
   const path = { organizationID: org };
   const found = useInfiniteQuery(invoicesQuery(path));
   const invoices = found.data?.pages.flatMap((page) => page.data) ?? [];
@@ -151,6 +152,7 @@ function Invoices({ org }: { org: string }) {
     },
     onError: tellError,
   });
+  if (!isCharged && invoices.length === 0) return null;
   return (
     <section className="card wide" aria-labelledby="invoices">
       <header>
@@ -179,10 +181,16 @@ function Invoices({ org }: { org: string }) {
                   {amount(invoice.amount_due)} {invoice.currency}
                 </td>
                 <td className="number">
-                  <Button kind="bare" disabled={taken.isPending} onClick={() => taken.mutate(invoice)}>
-                    <Download aria-hidden="true" />
-                    Save
-                  </Button>
+                  {invoice.invoice_pdf ? (
+                    <a href={invoice.invoice_pdf} target="_blank" rel="noreferrer">
+                      PDF
+                    </a>
+                  ) : (
+                    <Button kind="bare" disabled={taken.isPending} onClick={() => taken.mutate(invoice)}>
+                      <Download aria-hidden="true" />
+                      Save
+                    </Button>
+                  )}
                 </td>
               </tr>
             ))}

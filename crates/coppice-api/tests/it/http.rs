@@ -16,8 +16,8 @@ use coppice_api::{ApiConfig, Exposition, Hosts, Route, document, router};
 use coppice_app::background::Tasks;
 use coppice_app::reconciler::ControlPlane;
 use coppice_app::{
-    App, AppConfig, Clients, FirstAccount, GatewayPlace, IdentityConfig, MasterKey, Reconciler, Server,
-    StripeConfig,
+    App, AppConfig, Clients, FirstAccount, GatewayPlace, IdentityConfig, MasterKey, OrbConfig, Reconciler,
+    Server, StripeConfig,
 };
 use coppice_core::awake::{ClientSession, NewUse};
 use coppice_core::price_list::PriceList;
@@ -95,10 +95,17 @@ static SHARED: Mutex<Weak<Http>> = Mutex::new(Weak::new());
 pub(crate) fn shared() -> Arc<Http> {
     let mut shared = SHARED.lock();
     shared.upgrade().unwrap_or_else(|| {
-        let http = Arc::new(Http::start(None));
+        let http = Arc::new(Http::start(Paying::default()));
         *shared = Arc::downgrade(&http);
         http
     })
+}
+
+/// With whom organizations pay, if with anybody.
+#[derive(Clone, Default)]
+pub(crate) struct Paying {
+    pub(crate) stripe: Option<StripeConfig>,
+    pub(crate) orb: Option<OrbConfig>,
 }
 
 /// With one price that changes, and one that each organization has.
@@ -116,7 +123,7 @@ fn prices() -> PriceList {
     PriceList::read(serde_json::from_value(file).expect("a file")).expect("a price list")
 }
 
-fn config(control_plane: &ControlPlane, stripe: Option<StripeConfig>) -> AppConfig {
+fn config(control_plane: &ControlPlane, paying: Paying) -> AppConfig {
     AppConfig {
         server: Server { installation: control_plane.installation.clone(), process: "one".to_owned() },
         region: RegionId::from_trusted("local"),
@@ -149,11 +156,12 @@ fn config(control_plane: &ControlPlane, stripe: Option<StripeConfig>) -> AppConf
         prices: Some(prices()),
         github: Some(crate::github::app()),
         vercel: Some(crate::vercel::integration()),
-        stripe,
+        stripe: paying.stripe,
+        orb: paying.orb,
     }
 }
 
-async fn app(options: ConnectOptions, stripe: Option<StripeConfig>) -> App {
+async fn app(options: ConnectOptions, paying: Paying) -> App {
     let store = Store::connect(options, PATIENCE).await.expect("a metastore");
     store.migrate().await.expect("migrations");
     let installation = InstallationId::from_trusted("ins_1");
@@ -163,7 +171,7 @@ async fn app(options: ConnectOptions, stripe: Option<StripeConfig>) -> App {
     let control_plane = ControlPlane { installation, host, epoch };
     let key = Arc::new(MasterKey::new(&MasterKey::generate()));
     let engine: SharedEngine = Arc::new(NoPostgres);
-    let config = config(&control_plane, stripe);
+    let config = config(&control_plane, paying);
     let reconciler = Reconciler::new(store.clone(), engine.clone(), key.clone(), control_plane);
     App::new(store, engine, reconciler, key, Arc::new(NoClients), config)
 }
@@ -180,8 +188,8 @@ fn documented() -> HashMap<String, Vec<String>> {
 }
 
 impl Http {
-    /// Where what organizations pay with is on file, if `stripe` says so.
-    pub(crate) fn start(stripe: Option<StripeConfig>) -> Self {
+    /// Where organizations pay with `paying`.
+    pub(crate) fn start(paying: Paying) -> Self {
         let metastore = Postgres::start(HBA);
         let options = ConnectOptions::new_without_pgpass().socket(metastore.socket_dir());
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -191,7 +199,8 @@ impl Http {
             .expect("a runtime");
         let many = NonZeroU32::new(10_000).expect("it is not zero");
         let (router, app, first, tasks) = runtime.block_on(async {
-            let app = app(options.username("postgres").database("postgres"), stripe).await;
+            let app = app(options.username("postgres").database("postgres"), paying).await;
+            app.set_up_orb().await.expect("the metastore answers");
             let first = app.create_first_account(EMAIL, |_| Ok(())).await.expect("an account");
             app.note_set_up();
             let mut tasks = Tasks::default();

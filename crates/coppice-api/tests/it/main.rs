@@ -13,6 +13,7 @@ mod events;
 mod github;
 mod http;
 mod keys;
+mod orb;
 mod organizations;
 mod projects;
 mod sign_in_links;

@@ -129,6 +129,7 @@ impl App {
         let made: Made = stripe.post_once(&key, &["customers"], &form, "making a customer").await?;
         failpoint!("stripe.customer");
         self.store.stripe_customer_made(organization, known.number, &made.id).await?;
+        self.orb_nudge.notify_one();
         let known = self.store.stripe_customer_begin(organization).await?;
         known.id.ok_or_else(|| Error::internal("the customer that was made is gone already"))
     }

@@ -10,9 +10,8 @@ use serde_json::Value;
 use zeroize::Zeroizing;
 
 use crate::App;
+use crate::asking::is_id;
 
-/// Longest id of anything of theirs.
-const ID_LENGTH_MAX: usize = 255;
 /// Seconds that a signature may be old, or our clock behind.
 const TOLERANCE: i64 = 300;
 
@@ -85,11 +84,6 @@ fn is_signed(delivery: &StripeDelivery<'_>, secrets: &[Zeroizing<String>], now: 
         let mut tags = values("v1").filter_map(|value| hex::decode(value).ok());
         tags.any(|tag| hmac::verify(&key, &signed, &tag).is_ok())
     })
-}
-
-/// Whether it is written as their ids are: a text with a zero byte could not be kept.
-fn is_id(text: &str) -> bool {
-    (1..=ID_LENGTH_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// What may be otherwise after an event; nothing after most.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use coppice_core::organization::BillingStatus;
-use coppice_core::payment::{Card, NO_CARD, after_look};
+use coppice_core::payment::{Card, Means, after_look, reason};
 use coppice_core::{OrganizationId, Result};
 use coppice_failpoint::failpoint;
 use coppice_store::{ClaimedCustomer, StoreError, StripeFinding};
@@ -133,17 +133,18 @@ impl App {
         let id = &claimed.organization;
         let mut tx = self.store.begin().await?;
         let organization = self.store.organization_lock_in_tx(&mut tx, id).await?;
-        let had = self.store.stripe_looked_in_tx(&mut tx, claimed, finding, DAILY).await?;
-        if let (Some(organization), Some(had)) = (organization, had) {
-            let has = matches!(finding, StripeFinding::There { card: Some(_), .. });
+        let has_credit = self.store.means_in_tx(&mut tx, id).await?.has_credit;
+        let had_card = self.store.stripe_looked_in_tx(&mut tx, claimed, finding, DAILY).await?;
+        if let (Some(organization), Some(had_card)) = (organization, had_card) {
+            let has_card = matches!(finding, StripeFinding::There { card: Some(_), .. });
+            let (had, has) = (Means { has_card: had_card, has_credit }, Means { has_card, has_credit });
             let (status, tier) = after_look(organization.billing_status, had, has, is_required);
             if let Some(tier) = tier {
                 self.store.organization_set_tier_in_tx(&mut tx, id, tier).await?;
-                tracing::info!("organization {id} has {} card on file", if has { "a" } else { "no" });
+                tracing::info!("organization {id} has {} card on file", if has_card { "a" } else { "no" });
             }
             if status != organization.billing_status {
-                let reason = if status == BillingStatus::NoPaymentMethod { NO_CARD } else { "" };
-                self.store.organization_set_billing_in_tx(&mut tx, id, status, reason).await?;
+                self.store.organization_set_billing_in_tx(&mut tx, id, status, reason(status)).await?;
             }
         }
         tx.commit().await.map_err(StoreError::from)?;
@@ -151,18 +152,20 @@ impl App {
     }
 
     /// Enables organizations that wait for something to pay with where nobody
-    /// needs that any more.
+    /// needs that any more, and those with an invoice of Orb's where that makes
+    /// none any more.
     ///
     /// # Errors
     /// `unavailable`
     pub async fn lift_payment_requirement(&self) -> Result<()> {
-        if self.requires_payment_method() {
-            return Ok(());
-        }
-        for id in self.store.organization_list_without_card().await? {
+        for id in self.store.organization_list_unpaid().await? {
             let mut tx = self.store.begin().await?;
             if let Some(organization) = self.store.organization_lock_in_tx(&mut tx, &id).await? {
-                let (status, _) = after_look(organization.billing_status, false, false, false);
+                let has = self.store.means_in_tx(&mut tx, &id).await?;
+                let status = match organization.billing_status {
+                    BillingStatus::InvoiceOverdue if self.orb.is_none() => BillingStatus::Ok,
+                    status => after_look(status, has, has, self.requires_payment_method()).0,
+                };
                 if status != organization.billing_status {
                     self.store.organization_set_billing_in_tx(&mut tx, &id, status, "").await?;
                 }

@@ -1,7 +1,7 @@
 //! `coppice invoice`
 
 use clap::Subcommand;
-use coppice_wire::{InvoiceDetails, InvoiceList, UpcomingInvoice};
+use coppice_wire::{InvoiceDetails, InvoiceList, InvoiceStatus, UpcomingInvoice};
 
 use super::http::Client;
 use super::people::in_query;
@@ -64,10 +64,21 @@ async fn list(client: &Client, as_json: bool) -> anyhow::Result<()> {
     }
     let rows = invoices.into_iter().map(|invoice| {
         let date = times::moment(invoice.invoice_date.0);
-        vec![invoice.id, invoice.invoice_number, date, invoice.amount_due.to_string(), invoice.currency]
+        let (amount, status) = (invoice.amount_due.to_string(), status(invoice.status).to_owned());
+        vec![invoice.id, invoice.invoice_number, date, amount, invoice.currency, status]
     });
-    output::table(&["ID", "NUMBER", "DATE", "AMOUNT", "CURRENCY"], rows.collect());
+    output::table(&["ID", "NUMBER", "DATE", "AMOUNT", "CURRENCY", "STATUS"], rows.collect());
     Ok(())
+}
+
+fn status(status: InvoiceStatus) -> &'static str {
+    match status {
+        InvoiceStatus::Draft => "draft",
+        InvoiceStatus::Issued => "issued",
+        InvoiceStatus::Paid => "paid",
+        InvoiceStatus::Void => "void",
+        InvoiceStatus::Synced => "synced",
+    }
 }
 
 async fn show(client: &Client, invoice: &str, html: bool, as_json: bool) -> anyhow::Result<()> {

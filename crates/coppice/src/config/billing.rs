@@ -9,11 +9,14 @@ use serde::Deserialize;
 
 use super::is_on;
 
+/// Invoices are Orb's, and charged by what is on file at Stripe.
+const ORB: &str = "orb+stripe";
+
 /// Settings as they can be written in each place.
 #[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct BillingArgs {
-    /// Who makes invoices: none, or local, by the price list
+    /// Who makes invoices: none; local, by the price list; or orb+stripe
     /// [default: local with a price list, else none]
     #[arg(long, env = "COPPICE_BILLING_PROVIDER", value_name = "PROVIDER")]
     #[serde(rename = "provider")]
@@ -45,17 +48,31 @@ impl BillingArgs {
         is_on("billing_required", chosen.or(Some("off")))
     }
 
-    /// The prices, if anybody is charged.
+    /// Whether Orb makes invoices.
+    pub(super) fn uses_orb(&self) -> bool {
+        self.billing_provider.as_deref() == Some(ORB)
+    }
+
+    /// What has Stripe be needed, if anything does.
+    pub(super) fn needs_stripe(&self) -> anyhow::Result<Option<&'static str>> {
+        Ok(match self.is_required()? {
+            true => Some("billing.required"),
+            false => self.uses_orb().then_some("billing.provider orb+stripe"),
+        })
+    }
+
+    /// The prices, if there are any. With Orb they only show what is used.
     pub(super) fn prices(self) -> anyhow::Result<Option<PriceList>> {
         // A variable that is set to nothing.
         let file = self.billing_prices.filter(|file| !file.as_os_str().is_empty());
         match (self.billing_provider.as_deref().filter(|provider| !provider.is_empty()), file) {
             (None, None) | (Some("none"), _) => Ok(None),
-            (None | Some("local"), Some(file)) => read(&file).map(Some),
+            (None | Some("local" | ORB), Some(file)) => read(&file).map(Some),
+            (Some(ORB), None) => Ok(None),
             (Some("local"), None) => bail!(
                 "billing.provider is local, but there is no price list: name its file by --billing-prices"
             ),
-            (Some(other), _) => bail!("billing.provider can be `none` or `local`, not `{other}`"),
+            (Some(other), _) => bail!("billing.provider can be `none`, `local` or `{ORB}`, not `{other}`"),
         }
     }
 }
@@ -113,6 +130,7 @@ mod tests {
             "a number that may be inexact is no price"
         );
         assert!(said(prices(Some("local"), None)).contains("--billing-prices"));
-        assert!(said(prices(Some("orb"), None)).contains("`none` or `local`"));
+        assert!(said(prices(Some("orb"), None)).contains("`none`, `local` or `orb+stripe`"));
+        assert_eq!(prices(Some("orb+stripe"), None).expect("Orb has them"), None);
     }
 }

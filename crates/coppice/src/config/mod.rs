@@ -7,6 +7,7 @@ mod data_dir;
 mod gateway;
 mod github;
 mod mail;
+mod orb;
 mod settings;
 mod sign_in;
 mod store;
@@ -22,7 +23,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use coppice_api::{ApiConfig, Hosts, MetricsToken};
-use coppice_app::{GithubConfig, StripeConfig, VercelConfig};
+use coppice_app::{GithubConfig, OrbConfig, StripeConfig, VercelConfig};
 use coppice_archive::StorePlace;
 use coppice_core::audit::AUDIT_DAYS;
 use coppice_core::limits::OrganizationLimits;
@@ -112,6 +113,8 @@ pub(crate) struct Config {
     pub(crate) vercel: Option<VercelConfig>,
     /// Where what organizations pay with is on file, if anywhere.
     pub(crate) stripe: Option<StripeConfig>,
+    /// Who makes invoices, if not the platform.
+    pub(crate) orb: Option<OrbConfig>,
     pub(crate) metrics_interval: Duration,
     /// Where everything is kept away from this machine, and how often that is looked at.
     pub(crate) store: Option<StorePlace>,
@@ -218,7 +221,8 @@ impl ServeArgs {
                 )?) << 20,
             },
             auth: AuthConfig::new(set.auth)?,
-            stripe: set.stripe.stripe(set.billing.is_required()?)?,
+            orb: set.orb.orb(set.billing.uses_orb())?,
+            stripe: set.stripe.stripe(set.billing.needs_stripe()?, set.billing.is_required()?)?,
             prices: set.billing.prices()?,
             github: set.github.app()?,
             vercel: set.vercel.integration()?,

@@ -12,6 +12,7 @@ use super::billing::BillingArgs;
 use super::gateway::GatewayArgs;
 use super::github::GithubArgs;
 use super::mail::MailArgs;
+use super::orb::OrbArgs;
 use super::store::StoreArgs;
 use super::stripe::StripeArgs;
 use super::vercel::VercelArgs;
@@ -161,6 +162,9 @@ pub(super) struct Settings {
     #[command(flatten)]
     #[serde(default)]
     pub(super) stripe: StripeArgs,
+    #[command(flatten)]
+    #[serde(default)]
+    pub(super) orb: OrbArgs,
     /// What is logged: a level, or levels by part as in info,coppice_gateway=debug
     /// [default: what RUST_LOG says, else info]
     #[arg(long, env = "COPPICE_LOG", value_name = "LEVELS")]
@@ -238,6 +242,7 @@ impl Settings {
             github: self.github.or(other.github),
             vercel: self.vercel.or(other.vercel),
             stripe: self.stripe.or(other.stripe),
+            orb: self.orb.or(other.orb),
             log: self.log.or(other.log),
             log_format: self.log_format.or(other.log_format),
             metrics_token_file: self.metrics_token_file.or(other.metrics_token_file),

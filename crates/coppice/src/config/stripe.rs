@@ -45,13 +45,18 @@ impl StripeArgs {
         }
     }
 
-    /// Stripe, if it is used; `is_required` says whether organizations need a card there.
-    pub(super) fn stripe(self, is_required: bool) -> anyhow::Result<Option<StripeConfig>> {
+    /// Stripe, if it is used: `needed_by` is what can't do without it, and
+    /// `is_required` says whether organizations need a card there.
+    pub(super) fn stripe(
+        self,
+        needed_by: Option<&str>,
+        is_required: bool,
+    ) -> anyhow::Result<Option<StripeConfig>> {
         // A variable that is set to nothing.
         let is_named = |path: &PathBuf| !path.as_os_str().is_empty();
         let Some(key_file) = self.stripe_secret_key_file.filter(is_named) else {
-            if is_required {
-                bail!("with billing.required, stripe-secret-key-file has to be set too: see docs/billing.md");
+            if let Some(setting) = needed_by {
+                bail!("with {setting}, stripe-secret-key-file has to be set too: see docs/billing.md");
             }
             return Ok(None);
         };
@@ -85,7 +90,8 @@ mod tests {
     use super::*;
 
     fn stripe(text: &str, is_required: bool) -> anyhow::Result<Option<StripeConfig>> {
-        StripeArgs::default().or(toml::from_str(text)?).stripe(is_required)
+        let needed_by = is_required.then_some("billing.required");
+        StripeArgs::default().or(toml::from_str(text)?).stripe(needed_by, is_required)
     }
 
     #[test]

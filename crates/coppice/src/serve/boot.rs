@@ -98,6 +98,7 @@ pub(super) async fn boot(
         github: config.github.clone(),
         vercel: config.vercel.clone(),
         stripe: config.stripe.clone(),
+        orb: config.orb.clone(),
     };
     let sessions = Arc::<Sessions>::default();
     let predecessors = Predecessors::new(host.layout().runtime_dir());
@@ -105,6 +106,7 @@ pub(super) async fn boot(
     let clients = Arc::new(clients);
     let app = App::new(store, engine.clone(), reconciler.clone(), key, clients, app_config);
     app.spread_kept_verifiers().await?;
+    app.set_up_orb().await?;
     if let Err(error) = engine.end_drill().await {
         tracing::warn!("removing what a drill left: {}", error.chain());
     }

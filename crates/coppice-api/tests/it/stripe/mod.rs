@@ -1,6 +1,6 @@
 //! What organizations pay with: deliveries that Stripe's own library has signed, and a double of Stripe that is asked.
 
-mod double;
+pub(crate) mod double;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::Http;
-use crate::http::EMAIL;
+use crate::http::{EMAIL, Paying};
 use double::{Double, KEY, SECRETS};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -31,7 +31,8 @@ fn paid() -> Arc<Paid> {
     let mut shared = SHARED.lock();
     shared.upgrade().unwrap_or_else(|| {
         let stripe = Double::start();
-        let paid = Arc::new(Paid { http: Http::start(Some(stripe.config())), stripe });
+        let paying = Paying { stripe: Some(stripe.config()), orb: None };
+        let paid = Arc::new(Paid { http: Http::start(paying), stripe });
         *shared = Arc::downgrade(&paid);
         paid
     })
@@ -239,7 +240,8 @@ fn a_customer_is_made_once_told_of_changes_and_made_anew_when_it_is_gone() {
 fn when_stripe_fails_nothing_is_changed_and_its_key_is_told_to_nobody() {
     // Its own, for everything fails there.
     let stripe = Double::start();
-    let paid = Paid { http: Http::start(Some(stripe.config())), stripe };
+    let paying = Paying { stripe: Some(stripe.config()), orb: None };
+    let paid = Paid { http: Http::start(paying), stripe };
     let (organization, customer) = paid.new_customer("unlucky");
     let path = format!("/organizations/{organization}/billing/customer");
     for failure in [StatusCode::INTERNAL_SERVER_ERROR, StatusCode::TOO_MANY_REQUESTS, StatusCode::FORBIDDEN] {
