@@ -138,6 +138,7 @@ fn people_use_the_console() {
             "console/a_person_connects_and_lets_it_sleep",
             "console/nobody_else_gets_in_by_the_door",
             "console/a_new_version_is_told_and_loaded",
+            "console/what_is_shown_stays_while_the_server_is_away",
             "console/a_script_in_a_name_is_text",
             "sql/statements_are_run_by_the_keyboard",
             "sql/texts_are_kept_in_tabs_beside_the_schema",

@@ -6,7 +6,7 @@ import { api, getGithubApp, getSession, type Schemas, take } from "./client";
 
 const SECOND = 1000;
 /** How soon what others do is seen; sooner while something is on its way. */
-const WATCH = 2 * SECOND;
+const WATCH = 1.75 * SECOND;
 const WATCH_CLOSELY = SECOND / 2;
 
 /** What may go well if it is only tried again. */

@@ -227,6 +227,21 @@ export async function a_new_version_is_told_and_loaded(browser) {
   await leave(page);
 }
 
+export async function what_is_shown_stays_while_the_server_is_away(browser) {
+  const page = await signedIn(browser, `${(await project()).replace("/organizations", "orgs")}/branches`);
+  await page.getByRole("row", { name: /main/ }).waitFor();
+  await page.route("**/console/api/**", (route) => route.abort("connectionrefused"));
+  const note = page.getByText("What you see is from before");
+  await note.waitFor();
+  assert.equal(await page.getByText("can't be reached").count(), 1, "it is said once");
+  assert.equal(await page.getByRole("row", { name: /main/ }).count(), 1);
+  await look(page, "console-server-away");
+  await page.unrouteAll({ behavior: "wait" });
+  await note.waitFor({ state: "detached" });
+  page.complaints = page.complaints.filter((complaint) => !complaint.includes("ERR_CONNECTION_REFUSED"));
+  await leave(page);
+}
+
 export async function a_script_in_a_name_is_text(browser) {
   const name = "<img src=x onerror=\"document.title='x'\">";
   const made = await api(`/organizations/${told.organization}/projects`, { method: "POST", body: { name } });

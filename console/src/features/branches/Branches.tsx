@@ -6,6 +6,7 @@ import { projectQuery, treeQuery } from "../../api/queries";
 import { useRights } from "../../api/rights";
 import { useKeys } from "../../app/keys";
 import { counted } from "../../lib/amounts";
+import { Unreachable } from "../../lib/errors";
 import { filtered } from "../../lib/tree";
 import { Button, Outlines, SearchField } from "../../ui/parts";
 import { Trouble } from "../../ui/Trouble";
@@ -69,7 +70,9 @@ export function Branches() {
           )}
         </div>
       </div>
-      {tree.error && <Trouble error={tree.error} again={() => tree.refetch()} />}
+      {tree.error && !(tree.data && tree.error instanceof Unreachable) && (
+        <Trouble error={tree.error} again={() => tree.refetch()} />
+      )}
       {tree.isPending && <Outlines count={5} />}
       {branches?.length === 0 && <FirstBranch path={path} />}
       {branches && branches.length > 0 && (

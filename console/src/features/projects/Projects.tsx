@@ -5,6 +5,7 @@ import { useState } from "react";
 import { createProject } from "../../api/changes";
 import { projectsQuery } from "../../api/queries";
 import { useRights } from "../../api/rights";
+import { Unreachable } from "../../lib/errors";
 import { useKeys } from "../../app/keys";
 import { Dialog } from "../../ui/Dialog";
 import { Mark } from "../../ui/Mark";
@@ -36,7 +37,9 @@ export function Projects() {
         <h1>Projects</h1>
         {found && found.length > 0 && <div className="tools">{action}</div>}
       </div>
-      {projects.error && <Trouble error={projects.error} again={() => projects.refetch()} />}
+      {projects.error && !(projects.data && projects.error instanceof Unreachable) && (
+        <Trouble error={projects.error} again={() => projects.refetch()} />
+      )}
       {projects.isPending && <Outlines />}
       {found?.length === 0 && (
         <div className="card">
