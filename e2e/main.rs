@@ -38,6 +38,7 @@ mod people;
 mod proxy;
 mod refusals;
 mod rekey;
+mod replicas;
 mod resets;
 mod rights;
 mod schemathesis;

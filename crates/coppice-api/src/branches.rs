@@ -12,7 +12,7 @@ use coppice_core::target::{InBranch, InProject};
 use coppice_core::{BranchId, Result};
 use coppice_wire as wire;
 use serde::Deserialize;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 
 use crate::activity::summary;
 use crate::backup_settings;
@@ -20,22 +20,6 @@ use crate::endpoint::{Body, BodyAs, Done, Endpoint, Made, Query, Shown, delete, 
 use crate::history::moment_from;
 use crate::keys::asked_expiry;
 use crate::projects::{scale_to_zero, scale_to_zero_change};
-
-/// Body of updateBranch with what nobody needs to know of.
-#[derive(Debug, Deserialize, ToSchema)]
-struct AskedChange {
-    #[serde(flatten)]
-    change: wire::UpdateBranch,
-    #[serde(flatten)]
-    replicas: NoReplicas,
-}
-
-/// There are none to be had; their number may be named as it is.
-#[derive(Debug, Deserialize, ToSchema)]
-struct NoReplicas {
-    #[schema(minimum = 0, maximum = 4)]
-    replicas: Option<u32>,
-}
 
 /// How to delete a branch.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -123,7 +107,7 @@ async fn describe_branch(app: App, access: Access<InBranch>) -> Result<Shown<wir
 async fn update_branch(
     app: App,
     access: Access<InBranch>,
-    BodyAs(asked, _): BodyAs<wire::UpdateBranch, AskedChange>,
+    BodyAs(asked, _): BodyAs<wire::UpdateBranch, wire::UpdateBranch>,
 ) -> Result<Shown<wire::Branch>> {
     let branch = app.update_branch(&access, change_from(asked)?).await?;
     Ok(Shown(short(&app, &access, &branch).await?))
@@ -159,7 +143,7 @@ pub(crate) async fn short<T>(app: &App, access: &Access<T>, branch: &Branch) -> 
 
 fn status<T>(access: &Access<T>, details: &BranchDetails) -> wire::BranchStatus {
     let branch = &details.branch;
-    let title = branch.state.title().to_owned();
+    let title = branch.title().to_owned();
     let reason = match branch.message.as_str() {
         "" if branch.state == BranchState::Hibernated && !access.organization.is_enabled() => {
             Some("its organization is disabled".to_owned())
@@ -171,7 +155,6 @@ fn status<T>(access: &Access<T>, details: &BranchDetails) -> wire::BranchStatus 
         reason => Some(reason.to_owned()),
     };
     let message = reason.map_or_else(|| title.clone(), |reason| format!("{title}: {reason}"));
-    let ready = if branch.state == BranchState::Ready { 1 } else { 0 };
     let instances = details.instances.iter().map(|(id, status)| wire::InstanceStatus {
         id: id.to_string(),
         status: match *status {
@@ -180,10 +163,10 @@ fn status<T>(access: &Access<T>, details: &BranchDetails) -> wire::BranchStatus 
             InstanceStatus::Stopped => wire::InstanceState::Stopped,
             InstanceStatus::Failed => wire::InstanceState::Failed,
         },
-        primary: true,
-        target_primary: true,
+        primary: id.is_primary(),
+        target_primary: id.is_primary(),
     });
-    let (status_type, state) = public_state(branch.state);
+    let (status_type, state) = public_state(branch);
     let reason = Some(branch.message.clone()).filter(|reason| !reason.is_empty());
     wire::BranchStatus {
         status: title.clone(),
@@ -191,15 +174,16 @@ fn status<T>(access: &Access<T>, details: &BranchDetails) -> wire::BranchStatus 
         message,
         lifecycle: wire::Lifecycle { state, reason, phase: title },
         instance_count: branch.spec.replicas + 1,
-        instance_ready_count: ready,
+        instance_ready_count: branch.ready_instances(),
         instances: instances.collect(),
     }
 }
 
 /// What clients wait on, and its deprecated form.
-pub(crate) fn public_state(state: BranchState) -> (wire::BranchStatusType, wire::LifecycleState) {
+pub(crate) fn public_state(branch: &Branch) -> (wire::BranchStatusType, wire::LifecycleState) {
     use wire::{BranchStatusType as Type, LifecycleState as Lifecycle};
-    match state {
+    match branch.state {
+        BranchState::Ready if branch.is_degraded() => (Type::Transient, Lifecycle::Updating),
         BranchState::Ready => (Type::Healthy, Lifecycle::Ready),
         BranchState::Creating | BranchState::Waking => (Type::Transient, Lifecycle::Creating),
         BranchState::Hibernating | BranchState::Updating => (Type::Transient, Lifecycle::Updating),
@@ -250,8 +234,7 @@ fn request_from(asked: wire::CreateBranch) -> Result<NewBranchRequest> {
     })
 }
 
-fn change_from(asked: AskedChange) -> Result<BranchChange> {
-    let AskedChange { change: asked, replicas } = asked;
+fn change_from(asked: wire::UpdateBranch) -> Result<BranchChange> {
     Ok(BranchChange {
         name: asked.name,
         description: asked.description,
@@ -263,7 +246,7 @@ fn change_from(asked: AskedChange) -> Result<BranchChange> {
         spec: SpecChange {
             instance_type: asked.instance_type,
             image: asked.image,
-            replicas: replicas.replicas,
+            replicas: asked.replicas,
             storage_gib: asked.storage,
             parameters: asked.postgres_configuration_parameters.unwrap_or_default(),
             preload_libraries: asked.preload_libraries,

@@ -38,8 +38,8 @@ fn branch(found: BranchInTree) -> wire::BranchInTree {
     let newest = activity.periods.first();
     let used = newest.and_then(|period| period.uses.iter().map(|used| used.last_used).max());
     wire::BranchInTree {
-        status: branch.state.title().to_owned(),
-        status_type: public_state(branch.state).0,
+        status: branch.title().to_owned(),
+        status_type: public_state(&branch).0,
         scale_to_zero: scale_to_zero(branch.scale_to_zero),
         summary: summary(&activity).unwrap_or_else(|| not_kept(&activity)),
         sessions: u32::try_from(activity.sessions.len()).unwrap_or(u32::MAX),

@@ -37,7 +37,7 @@ impl App {
         if branch.state != BranchState::Ready {
             return Ok(remembered);
         }
-        let instance = InstanceId::new(&branch.id, 1);
+        let instance = InstanceId::primary(&branch.id);
         let asked = self.engine.statistics(&instance, branch.spec.version);
         match tokio::time::timeout(LOOK_PATIENCE, asked).await {
             Ok(Ok(seen)) => {

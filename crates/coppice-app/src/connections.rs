@@ -23,6 +23,8 @@ pub struct Connectable {
     pub branch: Branch,
     /// The branch that it is a copy of, at whatever distance; itself when it is no copy.
     pub root: BranchId,
+    /// Replicas that accept connections.
+    pub replicas: Vec<InstanceId>,
     /// Who may connect.
     pub ip_filtering: IpFiltering,
     /// The budget that keeps it asleep, if it sleeps.
@@ -54,8 +56,9 @@ impl App {
             (None, Some(kept)) => self.kept_role(&branch, role, kept).await?,
             (None, None) => KeptRole::Unknown,
         };
-        let (root, ip_filtering, used_up) = (found.root, found.ip_filtering, found.used_up);
-        Ok(Some(Connectable { branch, root, ip_filtering, used_up, kept }))
+        let (root, replicas) = (found.root, found.replicas);
+        let (ip_filtering, used_up) = (found.ip_filtering, found.used_up);
+        Ok(Some(Connectable { branch, root, replicas, ip_filtering, used_up, kept }))
     }
 
     async fn kept_role(&self, branch: &Branch, role: &str, kept: KeptVerifier) -> Result<KeptRole> {

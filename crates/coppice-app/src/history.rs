@@ -48,7 +48,8 @@ impl App {
     /// long delays no other, and is not joined by a second one.
     pub(crate) async fn keep_history(&self, keeper: &Arc<Keeper>) -> Result<()> {
         for instance in self.store.metric_instances(&self.config.host).await? {
-            if !keeper.busy.lock().insert(instance.id.clone()) {
+            // A replica's history is its primary's.
+            if !instance.id.is_primary() || !keeper.busy.lock().insert(instance.id.clone()) {
                 continue;
             }
             let (app, keeper) = (self.clone(), keeper.clone());

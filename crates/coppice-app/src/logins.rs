@@ -92,7 +92,7 @@ impl App {
         let Some(key) = key_of_login(role) else { return Ok(()) };
         let over = || Error::unavailable(format!("the login {role} is over"));
         let login = self.store.login_in_force(branch, &key).await?.ok_or_else(over)?;
-        let instance = InstanceId::new(branch, 1);
+        let instance = InstanceId::primary(branch);
         let made = self.engine.ensure_login(&instance, &login).await;
         made.map_err(|error| Error::unavailable(error.chain()))?;
         // It may have ended, and been taken away, while it was made.
@@ -130,7 +130,7 @@ impl App {
 
     async fn end_login(&self, branch: &BranchId, key: &ApiKeyId) {
         let ending = async {
-            let done = self.engine.end_login(&InstanceId::new(branch, 1), key).await;
+            let done = self.engine.end_login(&InstanceId::primary(branch), key).await;
             done.map_err(|error| Error::unavailable(error.chain()))?;
             failpoint!("logins.ended");
             Ok::<_, Error>(self.store.login_forget(branch, key).await?)

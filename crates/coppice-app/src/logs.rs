@@ -127,7 +127,8 @@ impl App {
         let cursor = request.cursor.as_deref().map(|text| seal.open(text)).transpose()?;
         let branch = self.find_branch(access).await?;
         let engine = self.engine.clone();
-        let instance = InstanceId::new(&branch.id, 1);
+        let instances: Vec<_> =
+            (1..=branch.spec.replicas + 1).map(|ordinal| InstanceId::new(&branch.id, ordinal)).collect();
         let end = EndWithMe::default();
         let is_over = end.0.clone();
         let reading = self.log_readers.read(id, move || {
@@ -140,8 +141,11 @@ impl App {
                 filters,
                 limit: request.limit as usize,
             };
-            let files = engine.logs(&instance).map_err(|error| Error::internal(error.chain()))?;
-            let logs = Logs { instance, files };
+            let open = |instance: InstanceId| {
+                let files = engine.logs(&instance).map_err(|error| Error::internal(error.chain()))?;
+                Ok(Logs { instance, files })
+            };
+            let logs = instances.into_iter().map(open).collect::<Result<Vec<_>>>()?;
             read(&query, &logs, cursor.as_ref(), &|| is_over.load(Ordering::Relaxed))
         });
         let page = reading.await?;
@@ -152,13 +156,14 @@ impl App {
 
 fn read(
     query: &LogQuery,
-    logs: &Logs,
+    logs: &[Logs],
     cursor: Option<&LogCursor>,
     is_over: &(dyn Fn() -> bool + Sync),
 ) -> Result<LogPage> {
-    search(query, &[logs], cursor, is_over).map_err(|error| match error {
+    let instances: Vec<&dyn InstanceLogs> = logs.iter().map(|one| one as _).collect();
+    search(query, &instances, cursor, is_over).map_err(|error| match error {
         SearchError::Interrupted => Error::Timeout { private: "a log query was interrupted".to_owned() },
-        SearchError::Io(error) => Error::internal(format!("reading logs of {}: {error}", logs.instance)),
+        SearchError::Io(error) => Error::internal(format!("reading logs: {error}")),
     })
 }
 

@@ -58,7 +58,9 @@ impl App {
         let instances = self.store.metric_instances(&self.config.host).await?;
         let mut sent = metering.sent.lock();
         let now = Instant::now();
-        let readings = instances.into_iter().map(|instance| {
+        // Replicas are metered as instances; what they store is the branch's own.
+        let primaries = instances.into_iter().filter(|instance| instance.id.is_primary());
+        let readings = primaries.map(|instance| {
             let bytes = self.clients.traffic(&instance.branch).to_clients;
             // What was sent before it is first seen may have been counted by an earlier process.
             let before =

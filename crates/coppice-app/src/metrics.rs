@@ -83,7 +83,7 @@ impl Cause {
     }
 }
 
-const STEPS_ALL: [Step; 9] = [
+const STEPS_ALL: [Step; 11] = [
     Step::MakeVolume,
     Step::MakeReplacement,
     Step::Replace,
@@ -91,6 +91,8 @@ const STEPS_ALL: [Step; 9] = [
     Step::FirstStart,
     Step::Stop,
     Step::Kill,
+    Step::StopReplicas,
+    Step::RemoveReplicas,
     Step::Remove,
     Step::Settle,
 ];
@@ -104,6 +106,8 @@ pub(crate) fn step_label(step: Step) -> &'static str {
         Step::FirstStart => "first_start",
         Step::Stop => "stop",
         Step::Kill => "kill",
+        Step::StopReplicas => "stop_replicas",
+        Step::RemoveReplicas => "remove_replicas",
         Step::Remove => "remove",
         Step::Settle => "settle",
     }

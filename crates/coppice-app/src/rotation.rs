@@ -112,7 +112,7 @@ impl App {
     async fn verifier_in_force(&self, branch: &Branch, role: &ManagedRole) -> Result<InForce> {
         let found = match role.state {
             BranchState::Ready => {
-                let instance = InstanceId::new(&branch.id, 1);
+                let instance = InstanceId::primary(&branch.id);
                 match tokio::time::timeout(LOOK_PATIENCE, self.engine.managed_verifier(&instance)).await {
                     Ok(Ok(found)) => found,
                     // It sleeps by now, or hangs.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chrono::Utc;
+use coppice_core::statistics::ClientTraffic;
 use coppice_core::{InstanceId, Result};
 use coppice_store::{MeasuredInstance, TakenSample};
 use coppice_telemetry::metrics::{Look, Sample};
@@ -161,7 +162,11 @@ impl Sampler {
         let look = found.ok().map(|found| Look {
             at: self.began.elapsed(),
             instance: found,
-            traffic: self.app.clients.traffic(&instance.branch),
+            traffic: match instance.id.is_primary() {
+                true => self.app.clients.traffic(&instance.branch),
+                // It is counted by branch.
+                false => ClientTraffic::default(),
+            },
         });
         let mut known = self.known.lock();
         let entry = known.entry(instance.id.clone()).or_default();

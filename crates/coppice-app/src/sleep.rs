@@ -98,7 +98,7 @@ impl App {
 
     /// Whether somebody receives the WAL of a branch that runs.
     pub(crate) async fn has_active_slot(&self, branch: &BranchId) -> Result<bool> {
-        let asked = self.engine.has_active_slot(&InstanceId::new(branch, 1)).await;
+        let asked = self.engine.has_active_slot(&InstanceId::primary(branch)).await;
         asked.map_err(|error| Error::unavailable(error.chain()))
     }
 

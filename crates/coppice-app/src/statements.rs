@@ -129,7 +129,7 @@ impl App {
             }
             match found.branch.state {
                 BranchState::Ready => {
-                    let instance = InstanceId::new(&branch, 1);
+                    let instance = InstanceId::primary(&branch);
                     match self.engine.ensure_reader(&instance, &verifier).await {
                         Ok(()) => {
                             return Ok(StatementLogin { branch, role: READER_ROLE.to_owned(), password });
@@ -187,7 +187,7 @@ impl App {
     /// Ends a session whose statement did not end in its time. A function can
     /// keep itself from being cancelled, but not from this.
     pub async fn end_statement(&self, login: &StatementLogin, process: u32) {
-        let instance = InstanceId::new(&login.branch, 1);
+        let instance = InstanceId::primary(&login.branch);
         if let Err(error) = self.engine.end_session(&instance, &login.role, process).await {
             let branch = &login.branch;
             tracing::warn!(%branch, "a statement on branch {branch} can't be ended: {}", error.chain());

@@ -20,7 +20,7 @@ impl App {
     pub(crate) async fn look_at_storage(&self) -> Result<()> {
         let instances = self.store.metric_instances(&self.config.host).await?;
         let mut looks = JoinSet::new();
-        for instance in instances.into_iter().filter(|instance| self.is_due(instance)) {
+        for instance in instances.into_iter().filter(|one| one.id.is_primary() && self.is_due(one)) {
             let app = self.clone();
             looks.spawn(async move { app.look_at_storage_of(&instance).await });
         }

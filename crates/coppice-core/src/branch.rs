@@ -149,6 +149,8 @@ pub struct Branch {
     pub generation: i64,
     /// What was last observed.
     pub state: BranchState,
+    /// Replicas that were seen to accept connections.
+    pub ready_replicas: u32,
     /// Why, when that is not obvious; empty otherwise.
     pub message: String,
     /// How full its storage was when it was last measured.
@@ -165,6 +167,27 @@ pub struct Branch {
     pub created_at: DateTime<Utc>,
     /// When its owner last changed it.
     pub updated_at: DateTime<Utc>,
+}
+
+impl Branch {
+    /// Whether its primary accepts connections, and fewer replicas do than there
+    /// should be.
+    pub fn is_degraded(&self) -> bool {
+        self.state == BranchState::Ready && self.ready_replicas < self.spec.replicas
+    }
+
+    /// How it is, for people.
+    pub fn title(&self) -> &'static str {
+        if self.is_degraded() { "Degraded" } else { self.state.title() }
+    }
+
+    /// Its instances that accept connections.
+    pub fn ready_instances(&self) -> u32 {
+        match self.state {
+            BranchState::Ready => 1 + self.ready_replicas.min(self.spec.replicas),
+            _ => 0,
+        }
+    }
 }
 
 /// A branch that was deleted and can be brought back.

@@ -167,6 +167,21 @@ impl InstanceId {
     pub fn new(branch: &BranchId, ordinal: u32) -> Self {
         Self(format!("{branch}-{ordinal}"))
     }
+
+    /// The instance of `branch` that takes writes.
+    pub fn primary(branch: &BranchId) -> Self {
+        Self::new(branch, 1)
+    }
+
+    /// Whether it takes writes.
+    pub fn is_primary(&self) -> bool {
+        self.ordinal() == Some(1)
+    }
+
+    /// Its number among those of its branch; none for one that is of no branch.
+    pub fn ordinal(&self) -> Option<u32> {
+        self.0.rsplit_once('-')?.1.parse().ok()
+    }
 }
 
 #[cfg(test)]

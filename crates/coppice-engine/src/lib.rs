@@ -88,6 +88,8 @@ pub struct InstanceSpec {
     pub branch: BranchId,
     /// The volume with its data.
     pub volume: VolumeId,
+    /// The primary that it follows, which has to run, if it is a replica.
+    pub follows: Option<InstanceId>,
     /// Fences the call, as in [`VolumePlan::label`].
     pub claim: ClaimToken,
     /// The PostgreSQL release to run.
@@ -122,6 +124,26 @@ pub struct FirstStart {
     /// Password of the managed role as a SCRAM-SHA-256 verifier (the format
     /// of `pg_authid.rolpassword`), so that the server never sees the password.
     pub managed_role_verifier: String,
+}
+
+/// What a primary keeps for one of its replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplicaSlot {
+    /// The replica's number among the instances of its branch.
+    pub ordinal: u32,
+    /// How it is.
+    pub state: SlotState,
+}
+
+/// How far a replica can go on from where it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotState {
+    /// It receives the log.
+    Active,
+    /// The log is kept for it.
+    Idle,
+    /// It was too far behind, and what it lacks is gone.
+    Lost,
 }
 
 /// How to stop a server.
@@ -265,6 +287,16 @@ pub trait Engine: Send + Sync + 'static {
     /// [`Engine::end_holders`] and another start.
     async fn first_start(&self, plan: &FirstStart) -> Result<()>;
 
+    /// Has a running primary keep its log for a replica from now on, if it does
+    /// not. To be called before the replica's volume is made.
+    async fn keep_for_replica(&self, primary: &InstanceId, replica: &InstanceId) -> Result<()>;
+
+    /// Has a running primary forget a replica, whose server is stopped.
+    async fn forget_replica(&self, primary: &InstanceId, replica: &InstanceId) -> Result<()>;
+
+    /// What a running primary keeps for its replicas. Answers within seconds.
+    async fn replica_slots(&self, primary: &InstanceId) -> Result<Vec<ReplicaSlot>>;
+
     /// Stops an instance and proves that nothing of it runs. An instance that
     /// no row knows has no known volume; what was recorded of it is stopped.
     async fn stop(&self, instance: &InstanceId, volume: Option<&VolumeId>, mode: StopMode) -> Result<()>;
@@ -349,8 +381,8 @@ pub trait Engine: Send + Sync + 'static {
     /// What a running server counted. Answers within seconds.
     async fn statistics(&self, instance: &InstanceId, version: PostgresVersion) -> Result<Observed>;
 
-    /// Whether somebody receives the WAL of a running server by a replication
-    /// slot at this moment. Such a connection is the platform's to pass on, not
+    /// Whether somebody but its own replicas receives the WAL of a running server
+    /// by a replication slot at this moment. Such a connection is the platform's to pass on, not
     /// a client session, and its reader counts on the server being there.
     async fn has_active_slot(&self, instance: &InstanceId) -> Result<bool>;
 

@@ -16,6 +16,10 @@ use coppice_pgwire::startup::CancelKey;
 pub struct Route {
     /// The instance that takes writes.
     pub instance: InstanceId,
+    /// Those that only read, of which any will do; those that are ready.
+    pub replicas: Vec<InstanceId>,
+    /// How many of those there should be.
+    pub replicas_wanted: u32,
     /// The branch that it is a copy of, at whatever distance; itself when it is no copy.
     pub root: BranchId,
     /// What was last observed of the branch.

@@ -27,6 +27,8 @@ pub(crate) struct Destination {
     pub(crate) role: String,
     /// Whether sessions are shared: the client has one while it needs one.
     pub(crate) is_pooled: bool,
+    /// Whether a replica serves it.
+    pub(crate) reads_only: bool,
     /// What the server gets: user, database, and the rest as it was sent.
     pub(crate) parameters: Vec<(String, String)>,
 }
@@ -49,7 +51,6 @@ impl Destination {
             .or(named_by_user.map(str::to_owned))
             .ok_or_else(no_branch)?;
         let (branch_name, endpoint) = split_endpoint(&named);
-        check_endpoint(branch_name, endpoint)?;
 
         let database = database.filter(|database| *database != user).unwrap_or_else(|| role.to_owned());
         let mut parameters = vec![("user".to_owned(), role.to_owned()), ("database".to_owned(), database)];
@@ -60,6 +61,7 @@ impl Destination {
             branch: BranchId::parse(branch_name).filter(|_| role.len() <= ROLE_LENGTH_MAX),
             branch_name: branch_name.to_owned(),
             is_pooled: endpoint.map_or(is_pooled, |endpoint| matches!(endpoint, "pooler" | "pooled_rw")),
+            reads_only: endpoint == Some("ro"),
             role: role.to_owned(),
             parameters,
             user_as_sent: user,
@@ -131,17 +133,6 @@ impl Parameters {
 fn no_branch() -> Refusal {
     Refusal::new(Reason::NoBranch, "08004", "the connection does not say which branch it is for")
         .with_hint("Append the id of the branch to the user name, as in app.<branch>, or set options to endpoint=<branch>.")
-}
-
-fn check_endpoint(branch: &str, endpoint: Option<&str>) -> Result<(), Refusal> {
-    match endpoint {
-        Some("ro") => {
-            Err(Refusal::new(Reason::Unsupported, "57P03", format!("branch {branch} has no replica"))
-                .with_hint("Connect to the primary: leave out -ro."))
-        }
-        // Names with another suffix are no branches and fail as such.
-        Some(_) | None => Ok(()),
-    }
 }
 
 /// Splits `<branch>-<endpoint>`; a name with an unknown endpoint stays whole.

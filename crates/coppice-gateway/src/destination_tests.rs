@@ -92,7 +92,7 @@ fn endpoints_of_the_primary_are_cut_off_and_others_refused() {
         assert_eq!((found.branch_name.as_str(), found.is_pooled), (BRANCH, is_pooled));
     }
     let user = format!("app.{BRANCH}-ro");
-    assert_eq!(find(&[("user", &user)], None).expect_err("is refused").code, "57P03");
+    assert!(find(&[("user", &user)], None).expect("is named").reads_only);
     let unknown = find(&[("user", "app"), ("options", &format!("endpoint={BRANCH}-x"))], None);
     assert_eq!(unknown.expect("is named").branch, None);
 }
@@ -109,11 +109,15 @@ fn replication_is_refused_and_a_user_is_needed() {
 }
 
 #[test]
-fn a_replica_that_is_not_there_is_nothing_to_wait_for() {
+fn a_replica_that_is_not_there_is_nothing_to_wait_for_and_one_on_its_way_is() {
     let user = format!("app.{BRANCH}-ro");
-    let refusal = find(&[("user", &user)], None).expect_err("is refused");
+    let found = find(&[("user", &user)], None).expect("names a branch");
+    assert!(found.reads_only && !found.is_pooled);
+    let branch = found.branch.expect("is one");
+    let refusal = Refusal::no_replica(&branch);
     assert_eq!((refusal.reason, refusal.code), (Reason::Unsupported, "57P03"));
     assert!(!crate::refusal::End::from(refusal).is_passing());
+    assert!(crate::refusal::End::from(Refusal::replica_not_ready(&branch)).is_passing());
     assert!(crate::refusal::End::from(Refusal::server_lost()).is_passing());
 }
 

@@ -3,7 +3,7 @@
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -43,6 +43,8 @@ pub struct Gateway {
     pub(crate) turns: Turns,
     pub(crate) pools: Pools,
     pub(crate) places: Arc<Places>,
+    /// Counts sessions that replicas serve.
+    pub(crate) replica_turn: AtomicUsize,
     pub(crate) clients: TaskTracker,
     /// Ends those that outlast the drain timeout.
     pub(crate) cut: CancellationToken,
@@ -90,6 +92,7 @@ impl Gateway {
             failures: Failures::new(config.failures_per_minute),
             turns: Turns::default(),
             pools: Pools::default(),
+            replica_turn: AtomicUsize::new(0),
             sessions,
             waiters: Waiters::default(),
             clients: TaskTracker::new(),

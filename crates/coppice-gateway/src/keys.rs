@@ -84,7 +84,9 @@ mod tests {
     fn target(number: u8) -> Arc<Target> {
         let branch = BranchId::generate();
         let route = Route {
-            instance: InstanceId::new(&branch, 1),
+            instance: InstanceId::primary(&branch),
+            replicas: vec![],
+            replicas_wanted: 0,
             root: branch,
             state: BranchState::Ready,
             message: String::new(),

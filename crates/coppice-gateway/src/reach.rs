@@ -1,7 +1,11 @@
 //! Stage: from a client that has proved who it is to a session on its branch's server.
 
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
 use coppice_core::BranchId;
 use coppice_core::branch::BranchState;
+use tokio::time::Instant;
 
 use crate::Route;
 use crate::authenticate::ProvenRole;
@@ -17,9 +21,20 @@ use crate::waiting::takes_connections;
 /// How often its server is tried.
 const REACHES_MAX: usize = 100;
 
+/// For so long a replica is asked again that does not know a role yet.
+const REPLICA_LAG: Duration = Duration::from_secs(2);
+
+/// Refuses to look for a replica where there is none.
+fn check_replicas(visit: &Visit, branch: &BranchId, found: &Found) -> Result<(), Refusal> {
+    match visit.destination.reads_only && found.route.replicas_wanted == 0 {
+        true => Err(Refusal::no_replica(branch)),
+        false => Ok(()),
+    }
+}
+
 /// What came of opening a session.
 enum Opened {
-    Session(Box<Server>, Session),
+    Session(Box<(Server, Session, Route)>),
     /// The branch is about to sleep.
     Held(Held),
 }
@@ -38,20 +53,25 @@ impl Gateway {
         let unknown = || End::from(Refusal::wrong_password(&user));
         let branch = visit.destination.branch.clone().ok_or_else(unknown)?;
         let mut pause = ATTEMPT_PAUSE;
+        let began = Instant::now();
         for _ in 0..REACHES_MAX {
+            check_replicas(visit, &branch, &found)?;
             found = self.bring_up(client, visit, &branch, found).await?;
             visit.check_address(&found)?;
             if !takes_connections(found.route.state) {
                 return Err(Refusal::not_ready(&branch, &found.route).into());
             }
             match within(visit.deadline, self.open(visit, &branch, &found, proven)).await {
-                Ok(Opened::Session(server, session)) => return Ok((*server, session, found.route)),
+                Ok(Opened::Session(opened)) => return Ok(*opened),
                 Ok(Opened::Held(Held(Some(mut hold)))) => {
                     // Over when the sender is gone.
                     let _ = hold.changed().await;
                 }
                 Ok(Opened::Held(Held(None))) => {}
-                Err(end) => pause = next_pause(end, pause, visit.deadline).await?,
+                Err(end) => {
+                    let end = self.replica_behind(visit, &branch, began, end);
+                    pause = next_pause(end, pause, visit.deadline).await?;
+                }
             }
             found = self.look_up(&branch, visit).await?.ok_or_else(unknown)?;
             visit.check_address(&found)?;
@@ -100,8 +120,32 @@ impl Gateway {
             Err(held) => return Ok(Opened::Held(held)),
         };
         self.branches.prepare(branch, &visit.destination.role).await.map_err(Refusal::from)?;
-        let stream = self.branches.open(&found.route).await.map_err(Refusal::from)?;
+        let route = self.choose(visit, branch, &found.route)?;
+        let stream = self.branches.open(&route).await.map_err(Refusal::from)?;
         let server = server::sign_in(stream, &visit.destination.parameters, proven).await?;
-        Ok(Opened::Session(Box::new(server), session))
+        Ok(Opened::Session(Box::new((server, session, route))))
+    }
+
+    /// The route to the server that this session goes to: each replica in turn.
+    fn choose(&self, visit: &Visit, branch: &BranchId, route: &Route) -> Result<Route, Refusal> {
+        if !visit.destination.reads_only {
+            return Ok(route.clone());
+        }
+        let turn = self.replica_turn.fetch_add(1, Ordering::Relaxed);
+        let chosen = turn.checked_rem(route.replicas.len()).and_then(|at| route.replicas.get(at));
+        let instance = chosen.ok_or_else(|| Refusal::replica_not_ready(branch))?.clone();
+        Ok(Route { instance, ..route.clone() })
+    }
+
+    /// A role that its primary knows by now may still be on its way to a replica.
+    fn replica_behind(&self, visit: &Visit, branch: &BranchId, began: Instant, end: End) -> End {
+        match end {
+            End::Refused(_) | End::RefusedByServer(_)
+                if visit.destination.reads_only && began.elapsed() < REPLICA_LAG =>
+            {
+                Refusal::replica_not_ready(branch).into()
+            }
+            end => end,
+        }
     }
 }

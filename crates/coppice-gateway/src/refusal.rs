@@ -121,6 +121,16 @@ impl Refusal {
         )
     }
 
+    pub(crate) fn no_replica(branch: &BranchId) -> Self {
+        Self::new(Reason::Unsupported, "57P03", format!("branch {branch} has no replica"))
+            .with_hint("Connect to the primary: leave out -ro. Or give the branch replicas.")
+    }
+
+    pub(crate) fn replica_not_ready(branch: &BranchId) -> Self {
+        Self::new(Reason::NotReady, "57P03", format!("no replica of branch {branch} is ready"))
+            .with_hint("Try again in a moment, or connect to the primary: leave out -ro.")
+    }
+
     pub(crate) fn tls_required() -> Self {
         Self::new(Reason::NotAllowed, "28000", "TLS is required").with_hint("Connect with sslmode=require.")
     }

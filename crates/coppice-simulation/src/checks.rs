@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use coppice_core::limits::INSTANCES_PER_BRANCH_MAX;
 use coppice_core::{BranchId, InstanceId, VolumeId};
 
 use crate::metastore::Metastore;
@@ -28,7 +29,8 @@ const IMPOSSIBLE: &str = "select b.id || ': ' || case
 const BRANCHES: &str = "select b.id, b.goal, b.state, v.state, v.id, v.host_id, b.managed_role_verifier,
         b.role_pending, b.next_verifier is not null, coalesce(b.reconfigure, ''), t.removed_at is not null,
         coalesce((select string_agg(key || '=' || value, ',' order by key) from jsonb_each_text(b.parameters)), ''),
-        b.message
+        b.message, b.replicas,
+        (select count(*) from instances n where n.branch_id = b.id and n.is_ready)
     from branches b join volumes v on v.id = b.volume_id left join tombstones t on t.volume_id = v.id
     order by b.created_at, b.id";
 
@@ -86,6 +88,8 @@ struct Row {
     is_removed: bool,
     parameters: String,
     message: String,
+    replicas: u32,
+    ready_replicas: u32,
 }
 
 impl Row {
@@ -106,13 +110,15 @@ impl Row {
             is_removed: next() == "t",
             parameters: next(),
             message: next(),
+            replicas: next().parse().expect("a number"),
+            ready_replicas: next().parse().expect("a number"),
         }
     }
 
     /// What keeps it from being what its owner wants.
     fn problem(&self, state: &State) -> Option<String> {
         let machine = &state.machines[self.machine];
-        let instance = InstanceId::new(&self.branch, 1);
+        let instance = InstanceId::primary(&self.branch);
         let (volume, server) = (machine.volumes.get(&self.volume), machine.servers.get(&instance));
         let is_settled = match self.goal.as_str() {
             "running" => self.state == "ready" && self.volume_state == "admitted",
@@ -131,7 +137,13 @@ impl Row {
             return Some("a change of it was never carried out".to_owned());
         }
         if self.goal == "hibernated" || self.goal == "trashed" {
-            return server.is_some().then(|| "its server runs".to_owned());
+            let mut instances =
+                (1..=INSTANCES_PER_BRANCH_MAX).map(|ordinal| InstanceId::new(&self.branch, ordinal));
+            let runs = instances.any(|instance| machine.servers.contains_key(&instance));
+            return runs.then(|| "a server of it runs".to_owned());
+        }
+        if let Some(problem) = self.problem_of_replicas(state) {
+            return Some(problem);
         }
         let Some(server) =
             server.filter(|server| server.health == Health::Well && server.ready_at <= state.now)
@@ -152,6 +164,34 @@ impl Row {
             Some(parameter) => Some(format!("its server lacks {parameter}")),
             None => None,
         }
+    }
+}
+
+impl Row {
+    /// What keeps its replicas from following; whoever runs here is asked once.
+    fn problem_of_replicas(&self, state: &State) -> Option<String> {
+        let machine = &state.machines[self.machine];
+        let slots = machine.volumes.get(&self.volume).map(|volume| &volume.data.slots)?;
+        let wanted: BTreeSet<_> =
+            (2..=self.replicas + 1).map(|ordinal| InstanceId::new(&self.branch, ordinal)).collect();
+        let is_kept = slots.iter().filter(|(_, is_lost)| !**is_lost).map(|(id, _)| id);
+        if !is_kept.eq(&wanted) || slots.len() != wanted.len() {
+            return Some(format!("it keeps its log for {slots:?}, not for {wanted:?}"));
+        }
+        if self.ready_replicas != self.replicas {
+            return Some(format!("{} of its {} replicas are ready", self.ready_replicas, self.replicas));
+        }
+        let primary = InstanceId::primary(&self.branch);
+        let mut follows = wanted.iter().map(|id| (id, machine.servers.get(id)));
+        follows
+            .find(|(_, server)| {
+                server.is_none_or(|server| {
+                    server.ready_at > state.now
+                        || server.health != Health::Well
+                        || server.follows.as_ref() != Some(&primary)
+                })
+            })
+            .map(|(id, _)| format!("replica {id} does not follow"))
     }
 }
 
@@ -211,7 +251,12 @@ pub(crate) fn unsettled(metastore: &mut Metastore, world: &World) -> Vec<String>
     let living: Vec<_> = rows.iter().filter(|row| row.goal != "deleted").collect();
     for machine in &state.machines {
         problems.extend(machine.staging.keys().map(|id| format!("volume {id} is half made")));
-        let is_known = |id: &InstanceId| living.iter().any(|row| InstanceId::new(&row.branch, 1) == *id);
+        let is_of = |row: &Row, id: &InstanceId| {
+            let last = if row.goal == "running" { row.replicas + 1 } else { INSTANCES_PER_BRANCH_MAX };
+            let mut all = (1..=last).map(|ordinal| InstanceId::new(&row.branch, ordinal));
+            all.any(|one| one == *id)
+        };
+        let is_known = |id: &InstanceId| living.iter().any(|row| is_of(row, id));
         let servers = machine.servers.keys().chain(&machine.instance_files).filter(|id| !is_known(id));
         problems.extend(servers.map(|id| format!("something of instance {id} is left")));
     }

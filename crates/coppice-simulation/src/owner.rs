@@ -47,6 +47,8 @@ pub(crate) enum Action {
     Rotate(BranchId),
     /// Sets a parameter, and whether that takes a restart.
     Configure(BranchId, u32, bool),
+    /// Gives it so many replicas.
+    Replicate(BranchId, u32),
     /// Deletes it, and whether its data goes at once.
     Delete(BranchId, bool),
     Undelete(BranchId),
@@ -99,6 +101,9 @@ async fn change(action: &Action, app: &App, world: &World, machine: usize) -> Re
                 if *needs_restart { (100 + value).to_string() } else { format!("{}kB", 5000 + value) };
             let parameters = BTreeMap::from([(name.to_owned(), value)]);
             update(app, branch, |change| change.spec.parameters = parameters).await
+        }
+        Action::Replicate(branch, count) => {
+            update(app, branch, |change| change.spec.replicas = Some(*count)).await
         }
         Action::Rotate(branch) => {
             app.rotate_branch_credentials(&access(at(branch)), MANAGED_ROLE).await?;
@@ -188,7 +193,7 @@ async fn visit(
         match found.branch.state {
             BranchState::Ready => {
                 world.lock().sessions.push((branch.clone(), process));
-                let opened = app.open_server(&InstanceId::new(branch, 1)).await.is_ok();
+                let opened = app.open_server(&InstanceId::primary(branch)).await.is_ok();
                 if opened {
                     world.lock().write_row(branch);
                     tokio::time::sleep(stay).await;

@@ -72,6 +72,7 @@ impl History<'_> {
                 let is_beside = source != branch && machine(&source) == machine(&branch);
                 Action::Reset(branch, Some(source).filter(|_| is_beside))
             }
+            91..94 => Action::Replicate(branch, self.dice.below(3) as u32),
             _ => Action::Connect(branch, Duration::from_millis(self.dice.between(1, 90_000))),
         }
     }

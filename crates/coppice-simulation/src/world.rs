@@ -40,6 +40,8 @@ pub(crate) struct Data {
     pub(crate) verifier: String,
     /// Where the WAL ends.
     pub(crate) wal: u64,
+    /// Replicas that it is kept for, and whether it was too much to keep.
+    pub(crate) slots: BTreeMap<InstanceId, bool>,
     /// Whether its server was stopped with a checkpoint.
     pub(crate) is_clean: bool,
 }
@@ -64,6 +66,8 @@ pub(crate) enum Health {
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) volume: VolumeId,
+    /// The instance that it follows, if it is a replica's.
+    pub(crate) follows: Option<InstanceId>,
     /// When it takes sessions.
     pub(crate) ready_at: Duration,
     pub(crate) health: Health,
@@ -220,7 +224,7 @@ impl State {
     /// A client writes a row, if the server of the branch is still there.
     pub(crate) fn write_row(&mut self, branch: &BranchId) {
         self.next_row += 1;
-        let (row, instance) = (self.next_row, InstanceId::new(branch, 1));
+        let (row, instance) = (self.next_row, InstanceId::primary(branch));
         for machine in 0..self.machines.len() {
             if let Some((server, data)) = self.serving(machine, &instance) {
                 let volume = server.volume.clone();

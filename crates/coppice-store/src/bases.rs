@@ -326,6 +326,13 @@ impl Store {
         .bind(&names)
         .execute(&mut *tx)
         .await?;
+        // Replicas are made anew from their primary.
+        sqlx::query(
+            "with gone as (delete from instances where role = 'replica' returning volume_id)
+             update volumes set state = 'removed' where id in (select volume_id from gone)",
+        )
+        .execute(&mut *tx)
+        .await?;
         sqlx::query(
             "update branches b set state = 'creating', message = ''
              from volumes v where v.id = b.volume_id and v.base is not null and b.goal = 'running'",

@@ -23,7 +23,8 @@ pub(crate) const COLUMNS: &str = "b.id, p.organization_id, b.project_id, b.name,
     b.parent_id, b.region, b.image_major, b.image_minor, b.instance_type, b.replicas, b.storage_gib, b.parameters, \
     b.preload_libraries, b.scale_to_zero, b.inactivity_minutes, b.protected, b.expires_at, b.backup_retention_days, \
     b.backup_day, b.backup_minute, b.goal, b.generation, b.state, b.message, b.fullness, \
-    b.volume_id, b.replacement_id, b.password_sealed, b.idle_since, b.created_at, b.updated_at";
+    b.volume_id, b.replacement_id, b.password_sealed, b.idle_since, b.created_at, b.updated_at, \
+    (select count(*) from instances n where n.branch_id = b.id and n.is_ready) as ready_replicas";
 
 #[derive(FromRow)]
 pub(crate) struct BranchRow {
@@ -51,6 +52,7 @@ pub(crate) struct BranchRow {
     goal: String,
     generation: i64,
     state: String,
+    ready_replicas: i64,
     message: String,
     fullness: String,
     volume_id: String,
@@ -104,6 +106,7 @@ impl TryFrom<BranchRow> for Branch {
             goal,
             generation: row.generation,
             state,
+            ready_replicas: u32::try_from(row.ready_replicas).unwrap_or_default(),
             message: row.message,
             fullness,
             volume: VolumeId::from_trusted(row.volume_id),
@@ -251,7 +254,7 @@ impl Store {
             "insert into instances (id, branch_id, ordinal, role, volume_id, host_id)
              values ($1, $2, 1, 'primary', $3, $4)",
         )
-        .bind(InstanceId::new(new.id, 1).as_str())
+        .bind(InstanceId::primary(new.id).as_str())
         .bind(new.id.as_str())
         .bind(new.volume.as_str())
         .bind(new.host.as_str())

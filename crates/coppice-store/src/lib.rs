@@ -49,6 +49,7 @@ mod passkeys;
 mod projects;
 mod reach;
 mod reads;
+mod replicas;
 mod rotation;
 mod sealed;
 mod second_factors;
@@ -105,6 +106,7 @@ pub use outside::VerifiedUser;
 pub use passkeys::{PASSKEYS_MAX, PasskeyRemoval, PasskeyRow};
 pub use reach::{ReachedBranch, ReachedProject};
 use reads::Reads;
+pub use replicas::{NewReplica, ReplicaRow};
 pub use rotation::{KeptPassword, ManagedRole};
 pub use sealed::{SEALED, SealedColumn, SealedValue};
 pub use second_factors::{

@@ -101,7 +101,7 @@ fn array(sample: &Sample) -> String {
 }
 
 impl Store {
-    /// Instances of a host that should run and were seen ready.
+    /// Instances of a host that should run and were seen ready, replicas among them.
     pub async fn metric_instances(&self, host: &HostId) -> Result<Vec<MeasuredInstance>> {
         let rows: Vec<(String, String, String, String, i32, String, i16)> = self
             .reads
@@ -110,7 +110,8 @@ impl Store {
                     "select i.id, i.branch_id, i.volume_id, b.instance_type, b.storage_gib, b.fullness,
                             b.backup_retention_days
                      from instances i join branches b on b.id = i.branch_id
-                     where i.host_id = $1 and b.goal = 'running' and b.state = 'ready'",
+                     where i.host_id = $1 and b.goal = 'running' and b.state = 'ready'
+                       and (i.role = 'primary' or i.is_ready)",
                 )
                 .bind(host.as_str()),
             )

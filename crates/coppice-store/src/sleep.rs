@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use coppice_core::branch::Branch;
 use coppice_core::budget::UsedUp;
 use coppice_core::project::{AllowedRange, IpFiltering};
-use coppice_core::{BranchId, HostId};
+use coppice_core::{BranchId, HostId, InstanceId};
 use sqlx::types::Json;
 use sqlx::{FromRow, Row as _};
 
@@ -19,6 +19,8 @@ pub struct ConnectionTarget {
     pub branch: Branch,
     /// The branch that it is a copy of, at whatever distance; itself when it is no copy.
     pub root: BranchId,
+    /// Replicas that accept connections.
+    pub replicas: Vec<InstanceId>,
     /// Who may connect.
     pub ip_filtering: IpFiltering,
     /// Whether its organization is disabled, so that it may not be woken.
@@ -62,6 +64,8 @@ impl Store {
         let sql = format!(
             "select {COLUMNS}, coalesce(b.root_id, b.id) as root, p.ip_filtering_enabled, p.ip_ranges,
                     b.verifiers_checkpoint, k.verifier_sealed,
+                    array(select i.id from instances i where i.branch_id = b.id and i.is_ready
+                          order by i.ordinal) as replica_ids,
                     o.disabled_by_admin or o.billing_status <> 'ok' as is_disabled,
                     {USED_UP}
              from branches b join projects p on p.id = b.project_id
@@ -80,6 +84,11 @@ impl Store {
             Ok(ConnectionTarget {
                 branch: Branch::try_from(BranchRow::from_row(&row)?)?,
                 root: BranchId::from_trusted(row.try_get::<String, _>("root")?),
+                replicas: row
+                    .try_get::<Vec<String>, _>("replica_ids")?
+                    .into_iter()
+                    .map(InstanceId::from_trusted)
+                    .collect(),
                 ip_filtering: IpFiltering { enabled: row.try_get("ip_filtering_enabled")?, ranges: ranges.0 },
                 is_disabled: row.try_get("is_disabled")?,
                 used_up: used_up(&row)?,

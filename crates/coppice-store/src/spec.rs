@@ -21,7 +21,7 @@ impl Store {
         meanwhile: BranchState,
     ) -> Result<bool> {
         let done = sqlx::query(
-            "update branches set image_minor = $8, instance_type = $2, storage_gib = $3, parameters = $4,
+            "update branches set image_minor = $8, instance_type = $2, replicas = $10, storage_gib = $3, parameters = $4,
                  preload_libraries = $5, generation = generation + 1, updated_at = now(), taken_back = '',
                  proven_spec = case when state = 'failed' or (state = 'ready' and $6 = 'reload') then proven_spec
                                     else coalesce(proven_spec, $7) end,
@@ -41,6 +41,7 @@ impl Store {
         .bind(Json(&branch.spec))
         .bind(spec.version.minor as i32)
         .bind(meanwhile.as_str())
+        .bind(spec.replicas as i32)
         .execute(&mut **tx)
         .await?;
         Ok(done.rows_affected() == 1)

@@ -74,8 +74,13 @@ pub struct NewVolume<'a> {
     pub version: PostgresVersion,
 }
 
+/// What [`VolumeColumns`] are read from: `volumes v`, and the primary `i` of its
+/// parent's branch.
+pub(crate) const VOLUME_COLUMNS: &str = "v.id, v.host_id, v.parent_volume_id, v.moment::text, v.base, v.base_until, \
+     i.id as parent_instance, v.state, v.account, v.image_major, v.image_minor";
+
 #[derive(FromRow)]
-struct Row {
+pub(crate) struct VolumeColumns {
     id: String,
     host_id: String,
     parent_volume_id: Option<String>,
@@ -89,10 +94,10 @@ struct Row {
     image_minor: i32,
 }
 
-impl TryFrom<Row> for VolumeRow {
+impl TryFrom<VolumeColumns> for VolumeRow {
     type Error = StoreError;
 
-    fn try_from(row: Row) -> Result<Self> {
+    fn try_from(row: VolumeColumns) -> Result<Self> {
         let state = VolumeState::parse(&row.state)
             .ok_or_else(|| StoreError::UnknownValue { what: "volume state", value: row.state })?;
         let moment = row.moment.map(|text| {
@@ -142,15 +147,14 @@ impl Store {
         &self,
         branch: &BranchId,
     ) -> Result<(VolumeRow, Option<VolumeRow>)> {
-        let query = sqlx::query(
-            "select v.id, v.host_id, v.parent_volume_id, v.moment::text, v.base, v.base_until, i.id as parent_instance, v.state, v.account,
-                    v.image_major, v.image_minor
+        let sql = format!(
+            "select {VOLUME_COLUMNS}
              from branches b join volumes v on v.id in (b.volume_id, b.replacement_id)
              left join instances i on i.volume_id = v.parent_volume_id and i.role = 'primary'
-             where b.id = $1 order by v.id = b.replacement_id",
-        )
-        .bind(branch.as_str());
-        let rows: Vec<Row> = self.reads.all(query).await?;
+             where b.id = $1 order by v.id = b.replacement_id"
+        );
+        let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(branch.as_str());
+        let rows: Vec<VolumeColumns> = self.reads.all(query).await?;
         let mut volumes = rows.into_iter().map(VolumeRow::try_from);
         let volume = volumes.next().ok_or(sqlx::Error::RowNotFound)??;
         Ok((volume, volumes.next().transpose()?))

@@ -6,6 +6,7 @@ use coppice_core::{BranchId, HostId, InstanceId, VolumeId};
 use sqlx::{FromRow, Row as _};
 
 use crate::branches::{BranchRow, COLUMNS};
+use crate::replicas::ReplicaRow;
 use crate::volumes::VolumeRow;
 use crate::{Result, Store, StoreError, Tx};
 
@@ -22,6 +23,8 @@ pub struct BranchWork {
     pub doomed: Vec<VolumeId>,
     /// Its primary.
     pub instance: InstanceId,
+    /// Its replicas, in order; also those that it is not to have any more.
+    pub replicas: Vec<ReplicaRow>,
     /// What the managed role must have.
     pub managed_role_verifier: String,
     /// Whether the server has to be told before it lets anybody in.
@@ -81,7 +84,8 @@ impl Store {
              join instances i on i.branch_id = b.id and i.role = 'primary' where b.id = $1"
         );
         let branch = self.reads.row(sqlx::query(sqlx::AssertSqlSafe(sql)).bind(id.as_str()));
-        let (row, (volume, replacement)) = tokio::try_join!(branch, self.volumes_of_branch(id))?;
+        let (row, (volume, replacement), replicas) =
+            tokio::try_join!(branch, self.volumes_of_branch(id), self.replicas_of_branch(id))?;
         let row = row.ok_or(sqlx::Error::RowNotFound)?;
         let instance = InstanceId::from_trusted(row.try_get::<String, _>("instance")?);
         let branch = Branch::try_from(BranchRow::from_row(&row)?)?;
@@ -91,6 +95,7 @@ impl Store {
             replacement,
             doomed: claimed.doomed.into_iter().map(VolumeId::from_trusted).collect(),
             instance,
+            replicas,
             managed_role_verifier: claimed.managed_role_verifier,
             role_pending: claimed.role_pending,
             next_verifier: claimed.next_verifier,

@@ -183,6 +183,10 @@ pub struct UpdateBranch {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = true)]
     pub hibernate: Option<bool>,
+    /// Instances besides the primary, which only read; made or removed while the primary goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = 1, minimum = 0, maximum = 4)]
+    pub replicas: Option<u32>,
     /// Most storage, in GiB; may only grow.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = 20, minimum = 1, maximum = 65536)]

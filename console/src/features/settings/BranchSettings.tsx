@@ -48,6 +48,7 @@ export function BranchSettings() {
             <Kept key={`kept ${found.id}`} path={path} kept={found.backupConfiguration} why={why} />
           )}
           <Storage key={`storage ${found.id}`} path={path} branch={found} why={why} />
+          <Replicas key={`replicas ${found.id}`} path={path} branch={found} why={why} />
           <Danger path={path} name={found.name} why={why} />
         </>
       )}
@@ -189,6 +190,32 @@ function Storage({ path, branch, why }: PartProps) {
         min={branch.configuration.storage}
         value={storage}
         onChange={setStorage}
+      />
+    </Saved>
+  );
+}
+
+function Replicas({ path, branch, why }: PartProps) {
+  const [replicas, setReplicas] = useState(String(branch.configuration.replicas));
+  const change = useChange(path);
+  const isSame = Number(replicas) === branch.configuration.replicas;
+  return (
+    <Saved
+      title="Replicas"
+      change={change}
+      why={why}
+      isSame={isSame}
+      onSave={() => change.mutate({ replicas: Number(replicas) })}
+    >
+      <TextField
+        label="Servers that only read"
+        hint="Clients reach them with -ro after the branch's id. Each is of the branch's size."
+        className="short"
+        type="number"
+        min={0}
+        max={4}
+        value={replicas}
+        onChange={setReplicas}
       />
     </Saved>
   );

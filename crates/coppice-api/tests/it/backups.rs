@@ -116,7 +116,7 @@ fn a_restored_branch_is_a_child_as_of_a_time_that_is_kept() {
     assert!(told.contains("before its history begins") && told.contains("choose a time"), "{told}");
     never(json!({ "configuration": { "region": "mars" } })).expect_error(400, "invalid_region");
     never(json!({ "configuration": { "storage": 9 } })).expect_error(400, "storage_shrink");
-    never(json!({ "configuration": { "replicas": 2 } })).expect_error(400, "invalid_field");
+    never(json!({ "configuration": { "replicas": 5 } })).expect_error(400, "invalid_field");
     never(json!({ "backupConfiguration": { "retentionPeriod": 1 } }))
         .expect_error(400, "invalid_backup_configuration");
     let nothing = project.restore(&http, &project.new, &json!({ "name": "never" }));

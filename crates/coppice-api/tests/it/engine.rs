@@ -20,8 +20,8 @@ use coppice_core::volume::VolumeLabel;
 use coppice_core::{ApiKeyId, InstanceId, VolumeId};
 use coppice_engine::{
     Answer, BasePlan, BoxedServerStream, Capacity, DrillPlan, Engine, EngineError, FirstStart, Image,
-    ImageContents, InstanceSpec, LogFiles, Result, RoleVerifier, SleepingRoles, StopMode, VolumeFacts,
-    VolumePlan, Written,
+    ImageContents, InstanceSpec, LogFiles, ReplicaSlot, Result, RoleVerifier, SleepingRoles, StopMode,
+    VolumeFacts, VolumePlan, Written,
 };
 
 /// Begins ids of volumes of which something is kept.
@@ -86,6 +86,18 @@ impl Engine for NoPostgres {
 
     async fn first_start(&self, plan: &FirstStart) -> Result<()> {
         is_not_running(&plan.spec.instance)
+    }
+
+    async fn keep_for_replica(&self, primary: &InstanceId, _: &InstanceId) -> Result<()> {
+        is_not_running(primary)
+    }
+
+    async fn forget_replica(&self, primary: &InstanceId, _: &InstanceId) -> Result<()> {
+        is_not_running(primary)
+    }
+
+    async fn replica_slots(&self, primary: &InstanceId) -> Result<Vec<ReplicaSlot>> {
+        is_not_running(primary)
     }
 
     async fn stop(&self, _: &InstanceId, _: Option<&VolumeId>, _: StopMode) -> Result<()> {

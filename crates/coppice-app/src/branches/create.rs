@@ -264,10 +264,6 @@ impl App {
         let region = self.check_region(&custom.region)?;
         let kind = self.offered_type(region.as_str(), &custom.instance_type)?;
         let version = self.choose_image(&custom.image)?;
-        // What can't be done yet is refused rather than ignored.
-        if custom.replicas > 0 {
-            return Err(Error::invalid_field("configuration.replicas", "this region runs no replicas"));
-        }
         self.check_storage("configuration.storage", custom.storage_gib)?;
         let contents = self.image_contents(version).await?;
         let preload_libraries =
@@ -277,7 +273,7 @@ impl App {
             region,
             version,
             instance_type: custom.instance_type.clone(),
-            replicas: 0,
+            replicas: custom.replicas,
             storage_gib: custom.storage_gib,
             parameters: custom.parameters.clone(),
             preload_libraries,

@@ -209,7 +209,16 @@ impl App {
             }
             BranchState::Failed => InstanceStatus::Failed,
         };
-        let instances = vec![(InstanceId::new(&branch.id, 1), status)];
+        let replicas = self.store.replicas_of_branch(&branch.id).await?;
+        let is_ready = |id: &InstanceId| replicas.iter().any(|one| one.instance == *id && one.is_ready);
+        let instances = (1..=branch.spec.replicas + 1).map(|ordinal| {
+            let instance = InstanceId::new(&branch.id, ordinal);
+            let is_on_its_way =
+                status == InstanceStatus::Healthy && !instance.is_primary() && !is_ready(&instance);
+            let status = if is_on_its_way { InstanceStatus::Starting } else { status };
+            (instance, status)
+        });
+        let instances = instances.collect();
         let activity = match branch.state {
             BranchState::Ready => Some(self.activity(&branch, 1).await?),
             _ => None,

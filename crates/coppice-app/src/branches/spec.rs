@@ -51,9 +51,6 @@ impl App {
     /// `invalid_instance_type`, `invalid_image`, `invalid_postgres_parameter`,
     /// `invalid_preload_library`, `storage_shrink`, `invalid_field`
     pub(super) async fn changed_spec(&self, spec: &BranchSpec, change: &SpecChange) -> Result<NewSpec> {
-        if change.replicas.is_some_and(|replicas| replicas != spec.replicas) {
-            return Err(Error::invalid_field("replicas", "this region runs no replicas"));
-        }
         if *change == SpecChange::default() {
             let (spec, how, meanwhile) = (spec.clone(), Reconfigure::Reload, BranchState::Updating);
             return Ok(NewSpec { spec, how, meanwhile });
@@ -91,8 +88,17 @@ impl App {
             true => new_type.name,
             false => spec.instance_type.clone(),
         };
-        let spec =
-            BranchSpec { version, instance_type, storage_gib, parameters, preload_libraries, ..spec.clone() };
+        let replicas = change.replicas.unwrap_or(spec.replicas);
+        let region = spec.region.clone();
+        let spec = BranchSpec {
+            region,
+            version,
+            instance_type,
+            replicas,
+            storage_gib,
+            parameters,
+            preload_libraries,
+        };
         let how = match needs_restart || is_other_server || is_upgrade {
             true => Reconfigure::Restart,
             false => Reconfigure::Reload,

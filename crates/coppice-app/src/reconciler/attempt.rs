@@ -48,6 +48,9 @@ pub(super) enum StepError {
     /// The server runs, but does not answer.
     #[error("{0}")]
     Unwell(String),
+    /// The primary is up, and a replica is not.
+    #[error("a replica is not ready: {0}")]
+    ReplicaNotReady(String),
     /// The server ended again and again; it is started after this time.
     #[error("{ENDS_AGAIN}")]
     Resting(Duration),
@@ -58,7 +61,11 @@ pub(super) enum StepError {
 impl StepError {
     pub(super) fn outcome(&self) -> Outcome {
         match self {
-            Self::Engine(_) | Self::Store(_) | Self::Unwell(_) | Self::Panicked => Outcome::Failed,
+            Self::Engine(_)
+            | Self::Store(_)
+            | Self::Unwell(_)
+            | Self::ReplicaNotReady(_)
+            | Self::Panicked => Outcome::Failed,
             Self::Lost => Outcome::Lost,
             Self::NotYet(_) | Self::Resting(_) => Outcome::NotYet,
         }
@@ -72,6 +79,7 @@ impl StepError {
             | Self::Lost
             | Self::NotYet(_)
             | Self::Unwell(_)
+            | Self::ReplicaNotReady(_)
             | Self::Resting(_)
             | Self::Panicked => self.to_string(),
         }
@@ -86,8 +94,18 @@ impl Reconciler {
         let outcome = self.reconcile_with(slot, &branch).await;
         let retry_after = match outcome {
             Ok(()) => {
-                inner.lock().failing_since.remove(&branch);
+                let mut work = inner.lock();
+                work.failing_since.remove(&branch);
+                work.replica_failures.remove(&branch);
                 None
+            }
+            Err(error @ StepError::ReplicaNotReady(_)) => {
+                let mut work = inner.lock();
+                work.failing_since.remove(&branch);
+                let attempts = work.replica_failures.entry(branch.clone()).or_default();
+                *attempts += 1;
+                tracing::warn!(%branch, attempts, "branch {branch}: {}", error.reason());
+                Some(pause(*attempts))
             }
             Err(StepError::Lost) => {
                 // Whoever has it now counts it, or there is nothing to do. If it
@@ -197,8 +215,13 @@ impl Reconciler {
                 InstanceSeen::Running if inner.health.is_hopeless(branch) => InstanceSeen::Broken,
                 instance => instance,
             };
-            let replacement = work.replacement.as_ref().map(|volume| volume.state);
-            let seen = Seen { goal: work.branch.goal, volume: work.volume.state, replacement, instance };
+            let seen = Seen {
+                goal: work.branch.goal,
+                volume: work.volume.state,
+                replacement: work.replacement.as_ref().map(|volume| volume.state),
+                instance,
+                replicas: self.observe_replicas(&work).await?,
+            };
             let step = plan(&seen);
             tracing::debug!(%branch, ?seen, ?step, "branch {branch}: {step:?}");
             let began = Instant::now();
@@ -211,7 +234,7 @@ impl Reconciler {
             );
             applied?;
             if step == Step::Settle {
-                return Ok(());
+                return self.tend_replicas(&mut work, token).await;
             }
         }
     }

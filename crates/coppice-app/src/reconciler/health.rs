@@ -217,7 +217,7 @@ impl Reconciler {
         let (work, inner) = (self.inner.lock(), &self.inner);
         let settled = work.watched_servers.iter().filter(|branch| !work.running.contains(*branch));
         let is_in_doubt = |branch: &&BranchId| {
-            inner.health.is_ill(branch) || !inner.engine.has_answered(&InstanceId::new(branch, 1))
+            inner.health.is_ill(branch) || !inner.engine.has_answered(&InstanceId::primary(branch))
         };
         settled.filter(is_in_doubt).cloned().collect()
     }
@@ -225,7 +225,7 @@ impl Reconciler {
     async fn ask_server(self, branch: BranchId) {
         let health = &self.inner.health;
         let Ok(_place) = health.queue(&branch).acquire().await else { return };
-        let instance = InstanceId::new(&branch, 1);
+        let instance = InstanceId::primary(&branch);
         let answer = tokio::select! {
             biased;
             () = self.inner.stop.cancelled() => return,

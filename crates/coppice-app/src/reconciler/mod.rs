@@ -14,6 +14,7 @@
 mod attempt;
 mod health;
 mod passwords;
+mod replicas;
 mod steps;
 mod volumes;
 
@@ -24,7 +25,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use coppice_core::claim::ClaimToken;
-use coppice_core::{BranchId, HostId, InstallationId};
+use coppice_core::limits::INSTANCES_PER_BRANCH_MAX;
+use coppice_core::{BranchId, HostId, InstallationId, InstanceId};
 use coppice_engine::{EngineError, SharedEngine, StopMode};
 use coppice_store::Store;
 use parking_lot::{Mutex, MutexGuard};
@@ -63,6 +65,13 @@ struct Work {
     running: HashSet<BranchId>,
     watchers: HashMap<BranchId, watch::Sender<()>>,
     watched_servers: BTreeSet<BranchId>,
+    watched_replicas: BTreeSet<InstanceId>,
+    /// Since when replicas that run were seen to receive nothing.
+    idle_replicas: HashMap<InstanceId, Instant>,
+    /// Since when replicas that run do not answer.
+    silent_replicas: HashMap<InstanceId, Instant>,
+    /// How often in a row the replicas of branches could not be brought up.
+    replica_failures: HashMap<BranchId, u32>,
     failing_since: HashMap<BranchId, (Instant, u32)>,
     /// Rotations that could not be carried out, with the number of attempts.
     stuck_rotations: HashMap<BranchId, u32>,
@@ -76,6 +85,7 @@ impl Work {
         self.unsettled_since.remove(branch);
         self.failing_since.remove(branch);
         self.stuck_rotations.remove(branch);
+        self.replica_failures.remove(branch);
     }
 }
 
@@ -181,8 +191,11 @@ impl Reconciler {
         let strangers = of_branches.iter().filter(|label| !known.contains(label.volume.as_str()));
         for label in strangers {
             if let Some(branch) = &label.branch {
-                let instance = coppice_core::InstanceId::new(branch, 1);
-                engine.stop(&instance, Some(&label.volume), StopMode::Fast).await.map_err(failed)?;
+                // Which of the branch's it was made for is in no row, either.
+                for ordinal in 1..=INSTANCES_PER_BRANCH_MAX {
+                    let instance = InstanceId::new(branch, ordinal);
+                    engine.stop(&instance, Some(&label.volume), StopMode::Fast).await.map_err(failed)?;
+                }
             }
             tracing::warn!(volume = %label.volume, "volume {} is in no row: set aside, not deleted", label.volume);
             engine.quarantine(&label.volume).await.map_err(failed)?;
@@ -206,6 +219,8 @@ impl Reconciler {
         tasks.keep("branch_changes", move || reconciler.clone().listen());
         let reconciler = self.clone();
         tasks.keep("health_watch", move || reconciler.clone().watch_health());
+        let reconciler = self.clone();
+        tasks.keep(replicas::REPLICA_WATCH, move || reconciler.clone().watch_replicas());
         let mut timer = tokio::time::interval(TIMER);
         timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {

@@ -76,6 +76,8 @@ impl Reconciler {
                 engine.stop(instance, Some(volume), StopMode::Immediate).await?;
                 failpoint!("reconciler.killed");
             }
+            Step::StopReplicas => self.stop_replicas(work, token).await?,
+            Step::RemoveReplicas => self.remove_replicas(work, token).await?,
             Step::Remove => {
                 self.remove_old_volumes(work).await?;
                 self.remove_data(volume).await?;
@@ -144,8 +146,8 @@ impl Reconciler {
         Err(StepError::Resting(rest))
     }
 
-    async fn settle(&self, work: &BranchWork, token: ClaimToken) -> Result<(), StepError> {
-        let id = &work.branch.id;
+    async fn settle(&self, work: &mut BranchWork, token: ClaimToken) -> Result<(), StepError> {
+        let id = &work.branch.id.clone();
         let state = match work.branch.goal {
             Goal::Running => {
                 self.check_health(work, token).await?;
@@ -207,7 +209,7 @@ impl Reconciler {
 
     /// Gives a server the parameters that its branch has by now. Over again
     /// after a crash; another restart is all that costs.
-    async fn reconfigure(&self, work: &BranchWork, token: ClaimToken) -> Result<(), StepError> {
+    async fn reconfigure(&self, work: &mut BranchWork, token: ClaimToken) -> Result<(), StepError> {
         let inner = &self.inner;
         let spec = instance_spec(work, token);
         match work.reconfigure {
@@ -219,8 +221,10 @@ impl Reconciler {
                     tracing::warn!(%branch, "branch {branch} can't be given its parameters: {}", error.chain());
                     return Ok(());
                 }
+                self.configure_replicas(work, token).await;
             }
             Some(Reconfigure::Restart) => {
+                self.stop_replicas(work, token).await?;
                 inner.engine.stop(&work.instance, Some(&work.volume.id), StopMode::Fast).await?;
                 failpoint!("configuration.stopped");
                 inner.engine.start(&spec).await?;
@@ -264,12 +268,13 @@ impl Reconciler {
     }
 }
 
-fn instance_spec(work: &BranchWork, token: ClaimToken) -> InstanceSpec {
+pub(super) fn instance_spec(work: &BranchWork, token: ClaimToken) -> InstanceSpec {
     let kind = instance_type(&work.branch.spec.instance_type);
     InstanceSpec {
         instance: work.instance.clone(),
         branch: work.branch.id.clone(),
         volume: work.volume.id.clone(),
+        follows: None,
         claim: token,
         version: work.branch.spec.version,
         account: work.volume.account,

@@ -29,6 +29,7 @@ use tar::{Builder, EntryType, Header};
 
 use super::bases::StoredBase;
 use super::blocking::blocking;
+use super::following::NAMES as REPLICAS;
 use super::history::trim_wal;
 use super::session::PLATFORM_ROLE;
 use super::untrusted::{UntrustedDir, UntrustedPath};
@@ -148,7 +149,9 @@ fn recover(programs: &Path, scratch: &Path, account: Option<(u32, u32)>) -> Resu
         .map_err(EngineError::io(format!("starting {}", programs.join("postgres").display())))?;
     let statements = format!(
         "CREATE ROLE {SUPERUSER} SUPERUSER CREATEDB CREATEROLE REPLICATION BYPASSRLS LOGIN\n\
-         ALTER ROLE {PLATFORM_ROLE} NOLOGIN PASSWORD NULL\n"
+         ALTER ROLE {PLATFORM_ROLE} NOLOGIN PASSWORD NULL\n\
+         UPDATE pg_authid SET rolcanlogin = false, rolsuper = false, rolreplication = false, rolpassword = NULL \
+         WHERE rolreplication AND rolname ~ '{REPLICAS}'\n"
     );
     if let Some(mut input) = server.stdin.take() {
         // It may have ended already; then it says why.

@@ -8,6 +8,8 @@ use std::path::Path;
 
 use coppice_core::storage::Fullness;
 
+use super::following::all_names;
+
 /// Connections that stay free for the platform while others take all that
 /// there are; fewer where there are few.
 const RESERVED_CONNECTIONS: u32 = 3;
@@ -39,6 +41,8 @@ pub(super) struct Configuration<'a> {
     pub(super) storage_bytes: Option<u64>,
     /// How full that is.
     pub(super) fullness: Fullness,
+    /// Its role and slot at the server that it follows, if it is a replica's.
+    pub(super) follows: Option<&'a str>,
     /// Whether the platform signs in by the account of its process.
     pub(super) trusts_root: bool,
 }
@@ -50,6 +54,10 @@ pub(super) struct ServerPaths<'a> {
     pub(super) configuration: &'a Path,
     pub(super) log: &'a Path,
     pub(super) socket: &'a Path,
+    /// The directory of the socket of the server that it follows.
+    pub(super) primary: &'a Path,
+    /// The file with its password there.
+    pub(super) password: &'a Path,
 }
 
 /// A number among settings, of which a later one wins.
@@ -67,6 +75,25 @@ pub(super) fn processes_max(settings: &[(String, String)]) -> u32 {
 
 fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+/// What has a server follow the one at `paths.primary`. Holds no secret: every
+/// account of the machine can see it.
+fn following(name: &str, paths: &ServerPaths<'_>) -> Vec<(&'static str, String)> {
+    let quoted = |path: &Path| {
+        let text = path.display().to_string();
+        format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
+    };
+    let (host, password) = (quoted(paths.primary), quoted(paths.password));
+    let conninfo = format!(
+        "host={host} port=5432 user={name} passfile={password} application_name={name} connect_timeout=10"
+    );
+    vec![
+        ("primary_conninfo", conninfo),
+        ("primary_slot_name", name.to_owned()),
+        ("hot_standby", "on".to_owned()),
+        ("recovery_target_timeline", "latest".to_owned()),
+    ]
 }
 
 impl Configuration<'_> {
@@ -147,10 +174,13 @@ impl Configuration<'_> {
     pub(super) fn access_file(&self) -> String {
         let platform = if self.trusts_root { "peer map=platform" } else { "scram-sha-256" };
         let others = if self.fullness == Fullness::Shut { "reject" } else { "scram-sha-256" };
+        let replicas = all_names();
         format!(
             "local all platform {platform}\n\
              local replication platform {platform}\n\
+             local replication {replicas} scram-sha-256\n\
              local replication all reject\n\
+             local all {replicas} reject\n\
              local all all {others}\n"
         )
     }
@@ -160,7 +190,9 @@ impl Configuration<'_> {
         let connections = number(self.settings, "max_connections").unwrap_or(CONNECTIONS);
         let reserved = RESERVED_CONNECTIONS.min(connections.saturating_sub(1) / 2);
         let in_configuration = |name: &str| paths.configuration.join(name).display().to_string();
-        let socket_mode = if self.trusts_root { "0000" } else { "0700" };
+        // Its group is the server's own account, which owns it, too, and to which
+        // the owner's rights apply: none. Only replicas are in that group besides.
+        let socket_mode = if self.trusts_root { "0020" } else { "0700" };
         let libraries: Vec<_> = self.preload_libraries.iter().map(|name| format!("$libdir/{name}")).collect();
         let settings = [
             ("config_file", in_configuration("postgresql.conf")),
@@ -190,7 +222,8 @@ impl Configuration<'_> {
             ("log_timezone", "UTC".to_owned()),
         ];
         let mut arguments = vec!["-D".to_owned(), paths.data.display().to_string()];
-        for (name, value) in settings {
+        let following = self.follows.map(|name| following(name, paths)).unwrap_or_default();
+        for (name, value) in settings.into_iter().chain(following) {
             arguments.extend(["-c".to_owned(), format!("{name}={value}")]);
         }
         arguments
@@ -209,8 +242,39 @@ mod tests {
             is_first_start: false,
             storage_bytes: Some(2 << 30),
             fullness: Fullness::Fine,
+            follows: None,
             trusts_root: true,
         }
+    }
+
+    fn paths(here: &Path) -> ServerPaths<'_> {
+        ServerPaths {
+            data: here,
+            configuration: here,
+            log: here,
+            socket: here,
+            primary: here,
+            password: here,
+        }
+    }
+
+    #[test]
+    fn only_a_replica_follows_and_its_role_can_do_nothing_else() {
+        let own = configuration(&[]);
+        let arguments = |one: &Configuration<'_>| one.arguments(&paths(Path::new("/it's"))).join(" ");
+        assert!(!arguments(&own).contains("primary"));
+        let replica = Configuration { follows: Some("coppice_replica_2"), ..own };
+        let told = arguments(&replica);
+        assert!(told.contains("primary_slot_name=coppice_replica_2"), "{told}");
+        assert!(told.contains(r"host='/it\'s' port=5432 user=coppice_replica_2"), "{told}");
+        let access = replica.access_file();
+        let line =
+            |text: &str| access.lines().position(|line| line == text).unwrap_or_else(|| panic!("{access}"));
+        let names = "coppice_replica_2,coppice_replica_3,coppice_replica_4,coppice_replica_5";
+        assert!(
+            line(&format!("local replication {names} scram-sha-256")) < line("local replication all reject")
+        );
+        assert!(line(&format!("local all {names} reject")) < line("local all all scram-sha-256"));
     }
 
     #[test]
@@ -259,7 +323,7 @@ mod tests {
     #[test]
     fn a_server_has_the_connections_that_were_asked_for_and_some_stay_free() {
         let here = Path::new("/x");
-        let paths = ServerPaths { data: here, configuration: here, log: here, socket: here };
+        let paths = paths(here);
         for (connections, reserved) in [("50", 3), ("7", 3), ("5", 2), ("3", 1), ("1", 0)] {
             let settings = [("max_connections".to_owned(), connections.to_owned())];
             let arguments = configuration(&settings).arguments(&paths);

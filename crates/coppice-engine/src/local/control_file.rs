@@ -18,6 +18,15 @@ const STATE_SHUT_DOWN: u32 = 1;
 /// Offset of the location of the last checkpoint record.
 const CHECKPOINT: usize = 32;
 
+/// Offset of five settings of whoever wrote the log, which follow each other:
+/// `max_connections`, `max_worker_processes`, `max_wal_senders`,
+/// `max_prepared_transactions` and `max_locks_per_transaction`. After the copy of
+/// the checkpoint (88 bytes) stand four locations with a timeline (8, 8, 4 padded,
+/// 8, 8) and three settings (1 padded, 4, 1 padded).
+const NEEDED: usize = 180;
+/// Most that is believed of each.
+const NEEDED_MAX: u32 = 100_000;
+
 /// Size of the file (`PG_CONTROL_FILE_SIZE`), in bytes.
 const LENGTH: u64 = 8192;
 
@@ -71,6 +80,24 @@ pub(super) fn checkpoint(data: &UntrustedPath) -> Result<Checkpoint> {
 pub(super) fn clean_checkpoint(data: &UntrustedPath) -> Result<Option<String>> {
     let found = checkpoint(data)?;
     Ok(found.is_clean.then(|| found.at.to_string()))
+}
+
+/// What a server that follows needs at least: the settings that the log says its
+/// writer has, in the order of the file, connections first. Blocks.
+///
+/// # Errors
+/// When the file can't be read or is too short.
+pub(super) fn needed_by_standbys(data: &UntrustedPath) -> Result<[u32; 5]> {
+    let bytes = contents(data)?;
+    let mut needed = [0; 5];
+    for (value, part) in
+        needed.iter_mut().zip(bytes.get(NEEDED..NEEDED + 20).ok_or_else(too_short)?.chunks(4))
+    {
+        let number = part.try_into().map(u32::from_le_bytes).map_err(|_| too_short())?;
+        // The file is the server's to write, and more helps nobody.
+        *value = number.min(NEEDED_MAX);
+    }
+    Ok(needed)
 }
 
 /// Reads what identifies a copy of a cluster. Blocks.

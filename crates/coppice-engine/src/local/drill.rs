@@ -231,6 +231,7 @@ impl LocalEngine {
             settings: &settings,
             preload_libraries: &plan.preload_libraries,
             is_first_start: true,
+            follows: None,
         };
         self.host.servers.start(&server).await?;
         limits::limit_soon(&self.host, &instance);

@@ -43,8 +43,8 @@ use super::{
 };
 use crate::{
     Answer, BasePlan, BoxedServerStream, Capacity, DrillPlan, Engine, EngineError, FirstStart, Image,
-    ImageContents, InstanceSpec, LogFiles, ROLE_LENGTH_MAX, Result, RoleVerifier, SleepingRoles, StopMode,
-    VolumeFacts, VolumePlan,
+    ImageContents, InstanceSpec, LogFiles, ROLE_LENGTH_MAX, ReplicaSlot, Result, RoleVerifier, SleepingRoles,
+    StopMode, VolumeFacts, VolumePlan,
 };
 
 /// A server takes its new settings within this time.
@@ -117,11 +117,11 @@ impl LocalEngine {
 
     /// A file beside the data that says for which volume the first start is
     /// done; a copy inherits it and is told apart by the id in it.
-    fn first_start_marker(&self, volume: &VolumeId) -> PathBuf {
+    pub(super) fn first_start_marker(&self, volume: &VolumeId) -> PathBuf {
         self.host.layout().volume(volume).join("first-start")
     }
 
-    fn is_first_start(&self, volume: &VolumeId) -> bool {
+    pub(super) fn is_first_start(&self, volume: &VolumeId) -> bool {
         fs::read_to_string(self.first_start_marker(volume))
             .is_ok_and(|text| text == volume.as_str())
             .eq(&false)
@@ -136,7 +136,7 @@ impl LocalEngine {
     }
 }
 
-fn server_plan<'a>(
+pub(super) fn server_plan<'a>(
     spec: &'a InstanceSpec,
     image: &'a InstalledImage,
     data: &'a UntrustedPath,
@@ -159,6 +159,7 @@ fn server_plan<'a>(
         settings: &spec.settings,
         preload_libraries: &spec.preload_libraries,
         is_first_start,
+        follows: None,
     }
 }
 
@@ -218,6 +219,9 @@ impl Engine for LocalEngine {
         }
         self.volumes.check_claim(&spec.volume, spec.claim)?;
         self.sessions.lock().remove(&spec.instance);
+        if let Some(primary) = &spec.follows {
+            return self.start_replica(spec, primary).await;
+        }
         let is_first_start = self.is_first_start(&spec.volume);
         let data = self.volumes.data_dir(&spec.volume);
         if is_first_start && self.host.servers.observe(&spec.instance, &data).await == InstanceSeen::Stopped {
@@ -232,6 +236,11 @@ impl Engine for LocalEngine {
 
     async fn configure(&self, spec: &InstanceSpec) -> Result<()> {
         self.volumes.check_claim(&spec.volume, spec.claim)?;
+        let with_as_much = match &spec.follows {
+            Some(_) => Some(self.settings_of_replica(spec).await?),
+            None => None,
+        };
+        let spec = with_as_much.as_ref().unwrap_or(spec);
         let (image, data) = (self.host.image(spec.version)?, self.volumes.data_dir(&spec.volume));
         self.host.servers.configure(&server_plan(spec, &image, &data, false))?;
         let reload = async |session: Arc<Session>| {
@@ -268,11 +277,23 @@ impl Engine for LocalEngine {
         Err(EngineError::Other(format!("instance {} does not take its new settings", spec.instance)))
     }
 
+    async fn keep_for_replica(&self, primary: &InstanceId, replica: &InstanceId) -> Result<()> {
+        LocalEngine::keep_for_replica(self, primary, replica).await
+    }
+
+    async fn forget_replica(&self, primary: &InstanceId, replica: &InstanceId) -> Result<()> {
+        LocalEngine::forget_replica(self, primary, replica).await
+    }
+
+    async fn replica_slots(&self, primary: &InstanceId) -> Result<Vec<ReplicaSlot>> {
+        self.slots_of_replicas(primary).await
+    }
+
     async fn stop(&self, instance: &InstanceId, volume: Option<&VolumeId>, mode: StopMode) -> Result<()> {
         self.sessions.lock().remove(instance);
         let data = volume.map(|volume| self.volumes.data_dir(volume));
         self.host.servers.stop(instance, data.as_ref(), mode).await?;
-        if let Some(volume) = volume.filter(|_| mode == StopMode::Fast) {
+        if let Some(volume) = volume.filter(|volume| mode == StopMode::Fast && !self.is_replica(volume)) {
             self.look_between(volume).await;
         }
         Ok(())

@@ -7,12 +7,12 @@
 //! subscriptions are disabled and detached from their slots; prepared
 //! transactions are rolled back; statistics of statements are reset; the
 //! managed role is repaired and gets the branch's own password; logins of keys
-//! end, since each of them is for one branch.
+//! end, since each of them is for one branch, and so do the roles of replicas.
 
 use super::connecting::Address;
 use super::session::{Patience, Session, column};
 use super::untrusted::UntrustedPath;
-use super::{logins, managed_role, prepared};
+use super::{logins, managed_role, prepared, replica_slots};
 use crate::{EngineError, Result};
 
 /// The library whose statistics a copy inherits.
@@ -53,6 +53,7 @@ pub(super) async fn detach_from_source(
     }
     managed_role::repair(address, &session, managed_role_verifier).await?;
     logins::end_inherited(address, &session).await?;
+    replica_slots::drop_inherited(&session).await?;
     Ok(session)
 }
 

@@ -8,11 +8,12 @@ use coppice_core::InstanceId;
 
 use super::blocking::blocking;
 use super::config::{Configuration, ServerPaths};
+use super::durable::write_durably;
 use super::log_pipe::LogPipe;
 use super::logs::{self, LogEnd};
 use super::metastore::METASTORE;
 use super::process::identity::ProcessIdentity;
-use super::process::launch::{BindMount, FileAccess, Isolation, LaunchSpec, MountUse};
+use super::process::launch::{BindMount, FileAccess, Isolation, LaunchSpec, MountUse, Neighbour};
 use super::server::{ServerPlan, Servers, make_directory};
 use super::untrusted;
 use crate::{EngineError, Result};
@@ -24,6 +25,9 @@ const IMAGE: &str = "/image";
 const CONFIGURATION: &str = "/conf";
 const LOG: &str = "/log";
 const SOCKET: &str = "/socket";
+const PRIMARY: &str = "/primary";
+/// Where a server that follows another one has its password, beside its settings.
+const PASSWORD_FILE: &str = "password";
 
 /// What the kernel runs to run a program, by the C libraries and machines that
 /// there are (ld.so(8)).
@@ -60,6 +64,8 @@ pub(super) struct Surroundings {
     configuration: PathBuf,
     log: PathBuf,
     socket: PathBuf,
+    /// The directory of the socket of the server that it follows.
+    primary: PathBuf,
     isolation: Option<Isolation>,
 }
 
@@ -89,6 +95,7 @@ impl Servers {
             is_first_start: plan.is_first_start,
             storage_bytes: plan.storage_bytes,
             fullness: plan.fullness,
+            follows: plan.follows.map(|following| following.name.as_str()),
             trusts_root: self.is_root,
         }
     }
@@ -113,8 +120,21 @@ impl Servers {
             make_directory(&socket, 0o700)?;
         }
         self.configure(plan)?;
+        let primary = plan.follows.map(|one| one.socket.host_path().to_owned()).unwrap_or_default();
+        let door = plan.follows.and_then(|following| following.door.as_ref().zip(Some(&following.name)));
+        if let Some((door, name)) = door {
+            let line = format!("*:*:*:{name}:{}\n", door.password);
+            let path = home.join("conf").join(PASSWORD_FILE);
+            write_durably(&path, line.as_bytes(), 0o600)?;
+            if self.is_root {
+                let account = self.installation.instance_account(plan.account);
+                chown(&path, Some(account), Some(account))
+                    .map_err(EngineError::io("giving a password to its server"))?;
+            }
+        }
         if !self.is_root {
             return Ok(Surroundings {
+                primary,
                 data: plan.data.host_path().to_owned(),
                 image: plan.image.root.clone(),
                 configuration: home.join("conf"),
@@ -142,13 +162,19 @@ impl Servers {
         ];
         mounts.extend(on_host.map(|socket| mount(socket, SOCKET, None, MountUse::Write)));
         let own_socket = on_host.is_none().then(|| SOCKET.into());
+        let neighbour = door.and_then(|(door, _)| door.neighbour.clone()).map(|neighbour| Neighbour {
+            from: SOCKET.into(),
+            to: PRIMARY.into(),
+            ..neighbour
+        });
         Ok(Surroundings {
+            primary: PRIMARY.into(),
             data: DATA.into(),
             image: IMAGE.into(),
             configuration: CONFIGURATION.into(),
             log: LOG.into(),
             socket: SOCKET.into(),
-            isolation: Some(Isolation { account, mounts, socket: own_socket }),
+            isolation: Some(Isolation { account, mounts, socket: own_socket, neighbour }),
         })
     }
 
@@ -158,6 +184,8 @@ impl Servers {
             configuration: &around.configuration,
             log: &around.log,
             socket: &around.socket,
+            primary: &around.primary,
+            password: &around.configuration.join(PASSWORD_FILE),
         };
         let cgroup = self.leaf(plan.instance).map(|leaf| leaf.ensure(&plan.limits)).transpose()?;
         let program = plan.image.program(&around.image, "postgres");

@@ -107,6 +107,7 @@ impl HostEngine {
             settings: &settings,
             preload_libraries: &[],
             is_first_start: false,
+            follows: None,
         };
         self.servers.start(&plan).await?;
         Ok(MetastoreAddress {

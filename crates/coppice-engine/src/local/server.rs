@@ -28,6 +28,7 @@ use rustix::process::{Signal, pidfd_send_signal};
 
 use super::blocking::blocking;
 use super::durable::write_durably;
+use super::following::Following;
 use super::images::InstalledImage;
 use super::installation::Installation;
 use super::layout::Layout;
@@ -85,6 +86,8 @@ pub(super) struct ServerPlan<'a> {
     pub(super) settings: &'a [(String, String)],
     pub(super) preload_libraries: &'a [String],
     pub(super) is_first_start: bool,
+    /// The server that it follows, if it is a replica's.
+    pub(super) follows: Option<&'a Following>,
 }
 
 impl Servers {

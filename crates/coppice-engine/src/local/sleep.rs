@@ -12,16 +12,19 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::connecting::Address;
+use super::following::NAMES;
 use super::session::{PLATFORM_ROLE, Patience, Session, column, named};
 use crate::{Result, SleepingRoles, VERIFIER_LENGTH_MAX};
 
 /// How long clients may take to end after they were told to.
 const CLIENTS_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Whether a replication slot is in use.
+/// Whether a replication slot is in use, other than by the branch's own replicas.
 pub(super) async fn has_active_slot(session: &Session) -> Result<bool> {
-    let query = "SELECT EXISTS (SELECT FROM pg_catalog.pg_replication_slots WHERE active)";
-    column(&session.query_one("looking at replication slots", query, &[]).await?, 0)
+    let query =
+        "SELECT EXISTS (SELECT FROM pg_catalog.pg_replication_slots WHERE active AND slot_name !~ $1)";
+    let of_others = [(&NAMES as _, Type::TEXT)];
+    column(&session.query_one("looking at replication slots", query, &of_others).await?, 0)
 }
 
 /// Ends the clients of a server, then reads its roles; returns them with the
@@ -50,13 +53,14 @@ pub(super) async fn read_roles(address: &Address) -> Result<(SleepingRoles, Stri
             action,
             "SELECT rolname::text, rolpassword FROM pg_catalog.pg_authid
              WHERE octet_length(rolpassword) <= $1 AND rolpassword LIKE 'SCRAM-SHA-256$%'
-               AND rolname <> $2 AND rolname !~ '^pg_'
+               AND rolname <> $2 AND rolname !~ '^pg_' AND NOT (rolreplication AND rolname ~ $5)
              ORDER BY rolname <> $3, rolcanlogin DESC, oid LIMIT $4",
             &[
                 (&(VERIFIER_LENGTH_MAX as i32), Type::INT4),
                 (&PLATFORM_ROLE, Type::NAME),
                 (&MANAGED_ROLE, Type::NAME),
                 (&(SleepingRoles::ROLES_MAX as i64), Type::INT8),
+                (&NAMES, Type::TEXT),
             ],
         )
         .await?;

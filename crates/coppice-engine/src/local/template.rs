@@ -51,6 +51,7 @@ pub(super) async fn make_cluster(
         settings: &settings,
         preload_libraries: &[],
         is_first_start: false,
+        follows: None,
     };
     let mut arguments = vec![
         "--pgdata={data}",

@@ -50,9 +50,11 @@ struct OneBranch {
 
 impl OneBranch {
     fn route(&self, role: &str) -> Route {
-        let (instance, state) = (InstanceId::new(&self.branch, 1), *self.state.borrow());
+        let (instance, state) = (InstanceId::primary(&self.branch), *self.state.borrow());
         Route {
             instance,
+            replicas: vec![],
+            replicas_wanted: 0,
             root: self.branch.clone(),
             state,
             message: String::new(),

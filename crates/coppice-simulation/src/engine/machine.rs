@@ -1,5 +1,6 @@
 //! What steps do to volumes and servers, each at once.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use coppice_core::VolumeId;
@@ -23,15 +24,18 @@ impl SimulatedEngine {
             return Err(EngineError::SourceUnsettled(source.clone()));
         }
         let volume = machine.volumes.get(source).ok_or_else(|| EngineError::NoVolume(source.clone()))?;
-        Ok(Data { had_clients: false, is_clean: false, ..volume.data.clone() })
+        Ok(Data { had_clients: false, is_clean: false, slots: BTreeMap::new(), ..volume.data.clone() })
     }
 
     /// Begins a server, which is ready after a while.
     pub(super) fn spawn(&self, state: &mut State, spec: &InstanceSpec, starts_in: Duration) {
         let machine = &mut state.machines[self.machine];
+        let is_followed =
+            machine.servers.values().any(|server| server.follows.as_ref() == Some(&spec.instance));
         let is_used = machine.servers.values().any(|server| server.volume == spec.volume);
         let server = Server {
             volume: spec.volume.clone(),
+            follows: spec.follows.clone(),
             ready_at: state.now + starts_in,
             health: Health::Well,
             settings: spec.settings.iter().cloned().collect(),
@@ -43,6 +47,9 @@ impl SimulatedEngine {
             volume.data.is_clean = false;
         }
         state.note(format!("a server of {} is spawned", spec.instance));
+        if is_followed {
+            state.violation(format!("a server of {} is spawned under its replicas", spec.instance));
+        }
         if is_used {
             state.violation(format!("two servers on volume {}", spec.volume));
         }

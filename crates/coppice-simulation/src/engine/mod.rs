@@ -23,8 +23,8 @@ use coppice_core::volume::VolumeLabel;
 use coppice_core::{ApiKeyId, InstanceId, VolumeId};
 use coppice_engine::{
     Answer, BasePlan, BoxedServerStream, Capacity, DrillPlan, Engine, EngineError, FirstStart, Image,
-    ImageContents, InstanceSpec, LogFiles, Result, RoleVerifier, SleepingRoles, StopMode, VolumeFacts,
-    VolumePlan, Written,
+    ImageContents, InstanceSpec, LogFiles, ReplicaSlot, Result, RoleVerifier, SleepingRoles, SlotState,
+    StopMode, VolumeFacts, VolumePlan, Written,
 };
 use machine::{check_claim, facts};
 use tokio::sync::OwnedMutexGuard;
@@ -219,6 +219,11 @@ impl Engine for SimulatedEngine {
             if running.is_some_and(|server| server.ready_at <= now) {
                 return Ok(());
             }
+            if let Some(primary) = &spec.follows
+                && state.serving(self.machine, primary).is_none_or(|(server, _)| server.ready_at > now)
+            {
+                return Err(EngineError::NotRunning(primary.clone()));
+            }
             state.end_server(self.machine, instance, false);
             let starts_in = Duration::from_millis(state.dice.between(20, 3_000));
             self.spawn(&mut state, spec, starts_in);
@@ -265,6 +270,47 @@ impl Engine for SimulatedEngine {
         }
         self.ask("marking the first start of", instance, |data| data.first_start = Some(volume)).await?;
         self.point(format!("ending the first start of {instance}")).await
+    }
+
+    async fn keep_for_replica(&self, primary: &InstanceId, replica: &InstanceId) -> Result<()> {
+        let name = replica.clone();
+        self.ask("keeping the log for a replica of", primary, |data| {
+            data.slots.insert(name, false);
+        })
+        .await
+    }
+
+    async fn forget_replica(&self, primary: &InstanceId, replica: &InstanceId) -> Result<()> {
+        self.ask("forgetting a replica of", primary, |data| data.slots.remove(replica)).await?;
+        let mut state = self.world.lock();
+        if state.machines[self.machine].servers.contains_key(replica) {
+            state.violation(format!("{replica} is forgotten under its server"));
+        }
+        Ok(())
+    }
+
+    async fn replica_slots(&self, primary: &InstanceId) -> Result<Vec<ReplicaSlot>> {
+        let overrun = {
+            let mut state = self.world.lock();
+            let chance = state.faults.failing_servers;
+            state.dice.happens(chance)
+        };
+        let slots = self.ask("looking at the slots of replicas of", primary, |data| {
+            data.slots.values_mut().take(1).for_each(|is_lost| *is_lost |= overrun);
+            data.slots.clone()
+        });
+        let slots = slots.await?;
+        let state = self.world.lock();
+        let servers = &state.machines[self.machine].servers;
+        let slots = slots.into_iter().map(|(replica, is_lost)| ReplicaSlot {
+            ordinal: replica.ordinal().unwrap_or_default(),
+            state: match (is_lost, servers.contains_key(&replica)) {
+                (true, _) => SlotState::Lost,
+                (false, true) => SlotState::Active,
+                (false, false) => SlotState::Idle,
+            },
+        });
+        Ok(slots.collect())
     }
 
     async fn stop(&self, instance: &InstanceId, _: Option<&VolumeId>, mode: StopMode) -> Result<()> {
@@ -349,7 +395,8 @@ impl Engine for SimulatedEngine {
             return Err(EngineError::NotRunning(instance.clone()));
         };
         data.had_clients = true;
-        if data.first_start.as_ref() != Some(&server.volume) {
+        let is_replica = server.follows.is_some();
+        if !is_replica && data.first_start.as_ref() != Some(&server.volume) {
             state.violation(format!("a client is let into {instance} before its first start"));
         }
         Ok(Box::new(tokio::io::empty()))

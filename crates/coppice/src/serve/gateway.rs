@@ -31,7 +31,9 @@ struct Platform {
 
 fn route(found: Connectable) -> Route {
     Route {
-        instance: InstanceId::new(&found.branch.id, 1),
+        instance: InstanceId::primary(&found.branch.id),
+        replicas: found.replicas,
+        replicas_wanted: found.branch.spec.replicas,
         root: found.root,
         state: found.branch.state,
         message: found.branch.message,

@@ -66,9 +66,19 @@ impl Branches for OneBranch {
                 Some(_) | None => KeptRole::Nothing,
             },
         };
-        let instance = InstanceId::new(&self.branch, 1);
+        let instance = InstanceId::primary(&self.branch);
         let root = self.branch.clone();
-        Ok(Some(Route { instance, root, state, message: String::new(), ip_filtering, used_up: None, kept }))
+        Ok(Some(Route {
+            instance,
+            replicas: vec![],
+            replicas_wanted: 0,
+            root,
+            state,
+            message: String::new(),
+            ip_filtering,
+            used_up: None,
+            kept,
+        }))
     }
 
     async fn verifier(&self, _: &Route, role: &str) -> Result<Option<RoleVerifier>> {

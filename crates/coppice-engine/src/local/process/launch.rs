@@ -47,6 +47,22 @@ pub struct Isolation {
     /// Where it has a directory in memory, of its own, with room for a socket
     /// and little else.
     pub socket: Option<PathBuf>,
+    /// The server that it talks to, if there is one.
+    pub neighbour: Option<Neighbour>,
+}
+
+/// Another program of the same branch, whose socket's directory the program sees,
+/// too, and may use.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Neighbour {
+    /// Its pid.
+    pub pid: u32,
+    /// The group that may use its socket.
+    pub group: u32,
+    /// The directory in its root directory.
+    pub from: PathBuf,
+    /// The same in the program's own.
+    pub to: PathBuf,
 }
 
 /// A directory of the host that the program sees in another place.

@@ -12,6 +12,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use nix::libc::{MOUNT_ATTR_NODEV, MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
+use nix::sched::{CloneFlags, setns};
 use nix::unistd::chdir;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
@@ -21,7 +22,7 @@ use rustix::mount::{
 use rustix::process::pivot_root;
 
 use super::failure::{Context, Failure};
-use super::launch::{BindMount, Isolation, MountUse};
+use super::launch::{BindMount, Isolation, MountUse, Neighbour};
 use super::syscalls::restrict_mount;
 
 /// A directory that every Linux has, to put the new root on before it is one.
@@ -41,10 +42,12 @@ const CODE: u64 = HARMLESS | MOUNT_ATTR_RDONLY;
 const FILES: u64 = HARMLESS | MOUNT_ATTR_NOEXEC;
 
 /// Makes the root directory and goes there. The caller has its own mount and
-/// pid namespaces; `owners` maps the owner on disk to the account.
+/// pid namespaces; `owners` maps the owner on disk to the account, and `door` is
+/// the mount that [`socket_of`] found.
 pub(super) fn enter(
     isolation: &Isolation,
     owners: Option<&OwnedFd>,
+    door: Option<&OwnedFd>,
     has_programs: bool,
 ) -> Result<(), Failure> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
@@ -70,12 +73,32 @@ pub(super) fn enter(
     if let Some(path) = &isolation.socket {
         socket_directory(path, isolation.account).context("making a directory for the socket")?;
     }
+    if let (Some(neighbour), Some(door)) = (&isolation.neighbour, door) {
+        let to = inside(&neighbour.to);
+        let mounted = make_directory(to, 0o755)
+            .and_then(|()| restrict_mount(door.as_fd(), FILES | MOUNT_ATTR_RDONLY, None))
+            .and_then(|()| attach(door, to));
+        mounted.context("mounting the socket of the server to follow")?;
+    }
     restrict_mount(root.as_fd(), FILES | MOUNT_ATTR_RDONLY, None).context("closing the root directory")?;
 
     pivot_root(".", ".").context("changing the root directory")?;
     // The host's is on top of the new one now.
     unmount(".", UnmountFlags::DETACH).context("leaving the host's directories")?;
     chdir("/").context("entering the root directory")
+}
+
+/// The directory of another server's socket, as a mount of nobody yet. A mount can
+/// be copied only from inside the namespace that it is in, so we go there and come
+/// back; the caller has a single thread.
+pub(super) fn socket_of(neighbour: &Neighbour) -> io::Result<OwnedFd> {
+    let own = fs::File::open("/proc/self/ns/mnt")?;
+    let other = fs::File::open(format!("/proc/{}/ns/mnt", neighbour.pid))?;
+    setns(other, CloneFlags::CLONE_NEWNS)?;
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let tree = open_tree(rustix::fs::CWD, &neighbour.from, flags);
+    setns(own, CloneFlags::CLONE_NEWNS)?;
+    Ok(tree?)
 }
 
 /// A path of the host as one in the new root.
@@ -97,11 +120,12 @@ fn in_memory(options: &[(&str, &str)], attributes: MountAttrFlags) -> io::Result
     Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }
 
-/// The server's alone, and small: whatever it puts there, the host has room.
+/// Small: whatever the server puts there, the host has room. Its replicas, which
+/// are in its group, get to its socket there, and see nothing else.
 fn socket_directory(path: &Path, account: u32) -> io::Result<()> {
     let account = account.to_string();
     let owner = account.as_str();
-    let options = [("size", "1m"), ("nr_inodes", "64"), ("mode", "0700"), ("uid", owner), ("gid", owner)];
+    let options = [("size", "1m"), ("nr_inodes", "64"), ("mode", "0710"), ("uid", owner), ("gid", owner)];
     let harmless = MountAttrFlags::MOUNT_ATTR_NOSUID
         | MountAttrFlags::MOUNT_ATTR_NODEV
         | MountAttrFlags::MOUNT_ATTR_NOEXEC;

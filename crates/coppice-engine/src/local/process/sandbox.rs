@@ -139,16 +139,19 @@ fn tell(pid: u32) -> Result<(), Failure> {
 }
 
 fn isolate(isolation: &Isolation, owners: Option<&OwnedFd>, has_programs: bool) -> Result<(), Failure> {
+    let door = isolation.neighbour.as_ref().map(root::socket_of).transpose();
+    let door = door.context("finding the socket of the server to follow")?;
     let apart = CloneFlags::CLONE_NEWNS
         | CloneFlags::CLONE_NEWNET
         | CloneFlags::CLONE_NEWIPC
         | CloneFlags::CLONE_NEWCGROUP;
     unshare(apart).context("leaving the host's namespaces")?;
     umask(Mode::from_bits_truncate(0o022));
-    root::enter(isolation, owners, has_programs)?;
+    root::enter(isolation, owners, door.as_ref(), has_programs)?;
 
     let (uid, gid) = (Uid::from_raw(isolation.account), Gid::from_raw(isolation.account));
-    setgroups(&[]).context("leaving groups")?;
+    let groups: Vec<_> = isolation.neighbour.iter().map(|one| Gid::from_raw(one.group)).collect();
+    setgroups(&groups).context("leaving groups")?;
     setresgid(gid, gid, gid).context("changing the group")?;
     setresuid(uid, uid, uid).context("changing the account")
 }

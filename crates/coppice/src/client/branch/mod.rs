@@ -58,7 +58,7 @@ pub(crate) enum BranchCommand {
     /// Change a branch; what is not named stays
     #[command(
         aliases = ["edit", "set"],
-        after_help = "Example: coppice branch update main --scale-to-zero on --inactivity-minutes 30\n         coppice branch set main --instance-type small --storage 20 --parameter work_mem=16MB\n         coppice branch set main --image postgres:17 --yes"
+        after_help = "Example: coppice branch update main --scale-to-zero on --inactivity-minutes 30\n         coppice branch set main --instance-type small --storage 20 --parameter work_mem=16MB\n         coppice branch set main --image postgres:17 --yes\n         coppice branch set main --replicas 2"
     )]
     Update(Box<update::UpdateArgs>),
     /// Let nobody delete a branch, nor its project
@@ -384,6 +384,13 @@ pub(super) async fn show(
         ("preloaded", configuration.preload_libraries.join(", ")),
         ("connect", crate::suggest::command(&format!("coppice psql {}", quoted(&branch.name)))),
     ];
+    if details.status.instance_count > 1 {
+        let (ready, all) = (details.status.instance_ready_count, details.status.instance_count);
+        rows.push((
+            "instances",
+            format!("{ready} of {all} ready, {} of them only read", configuration.replicas),
+        ));
+    }
     if let Some(backups) = &details.backup_configuration {
         rows.push(("backups", format!("{} days, full at {}", backups.retention_period, backups.backup_time)));
     }

@@ -21,6 +21,9 @@ pub(crate) struct UpdateArgs {
     /// What it is for
     #[arg(long)]
     description: Option<String>,
+    /// Servers besides the primary that only read, 0 to 4
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(0..=4))]
+    replicas: Option<u32>,
     /// Most storage, in GiB; may only grow
     #[arg(long, value_name = "GIB")]
     storage: Option<u32>,
@@ -59,6 +62,7 @@ impl UpdateArgs {
             description: self.description,
             scale_to_zero: self.sleep.change(),
             backup_configuration: self.backups.change(),
+            replicas: self.replicas,
             storage: self.storage,
             instance_type: self.instance_type,
             image: self.image,

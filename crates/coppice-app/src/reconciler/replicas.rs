@@ -1,0 +1,400 @@
+//! Replicas of a branch: made, started and removed once its primary is up.
+//!
+//! What goes wrong with them is nobody's reason to call the branch failed: it is
+//! ready as soon as its primary is, and *degraded* until its replicas are.
+
+use std::time::{Duration, Instant};
+
+use coppice_core::branch::{BranchState, Goal};
+use coppice_core::claim::ClaimToken;
+use coppice_core::limits::INSTANCES_PER_BRANCH_MAX;
+use coppice_core::plan::{InstanceSeen, ReplicaSeen, ReplicaStep, ReplicasSeen, plan_replica};
+use coppice_core::volume::VolumeState;
+use coppice_core::{InstanceId, VolumeId};
+use coppice_engine::{Answer, EngineError, InstanceSpec, ReplicaSlot, SlotState, StopMode};
+use coppice_failpoint::failpoint;
+use coppice_store::{BranchWork, NewReplica, ReplicaRow};
+
+use super::Reconciler;
+use super::attempt::StepError;
+use super::steps::instance_spec;
+use crate::metrics;
+
+/// How often replicas are looked at that nobody complains about.
+pub(super) const REPLICA_LOOK: Duration = Duration::from_secs(20);
+/// The task that does this.
+pub(super) const REPLICA_WATCH: &str = "replica_watch";
+/// A replica that runs and received nothing for so long is made anew. One that has
+/// much of its own log to read first needs some of it.
+const RECEIVES_NOTHING: Duration = Duration::from_secs(300);
+
+/// One that does not answer for so long is started anew.
+const SILENCE_PATIENCE: Duration = Duration::from_secs(60);
+
+impl Reconciler {
+    /// What is there of a branch's replicas.
+    pub(super) async fn observe_replicas(&self, work: &BranchWork) -> Result<ReplicasSeen, StepError> {
+        let mut seen = ReplicasSeen::None;
+        for replica in &work.replicas {
+            match self.inner.engine.observe(&replica.instance, &replica.volume.id).await? {
+                InstanceSeen::Stopped => seen = ReplicasSeen::Stopped,
+                InstanceSeen::Running | InstanceSeen::Broken => return Ok(ReplicasSeen::Running),
+            }
+        }
+        Ok(seen)
+    }
+
+    /// Stops the replicas before their primary's server ends or begins.
+    pub(super) async fn stop_replicas(
+        &self,
+        work: &mut BranchWork,
+        token: ClaimToken,
+    ) -> Result<(), StepError> {
+        let mode = if work.branch.goal == Goal::Deleted { StopMode::Immediate } else { StopMode::Fast };
+        for at in 0..work.replicas.len() {
+            let replica = work.replicas[at].clone();
+            self.stop_replica(work, &replica, mode, token).await?;
+            work.replicas[at].is_ready = false;
+        }
+        failpoint!("reconciler.replicas_stopped");
+        Ok(())
+    }
+
+    /// Removes the replicas of a branch that nobody has any more.
+    pub(super) async fn remove_replicas(
+        &self,
+        work: &mut BranchWork,
+        token: ClaimToken,
+    ) -> Result<(), StepError> {
+        while let Some(replica) = work.replicas.last().cloned() {
+            self.remove_replica(work, &replica, token).await?;
+            work.replicas.pop();
+        }
+        Ok(())
+    }
+
+    /// Gives replicas that run the settings that their primary has.
+    pub(super) async fn configure_replicas(&self, work: &BranchWork, token: ClaimToken) {
+        for replica in work.replicas.iter().filter(|replica| replica.is_ready) {
+            if let Err(error) = self.inner.engine.configure(&replica_spec(work, replica, token)).await {
+                let instance = &replica.instance;
+                tracing::warn!(%instance, "{instance} can't be given its parameters: {}", error.chain());
+            }
+        }
+    }
+
+    /// Brings the replicas of a branch that is up to where they are to be. Each by
+    /// itself: what is wrong with one keeps no other from serving.
+    pub(super) async fn tend_replicas(
+        &self,
+        work: &mut BranchWork,
+        token: ClaimToken,
+    ) -> Result<(), StepError> {
+        let is_up = work.branch.goal == Goal::Running && work.volume.state == VolumeState::Admitted;
+        if !is_up || (work.branch.spec.replicas == 0 && work.replicas.is_empty()) {
+            return Ok(());
+        }
+        let unsettled = |error: EngineError| StepError::ReplicaNotReady(error.chain());
+        let slots = self.inner.engine.replica_slots(&work.instance).await.map_err(unsettled)?;
+        let mut problem = None;
+        for ordinal in 2..=INSTANCES_PER_BRANCH_MAX {
+            match self.tend_replica(work, ordinal, &slots, token).await {
+                Ok(()) => {}
+                Err(StepError::Lost) => return Err(StepError::Lost),
+                Err(error) => {
+                    let instance = InstanceId::new(&work.branch.id, ordinal);
+                    problem = Some(StepError::ReplicaNotReady(format!("{instance}: {}", error.reason())));
+                }
+            }
+        }
+        self.inner.announce(&work.branch.id);
+        let Some(problem) = problem else { return Ok(()) };
+        let is_silent = work.branch.fullness.message().is_empty() && work.taken_back.is_empty();
+        if is_silent {
+            let (branch, state) = (&work.branch.id, BranchState::Ready);
+            self.inner.store.branch_report(branch, token, state, &problem.reason()).await?;
+        }
+        Err(problem)
+    }
+
+    async fn tend_replica(
+        &self,
+        work: &mut BranchWork,
+        ordinal: u32,
+        slots: &[ReplicaSlot],
+        token: ClaimToken,
+    ) -> Result<(), StepError> {
+        let slot = slots.iter().find(|slot| slot.ordinal == ordinal).map(|slot| slot.state);
+        let mut is_renewed = false;
+        loop {
+            let replica = work.replicas.iter().find(|replica| replica.ordinal == ordinal).cloned();
+            let instance = match &replica {
+                None => InstanceSeen::Stopped,
+                Some(replica) => self.inner.engine.observe(&replica.instance, &replica.volume.id).await?,
+            };
+            let is_running = instance == InstanceSeen::Running;
+            let can_follow = |replica: &ReplicaRow| {
+                let is_made = replica.volume.state != VolumeState::Planned;
+                let is_kept_for =
+                    is_renewed || !is_made || matches!(slot, Some(SlotState::Active | SlotState::Idle));
+                replica.volume.parent.as_ref() == Some(&work.volume.id)
+                    && is_kept_for
+                    && (is_renewed || !self.receives_nothing(&replica.instance, is_running, slot))
+            };
+            let seen = ReplicaSeen {
+                is_wanted: ordinal <= work.branch.spec.replicas + 1,
+                volume: replica.as_ref().map(|replica| replica.volume.state),
+                can_follow: replica.as_ref().is_none_or(can_follow),
+                instance,
+            };
+            let step = plan_replica(&seen);
+            tracing::debug!(branch = %work.branch.id, ordinal, ?seen, ?step, "replica {ordinal}: {step:?}");
+            match (step, replica) {
+                (ReplicaStep::Add, _) => self.add_replica(work, ordinal, token).await?,
+                (ReplicaStep::Renew, Some(replica)) => {
+                    is_renewed = true;
+                    self.renew_replica(work, &replica, token).await?;
+                }
+                (ReplicaStep::MakeVolume, Some(replica)) => {
+                    is_renewed = true;
+                    self.make_replica(work, &replica, token).await?;
+                }
+                (ReplicaStep::Start, Some(replica)) => self.start_replica(work, &replica, token).await?,
+                (ReplicaStep::Remove, Some(replica)) => {
+                    self.stop_replica(work, &replica, StopMode::Immediate, token).await?;
+                    self.inner.engine.forget_replica(&work.instance, &replica.instance).await?;
+                    self.remove_replica(work, &replica, token).await?;
+                    work.replicas.retain(|one| one.ordinal != ordinal);
+                }
+                (ReplicaStep::Settle, Some(replica)) => {
+                    return self.settle_replica(work, &replica, token).await;
+                }
+                (_, None) => return Ok(()),
+            }
+        }
+    }
+
+    fn new_replica<'a>(work: &'a BranchWork, ordinal: u32, volume: &'a VolumeId) -> NewReplica<'a> {
+        NewReplica {
+            branch: &work.branch.id,
+            ordinal,
+            volume,
+            source: &work.volume.id,
+            host: &work.volume.host,
+            version: work.volume.version,
+        }
+    }
+
+    async fn add_replica(
+        &self,
+        work: &mut BranchWork,
+        ordinal: u32,
+        token: ClaimToken,
+    ) -> Result<(), StepError> {
+        let volume = VolumeId::generate(chrono::Utc::now());
+        let new = Self::new_replica(work, ordinal, &volume);
+        if !self.inner.store.replica_add(&new, token).await? {
+            return Err(StepError::Lost);
+        }
+        failpoint!("reconciler.replica_added");
+        self.read_replicas(work).await
+    }
+
+    /// Gives a replica another volume, that is to be made, and lets go of the one
+    /// that it had.
+    async fn renew_replica(
+        &self,
+        work: &mut BranchWork,
+        replica: &ReplicaRow,
+        token: ClaimToken,
+    ) -> Result<(), StepError> {
+        let instance = &replica.instance;
+        tracing::info!(%instance, "replica {instance} can't follow its primary from where it is: it is made anew");
+        self.stop_replica(work, replica, StopMode::Immediate, token).await?;
+        self.inner.engine.forget_replica(&work.instance, instance).await?;
+        let volume = VolumeId::generate(chrono::Utc::now());
+        let new = Self::new_replica(work, replica.ordinal, &volume);
+        if !self.inner.store.replica_renew(&new, token).await? {
+            return Err(StepError::Lost);
+        }
+        failpoint!("reconciler.replica_renewed");
+        self.inner.lock().idle_replicas.remove(instance);
+        self.remove_doomed(&replica.volume.id).await?;
+        self.read_replicas(work).await
+    }
+
+    async fn make_replica(
+        &self,
+        work: &mut BranchWork,
+        replica: &ReplicaRow,
+        token: ClaimToken,
+    ) -> Result<(), StepError> {
+        // Before the copy, so that nothing is written in between that it misses.
+        self.inner.engine.keep_for_replica(&work.instance, &replica.instance).await?;
+        self.make_volume(&replica.volume, work, token).await?;
+        failpoint!("reconciler.replica_made");
+        let made = work.replicas.iter_mut().find(|one| one.ordinal == replica.ordinal);
+        if let Some(made) = made {
+            made.volume.state = VolumeState::Present;
+        }
+        Ok(())
+    }
+
+    async fn start_replica(
+        &self,
+        work: &mut BranchWork,
+        replica: &ReplicaRow,
+        token: ClaimToken,
+    ) -> Result<(), StepError> {
+        self.report_replica(work, replica, false, token).await?;
+        self.inner.engine.start(&replica_spec(work, replica, token)).await?;
+        metrics::started(replica.volume.state, work.branch.state);
+        failpoint!("reconciler.replica_started");
+        Ok(())
+    }
+
+    /// A replica is ready when its server answers; one that does not for long is
+    /// stopped, and so started anew by the next look.
+    async fn settle_replica(
+        &self,
+        work: &BranchWork,
+        replica: &ReplicaRow,
+        token: ClaimToken,
+    ) -> Result<(), StepError> {
+        let (engine, instance) = (&self.inner.engine, &replica.instance);
+        self.watch_replica(work, replica);
+        let answer = match engine.has_answered(instance) {
+            true => Answer::Answers,
+            false => engine.ask_whether_it_answers(instance).await,
+        };
+        let reason = match answer {
+            Answer::Answers => {
+                self.inner.lock().silent_replicas.remove(instance);
+                return self.report_replica(work, replica, true, token).await;
+            }
+            Answer::Refuses(reason) => reason,
+            Answer::IsBusy => "the server is too busy to answer".to_owned(),
+            Answer::Hangs => "the server does not answer".to_owned(),
+        };
+        self.report_replica(work, replica, false, token).await?;
+        let since = *self.inner.lock().silent_replicas.entry(instance.clone()).or_insert_with(Instant::now);
+        if since.elapsed() > SILENCE_PATIENCE {
+            self.stop_replica(work, replica, StopMode::Immediate, token).await?;
+            self.inner.lock().silent_replicas.remove(instance);
+        }
+        Err(StepError::Unwell(reason))
+    }
+
+    async fn stop_replica(
+        &self,
+        work: &BranchWork,
+        replica: &ReplicaRow,
+        mode: StopMode,
+        token: ClaimToken,
+    ) -> Result<(), StepError> {
+        let engine = &self.inner.engine;
+        // Or a process that gave up waiting for a start would have a server on it.
+        match engine.fence(&replica.volume.id, token).await {
+            Err(EngineError::NoVolume(_)) => {}
+            fenced => fenced?,
+        }
+        self.report_replica(work, replica, false, token).await?;
+        engine.stop(&replica.instance, Some(&replica.volume.id), mode).await?;
+        Ok(())
+    }
+
+    /// Removes a replica that is stopped, with its files and its data.
+    async fn remove_replica(
+        &self,
+        work: &BranchWork,
+        replica: &ReplicaRow,
+        token: ClaimToken,
+    ) -> Result<(), StepError> {
+        let inner = &self.inner;
+        inner.engine.remove_instance(&replica.instance).await?;
+        failpoint!("reconciler.replica_forgotten");
+        if !inner.store.replica_give_up(&work.branch.id, &replica.instance, token).await? {
+            return Err(StepError::Lost);
+        }
+        inner.lock().idle_replicas.remove(&replica.instance);
+        self.remove_doomed(&replica.volume.id).await
+    }
+
+    async fn remove_doomed(&self, volume: &VolumeId) -> Result<(), StepError> {
+        self.remove_data(volume).await?;
+        self.inner.store.volume_removed(volume).await?;
+        Ok(())
+    }
+
+    async fn report_replica(
+        &self,
+        work: &BranchWork,
+        replica: &ReplicaRow,
+        is_ready: bool,
+        token: ClaimToken,
+    ) -> Result<(), StepError> {
+        let (branch, instance) = (&work.branch.id, &replica.instance);
+        Ok(self.inner.store.replica_report(branch, instance, token, is_ready).await?)
+    }
+
+    async fn read_replicas(&self, work: &mut BranchWork) -> Result<(), StepError> {
+        work.replicas = self.inner.store.replicas_of_branch(&work.branch.id).await?;
+        Ok(())
+    }
+
+    /// Whether a replica runs and has received nothing for too long.
+    fn receives_nothing(&self, replica: &InstanceId, is_running: bool, slot: Option<SlotState>) -> bool {
+        let mut inner = self.inner.lock();
+        if !is_running || slot == Some(SlotState::Active) {
+            inner.idle_replicas.remove(replica);
+            return false;
+        }
+        inner.idle_replicas.entry(replica.clone()).or_insert_with(Instant::now).elapsed() > RECEIVES_NOTHING
+    }
+
+    /// Nudges the branch as soon as a replica's server ends.
+    fn watch_replica(&self, work: &BranchWork, replica: &ReplicaRow) {
+        let (branch, instance) = (work.branch.id.clone(), replica.instance.clone());
+        if !self.inner.lock().watched_replicas.insert(instance.clone()) {
+            return;
+        }
+        let again = self.clone();
+        self.inner.tasks.spawn(async move {
+            tokio::select! {
+                biased;
+                () = again.inner.stop.cancelled() => {}
+                () = again.inner.engine.wait_exit(&instance) => {
+                    again.inner.lock().watched_replicas.remove(&instance);
+                    again.nudge(branch);
+                }
+            }
+        });
+    }
+
+    /// Looks now and then whether replicas still follow.
+    pub(super) async fn watch_replicas(self) {
+        metrics::task_begun(REPLICA_WATCH, REPLICA_LOOK);
+        let mut timer = tokio::time::interval(REPLICA_LOOK);
+        timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            timer.tick().await;
+            match self.inner.store.replica_branches(&self.inner.control_plane.host).await {
+                Ok(branches) => {
+                    metrics::task_succeeded(REPLICA_WATCH);
+                    branches.into_iter().for_each(|branch| self.nudge(branch));
+                }
+                Err(error) => tracing::warn!("looking for replicas: {error}"),
+            }
+        }
+    }
+}
+
+fn replica_spec(work: &BranchWork, replica: &ReplicaRow, token: ClaimToken) -> InstanceSpec {
+    InstanceSpec {
+        instance: replica.instance.clone(),
+        volume: replica.volume.id.clone(),
+        follows: Some(work.instance.clone()),
+        account: replica.volume.account,
+        ..instance_spec(work, token)
+    }
+}
