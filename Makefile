@@ -4,7 +4,7 @@
 export COPPICE_POSTGRES_DIRS ?= $(CURDIR)/.postgres
 
 # Tests mostly wait for disks and for servers to start, so a few at a time suit any number of cores.
-export RUST_TEST_THREADS ?= 5
+export RUST_TEST_THREADS ?= 4
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build run check test soak simulate suites hostile openapi bench

@@ -79,7 +79,11 @@ fn see_it_started_anew(coppice: &Platform, branch: &str) {
         (status["statusType"] != HEALTHY && says_why).then_some(())
     });
     assert_eq!(coppice.sql("main", "SELECT 1"), "1", "the neighbour notices nothing");
-    wait_for("it is healthy", PATIENCE, || (status(coppice, &path) == HEALTHY).then_some(()));
+    // Between its end and its start it may still be called healthy.
+    wait_for("it is healthy, and serves", PATIENCE, || {
+        let is_healthy = status(coppice, &path) == HEALTHY;
+        (is_healthy && psql(&coppice.superuser_url(branch), "SELECT 1").is_ok).then_some(())
+    });
     assert_eq!(as_superuser(coppice, branch, "SELECT i FROM kept"), "7", "{branch}");
     assert_ne!(coppice.postmaster(&id), before, "{branch}");
 }
