@@ -53,6 +53,7 @@ mod rekey;
 mod rotation;
 mod sampler;
 mod secrets;
+mod signed;
 mod sleep;
 mod statements;
 mod storage;

@@ -1,6 +1,5 @@
 //! What GitHub sends: checked, and written down as what may be otherwise now.
 
-use aws_lc_rs::hmac;
 use coppice_core::{Error, ErrorCode, Result};
 use coppice_failpoint::failpoint;
 use coppice_store::GithubNews;
@@ -9,6 +8,7 @@ use serde::de::IgnoredAny;
 use zeroize::Zeroizing;
 
 use crate::App;
+use crate::signed::is_signed_by;
 
 /// Longest id of a delivery.
 const ID_LENGTH_MAX: usize = 64;
@@ -80,14 +80,8 @@ impl App {
 }
 
 fn is_signed(delivery: &GithubDelivery<'_>, secrets: &[Zeroizing<String>]) -> bool {
-    let tag = delivery.signature.and_then(|text| hex::decode(text.strip_prefix("sha256=")?).ok());
-    tag.is_some_and(|tag| {
-        // Compared in constant time.
-        secrets.iter().any(|secret| {
-            let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
-            hmac::verify(&key, delivery.body, &tag).is_ok()
-        })
-    })
+    let tag = delivery.signature.and_then(|text| text.strip_prefix("sha256="));
+    is_signed_by(secrets, delivery.body, tag.into_iter())
 }
 
 /// What may be otherwise after a delivery; nothing after most.

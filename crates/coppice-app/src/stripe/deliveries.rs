@@ -1,6 +1,5 @@
 //! What Stripe sends: checked, and written down as what may be otherwise now.
 
-use aws_lc_rs::hmac;
 use chrono::Utc;
 use coppice_core::{Error, ErrorCode, Result};
 use coppice_failpoint::failpoint;
@@ -11,6 +10,7 @@ use zeroize::Zeroizing;
 
 use crate::App;
 use crate::asking::is_id;
+use crate::signed::is_signed_by;
 
 /// Seconds that a signature may be old, or our clock behind.
 const TOLERANCE: i64 = 300;
@@ -78,12 +78,7 @@ fn is_signed(delivery: &StripeDelivery<'_>, secrets: &[Zeroizing<String>], now: 
         return false;
     }
     let signed = [time.as_bytes(), b".", delivery.body].concat();
-    secrets.iter().any(|secret| {
-        let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
-        // Compared in constant time.
-        let mut tags = values("v1").filter_map(|value| hex::decode(value).ok());
-        tags.any(|tag| hmac::verify(&key, &signed, &tag).is_ok())
-    })
+    is_signed_by(secrets, &signed, values("v1"))
 }
 
 /// What may be otherwise after an event; nothing after most.
@@ -112,6 +107,7 @@ fn news(event: &Event) -> Option<StripeNews> {
 
 #[cfg(test)]
 mod tests {
+    use aws_lc_rs::hmac;
     use serde_json::json;
 
     use super::*;
