@@ -358,17 +358,8 @@ impl Reconciler {
         if !self.inner.lock().watched_replicas.insert(instance.clone()) {
             return;
         }
-        let again = self.clone();
-        self.inner.tasks.spawn(async move {
-            tokio::select! {
-                biased;
-                () = again.inner.stop.cancelled() => {}
-                () = again.inner.engine.wait_exit(&instance) => {
-                    again.inner.lock().watched_replicas.remove(&instance);
-                    again.nudge(branch);
-                }
-            }
-        });
+        let ended = instance.clone();
+        self.nudge_at_exit(branch, instance, move |work| _ = work.watched_replicas.remove(&ended));
     }
 
     /// Looks now and then whether replicas still follow.

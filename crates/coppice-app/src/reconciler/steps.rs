@@ -8,12 +8,13 @@ use coppice_core::claim::ClaimToken;
 use coppice_core::plan::Step;
 use coppice_core::storage::Fullness;
 use coppice_core::volume::VolumeState;
+use coppice_core::{BranchId, InstanceId};
 use coppice_engine::{EngineError, FirstStart, InstanceSpec, StopMode};
 use coppice_failpoint::failpoint;
 use coppice_store::{BranchWork, StoreError, VolumeRow};
 
-use super::Reconciler;
 use super::attempt::{ENDS_AGAIN, StepError};
+use super::{Reconciler, Work};
 use crate::configuration::{instance_type, settings_of};
 use crate::metrics;
 
@@ -254,13 +255,24 @@ impl Reconciler {
         if !self.inner.lock().watched_servers.insert(branch.clone()) {
             return;
         }
+        let ended = branch.clone();
+        self.nudge_at_exit(branch, instance, move |work| _ = work.watched_servers.remove(&ended));
+    }
+
+    /// Nudges a branch when a server of it ends, of which `note` tells that nobody watches it any more.
+    pub(super) fn nudge_at_exit(
+        &self,
+        branch: BranchId,
+        instance: InstanceId,
+        note: impl FnOnce(&mut Work) + Send + 'static,
+    ) {
         let again = self.clone();
         self.inner.tasks.spawn(async move {
             tokio::select! {
                 biased;
                 () = again.inner.stop.cancelled() => {}
                 () = again.inner.engine.wait_exit(&instance) => {
-                    again.inner.lock().watched_servers.remove(&branch);
+                    note(&mut again.inner.lock());
                     again.nudge(branch);
                 }
             }
