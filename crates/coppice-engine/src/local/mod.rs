@@ -192,10 +192,15 @@ fn ensure_secret(data_dir: &Path) -> Result<String> {
     if let Ok(text) = fs::read_to_string(&path) {
         return Ok(text);
     }
-    let mut bytes = [0u8; 24];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .map_err(EngineError::io("making a secret"))?;
-    let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let text = random_hex::<24>()?;
     write_durably(&path, text.as_bytes(), 0o600)?;
     Ok(text)
+}
+
+/// So many bytes that nobody guesses, in hexadecimal.
+fn random_hex<const BYTES: usize>() -> Result<String> {
+    let mut bytes = [0u8; BYTES];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(EngineError::io("making a secret"))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

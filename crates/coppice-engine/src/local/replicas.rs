@@ -29,7 +29,7 @@ use super::process::launch::Neighbour;
 use super::replica_slots::{drop_role, drop_slot, ensure_role, make_slot, slot, state};
 use super::session::{Patience, column};
 use super::untrusted::UntrustedPath;
-use super::{LocalEngine, control_file, first_start, limits};
+use super::{LocalEngine, control_file, first_start, limits, random_hex};
 use crate::{EngineError, InstanceSpec, ReplicaSlot, Result, SlotState, StopMode};
 
 /// The socket of a server in its directory.
@@ -138,7 +138,7 @@ impl LocalEngine {
         let name = name_of(replica)?;
         let servers = &self.host.servers;
         let server = servers.living(primary).ok_or_else(|| EngineError::NotRunning(primary.clone()))?;
-        let password = random_text()?;
+        let password = random_hex::<32>()?;
         let socket = self.host.layout().instance_socket(primary);
         let neighbour = match servers.is_root {
             false => None,
@@ -203,11 +203,4 @@ fn write_standby_signal(data: &UntrustedPath) -> Result<()> {
         std::os::unix::fs::fchown(&file, Some(owner.st_uid), Some(owner.st_gid))
     };
     written().map_err(EngineError::io("writing standby.signal"))
-}
-
-fn random_text() -> Result<String> {
-    let mut bytes = [0u8; 32];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .map_err(EngineError::io("making a password"))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
