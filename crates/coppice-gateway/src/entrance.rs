@@ -11,7 +11,7 @@ use tokio::io::{AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::time::timeout_at;
 
 use crate::client::Arrival;
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, until_displaced};
 use crate::metrics;
 use crate::negotiate::negotiate_inside;
 use crate::proxy::Origin;
@@ -65,8 +65,9 @@ impl Gateway {
                 return entrance;
             }
         };
-        let gateway = self.clone();
-        self.serve_until_cut(async move {
+        let (gateway, displaced) = (self.clone(), place.displaced());
+        let refused = arrival.refused.clone();
+        let served = async move {
             let origin = Origin { peer: visitor.address, client: visitor.address };
             let deadline = arrival.began() + gateway.config.startup_timeout;
             let negotiated =
@@ -80,6 +81,11 @@ impl Gateway {
                     metrics::refused(Reason::NoStartup);
                     tracing::debug!(client = %visitor.address, "a client did not get to its startup: {error}");
                 }
+            }
+        };
+        self.serve_until_cut(async move {
+            if until_displaced(displaced, served).await {
+                let _ = refused.set(Reason::TooMany);
             }
         });
         entrance

@@ -181,8 +181,11 @@ impl Gateway {
             tracing::debug!(%client_address, "a client left at once: {error}");
             return metrics::refused(Reason::Gone);
         }
-        let gateway = self.clone();
-        self.serve_until_cut(async move { gateway.serve_client(tcp, client_address, place).await });
+        let (gateway, displaced) = (self.clone(), place.displaced());
+        let served = async move { gateway.serve_client(tcp, client_address, place).await };
+        self.serve_until_cut(async move {
+            until_displaced(displaced, served).await;
+        });
     }
 
     /// Ends the sessions of logins that are over, as long as there is anybody to look after.
@@ -211,6 +214,15 @@ impl Gateway {
             }
         });
     }
+}
+
+/// Goes on until it ends, or its client's place is another's; tells which.
+pub(crate) async fn until_displaced(displaced: CancellationToken, served: impl Future<Output = ()>) -> bool {
+    let is_displaced = displaced.run_until_cancelled(served).await.is_none();
+    if is_displaced {
+        metrics::refused(Reason::TooMany);
+    }
+    is_displaced
 }
 
 /// Says why to a client that has no place, as far as that needs no waiting. One

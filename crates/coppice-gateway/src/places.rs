@@ -4,13 +4,18 @@
 //! signed in and for those that have not: strangers can neither take those of
 //! clients, nor one of them those of all the others. Who finds none may get one
 //! at the door, to cancel a statement or to be told properly.
+//!
+//! Where strangers of many addresses have taken all, whoever comes gets the place
+//! of the one that has gone longest without signing in.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use coppice_core::network;
 use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
 
 use crate::ConnectionLimits;
 use crate::refusal::Refusal;
@@ -19,6 +24,9 @@ use crate::refusal::Refusal;
 /// without being listened to.
 const DOOR_MAX: usize = 32;
 const DOOR_PER_ADDRESS_MAX: usize = 4;
+
+/// For so long nobody's place is given to another: most clients sign in meanwhile.
+const UNDISPLACED: Duration = Duration::from_millis(250);
 
 /// Why there is no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +56,16 @@ pub(crate) struct Places {
 struct Taken {
     all: Counts,
     by_address: HashMap<IpAddr, Counts>,
+    /// Who has not signed in, but for those at the door, by the order in which they came.
+    starting: BTreeMap<u64, Starter>,
+    /// How many have come.
+    came: u64,
+}
+
+struct Starter {
+    source: Option<IpAddr>,
+    since: Instant,
+    displaced: CancellationToken,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,6 +89,9 @@ pub(crate) struct Place {
     /// Of IPv6 a whole network; none until a proxy has said it.
     source: Option<IpAddr>,
     stand: Stand,
+    /// Which of those that came it is.
+    number: u64,
+    displaced: CancellationToken,
 }
 
 impl Counts {
@@ -105,6 +126,19 @@ impl Taken {
             }
         }
     }
+
+    /// Frees the place of who came first of those that have not signed in; tells
+    /// whether there was one that had the time to.
+    fn displace(&mut self, now: Instant) -> bool {
+        let Some(first) = self.starting.first_entry() else { return false };
+        if now.duration_since(first.get().since) < UNDISPLACED {
+            return false;
+        }
+        let starter = first.remove();
+        self.remove(Stand::Starting, starter.source);
+        starter.displaced.cancel();
+        true
+    }
 }
 
 impl Places {
@@ -122,17 +156,20 @@ impl Places {
     /// Takes a place for a client that has just connected from `address`; none
     /// when that is a proxy, which is going to say where the client is.
     pub(crate) fn enter(self: &Arc<Self>, address: Option<IpAddr>) -> Result<Place, Full> {
+        self.enter_at(address, Instant::now())
+    }
+
+    fn enter_at(self: &Arc<Self>, address: Option<IpAddr>, now: Instant) -> Result<Place, Full> {
         let source = address.map(network::source);
         let mut taken = self.taken.lock();
         let (all, own) = (taken.all, taken.of_address(source));
-        let full =
-            if all.starting + all.signed_in >= self.limits.total || all.starting >= self.limits.starting {
-                Some(Full::Gateway)
-            } else if own.starting >= self.limits.starting_per_address {
-                Some(Full::Address)
-            } else {
-                None
-            };
+        let is_full =
+            all.starting + all.signed_in >= self.limits.total || all.starting >= self.limits.starting;
+        let full = if own.starting >= self.limits.starting_per_address {
+            Some(Full::Address)
+        } else {
+            (is_full && !taken.displace(now)).then_some(Full::Gateway)
+        };
         let stand = match full {
             None => Stand::Starting,
             Some(full) if all.at_the_door >= DOOR_MAX || own.at_the_door >= DOOR_PER_ADDRESS_MAX => {
@@ -141,11 +178,21 @@ impl Places {
             Some(full) => Stand::Door(full),
         };
         taken.add(stand, source);
-        Ok(Place { places: self.clone(), source, stand })
+        taken.came += 1;
+        let (number, displaced) = (taken.came, CancellationToken::new());
+        if stand == Stand::Starting {
+            taken.starting.insert(number, Starter { source, since: now, displaced: displaced.clone() });
+        }
+        Ok(Place { places: self.clone(), source, stand, number, displaced })
     }
 }
 
 impl Place {
+    /// Cancelled when the place is another client's before this one has signed in.
+    pub(crate) fn displaced(&self) -> CancellationToken {
+        self.displaced.clone()
+    }
+
     /// Counts the client to the address that its proxy has told.
     pub(crate) fn name(&mut self, address: IpAddr) -> Result<(), Full> {
         if self.source.is_some() {
@@ -153,6 +200,9 @@ impl Place {
         }
         let source = Some(network::source(address));
         let mut taken = self.places.taken.lock();
+        if self.displaced.is_cancelled() {
+            return Err(Full::Gateway);
+        }
         let own = taken.of_address(source);
         let full = match self.stand {
             Stand::Door(full) => (own.at_the_door >= DOOR_PER_ADDRESS_MAX).then_some(full),
@@ -165,6 +215,9 @@ impl Place {
         }
         taken.remove(self.stand, None);
         taken.add(self.stand, source);
+        if let Some(starter) = taken.starting.get_mut(&self.number) {
+            starter.source = source;
+        }
         self.source = source;
         Ok(())
     }
@@ -180,9 +233,13 @@ impl Place {
     /// Makes it a place of a client that has signed in.
     pub(crate) fn sign_in(&mut self) -> Result<(), Full> {
         let mut taken = self.places.taken.lock();
+        if self.displaced.is_cancelled() {
+            return Err(Full::Gateway);
+        }
         if taken.of_address(self.source).signed_in >= self.places.limits.per_address {
             return Err(Full::Address);
         }
+        taken.starting.remove(&self.number);
         taken.remove(self.stand, self.source);
         self.stand = Stand::SignedIn;
         taken.add(self.stand, self.source);
@@ -192,7 +249,11 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.places.taken.lock().remove(self.stand, self.source);
+        let mut taken = self.places.taken.lock();
+        taken.starting.remove(&self.number);
+        if !self.displaced.is_cancelled() {
+            taken.remove(self.stand, self.source);
+        }
     }
 }
 
@@ -258,6 +319,29 @@ mod tests {
         assert_eq!(strangers.len() - starting, DOOR_MAX, "some more are told so");
         assert_eq!(places.taken_and_starting(), (100, 60));
         assert_eq!(places.enter(address(200)).err(), Some(Full::Gateway));
+    }
+
+    #[test]
+    fn who_does_not_sign_in_makes_room_for_who_comes_later() {
+        let places = Places::new(LIMITS);
+        let mut strangers: Vec<_> =
+            (0..60).map(|last| places.enter(address(last)).expect("a place")).collect();
+        let first = strangers.first().map(Place::displaced).expect("one");
+        let refused = places.enter(address(200)).expect("at the door");
+        assert_eq!(refused.check(), Err(Full::Gateway), "nobody had the time to sign in");
+        let now = Instant::now() + UNDISPLACED;
+        let mut client = places.enter_at(address(201), now).expect("a place");
+        assert!(first.is_cancelled());
+        assert_eq!((client.check(), client.sign_in()), (Ok(()), Ok(())));
+        assert_eq!(strangers[0].sign_in(), Err(Full::Gateway), "its place is another's");
+        assert_eq!(strangers[1].sign_in(), Ok(()));
+        let others: Vec<_> =
+            (0..5).map(|last| places.enter_at(address(last), now).expect("a place")).collect();
+        assert_eq!(strangers.iter().filter(|place| place.displaced.is_cancelled()).count(), 4);
+        assert!(!strangers[1].displaced.is_cancelled(), "who has signed in stays");
+        drop((strangers, others, refused, client));
+        assert!(places.taken.lock().by_address.is_empty() && places.taken.lock().starting.is_empty());
+        assert_eq!(places.taken.lock().all, Counts::default());
     }
 
     #[test]

@@ -55,6 +55,27 @@ async fn silent_connections_of_one_address_leave_others_their_places() {
 }
 
 #[tokio::test]
+async fn silent_connections_of_many_addresses_make_room_for_who_comes_later() {
+    let gateway = TestGateway::with(|config| {
+        config.limits.starting = 5;
+        config.limits.starting_per_address = 1;
+    })
+    .await;
+    let session = gateway.connect().await;
+    let mut silent = vec![];
+    for last in 2..7 {
+        silent.push(connect_from(&gateway, last).await);
+    }
+    eventually("all places are taken", async || gateway.gateway.occupancy().starting == 5).await;
+    eventually("a client gets in", async || sign_in_from(&gateway, 8, &gateway.role, PASSWORD).await.is_ok())
+        .await;
+    let mut answer = vec![];
+    let _ = silent[0].read_to_end(&mut answer).await;
+    assert!(answer.is_empty(), "the first one is gone: {answer:?}");
+    assert!(session.simple_query("select 1").await.is_ok(), "who has signed in stays");
+}
+
+#[tokio::test]
 async fn sessions_of_one_address_leave_others_their_places() {
     let gateway = TestGateway::with(|config| config.limits.per_address = 1).await;
     let client = gateway.connect().await;
