@@ -43,10 +43,10 @@ export interface InBranch extends InProject {
   branchID: string;
 }
 
-export const projectsQuery = (path: InOrganization) =>
+export const projectsQuery = ({ organizationID }: InOrganization) =>
   queryOptions({
-    queryKey: ["projects", path],
-    queryFn: () => take(api.GET("/organizations/{organizationID}/projects", { params: { path } })),
+    queryKey: ["projects", { organizationID }],
+    queryFn: () => take(api.GET("/organizations/{organizationID}/projects", { params: { path: { organizationID } } })),
   });
 
 export const projectQuery = (path: InProject) =>

@@ -1,5 +1,7 @@
 // Where everything is. A screen is loaded when somebody goes there.
+import type { FetchQueryOptions, QueryKey } from "@tanstack/react-query";
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from "@tanstack/react-router";
+import { branchQuery, projectQuery, projectsQuery, queryClient, sessionQuery, treeQuery } from "../api/queries";
 import { Boot } from "./Boot";
 import { Broken, Missing } from "./Broken";
 import { Home } from "./Home";
@@ -13,6 +15,11 @@ import type { UsageSearch } from "../features/usage/Usage";
 import { Shell } from "./Shell";
 import { SignedIn } from "./SignedIn";
 
+/** Asks for what will be shown; whoever shows it says what went wrong. */
+function ahead<Data, Key extends QueryKey>(query: FetchQueryOptions<Data, Error, Data, Key>) {
+  void queryClient.prefetchQuery(query);
+}
+
 /** What an address says of these, as far as it says something. */
 function texts<Name extends string>(search: Record<string, unknown>, ...names: Name[]): Partial<Record<Name, string>> {
   const said = names.flatMap((name) => {
@@ -22,10 +29,20 @@ function texts<Name extends string>(search: Record<string, unknown>, ...names: N
   return Object.fromEntries(said) as Partial<Record<Name, string>>;
 }
 
-const root = createRootRoute({ component: Boot, notFoundComponent: Missing });
+// What a place shows is asked for as soon as it is known where somebody goes, beside the code that shows it.
+const root = createRootRoute({
+  component: Boot,
+  notFoundComponent: Missing,
+  loader: () => ahead(sessionQuery),
+});
 
 const home = createRoute({ getParentRoute: () => root, path: "/", component: Home });
-const organization = createRoute({ getParentRoute: () => root, path: "/orgs/$org", component: Shell });
+const organization = createRoute({
+  getParentRoute: () => root,
+  path: "/orgs/$org",
+  component: Shell,
+  loader: ({ params }) => ahead(projectsQuery({ organizationID: params.org })),
+});
 const organizationIndex = createRoute({
   getParentRoute: () => organization,
   path: "/",
@@ -38,7 +55,15 @@ const projects = createRoute({
   path: "projects",
   component: lazyRouteComponent(() => import("../features/projects/Projects"), "Projects"),
 });
-const project = createRoute({ getParentRoute: () => organization, path: "projects/$project" });
+const project = createRoute({
+  getParentRoute: () => organization,
+  path: "projects/$project",
+  loader: ({ params }) => {
+    const path = { organizationID: params.org, projectID: params.project };
+    ahead(projectQuery(path));
+    ahead(treeQuery(path));
+  },
+});
 const projectIndex = createRoute({
   getParentRoute: () => project,
   path: "/",
@@ -52,7 +77,12 @@ const branches = createRoute({
   component: lazyRouteComponent(() => import("../features/branches/Branches"), "Branches"),
   validateSearch: (search): { find?: string } => texts(search, "find"),
 });
-const branch = createRoute({ getParentRoute: () => project, path: "branches/$branch" });
+const branch = createRoute({
+  getParentRoute: () => project,
+  path: "branches/$branch",
+  loader: ({ params }) =>
+    ahead(branchQuery({ organizationID: params.org, projectID: params.project, branchID: params.branch })),
+});
 const branchIndex = createRoute({
   getParentRoute: () => branch,
   path: "/",
