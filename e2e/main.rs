@@ -56,4 +56,5 @@ mod systemd;
 mod tidying;
 mod tour;
 mod unprivileged;
+mod upgrades;
 mod versions;

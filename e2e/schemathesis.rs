@@ -17,7 +17,7 @@ use crate::setup::{PROGRAM, options};
 const ENDS_THE_RUN: &str = "deleteUserAPIKeys";
 
 /// Few ways that are drawn by lot lead to where these are accepted, or none.
-const NEED_MORE_THAN_CHANCE: [&str; 22] = [
+const NEED_MORE_THAN_CHANCE: [&str; 23] = [
     // Another member, or the link that another person was sent.
     "DELETE /organizations/{organizationID}/members/{userID}",
     "PUT /organizations/{organizationID}/members/{userID}/role",
@@ -34,6 +34,7 @@ const NEED_MORE_THAN_CHANCE: [&str; 22] = [
     "POST /organizations/{organizationID}/projects/{projectID}/trash/{branchID}/undelete",
     "POST /organizations/{organizationID}/projects/{projectID}/branches/{branchID}/promote",
     "POST /organizations/{organizationID}/projects/{projectID}/branches/{branchID}/reset",
+    "POST /organizations/{organizationID}/projects/{projectID}/branches/{branchID}/upgrade",
     // One that was up for a second.
     "POST /organizations/{organizationID}/projects/{projectID}/branches/{branchID}/restore",
     "POST /organizations/{organizationID}/projects/{projectID}/branches/{branchID}/execute",

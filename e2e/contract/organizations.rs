@@ -6,7 +6,7 @@ use super::{custom, shared};
 use crate::http::{fields, text_of};
 
 /// What is refused while an organization is disabled; everything else is not.
-const NEED_ENABLED: [&str; 18] = [
+const NEED_ENABLED: [&str; 19] = [
     "createWebhook",
     "createProject",
     "updateProject",
@@ -15,6 +15,7 @@ const NEED_ENABLED: [&str; 18] = [
     "promoteBranch",
     "detachBranch",
     "resetBranch",
+    "upgradeBranch",
     "restoreFromBackup",
     "updateBranch",
     "rotateBranchCredentials",

@@ -253,7 +253,7 @@ fn ask(
         || answers_with_secret(document, operation)
             // Nothing is in the trash, and no branch has a parent; what they would answer, updateBranch does. What
             // can be restored is up to the machine.
-            && !["undeleteBranch", "promoteBranch", "resetBranch", "restoreFromBackup"].contains(&operation.id.as_str())
+            && !["undeleteBranch", "promoteBranch", "resetBranch", "upgradeBranch", "restoreFromBackup"].contains(&operation.id.as_str())
             // Branches are dear; one role and the organization are enough.
             && (operation.id != "createBranch" || ["editor", "organization"].contains(&caller.role));
     let is_removal = operation.method == "DELETE" && !operation.has_body;

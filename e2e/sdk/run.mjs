@@ -25,7 +25,7 @@ process.on('uncaughtException', (error) => {
 });
 
 /** Operations of ours that the client does not have. */
-const OURS = ['getCredential', 'getUser', 'updateUser', 'getBranchActivity', 'getBranchHistory', 'getProjectTree', 'setOrganizationMemberRole', 'listAuditLog', 'getUsage', 'listBudgets', 'setBudget', 'deleteBudget', 'getBillingInvoice', 'listEvents', 'listWebhooks', 'createWebhook', 'getWebhook', 'updateWebhook', 'deleteWebhook', 'rotateWebhook', 'listWebhookDeliveries', 'resendWebhookDelivery', 'listOrganizationRoles', 'listTrash', 'emptyTrash', 'purgeBranch', 'undeleteBranch', 'resetBranch', 'promoteBranch', 'detachBranch', 'queryBranch', 'diffBranches', 'executeOnBranch'];
+const OURS = ['getCredential', 'getUser', 'updateUser', 'getBranchActivity', 'getBranchHistory', 'getProjectTree', 'setOrganizationMemberRole', 'listAuditLog', 'getUsage', 'listBudgets', 'setBudget', 'deleteBudget', 'getBillingInvoice', 'listEvents', 'listWebhooks', 'createWebhook', 'getWebhook', 'updateWebhook', 'deleteWebhook', 'rotateWebhook', 'listWebhookDeliveries', 'resendWebhookDelivery', 'listOrganizationRoles', 'listTrash', 'emptyTrash', 'purgeBranch', 'undeleteBranch', 'resetBranch', 'upgradeBranch', 'promoteBranch', 'detachBranch', 'queryBranch', 'diffBranches', 'executeOnBranch'];
 
 /** Need somebody else: the client is called here as the only person there is. */
 const NEED_ANOTHER_PERSON = ['removeOrganizationMember', 'acceptInvitation'];

@@ -1,7 +1,7 @@
-//! Branches that take the data or the place of another.
+//! Branches that take the data or the place of another, or another major version.
 
-use coppice_app::{Access, App, ResetTo};
-use coppice_core::operation::{DETACH_BRANCH, PROMOTE_BRANCH, RESET_BRANCH};
+use coppice_app::{Access, App, ResetTo, UpgradeTo};
+use coppice_core::operation::{DETACH_BRANCH, PROMOTE_BRANCH, RESET_BRANCH, UPGRADE_BRANCH};
 use coppice_core::target::InBranch;
 use coppice_core::{BranchId, Result, VolumeId};
 use coppice_wire as wire;
@@ -31,6 +31,15 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
             .refuses(409, "It is protected, or is being changed.")
             .refuses(412, "The branch to copy is not ready; `Retry-After` says when to look again.")
             .runs(reset_branch),
+        post("/upgrade", &UPGRADE_BRANCH)
+            .says(
+                AREA,
+                "Give a branch a later major version of PostgreSQL",
+                "It is tried on a copy first, while the branch serves; then its sessions end, and new clients wait until it is\ndone, for about as long as the trial took. Its id, URL, password, roles, settings and data stay; what it was is kept\nas a version for some days (`versions` of getBranchHistory), and resetBranch goes back to it. If it can't be done,\nthe branch goes on as it was, and its `message` says why. Answers at once; the branch is `upgrading` meanwhile.",
+            )
+            .answers("The branch as it is now.")
+            .refuses(409, "It is being changed.")
+            .runs(upgrade_branch),
     ]
 }
 
@@ -46,6 +55,16 @@ async fn reset_branch(
         moment: moment_from(from.target_time, from.target_lsn)?,
     };
     let branch = app.reset_branch(&access, &to).await?;
+    Ok(Shown(short(&app, &access, &branch).await?))
+}
+
+async fn upgrade_branch(
+    app: App,
+    access: Access<InBranch>,
+    Body(asked): Body<wire::UpgradeBranch>,
+) -> Result<Shown<wire::Branch>> {
+    let to = UpgradeTo { image: asked.image, is_trial: asked.check };
+    let branch = app.upgrade_branch(&access, &to).await?;
     Ok(Shown(short(&app, &access, &branch).await?))
 }
 

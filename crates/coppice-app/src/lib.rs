@@ -88,7 +88,7 @@ pub use bootstrap::FirstAccount;
 pub use branch_metrics::{InstanceSeries, MetricsRequest};
 pub use branches::{
     Backup, BranchChange, BranchDetails, BranchInTree, CustomBranch, InstanceStatus, NewBranchRequest,
-    Origin, ResetTo, SpecChange,
+    Origin, ResetTo, SpecChange, UpgradeTo,
 };
 pub use budgets::BudgetLine;
 pub use connections::Connectable;

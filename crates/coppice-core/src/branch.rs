@@ -217,6 +217,10 @@ pub struct BranchVersion {
     pub kept_until: DateTime<Utc>,
 }
 
+/// Begins what a branch says whose upgrade to another major version went well when it
+/// was tried.
+pub const TRIAL_PASSED: &str = "a trial upgrade passed, to PostgreSQL";
+
 /// The role that owns the database of a branch.
 pub const MANAGED_ROLE: &str = "app";
 /// The role that statements are carried out as which may only read.

@@ -219,6 +219,7 @@ operations! {
         .while_enabled()
         .limited_keys(RefusedWithBranchLimit);
     RESET_BRANCH = Operation::new("resetBranch", Scope::BranchWrite).while_enabled();
+    UPGRADE_BRANCH = Operation::new("upgradeBranch", Scope::BranchWrite).while_enabled();
     LIST_BACKUPS = Operation::new("listBackups", Scope::ProjectRead);
     GET_BACKUP = Operation::new("getBackup", Scope::ProjectRead);
     RESTORE_FROM_BACKUP =

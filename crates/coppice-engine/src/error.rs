@@ -57,6 +57,9 @@ pub enum EngineError {
         /// Prepared transactions, by their ids; none when it is a session.
         transactions: Vec<u32>,
     },
+    /// The data can't be taken to another major version as it is: why, for its owner.
+    #[error("{0}")]
+    NotUpgradable(String),
     /// What was kept is not what was written: which of it, and what is wrong.
     #[error("{0}")]
     Damaged(String),

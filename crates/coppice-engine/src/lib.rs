@@ -55,6 +55,24 @@ pub struct VolumePlan {
     pub source_instance: Option<InstanceId>,
 }
 
+/// Everything needed to take a volume to another major version.
+#[derive(Clone, Debug)]
+pub struct UpgradePlan {
+    /// Becomes the label of the new volume, with the release that it is to have;
+    /// fences the call as in [`VolumePlan::label`].
+    pub label: VolumeLabel,
+    /// The volume whose data it gets; it stays as it is.
+    pub source: VolumeId,
+    /// The source's instance, when a server may run on it.
+    pub source_instance: Option<InstanceId>,
+    /// The release that the source has.
+    pub from: PostgresVersion,
+    /// What the branch's server will be, with the account of the new volume.
+    pub spec: InstanceSpec,
+    /// Whether nothing is kept of it, because only whether it can be done is asked.
+    pub is_trial: bool,
+}
+
 /// What a base is made of.
 #[derive(Clone, Debug)]
 pub struct BasePlan {
@@ -263,6 +281,17 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Makes a volume and returns when it is complete and durable.
     async fn create_volume(&self, plan: &VolumePlan) -> Result<VolumeFacts>;
+
+    /// Makes a volume of another major version with what is in another one: databases,
+    /// roles, owners, privileges and settings. Takes as long as a dump and a restore;
+    /// what a server writes to the source meanwhile is not in it. Tells nothing of a trial.
+    ///
+    /// [`EngineError::NotUpgradable`] says what stands in the way, for the owner.
+    async fn upgrade(&self, plan: &UpgradePlan) -> Result<Option<VolumeFacts>>;
+
+    /// Ends and removes what an upgrade that was abandoned left, but for a volume that
+    /// it has made.
+    async fn end_upgrade(&self, plan: &UpgradePlan) -> Result<()>;
 
     /// Removes the data of a volume. The caller holds a tombstone for it.
     /// A volume that is not there is fine; one that carries another

@@ -73,6 +73,7 @@ impl Store {
         let sql = format!(
             "select {VOLUME_COLUMNS}, r.id as instance, r.ordinal, r.is_ready
              from instances r join volumes v on v.id = r.volume_id
+             left join volumes p on p.id = v.parent_volume_id
              left join instances i on i.volume_id = v.parent_volume_id and i.role = 'primary'
              where r.branch_id = $1 and r.role = 'replica' order by r.ordinal"
         );

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use coppice_core::branch::{Branch, BranchVersion};
+use coppice_core::branch::{Branch, BranchState, BranchVersion};
 use coppice_core::claim::ClaimToken;
 use coppice_core::{BranchId, HostId, VolumeId};
 use sqlx::FromRow;
@@ -38,6 +38,10 @@ impl From<VersionRow> for BranchVersion {
 pub struct Replacement<'a> {
     /// What is done, for people.
     pub reason: &'a str,
+    /// What the branch is meanwhile.
+    pub meanwhile: BranchState,
+    /// Whether it is made only to find out whether it can be.
+    pub is_trial: bool,
     /// The storage that the branch has at least.
     pub storage_gib: u32,
     /// For how long what it was can be gone back to.
@@ -56,7 +60,8 @@ impl Store {
     ) -> Result<bool> {
         self.volume_insert_in_tx(tx, new).await?;
         let done = sqlx::query(
-            "update branches b set replacement_id = $2, replacement_reason = $3, state = 'updating', message = '',
+            "update branches b set replacement_id = $2, replacement_reason = $3, state = $6, message = '',
+                 replacement_is_trial = $7,
                  storage_gib = greatest(storage_gib, $4), generation = generation + 1, updated_at = now(),
                  taken_back = '', version_keep = make_interval(secs => $5)
              where id = $1 and deleted_at is null and replacement_id is null
@@ -68,6 +73,8 @@ impl Store {
         .bind(why.reason)
         .bind(why.storage_gib as i32)
         .bind(why.keep.as_secs_f64())
+        .bind(why.meanwhile.as_str())
+        .bind(why.is_trial)
         .execute(&mut **tx)
         .await?;
         Ok(done.rows_affected() == 1)
@@ -115,13 +122,16 @@ impl Store {
         sqlx::query(
             "update branches b set volume_id = $2, replacement_id = null, replacement_reason = '',
                  verifiers_checkpoint = null,
+                 image_major = case n.image_major when o.image_major then b.image_major else n.image_major end,
+                 image_minor = case n.image_major when o.image_major then b.image_minor else n.image_minor end,
                  root_id = coalesce((select nullif(coalesce(s.root_id, s.id), b.id) from volumes v
                      join volumes p on p.id = v.parent_volume_id join branches s on s.id = p.branch_id
                      where v.id = $2), root_id)
-             where id = $1",
+             from volumes n, volumes o where b.id = $1 and n.id = $2 and o.id = $3",
         )
         .bind(id.as_str())
         .bind(new.as_str())
+        .bind(old.as_str())
         .execute(&mut *tx)
         .await?;
         doom(&mut tx, Which::TooMany(id), "it had too many versions").await?;
@@ -166,19 +176,30 @@ impl Store {
         Ok(rows.into_iter().map(BranchVersion::from).collect())
     }
 
-    /// Whether a branch has this version. It stays as long as the transaction lasts.
-    pub async fn branch_has_version_in_tx(
+    /// The major version of PostgreSQL that a version of a branch has; none when it has
+    /// no such version. That stays as long as the transaction lasts.
+    pub async fn branch_version_major_in_tx(
         &self,
         tx: &mut Tx,
         id: &BranchId,
         volume: &VolumeId,
-    ) -> Result<bool> {
+    ) -> Result<Option<u32>> {
         let query = sqlx::query_scalar(
-            "select volume_id from branch_versions where branch_id = $1 and volume_id = $2 for share",
+            "select v.image_major from branch_versions n join volumes v on v.id = n.volume_id
+             where n.branch_id = $1 and n.volume_id = $2 for share of n",
         );
-        let found: Option<String> =
+        let found: Option<i32> =
             query.bind(id.as_str()).bind(volume.as_str()).fetch_optional(&mut **tx).await?;
-        Ok(found.is_some())
+        Ok(found.map(i32::unsigned_abs))
+    }
+
+    /// Whether a volume is still to take the place of a branch's own.
+    pub async fn branch_wants_replacement(&self, id: &BranchId, volume: &VolumeId) -> Result<bool> {
+        let query = sqlx::query_scalar(
+            "select exists (select from branches where id = $1 and replacement_id = $2
+                 and goal in ('running', 'hibernated'))",
+        );
+        Ok(query.bind(id.as_str()).bind(volume.as_str()).fetch_one(&self.pool).await?)
     }
 
     /// Gives up versions that were kept for long enough; with `short`, also the

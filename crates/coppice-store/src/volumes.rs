@@ -27,6 +27,8 @@ pub struct VolumeRow {
     pub base: Option<String>,
     /// The time up to which the log behind the base goes into it; none for all of it.
     pub base_until: Option<DateTime<Utc>>,
+    /// The release that the parent is made for; none without a parent.
+    pub parent_version: Option<PostgresVersion>,
     /// The primary instance of the parent volume's branch.
     pub parent_instance: Option<InstanceId>,
     /// How far it is.
@@ -74,10 +76,18 @@ pub struct NewVolume<'a> {
     pub version: PostgresVersion,
 }
 
-/// What [`VolumeColumns`] are read from: `volumes v`, and the primary `i` of its
-/// parent's branch.
+/// What [`VolumeColumns`] are read from: `volumes v`, its parent `p`, and the primary
+/// `i` on that.
 pub(crate) const VOLUME_COLUMNS: &str = "v.id, v.host_id, v.parent_volume_id, v.moment::text, v.base, v.base_until, \
-     i.id as parent_instance, v.state, v.account, v.image_major, v.image_minor";
+     i.id as parent_instance, v.state, v.account, v.image_major, v.image_minor, \
+     p.image_major as parent_major, p.image_minor as parent_minor";
+
+impl VolumeRow {
+    /// The release that its data is taken from, where that is one of another major version.
+    pub fn upgraded_from(&self) -> Option<PostgresVersion> {
+        self.parent_version.filter(|parent| self.base.is_none() && parent.major != self.version.major)
+    }
+}
 
 #[derive(FromRow)]
 pub(crate) struct VolumeColumns {
@@ -87,6 +97,8 @@ pub(crate) struct VolumeColumns {
     moment: Option<String>,
     base: Option<String>,
     base_until: Option<DateTime<Utc>>,
+    parent_major: Option<i32>,
+    parent_minor: Option<i32>,
     parent_instance: Option<String>,
     state: String,
     account: i32,
@@ -110,6 +122,10 @@ impl TryFrom<VolumeColumns> for VolumeRow {
             id: VolumeId::from_trusted(row.id),
             host: HostId::from_trusted(row.host_id),
             parent: row.parent_volume_id.map(VolumeId::from_trusted),
+            parent_version: row
+                .parent_major
+                .zip(row.parent_minor)
+                .map(|(major, minor)| version(major, minor)),
             parent_instance: row.parent_instance.map(InstanceId::from_trusted),
             state,
             account: row.account.unsigned_abs(),
@@ -150,6 +166,7 @@ impl Store {
         let sql = format!(
             "select {VOLUME_COLUMNS}
              from branches b join volumes v on v.id in (b.volume_id, b.replacement_id)
+             left join volumes p on p.id = v.parent_volume_id
              left join instances i on i.volume_id = v.parent_volume_id and i.role = 'primary'
              where b.id = $1 order by v.id = b.replacement_id"
         );

@@ -19,6 +19,8 @@ pub struct BranchWork {
     pub volume: VolumeRow,
     /// The volume that is to take its place.
     pub replacement: Option<VolumeRow>,
+    /// Whether that is made only to find out whether it can be.
+    pub replacement_is_trial: bool,
     /// Volumes that it had, and that tombstones name.
     pub doomed: Vec<VolumeId>,
     /// Its primary.
@@ -47,6 +49,7 @@ struct ClaimedRow {
     reconfigure: Option<String>,
     is_unproven: bool,
     taken_back: String,
+    replacement_is_trial: bool,
     doomed: Vec<String>,
 }
 
@@ -67,7 +70,7 @@ impl Store {
                and (claim_host is null or claim_host = $2 or claim_expires < now())
                and exists (select from volumes v where v.id = branches.volume_id and v.host_id = $2)
              returning managed_role_verifier, role_pending, next_verifier, reconfigure,
-                 proven_spec is not null as is_unproven, taken_back,
+                 proven_spec is not null as is_unproven, taken_back, replacement_is_trial,
                  array(select v.id from volumes v join tombstones t on t.volume_id = v.id
                        where v.branch_id = branches.id and v.state <> 'removed' and v.id <> branches.volume_id
                          and v.id is distinct from branches.replacement_id) as doomed",
@@ -93,6 +96,7 @@ impl Store {
             branch,
             volume,
             replacement,
+            replacement_is_trial: claimed.replacement_is_trial,
             doomed: claimed.doomed.into_iter().map(VolumeId::from_trusted).collect(),
             instance,
             replicas,

@@ -21,7 +21,7 @@ use coppice_core::{ApiKeyId, InstanceId, VolumeId};
 use coppice_engine::{
     Answer, BasePlan, BoxedServerStream, Capacity, DrillPlan, Engine, EngineError, FirstStart, Image,
     ImageContents, InstanceSpec, LogFiles, ReplicaSlot, Result, RoleVerifier, SleepingRoles, StopMode,
-    VolumeFacts, VolumePlan, Written,
+    UpgradePlan, VolumeFacts, VolumePlan, Written,
 };
 
 /// Begins ids of volumes of which something is kept.
@@ -66,6 +66,14 @@ impl Engine for NoPostgres {
 
     async fn create_volume(&self, plan: &VolumePlan) -> Result<VolumeFacts> {
         Err(EngineError::NoVolume(plan.label.volume.clone()))
+    }
+
+    async fn upgrade(&self, plan: &UpgradePlan) -> Result<Option<VolumeFacts>> {
+        Err(EngineError::NoImage(plan.label.version))
+    }
+
+    async fn end_upgrade(&self, _: &UpgradePlan) -> Result<()> {
+        Ok(())
     }
 
     async fn remove_volume(&self, _: &VolumeId) -> Result<()> {

@@ -7,6 +7,7 @@ mod reset;
 mod spec;
 mod trash;
 mod tree;
+mod upgrade;
 
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ use spec::NewSpec;
 pub use spec::SpecChange;
 pub(crate) use trash::protected;
 pub use tree::BranchInTree;
+pub use upgrade::UpgradeTo;
 
 /// How long a request waits for a server to take its parameters.
 const RELOAD_WAIT: Duration = Duration::from_secs(1);

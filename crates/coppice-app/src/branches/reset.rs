@@ -3,6 +3,7 @@
 use chrono::{SecondsFormat, Utc};
 use coppice_core::branch::{Branch, BranchState, BranchVersion};
 use coppice_core::history::Moment;
+use coppice_core::image::PostgresVersion;
 use coppice_core::lsn::Lsn;
 use coppice_core::target::InBranch;
 use coppice_core::{BranchId, Error, ErrorCode, Result, VolumeId};
@@ -29,6 +30,7 @@ struct Source {
     volume: VolumeId,
     moment: Option<Lsn>,
     storage_gib: u32,
+    version: PostgresVersion,
     /// What is said of it.
     name: String,
 }
@@ -66,11 +68,17 @@ impl App {
             source: Some(&source.volume),
             moment: source.moment,
             base: None,
-            version: current.spec.version,
+            version: source.version,
         };
         let reason = format!("reset to {}", source.name);
         let (storage_gib, keep) = (source.storage_gib, self.config.trash_keep);
-        let why = Replacement { reason: &reason, storage_gib, keep };
+        let why = Replacement {
+            reason: &reason,
+            meanwhile: BranchState::Updating,
+            is_trial: false,
+            storage_gib,
+            keep,
+        };
         if !self.store.branch_plan_replacement_in_tx(&mut tx, &current, &new, &why).await? {
             return Err(busy(id));
         }
@@ -128,10 +136,14 @@ impl App {
             let why = format!("it has PostgreSQL {wants}, and branch {} has {has}", current.name);
             return Err(Error::invalid_field("from.branchID", why));
         }
-        let name = match &to.version {
-            Some(version) if !self.store.branch_has_version_in_tx(tx, &current.id, version).await? => {
-                return Err(no_version(current, version));
+        let version = match &to.version {
+            Some(version) => {
+                let major = self.store.branch_version_major_in_tx(tx, &current.id, version).await?;
+                self.image_to_go_back(current, major.ok_or_else(|| no_version(current, version))?).await?
             }
+            None => current.spec.version,
+        };
+        let name = match &to.version {
             Some(version) => format!("version {version}"),
             None if is_itself => "itself".to_owned(),
             None => format!("branch {}", source.name),
@@ -146,7 +158,19 @@ impl App {
             (None, Some(version)) => (version.clone(), None),
             (None, None) => (source.volume, None),
         };
-        Ok(Source { volume, moment, storage_gib: source.spec.storage_gib, name: format!("{name}{at}") })
+        let storage_gib = source.spec.storage_gib;
+        Ok(Source { volume, moment, storage_gib, version, name: format!("{name}{at}") })
+    }
+
+    /// The release that a branch has as a version of this major one, if its settings are
+    /// for that, too.
+    async fn image_to_go_back(&self, branch: &Branch, major: u32) -> Result<PostgresVersion> {
+        if branch.spec.version.major == major {
+            return Ok(branch.spec.version);
+        }
+        let version = self.choose_image(&format!("postgres:{major}"))?;
+        self.check_fits(&branch.spec, version).await?;
+        Ok(version)
     }
 
     /// What a branch was before it was reset, the latest first.

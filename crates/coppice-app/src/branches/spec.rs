@@ -113,8 +113,11 @@ impl App {
         let Some(name) = asked.filter(|name| *name != image_name(has)) else { return Ok(has) };
         let asked = self.choose_image(name)?;
         if asked.major != has.major {
-            let why =
-                format!("the branch has PostgreSQL {}, and its data is in the format of that", has.major);
+            let why = format!(
+                "the branch has PostgreSQL {}, and its data is in the format of that: upgradeBranch (`coppice branch \
+                 upgrade`) takes it to a later major version",
+                has.major
+            );
             return Err(invalid_image(name, &why));
         }
         if asked < has {
@@ -124,6 +127,17 @@ impl App {
             ));
         }
         Ok(asked)
+    }
+
+    /// Refuses a release that does not have what a branch has set.
+    ///
+    /// # Errors
+    /// `invalid_postgres_parameter`, `invalid_preload_library`
+    pub(super) async fn check_fits(&self, spec: &BranchSpec, version: PostgresVersion) -> Result<()> {
+        let contents = self.image_contents(version).await?;
+        self.check_preload_libraries(Some(&spec.preload_libraries), &contents)?;
+        let kind = instance_type(&spec.instance_type);
+        check_parameters(&spec.parameters, &server(version.major, &kind, &spec.preload_libraries, &contents))
     }
 
     /// The size that a branch is to have.
@@ -169,6 +183,6 @@ fn set(libraries: &[String]) -> BTreeSet<&str> {
     libraries.iter().map(String::as_str).collect()
 }
 
-fn invalid_image(name: &str, why: &str) -> Error {
+pub(super) fn invalid_image(name: &str, why: &str) -> Error {
     Error::invalid(ErrorCode::InvalidImage, format!("invalid image {}: {why}", excerpt(name)))
 }

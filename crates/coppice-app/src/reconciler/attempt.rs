@@ -14,6 +14,7 @@ use futures_util::FutureExt as _;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument as _;
 
+use super::upgrades::{not_upgraded, trial_failed};
 use super::{RETRY_FIRST, Reconciler};
 use crate::metrics::{self, Outcome};
 
@@ -158,7 +159,8 @@ impl Reconciler {
         tracing::warn!(%branch, attempts, "branch {branch}: {reason}");
         let has_not_started = matches!(error, StepError::Engine(EngineError::StartFailed { .. }));
         let may_be_its_settings = has_not_started && attempts >= UNPROVEN_TRIES;
-        if !may_be_its_settings && since.elapsed() < FAILED_AFTER {
+        let is_hopeless = matches!(error, StepError::Engine(EngineError::NotUpgradable(_)));
+        if !may_be_its_settings && !is_hopeless && since.elapsed() < FAILED_AFTER {
             return pause(attempts);
         }
         let token = self.inner.next_token();
@@ -169,7 +171,9 @@ impl Reconciler {
             self.inner.lock().failing_since.remove(branch);
             return RETRY_FIRST;
         }
-        if since.elapsed() >= FAILED_AFTER && self.give_up_replacement(&work, token, &reason).await {
+        if (is_hopeless || since.elapsed() >= FAILED_AFTER)
+            && self.give_up_replacement(&work, token, &reason).await
+        {
             self.inner.lock().failing_since.remove(branch);
             return RETRY_FIRST;
         }
@@ -195,10 +199,15 @@ impl Reconciler {
     /// the place of its own; false when there is none, or that can't be done.
     async fn give_up_replacement(&self, work: &BranchWork, token: ClaimToken, reason: &str) -> bool {
         let branch = &work.branch.id;
-        if work.replacement.as_ref().is_none_or(|volume| volume.state != VolumeState::Planned) {
+        let Some(volume) = work.replacement.as_ref().filter(|volume| volume.state == VolumeState::Planned)
+        else {
             return false;
-        }
-        let why = format!("it was not reset, and has the data that it had: {reason}");
+        };
+        let why = match (volume.upgraded_from(), work.replacement_is_trial) {
+            (None, _) => format!("it was not reset, and has the data that it had: {reason}"),
+            (Some(_), true) => trial_failed(volume.version.major, reason),
+            (Some(from), false) => not_upgraded(volume.version.major, from.major, reason),
+        };
         let given_up = self.inner.store.branch_give_up_replacement(branch, token, &why).await;
         tracing::warn!(%branch, ?given_up, "branch {branch}: {why}");
         given_up.unwrap_or(false)

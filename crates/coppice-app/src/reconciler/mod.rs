@@ -16,6 +16,7 @@ mod health;
 mod passwords;
 mod replicas;
 mod steps;
+mod upgrades;
 mod volumes;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -112,6 +113,8 @@ struct Inner {
     health: Health,
     wake: Notify,
     slots: Arc<Semaphore>,
+    /// One upgrade at a time: each is two servers more.
+    upgrades: Semaphore,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -136,6 +139,7 @@ impl Reconciler {
             health: Health::default(),
             wake: Notify::new(),
             slots: Arc::new(Semaphore::new(CONCURRENCY)),
+            upgrades: Semaphore::new(1),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         };

@@ -38,7 +38,10 @@ impl Reconciler {
             }
             Step::MakeReplacement => {
                 let Some(replacement) = work.replacement.clone() else { return Err(StepError::Lost) };
-                self.make_volume(&replacement, work, token).await?;
+                match replacement.upgraded_from() {
+                    Some(from) => self.upgrade_volume(&replacement, from, work, token).await?,
+                    None => self.make_volume(&replacement, work, token).await?,
+                }
                 work.replacement = Some(VolumeRow { state: VolumeState::Present, ..replacement });
             }
             Step::Replace => self.replace_volume(work, token).await?,
@@ -170,7 +173,7 @@ impl Reconciler {
             Goal::Deleted => BranchState::Deleted,
         };
         let message = match (state, work.branch.fullness.message()) {
-            (BranchState::Ready, "") => &work.taken_back,
+            (BranchState::Ready, "") | (BranchState::Hibernated, _) => &work.taken_back,
             (BranchState::Ready, message) => message,
             _ => "",
         };

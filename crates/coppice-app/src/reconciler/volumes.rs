@@ -4,7 +4,7 @@
 use coppice_core::VolumeId;
 use coppice_core::claim::ClaimToken;
 use coppice_core::volume::{VolumeLabel, VolumeSource};
-use coppice_engine::{EngineError, StopMode, VolumePlan};
+use coppice_engine::{EngineError, StopMode, VolumeFacts, VolumePlan};
 use coppice_failpoint::failpoint;
 use coppice_store::{BranchWork, VolumeRow};
 
@@ -27,6 +27,16 @@ impl Reconciler {
             made => made?,
         };
         failpoint!("reconciler.volume_made");
+        self.note_present(volume, &facts, token).await
+    }
+
+    /// Records that the data of a volume is there.
+    pub(super) async fn note_present(
+        &self,
+        volume: &VolumeRow,
+        facts: &VolumeFacts,
+        token: ClaimToken,
+    ) -> Result<(), StepError> {
         let (id, lsn) = (&facts.system_identifier, &facts.fork_lsn);
         match self.inner.store.volume_present(&volume.id, token, id, facts.timeline, lsn).await? {
             true => Ok(()),
@@ -34,15 +44,19 @@ impl Reconciler {
         }
     }
 
-    fn volume_plan(&self, volume: &VolumeRow, work: &BranchWork, token: ClaimToken) -> VolumePlan {
-        let label = VolumeLabel {
+    pub(super) fn label_of(&self, volume: &VolumeRow, work: &BranchWork, token: ClaimToken) -> VolumeLabel {
+        VolumeLabel {
             installation: self.inner.control_plane.installation.clone(),
             host: self.inner.control_plane.host.clone(),
             volume: volume.id.clone(),
             branch: Some(work.branch.id.clone()),
             claim: token,
             version: volume.version,
-        };
+        }
+    }
+
+    fn volume_plan(&self, volume: &VolumeRow, work: &BranchWork, token: ClaimToken) -> VolumePlan {
+        let label = self.label_of(volume, work, token);
         let VolumeRow { parent, moment, base, base_until, .. } = volume.clone();
         let source = match (base, parent, moment) {
             (Some(base), ..) => VolumeSource::Base(base, base_until),
@@ -77,6 +91,9 @@ impl Reconciler {
         failpoint!("reconciler.replaced");
         inner.health.forget(branch);
         work.branch.volume = replacement.id.clone();
+        if replacement.version.major != work.volume.version.major {
+            work.branch.spec.version = replacement.version;
+        }
         work.volume = replacement;
         Ok(())
     }

@@ -55,7 +55,7 @@ impl LocalEngine {
 
     /// Does something, on a thread that may block, with a volume whose server may be
     /// running.
-    async fn with_source<T: Send + 'static>(
+    pub(super) async fn with_source<T: Send + 'static>(
         &self,
         instance: Option<&InstanceId>,
         source: &VolumeId,

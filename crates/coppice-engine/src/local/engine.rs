@@ -44,7 +44,7 @@ use super::{
 use crate::{
     Answer, BasePlan, BoxedServerStream, Capacity, DrillPlan, Engine, EngineError, FirstStart, Image,
     ImageContents, InstanceSpec, LogFiles, ROLE_LENGTH_MAX, ReplicaSlot, Result, RoleVerifier, SleepingRoles,
-    StopMode, VolumeFacts, VolumePlan,
+    StopMode, UpgradePlan, VolumeFacts, VolumePlan,
 };
 
 /// A server takes its new settings within this time.
@@ -200,6 +200,14 @@ impl Engine for LocalEngine {
         blocking(move || control_file::read(&data)).await
     }
 
+    async fn upgrade(&self, plan: &UpgradePlan) -> Result<Option<VolumeFacts>> {
+        self.change_major(plan).await
+    }
+
+    async fn end_upgrade(&self, plan: &UpgradePlan) -> Result<()> {
+        self.abandon_upgrade(plan).await
+    }
+
     async fn remove_volume(&self, volume: &VolumeId) -> Result<()> {
         let (volumes, id) = (self.volumes.clone(), volume.clone());
         blocking(move || volumes.remove(&id)).await?;
@@ -255,7 +263,9 @@ impl Engine for LocalEngine {
         let address = self.address(&spec.instance);
         let verifier = &plan.managed_role_verifier;
         let has_statistics = spec.preload_libraries.iter().any(|name| name == first_start::STATISTICS);
-        let session = first_start::detach_from_source(&address, verifier, has_statistics).await?;
+        // An upgraded one is its branch's already.
+        let is_copy = self.is_first_start(&spec.volume);
+        let session = first_start::detach_from_source(&address, verifier, has_statistics, is_copy).await?;
         failpoint!("first_start.detached");
         let marker = self.first_start_marker(&spec.volume);
         write_durably(&marker, spec.volume.as_str().as_bytes(), 0o600)?;

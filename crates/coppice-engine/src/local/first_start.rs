@@ -39,11 +39,12 @@ pub(super) fn remove_inherited_files(data: &UntrustedPath) -> Result<()> {
 
 /// Makes a started copy its own, except for the reload that ends its first start.
 /// Prepared transactions go first: nothing else is there that could hold a lock
-/// for ever.
+/// for ever. Logins of keys end where `is_copy`: they are of another branch then.
 pub(super) async fn detach_from_source(
     address: &Address,
     managed_role_verifier: &str,
     has_statistics: bool,
+    is_copy: bool,
 ) -> Result<Session> {
     let session = address.open(Patience::CHANGE).await?;
     prepared::roll_back(address, session.major(), &prepared::all(&session).await?).await?;
@@ -52,7 +53,9 @@ pub(super) async fn detach_from_source(
         reset_statistics(&session).await?;
     }
     managed_role::repair(address, &session, managed_role_verifier).await?;
-    logins::end_inherited(address, &session).await?;
+    if is_copy {
+        logins::end_inherited(address, &session).await?;
+    }
     replica_slots::drop_inherited(&session).await?;
     Ok(session)
 }

@@ -9,9 +9,11 @@ use coppice_core::InstanceId;
 use super::blocking::blocking;
 use super::config::{Configuration, ServerPaths};
 use super::durable::write_durably;
+use super::images::InstalledImage;
 use super::log_pipe::LogPipe;
 use super::logs::{self, LogEnd};
 use super::metastore::METASTORE;
+use super::process::controllers::Limits;
 use super::process::identity::ProcessIdentity;
 use super::process::launch::{BindMount, FileAccess, Isolation, LaunchSpec, MountUse, Neighbour};
 use super::server::{ServerPlan, Servers, make_directory};
@@ -57,6 +59,10 @@ const SYSTEM: [&str; 15] = [
     "/dev/zero",
 ];
 
+/// The environment of every program.
+const ENVIRONMENT: [(&str, &str); 4] =
+    [("LC_ALL", "C"), ("TZ", "UTC"), ("PGTZ", "UTC"), ("PATH", "/usr/bin:/bin")];
+
 /// Where a program finds its directories, and what takes them there.
 pub(super) struct Surroundings {
     pub(super) data: PathBuf,
@@ -69,7 +75,75 @@ pub(super) struct Surroundings {
     isolation: Option<Isolation>,
 }
 
+/// A program of an image that is no server, and what it may use.
+pub(super) struct ProgramPlan<'a> {
+    /// Names its cgroup.
+    pub(super) instance: &'a InstanceId,
+    pub(super) image: &'a InstalledImage,
+    pub(super) program: &'a str,
+    /// As it sees its directories.
+    pub(super) arguments: Vec<String>,
+    pub(super) environment: Vec<(String, String)>,
+    /// Number of its account.
+    pub(super) account: u32,
+    pub(super) limits: Limits,
+    /// Directories of the host, where it finds them, and whether it may write there.
+    pub(super) directories: Vec<(&'a Path, &'a str, bool)>,
+}
+
+/// Where a program finds a directory of the host: in `isolated`, if it has a root
+/// directory of its own.
+pub(super) fn place_of(account: Option<u32>, directory: &Path, isolated: &str) -> PathBuf {
+    account.map_or_else(|| directory.to_owned(), |_| isolated.into())
+}
+
 impl Servers {
+    /// What starts a program that is no server, confined as they are.
+    ///
+    /// # Errors
+    /// When it can't be limited.
+    pub(super) fn program_spec(&self, plan: &ProgramPlan<'_>) -> Result<LaunchSpec> {
+        let account = self.is_root.then(|| self.installation.instance_account(plan.account));
+        let image = place_of(account, &plan.image.root, IMAGE);
+        let program = plan.image.program(&image, plan.program);
+        let cgroup = self.leaf(plan.instance).map(|leaf| leaf.ensure(&plan.limits)).transpose()?;
+        let mut execute: Vec<PathBuf> = LOADERS.iter().map(PathBuf::from).collect();
+        execute.push(program.clone());
+        let mut access = FileAccess { execute, ..FileAccess::default() };
+        access.read.extend(SYSTEM.iter().map(PathBuf::from).chain([image]));
+        access.write_files.push("/dev/null".into());
+        let mut mounts = vec![BindMount {
+            from: plan.image.root.clone(),
+            to: IMAGE.into(),
+            owner_on_disk: None,
+            usage: MountUse::Code,
+        }];
+        for (directory, place, is_written) in &plan.directories {
+            let (rights, usage) = match is_written {
+                true => (&mut access.write_files, MountUse::Write),
+                false => (&mut access.read, MountUse::Read),
+            };
+            rights.push(place_of(account, directory, place));
+            mounts.push(BindMount {
+                from: (*directory).to_owned(),
+                to: (*place).into(),
+                owner_on_disk: None,
+                usage,
+            });
+        }
+        let environment = ENVIRONMENT.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Ok(LaunchSpec {
+            program,
+            arguments: plan.arguments.clone(),
+            environment: environment.into_iter().chain(plan.environment.iter().cloned()).collect(),
+            input: None,
+            cgroup,
+            isolation: account.map(|account| Isolation { account, mounts, socket: None }),
+            access,
+            starts_programs: false,
+        })
+    }
+
     /// Writes the configuration files.
     pub(super) fn configure(&self, plan: &ServerPlan<'_>) -> Result<()> {
         let directory = self.layout.instance(plan.instance).join("conf");
@@ -202,11 +276,10 @@ impl Servers {
         write.push(around.data.clone());
         let mut write_files = system(&["/dev/shm"]);
         write_files.extend([&around.log, &around.socket].map(Clone::clone));
-        let environment = [("LC_ALL", "C"), ("TZ", "UTC"), ("PGTZ", "UTC"), ("PATH", "/usr/bin:/bin")];
         Ok(LaunchSpec {
             program,
             arguments: self.configuration(plan).arguments(&paths),
-            environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            environment: ENVIRONMENT.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
             input: None,
             cgroup,
             isolation: around.isolation.clone(),

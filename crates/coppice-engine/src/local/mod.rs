@@ -57,6 +57,7 @@ mod template;
 mod templates;
 mod trust;
 pub mod untrusted;
+mod upgrade;
 mod verifiers;
 pub mod volumes;
 mod wire;
@@ -134,6 +135,12 @@ impl HostEngine {
     /// Memory that is free or can be made so, in bytes.
     fn available_memory(&self) -> u64 {
         meminfo("MemAvailable:")
+    }
+
+    /// The uid and gid of a program with this number; none where it runs as this
+    /// process does.
+    fn account_of_programs(&self, number: u32) -> Option<u32> {
+        self.servers.is_root.then(|| self.installation().instance_account(number))
     }
 
     fn image(&self, version: PostgresVersion) -> Result<InstalledImage> {

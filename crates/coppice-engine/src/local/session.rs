@@ -67,6 +67,9 @@ impl Patience {
     /// A look at all of a table or index.
     pub(super) const LOOK: Self = Self::of(300, 2);
 
+    /// Something that takes as long as there is data.
+    pub(super) const WORK: Self = Self::of(4 * 3600, 60);
+
     const fn of(statement_seconds: u64, lock_seconds: u64) -> Self {
         Self { statement: Duration::from_secs(statement_seconds), lock: Duration::from_secs(lock_seconds) }
     }

@@ -24,7 +24,7 @@ use coppice_core::{ApiKeyId, InstanceId, VolumeId};
 use coppice_engine::{
     Answer, BasePlan, BoxedServerStream, Capacity, DrillPlan, Engine, EngineError, FirstStart, Image,
     ImageContents, InstanceSpec, LogFiles, ReplicaSlot, Result, RoleVerifier, SleepingRoles, SlotState,
-    StopMode, VolumeFacts, VolumePlan, Written,
+    StopMode, UpgradePlan, VolumeFacts, VolumePlan, Written,
 };
 use machine::{check_claim, facts};
 use tokio::sync::OwnedMutexGuard;
@@ -174,6 +174,15 @@ impl Engine for SimulatedEngine {
         }
         self.point(format!("reading what {volume} is")).await?;
         Ok(facts(&data))
+    }
+
+    async fn upgrade(&self, plan: &UpgradePlan) -> Result<Option<VolumeFacts>> {
+        // One release is all that is installed here.
+        Err(EngineError::NoImage(plan.label.version))
+    }
+
+    async fn end_upgrade(&self, _: &UpgradePlan) -> Result<()> {
+        Ok(())
     }
 
     async fn remove_volume(&self, volume: &VolumeId) -> Result<()> {

@@ -27,6 +27,7 @@ pub use super::storage_options::{DriverKind, PoolMode, StorageOptions};
 use super::untrusted::UntrustedPath;
 use crate::{EngineError, Result};
 
+mod beside;
 mod bytes;
 mod changed;
 mod clone;

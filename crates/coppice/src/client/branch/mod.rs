@@ -7,6 +7,7 @@ mod history;
 mod list;
 mod reset;
 mod update;
+mod upgrade;
 
 use std::time::{Duration, Instant};
 
@@ -99,6 +100,11 @@ pub(crate) enum BranchCommand {
         after_help = "Example: coppice branch reset preview\n         coppice branch reset main --at 10m --yes\n         coppice branch reset preview --from main --yes"
     )]
     Reset(Box<reset::ResetArgs>),
+    /// Give a branch a later major version of PostgreSQL; its data, URL and password stay
+    #[command(
+        after_help = "Example: coppice branch upgrade main --to 18 --check\n         coppice branch upgrade main --to 18 --yes"
+    )]
+    Upgrade(upgrade::UpgradeArgs),
     /// Put a branch in the place of its parent, which becomes its child; data and URLs stay
     #[command(after_help = "Example: coppice branch promote preview")]
     Promote {
@@ -239,6 +245,7 @@ pub(super) async fn run(command: BranchCommand, client: &Client, as_json: bool) 
         BranchCommand::Promote { target } => move_to(client, &target, "promote", as_json).await,
         BranchCommand::Detach { target } => move_to(client, &target, "detach", as_json).await,
         BranchCommand::Reset(arguments) => reset::reset(client, *arguments, as_json).await,
+        BranchCommand::Upgrade(arguments) => upgrade::upgrade(client, arguments, as_json).await,
         BranchCommand::Update(arguments) => update::update(client, *arguments, as_json).await,
         BranchCommand::Protect { target } => protect(client, &target, true, as_json).await,
         BranchCommand::Unprotect { target } => protect(client, &target, false, as_json).await,

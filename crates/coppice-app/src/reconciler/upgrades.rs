@@ -1,0 +1,144 @@
+//! Upgrades: tried on a copy while the branch serves, then done while its clients wait.
+
+use std::time::{Duration, Instant};
+
+use coppice_core::branch::BranchState;
+use coppice_core::claim::ClaimToken;
+use coppice_core::image::PostgresVersion;
+use coppice_core::plan::InstanceSeen;
+use coppice_engine::{EngineError, StopMode, UpgradePlan, VolumeFacts};
+use coppice_failpoint::failpoint;
+use coppice_store::{BranchWork, VolumeRow};
+
+use super::Reconciler;
+use super::attempt::StepError;
+use super::steps::instance_spec;
+use crate::configuration::settings_of;
+
+/// How often is looked whether an upgrade is still wanted.
+const LOOK: Duration = Duration::from_secs(1);
+
+impl Reconciler {
+    /// Makes the data of a volume of another major version. A server that is up goes on
+    /// while it is tried, and is stopped only when that went well.
+    pub(super) async fn upgrade_volume(
+        &self,
+        volume: &VolumeRow,
+        from: PostgresVersion,
+        work: &BranchWork,
+        token: ClaimToken,
+    ) -> Result<(), StepError> {
+        let (engine, branch) = (&self.inner.engine, &work.branch.id);
+        let Some(_alone) = self.wait_for_turn().await else { return Err(StepError::Lost) };
+        let plan = self.upgrade_plan(volume, from, work, token);
+        let seen = engine.observe(&work.instance, &work.volume.id).await?;
+        if work.replacement_is_trial || seen == InstanceSeen::Running {
+            let meanwhile = "the upgrade is tried on a copy; clients are served meanwhile";
+            self.tell_owner(work, token, meanwhile).await?;
+            let began = Instant::now();
+            self.upgrade_while_wanted(volume, work, UpgradePlan { is_trial: true, ..plan.clone() }).await?;
+            let seconds = began.elapsed().as_secs_f64();
+            failpoint!("reconciler.upgrade_tried");
+            if work.replacement_is_trial {
+                let passed = trial_passed(volume.version.major, seconds);
+                self.inner.store.branch_give_up_replacement(branch, token, &passed).await?;
+                return Err(StepError::NotYet("the trial is over"));
+            }
+            let now = format!("the trial took {seconds:.1} s; clients wait for about as long");
+            self.tell_owner(work, token, &now).await?;
+            engine.fence(&work.volume.id, token).await?;
+            engine.stop(&work.instance, Some(&work.volume.id), StopMode::Fast).await?;
+            failpoint!("reconciler.stopped_to_upgrade");
+        }
+        let made = self.upgrade_while_wanted(volume, work, plan).await?;
+        failpoint!("reconciler.upgraded");
+        let facts = made.ok_or_else(|| EngineError::Other("an upgrade made nothing".to_owned()))?;
+        self.note_present(volume, &facts, token).await
+    }
+
+    /// None when the loop is stopped.
+    async fn wait_for_turn(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
+        tokio::select! {
+            biased;
+            () = self.inner.stop.cancelled() => None,
+            turn = self.inner.upgrades.acquire() => turn.ok(),
+        }
+    }
+
+    async fn tell_owner(&self, work: &BranchWork, token: ClaimToken, message: &str) -> Result<(), StepError> {
+        self.inner.store.branch_report(&work.branch.id, token, BranchState::Upgrading, message).await?;
+        Ok(())
+    }
+
+    fn upgrade_plan(
+        &self,
+        volume: &VolumeRow,
+        from: PostgresVersion,
+        work: &BranchWork,
+        token: ClaimToken,
+    ) -> UpgradePlan {
+        let mut later = work.branch.spec.clone();
+        later.version = volume.version;
+        let mut spec = instance_spec(work, token);
+        spec.volume = volume.id.clone();
+        spec.version = volume.version;
+        spec.account = volume.account;
+        spec.settings = settings_of(&later);
+        // The release that it has now, which may be a later one than it was made for.
+        let from = if from.major == work.branch.spec.version.major { work.branch.spec.version } else { from };
+        UpgradePlan {
+            label: self.label_of(volume, work, token),
+            source: work.volume.id.clone(),
+            source_instance: Some(work.instance.clone()),
+            from,
+            spec,
+            is_trial: false,
+        }
+    }
+
+    /// Gives it up when the branch is deleted meanwhile, or this process is to end.
+    async fn upgrade_while_wanted(
+        &self,
+        volume: &VolumeRow,
+        work: &BranchWork,
+        plan: UpgradePlan,
+    ) -> Result<Option<VolumeFacts>, StepError> {
+        let (store, engine) = (&self.inner.store, &self.inner.engine);
+        let is_unwanted = async {
+            loop {
+                tokio::time::sleep(LOOK).await;
+                if let Ok(false) = store.branch_wants_replacement(&work.branch.id, &volume.id).await {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.inner.stop.cancelled() => {}
+            made = engine.upgrade(&plan) => return Ok(made?),
+            () = is_unwanted => {}
+        }
+        engine.end_upgrade(&plan).await?;
+        Err(StepError::NotYet("the upgrade was given up"))
+    }
+}
+
+/// What a branch says whose upgrade went well when it was tried.
+fn trial_passed(major: u32, seconds: f64) -> String {
+    format!(
+        "{} {major}: it took {seconds:.1} s, and clients would wait for about as long",
+        coppice_core::branch::TRIAL_PASSED
+    )
+}
+
+/// What it says when it did not.
+pub(super) fn trial_failed(major: u32, reason: &str) -> String {
+    format!("a trial upgrade to PostgreSQL {major} failed: {reason}")
+}
+
+/// What it says when it goes on as it was.
+pub(super) fn not_upgraded(major: u32, from: u32, reason: &str) -> String {
+    format!(
+        "it was not upgraded to PostgreSQL {major}, and goes on with {from} and all of its data: {reason}"
+    )
+}

@@ -1,0 +1,235 @@
+//! Databases: what they are as a whole, and who owns what is in them.
+
+use tokio_postgres::types::{ToSql, Type};
+
+use super::quoting;
+use super::roles::said;
+use crate::local::connecting::Address;
+use crate::local::session::{Parameter, Patience, Session, column};
+use crate::{EngineError, Result};
+use coppice_core::branch::MANAGED_ROLE;
+
+/// Objects whose owners are carried over in one go.
+const OBJECTS_AT_ONCE: i64 = 1000;
+
+/// What owns something in a database, but for what goes with something else: its place in
+/// the catalogs, what it is called, and its owner. Sequences of columns go with their
+/// tables, parts with their wholes; an extension has no statement that gives it away.
+const OWNED: &str = "SELECT s.classid, s.objid, r.rolname,
+        jsonb_build_object('type', a.type, 'names', a.object_names, 'args', a.object_args)::text
+    FROM pg_catalog.pg_shdepend s
+    JOIN pg_catalog.pg_database d ON d.oid = s.dbid AND d.datname = current_database()
+    JOIN pg_catalog.pg_authid r ON r.oid = s.refobjid
+    CROSS JOIN LATERAL pg_catalog.pg_identify_object_as_address(s.classid, s.objid, s.objsubid) a
+    WHERE s.deptype = 'o' AND s.refclassid = 'pg_authid'::regclass
+      AND s.classid NOT IN ('pg_default_acl'::regclass, 'pg_extension'::regclass, 'pg_user_mapping'::regclass)
+      AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend p
+          WHERE p.classid = s.classid AND p.objid = s.objid AND p.objsubid = 0
+            AND (p.deptype IN ('i', 'e') OR p.deptype = 'a' AND p.refobjsubid > 0
+                 AND s.classid = 'pg_class'::regclass))
+      AND (s.classid, s.objid) > ($1, $2)
+    ORDER BY s.classid, s.objid LIMIT $3";
+
+/// The statement that gives such an object to its owner, made by the server that has
+/// the object, of its own names.
+const GIVE: &str = "SELECT format('ALTER %s %s OWNER TO %I',
+        CASE i.type WHEN 'statistics object' THEN 'statistics' WHEN 'composite type' THEN 'type'
+            WHEN 'function' THEN 'routine' WHEN 'procedure' THEN 'routine' WHEN 'aggregate' THEN 'routine'
+            ELSE i.type END,
+        i.identity, w.owner)
+    FROM jsonb_to_recordset($1::text::jsonb) AS w (owner text, type text, names jsonb, args jsonb)
+    CROSS JOIN LATERAL pg_catalog.pg_get_object_address(w.type,
+        ARRAY(SELECT jsonb_array_elements_text(w.names)), ARRAY(SELECT jsonb_array_elements_text(w.args))) a
+    CROSS JOIN LATERAL pg_catalog.pg_identify_object(a.classid, a.objid, a.objsubid) i";
+
+/// A database, as it is on the old server.
+#[derive(Debug)]
+pub(super) struct Database {
+    pub(super) name: String,
+    owner: String,
+    encoding: String,
+    collation: String,
+    character_type: String,
+    provider: String,
+    locale: String,
+    connections: i32,
+    is_open: bool,
+    is_template: bool,
+    comment: String,
+    has_grants: bool,
+}
+
+impl Database {
+    /// Its name in a statement.
+    fn quoted(&self) -> String {
+        quoting::name(&self.name)
+    }
+
+    /// What makes it, empty, for a role. The collation that branches of older versions
+    /// have is one of the C library; where PostgreSQL brings the same order itself, it
+    /// is that from now on.
+    fn statement(&self, owner: &str, major: u32) -> String {
+        let usual = ["C.UTF-8", "C.utf8"];
+        let is_usual =
+            [&self.collation, &self.character_type].iter().all(|name| usual.contains(&name.as_str()));
+        let locale = match self.provider.as_str() {
+            "c" if major >= 17 && is_usual && self.encoding == "UTF8" => {
+                "LOCALE_PROVIDER builtin BUILTIN_LOCALE 'C.UTF-8'".to_owned()
+            }
+            "b" => format!("LOCALE_PROVIDER builtin BUILTIN_LOCALE {}", quoting::text(&self.locale)),
+            "i" => format!("LOCALE_PROVIDER icu ICU_LOCALE {}", quoting::text(&self.locale)),
+            _ => "LOCALE_PROVIDER libc".to_owned(),
+        };
+        format!(
+            "CREATE DATABASE {} OWNER {} TEMPLATE template0 ENCODING {} LC_COLLATE {} LC_CTYPE {} {locale}",
+            self.quoted(),
+            quoting::name(owner),
+            quoting::text(&self.encoding),
+            quoting::text(&self.collation),
+            quoting::text(&self.character_type),
+        )
+    }
+}
+
+/// Everything but what `initdb` made; nobody can give its names to another one.
+pub(super) async fn all(old: &Session) -> Result<Vec<Database>> {
+    let locale = if old.major() >= 17 { "datlocale" } else { "daticulocale" };
+    let query = format!(
+        "SELECT datname, rolname, pg_encoding_to_char(encoding), datcollate, datctype, datlocprovider::text,
+                coalesce({locale}, ''), datconnlimit, datallowconn, datistemplate,
+                coalesce(shobj_description(d.oid, 'pg_database'), ''), datacl IS NOT NULL
+         FROM pg_catalog.pg_database d JOIN pg_catalog.pg_authid r ON r.oid = d.datdba
+         WHERE datname NOT IN ('postgres', 'template0', 'template1') AND datconnlimit <> -2 ORDER BY d.oid"
+    );
+    let rows = old.query("listing databases", &query, &[]).await?;
+    let read = |row: &tokio_postgres::Row| -> Result<Database> {
+        Ok(Database {
+            name: said(row, 0)?,
+            owner: said(row, 1)?,
+            encoding: said(row, 2)?,
+            collation: said(row, 3)?,
+            character_type: said(row, 4)?,
+            provider: said(row, 5)?,
+            locale: said(row, 6)?,
+            connections: column(row, 7)?,
+            is_open: column(row, 8)?,
+            is_template: column(row, 9)?,
+            comment: said(row, 10)?,
+            has_grants: column(row, 11)?,
+        })
+    };
+    rows.iter().map(read).collect()
+}
+
+/// Opens a database on the old server, which is a copy that nobody else uses.
+pub(super) async fn open(old: &Session, database: &Database) -> Result<()> {
+    match database.is_open {
+        true => Ok(()),
+        false => {
+            let statement = format!("ALTER DATABASE {} ALLOW_CONNECTIONS true", database.quoted());
+            old.execute("opening a database", &statement).await
+        }
+    }
+}
+
+/// Makes it on the new server, with the schemas that it has there.
+pub(super) async fn make(
+    database: &Database,
+    old: &Session,
+    new: &Session,
+    to: &Address,
+    owner: &str,
+) -> Result<()> {
+    let action = format!("making the database {}", database.name);
+    new.execute(&action, &database.statement(owner, new.major())).await?;
+    let public = "SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'public'";
+    if old.query_opt("looking for the schema public", public, &[]).await?.is_none() {
+        let inside = to.open_inside(&database.name, new.major(), Patience::WORK).await?;
+        inside.execute("dropping the schema public", "DROP SCHEMA public").await?;
+    }
+    Ok(())
+}
+
+/// Gives everything in a database to whom it belongs; what nobody knows of, which code of
+/// the owner's may have made meanwhile, to the managed role. `old` and `new` are sessions
+/// in that database.
+pub(super) async fn give_back(old: &Session, new: &Session, restorer: &str) -> Result<()> {
+    let (mut class, mut object) = (0_u32, 0_u32);
+    loop {
+        let place: [Parameter<'_>; 3] =
+            [(&class, Type::OID), (&object, Type::OID), (&OBJECTS_AT_ONCE, Type::INT8)];
+        let rows = old.query("reading owners", OWNED, &place).await?;
+        let Some(last) = rows.last() else { break };
+        (class, object) = (column(last, 0)?, column(last, 1)?);
+        let mut wanted = vec![];
+        for row in &rows {
+            let mut known: serde_json::Value = serde_json::from_str(&said(row, 3)?)
+                .map_err(|error| EngineError::Other(format!("reading owners: {error}")))?;
+            known["owner"] = said(row, 2)?.into();
+            wanted.push(known);
+        }
+        let wanted = serde_json::Value::Array(wanted).to_string();
+        let parameter: &(dyn ToSql + Sync) = &wanted;
+        let statements = new.query("finding what was restored", GIVE, &[(parameter, Type::TEXT)]).await?;
+        let statements = statements.iter().map(|row| said(row, 0)).collect::<Result<Vec<_>>>()?;
+        new.transaction("giving objects to their owners", &statements).await?;
+    }
+    let query = "SELECT extname, rolname FROM pg_catalog.pg_extension e
+         JOIN pg_catalog.pg_authid r ON r.oid = e.extowner WHERE NOT rolsuper";
+    for row in old.query("reading extensions", query, &[]).await? {
+        let (extension, owner) = (quoting::text(&said(&row, 0)?), quoting::text(&said(&row, 1)?));
+        let owner = format!("(SELECT oid FROM pg_catalog.pg_authid WHERE rolname = {owner})");
+        let statements = [
+            format!("UPDATE pg_catalog.pg_extension SET extowner = {owner} WHERE extname = {extension}"),
+            format!(
+                "UPDATE pg_catalog.pg_shdepend s SET refobjid = {owner} FROM pg_catalog.pg_extension e,
+                     pg_catalog.pg_database d
+                 WHERE d.datname = current_database() AND s.dbid = d.oid AND s.classid = 'pg_extension'::regclass
+                   AND s.objid = e.oid AND s.deptype = 'o' AND e.extname = {extension}"
+            ),
+        ];
+        new.transaction("giving an extension to its owner", &statements).await?;
+    }
+    let rest = format!(
+        "REASSIGN OWNED BY {restorer} TO {}; DROP OWNED BY {restorer}",
+        quoting::name(MANAGED_ROLE),
+        restorer = quoting::name(restorer)
+    );
+    new.execute("giving away what is left", &rest).await
+}
+
+/// Gives a database itself to its owner, with what is granted on it.
+pub(super) async fn finish(database: &Database, old: &Session, new: &Session) -> Result<()> {
+    let name = database.quoted();
+    let mut statements = vec![format!("ALTER DATABASE {name} OWNER TO {}", quoting::name(&database.owner))];
+    if database.has_grants {
+        let owner = quoting::name(&database.owner);
+        statements.push(format!("REVOKE ALL ON DATABASE {name} FROM PUBLIC, {owner}"));
+        let query = "SELECT coalesce(g.rolname, ''), a.privilege_type, a.is_grantable
+             FROM pg_catalog.pg_database d CROSS JOIN LATERAL pg_catalog.aclexplode(d.datacl) a
+             LEFT JOIN pg_catalog.pg_authid g ON g.oid = a.grantee WHERE d.datname = $1";
+        let parameter: &(dyn ToSql + Sync) = &database.name;
+        for row in old.query("reading grants", query, &[(parameter, Type::NAME)]).await? {
+            let to = match said(&row, 0)?.as_str() {
+                "" => "PUBLIC".to_owned(),
+                role => quoting::name(role),
+            };
+            let privilege = privilege(&said(&row, 1)?)?;
+            let option = if column(&row, 2)? { " WITH GRANT OPTION" } else { "" };
+            statements.push(format!("GRANT {privilege} ON DATABASE {name} TO {to}{option}"));
+        }
+    }
+    if !database.comment.is_empty() {
+        statements.push(format!("COMMENT ON DATABASE {name} IS {}", quoting::text(&database.comment)));
+    }
+    let (connections, is_open, is_template) = (database.connections, database.is_open, database.is_template);
+    statements.push(format!(
+        "ALTER DATABASE {name} WITH CONNECTION LIMIT {connections} ALLOW_CONNECTIONS {is_open} IS_TEMPLATE {is_template}"
+    ));
+    new.transaction(&format!("finishing the database {}", database.name), &statements).await
+}
+
+fn privilege(name: &str) -> Result<&'static str> {
+    let known = ["CREATE", "CONNECT", "TEMPORARY"].into_iter().find(|known| *known == name);
+    known.ok_or_else(|| EngineError::Other("a database grants what no database has".to_owned()))
+}

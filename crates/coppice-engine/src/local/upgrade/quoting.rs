@@ -1,0 +1,28 @@
+//! Names and values in statements.
+
+/// An identifier (PostgreSQL manual, section 4.1.1).
+pub(super) fn name(text: &str) -> String {
+    format!("\"{}\"", text.replace('"', "\"\""))
+}
+
+/// A string constant, where `standard_conforming_strings` is on.
+pub(super) fn text(value: &str) -> String {
+    format!("'{}'", value.replace('\'', "''"))
+}
+
+/// A value in a connection string (section 34.1.1.1).
+pub(super) fn in_connection_string(value: &str) -> String {
+    format!("'{}'", value.replace('\\', "\\\\").replace('\'', "\\'"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_breaks_out_of_its_quotes() {
+        assert_eq!(name("a\"; DROP ROLE b; --"), "\"a\"\"; DROP ROLE b; --\"");
+        assert_eq!(text("it's \\"), "'it''s \\'");
+        assert_eq!(in_connection_string("x' host='/evil\\"), "'x\\' host=\\'/evil\\\\'");
+    }
+}

@@ -1,0 +1,286 @@
+//! Roles: they go over with their verifiers, memberships and settings, and none gets
+//! more than a tenant can have.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use coppice_core::branch::{MANAGED_ROLE, READER_ROLE};
+
+use super::quoting;
+use crate::local::session::{PLATFORM_ROLE, Parameter, Session, column, named};
+use crate::{EngineError, Result};
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+/// Roles of the owner's: the names of PostgreSQL's own are kept for those. Their numbers
+/// don't tell, because some are made as early as PostgreSQL's.
+const OWN: &str = "rolname !~ '^pg_' AND NOT rolsuper";
+/// The roles that reach out of the database, which no tenant has.
+const NEVER: &str = "'pg_read_server_files', 'pg_write_server_files', 'pg_execute_server_program'";
+
+/// Reads a column with a name or text of the owner's.
+///
+/// # Errors
+/// [`EngineError::NotUpgradable`] when it is no UTF-8.
+pub(super) fn said(row: &Row, index: usize) -> Result<String> {
+    let unreadable =
+        || EngineError::NotUpgradable("a role or database has a name that is no UTF-8".to_owned());
+    named(row, index)?.ok_or_else(unreadable)
+}
+
+/// Makes the roles of the old server on the new one.
+pub(super) async fn copy(old: &Session, new: &Session) -> Result<()> {
+    let action = "reading roles";
+    let query = format!(
+        "SELECT rolname, rolinherit, rolcreaterole, rolcreatedb, rolcanlogin, rolconnlimit,
+                coalesce(rolvaliduntil::text, ''), coalesce(rolpassword, ''),
+                coalesce(shobj_description(oid, 'pg_authid'), '')
+         FROM pg_catalog.pg_authid WHERE {OWN} ORDER BY oid"
+    );
+    for row in old.query(action, &query, &[]).await? {
+        let name = said(&row, 0)?;
+        let role = quoting::name(&name);
+        let may = |index: usize, word: &str| -> Result<String> {
+            Ok(format!("{}{word}", if column::<bool>(&row, index)? { "" } else { "NO" }))
+        };
+        let mut statements = vec![];
+        if name != MANAGED_ROLE {
+            statements.push(format!("CREATE ROLE {role}"));
+        }
+        let abilities =
+            [may(1, "INHERIT")?, may(2, "CREATEROLE")?, may(3, "CREATEDB")?, may(4, "LOGIN")?].join(" ");
+        let connections: i32 = column(&row, 5)?;
+        statements.push(format!("ALTER ROLE {role} {abilities} CONNECTION LIMIT {connections}"));
+        let (until, verifier, comment) = (said(&row, 6)?, said(&row, 7)?, said(&row, 8)?);
+        if !until.is_empty() {
+            statements.push(format!("ALTER ROLE {role} VALID UNTIL {}", quoting::text(&until)));
+        }
+        if !verifier.is_empty() {
+            statements.push(format!("ALTER ROLE {role} PASSWORD {}", quoting::text(&verifier)));
+        }
+        if !comment.is_empty() {
+            statements.push(format!("COMMENT ON ROLE {role} IS {}", quoting::text(&comment)));
+        }
+        new.transaction(&format!("making the role {name}"), &statements).await?;
+    }
+    copy_memberships(old, new).await
+}
+
+/// That a role is a member of another one.
+#[derive(Clone, Debug)]
+struct Membership {
+    role: String,
+    member: String,
+    grantor: String,
+    is_admin: bool,
+    inherits: bool,
+    can_set: bool,
+}
+
+impl Membership {
+    fn of(row: &Row) -> Result<Self> {
+        Ok(Self {
+            role: said(row, 0)?,
+            member: said(row, 1)?,
+            grantor: said(row, 2)?,
+            is_admin: column(row, 3)?,
+            inherits: column(row, 4)?,
+            can_set: column(row, 5)?,
+        })
+    }
+
+    fn statement(&self) -> String {
+        let by = match self.grantor.as_str() {
+            "" | PLATFORM_ROLE => String::new(),
+            grantor => format!(" GRANTED BY {}", quoting::name(grantor)),
+        };
+        format!(
+            "GRANT {} TO {} WITH ADMIN {}, INHERIT {}, SET {}{by}",
+            quoting::name(&self.role),
+            quoting::name(&self.member),
+            self.is_admin,
+            self.inherits,
+            self.can_set
+        )
+    }
+}
+
+async fn copy_memberships(old: &Session, new: &Session) -> Result<()> {
+    let action = "reading memberships";
+    let (has_kinds, kinds) = match old.major() >= 16 {
+        true => (true, "a.inherit_option, a.set_option"),
+        false => (false, "m.rolinherit, true"),
+    };
+    let query = format!(
+        "SELECT r.rolname, m.rolname, coalesce(g.rolname, '{PLATFORM_ROLE}'), a.admin_option, {kinds}
+         FROM pg_catalog.pg_auth_members a
+         JOIN pg_catalog.pg_authid r ON r.oid = a.roleid JOIN pg_catalog.pg_authid m ON m.oid = a.member
+         LEFT JOIN pg_catalog.pg_authid g ON g.oid = a.grantor
+         WHERE m.rolname !~ '^pg_' AND NOT m.rolsuper AND r.rolname NOT IN ({NEVER}, '{PLATFORM_ROLE}')
+         ORDER BY r.rolname, m.rolname"
+    );
+    let rows = old.query(action, &query, &[]).await?;
+    let mut memberships = rows.iter().map(Membership::of).collect::<Result<Vec<_>>>()?;
+    if !has_kinds {
+        memberships = with_administration(memberships, &roles_of(old).await?);
+    }
+    for membership in in_order(memberships) {
+        let what = format!("making {} a member of {}", membership.member, membership.role);
+        new.execute(&what, &membership.statement()).await?;
+    }
+    Ok(())
+}
+
+/// Roles that the managed one could make before 16, where CREATEROLE was enough to
+/// administer them all.
+async fn roles_of(old: &Session) -> Result<Vec<String>> {
+    let query = format!(
+        "SELECT rolname FROM pg_catalog.pg_authid WHERE {OWN}
+         AND rolname NOT IN ('{MANAGED_ROLE}', '{READER_ROLE}') AND rolname !~ '^key_[0-9a-v]{{26}}$'
+         ORDER BY rolname"
+    );
+    old.query("reading roles", &query, &[]).await?.iter().map(|row| said(row, 0)).collect()
+}
+
+/// From 16 on, who made a role administers it by a membership. So the managed role gets
+/// one in each, but in those that are members of it, and is who made it all.
+fn with_administration(memberships: Vec<Membership>, roles: &[String]) -> Vec<Membership> {
+    let mut below = BTreeSet::from([MANAGED_ROLE.to_owned()]);
+    loop {
+        let members =
+            memberships.iter().filter(|one| below.contains(&one.role)).map(|one| one.member.clone());
+        let known = below.len();
+        below.extend(members.collect::<Vec<_>>());
+        if below.len() == known {
+            break;
+        }
+    }
+    let administered: BTreeSet<_> = roles.iter().filter(|role| !below.contains(*role)).cloned().collect();
+    let given = administered.iter().map(|role| {
+        let own = memberships.iter().find(|one| one.role == *role && one.member == MANAGED_ROLE);
+        Membership {
+            role: role.clone(),
+            member: MANAGED_ROLE.to_owned(),
+            grantor: String::new(),
+            is_admin: true,
+            inherits: own.is_some_and(|own| own.inherits),
+            can_set: own.is_some(),
+        }
+    });
+    let others =
+        memberships.iter().filter(|one| one.member != MANAGED_ROLE || !administered.contains(&one.role));
+    let others = others.map(|one| Membership {
+        grantor: match administered.contains(&one.role) {
+            true => MANAGED_ROLE.to_owned(),
+            false => String::new(),
+        },
+        ..one.clone()
+    });
+    given.chain(others).collect()
+}
+
+/// Who grants has to administer already; whoever does not any more is left out as the
+/// one who granted.
+fn in_order(mut left: Vec<Membership>) -> Vec<Membership> {
+    let (mut done, mut administers) = (vec![], BTreeSet::new());
+    loop {
+        let is_possible = |one: &Membership| {
+            ["", PLATFORM_ROLE].contains(&one.grantor.as_str())
+                || administers.contains(&(one.role.clone(), one.grantor.clone()))
+        };
+        let (possible, rest): (Vec<_>, Vec<_>) = left.into_iter().partition(is_possible);
+        if possible.is_empty() {
+            done.extend(rest.into_iter().map(|one| Membership { grantor: String::new(), ..one }));
+            return done;
+        }
+        administers.extend(
+            possible.iter().filter(|one| one.is_admin).map(|one| (one.role.clone(), one.member.clone())),
+        );
+        done.extend(possible);
+        left = rest;
+    }
+}
+
+/// Gives roles and databases their settings, as the last thing: they would be in the
+/// way of everything else. Returns those that the new server does not know, which it
+/// goes without.
+pub(super) async fn copy_settings(old: &Session, new: &Session) -> Result<Vec<String>> {
+    let query = "SELECT coalesce(d.datname, ''), coalesce(r.rolname, ''), s.setting
+         FROM pg_catalog.pg_db_role_setting p
+         LEFT JOIN pg_catalog.pg_database d ON d.oid = p.setdatabase
+         LEFT JOIN pg_catalog.pg_authid r ON r.oid = p.setrole
+         CROSS JOIN LATERAL unnest(p.setconfig) WITH ORDINALITY AS s (setting, number)
+         WHERE (p.setdatabase = 0 OR d.oid IS NOT NULL) AND (p.setrole = 0 OR NOT r.rolsuper)
+         ORDER BY 1, 2, s.number";
+    let rows = old.query("reading settings", query, &[]).await?;
+    new.execute("replacing settings", "DELETE FROM pg_catalog.pg_db_role_setting").await?;
+    let (mut known, mut unknown) = (BTreeMap::<_, Vec<String>>::new(), vec![]);
+    for row in &rows {
+        let (database, role, setting) = (said(row, 0)?, said(row, 1)?, said(row, 2)?);
+        let name = setting.split('=').next().unwrap_or_default();
+        match is_known(new, name).await? {
+            true => known.entry((database, role)).or_default().push(quoting::text(&setting)),
+            false => unknown.push(name.to_owned()),
+        }
+    }
+    let place = |table: &str, column: &str, name: &str| match name {
+        "" => "0::oid".to_owned(),
+        name => format!("(SELECT oid FROM pg_catalog.{table} WHERE {column} = {})", quoting::text(name)),
+    };
+    for ((database, role), settings) in known {
+        // As it is written there: values have been checked, and lists quoted.
+        let statement = format!(
+            "INSERT INTO pg_catalog.pg_db_role_setting VALUES ({}, {}, ARRAY[{}])",
+            place("pg_database", "datname", &database),
+            place("pg_authid", "rolname", &role),
+            settings.join(", ")
+        );
+        new.execute("copying settings", &statement).await?;
+    }
+    Ok(unknown)
+}
+
+/// Whether a server has such a setting, or it is an extension's.
+async fn is_known(server: &Session, name: &str) -> Result<bool> {
+    let known = "SELECT FROM pg_catalog.pg_settings WHERE lower(name) = lower($1)";
+    let name_of: [Parameter<'_>; 1] = [(&name, Type::TEXT)];
+    Ok(name.contains('.') || server.query_opt("looking for a setting", known, &name_of).await?.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(role: &str, member: &str, grantor: &str, is_admin: bool) -> Membership {
+        let [role, member, grantor] = [role, member, grantor].map(str::to_owned);
+        Membership { role, member, grantor, is_admin, inherits: true, can_set: true }
+    }
+
+    #[test]
+    fn whoever_grants_a_role_administers_it_by_then() {
+        let made = vec![
+            member("a", "c", "b", false),
+            member("a", "b", "platform", true),
+            member("a", "d", "x", false),
+        ];
+        let ordered: Vec<_> = in_order(made).into_iter().map(|one| (one.member, one.grantor)).collect();
+        let expected = [("b", "platform"), ("c", "b"), ("d", "")].map(|(a, b)| (a.to_owned(), b.to_owned()));
+        assert_eq!(ordered, expected);
+    }
+
+    #[test]
+    fn the_managed_role_administers_what_is_no_member_of_it() {
+        let made = vec![member("app", "guest", "app", false), member("team", "ann", "app", false)];
+        let roles = ["ann", "guest", "team"].map(str::to_owned);
+        let given = in_order(with_administration(made, &roles));
+        let statements: Vec<_> = given.iter().map(Membership::statement).collect();
+        assert_eq!(
+            statements,
+            [
+                "GRANT \"ann\" TO \"app\" WITH ADMIN true, INHERIT false, SET false",
+                "GRANT \"team\" TO \"app\" WITH ADMIN true, INHERIT false, SET false",
+                "GRANT \"app\" TO \"guest\" WITH ADMIN false, INHERIT true, SET true",
+                "GRANT \"team\" TO \"ann\" WITH ADMIN false, INHERIT true, SET true GRANTED BY \"app\"",
+            ]
+        );
+    }
+}
