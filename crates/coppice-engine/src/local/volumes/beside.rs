@@ -24,6 +24,8 @@ impl Volumes {
         label: &VolumeLabel,
         state: SourceState<'_>,
     ) -> Result<UntrustedPath> {
+        // Before the lock is taken: whoever removes leftovers looks when it has it.
+        self.beside.lock().insert(label.volume.clone());
         let _held = self.locks.take(&label.volume, Some(source));
         let staged = self.stage_copy(source, label, state)?;
         Ok(UntrustedPath::new(&staged, "data"))
@@ -52,7 +54,9 @@ impl Volumes {
         let staged = self.staged(volume);
         Flusher::open(&staged)?.flush()?;
         failpoint!("upgrade.flushed");
-        self.publish(volume, &staged)
+        self.publish(volume, &staged)?;
+        self.beside.lock().remove(volume);
+        Ok(())
     }
 
     /// Removes what was staged, if anything was.
@@ -61,6 +65,8 @@ impl Volumes {
     /// When it can't be deleted.
     pub(in crate::local) fn clear_beside(&self, volume: &VolumeId) -> Result<()> {
         let _held = self.locks.take(volume, None);
-        self.clear_staged(volume).map(drop)
+        self.clear_staged(volume)?;
+        self.beside.lock().remove(volume);
+        Ok(())
     }
 }

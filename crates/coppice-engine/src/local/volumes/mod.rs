@@ -11,6 +11,7 @@
 //! on one volume wait for each other (`locks.rs`), so that a caller that gave
 //! up and tries again does not meet its own earlier attempt.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use coppice_core::VolumeId;
@@ -58,6 +59,8 @@ pub struct Volumes {
     driver_reason: String,
     pool: Option<Pool>,
     locks: locks::VolumeLocks,
+    /// What is in `staging/` and worked on by servers, for longer than a call.
+    beside: Mutex<BTreeSet<VolumeId>>,
     history: History,
     /// Of a hundred parts of the room for volumes.
     history_share: u8,
@@ -155,6 +158,7 @@ impl Volumes {
             driver_reason: choice.reason,
             pool: choice.pool,
             locks: locks::VolumeLocks::default(),
+            beside: Mutex::default(),
             history: History::new(layout),
             history_share: options.history_share,
             claims: Mutex::new(()),

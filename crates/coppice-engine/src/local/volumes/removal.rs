@@ -84,6 +84,9 @@ impl Volumes {
                 let volume = VolumeId::from_trusted(entry.file_name().to_string_lossy());
                 // Somebody is making or removing it right now.
                 let Some(_held) = self.locks.try_take(&volume) else { continue };
+                if self.beside.lock().contains(&volume) {
+                    continue;
+                }
                 if let Err(error) = delete_tree(&entry.path()) {
                     result = Err(error);
                 }
