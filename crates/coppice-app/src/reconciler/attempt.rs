@@ -14,7 +14,7 @@ use futures_util::FutureExt as _;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument as _;
 
-use super::upgrades::{not_upgraded, trial_failed};
+use super::upgrade_words::{not_upgraded, trial_failed};
 use super::{RETRY_FIRST, Reconciler};
 use crate::metrics::{self, Outcome};
 

@@ -16,6 +16,7 @@ mod health;
 mod passwords;
 mod replicas;
 mod steps;
+mod upgrade_words;
 mod upgrades;
 mod volumes;
 

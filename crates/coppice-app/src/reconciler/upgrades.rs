@@ -13,6 +13,7 @@ use coppice_store::{BranchWork, VolumeRow};
 use super::Reconciler;
 use super::attempt::StepError;
 use super::steps::instance_spec;
+use super::upgrade_words::trial_passed;
 use crate::configuration::settings_of;
 
 /// How often is looked whether an upgrade is still wanted.
@@ -121,24 +122,4 @@ impl Reconciler {
         engine.end_upgrade(&plan).await?;
         Err(StepError::NotYet("the upgrade was given up"))
     }
-}
-
-/// What a branch says whose upgrade went well when it was tried.
-fn trial_passed(major: u32, seconds: f64) -> String {
-    format!(
-        "{} {major}: it took {seconds:.1} s, and clients would wait for about as long",
-        coppice_core::branch::TRIAL_PASSED
-    )
-}
-
-/// What it says when it did not.
-pub(super) fn trial_failed(major: u32, reason: &str) -> String {
-    format!("a trial upgrade to PostgreSQL {major} failed: {reason}")
-}
-
-/// What it says when it goes on as it was.
-pub(super) fn not_upgraded(major: u32, from: u32, reason: &str) -> String {
-    format!(
-        "it was not upgraded to PostgreSQL {major}, and goes on with {from} and all of its data: {reason}"
-    )
 }
