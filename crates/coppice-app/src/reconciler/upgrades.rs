@@ -47,6 +47,9 @@ impl Reconciler {
             }
             let now = format!("the trial took {seconds:.1} s; clients wait for about as long");
             self.tell_owner(work, token, &now).await?;
+            for replica in &work.replicas {
+                self.stop_replica(work, replica, StopMode::Fast, token).await?;
+            }
             engine.fence(&work.volume.id, token).await?;
             engine.stop(&work.instance, Some(&work.volume.id), StopMode::Fast).await?;
             failpoint!("reconciler.stopped_to_upgrade");
