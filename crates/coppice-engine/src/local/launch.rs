@@ -138,7 +138,7 @@ impl Servers {
             environment: environment.into_iter().chain(plan.environment.iter().cloned()).collect(),
             input: None,
             cgroup,
-            isolation: account.map(|account| Isolation { account, mounts, socket: None }),
+            isolation: account.map(|account| Isolation { account, mounts, socket: None, neighbour: None }),
             access,
             starts_programs: false,
         })

@@ -207,6 +207,7 @@ impl LocalEngine {
             settings: &settings,
             preload_libraries: &[],
             is_first_start: true,
+            follows: None,
         };
         self.host.servers.start(&server).await?;
         limits::limit_soon(&self.host, &parts.old);
@@ -228,6 +229,7 @@ impl LocalEngine {
             settings: &settings,
             preload_libraries: &plan.spec.preload_libraries,
             is_first_start: false,
+            follows: None,
         };
         self.host.servers.start(&server).await?;
         limits::limit_soon(&self.host, &parts.new);
