@@ -13,14 +13,14 @@ use crate::setup::{every_release, platform};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How a client reaches the replicas of a branch.
-fn read_url(coppice: &Platform, branch: &str) -> String {
+pub(crate) fn read_url(coppice: &Platform, branch: &str) -> String {
     let (url, id) = (coppice.connection_string(branch), coppice.branch_id(branch));
     assert!(url.contains(&format!("app.{id}:")), "{url}");
     url.replace(&format!("app.{id}:"), &format!("app.{id}-ro:"))
 }
 
 /// Waits until every instance of a branch is ready, of which there are so many.
-fn wait_whole(coppice: &Platform, path: &str, count: usize) -> Value {
+pub(crate) fn wait_whole(coppice: &Platform, path: &str, count: usize) -> Value {
     let is_whole = || {
         let status = describe(coppice, path)["status"].take();
         let is_ready = status["statusType"] == "STATUS_TYPE_HEALTHY"
@@ -32,7 +32,7 @@ fn wait_whole(coppice: &Platform, path: &str, count: usize) -> Value {
 }
 
 /// Waits until the replicas show what is asked for.
-fn wait_read(url: &str, sql: &str, expected: &str) {
+pub(crate) fn wait_read(url: &str, sql: &str, expected: &str) {
     let is_there = || (psql(url, sql).out == expected).then_some(());
     wait_for(&format!("{sql} is {expected} on a replica"), PATIENCE, is_there);
 }
@@ -73,7 +73,7 @@ fn slots(coppice: &Platform, branch: &str) -> String {
     )
 }
 
-fn replica_roles(coppice: &Platform, branch: &str) -> String {
+pub(crate) fn replica_roles(coppice: &Platform, branch: &str) -> String {
     coppice.sql(branch, "SELECT count(*) FROM pg_roles WHERE rolname LIKE 'coppice_replica_%'")
 }
 

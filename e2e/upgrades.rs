@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::branches::{path, status};
 use crate::http::text_of;
+use crate::replicas::{read_url, replica_roles, wait_read, wait_whole};
 use crate::setup::{environment_with, every_release, postgres_dir};
 
 /// A busy machine upgrades slowly.
@@ -48,10 +49,12 @@ const OBJECTS: &str = "
     SET ROLE team; CREATE TABLE sales.of_team (i int); INSERT INTO sales.of_team VALUES (1); RESET ROLE;
     GRANT CONNECT ON DATABASE app TO ann; REVOKE TEMP ON DATABASE app FROM PUBLIC;
     COMMENT ON DATABASE app IS 'the app'; CREATE STATISTICS stats (dependencies) ON id, amount FROM sales.orders;
-    CREATE PUBLICATION told FOR TABLE serials";
+    CREATE PUBLICATION told FOR TABLE serials; CREATE TYPE pair AS (a int, b text);
+    CREATE TEXT SEARCH DICTIONARY plain (TEMPLATE = simple); CREATE COLLATION own_order (PROVIDER = icu, LOCALE = 'sv');
+    CREATE PROCEDURE nothing(i int) LANGUAGE sql AS 'SELECT 1'; GRANT EXECUTE ON PROCEDURE nothing TO ann";
 
 /// Answers that have to be the same before and after.
-const SAME: [&str; 16] = [
+const SAME: [&str; 17] = [
     "SELECT md5(string_agg(o::text, ',' ORDER BY id)) FROM sales.orders o",
     "SELECT count(*), md5(string_agg(e::text, ',' ORDER BY at)), count(DISTINCT tableoid) FROM events e",
     "SELECT how, sum FROM sums",
@@ -65,7 +68,9 @@ const SAME: [&str; 16] = [
      AND proowner <> 10 ORDER BY 1",
     "SELECT nspname, nspowner::regrole, nspacl::text FROM pg_namespace WHERE nspname IN ('public', 'sales') ORDER BY 1",
     "SELECT extname, extowner::regrole, extnamespace::regnamespace FROM pg_extension ORDER BY 1",
-    "SELECT typname, typowner::regrole FROM pg_type WHERE typname IN ('mood', 'positive') ORDER BY 1",
+    "SELECT typname, typowner::regrole FROM pg_type WHERE typname IN ('mood', 'positive', 'pair') ORDER BY 1",
+    "SELECT dictname, dictowner::regrole, collname, collowner::regrole FROM pg_ts_dict, pg_collation
+     WHERE dictname = 'plain' AND collname = 'own_order'",
     "SELECT defaclrole::regrole, defaclobjtype, defaclacl::text FROM pg_default_acl",
     "SELECT datname, datdba::regrole, datacl::text, datconnlimit, shobj_description(oid, 'pg_database') FROM pg_database
      WHERE datname IN ('app', 'other db') ORDER BY 1",
@@ -266,18 +271,30 @@ fn what_can_not_be_upgraded_goes_on_as_it_was_and_says_why() {
 
 /// Functions that somebody who restores as a superuser would run as one: of a constraint
 /// of a domain, of a table, of what an aggregate begins with, of an index and of a view.
+/// What may change nothing by itself calls what may. They also put an extension's functions
+/// where the owner's were.
 const TRAPS: &str = "
-    CREATE TABLE proofs (who text, is_super text, how text);
-    CREATE FUNCTION spring(i int, how text) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS $$
+    CREATE TABLE proofs (who text, is_super boolean, how text);
+    CREATE SCHEMA ext; CREATE EXTENSION pg_trgm SCHEMA ext; CREATE SCHEMA bait;
+    CREATE FUNCTION bait.similarity(text, text) RETURNS real LANGUAGE sql AS 'SELECT 1.0::real';
+    CREATE FUNCTION act(how text) RETURNS void LANGUAGE plpgsql AS $$
     BEGIN
         BEGIN RESET SESSION AUTHORIZATION; RESET ROLE; EXCEPTION WHEN OTHERS THEN NULL; END;
         BEGIN EXECUTE 'ALTER ROLE app SUPERUSER'; EXCEPTION WHEN OTHERS THEN NULL; END;
         BEGIN EXECUTE 'CREATE ROLE boss SUPERUSER LOGIN PASSWORD ''x'''; EXCEPTION WHEN OTHERS THEN NULL; END;
         BEGIN EXECUTE 'COPY (SELECT 1) TO PROGRAM ''id'''; EXCEPTION WHEN OTHERS THEN NULL; END;
-        BEGIN EXECUTE format('INSERT INTO public.proofs VALUES (%L, %L, %L)', session_user,
-            current_setting('is_superuser'), how); EXCEPTION WHEN OTHERS THEN NULL; END;
-        RETURN true;
+        BEGIN
+            IF session_user LIKE 'coppice_restorer%' THEN
+                DROP FUNCTION bait.similarity(text, text);
+                ALTER EXTENSION pg_trgm SET SCHEMA bait;
+            END IF;
+        EXCEPTION WHEN OTHERS THEN NULL; END;
+        BEGIN
+            INSERT INTO public.proofs SELECT session_user, rolsuper, how FROM pg_roles WHERE rolname = current_user;
+        EXCEPTION WHEN OTHERS THEN NULL; END;
     END$$;
+    CREATE FUNCTION spring(i int, how text) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS
+        $$BEGIN PERFORM public.act(how); RETURN true; END$$;
     CREATE DOMAIN trap AS int CHECK (public.spring(VALUE, 'domain'));
     CREATE FUNCTION next(trap, int) RETURNS trap LANGUAGE sql AS 'SELECT $1';
     CREATE AGGREGATE begun(int) (sfunc = next, stype = trap, initcond = '1');
@@ -301,10 +318,18 @@ fn nothing_of_an_owner_runs_as_a_superuser_while_it_is_upgraded() {
     let supers =
         "SELECT string_agg(rolname, ' ') FROM pg_roles WHERE rolsuper OR rolreplication OR rolname = 'boss'";
     assert_eq!(psql(&url, supers).out, "platform");
+    let ran = psql(&url, "SELECT count(*) > 0 FROM proofs WHERE who LIKE 'coppice_restorer%'");
+    assert_eq!(ran.out, "t", "the traps were sprung");
+    let as_superuser = psql(&url, "SELECT string_agg(who || ' ' || how, ', ') FROM proofs WHERE is_super");
+    assert_eq!((as_superuser.is_ok, as_superuser.out.as_str()), (true, ""));
     assert_eq!(
-        psql(&url, "SELECT count(*) FROM proofs WHERE is_super <> 'off' OR who = 'platform'").out,
-        "0"
+        psql(&url, "SELECT count(*) FROM pg_proc WHERE proname = 'similarity'").out,
+        "1",
+        "it was swapped"
     );
+    let members = "SELECT count(*) FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
+         WHERE d.deptype = 'e' AND p.proowner <> (SELECT oid FROM pg_roles WHERE rolname = 'platform')";
+    assert_eq!(psql(&url, members).out, "0", "what is an extension's is nobody's");
     assert_eq!(
         psql(&url, "SELECT count(*) FROM pg_class WHERE relowner::regrole::text LIKE 'coppice_restorer%'")
             .out,
@@ -354,4 +379,63 @@ fn an_abort_while_a_branch_is_upgraded_is_made_up_for() {
     // Nothing of any attempt is left.
     let staged = || std::fs::read_dir(coppice.data_dir().join("pool/staging")).expect("a directory").count();
     wait_for("staging is empty", PATIENCE, || (staged() == 0).then_some(()));
+}
+
+#[test]
+fn an_upgrade_that_fails_after_its_trial_leaves_the_branch_as_it_was() {
+    let mut coppice = every_release();
+    let postgres = postgres_dir().display().to_string();
+    make(&coppice, "kept", 16);
+    coppice.sql("kept", "CREATE TABLE t (i int); INSERT INTO t VALUES (1)");
+    // Nothing of a trial comes as far as this.
+    let rule = "upgrade.restored=error";
+    coppice.set_environment(&environment_with(&postgres, &[("COPPICE_FAILPOINTS", rule)]));
+    coppice.restart();
+    let place = path(&coppice, "kept");
+    wait_for("it is up", PATIENCE, || (status(&coppice, &place) == "STATUS_TYPE_HEALTHY").then_some(()));
+    upgrade(&coppice, "kept", &json!({ "image": "postgres:18" }));
+    let said = message(&coppice, "kept");
+    assert!(
+        said.contains("it was not upgraded to PostgreSQL 18") && said.contains("a test wants it so"),
+        "{said}"
+    );
+    let major = "SELECT current_setting('server_version_num')::int / 10000";
+    assert_eq!(coppice.sql("kept", &format!("INSERT INTO t VALUES (2); {major}")), "16");
+    assert_eq!(
+        (image(&coppice, "kept").starts_with("postgres:16"), versions(&coppice, "kept").len()),
+        (true, 0)
+    );
+    // The next one goes well.
+    upgrade(&coppice, "kept", &json!({ "image": "postgres:18" }));
+    assert!(image(&coppice, "kept").starts_with("postgres:18"), "{}", message(&coppice, "kept"));
+    assert_eq!(coppice.sql("kept", "SELECT sum(i) FROM t"), "3");
+    let left = || std::fs::read_dir(coppice.data_dir().join("pool/staging")).expect("a directory").count();
+    wait_for("staging is empty", PATIENCE, || (left() == 0).then_some(()));
+}
+
+#[test]
+fn the_replica_of_an_upgraded_branch_is_made_anew_and_serves_reads() {
+    let mut coppice = every_release();
+    coppice.cli(&["branch", "create", "read", "--image", "postgres:16", "--replicas", "1"]);
+    let place = path(&coppice, "read");
+    wait_whole(&coppice, &place, 2);
+    // 17 knows the one, and not the other.
+    coppice.sql(
+        "read",
+        "CREATE TABLE t (i int); INSERT INTO t VALUES (1); ALTER ROLE app SET work_mem = '5MB';
+         ALTER ROLE app SET logical_decoding_mode = 'buffered'",
+    );
+    let url = read_url(&coppice, "read");
+    wait_read(&url, "SELECT sum(i) FROM t", "1");
+    upgrade(&coppice, "read", &json!({ "image": "postgres:17" }));
+    wait_whole(&coppice, &place, 2);
+    let said = message(&coppice, "read");
+    assert!(said.ends_with("goes without them: logical_decoding_mode"), "{said}");
+    let seen = "SELECT sum(i), pg_is_in_recovery(), current_setting('server_version_num')::int / 10000, \
+                current_setting('work_mem') FROM t";
+    wait_read(&url, seen, "1|t|17|5MB");
+    coppice.sql("read", "INSERT INTO t VALUES (2)");
+    wait_read(&url, "SELECT sum(i) FROM t", "3");
+    assert_eq!(replica_roles(&coppice, "read"), "1", "nothing is left of the one that it had");
+    assert_eq!(coppice.stop_all(), Leftovers::default());
 }

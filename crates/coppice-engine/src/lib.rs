@@ -55,6 +55,16 @@ pub struct VolumePlan {
     pub source_instance: Option<InstanceId>,
 }
 
+/// What an upgrade came to.
+#[derive(Clone, Debug, Default)]
+pub struct Upgraded {
+    /// What is known of the new volume; none of a trial.
+    pub facts: Option<VolumeFacts>,
+    /// Names of settings of roles and databases that the new version does not know and
+    /// that are gone. Empty when the volume was made by an earlier call.
+    pub left_out: Vec<String>,
+}
+
 /// Everything needed to take a volume to another major version.
 #[derive(Clone, Debug)]
 pub struct UpgradePlan {
@@ -284,10 +294,10 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Makes a volume of another major version with what is in another one: databases,
     /// roles, owners, privileges and settings. Takes as long as a dump and a restore;
-    /// what a server writes to the source meanwhile is not in it. Tells nothing of a trial.
+    /// what a server writes to the source meanwhile is not in it.
     ///
     /// [`EngineError::NotUpgradable`] says what stands in the way, for the owner.
-    async fn upgrade(&self, plan: &UpgradePlan) -> Result<Option<VolumeFacts>>;
+    async fn upgrade(&self, plan: &UpgradePlan) -> Result<Upgraded>;
 
     /// Ends and removes what an upgrade that was abandoned left, but for a volume that
     /// it has made.

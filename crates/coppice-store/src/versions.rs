@@ -166,6 +166,13 @@ impl Store {
         Ok(done.rows_affected() == 1)
     }
 
+    /// What a branch says until its next change.
+    pub async fn branch_say(&self, id: &BranchId, token: ClaimToken, what: &str) -> Result<()> {
+        let query = sqlx::query("update branches set taken_back = $3 where id = $1 and claim_token = $2");
+        query.bind(id.as_str()).bind(token.0).bind(what).execute(&self.pool).await?;
+        Ok(())
+    }
+
     /// What a branch was, the latest first.
     pub async fn branch_versions(&self, id: &BranchId) -> Result<Vec<BranchVersion>> {
         let query = sqlx::query(

@@ -21,7 +21,7 @@ use coppice_core::{ApiKeyId, InstanceId, VolumeId};
 use coppice_engine::{
     Answer, BasePlan, BoxedServerStream, Capacity, DrillPlan, Engine, EngineError, FirstStart, Image,
     ImageContents, InstanceSpec, LogFiles, ReplicaSlot, Result, RoleVerifier, SleepingRoles, StopMode,
-    UpgradePlan, VolumeFacts, VolumePlan, Written,
+    UpgradePlan, Upgraded, VolumeFacts, VolumePlan, Written,
 };
 
 /// Begins ids of volumes of which something is kept.
@@ -68,7 +68,7 @@ impl Engine for NoPostgres {
         Err(EngineError::NoVolume(plan.label.volume.clone()))
     }
 
-    async fn upgrade(&self, plan: &UpgradePlan) -> Result<Option<VolumeFacts>> {
+    async fn upgrade(&self, plan: &UpgradePlan) -> Result<Upgraded> {
         Err(EngineError::NoImage(plan.label.version))
     }
 

@@ -285,7 +285,7 @@ impl Reconciler {
         Err(StepError::Unwell(reason))
     }
 
-    pub(super) async fn stop_replica(
+    async fn stop_replica(
         &self,
         work: &BranchWork,
         replica: &ReplicaRow,

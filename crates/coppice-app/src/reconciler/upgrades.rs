@@ -6,14 +6,14 @@ use coppice_core::branch::BranchState;
 use coppice_core::claim::ClaimToken;
 use coppice_core::image::PostgresVersion;
 use coppice_core::plan::InstanceSeen;
-use coppice_engine::{EngineError, StopMode, UpgradePlan, VolumeFacts};
+use coppice_engine::{EngineError, StopMode, UpgradePlan, Upgraded};
 use coppice_failpoint::failpoint;
 use coppice_store::{BranchWork, VolumeRow};
 
 use super::Reconciler;
 use super::attempt::StepError;
 use super::steps::instance_spec;
-use super::upgrade_words::trial_passed;
+use super::upgrade_words::{goes_without, trial_passed};
 use crate::configuration::settings_of;
 
 /// How often is looked whether an upgrade is still wanted.
@@ -26,10 +26,10 @@ impl Reconciler {
         &self,
         volume: &VolumeRow,
         from: PostgresVersion,
-        work: &BranchWork,
+        work: &mut BranchWork,
         token: ClaimToken,
     ) -> Result<(), StepError> {
-        let (engine, branch) = (&self.inner.engine, &work.branch.id);
+        let (engine, branch) = (&self.inner.engine, &work.branch.id.clone());
         let Some(_alone) = self.wait_for_turn().await else { return Err(StepError::Lost) };
         let plan = self.upgrade_plan(volume, from, work, token);
         let seen = engine.observe(&work.instance, &work.volume.id).await?;
@@ -37,26 +37,29 @@ impl Reconciler {
             let meanwhile = "the upgrade is tried on a copy; clients are served meanwhile";
             self.tell_owner(work, token, meanwhile).await?;
             let began = Instant::now();
-            self.upgrade_while_wanted(volume, work, UpgradePlan { is_trial: true, ..plan.clone() }).await?;
+            let trial = UpgradePlan { is_trial: true, ..plan.clone() };
+            let tried = self.upgrade_while_wanted(volume, work, trial).await?;
             let seconds = began.elapsed().as_secs_f64();
             failpoint!("reconciler.upgrade_tried");
             if work.replacement_is_trial {
-                let passed = trial_passed(volume.version.major, seconds);
+                let passed = trial_passed(volume.version.major, seconds, &tried.left_out);
                 self.inner.store.branch_give_up_replacement(branch, token, &passed).await?;
                 return Err(StepError::NotYet("the trial is over"));
             }
             let now = format!("the trial took {seconds:.1} s; clients wait for about as long");
             self.tell_owner(work, token, &now).await?;
-            for replica in &work.replicas {
-                self.stop_replica(work, replica, StopMode::Fast, token).await?;
-            }
+            self.stop_replicas(work, token).await?;
             engine.fence(&work.volume.id, token).await?;
             engine.stop(&work.instance, Some(&work.volume.id), StopMode::Fast).await?;
             failpoint!("reconciler.stopped_to_upgrade");
         }
         let made = self.upgrade_while_wanted(volume, work, plan).await?;
         failpoint!("reconciler.upgraded");
-        let facts = made.ok_or_else(|| EngineError::Other("an upgrade made nothing".to_owned()))?;
+        let facts = made.facts.ok_or_else(|| EngineError::Other("an upgrade made nothing".to_owned()))?;
+        if let Some(said) = goes_without(volume.version.major, &made.left_out) {
+            self.inner.store.branch_say(branch, token, &said).await?;
+            work.taken_back = said;
+        }
         self.note_present(volume, &facts, token).await
     }
 
@@ -106,7 +109,7 @@ impl Reconciler {
         volume: &VolumeRow,
         work: &BranchWork,
         plan: UpgradePlan,
-    ) -> Result<Option<VolumeFacts>, StepError> {
+    ) -> Result<Upgraded, StepError> {
         let (store, engine) = (&self.inner.store, &self.inner.engine);
         let is_unwanted = async {
             loop {

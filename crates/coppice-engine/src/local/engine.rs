@@ -44,7 +44,7 @@ use super::{
 use crate::{
     Answer, BasePlan, BoxedServerStream, Capacity, DrillPlan, Engine, EngineError, FirstStart, Image,
     ImageContents, InstanceSpec, LogFiles, ROLE_LENGTH_MAX, ReplicaSlot, Result, RoleVerifier, SleepingRoles,
-    StopMode, UpgradePlan, VolumeFacts, VolumePlan,
+    StopMode, UpgradePlan, Upgraded, VolumeFacts, VolumePlan,
 };
 
 /// A server takes its new settings within this time.
@@ -200,7 +200,7 @@ impl Engine for LocalEngine {
         blocking(move || control_file::read(&data)).await
     }
 
-    async fn upgrade(&self, plan: &UpgradePlan) -> Result<Option<VolumeFacts>> {
+    async fn upgrade(&self, plan: &UpgradePlan) -> Result<Upgraded> {
         self.change_major(plan).await
     }
 

@@ -24,7 +24,7 @@ use coppice_core::{ApiKeyId, InstanceId, VolumeId};
 use coppice_engine::{
     Answer, BasePlan, BoxedServerStream, Capacity, DrillPlan, Engine, EngineError, FirstStart, Image,
     ImageContents, InstanceSpec, LogFiles, ReplicaSlot, Result, RoleVerifier, SleepingRoles, SlotState,
-    StopMode, UpgradePlan, VolumeFacts, VolumePlan, Written,
+    StopMode, UpgradePlan, Upgraded, VolumeFacts, VolumePlan, Written,
 };
 use machine::{check_claim, facts};
 use tokio::sync::OwnedMutexGuard;
@@ -176,7 +176,7 @@ impl Engine for SimulatedEngine {
         Ok(facts(&data))
     }
 
-    async fn upgrade(&self, plan: &UpgradePlan) -> Result<Option<VolumeFacts>> {
+    async fn upgrade(&self, plan: &UpgradePlan) -> Result<Upgraded> {
         // One release is all that is installed here.
         Err(EngineError::NoImage(plan.label.version))
     }

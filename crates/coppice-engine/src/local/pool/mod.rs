@@ -111,6 +111,15 @@ impl Pool {
         Ok(())
     }
 
+    /// How much it can still grow by.
+    ///
+    /// # Errors
+    /// When the host's file system can't be asked.
+    pub(in crate::local) fn growable_bytes(&self) -> Result<u64> {
+        let host = self.image.parent().unwrap_or(Path::new("."));
+        Ok(image::free_bytes(host)?.saturating_sub(self.host_reserve_bytes))
+    }
+
     /// Unmounts the pool and frees its device. What is detached already is fine.
     ///
     /// # Errors

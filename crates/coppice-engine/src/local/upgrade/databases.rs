@@ -21,7 +21,7 @@ const OWNED: &str = "SELECT s.classid, s.objid, r.rolname,
     JOIN pg_catalog.pg_database d ON d.oid = s.dbid AND d.datname = current_database()
     JOIN pg_catalog.pg_authid r ON r.oid = s.refobjid
     CROSS JOIN LATERAL pg_catalog.pg_identify_object_as_address(s.classid, s.objid, s.objsubid) a
-    WHERE s.deptype = 'o' AND s.refclassid = 'pg_authid'::regclass
+    WHERE s.deptype = 'o' AND s.refclassid = 'pg_authid'::regclass AND NOT r.rolsuper
       AND s.classid NOT IN ('pg_default_acl'::regclass, 'pg_extension'::regclass, 'pg_user_mapping'::regclass)
       AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend p
           WHERE p.classid = s.classid AND p.objid = s.objid AND p.objsubid = 0
@@ -31,7 +31,9 @@ const OWNED: &str = "SELECT s.classid, s.objid, r.rolname,
     ORDER BY s.classid, s.objid LIMIT $3";
 
 /// The statement that gives such an object to its owner, made by the server that has
-/// the object, of its own names.
+/// the object, of its own names. Code of the owner's may have put something else in its
+/// place meanwhile, so only what the role that restores owns is given away: never a
+/// member of an extension, or anything of the platform's.
 const GIVE: &str = "SELECT format('ALTER %s %s OWNER TO %I',
         CASE i.type WHEN 'statistics object' THEN 'statistics' WHEN 'composite type' THEN 'type'
             WHEN 'function' THEN 'routine' WHEN 'procedure' THEN 'routine' WHEN 'aggregate' THEN 'routine'
@@ -40,7 +42,13 @@ const GIVE: &str = "SELECT format('ALTER %s %s OWNER TO %I',
     FROM jsonb_to_recordset($1::text::jsonb) AS w (owner text, type text, names jsonb, args jsonb)
     CROSS JOIN LATERAL pg_catalog.pg_get_object_address(w.type,
         ARRAY(SELECT jsonb_array_elements_text(w.names)), ARRAY(SELECT jsonb_array_elements_text(w.args))) a
-    CROSS JOIN LATERAL pg_catalog.pg_identify_object(a.classid, a.objid, a.objsubid) i";
+    CROSS JOIN LATERAL pg_catalog.pg_identify_object(a.classid, a.objid, a.objsubid) i
+    WHERE EXISTS (SELECT FROM pg_catalog.pg_shdepend s
+            JOIN pg_catalog.pg_database d ON d.oid = s.dbid AND d.datname = current_database()
+            WHERE s.classid = a.classid AND s.objid = a.objid AND s.deptype = 'o'
+              AND s.refclassid = 'pg_authid'::regclass AND s.refobjid = $2::text::regrole)
+       OR a.classid = 'pg_namespace'::regclass AND a.objid = (SELECT oid FROM pg_catalog.pg_namespace
+            WHERE nspname = 'public' AND nspowner = 'pg_database_owner'::regrole)";
 
 /// A database, as it is on the old server.
 #[derive(Debug)]
@@ -155,6 +163,7 @@ pub(super) async fn make(
 /// in that database.
 pub(super) async fn give_back(old: &Session, new: &Session, restorer: &str) -> Result<()> {
     let (mut class, mut object) = (0_u32, 0_u32);
+    let quoted_restorer = quoting::name(restorer);
     loop {
         let place: [Parameter<'_>; 3] =
             [(&class, Type::OID), (&object, Type::OID), (&OBJECTS_AT_ONCE, Type::INT8)];
@@ -169,8 +178,8 @@ pub(super) async fn give_back(old: &Session, new: &Session, restorer: &str) -> R
             wanted.push(known);
         }
         let wanted = serde_json::Value::Array(wanted).to_string();
-        let parameter: &(dyn ToSql + Sync) = &wanted;
-        let statements = new.query("finding what was restored", GIVE, &[(parameter, Type::TEXT)]).await?;
+        let wanted: [Parameter<'_>; 2] = [(&wanted, Type::TEXT), (&quoted_restorer, Type::TEXT)];
+        let statements = new.query("finding what was restored", GIVE, &wanted).await?;
         let statements = statements.iter().map(|row| said(row, 0)).collect::<Result<Vec<_>>>()?;
         new.transaction("giving objects to their owners", &statements).await?;
     }
@@ -179,21 +188,22 @@ pub(super) async fn give_back(old: &Session, new: &Session, restorer: &str) -> R
     for row in old.query("reading extensions", query, &[]).await? {
         let (extension, owner) = (quoting::text(&said(&row, 0)?), quoting::text(&said(&row, 1)?));
         let owner = format!("(SELECT oid FROM pg_catalog.pg_authid WHERE rolname = {owner})");
+        let own =
+            format!("extname = {extension} AND extowner = {}::regrole", quoting::text(&quoted_restorer));
         let statements = [
-            format!("UPDATE pg_catalog.pg_extension SET extowner = {owner} WHERE extname = {extension}"),
             format!(
                 "UPDATE pg_catalog.pg_shdepend s SET refobjid = {owner} FROM pg_catalog.pg_extension e,
                      pg_catalog.pg_database d
                  WHERE d.datname = current_database() AND s.dbid = d.oid AND s.classid = 'pg_extension'::regclass
-                   AND s.objid = e.oid AND s.deptype = 'o' AND e.extname = {extension}"
+                   AND s.objid = e.oid AND s.deptype = 'o' AND {own}"
             ),
+            format!("UPDATE pg_catalog.pg_extension SET extowner = {owner} WHERE {own}"),
         ];
         new.transaction("giving an extension to its owner", &statements).await?;
     }
     let rest = format!(
-        "REASSIGN OWNED BY {restorer} TO {}; DROP OWNED BY {restorer}",
-        quoting::name(MANAGED_ROLE),
-        restorer = quoting::name(restorer)
+        "REASSIGN OWNED BY {quoted_restorer} TO {}; DROP OWNED BY {quoted_restorer}",
+        quoting::name(MANAGED_ROLE)
     );
     new.execute("giving away what is left", &rest).await
 }

@@ -1,16 +1,18 @@
 //! `pg_dump` and `pg_restore`, each as confined as a server of a tenant, and bounded
-//! in time, in what it says, and in the room that it may take.
+//! in time, in room, and in what it says.
 
 use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use coppice_core::InstanceId;
 use coppice_core::image::PostgresVersion;
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::quoting::in_one_line;
 use super::relay::{self, LIST, Relay};
+use super::room::Room;
 use crate::local::HostEngine;
 use crate::local::images::InstalledImage;
 use crate::local::launch::{ProgramPlan, place_of};
@@ -18,15 +20,12 @@ use crate::local::logs;
 use crate::local::process::controllers::Limits;
 use crate::local::process::launch::spawn;
 use crate::local::server::make_directory;
-use crate::local::volumes::Volumes;
 use crate::{EngineError, Result};
 
 /// How often a program that runs is looked at.
 const LOOK: Duration = Duration::from_millis(200);
 /// A program that says more than this is not telling what is wrong.
 const WORDS_MAX: u64 = 16 << 20;
-/// Of what it says.
-const REASON_MAX: usize = 600;
 
 /// What a session of the platform's has otherwise than its database says.
 pub(super) const PLATFORM_OPTIONS: &str = "-c role=none -c idle_session_timeout=0 \
@@ -41,7 +40,6 @@ pub(super) const RESTORER_OPTIONS: &str = "-c client_min_messages=error -c check
 /// Where programs work, and for how long they may.
 pub(super) struct Programs {
     pub(super) host: Arc<HostEngine>,
-    pub(super) volumes: Arc<Volumes>,
     /// Of the release whose programs are taken.
     pub(super) image: InstalledImage,
     /// Names its cgroup and its files.
@@ -51,8 +49,8 @@ pub(super) struct Programs {
     pub(super) limits: Limits,
     /// The directory that dumps are in.
     pub(super) dumps: PathBuf,
-    /// When it is given up.
-    pub(super) until: Instant,
+    /// What all of it may take.
+    pub(super) room: Room,
 }
 
 /// One run.
@@ -193,29 +191,13 @@ impl Programs {
     async fn watch(&self, log: &Path, program: &str) -> EngineError {
         loop {
             tokio::time::sleep(LOOK).await;
-            if let Err(error) = self.check_bounds() {
+            if let Err(error) = self.room.check().await {
                 return error;
             }
             let words = std::fs::metadata(log).map(|meta| meta.size()).unwrap_or_default();
             if words > WORDS_MAX {
                 return EngineError::NotUpgradable(format!("{program} complains without end"));
             }
-        }
-    }
-
-    /// Whether there is time and room.
-    ///
-    /// # Errors
-    /// When there is not.
-    pub(super) fn check_bounds(&self) -> Result<()> {
-        if Instant::now() >= self.until {
-            return Err(EngineError::NotUpgradable("it takes too long".to_owned()));
-        }
-        match self.volumes.usage()?.is_short() {
-            true => {
-                Err(EngineError::NoSpace("the machine has no room for a second copy of the data".to_owned()))
-            }
-            false => Ok(()),
         }
     }
 
@@ -239,7 +221,7 @@ fn telling(program: &str, said: &str) -> String {
         Some(object) => format!("{object}: {error}{detail}"),
         None => format!("{program}: {error}{detail}"),
     };
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(REASON_MAX).collect()
+    in_one_line(&text)
 }
 
 #[cfg(test)]

@@ -1,4 +1,12 @@
-//! Names and values in statements.
+//! Names and values in statements, and in what people are told.
+
+/// Of what a server or a program says, this much is told.
+const TOLD_MAX: usize = 600;
+
+/// What somebody else wrote, as it is told: on one line, and not without end.
+pub(super) fn in_one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(TOLD_MAX).collect()
+}
 
 /// An identifier (PostgreSQL manual, section 4.1.1).
 pub(super) fn name(text: &str) -> String {
@@ -23,6 +31,8 @@ mod tests {
     fn nothing_breaks_out_of_its_quotes() {
         assert_eq!(name("a\"; DROP ROLE b; --"), "\"a\"\"; DROP ROLE b; --\"");
         assert_eq!(text("it's \\"), "'it''s \\'");
+        assert_eq!(in_one_line("a\nb\u{1b}[2J"), "a b [2J");
+        assert_eq!(in_one_line(&"x".repeat(5000)).len(), TOLD_MAX);
         assert_eq!(in_connection_string("x' host='/evil\\"), "'x\\' host=\\'/evil\\\\'");
     }
 }

@@ -12,8 +12,9 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 /// Roles of the owner's: the names of PostgreSQL's own are kept for those. Their numbers
-/// don't tell, because some are made as early as PostgreSQL's.
-const OWN: &str = "rolname !~ '^pg_' AND NOT rolsuper";
+/// don't tell, because some are made as early as PostgreSQL's. Who may replicate is the
+/// platform's, for a replica, which is made anew.
+const OWN: &str = "rolname !~ '^pg_' AND NOT rolsuper AND NOT rolreplication";
 /// The roles that reach out of the database, which no tenant has.
 const NEVER: &str = "'pg_read_server_files', 'pg_write_server_files', 'pg_execute_server_program'";
 
@@ -115,7 +116,7 @@ async fn copy_memberships(old: &Session, new: &Session) -> Result<()> {
          FROM pg_catalog.pg_auth_members a
          JOIN pg_catalog.pg_authid r ON r.oid = a.roleid JOIN pg_catalog.pg_authid m ON m.oid = a.member
          LEFT JOIN pg_catalog.pg_authid g ON g.oid = a.grantor
-         WHERE m.rolname !~ '^pg_' AND NOT m.rolsuper AND r.rolname NOT IN ({NEVER}, '{PLATFORM_ROLE}')
+         WHERE m.rolname !~ '^pg_' AND NOT m.rolsuper AND NOT r.rolsuper AND r.rolname NOT IN ({NEVER})
          ORDER BY r.rolname, m.rolname"
     );
     let rows = old.query(action, &query, &[]).await?;
@@ -239,11 +240,15 @@ pub(super) async fn copy_settings(old: &Session, new: &Session) -> Result<Vec<St
     Ok(unknown)
 }
 
-/// Whether a server has such a setting, or it is an extension's.
+/// Whether a server has such a setting, by this name or as one that it has another name
+/// for now, or it is an extension's.
 async fn is_known(server: &Session, name: &str) -> Result<bool> {
-    let known = "SELECT FROM pg_catalog.pg_settings WHERE lower(name) = lower($1)";
+    let known = "SELECT current_setting($1, true) IS NOT NULL";
     let name_of: [Parameter<'_>; 1] = [(&name, Type::TEXT)];
-    Ok(name.contains('.') || server.query_opt("looking for a setting", known, &name_of).await?.is_some())
+    if name.contains('.') {
+        return Ok(true);
+    }
+    column(&server.query_one("looking for a setting", known, &name_of).await?, 0)
 }
 
 #[cfg(test)]

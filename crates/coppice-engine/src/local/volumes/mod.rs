@@ -339,6 +339,15 @@ impl Volumes {
         })
     }
 
+    /// Room for volumes, with what the pool can still grow by, in bytes.
+    ///
+    /// # Errors
+    /// When a file system can't be asked.
+    pub(in crate::local) fn room_bytes(&self) -> Result<u64> {
+        let growable = self.pool.as_ref().map_or(Ok(0), Pool::growable_bytes)?;
+        Ok(self.usage()?.free_bytes.saturating_add(growable))
+    }
+
     /// To be called now and then: grows the pool when it is short of room and
     /// the host has some, and cuts histories where they take too much.
     ///

@@ -60,9 +60,10 @@ pub(super) async fn upgrade(client: &Client, arguments: UpgradeArgs, as_json: bo
         if image(&before) == image(&after) {
             bail!("branch {name}: {said}");
         }
+        let note = after.status.lifecycle.reason.as_ref().map(|said| format!("; {said}")).unwrap_or_default();
         output::done(
             as_json,
-            format!("{name} has {}; `coppice branch history {name}` lists what it was", image(&after)),
+            format!("{name} has {}; `coppice branch history {name}` lists what it was{note}", image(&after)),
         );
     }
     show(client, &place, &after, as_json).await

@@ -1,0 +1,199 @@
+//! Everything in one server is taken to the other one.
+
+use coppice_failpoint::failpoint;
+
+use super::databases::{self, Database};
+use super::programs::{PLATFORM_OPTIONS, Programs, RESTORER_OPTIONS, Run};
+use super::quoting::{self, in_one_line};
+use super::relay::{LIST, Relay};
+use super::roles::{self, said};
+use crate::local::connecting::Address;
+use crate::local::prepared;
+use crate::local::server::make_directory;
+use crate::local::session::{PLATFORM_ROLE, Patience, Session};
+use crate::{EngineError, Result, UpgradePlan};
+
+/// The two servers.
+pub(super) struct Pair<'a> {
+    pub(super) plan: &'a UpgradePlan,
+    pub(super) from: Address,
+    pub(super) to: Address,
+    pub(super) programs: Programs,
+    /// Who owns everything while it is restored.
+    pub(super) restorer: String,
+    pub(super) password: String,
+}
+
+/// What a server refuses once, it refuses again.
+fn hopeless(error: EngineError) -> EngineError {
+    match &error {
+        EngineError::Sql { source, .. } if source.as_db_error().is_some() => {
+            EngineError::NotUpgradable(in_one_line(&error.chain()))
+        }
+        _ => error,
+    }
+}
+
+impl Pair<'_> {
+    /// Takes everything from the one server to the other. Returns the names of settings
+    /// that had to be left behind.
+    ///
+    /// # Errors
+    /// [`EngineError::NotUpgradable`] says what can't be taken there.
+    pub(super) async fn carry_over(&self) -> Result<Vec<String>> {
+        self.carry_over_all().await.map_err(hopeless)
+    }
+
+    async fn carry_over_all(&self) -> Result<Vec<String>> {
+        let (old, new) = (self.from.open(Patience::WORK).await?, self.to.open(Patience::WORK).await?);
+        refuse_what_would_be_lost(&old).await?;
+        let databases = databases::all(&old).await?;
+        new.execute("dropping an empty database", "DROP DATABASE IF EXISTS app").await?;
+        roles::copy(&old, &new).await?;
+        let restorer = quoting::name(&self.restorer);
+        let make = format!("CREATE ROLE {restorer} LOGIN PASSWORD {}", quoting::text(&self.password));
+        new.execute("making the role that restores", &make).await?;
+        for (number, database) in databases.iter().enumerate() {
+            self.carry_over_database(&old, &new, database, &format!("{number}.dump")).await?;
+        }
+        for database in &databases {
+            databases::finish(database, &old, &new).await?;
+        }
+        new.execute("dropping the role that restored", &format!("DROP ROLE {restorer}")).await?;
+        let left_out = roles::copy_settings(&old, &new).await?;
+        failpoint!("upgrade.carried_over");
+        Ok(left_out)
+    }
+
+    async fn carry_over_database(
+        &self,
+        old: &Session,
+        new: &Session,
+        database: &Database,
+        file: &str,
+    ) -> Result<()> {
+        databases::open(old, database).await?;
+        let (from, to) = (self.plan.from.major, self.plan.label.version.major);
+        let inside_old = self.from.open_inside(&database.name, from, Patience::WORK).await?;
+        databases::make(database, &inside_old, new, &self.to, &self.restorer).await?;
+        let dump = self.programs.dump(file);
+        self.run_on_old(database, "pg_dump", &["--format=custom", "--compress=1", &format!("--file={dump}")])
+            .await?;
+        failpoint!("upgrade.dumped");
+        self.restore(database, &dump).await?;
+        let inside_new = self.to.open_inside(&database.name, to, Patience::WORK).await?;
+        databases::give_back(&inside_old, &inside_new, &self.restorer).await?;
+        self.grant(database, &dump).await?;
+        inside_new.execute(&format!("counting what is in {}", database.name), "ANALYZE").await?;
+        std::fs::remove_file(self.programs.dumps.join(file)).map_err(EngineError::io("removing a dump"))
+    }
+
+    async fn door(&self, to: &Address, role: &str, password: Option<&str>) -> Result<Relay> {
+        let Programs { host, instance, account, .. } = &self.programs;
+        let directory = host.layout().instance_runtime(instance);
+        make_directory(host.layout().runtime_dir(), 0o711)?;
+        make_directory(&directory, 0o711)?;
+        let home = host.layout().instance(instance);
+        make_directory(home.parent().unwrap_or(&home), 0o700)?;
+        make_directory(&home, 0o711)?;
+        let account = host.account_of_programs(*account);
+        let relay = Relay::open(host, &to.instance, directory.join("door"), account).await?;
+        if let Some(password) = password {
+            relay.leave_password(role, password)?;
+        }
+        Ok(relay)
+    }
+
+    async fn run_on_old(&self, database: &Database, program: &'static str, arguments: &[&str]) -> Result<()> {
+        let relay = self.door(&self.from, PLATFORM_ROLE, self.programs.host.secret()).await?;
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let (role, options) = (PLATFORM_ROLE, PLATFORM_OPTIONS);
+        self.programs
+            .run(Run { program, arguments, relay: &relay, role, database: &database.name, options })
+            .await?;
+        Ok(())
+    }
+
+    /// Everything, as the property of a role without rights.
+    async fn restore(&self, database: &Database, dump: &str) -> Result<()> {
+        let relay = self.door(&self.to, &self.restorer, Some(&self.password)).await?;
+        let jobs = format!("--jobs={}", (self.plan.spec.cpu_millis / 1000).clamp(1, 8));
+        let arguments = ["--exit-on-error", "--no-owner", "--no-privileges", &jobs, dump];
+        let run = Run {
+            program: "pg_restore",
+            arguments: arguments.map(str::to_owned).into(),
+            relay: &relay,
+            role: &self.restorer,
+            database: &database.name,
+            options: RESTORER_OPTIONS,
+        };
+        self.programs.run(run).await?;
+        failpoint!("upgrade.filled");
+        Ok(())
+    }
+
+    /// What is granted, and nothing else of the dump: it evaluates nothing.
+    async fn grant(&self, database: &Database, dump: &str) -> Result<()> {
+        let relay = self.door(&self.to, PLATFORM_ROLE, self.programs.host.secret()).await?;
+        let run = |arguments: Vec<String>| {
+            let (program, role, options) = ("pg_restore", PLATFORM_ROLE, PLATFORM_OPTIONS);
+            Run { program, arguments, relay: &relay, role, database: &database.name, options }
+        };
+        let listed = self.programs.list_of(dump, &relay).await?;
+        let grants: String =
+            listed.lines().filter(|line| is_grant(line)).map(|line| format!("{line}\n")).collect();
+        if grants.is_empty() {
+            return Ok(());
+        }
+        relay.leave(LIST, &grants)?;
+        let list = format!("--use-list={}", self.programs.list(&relay));
+        self.programs.run(run(vec!["--exit-on-error".to_owned(), list, dump.to_owned()])).await?;
+        Ok(())
+    }
+}
+
+/// Whether a line of a list of what is in a dump is of privileges:
+/// `3425; 0 16390 ACL public TABLE t app`.
+fn is_grant(line: &str) -> bool {
+    let mut words = line.split_whitespace();
+    let is_entry =
+        words.next().and_then(|word| word.strip_suffix(';')).is_some_and(|id| id.parse::<u32>().is_ok());
+    let mut kind = words.skip(2);
+    is_entry
+        && match kind.next() {
+            Some("ACL") => true,
+            Some("DEFAULT") => kind.next() == Some("ACL"),
+            _ => false,
+        }
+}
+
+/// What a dump does not have, and its owner has to decide about.
+async fn refuse_what_would_be_lost(old: &Session) -> Result<()> {
+    if !prepared::all(old).await?.is_empty() {
+        let why = "it has prepared transactions (pg_prepared_xacts lists them): COMMIT PREPARED or ROLLBACK PREPARED \
+                   them first";
+        return Err(EngineError::NotUpgradable(why.to_owned()));
+    }
+    let query = "SELECT subname FROM pg_catalog.pg_subscription ORDER BY subname LIMIT 1";
+    if let Some(row) = old.query_opt("looking for subscriptions", query, &[]).await? {
+        let name = in_one_line(&said(&row, 0)?);
+        return Err(EngineError::NotUpgradable(format!(
+            "it has the subscription {name}, which would not find its place again: drop it first"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn privileges_are_told_from_what_is_called_like_them() {
+        assert!(is_grant("3425; 0 16390 ACL public TABLE t app"));
+        assert!(is_grant("3426; 826 16391 DEFAULT ACL public DEFAULT PRIVILEGES FOR TABLES app"));
+        assert!(!is_grant("3427; 1259 16392 TABLE public ACL app"));
+        assert!(!is_grant("3428; 2604 16393 DEFAULT public t id"));
+        assert!(!is_grant("; 0 16390 ACL public TABLE t app"));
+    }
+}

@@ -1,0 +1,117 @@
+//! What an upgrade may take: time, and room, of which its branch has so much and the
+//! machine has so much. What is evaluated while data is restored may write without end.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::local::blocking::blocking;
+use crate::local::taken::Taken;
+use crate::local::untrusted::UntrustedPath;
+use crate::local::volumes::Volumes;
+use crate::{EngineError, Result};
+
+/// What is restored and its dump may take so many times the storage of the branch: each
+/// as much as that, and the log as much again.
+const STORAGES: u64 = 3;
+/// Files are counted for at most one part in so many of the time,
+const SHARE: u32 = 50;
+/// and not again within this.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+
+/// How much there is of it.
+pub(super) struct Room {
+    volumes: Arc<Volumes>,
+    /// The data that is restored, and the dumps.
+    places: [UntrustedPath; 2],
+    most_bytes: u64,
+    /// When it is given up.
+    until: Instant,
+    /// When files are counted again.
+    next_count: Mutex<Instant>,
+}
+
+impl Room {
+    /// For data and dumps of a branch with so much storage, for so long.
+    pub(super) fn of(
+        volumes: Arc<Volumes>,
+        data: UntrustedPath,
+        dumps: UntrustedPath,
+        storage_bytes: u64,
+        patience: Duration,
+    ) -> Self {
+        let now = Instant::now();
+        let most_bytes = storage_bytes.saturating_mul(STORAGES);
+        Self {
+            volumes,
+            places: [data, dumps],
+            most_bytes,
+            until: now + patience,
+            next_count: Mutex::new(now),
+        }
+    }
+
+    /// Whether there still is time and room.
+    ///
+    /// # Errors
+    /// When there is not.
+    pub(super) async fn check(&self) -> Result<()> {
+        if Instant::now() >= self.until {
+            return Err(EngineError::NotUpgradable("it takes too long".to_owned()));
+        }
+        if self.volumes.usage()?.is_short() {
+            return Err(EngineError::NoSpace(
+                "the machine has no room for a second copy of the data".to_owned(),
+            ));
+        }
+        if Instant::now() < *self.next_count.lock() {
+            return Ok(());
+        }
+        let (began, places) = (Instant::now(), self.places.clone());
+        let count = move || {
+            Ok(places.into_iter().map(|place| Taken::new(place.clone(), place, vec![]).bytes()).sum())
+        };
+        let taken: u64 = blocking(count).await?;
+        *self.next_count.lock() = Instant::now() + PAUSE_MIN.max(began.elapsed().saturating_mul(SHARE));
+        match taken > self.most_bytes {
+            true => Err(EngineError::NotUpgradable(format!(
+                "what is restored, with its dump, takes more than {STORAGES} times the storage of the branch; with more \
+                 storage it may take more"
+            ))),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Whether the machine has room for a second copy of data, before anything is made. A
+/// dump is smaller than what it is of; together they may take more even so, which is
+/// seen when it happens.
+///
+/// # Errors
+/// When there is not.
+pub(super) fn require(data_bytes: u64, copies: u64, free_bytes: u64) -> Result<()> {
+    let needed = data_bytes.saturating_mul(copies);
+    match needed > free_bytes {
+        true => Err(EngineError::NoSpace(format!(
+            "an upgrade takes about {:.1} GB of room on the machine, which has less than that",
+            needed as f64 / 1e9
+        ))),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upgrade_without_room_is_refused_before_it_begins() {
+        assert!(require(10 << 30, 1, 10 << 30).is_ok());
+        let refused = require(10 << 30, 2, 11 << 30).expect_err("a machine without room");
+        assert_eq!(
+            refused.to_string(),
+            "no space left: an upgrade takes about 21.5 GB of room on the machine, which has less than that"
+        );
+    }
+}
