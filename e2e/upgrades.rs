@@ -286,7 +286,8 @@ const TRAPS: &str = "
         BEGIN
             IF session_user LIKE 'coppice_restorer%' THEN
                 DROP FUNCTION bait.similarity(text, text);
-                ALTER EXTENSION pg_trgm SET SCHEMA bait;
+                DROP EXTENSION pg_trgm;
+                CREATE EXTENSION pg_trgm SCHEMA bait;
             END IF;
         EXCEPTION WHEN OTHERS THEN NULL; END;
         BEGIN
@@ -400,7 +401,7 @@ fn an_upgrade_that_fails_after_its_trial_leaves_the_branch_as_it_was() {
         "{said}"
     );
     let major = "SELECT current_setting('server_version_num')::int / 10000";
-    assert_eq!(coppice.sql("kept", &format!("INSERT INTO t VALUES (2); {major}")), "16");
+    assert_eq!(coppice.sql("kept", &format!("INSERT INTO t VALUES (2); {major}")).lines().last(), Some("16"));
     assert_eq!(
         (image(&coppice, "kept").starts_with("postgres:16"), versions(&coppice, "kept").len()),
         (true, 0)
@@ -416,21 +417,21 @@ fn an_upgrade_that_fails_after_its_trial_leaves_the_branch_as_it_was() {
 #[test]
 fn the_replica_of_an_upgraded_branch_is_made_anew_and_serves_reads() {
     let mut coppice = every_release();
-    coppice.cli(&["branch", "create", "read", "--image", "postgres:16", "--replicas", "1"]);
+    coppice.cli(&["branch", "create", "read", "--image", "postgres:15", "--replicas", "1"]);
     let place = path(&coppice, "read");
     wait_whole(&coppice, &place, 2);
     // 17 knows the one, and not the other.
     coppice.sql(
         "read",
         "CREATE TABLE t (i int); INSERT INTO t VALUES (1); ALTER ROLE app SET work_mem = '5MB';
-         ALTER ROLE app SET logical_decoding_mode = 'buffered'",
+         ALTER ROLE app SET force_parallel_mode = on",
     );
     let url = read_url(&coppice, "read");
     wait_read(&url, "SELECT sum(i) FROM t", "1");
     upgrade(&coppice, "read", &json!({ "image": "postgres:17" }));
     wait_whole(&coppice, &place, 2);
     let said = message(&coppice, "read");
-    assert!(said.ends_with("goes without them: logical_decoding_mode"), "{said}");
+    assert!(said.ends_with("goes without them: force_parallel_mode"), "{said}");
     let seen = "SELECT sum(i), pg_is_in_recovery(), current_setting('server_version_num')::int / 10000, \
                 current_setting('work_mem') FROM t";
     wait_read(&url, seen, "1|t|17|5MB");

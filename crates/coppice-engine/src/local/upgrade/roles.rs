@@ -240,8 +240,7 @@ pub(super) async fn copy_settings(old: &Session, new: &Session) -> Result<Vec<St
     Ok(unknown)
 }
 
-/// Whether a server has such a setting, by this name or as one that it has another name
-/// for now, or it is an extension's.
+/// Whether a server takes a setting by this name, or it is an extension's.
 async fn is_known(server: &Session, name: &str) -> Result<bool> {
     let known = "SELECT current_setting($1, true) IS NOT NULL";
     let name_of: [Parameter<'_>; 1] = [(&name, Type::TEXT)];
