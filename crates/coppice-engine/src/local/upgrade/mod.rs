@@ -126,7 +126,8 @@ impl LocalEngine {
     async fn make_upgraded(&self, plan: &UpgradePlan, parts: &Parts) -> Result<Vec<String>> {
         let to = plan.label.version;
         self.require_room(plan).await?;
-        let dumps = UntrustedPath::new(&self.volumes.beside(&parts.copy), "dumps");
+        let beside = self.volumes.beside(&parts.copy);
+        let dumps = UntrustedPath::new(&beside, "dumps");
         let restored = UntrustedPath::new(&self.volumes.beside(&parts.target), "data");
         let programs = Programs {
             host: self.host.clone(),
@@ -134,7 +135,7 @@ impl LocalEngine {
             instance: parts.programs.clone(),
             account: plan.spec.account,
             limits: Limits { memory_bytes: SMALL, ..limits_of(plan, &[]) },
-            dumps: dumps.host_path().to_owned(),
+            dumps: beside.join("dumps"),
             room: Room::of(self.volumes.clone(), restored, dumps, plan.spec.storage_bytes, PATIENCE),
         };
         programs.room.check().await?;
