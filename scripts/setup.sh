@@ -37,6 +37,7 @@ missing_packages() {
   { have psql && have pgbench; } || echo postgresql-client
   have_file '/usr/share/postgresql/*/extension/pg_stat_statements.control' || echo postgresql-contrib
   have chromium || echo chromium
+  have pdftotext || echo poppler-utils
   { have python3 && have_file '/usr/lib/python3*/ensurepip/__init__.py'; } || echo python3 python3-venv
 }
 

@@ -276,13 +276,13 @@ export const invoicesQuery = (path: InOrganization) =>
     getNextPageParam: (last) => last.pagination_metadata.next_cursor ?? undefined,
   });
 
-/** The page of an invoice, for people. */
-export const invoicePage = (path: InOrganization & { invoiceID: string }): Promise<string> =>
+/** An invoice as a PDF. */
+export const invoiceSheet = (path: InOrganization & { invoiceID: string }): Promise<Blob> =>
   take(
     api.GET(`${ORGANIZATION}/billing/invoices/{invoiceID}`, {
-      params: { path, query: { format: "html" } },
-      parseAs: "text",
-    }) as Promise<{ data?: string }>,
+      params: { path, query: { format: "pdf" } },
+      parseAs: "blob",
+    }) as Promise<{ data?: Blob }>,
   );
 
 export interface AuditQuestion {

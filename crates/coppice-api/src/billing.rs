@@ -15,9 +15,12 @@ use coppice_wire as wire;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::endpoint::{Body, Endpoint, Query, Shown, Text, Written, get, patch, post};
-use crate::marketplace;
+use crate::endpoint::{Body, Endpoint, Forms, Query, Shown, Written, get, patch, post};
+use crate::{invoice_pdf, marketplace};
 
+/// Other forms of an invoice.
+const HTML: &str = "text/html";
+const PDF: &str = "application/pdf";
 /// Invoices of one answer when nobody says how many.
 const COUNT_DEFAULT: u32 = 20;
 
@@ -48,7 +51,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
             .refuses(502, ORB_FAILED)
             .runs(upcoming_invoice),
         get("", &GET_BILLING_INVOICE)
-            .says(AREA, "Show an invoice with its lines", "As a page that can be sent or printed with `format=html`, or when `Accept` names text/html first. Those that\nOrb makes are seen at their `invoice_pdf`.")
+            .says(AREA, "Show an invoice with its lines", "As a page or a PDF that can be sent or printed with `format=html` or `format=pdf`, or when `Accept` names text/html\nor application/pdf first. Those that\nOrb makes are seen at their `invoice_pdf`.")
             .answers("The invoice.")
             .runs(get_invoice),
         post("/billing/checkout-session", &CREATE_BILLING_CHECKOUT_SESSION)
@@ -239,7 +242,12 @@ async fn get_invoice(
         lines: lines.collect(),
         total: content.total,
     };
-    Ok(Written { shown, is_text: asked.format.map(|format| format == wire::InvoiceFormat::Html) })
+    let kind = asked.format.map(|format| match format {
+        wire::InvoiceFormat::Json => "application/json",
+        wire::InvoiceFormat::Html => HTML,
+        wire::InvoiceFormat::Pdf => PDF,
+    });
+    Ok(Written { shown, kind })
 }
 
 async fn open_checkout(app: App, access: Access) -> Result<Shown<wire::BillingSession>> {
@@ -274,11 +282,18 @@ struct Page<'a> {
     date: String,
 }
 
-impl Text for wire::InvoiceDetails {
-    const KIND: &'static str = "text/html";
+impl Forms for wire::InvoiceDetails {
+    const KINDS: &'static [&'static str] = &[HTML, PDF];
 
-    fn text(&self) -> Result<String> {
+    async fn form(self, kind: &str) -> Result<Vec<u8>> {
+        if kind == PDF {
+            return invoice_pdf::write_in_turn(self).await;
+        }
         let date = self.invoice_date.0.format("%-d %B %Y").to_string();
-        Page { invoice: self, date }.render().map_err(Error::internal)
+        Page { invoice: &self, date }.render().map(String::into_bytes).map_err(Error::internal)
+    }
+
+    fn file_name(&self, kind: &str) -> Option<String> {
+        (kind == PDF).then(|| format!("invoice-{}.pdf", self.invoice_number))
     }
 }

@@ -9,7 +9,7 @@ use axum::routing::post;
 use axum::{Extension, Router};
 use coppice_app::{App, OrbDelivery, StripeDelivery};
 
-use crate::arrival::{BILLING_DELIVERIES, Received, Senders, Unread};
+use crate::arrival::{BILLING_DELIVERIES, Senders};
 use crate::error::ApiError;
 use crate::github_webhook::{answered, did_not_arrive};
 use crate::rates::Rates;
@@ -17,49 +17,46 @@ use crate::rates::Rates;
 /// The largest delivery, for people.
 const MOST: &str = "5 MiB";
 
+/// Who calls.
+#[derive(Clone, Copy)]
+enum Caller {
+    Stripe,
+    Orb,
+}
+
+/// `POST /webhooks/stripe` and `POST /webhooks/orb`
 pub(crate) fn routes() -> Router<App> {
+    let of = |caller| post(move |app, rates, request| take(caller, app, rates, request));
     Router::new()
-        .route("/webhooks/stripe", post(take_stripe))
-        .route("/webhooks/orb", post(take_orb))
+        .route("/webhooks/stripe", of(Caller::Stripe))
+        .route("/webhooks/orb", of(Caller::Orb))
         .layer(DefaultBodyLimit::disable())
 }
 
-/// `POST /webhooks/stripe`: what follows is done later, after Stripe was asked how things are.
-async fn take_stripe(
+/// What follows is done later, after the caller was asked how things are.
+async fn take(
+    caller: Caller,
     State(app): State<App>,
     Extension(rates): Extension<Arc<Rates>>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let (parts, body) = match arrived(request).await {
-        Ok(arrived) => arrived,
-        Err(unread) => return Ok(did_not_arrive(unread, MOST)),
-    };
-    let delivery = StripeDelivery { signature: header(&parts, "stripe-signature"), body: &body };
-    answered(app.take_stripe_delivery(&delivery).await, &rates, &parts)
-}
-
-/// `POST /webhooks/orb`: the same with Orb.
-async fn take_orb(
-    State(app): State<App>,
-    Extension(rates): Extension<Arc<Rates>>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let (parts, body) = match arrived(request).await {
-        Ok(arrived) => arrived,
-        Err(unread) => return Ok(did_not_arrive(unread, MOST)),
-    };
-    let delivery = OrbDelivery {
-        timestamp: header(&parts, "x-orb-timestamp"),
-        signature: header(&parts, "x-orb-signature"),
-        body: &body,
-    };
-    answered(app.take_orb_delivery(&delivery).await, &rates, &parts)
-}
-
-async fn arrived(request: Request) -> Result<(Parts, Received<'static>), Unread> {
     let (parts, body) = request.into_parts();
-    let received = BILLING_DELIVERIES.read(body, Senders::of(&parts)).await?;
-    Ok((parts, received))
+    let body = match BILLING_DELIVERIES.read(body, Senders::of(&parts)).await {
+        Ok(body) => body,
+        Err(unread) => return Ok(did_not_arrive(unread, MOST)),
+    };
+    let header = |name| header(&parts, name);
+    let taken = match caller {
+        Caller::Stripe => {
+            let delivery = StripeDelivery { signature: header("stripe-signature"), body: &body };
+            app.take_stripe_delivery(&delivery).await
+        }
+        Caller::Orb => {
+            let (timestamp, signature) = (header("x-orb-timestamp"), header("x-orb-signature"));
+            app.take_orb_delivery(&OrbDelivery { timestamp, signature, body: &body }).await
+        }
+    };
+    answered(taken, &rates, &parts)
 }
 
 fn header<'a>(parts: &'a Parts, name: &str) -> Option<&'a str> {

@@ -72,5 +72,5 @@ async fn end(
     if let Some(session) = session {
         app.sign_out(&session, &origin.0).await?;
     }
-    Ok::<_, Error>(signed_out(&app, Done.send(&Wishes::default()))).map_err(ApiError::from)
+    Ok::<_, Error>(signed_out(&app, Done.send(&Wishes::default()).await)).map_err(ApiError::from)
 }

@@ -7,7 +7,7 @@
 mod changed;
 
 use std::borrow::Cow;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use coppice_app::{Access, App, Compared, StatementLogin};
@@ -20,7 +20,6 @@ use coppice_schema::{Change, Diff, SETTINGS, Schema};
 use coppice_sql::{Failure, Isolation, Output, Shape, Statement, Transaction, Wrong};
 use coppice_wire as wire;
 use serde::Deserialize;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use utoipa::IntoParams;
 
@@ -29,6 +28,7 @@ use crate::endpoint::{Endpoint, SentQuery, Shown, get};
 use crate::request::Sender;
 use crate::sql::session::{Owned, is_at_rest};
 use crate::statements::{error_of, login_of, no_session};
+use crate::turns::Turns;
 
 /// Most of a catalogue that is read, in JSON.
 const CATALOGUE_BYTES_MAX: usize = 8 << 20;
@@ -44,7 +44,7 @@ const READ_PATIENCE: Duration = Duration::from_secs(30);
 static CATALOGUES: LazyLock<Room> =
     LazyLock::new(|| Room::new(64 << 20, usize::MAX, Duration::MAX, Duration::from_secs(3)));
 /// What is compared at once: a catalogue takes several times its length then.
-static COMPARED: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(2)));
+static COMPARED: Turns = Turns::new(2);
 
 pub(crate) fn endpoints() -> Vec<Endpoint> {
     const AREA: &str = "Branches";
@@ -100,22 +100,8 @@ async fn diff_branches(
         Some(false) | None => None,
     };
     let compare = move || answer(branch, against, database, [&from.rows, &to.rows]);
-    let diff = in_turn(&COMPARED, compare).await?;
+    let diff = COMPARED.take(compare).await?;
     Ok(Shown(wire::BranchDiff { changed_bytes, ..diff }))
-}
-
-/// Does work in its turn. It has it to its end, also when nobody waits for that
-/// any more.
-async fn in_turn<T: Send + 'static>(
-    turns: &Arc<Semaphore>,
-    work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    let turn = turns.clone().acquire_owned().await.map_err(Error::internal)?;
-    let working = tokio::task::spawn_blocking(move || {
-        let _turn = turn;
-        work()
-    });
-    working.await.map_err(Error::internal)?
 }
 
 /// The rows of a catalogue, which have their place in memory while they wait for
@@ -258,30 +244,4 @@ fn statement(of: coppice_schema::Statement) -> wire::DiffStatement {
 
 fn not_compared(of: coppice_schema::NotCompared) -> wire::NotCompared {
     wire::NotCompared { kind: of.kind, against: of.from, branch: of.to }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc::channel;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn work_whose_client_is_gone_has_its_turn_to_its_end() {
-        let turns = Arc::new(Semaphore::new(1));
-        let (begun, has_begun) = channel();
-        let (end, ends) = channel::<()>();
-        let work = move || {
-            begun.send(()).map_err(Error::internal)?;
-            ends.recv().map_err(Error::internal)
-        };
-        let turn = turns.clone();
-        let client = tokio::spawn(async move { in_turn(&turn, work).await });
-        tokio::task::spawn_blocking(move || has_begun.recv()).await.expect("a thread").expect("it has begun");
-        client.abort();
-        assert!(client.await.expect_err("nobody waits").is_cancelled());
-        assert_eq!(turns.available_permits(), 0, "the work goes on");
-        end.send(()).expect("it still waits");
-        in_turn(&turns, || Ok(())).await.expect("the next one has its turn then");
-    }
 }

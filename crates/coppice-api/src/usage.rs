@@ -12,7 +12,10 @@ use coppice_wire::{self as wire, UsageGroup};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::endpoint::{Endpoint, Query, Text, Written, get};
+use crate::endpoint::{Endpoint, Forms, Query, Written, get};
+
+/// Another form of a report.
+const CSV: &str = "text/csv";
 
 pub(crate) fn endpoints() -> Vec<Endpoint> {
     const AREA: &str = "Billing";
@@ -70,7 +73,11 @@ async fn get_usage(app: App, access: Access, Query(asked): Query<GetUsage>) -> R
         currency: report.currency,
         total,
     };
-    Ok(Written { shown, is_text: asked.format.map(|format| format == wire::UsageFormat::Csv) })
+    let kind = asked.format.map(|format| match format {
+        wire::UsageFormat::Json => "application/json",
+        wire::UsageFormat::Csv => CSV,
+    });
+    Ok(Written { shown, kind })
 }
 
 fn groups(text: &str) -> Result<Vec<UsageGroup>> {
@@ -143,10 +150,10 @@ const COLUMNS: &str = "ChargePeriodStart,ChargePeriodEnd,ServiceCategory,Service
     ChargeDescription,SubAccountId,SubAccountName,ResourceId,ResourceName,SkuId,ConsumedQuantity,ConsumedUnit,\
     BilledCost,EffectiveCost,ContractedCost,ListCost,BillingCurrency";
 
-impl Text for wire::Usage {
-    const KIND: &'static str = "text/csv";
+impl Forms for wire::Usage {
+    const KINDS: &'static [&'static str] = &[CSV];
 
-    fn text(&self) -> Result<String> {
+    async fn form(self, _: &str) -> Result<Vec<u8>> {
         let mut text = format!("{COLUMNS}\r\n");
         for row in &self.rows {
             let (start, end) = self.period_of(row);
@@ -181,7 +188,7 @@ impl Text for wire::Usage {
             // Writing to a text does not fail.
             let _ = write!(text, "{}\r\n", cells.join(","));
         }
-        Ok(text)
+        Ok(text.into_bytes())
     }
 }
 

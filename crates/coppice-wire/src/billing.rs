@@ -286,4 +286,6 @@ pub enum InvoiceFormat {
     Json,
     /// A page to be sent or printed.
     Html,
+    /// The same as a PDF.
+    Pdf,
 }

@@ -1,6 +1,6 @@
 // What people see of what they use, and how they limit it.
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
 import { heading, leave, look, told } from "../browser.mjs";
 import { branchNamed, project, signedIn, until } from "../console.mjs";
 
@@ -19,8 +19,9 @@ export async function a_budget_is_set_reached_and_raised(browser) {
   const saved = page.waitForEvent("download");
   await page.getByRole("button", { name: "Save" }).click();
   const invoice = await saved;
-  assert.match(invoice.suggestedFilename(), /^invoice-\d{4}-000001\.html$/);
-  assert.match(readFileSync(await invoice.path(), "utf8"), /1 Wood Lane/);
+  assert.match(invoice.suggestedFilename(), /^invoice-\d{4}-000001\.pdf$/);
+  const text = execFileSync("pdftotext", ["-layout", await invoice.path(), "-"], { encoding: "utf8" });
+  assert.match(text, /1 Wood Lane/);
 
   await page.keyboard.press("n");
   await page.getByLabel("Of", { exact: true }).selectOption({ label: "Project default" });

@@ -3,7 +3,7 @@ import { useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { Download } from "lucide-react";
 import { useMemo } from "react";
 import type { Schemas } from "../../api/client";
-import { invoicePage, invoicesQuery, usageQuery } from "../../api/queries";
+import { invoiceSheet, invoicesQuery, usageQuery } from "../../api/queries";
 import { amount, byThing, monthAt, monthOf, monthsBefore } from "../../lib/usage";
 import { Chart } from "../../ui/Chart";
 import { ActionsHead, Button, Empty, Outlines } from "../../ui/parts";
@@ -147,8 +147,8 @@ function Invoices({ org, isCharged }: { org: string; isCharged: boolean }) {
   const invoices = found.data?.pages.flatMap((page) => page.data) ?? [];
   const taken = useMutation({
     mutationFn: async ({ id, invoice_number }: Schemas["Invoice"]) => {
-      const page = await invoicePage({ ...path, invoiceID: id });
-      save(`invoice-${invoice_number}.html`, "text/html", [page]);
+      const sheet = await invoiceSheet({ ...path, invoiceID: id });
+      save(`invoice-${invoice_number}.pdf`, "application/pdf", [sheet]);
     },
     onError: tellError,
   });

@@ -12,7 +12,7 @@ use coppice_core::{Error, Result};
 use coppice_wire as wire;
 use serde::Deserialize;
 
-use super::{COMPARED, Written, in_turn, read};
+use super::{COMPARED, Written, read};
 use crate::request::Sender;
 
 /// Most relations of an answer.
@@ -63,7 +63,7 @@ pub(super) async fn bytes(
 ) -> Result<wire::ChangedBytes> {
     let queries = [DATABASE, FILES].map(str::to_owned);
     let found = read(app, &branch.login, database, sender, &queries).await?;
-    let (database, relations) = in_turn(&COMPARED, move || relations(&found.rows)).await?;
+    let (database, relations) = COMPARED.take(move || relations(&found.rows)).await?;
     let files = app.changed_bytes(branch, against, database.database).await?;
     Ok(wire::ChangedBytes {
         checkpointed_at: database.checkpoint.map(wire::Timestamp),

@@ -3,21 +3,21 @@
 use aws_lc_rs::digest::{SHA256, digest};
 use axum::Json;
 use axum::http::StatusCode;
-use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG};
+use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use coppice_core::{Error, Result};
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
 use utoipa::openapi::{ContentBuilder, Ref, ResponseBuilder};
 
 use super::Schemas;
 use crate::error::ApiError;
 use crate::wishes::Wishes;
 
-/// What a text may do in a browser: look as it says itself, and nothing else.
+/// What another form may do in a browser: look as it says itself, and nothing else.
 const TEXT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; sandbox";
 
 /// 200 with what is there.
@@ -28,21 +28,26 @@ pub(crate) struct Shown<T>(pub(crate) T);
 #[derive(Debug)]
 pub(crate) struct Tagged<T>(pub(crate) T);
 
-/// 200 with what is there, as a text of another kind if that is wished for.
+/// 200 with what is there, in another form if that is wished for.
 #[derive(Debug)]
 pub(crate) struct Written<T> {
     pub(crate) shown: T,
-    /// Whether it is to be that; without it the caller's `Accept` decides.
-    pub(crate) is_text: Option<bool>,
+    /// The media type that it is to be, or JSON; without it the caller's `Accept` decides.
+    pub(crate) kind: Option<&'static str>,
 }
 
-/// What can also be shown as a text that is no JSON.
-pub(crate) trait Text {
-    /// Its media type, in UTF-8.
-    const KIND: &'static str;
+/// What can also be shown otherwise than as JSON.
+pub(crate) trait Forms: Sized {
+    /// The media types.
+    const KINDS: &'static [&'static str];
 
-    /// The text.
-    fn text(&self) -> Result<String>;
+    /// What is sent as one of them. Texts are in UTF-8.
+    fn form(self, kind: &str) -> impl Future<Output = Result<Vec<u8>>> + Send;
+
+    /// What a browser saves one of them as; without a name it shows it.
+    fn file_name(&self, _kind: &str) -> Option<String> {
+        None
+    }
 }
 
 /// 201 with what was made.
@@ -68,7 +73,7 @@ pub(crate) trait Answer: Send + 'static {
     fn document(response: ResponseBuilder, schemas: &mut Schemas) -> ResponseBuilder;
 
     /// Sends it in the form in which it is wished for.
-    fn send(self, wishes: &Wishes) -> Response;
+    fn send(self, wishes: &Wishes) -> impl Future<Output = Response> + Send;
 }
 
 fn with_body<T: ToSchema>(response: ResponseBuilder, schemas: &mut Schemas) -> ResponseBuilder {
@@ -84,32 +89,47 @@ impl<T: Serialize + ToSchema + Send + 'static> Answer for Shown<T> {
         with_body::<T>(response, schemas)
     }
 
-    fn send(self, _: &Wishes) -> Response {
+    async fn send(self, _: &Wishes) -> Response {
         Json(self.0).into_response()
     }
 }
 
-impl<T: Text + Serialize + ToSchema + Send + 'static> Answer for Written<T> {
+impl<T: Forms + Serialize + ToSchema + Send + 'static> Answer for Written<T> {
     const STATUS: StatusCode = StatusCode::OK;
 
     fn document(response: ResponseBuilder, schemas: &mut Schemas) -> ResponseBuilder {
-        let text = ObjectBuilder::new().schema_type(Type::String);
-        with_body::<T>(response, schemas).content(T::KIND, ContentBuilder::new().schema(Some(text)).build())
+        let schema = |kind: &str| {
+            let text = ObjectBuilder::new().schema_type(Type::String);
+            match is_text(kind) {
+                true => text,
+                false => text.format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary))),
+            }
+        };
+        T::KINDS.iter().fold(with_body::<T>(response, schemas), |response, kind| {
+            response.content(*kind, ContentBuilder::new().schema(Some(schema(kind))).build())
+        })
     }
 
-    fn send(self, wishes: &Wishes) -> Response {
-        if !self.is_text.unwrap_or(wishes.kind.as_deref() == Some(T::KIND)) {
+    async fn send(self, wishes: &Wishes) -> Response {
+        let wished = || T::KINDS.iter().copied().find(|kind| wishes.kind.as_deref() == Some(kind));
+        let Some(kind) = self.kind.or_else(wished).filter(|kind| T::KINDS.contains(kind)) else {
             return Json(self.shown).into_response();
-        }
-        match self.shown.text() {
-            Ok(text) => {
-                let kind = format!("{}; charset=utf-8", T::KIND);
-                ([(CONTENT_TYPE, kind.as_str()), (CONTENT_SECURITY_POLICY, TEXT_POLICY)], text)
-                    .into_response()
-            }
-            Err(error) => ApiError::from(error).into_response(),
-        }
+        };
+        let name = self.shown.file_name(kind);
+        let bytes = match self.shown.form(kind).await {
+            Ok(bytes) => bytes,
+            Err(error) => return ApiError::from(error).into_response(),
+        };
+        let charset = if is_text(kind) { "; charset=utf-8" } else { "" };
+        let kind = format!("{kind}{charset}");
+        let saved = name.map(|name| [(CONTENT_DISPOSITION, format!("attachment; filename=\"{name}\""))]);
+        ([(CONTENT_TYPE, kind.as_str()), (CONTENT_SECURITY_POLICY, TEXT_POLICY)], saved, bytes)
+            .into_response()
     }
+}
+
+fn is_text(kind: &str) -> bool {
+    kind.starts_with("text/")
 }
 
 impl<T: Serialize + ToSchema + Send + 'static> Answer for Tagged<T> {
@@ -120,7 +140,7 @@ impl<T: Serialize + ToSchema + Send + 'static> Answer for Tagged<T> {
         with_body::<T>(response, schemas)
     }
 
-    fn send(self, wishes: &Wishes) -> Response {
+    async fn send(self, wishes: &Wishes) -> Response {
         let body = match serde_json::to_vec(&self.0) {
             Ok(body) => body,
             Err(error) => return ApiError::from(Error::internal(error)).into_response(),
@@ -146,7 +166,7 @@ impl<T: Serialize + ToSchema + Send + 'static> Answer for Made<T> {
         with_body::<T>(response, schemas)
     }
 
-    fn send(self, _: &Wishes) -> Response {
+    async fn send(self, _: &Wishes) -> Response {
         (Self::STATUS, Json(self.0)).into_response()
     }
 }
@@ -158,7 +178,7 @@ impl Answer for Begun {
         response
     }
 
-    fn send(self, _: &Wishes) -> Response {
+    async fn send(self, _: &Wishes) -> Response {
         Self::STATUS.into_response()
     }
 }
@@ -170,7 +190,7 @@ impl Answer for Done {
         response
     }
 
-    fn send(self, _: &Wishes) -> Response {
+    async fn send(self, _: &Wishes) -> Response {
         Self::STATUS.into_response()
     }
 }

@@ -26,7 +26,7 @@ use utoipa_axum::PathItemExt;
 use utoipa_axum::router::UtoipaMethodRouter;
 
 use access::Authorized;
-pub(crate) use answer::{Answer, Begun, Done, Made, Shown, Tagged, Text, Written};
+pub(crate) use answer::{Answer, Begun, Done, Forms, Made, Shown, Tagged, Written};
 use asked::{Asked, Form};
 pub(crate) use asked::{Body, BodyAs, Query, SentBody, SentQuery};
 use handler::Handler;
@@ -128,7 +128,7 @@ impl Row {
         let run = move |State(app): State<App>, call: Call, body: RawBody| async move {
             let access = H::Access::authorize(&call, &app, operation).await.map_err(forbidden)?;
             let asked = H::Asked::read(&call, body, &form).await?;
-            Ok::<_, BodyError>(handler.call(app, access, asked).await?.send(call.wishes()))
+            Ok::<_, BodyError>(handler.call(app, access, asked).await?.send(call.wishes()).await)
         };
         let path = format!("{}{}", H::Access::PATH, self.below);
         let mut schemas = vec![];

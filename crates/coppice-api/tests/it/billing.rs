@@ -1,6 +1,6 @@
 //! What an organization is asked for.
 
-use coppice_test_support::{fields, text_of};
+use coppice_test_support::{fields, text_of, text_of_pdf};
 use serde_json::{Value, json};
 
 use crate::http::EMAIL;
@@ -53,6 +53,17 @@ fn a_month_that_is_over_has_one_invoice_that_adds_up() {
     let text = page.text();
     assert!(text.contains("Trees &#38; Sons") && text.contains("171.10 EUR"), "{text}");
     assert!(text.contains("=cmd|&#34;x&#34;, y"), "names are only texts: {text}");
+
+    let sheet = http.get(&format!("{path}?format=pdf"));
+    assert_eq!(sheet.header("content-type"), "application/pdf");
+    assert_eq!(sheet.header("content-disposition"), "attachment; filename=\"invoice-2026-000001.pdf\"");
+    let text = text_of_pdf(&sheet.bytes);
+    for part in
+        ["Trees & Sons", "Invoice 2026-000001", "Instances of type small", "171.10 EUR", "=cmd|\"x\", y"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert_eq!(http.get(&format!("{path}?format=pdf")).bytes, sheet.bytes, "the same one each time");
 
     let other = http.new_organization("other");
     let foreign = path.replace("{org}", &other);

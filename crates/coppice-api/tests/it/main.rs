@@ -8,6 +8,7 @@ mod backups;
 mod billing;
 mod budgets;
 mod console;
+mod double;
 mod engine;
 mod events;
 mod github;

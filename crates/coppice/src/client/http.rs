@@ -246,6 +246,12 @@ impl Client {
         answered(&self.url, response.text().await)
     }
 
+    /// GET with an answer that is no text.
+    pub(super) async fn bytes(&self, path: &str) -> anyhow::Result<Vec<u8>> {
+        let response = self.send(Method::GET, path, None::<&()>).await?;
+        Ok(answered(&self.url, response.bytes().await)?.to_vec())
+    }
+
     /// Sends a request with a body and an answer.
     pub(super) async fn call<T: DeserializeOwned>(
         &self,

@@ -1,5 +1,8 @@
 //! `coppice invoice`
 
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
 use clap::Subcommand;
 use coppice_wire::{InvoiceDetails, InvoiceList, InvoiceStatus, UpcomingInvoice};
 
@@ -17,13 +20,16 @@ pub(crate) enum InvoiceCommand {
     #[command(alias = "ls", after_help = "Example: coppice invoice list")]
     List,
     /// Show one with its lines
-    #[command(after_help = "Example: coppice invoice show bil_… --html > invoice.html")]
+    #[command(after_help = "Example: coppice invoice show bil_… --pdf invoice.pdf")]
     Show {
         /// Its id
         invoice: String,
         /// As a page that can be sent or printed
         #[arg(long)]
         html: bool,
+        /// The same as a PDF, written to a file
+        #[arg(long, value_name = "FILE", conflicts_with = "html")]
+        pdf: Option<PathBuf>,
     },
     /// Show what this month would cost if it were over now
     #[command(after_help = "Example: coppice invoice upcoming")]
@@ -34,7 +40,8 @@ pub(crate) enum InvoiceCommand {
 pub(super) async fn run(command: InvoiceCommand, client: &Client, as_json: bool) -> anyhow::Result<()> {
     match command {
         InvoiceCommand::List => list(client, as_json).await,
-        InvoiceCommand::Show { invoice, html } => show(client, &invoice, html, as_json).await,
+        InvoiceCommand::Show { invoice, pdf: Some(file), .. } => save(client, &invoice, &file).await,
+        InvoiceCommand::Show { invoice, html, pdf: None } => show(client, &invoice, html, as_json).await,
         InvoiceCommand::Upcoming => {
             let upcoming: UpcomingInvoice = client.get(&client.here("/billing/invoices/upcoming")).await?;
             if as_json {
@@ -79,6 +86,12 @@ fn status(status: InvoiceStatus) -> &'static str {
         InvoiceStatus::Void => "void",
         InvoiceStatus::Synced => "synced",
     }
+}
+
+async fn save(client: &Client, invoice: &str, file: &Path) -> anyhow::Result<()> {
+    let path = client.here(&format!("/billing/invoices/{}?format=pdf", in_query(invoice)));
+    let bytes = client.bytes(&path).await?;
+    std::fs::write(file, bytes).with_context(|| format!("writing {}", file.display()))
 }
 
 async fn show(client: &Client, invoice: &str, html: bool, as_json: bool) -> anyhow::Result<()> {

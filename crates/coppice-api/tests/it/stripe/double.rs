@@ -13,6 +13,8 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
+use crate::double::serve;
+
 /// What proves to it who asks.
 pub(crate) const KEY: &str = "sk_test_planted_key_of_the_platform";
 /// What deliveries are signed with; the first is being replaced.
@@ -49,18 +51,9 @@ pub(crate) struct Double {
 
 impl Double {
     pub(crate) fn start() -> Self {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        listener.set_nonblocking(true).expect("a listener for tasks");
-        let url = format!("http://{}", listener.local_addr().expect("an address"));
         let known = Arc::<Mutex<Known>>::default();
         let router = Router::new().fallback(answer).with_state(known.clone());
-        std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.expect("a runtime").block_on(async {
-                let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
-                axum::serve(listener, router).await.expect("it serves");
-            });
-        });
+        let url = serve(router);
         Self { known, url }
     }
 
