@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use coppice_test_support::{Leftovers, Platform, wait_for};
+use coppice_test_support::{Leftovers, Platform, psql, wait_for};
 use serde_json::Value;
 
 use crate::branches;
@@ -20,6 +20,39 @@ fn in_tree(coppice: &Platform, name: &str) -> Value {
     assert_eq!(status, 200, "{tree}");
     let branches = tree["branches"].as_array().expect("branches").clone();
     branches.into_iter().find(|branch| branch["name"] == name).expect("the branch")
+}
+
+/// The truth of something in the metastore.
+fn is_so(coppice: &Platform, condition: &str) -> bool {
+    let said = psql(&coppice.metastore_url(), &format!("select coalesce(({condition}), false)"));
+    assert!(said.is_ok, "{condition}: {}", said.err);
+    said.out == "t"
+}
+
+/// A child is metered for what it wrote, also while it sleeps, and its parent for what they share.
+fn each_pays_for_its_own(coppice: &Platform, driver: &str) {
+    let [main, kid] = ["main", "kid"].map(|name| coppice.branch_id(name));
+    let shared = if driver == "copy" {
+        "s.shared_bytes = 0".to_owned()
+    } else {
+        format!("s.shared_bytes > {MADE_WITH}")
+    };
+    let metered = format!(
+        "select bool_and(case s.branch_id when '{main}' then s.shared_bytes = 0
+                                          else s.bytes - s.shared_bytes >= {WRITTEN} and {shared} end) and count(*) = 2
+         from usage_storage s where s.branch_id in ('{main}', '{kid}') and s.ended_at is null"
+    );
+    wait_for("it is metered", Duration::from_secs(300), || is_so(coppice, &metered).then_some(()));
+}
+
+/// What clients were sent is written down to the end of the process.
+fn what_was_sent_counts_to_the_end(coppice: &mut Platform) {
+    let main = coppice.branch_id("main");
+    assert_eq!(coppice.sql("main", "SELECT repeat('x', 5000000)").len(), 5_000_000);
+    coppice.terminate();
+    coppice.restart();
+    let counted = format!("select sum(bytes) >= 5000000 from usage_egress where branch_id = '{main}'");
+    assert!(is_so(coppice, &counted), "{}", coppice.log());
 }
 
 /// A child that wrote, and sleeps, tells what of its data is its own; so it does
@@ -51,8 +84,10 @@ fn a_branch_tells_what_it_owns_and_shares(driver: &str) {
     let listed = listed["branches"].as_array().expect("branches").iter().find(|one| one["name"] == "kid");
     assert!(listed.expect("the branch")["ownBytes"].as_u64().is_some_and(|own| own >= WRITTEN));
 
+    each_pays_for_its_own(&coppice, driver);
+
     // Found again; not compared, as it may have been measured before while its server was still ending.
-    coppice.restart();
+    what_was_sent_counts_to_the_end(&mut coppice);
     check(&sleeping(&coppice));
     assert_eq!(coppice.stop_all(), Leftovers::default());
 }

@@ -16,7 +16,7 @@ test("what was used of one thing is one line, and what costs most comes first", 
   const other = { ...ROW, projectID: "prj_2", projectName: "blog", cost: "2.5" };
   const lines = byThing([ROW, { ...ROW, meter: "egress", quantity: "2", cost: "0.1" }, other]);
   expect(lines.map(({ name }) => name)).toEqual(["blog", "shop"]);
-  expect(lines[1]?.amounts).toEqual({ awake: 1.5, asleep: 0, storage: 0, egress: 2 });
+  expect(lines[1]?.amounts).toEqual({ awake: 1.5, asleep: 0, storage: 0, shared: 0, egress: 2 });
   expect(lines[1]?.cost).toBeCloseTo(0.4);
 });
 

@@ -6,7 +6,7 @@ interface UsageRow {
   branchID: string | null;
   branchName: string | null;
   beganAt: string | null;
-  meter: "awake" | "asleep" | "storage" | "egress";
+  meter: "awake" | "asleep" | "storage" | "shared" | "egress";
   quantity: string;
   cost: string | null;
 }
@@ -21,6 +21,8 @@ export interface UsageOfOne {
   cost: number;
 }
 
+const NOTHING = { awake: 0, asleep: 0, storage: 0, shared: 0, egress: 0 };
+
 /** One line of each project, branch or day; what costs most first, days in their order. */
 export function byThing(rows: readonly UsageRow[]): UsageOfOne[] {
   const things = new Map<string, UsageOfOne>();
@@ -28,7 +30,7 @@ export function byThing(rows: readonly UsageRow[]): UsageOfOne[] {
     const id = row.beganAt ?? row.branchID ?? row.projectID ?? "";
     const name = row.beganAt?.slice(0, 10) ?? row.branchName ?? row.projectName ?? "";
     const of = row.branchID ? (row.projectName ?? "") : "";
-    const thing = things.get(id) ?? { id, name, of, amounts: { awake: 0, asleep: 0, storage: 0, egress: 0 }, cost: 0 };
+    const thing = things.get(id) ?? { id, name, of, amounts: { ...NOTHING }, cost: 0 };
     thing.amounts[row.meter] += Number(row.quantity);
     thing.cost += Number(row.cost ?? 0);
     things.set(id, thing);

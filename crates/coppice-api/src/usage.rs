@@ -137,6 +137,7 @@ fn to_wire(line: UsageLine) -> wire::UsageRow {
             Meter::Awake => wire::UsageMeter::Awake,
             Meter::Asleep => wire::UsageMeter::Asleep,
             Meter::Storage => wire::UsageMeter::Storage,
+            Meter::Shared => wire::UsageMeter::Shared,
             Meter::Egress => wire::UsageMeter::Egress,
         },
         quantity: line.quantity.to_plain_string(),
@@ -161,6 +162,7 @@ impl Forms for wire::Usage {
                 wire::UsageMeter::Awake => ("Compute", row.instance_type.as_deref().unwrap_or("compute")),
                 wire::UsageMeter::Asleep => ("Asleep", "asleep"),
                 wire::UsageMeter::Storage => ("Storage", "storage"),
+                wire::UsageMeter::Shared => ("Storage that branches share", "shared"),
                 wire::UsageMeter::Egress => ("Data sent to clients", "egress"),
             };
             let id = |id: &Option<String>| cell(id.as_deref().unwrap_or_default());

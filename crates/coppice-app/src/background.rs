@@ -20,7 +20,6 @@ use crate::backups::Upkeep;
 use crate::drills::Rest;
 use crate::history::Keeper;
 use crate::logins::Endings;
-use crate::metering::Metering;
 use crate::{App, budgets, metrics, orb, stripe};
 
 /// Pause before a task that panicked is begun again.
@@ -129,11 +128,7 @@ impl App {
             async move { app.publish_events(&feed).await }
         });
         tasks.every("idle_watch", seconds(5), self, |app| async move { app.look_for_idle().await });
-        let metering = Arc::new(Metering::default());
-        tasks.every("usage_meter", METERING, self, move |app| {
-            let metering = metering.clone();
-            async move { app.meter_usage(&metering).await }
-        });
+        tasks.every("usage_meter", METERING, self, |app| async move { app.meter_usage().await });
         tasks.every("budget_watch", budgets::LOOK, self, |app| async move { app.look_at_budgets().await });
         tasks.every("key_uses", seconds(5), self, |app| async move { app.write_key_uses().await });
         let endings = Arc::new(Endings::default());

@@ -285,6 +285,7 @@ fn usage_line(
         Meter::Awake => (format!("Instances of type {}", row.instance_type), "hour"),
         Meter::Asleep => ("Branches asleep".to_owned(), "hour"),
         Meter::Storage => ("Storage".to_owned(), "GiB and month"),
+        Meter::Shared => ("Storage that branches share".to_owned(), "GiB and month"),
         Meter::Egress => ("Data sent to clients".to_owned(), "GiB"),
     };
     let shown = rounded(&quantity, &per_priced_unit(row.meter, from), QUANTITY_DECIMALS);

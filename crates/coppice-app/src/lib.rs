@@ -220,6 +220,7 @@ pub struct App {
     log_readers: Arc<logs::Readers>,
     identity: Arc<identity::Identity>,
     clients: Arc<dyn Clients>,
+    metering: Arc<metering::Metering>,
     /// What is still to be written down of what happened to accounts.
     late_notes: TaskTracker,
     /// Says that there is mail to be sent.
@@ -272,6 +273,7 @@ impl App {
             log_readers: Arc::default(),
             identity,
             clients,
+            metering: Arc::default(),
             late_notes: TaskTracker::new(),
             mail_nudge: Arc::default(),
             webhook_nudge: Arc::default(),

@@ -4,48 +4,77 @@
 //! A turn that fails loses at most what there was to read in it: nothing is
 //! written twice.
 
-use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::collections::{BTreeMap, HashMap};
+use std::time::Instant;
 
 use chrono::{DateTime, Utc};
+use coppice_core::storage::VolumeBytes;
 use coppice_core::usage::{LastTurn, Witness};
-use coppice_core::{BranchId, Result};
-use coppice_store::{UsageReading, UsageTurn};
+use coppice_core::{BranchId, Error, Result, VolumeId};
+use coppice_store::{MeteredVolume, StoredBytes, UsageReading, UsageTurn};
 use parking_lot::Mutex;
 
 use crate::App;
-
-/// What the clients of a branch were sent is remembered for so long after the
-/// branch was last up.
-const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What is known between two turns.
 #[derive(Debug, Default)]
 pub(crate) struct Metering {
     last: Mutex<Option<(DateTime<Utc>, Instant)>>,
-    /// How many bytes clients of a branch had been sent, and when that was read.
-    sent: Mutex<BTreeMap<BranchId, (u64, Instant)>>,
+    /// How many of the bytes that clients of a branch were sent are written down.
+    /// Held while more are.
+    sent: tokio::sync::Mutex<BTreeMap<BranchId, u64>>,
 }
 
 impl App {
     /// A turn of the meter: time counts until now, what branches use is read,
     /// and hours that are over are sealed.
-    pub(crate) async fn meter_usage(&self, metering: &Metering) -> Result<()> {
+    pub(crate) async fn meter_usage(&self) -> Result<()> {
         // Read first: then it is not later than the metastore's time.
         let begun = Instant::now();
-        let last = *metering.last.lock();
+        let last = *self.metering.last.lock();
         let last = last.map(|(at, seen)| LastTurn { at, ago: begun - seen });
         let turn = self.store.usage_turn(last).await?;
-        *metering.last.lock() = Some((turn.now, begun));
+        *self.metering.last.lock() = Some((turn.now, begun));
         report(&turn);
-        let readings = self.read_usage(metering).await?;
-        if !readings.is_empty() {
-            self.store.usage_note(&readings).await?;
+        self.write_egress().await?;
+        let stored = self.read_storage().await?;
+        if !stored.is_empty() {
+            self.store.usage_note(&stored).await?;
         }
         while let Some(hour) = self.store.usage_seal().await? {
             tracing::info!("the usage of the hour {hour} is sealed");
         }
         Ok(())
+    }
+
+    /// Writes down what clients were sent since the last time. What can't be
+    /// written is lost, and the log says so.
+    pub async fn note_egress(&self) {
+        if let Err(error) = self.write_egress().await {
+            tracing::warn!("noting what clients were sent: {}", error.for_log());
+        }
+    }
+
+    /// Goes on to its end, also when nobody waits for that any more.
+    async fn write_egress(&self) -> Result<()> {
+        let app = self.clone();
+        let writing = tokio::spawn(async move {
+            let mut written = app.metering.sent.lock().await;
+            let now = app.clients.sent();
+            let readings = now.iter().filter_map(|(branch, bytes)| {
+                let egress_bytes = bytes - written.get(branch).copied().unwrap_or_default().min(*bytes);
+                let branch = branch.clone();
+                (egress_bytes > 0).then_some(UsageReading { branch, stored: None, egress_bytes })
+            });
+            let readings: Vec<_> = readings.collect();
+            // Before it is written: whether it was can't always be told, and nothing is to count twice.
+            *written = now;
+            match readings.is_empty() {
+                true => Ok(()),
+                false => app.store.usage_note(&readings).await,
+            }
+        });
+        Ok(writing.await.map_err(Error::internal)??)
     }
 
     /// Shortens what hours were made of.
@@ -54,27 +83,49 @@ impl App {
         Ok(())
     }
 
-    async fn read_usage(&self, metering: &Metering) -> Result<Vec<UsageReading>> {
-        let instances = self.store.metric_instances(&self.config.host).await?;
-        let mut sent = metering.sent.lock();
-        let now = Instant::now();
-        // Replicas are metered as instances; what they store is the branch's own.
-        let primaries = instances.into_iter().filter(|instance| instance.id.is_primary());
-        let readings = primaries.map(|instance| {
-            let bytes = self.clients.traffic(&instance.branch).to_clients;
-            // What was sent before it is first seen may have been counted by an earlier process.
-            let before =
-                sent.insert(instance.branch.clone(), (bytes, now)).map_or(bytes, |(before, _)| before);
-            UsageReading {
-                storage_bytes: self.engine.known_disk_bytes(&instance.volume),
-                egress_bytes: bytes.saturating_sub(before),
-                branch: instance.branch,
-            }
-        });
-        let readings = readings.collect();
-        sent.retain(|_, (_, read)| now.duration_since(*read) < REMEMBERED);
-        Ok(readings)
+    /// What the files of branches on this host take, asleep or not.
+    async fn read_storage(&self) -> Result<Vec<UsageReading>> {
+        let volumes = self.store.usage_volumes(&self.config.host).await?;
+        // Until its turn to be measured has come, a branch would pay for all that it shares.
+        let known =
+            |volume: &VolumeId| self.engine.known_volume_bytes(volume).and_then(|_| self.known_bytes(volume));
+        let readings = stored(&volumes, known).into_iter();
+        let reading = |(branch, stored)| UsageReading { branch, stored: Some(stored), egress_bytes: 0 };
+        Ok(readings.map(reading).collect())
     }
+
+    /// What a volume takes, as far as that is known; of what it shares, only when its
+    /// turn to be measured has come.
+    pub(crate) fn known_bytes(&self, volume: &VolumeId) -> Option<VolumeBytes> {
+        let measured = self.engine.known_volume_bytes(volume);
+        // While a server runs on it, it is measured alone more often. What was written since is its own.
+        let now = self.engine.known_disk_bytes(volume);
+        let total = now.or(measured.map(|bytes| bytes.total))?;
+        let shared = measured.and_then(|bytes| bytes.shared).map(|shared| shared.min(total));
+        Some(VolumeBytes { total, shared })
+    }
+}
+
+/// What each branch pays for of its files, and what its parent does.
+///
+/// The parent pays for no more than it has itself: what it has removed or written
+/// anew, and what is left of a parent that is gone, is the child's.
+fn stored(
+    volumes: &[MeteredVolume],
+    known: impl Fn(&VolumeId) -> Option<VolumeBytes>,
+) -> Vec<(BranchId, StoredBytes)> {
+    let known: HashMap<_, _> =
+        volumes.iter().map(|metered| (&metered.volume, known(&metered.volume))).collect();
+    let of = |metered: &MeteredVolume| {
+        let bytes = known.get(&metered.volume).copied().flatten()?;
+        let of_parent = match metered.parent.as_ref().and_then(|parent| known.get(parent)) {
+            None => 0,
+            Some(parent) => (*parent)?.total,
+        };
+        let shared = bytes.shared.unwrap_or_default().min(of_parent);
+        Some((metered.branch.clone(), StoredBytes { total: bytes.total, shared }))
+    };
+    volumes.iter().filter_map(of).collect()
 }
 
 /// Says which time does not count.
@@ -90,5 +141,61 @@ fn report(turn: &UsageTurn) {
             tracing::warn!("the clock was set back from {until} to {now}: what comes again counts once");
         }
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metered(name: &str, parent: Option<&str>) -> MeteredVolume {
+        MeteredVolume {
+            branch: BranchId::from_trusted(name),
+            volume: VolumeId::from_trusted(name),
+            parent: parent.map(VolumeId::from_trusted),
+        }
+    }
+
+    fn counted(volumes: &[MeteredVolume], known: &[(&str, u64, Option<u64>)]) -> Vec<(String, u64, u64)> {
+        let known = |volume: &VolumeId| {
+            let found = known.iter().find(|(name, ..)| *name == volume.as_str());
+            found.map(|(_, total, shared)| VolumeBytes { total: *total, shared: *shared })
+        };
+        let counted = stored(volumes, known).into_iter();
+        counted.map(|(branch, bytes)| (branch.to_string(), bytes.total, bytes.shared)).collect()
+    }
+
+    #[test]
+    fn what_is_shared_is_paid_by_the_branch_it_belongs_to() {
+        let family = [metered("main", None), metered("dev", Some("main")), metered("test", Some("dev"))];
+        let known = [("main", 100, Some(0)), ("dev", 110, Some(95)), ("test", 111, Some(108))];
+        let expected = [("main", 100, 0), ("dev", 110, 95), ("test", 111, 108)];
+        assert_eq!(
+            counted(&family, &known),
+            expected.map(|(name, all, shared)| (name.to_owned(), all, shared))
+        );
+        let cloned = [("main", 100, Some(95)), ("dev", 110, Some(95)), ("test", 111, None)];
+        let expected = [("main", 100, 0), ("dev", 110, 95), ("test", 111, 0)];
+        assert_eq!(
+            counted(&family, &cloned),
+            expected.map(|(name, all, shared)| (name.to_owned(), all, shared))
+        );
+    }
+
+    #[test]
+    fn what_a_parent_has_no_more_is_its_childs() {
+        let family = [metered("main", None), metered("dev", Some("main"))];
+        let emptied = [("main", 8, Some(0)), ("dev", 110, Some(100))];
+        assert_eq!(counted(&family, &emptied).pop(), Some(("dev".to_owned(), 110, 8)));
+        let gone = [metered("dev", Some("main"))];
+        assert_eq!(counted(&gone, &emptied), [("dev".to_owned(), 110, 0)]);
+        let former = [metered("dev", None)];
+        assert_eq!(counted(&former, &emptied), [("dev".to_owned(), 110, 0)]);
+    }
+
+    #[test]
+    fn nothing_is_said_of_what_was_not_measured_yet() {
+        let family = [metered("main", None), metered("dev", Some("main"))];
+        assert_eq!(counted(&family, &[("dev", 110, Some(100))]), []);
     }
 }

@@ -1,5 +1,6 @@
 //! Branches that sleep when nobody uses them, and wake when somebody does.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -34,6 +35,10 @@ pub trait Clients: Send + Sync + 'static {
     /// Bytes that clients of a branch moved since this process began, also
     /// through an earlier process that still serves them. Grows only.
     fn traffic(&self, branch: &BranchId) -> ClientTraffic;
+
+    /// Bytes that clients of each branch were sent through this process alone since
+    /// it began. They only grow.
+    fn sent(&self) -> BTreeMap<BranchId, u64>;
 }
 
 impl App {

@@ -32,6 +32,7 @@ struct PricesFile {
     #[serde(default)]
     compute: BTreeMap<String, String>,
     storage: Option<String>,
+    shared: Option<String>,
     egress: Option<String>,
     #[serde(default)]
     fixed: Vec<FixedFile>,
@@ -66,8 +67,10 @@ pub struct PriceList {
 pub struct Prices {
     /// Of an instance for an hour, by its type.
     pub compute: BTreeMap<String, Decimal>,
-    /// Of a GiB for a month.
+    /// Of a GiB for a month, of what no other branch pays for.
     pub storage: Option<Decimal>,
+    /// The same of what another one pays for.
+    pub shared: Option<Decimal>,
     /// Of a GiB.
     pub egress: Option<Decimal>,
     /// Of other things for a month, by name: each organization has them.
@@ -99,6 +102,7 @@ impl PriceList {
                     .map(|(kind, text)| price(&kind, &text).map(|price| (kind, price)))
                     .collect::<Result<_, _>>()?,
                 storage: optional("storage", one.storage)?,
+                shared: optional("shared", one.shared)?,
                 egress: optional("egress", one.egress)?,
                 fixed: (one.fixed.into_iter())
                     .map(|fixed| price(&fixed.name, &fixed.amount).map(|amount| (fixed.name, amount)))
@@ -138,6 +142,7 @@ impl PriceList {
             Meter::Awake => prices.compute.get(instance_type),
             Meter::Asleep => None,
             Meter::Storage => prices.storage.as_ref(),
+            Meter::Shared => prices.shared.as_ref(),
             Meter::Egress => prices.egress.as_ref(),
         }
     }
@@ -146,7 +151,7 @@ impl PriceList {
 /// How many of what is counted make one of what has a price.
 pub fn per_priced_unit(meter: Meter, time: DateTime<Utc>) -> Whole {
     match meter {
-        Meter::Storage => {
+        Meter::Storage | Meter::Shared => {
             let month = month_of(time);
             let length = next_month(month) - month;
             Whole::from(length.num_microseconds().unwrap_or(i64::MAX)) * (1_i64 << 30)
@@ -201,6 +206,7 @@ mod tests {
             from: from.to_owned(),
             compute: BTreeMap::from([("micro".to_owned(), "0.010".to_owned())]),
             storage: Some(price.to_owned()),
+            shared: None,
             egress: None,
             fixed: vec![],
         }

@@ -24,8 +24,11 @@ pub enum Meter {
     Awake,
     /// Microseconds that it slept.
     Asleep,
-    /// Bytes that its files took, times microseconds.
+    /// Bytes that its files took and no other branch pays for, times microseconds.
     Storage,
+    /// Bytes that its files share with the branch it was made from, which pays for
+    /// them, times microseconds.
+    Shared,
     /// Bytes that its clients were sent.
     Egress,
 }
@@ -42,7 +45,7 @@ impl Meter {
         match self {
             Self::Awake => "instance-hours",
             Self::Asleep => "hours",
-            Self::Storage => "GiB-hours",
+            Self::Storage | Self::Shared => "GiB-hours",
             Self::Egress => "GiB",
         }
     }
@@ -51,7 +54,7 @@ impl Meter {
     pub fn per_unit(self) -> Whole {
         match self {
             Self::Awake | Self::Asleep => HOUR.into(),
-            Self::Storage => Whole::from(HOUR) * GIB,
+            Self::Storage | Self::Shared => Whole::from(HOUR) * GIB,
             Self::Egress => GIB.into(),
         }
     }
@@ -62,7 +65,9 @@ impl Meter {
     }
 }
 
-names!(Meter { Awake = "awake", Asleep = "asleep", Storage = "storage", Egress = "egress" });
+names!(Meter {
+    Awake = "awake", Asleep = "asleep", Storage = "storage", Shared = "shared", Egress = "egress",
+});
 
 /// When a process said last that it is there: the metastore's time, and how long
 /// ago that is by a clock that nobody sets.

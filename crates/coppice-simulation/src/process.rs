@@ -1,6 +1,7 @@
 //! One run of a control plane: the whole of the app in a runtime of its own,
 //! which ends at whatever await it is when it is dropped.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -240,5 +241,9 @@ impl Clients for SimulatedClients {
 
     fn traffic(&self, _: &BranchId) -> ClientTraffic {
         ClientTraffic::default()
+    }
+
+    fn sent(&self) -> BTreeMap<BranchId, u64> {
+        BTreeMap::new()
     }
 }

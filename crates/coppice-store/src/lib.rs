@@ -118,7 +118,7 @@ pub use sqlx::postgres::PgConnectOptions as ConnectOptions;
 pub use stripe::{ClaimedCustomer, StripeCustomer, StripeFinding, StripeNews};
 pub use transfer::{ExportHeader, Transferred, check_export};
 pub use trash::Doomed;
-pub use usage::{UsageReading, UsageTurn};
+pub use usage::{MeteredVolume, StoredBytes, UsageReading, UsageTurn};
 pub use usage_report::{UsageGrouping, UsageQuery, UsageRow, UsageStep};
 pub use users::{NewUser, UserAccount};
 pub use vercel::VercelNote;

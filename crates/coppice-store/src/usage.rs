@@ -4,8 +4,8 @@
 //! should be. What comes of it is in `usage_report.rs`.
 
 use chrono::{DateTime, Utc};
-use coppice_core::BranchId;
 use coppice_core::usage::{LastTurn, Meter, Witness};
+use coppice_core::{BranchId, HostId, VolumeId};
 
 use crate::{Result, Store, Tx};
 
@@ -41,8 +41,10 @@ pub(crate) fn measured(hours: &str) -> String {
                     case when p.is_awake then p.instances else 1 end as amount, {length} as length
              from spans s join usage_periods p on {overlaps} where {concerns}
              union all
-             select s.hour, branch_id, 'storage', '', p.bytes, {length}
-             from spans s join usage_storage p on {overlaps} where {concerns}),
+             select s.hour, branch_id, part.meter, '', part.bytes, {length}
+             from spans s join usage_storage p on {overlaps}
+             cross join lateral (values ('storage', p.bytes - p.shared_bytes), ('shared', p.shared_bytes))
+                 as part (meter, bytes) where {concerns}),
          measured as (
              select hour, branch_id, meter, instance_type,
                     sum(amount * (extract(epoch from length) * 1000000))::numeric(40, 0) as quantity
@@ -59,9 +61,29 @@ pub struct UsageReading {
     /// The branch.
     pub branch: BranchId,
     /// What its files take, where that is known.
-    pub storage_bytes: Option<u64>,
+    pub stored: Option<StoredBytes>,
     /// What its clients were sent since the last reading.
     pub egress_bytes: u64,
+}
+
+/// What the files of a branch take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredBytes {
+    /// All of it.
+    pub total: u64,
+    /// Of that, what another branch pays for.
+    pub shared: u64,
+}
+
+/// A branch whose files are on a host, and what they were copied from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MeteredVolume {
+    /// The branch.
+    pub branch: BranchId,
+    /// What it has its data in.
+    pub volume: VolumeId,
+    /// The volume that this one was made from, while anything is known of it.
+    pub parent: Option<VolumeId>,
 }
 
 /// A turn of the meter.
@@ -108,14 +130,27 @@ impl Store {
         Ok(UsageTurn { now, counted_until, witness })
     }
 
+    /// Branches whose files are on a host, those in the trash among them.
+    pub async fn usage_volumes(&self, host: &HostId) -> Result<Vec<MeteredVolume>> {
+        let query = sqlx::query(
+            "select b.id, v.id, v.parent_volume_id from branches b join volumes v on v.id = b.volume_id
+             where v.host_id = $1 and v.state in ('present', 'admitted') and b.goal <> 'deleted'",
+        );
+        let rows: Vec<(String, String, Option<String>)> = self.reads.all(query.bind(host.as_str())).await?;
+        let volume = |(branch, volume, parent): (_, _, Option<String>)| MeteredVolume {
+            branch: BranchId::from_trusted(branch),
+            volume: VolumeId::from_trusted(volume),
+            parent: parent.map(VolumeId::from_trusted),
+        };
+        Ok(rows.into_iter().map(volume).collect())
+    }
+
     /// Writes down what was read of branches. Storage of one that is being
     /// changed is left for the next time.
     pub async fn usage_note(&self, readings: &[UsageReading]) -> Result<()> {
         let mut tx = self.relaxed.begin().await?;
-        let known = readings.iter().filter_map(|read| Some((&read.branch, read.storage_bytes?)));
-        let (branches, bytes): (Vec<_>, Vec<_>) =
-            known.map(|(branch, bytes)| (branch.as_str(), stepped(bytes))).unzip();
-        note_storage(&mut tx, &branches, &bytes).await?;
+        let known = readings.iter().filter_map(|read| Some((&read.branch, read.stored?)));
+        note_storage(&mut tx, &known.collect::<Vec<_>>()).await?;
         let sent: Vec<_> = readings.iter().filter(|read| read.egress_bytes > 0).collect();
         sqlx::query(
             "insert into usage_egress (branch_id, hour, bytes)
@@ -224,32 +259,40 @@ impl Store {
     }
 }
 
-/// Whole steps, at least as much as the bytes.
-fn stepped(bytes: u64) -> i64 {
-    let steps = bytes.div_ceil(STORAGE_STEP);
-    i64::try_from(steps.saturating_mul(STORAGE_STEP)).unwrap_or(i64::MAX)
+impl StoredBytes {
+    /// In whole steps: at least as much as there is, and of what is shared at most.
+    fn stepped(self) -> (i64, i64) {
+        let bytes = |steps: u64| i64::try_from(steps.saturating_mul(STORAGE_STEP)).unwrap_or(i64::MAX);
+        let total = self.total.div_ceil(STORAGE_STEP);
+        (bytes(total), bytes((self.shared / STORAGE_STEP).min(total)))
+    }
 }
 
 /// Begins a period of storage for branches that take another amount now. The
 /// branch's own period is locked meanwhile, so that its end comes before or after.
-async fn note_storage(tx: &mut Tx, branches: &[&str], bytes: &[i64]) -> Result<()> {
-    let changed: Vec<(String, i64, DateTime<Utc>)> = sqlx::query_as(
-        "select p.branch_id, r.bytes,
+async fn note_storage(tx: &mut Tx, known: &[(&BranchId, StoredBytes)]) -> Result<()> {
+    let branches: Vec<_> = known.iter().map(|(branch, _)| branch.as_str()).collect();
+    let (bytes, shared): (Vec<_>, Vec<_>) = known.iter().map(|(_, stored)| stored.stepped()).unzip();
+    let changed: Vec<(String, i64, i64, DateTime<Utc>)> = sqlx::query_as(
+        "select p.branch_id, r.bytes, r.shared,
                 usage_moment((select coalesce(s.ended_at, s.began_at) from usage_storage s
                               where s.branch_id = p.branch_id order by s.began_at desc limit 1))
-         from unnest($1::text[], $2::bigint[]) as r (branch_id, bytes)
+         from unnest($1::text[], $2::bigint[], $3::bigint[]) as r (branch_id, bytes, shared)
          join usage_periods p on p.branch_id = r.branch_id and p.ended_at is null
          where not exists (select from usage_storage s
-                           where s.branch_id = r.branch_id and s.ended_at is null and s.bytes = r.bytes)
+                           where s.branch_id = r.branch_id and s.ended_at is null
+                             and (s.bytes, s.shared_bytes) = (r.bytes, r.shared))
          for update of p skip locked",
     )
     .bind(branches)
     .bind(bytes)
+    .bind(shared)
     .fetch_all(&mut **tx)
     .await?;
     let branches: Vec<_> = changed.iter().map(|(branch, ..)| branch.as_str()).collect();
-    let bytes: Vec<_> = changed.iter().map(|(_, bytes, _)| *bytes).collect();
-    let moments: Vec<_> = changed.iter().map(|(_, _, moment)| *moment).collect();
+    let bytes: Vec<_> = changed.iter().map(|(_, bytes, ..)| *bytes).collect();
+    let shared: Vec<_> = changed.iter().map(|(_, _, shared, _)| *shared).collect();
+    let moments: Vec<_> = changed.iter().map(|(.., moment)| *moment).collect();
     for statement in [
         "delete from usage_storage s using unnest($1::text[], $2::timestamptz[]) as r (branch_id, moment)
          where s.branch_id = r.branch_id and s.ended_at is null and s.began_at >= r.moment",
@@ -260,12 +303,13 @@ async fn note_storage(tx: &mut Tx, branches: &[&str], bytes: &[i64]) -> Result<(
         sqlx::query(statement).bind(&branches).bind(&moments).execute(&mut **tx).await?;
     }
     sqlx::query(
-        "insert into usage_storage (branch_id, began_at, bytes)
-         select * from unnest($1::text[], $2::timestamptz[], $3::bigint[])",
+        "insert into usage_storage (branch_id, began_at, bytes, shared_bytes)
+         select * from unnest($1::text[], $2::timestamptz[], $3::bigint[], $4::bigint[])",
     )
     .bind(&branches)
     .bind(&moments)
     .bind(&bytes)
+    .bind(&shared)
     .execute(&mut **tx)
     .await?;
     Ok(())

@@ -31,8 +31,11 @@ pub enum UsageMeter {
     Awake,
     /// Hours of branches that slept, in the trash or not.
     Asleep,
-    /// Bytes that files of branches took, for how long.
+    /// Bytes that files of branches took and no other branch pays for, for how long.
     Storage,
+    /// Bytes that files of branches share with the branch they were made from, which
+    /// pays for them, for how long.
+    Shared,
     /// Bytes that clients were sent.
     Egress,
 }

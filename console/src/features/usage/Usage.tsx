@@ -116,6 +116,7 @@ function Things({ usage, by }: { usage: Schemas["Usage"]; by: (typeof GROUPS)[nu
             <th className="number">Awake, h</th>
             <th className="number">Asleep, h</th>
             <th className="number">Storage, GiB h</th>
+            <th className="number">Shared, GiB h</th>
             <th className="number">Sent, GiB</th>
             {usage.currency && <th className="number">Cost, {usage.currency}</th>}
           </tr>
@@ -130,6 +131,7 @@ function Things({ usage, by }: { usage: Schemas["Usage"]; by: (typeof GROUPS)[nu
               <td className="number">{amount(amounts.awake)}</td>
               <td className="number">{amount(amounts.asleep)}</td>
               <td className="number">{amount(amounts.storage)}</td>
+              <td className="number">{amount(amounts.shared)}</td>
               <td className="number">{amount(amounts.egress)}</td>
               {usage.currency && <td className="number">{amount(cost)}</td>}
             </tr>

@@ -1,6 +1,6 @@
 //! The API in this process, and a client of it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::ready;
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU32;
@@ -67,6 +67,10 @@ impl Clients for NoClients {
 
     fn traffic(&self, _: &BranchId) -> ClientTraffic {
         ClientTraffic::default()
+    }
+
+    fn sent(&self) -> BTreeMap<BranchId, u64> {
+        BTreeMap::new()
     }
 }
 

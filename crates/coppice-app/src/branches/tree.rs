@@ -36,13 +36,9 @@ impl App {
         for branch in branches {
             let periods = newest.remove(&branch.id).into_iter().collect();
             let activity = self.known_activity(&branch, periods).await;
-            let measured = self.engine.known_volume_bytes(&branch.volume);
-            // While it is awake, it is measured alone more often.
-            let now = self.engine.known_disk_bytes(&branch.volume);
-            let disk_bytes = now.or(measured.map(|bytes| bytes.total));
-            // What it has written since is its own.
-            let shared = measured.and_then(|bytes| bytes.shared);
-            let shared_bytes = disk_bytes.zip(shared).map(|(all, shared)| shared.min(all));
+            let known = self.known_bytes(&branch.volume);
+            let disk_bytes = known.map(|bytes| bytes.total);
+            let shared_bytes = known.and_then(|bytes| bytes.shared);
             tree.push(BranchInTree { branch, activity, disk_bytes, shared_bytes });
         }
         Ok(tree)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
 use coppice_core::usage::{LastTurn, Meter, Witness};
 use coppice_core::{BranchId, OrganizationId};
-use coppice_store::{Store, UsageGrouping, UsageQuery, UsageReading, UsageRow};
+use coppice_store::{Store, StoredBytes, UsageGrouping, UsageQuery, UsageReading, UsageRow};
 use sqlx::{AssertSqlSafe, PgConnection};
 
 use crate::postgres::Postgres;
@@ -122,7 +122,7 @@ async fn a_branch_counts_by_what_it_was_to_be_and_is_known_after_its_end() {
     metered.make(&id).await;
     let reading = |bytes| UsageReading {
         branch: BranchId::from_trusted(branch_id(1)),
-        storage_bytes: Some(bytes),
+        stored: Some(StoredBytes { total: bytes, shared: (3 << 20) + 5 }),
         egress_bytes: 7,
     };
     metered.store.usage_note(&[reading(10 << 20)]).await.unwrap();
@@ -140,8 +140,9 @@ async fn a_branch_counts_by_what_it_was_to_be_and_is_known_after_its_end() {
     assert_eq!(metered.total(Meter::Awake, "micro").await, 600 * SECOND);
     assert_eq!(metered.total(Meter::Asleep, "").await, 300 * SECOND);
     assert_eq!(metered.total(Meter::Awake, "small").await, 3 * 60 * SECOND, "each instance counts");
-    let bytes = (10 << 20) * 600 * SECOND + (11 << 20) * 360 * SECOND;
+    let bytes = (7 << 20) * 600 * SECOND + (8 << 20) * 360 * SECOND;
     assert_eq!(metered.total(Meter::Storage, "").await, bytes, "in steps of a MiB");
+    assert_eq!(metered.total(Meter::Shared, "").await, (3 << 20) * 960 * SECOND);
     assert_eq!(metered.total(Meter::Egress, "").await, 14);
     let rows = metered.report(UsageGrouping { by_branch: true, ..UsageGrouping::default() }).await;
     assert!(
@@ -327,12 +328,17 @@ impl History {
                 self.living.retain(|living| *living != number);
             }
             (Some(number), 2..=4) => {
-                let (id, bytes) = (BranchId::from_trusted(branch_id(number)), self.roll(50) << 20);
-                let reading =
-                    UsageReading { branch: id.clone(), storage_bytes: Some(bytes), egress_bytes: 0 };
+                let (id, mib) = (BranchId::from_trusted(branch_id(number)), self.roll(50));
+                let (bytes, shared) = (mib << 20, self.roll(mib + 1) << 20);
+                let reading = UsageReading {
+                    branch: id.clone(),
+                    stored: Some(StoredBytes { total: bytes, shared }),
+                    egress_bytes: 0,
+                };
                 self.metered.store.usage_note(&[reading]).await.unwrap();
-                self.end(id.as_str(), "storage");
-                self.begin(id.as_str(), "storage ".to_owned(), bytes as i64);
+                self.end(id.as_str(), "s");
+                self.begin(id.as_str(), "storage ".to_owned(), (bytes - shared) as i64);
+                self.begin(id.as_str(), "shared ".to_owned(), shared as i64);
             }
             (Some(number), 5..=6) => {
                 let id = branch_id(number);

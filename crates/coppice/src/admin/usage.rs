@@ -17,8 +17,10 @@ enum Counted {
     Awake,
     /// Microseconds asleep
     Asleep,
-    /// Bytes of files times microseconds
+    /// Bytes of files that no other branch pays for, times microseconds
     Storage,
+    /// Bytes of files that another branch pays for, times microseconds
+    Shared,
     /// Bytes sent to clients
     Egress,
 }
@@ -51,13 +53,14 @@ pub(super) async fn correct(store: &Store, arguments: CorrectionArgs) -> anyhow:
         Counted::Awake => Meter::Awake,
         Counted::Asleep => Meter::Asleep,
         Counted::Storage => Meter::Storage,
+        Counted::Shared => Meter::Shared,
         Counted::Egress => Meter::Egress,
     };
     let hour = arguments.hour.duration_trunc(TimeDelta::hours(1))?;
     let branch = BranchId::from_trusted(arguments.branch.as_str());
     let of = match meter {
         Meter::Awake => arguments.instance_type.as_str(),
-        Meter::Asleep | Meter::Storage | Meter::Egress => "",
+        Meter::Asleep | Meter::Storage | Meter::Shared | Meter::Egress => "",
     };
     let change = Change { action: "admin.correctUsage", organization: None, target: Some(&arguments.branch) };
     recorded(store, change, async {

@@ -101,6 +101,7 @@ fn what(row: &UsageRow) -> String {
         UsageMeter::Awake => "awake",
         UsageMeter::Asleep => "asleep",
         UsageMeter::Storage => "storage",
+        UsageMeter::Shared => "shared",
         UsageMeter::Egress => "egress",
     };
     row.instance_type.as_ref().map_or_else(|| what.to_owned(), |kind| format!("{what} {kind}"))

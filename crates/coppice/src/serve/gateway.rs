@@ -1,6 +1,7 @@
 //! The gateway's view of the platform, and the idle watch's view of the
 //! gateway.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -130,6 +131,10 @@ impl Clients for GatewayClients {
             from_clients: own.from_clients + earlier.from_clients,
             to_clients: own.to_clients + earlier.to_clients,
         }
+    }
+
+    fn sent(&self) -> BTreeMap<BranchId, u64> {
+        self.sessions.traffic().into_iter().map(|(branch, traffic)| (branch, traffic.to_clients)).collect()
     }
 }
 

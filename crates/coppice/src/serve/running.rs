@@ -126,6 +126,7 @@ impl Running {
         let app = platform.app.clone();
         app.end_account_events().await;
         app.note_uses().await;
+        app.note_egress().await;
         if let Err(error) = app.write_key_uses().await {
             tracing::warn!("noting when keys were used: {error}");
         }
@@ -145,12 +146,14 @@ impl Running {
         let mut gateway_task = self.gateway_task;
         while timeout_at(last.min(Instant::now() + NOTE), &mut gateway_task).await.is_err() {
             app.note_uses().await;
+            app.note_egress().await;
             if Instant::now() >= last {
                 tracing::warn!("cutting the sessions that are still open after {} s", patience.as_secs());
                 break;
             }
         }
         app.note_uses().await;
+        app.note_egress().await;
         Ok(())
     }
 }
