@@ -235,7 +235,7 @@ fn what_can_not_be_upgraded_goes_on_as_it_was_and_says_why() {
     let place = path(&coppice, "stuck");
     let ask = |body: Value| coppice.call("POST", &format!("{place}/upgrade"), Some(&body));
     for (body, id) in [
-        (json!({ "image": "postgres:15" }), "invalid_image"),
+        (json!({ "image": "postgres:15", "check": null }), "invalid_image"),
         (json!({ "image": "postgres:14" }), "invalid_image"),
         (json!({ "image": "18" }), "invalid_image"),
     ] {

@@ -63,7 +63,7 @@ async fn upgrade_branch(
     access: Access<InBranch>,
     Body(asked): Body<wire::UpgradeBranch>,
 ) -> Result<Shown<wire::Branch>> {
-    let to = UpgradeTo { image: asked.image, is_trial: asked.check };
+    let to = UpgradeTo { image: asked.image, is_trial: asked.check.unwrap_or_default() };
     let branch = app.upgrade_branch(&access, &to).await?;
     Ok(Shown(short(&app, &access, &branch).await?))
 }

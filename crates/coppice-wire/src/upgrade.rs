@@ -11,6 +11,6 @@ pub struct UpgradeBranch {
     #[schema(example = "postgres:18", max_length = 64, format = "looked-up")]
     pub image: String,
     /// Only try it on a copy, and say in the branch's `message` what came of it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub check: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<bool>,
 }

@@ -46,7 +46,7 @@ pub(super) async fn upgrade(client: &Client, arguments: UpgradeArgs, as_json: bo
     let waiting = output::spinner(format!("{name}: PostgreSQL {to}"));
     let image = if to.contains(':') { to.clone() } else { format!("postgres:{to}") };
     let before: BranchDetails = client.get(&client.path_of(&place)).await?;
-    let body = UpgradeBranch { image, check };
+    let body = UpgradeBranch { image, check: check.then_some(true) };
     let _: Branch = client.post(&format!("{}/upgrade", client.path_of(&place)), &body).await?;
     let after =
         wait_until_over(client, &place, |message| waiting.set_message(format!("{name}: {message}"))).await?;
