@@ -2,7 +2,7 @@
 //! on elsewhere.
 //!
 //! Recovery happens here, by a server in its single-user mode that nobody can
-//! connect to. What comes out is of one moment and was stopped cleanly, so that
+//! connect to, confined as those of branches are. What comes out is of one moment and was stopped cleanly, so that
 //! nothing but its last file of the log is needed to start it, and it has a
 //! superuser of the usual name, without which others' tools do not get in.
 
@@ -11,9 +11,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::lchown;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -25,16 +23,21 @@ use coppice_wal::Segment;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use rustix::fs::FileType;
+use rustix::process::{Pid, Signal, kill_process};
 use tar::{Builder, EntryType, Header};
 
 use super::bases::StoredBase;
 use super::blocking::blocking;
+use super::durable::write_durably;
 use super::following::NAMES as REPLICAS;
 use super::history::trim_wal;
+use super::images::InstalledImage;
+use super::launch::{DATA as DATA_PLACE, ProgramPlan, ProgramUse, place_of, program_spec};
+use super::process::launch::spawn;
 use super::session::PLATFORM_ROLE;
 use super::untrusted::{UntrustedDir, UntrustedPath};
 use super::volumes::LEFT_BEHIND;
-use super::{control_file, first_start, images};
+use super::{control_file, first_start, images, logs};
 use crate::{EngineError, Result};
 
 /// The data directory in the place to work in.
@@ -71,8 +74,10 @@ pub struct BarmanPlan {
     pub version: PostgresVersion,
     /// Where PostgreSQL is looked for besides the system's own place.
     pub postgres_dirs: Vec<PathBuf>,
-    /// User and group that run the server; none where this process may itself.
-    pub account: Option<(u32, u32)>,
+    /// Uid and gid that run the server; none where this process may itself.
+    pub account: Option<u32>,
+    /// This program, as what becomes the server.
+    pub launcher: PathBuf,
     /// An empty directory, with room for all of the data.
     pub scratch: PathBuf,
 }
@@ -85,18 +90,19 @@ pub struct BarmanPlan {
 /// installed; when recovery fails; when there is no room, or the place can't be
 /// written.
 pub async fn export_to_barman(plan: BarmanPlan, server: &BarmanServer) -> Result<BarmanBackup> {
-    let programs = images::programs(&plan.postgres_dirs, plan.version.major);
-    let programs = programs.ok_or(EngineError::NoImage(plan.version))?;
     let stored =
         StoredBase::find(plan.archive.clone(), plan.base.as_str(), plan.version.major, plan.until).await?;
     let (data, made_at) = (UntrustedPath::new(&plan.scratch, DATA), Utc::now());
-    let (worked_on, version) = (data.clone(), plan.version);
-    let end = blocking(move || {
-        make_data(&stored, &worked_on, &plan.scratch)?;
-        recover(&programs, &plan.scratch, plan.account)?;
-        trim_wal(&worked_on, version.major)
+    let (made, version, scratch) = (data.clone(), plan.version, plan.scratch.clone());
+    let image = blocking(move || {
+        let image = images::copy_newest(&plan.postgres_dirs, version.major, &scratch)?;
+        make_data(&stored, &made, &scratch)?;
+        image.ok_or(EngineError::NoImage(version))
     })
     .await?;
+    recover(&image, &plan.launcher, &plan.scratch, plan.account).await?;
+    let trimmed = data.clone();
+    let end = blocking(move || trim_wal(&trimmed, version.major)).await?;
     let upload = server.data(&BarmanBackup::id(made_at)).await?;
     let packed = data.clone();
     let bytes = blocking(move || pack(&packed, upload)).await?;
@@ -130,60 +136,91 @@ fn make_data(stored: &StoredBase, data: &UntrustedPath, scratch: &Path) -> Resul
 
 /// Has a server recover the data, make the superuser, and stop. Nobody can connect to
 /// it, it loads no library, and does nothing of what is set for roles and databases.
-fn recover(programs: &Path, scratch: &Path, account: Option<(u32, u32)>) -> Result<()> {
+async fn recover(
+    image: &InstalledImage,
+    launcher: &Path,
+    scratch: &Path,
+    account: Option<u32>,
+) -> Result<()> {
     let action = || EngineError::io("recovering the data");
-    let mut command = Command::new(programs.join("postgres"));
-    if let Some((user, group)) = account {
-        give(scratch, user, group).map_err(action())?;
-        // Whoever gives up being root this way keeps none of its other groups, either.
-        command.uid(user).gid(group);
+    let (data, input, said) = (scratch.join(DATA), scratch.join("statements"), scratch.join("said"));
+    if let Some(account) = account {
+        let given = data.clone();
+        blocking(move || give(&given, account).map_err(EngineError::io("giving the data away"))).await?;
     }
-    command.arg("--single").arg("-D").arg(scratch.join(DATA));
-    command.args(["-c", "shared_preload_libraries=", "-c", "exit_on_error=on", "postgres"]);
-    command.current_dir(scratch).env_clear();
-    let mut server = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(EngineError::io(format!("starting {}", programs.join("postgres").display())))?;
-    let statements = format!(
+    write_durably(&input, statements().as_bytes(), 0o600)?;
+    let place = place_of(account, &data, DATA_PLACE).display().to_string();
+    // It may write nowhere but to the data.
+    let settings = ["shared_preload_libraries=", "exit_on_error=on", "dynamic_shared_memory_type=mmap"];
+    let settings = settings.into_iter().flat_map(|setting| ["-c", setting]);
+    let spec = program_spec(ProgramPlan {
+        image,
+        program: "postgres",
+        arguments: ["--single", "-D", &place]
+            .into_iter()
+            .chain(settings)
+            .chain(["postgres"])
+            .map(str::to_owned)
+            .collect(),
+        environment: vec![],
+        input: Some(input),
+        account,
+        cgroup: None,
+        directories: vec![(&data, DATA_PLACE, ProgramUse::Write)],
+    });
+    let words = File::create_new(&said).map_err(action())?;
+    let status = match spawn(launcher, &spec, &words).await? {
+        Some(launched) => {
+            let _ended = EndOnDrop(Pid::from_raw(launched.pid.cast_signed()));
+            launched.wait().await.map_err(action())?
+        }
+        None => None,
+    };
+    if status == Some(0) {
+        return Ok(());
+    }
+    Err(EngineError::Other(format!(
+        "PostgreSQL could not recover the branch and make a superuser {SUPERUSER} in it: {}",
+        telling(&logs::tail(&said))
+    )))
+}
+
+/// What makes the superuser, and takes their rights from the roles that only serve here.
+fn statements() -> String {
+    format!(
         "CREATE ROLE {SUPERUSER} SUPERUSER CREATEDB CREATEROLE REPLICATION BYPASSRLS LOGIN\n\
          ALTER ROLE {PLATFORM_ROLE} NOLOGIN PASSWORD NULL\n\
          UPDATE pg_authid SET rolcanlogin = false, rolsuper = false, rolreplication = false, rolpassword = NULL \
          WHERE rolreplication AND rolname ~ '{REPLICAS}'\n"
-    );
-    if let Some(mut input) = server.stdin.take() {
-        // It may have ended already; then it says why.
-        let _ = input.write_all(statements.as_bytes());
+    )
+}
+
+/// A server that does not outlive whoever waits for it.
+struct EndOnDrop(Option<Pid>);
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        if let Some(pid) = self.0 {
+            let _ = kill_process(pid, Signal::KILL);
+        }
     }
-    let output = server.wait_with_output().map_err(action())?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(EngineError::Other(format!(
-        "PostgreSQL could not recover the branch and make a superuser {SUPERUSER} in it ({}): {}",
-        output.status,
-        telling(&said)
-    )))
 }
 
 /// Of what a server said, why it ended.
 fn telling(said: &str) -> &str {
     let is_end = |line: &&str| ["FATAL:", "PANIC:"].iter().any(|word| line.contains(word));
-    let is_other = |line: &&str| !line.contains("LOG:");
+    let is_other = |line: &&str| !["LOG:", "backend>", "stand-alone"].iter().any(|word| line.contains(word));
     said.lines().find(is_end).or_else(|| said.lines().find(is_other)).unwrap_or_default()
 }
 
 /// Gives a directory with everything in it away. Nobody else is in it.
-fn give(path: &Path, user: u32, group: u32) -> io::Result<()> {
+fn give(path: &Path, account: u32) -> io::Result<()> {
     if path.symlink_metadata()?.is_dir() {
         for entry in path.read_dir()? {
-            give(&entry?.path(), user, group)?;
+            give(&entry?.path(), account)?;
         }
     }
-    lchown(path, Some(user), Some(group))
+    lchown(path, Some(account), Some(account))
 }
 
 /// The files of the log that are needed.

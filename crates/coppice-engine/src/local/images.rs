@@ -84,12 +84,21 @@ pub fn found(directories: &[PathBuf]) -> Vec<PostgresVersion> {
     versions
 }
 
-/// Where the programs of a major version are, among the installations in the system's
-/// place and in `directories`: those of its newest release.
-pub(super) fn programs(directories: &[PathBuf], major: u32) -> Option<PathBuf> {
+/// Copies the newest release of a major version, among the installations in the system's
+/// place and in `directories`, into a directory; none where there is no such release.
+///
+/// # Errors
+/// When it can't be copied.
+pub(super) fn copy_newest(
+    directories: &[PathBuf],
+    major: u32,
+    within: &Path,
+) -> Result<Option<InstalledImage>> {
     let found = discover(directories).into_iter().filter(|found| found.version.major == major);
-    let (bin, _) = found.max_by_key(|found| found.version)?.parts.into_iter().next()?;
-    Some(bin)
+    let Some(newest) = found.max_by_key(|found| found.version) else { return Ok(None) };
+    let target = within.join(newest.version.to_string());
+    copy_installation(&newest, &target)?;
+    Ok(installed(&target))
 }
 
 fn installed(root: &Path) -> Option<InstalledImage> {

@@ -13,7 +13,6 @@ use super::images::InstalledImage;
 use super::log_pipe::LogPipe;
 use super::logs::{self, LogEnd};
 use super::metastore::METASTORE;
-use super::process::controllers::Limits;
 use super::process::identity::ProcessIdentity;
 use super::process::launch::{BindMount, FileAccess, Isolation, LaunchSpec, MountUse, Neighbour};
 use super::server::{ServerPlan, Servers, make_directory};
@@ -22,7 +21,7 @@ use crate::{EngineError, Result};
 
 /// Where an isolated server finds its directories: the same for all, so that
 /// its arguments, which every account of the machine can see, name no branch.
-const DATA: &str = "/data";
+pub(super) const DATA: &str = "/data";
 const IMAGE: &str = "/image";
 const CONFIGURATION: &str = "/conf";
 const LOG: &str = "/log";
@@ -77,18 +76,30 @@ pub(super) struct Surroundings {
 
 /// A program of an image that is no server, and what it may use.
 pub(super) struct ProgramPlan<'a> {
-    /// Names its cgroup.
-    pub(super) instance: &'a InstanceId,
     pub(super) image: &'a InstalledImage,
     pub(super) program: &'a str,
     /// As it sees its directories.
     pub(super) arguments: Vec<String>,
     pub(super) environment: Vec<(String, String)>,
-    /// Number of its account.
-    pub(super) account: u32,
-    pub(super) limits: Limits,
-    /// Directories of the host, where it finds them, and whether it may write there.
-    pub(super) directories: Vec<(&'a Path, &'a str, bool)>,
+    /// A file of the host for its standard input.
+    pub(super) input: Option<PathBuf>,
+    /// The account that runs it, whom what it writes to belongs to; none where this
+    /// process is not root.
+    pub(super) account: Option<u32>,
+    pub(super) cgroup: Option<PathBuf>,
+    /// Directories of the host, where it finds them, and what for.
+    pub(super) directories: Vec<(&'a Path, &'a str, ProgramUse)>,
+}
+
+/// What a program does with a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ProgramUse {
+    /// It reads files.
+    Read,
+    /// It writes files.
+    WriteFiles,
+    /// It writes files, and makes directories.
+    Write,
 }
 
 /// Where a program finds a directory of the host: in `isolated`, if it has a root
@@ -97,53 +108,44 @@ pub(super) fn place_of(account: Option<u32>, directory: &Path, isolated: &str) -
     account.map_or_else(|| directory.to_owned(), |_| isolated.into())
 }
 
-impl Servers {
-    /// What starts a program that is no server, confined as they are.
-    ///
-    /// # Errors
-    /// When it can't be limited.
-    pub(super) fn program_spec(&self, plan: &ProgramPlan<'_>) -> Result<LaunchSpec> {
-        let account = self.is_root.then(|| self.installation.instance_account(plan.account));
-        let image = place_of(account, &plan.image.root, IMAGE);
-        let program = plan.image.program(&image, plan.program);
-        let cgroup = self.leaf(plan.instance).map(|leaf| leaf.ensure(&plan.limits)).transpose()?;
-        let mut execute: Vec<PathBuf> = LOADERS.iter().map(PathBuf::from).collect();
-        execute.push(program.clone());
-        let mut access = FileAccess { execute, ..FileAccess::default() };
-        access.read.extend(SYSTEM.iter().map(PathBuf::from).chain([image]));
-        access.write_files.push("/dev/null".into());
-        let mut mounts = vec![BindMount {
-            from: plan.image.root.clone(),
-            to: IMAGE.into(),
-            owner_on_disk: None,
-            usage: MountUse::Code,
-        }];
-        for (directory, place, is_written) in &plan.directories {
-            let (rights, usage) = match is_written {
-                true => (&mut access.write_files, MountUse::Write),
-                false => (&mut access.read, MountUse::Read),
-            };
-            rights.push(place_of(account, directory, place));
-            mounts.push(BindMount {
-                from: (*directory).to_owned(),
-                to: (*place).into(),
-                owner_on_disk: None,
-                usage,
-            });
-        }
-        let environment = ENVIRONMENT.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        Ok(LaunchSpec {
-            program,
-            arguments: plan.arguments.clone(),
-            environment: environment.into_iter().chain(plan.environment.iter().cloned()).collect(),
-            input: None,
-            cgroup,
-            isolation: account.map(|account| Isolation { account, mounts, socket: None, neighbour: None }),
-            access,
-            starts_programs: false,
-        })
+/// What starts a program that is no server, confined as they are.
+pub(super) fn program_spec(plan: ProgramPlan<'_>) -> LaunchSpec {
+    let image = place_of(plan.account, &plan.image.root, IMAGE);
+    let program = plan.image.program(&image, plan.program);
+    let mut execute: Vec<PathBuf> = LOADERS.iter().map(PathBuf::from).collect();
+    execute.push(program.clone());
+    let mut access = FileAccess { execute, ..FileAccess::default() };
+    access.read.extend(SYSTEM.iter().map(PathBuf::from).chain([image]));
+    access.write_files.push("/dev/null".into());
+    let mut mounts = vec![BindMount {
+        from: plan.image.root.clone(),
+        to: IMAGE.into(),
+        owner_on_disk: None,
+        usage: MountUse::Code,
+    }];
+    for (directory, place, usage) in plan.directories {
+        let (rights, usage) = match usage {
+            ProgramUse::Read => (&mut access.read, MountUse::Read),
+            ProgramUse::WriteFiles => (&mut access.write_files, MountUse::Write),
+            ProgramUse::Write => (&mut access.write, MountUse::Write),
+        };
+        rights.push(place_of(plan.account, directory, place));
+        mounts.push(BindMount { from: directory.to_owned(), to: place.into(), owner_on_disk: None, usage });
     }
+    let environment = ENVIRONMENT.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    LaunchSpec {
+        program,
+        arguments: plan.arguments,
+        environment: environment.into_iter().chain(plan.environment).collect(),
+        input: plan.input,
+        cgroup: plan.cgroup,
+        isolation: plan.account.map(|account| Isolation { account, mounts, socket: None, neighbour: None }),
+        access,
+        starts_programs: false,
+    }
+}
 
+impl Servers {
     /// Writes the configuration files.
     pub(super) fn configure(&self, plan: &ServerPlan<'_>) -> Result<()> {
         let directory = self.layout.instance(plan.instance).join("conf");

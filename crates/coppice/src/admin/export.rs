@@ -61,6 +61,7 @@ pub(super) async fn export(data_dir: &Path, args: ExportArgs, as_json: bool) -> 
         version: label.version,
         postgres_dirs: args.postgres_dirs,
         account: account(args.owner.as_deref())?,
+        launcher: std::env::current_exe().context("finding this program")?,
         scratch: scratch.0.clone(),
     };
     note!("recovering the branch in {}", scratch.0.display());
@@ -112,8 +113,8 @@ async fn newest_base(
     }
 }
 
-/// User and group of the account that runs a server; none where this process may.
-fn account(named: Option<&str>) -> anyhow::Result<Option<(u32, u32)>> {
+/// The account that runs a server; none where this process may.
+fn account(named: Option<&str>) -> anyhow::Result<Option<u32>> {
     if !geteuid().is_root() {
         return Ok(None);
     }
@@ -124,7 +125,7 @@ fn account(named: Option<&str>) -> anyhow::Result<Option<(u32, u32)>> {
             "there is no account {name}: name one that is not root with --owner, PostgreSQL runs under it"
         )
     })?;
-    Ok(Some((user.uid.as_raw(), user.gid.as_raw())))
+    Ok(Some(user.uid.as_raw()))
 }
 
 /// A directory of our own, which goes with this.

@@ -15,7 +15,7 @@ use super::relay::{self, LIST, Relay};
 use super::room::Room;
 use crate::local::HostEngine;
 use crate::local::images::InstalledImage;
-use crate::local::launch::{ProgramPlan, place_of};
+use crate::local::launch::{ProgramPlan, ProgramUse, place_of, program_spec};
 use crate::local::logs;
 use crate::local::process::controllers::Limits;
 use crate::local::process::launch::spawn;
@@ -143,17 +143,20 @@ impl Programs {
             let address = relay::address(&self.door(run.relay), run.role, run.database);
             arguments.extend(["--no-password".to_owned(), format!("--dbname={address}")]);
         }
-        let plan = ProgramPlan {
-            instance: &self.instance,
+        let leaf = servers.leaf(&self.instance);
+        let spec = program_spec(ProgramPlan {
             image: &self.image,
             program: run.program,
             arguments,
             environment: vec![("PGOPTIONS".to_owned(), run.options.to_owned())],
-            account: self.account,
-            limits: self.limits,
-            directories: vec![(&self.dumps, "/dump", true), (&run.relay.directory, "/door", false)],
-        };
-        let spec = servers.program_spec(&plan)?;
+            input: None,
+            account: self.host.account_of_programs(self.account),
+            cgroup: leaf.map(|leaf| leaf.ensure(&self.limits)).transpose()?,
+            directories: vec![
+                (&self.dumps, "/dump", ProgramUse::WriteFiles),
+                (&run.relay.directory, "/door", ProgramUse::Read),
+            ],
+        });
         let launched = spawn(&servers.launcher, &spec, &log).await?;
         let failed = || self.failure(run.program, run.database, &log_path);
         let Some(launched) = launched else { return Err(failed()) };
