@@ -303,6 +303,20 @@ fn a_pull_request_has_a_branch_for_as_long_as_it_is_open_however_deliveries_come
     let trash = platform.cli(&["trash", "list"]);
     assert!(trash.to_string().contains(&text_of(&made["id"])), "{trash}");
 
+    // What nobody answered was asked for again with each start, and came through once.
+    let attempts = github.command(&json!({ "command": "attempts" }));
+    let lost: Vec<_> =
+        attempts.as_array().expect("deliveries").iter().filter(|tries| tries[0] == 0).collect();
+    assert!(lost.len() >= 3, "{attempts}");
+    wait_for("what was lost comes again", PATIENCE, || {
+        let attempts = github.command(&json!({ "command": "attempts" }));
+        let came = |tries: &Value| {
+            tries.as_array().expect("statuses").iter().filter(|status| **status == 200).count()
+        };
+        let lost = attempts.as_array()?.iter().filter(|tries| tries[0] == 0);
+        lost.map(came).all(|count| count == 1).then_some(())
+    });
+
     github.mode("pass");
     github.set_state(first, "open");
     assert_ne!(wait_ready(&platform, &mut github, first)["id"], made["id"]);

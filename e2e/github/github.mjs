@@ -30,10 +30,43 @@ async function whole(request) {
   return Buffer.concat(pieces);
 }
 
+/** Every attempt at a delivery, the latest first, as the App is told of them. */
+const attempts = [];
+
+function noted(delivery, status_code, redelivery = false) {
+  const guid = delivery.headers['x-github-delivery'];
+  const said = { delivered_at: new Date().toISOString(), redelivery, status_code, status: String(status_code) };
+  attempts.unshift({ id: attempts.length + 1, guid, event: delivery.headers['x-github-event'], ...said, delivery });
+  return status_code;
+}
+
 /** Sends a delivery on; its status. */
-async function send({ headers, body }) {
-  const answer = await fetch(`${target}/webhooks/github`, { method: 'POST', headers, body });
-  return answer.status;
+async function send(delivery, redelivery = false) {
+  const { headers, body } = delivery;
+  const sent = fetch(`${target}/webhooks/github`, { method: 'POST', headers, body });
+  return noted(delivery, await sent.then((answer) => answer.status, () => 0), redelivery);
+}
+
+/** What the App's key does not sign is refused by the emulator, as everywhere. */
+const isApp = async ({ headers: { authorization } }) => (await fetch(`${inner}/app`, { headers: { authorization } })).ok;
+
+/** Attempts at deliveries, two to a page. */
+async function deliveries(request, response) {
+  if (!(await isApp(request))) return response.writeHead(401).end('{}');
+  const before = Number(new URL(request.url, url).searchParams.get('cursor')?.slice(3) ?? attempts.length + 1);
+  const page = attempts.filter(({ id }) => id < before).slice(0, 2);
+  const next = `<${url}/app/hook/deliveries?per_page=2&cursor=v1_${page.at(-1)?.id}>; rel="next"`;
+  const headers = page.length === 2 ? { link: next } : {};
+  response.writeHead(200, { 'content-type': 'application/json', ...headers });
+  response.end(JSON.stringify(page.map(({ delivery, ...told }) => told)));
+}
+
+async function attemptAgain(request, response) {
+  if (!(await isApp(request))) return response.writeHead(401).end('{}');
+  const found = attempts.find(({ id }) => id === Number(request.url.split('/').at(-2)));
+  if (!found) return response.writeHead(404).end('{}');
+  response.writeHead(202, { 'content-type': 'application/json' }).end('{}');
+  await send(found.delivery, true);
 }
 
 async function delivered(request, response) {
@@ -42,6 +75,8 @@ async function delivered(request, response) {
   // The emulator's ids are times, and two deliveries may have the same one.
   const delivery = { headers: { ...headers, 'x-github-delivery': randomUUID() }, body: await whole(request) };
   if (mode === 'hold') held.push(delivery);
+  // As if nobody had answered.
+  if (mode === 'lose') noted(delivery, 0);
   if (mode === 'pass') await send(delivery);
   response.writeHead(200).end();
 }
@@ -120,7 +155,8 @@ const door = createServer((request, response) => {
     '/jobs/.well-known/openid-configuration': jobIssuer,
     '/jobs/keys': jobKeys,
     '/jobs/token': jobToken,
-  }[request.url.split('?')[0]] ?? passed;
+    '/app/hook/deliveries': deliveries,
+  }[request.url.split('?')[0]] ?? (/^\/app\/hook\/deliveries\/\d+\/attempts$/.test(request.url) ? attemptAgain : passed);
   handler(request, response).catch((error) => response.writeHead(502).end(String(error)));
 });
 const url = `http://127.0.0.1:${await listening(door)}`;
@@ -165,6 +201,12 @@ const commands = {
     for (const delivery of held.toReversed()) sent.push(await send(delivery), await send(delivery));
     held = [];
     return sent;
+  },
+  /** Statuses of all attempts by delivery, the first attempt first. */
+  attempts: async () => {
+    const byGuid = {};
+    for (const { guid, status_code } of attempts.toReversed()) (byGuid[guid] ??= []).push(status_code);
+    return Object.values(byGuid);
   },
   job: async ({ claims }) => { job = claims; },
   ask: async ({ login, method, path, body }) => ask(login, method, path, body),

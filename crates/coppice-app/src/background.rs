@@ -18,6 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::backups::Upkeep;
 use crate::drills::Rest;
+use crate::github::Redelivery;
 use crate::history::Keeper;
 use crate::logins::Endings;
 use crate::{App, budgets, metrics, orb, stripe};
@@ -222,6 +223,11 @@ impl App {
                 is_begun.get_or_try_init(|| app.take_over_looks()).await?;
                 app.look_at_pulls().await
             }
+        });
+        let redelivery = Arc::new(Redelivery::default());
+        tasks.every("github_redelivery", seconds(5), self, move |app| {
+            let redelivery = redelivery.clone();
+            async move { app.ask_for_failed_deliveries(&redelivery).await }
         });
         tasks.every("github_purge", PURGE, self, |app| async move { app.forget_github_past().await });
     }

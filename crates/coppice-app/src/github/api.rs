@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use coppice_core::error::{UNAVAILABLE_SECONDS, chain};
 use coppice_core::{Error, Result};
 use parking_lot::Mutex;
-use reqwest::header::{ACCEPT, HeaderMap, RETRY_AFTER};
+use reqwest::header::{ACCEPT, HeaderMap, LINK, RETRY_AFTER};
 use reqwest::{Client, Method, RequestBuilder, StatusCode, Url};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -99,6 +99,7 @@ pub(crate) struct Github {
 /// An answer of a good status.
 #[derive(Debug)]
 pub(super) struct Answer {
+    headers: HeaderMap,
     body: Vec<u8>,
 }
 
@@ -106,6 +107,11 @@ impl Answer {
     /// What its body says.
     pub(super) fn json<T: DeserializeOwned>(&self) -> Asked<T> {
         serde_json::from_slice(&self.body).map_err(|error| GithubError::Away(format!("its answer: {error}")))
+    }
+
+    /// Where the next part of a list begins, if there is one (docs.github.com, "Using pagination in the REST API").
+    pub(super) fn next_cursor(&self) -> Option<String> {
+        next_cursor(self.headers.get(LINK)?.to_str().ok()?)
     }
 }
 
@@ -167,7 +173,7 @@ impl Github {
             return Err(GithubError::Away(format!("{what}: {status}")));
         }
         match status.is_success() {
-            true => Ok(Answer { body }),
+            true => Ok(Answer { headers, body }),
             false => Err(GithubError::Refused { status, what }),
         }
     }
@@ -176,6 +182,16 @@ impl Github {
     pub(super) fn app_token(&self) -> Result<Zeroizing<String>> {
         self.config.key.token(&self.config.app_id, Utc::now().timestamp())
     }
+}
+
+fn next_cursor(link: &str) -> Option<String> {
+    let next = link.split(',').find(|part| part.contains("rel=\"next\""))?;
+    let (_, rest) = next.split_once('<')?;
+    let place = Url::parse(rest.split_once('>')?.0).ok()?;
+    let (_, cursor) = place.query_pairs().find(|(name, _)| name == "cursor")?;
+    let is_one = (1..=200).contains(&cursor.len())
+        && cursor.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'='));
+    is_one.then(|| cursor.into_owned())
 }
 
 fn at(base: &Url, path: &str) -> Asked<Url> {
@@ -202,6 +218,27 @@ mod tests {
     use reqwest::header::HeaderValue;
 
     use super::*;
+
+    #[test]
+    fn a_list_goes_on_where_github_says_and_never_at_another_place() {
+        let link = |place: &str| {
+            format!("<https://api.github.com/x?cursor=first>; rel=\"first\", <{place}>; rel=\"next\"")
+        };
+        let next = |place: &str| next_cursor(&link(place));
+        assert_eq!(
+            next("https://api.github.com/app/hook/deliveries?per_page=1&cursor=v1_12-3").as_deref(),
+            Some("v1_12-3")
+        );
+        for bad in [
+            "https://api.github.com/x",
+            "https://api.github.com/x?cursor=",
+            "https://e.example/?cursor=a%26b%2F",
+            "x",
+        ] {
+            assert_eq!(next(bad), None, "{bad}");
+        }
+        assert_eq!(next_cursor("<https://api.github.com/x?cursor=a>; rel=\"prev\""), None);
+    }
 
     #[test]
     fn github_is_left_alone_for_as_long_as_it_wishes_and_no_longer_than_an_hour() {

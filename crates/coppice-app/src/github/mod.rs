@@ -7,7 +7,8 @@
 //! GitHub sends deliveries once, in no order, and not at all while we are away.
 //! So a delivery only marks a row (`deliveries.rs`); what is done follows from
 //! what GitHub answers when it is asked how things are now. Asking every hour
-//! which pull requests are open (`compare.rs`) marks the same rows.
+//! which pull requests are open (`compare.rs`) marks the same rows, and what failed
+//! is asked for again (`redelivery.rs`).
 
 mod api;
 mod compare;
@@ -17,6 +18,7 @@ mod jobs;
 mod links;
 mod look;
 mod mappings;
+mod redelivery;
 mod token;
 mod words;
 
@@ -26,6 +28,7 @@ pub use deliveries::GithubDelivery;
 pub use jobs::JobKey;
 pub use links::LinkRequest;
 pub use mappings::MappingRequest;
+pub(crate) use redelivery::Redelivery;
 
 use coppice_core::{Error, ErrorCode, Result};
 
