@@ -79,6 +79,10 @@ pub struct EventData {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "main")]
     pub name: Option<String>,
+    /// Of `branch.failed`: why, if that is known; the branch shows the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, example = "its server does not start")]
+    pub reason: Option<String>,
     /// Of `branch.expiring`: when it is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]

@@ -123,6 +123,11 @@ async fn the_life_of_a_branch_is_told_once_each() {
     expect(&[Ready], &["branch.ready"]).await;
     expect(&[Waking, Ready, Updating, Ready], &[]).await;
     expect(&[Failed, Waking, Failed, Waking, Ready], &["branch.failed", "branch.ready"]).await;
+    store.branch_report(&id, token, Failed, "no room").await.unwrap();
+    let reason = "select data->>'reason' from events where type = 'branch.failed' order by seq";
+    let reasons: Vec<Option<String>> = sqlx::query_scalar(reason).fetch_all(&mut sql).await.unwrap();
+    assert_eq!(reasons, [None, Some("no room".to_owned())]);
+    expect(&[Ready], &["branch.failed", "branch.ready"]).await;
     run(&mut sql, "update branches set goal = 'hibernated'").await;
     expect(&[Hibernating, Hibernated], &["branch.hibernated"]).await;
     run(&mut sql, "update branches set goal = 'running'").await;
