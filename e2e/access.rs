@@ -27,14 +27,15 @@ pub(crate) struct Operation {
 }
 
 /// Areas of the document that keys of ours are not for.
-pub(crate) const OF_OTHERS: [&str; 2] = ["Gateway", "Vercel"];
+pub(crate) const OF_OTHERS: [&str; 5] = ["Gateway", "MCP", "Projects Webhooks", "Vercel", "Webhooks"];
 
 pub(crate) fn operations(document: &Value) -> Vec<Operation> {
     let paths = document["paths"].as_object().expect("paths");
     let methods = paths.iter().flat_map(|(path, item)| {
         item.as_object().expect("an item").iter().map(move |(method, operation)| (path, method, operation))
     });
-    // What branches are reached by lets in with their passwords, and Vercel signs for who asks for its installations.
+    // What branches are reached by lets in with their passwords, Vercel signs for who asks for its installations, who sends
+    // deliveries signs them, and what agents may is a matter of their tools.
     let of_api =
         methods.filter(|(_, _, operation)| OF_OTHERS.iter().all(|tag| operation["tags"] != json!([tag])));
     let mut operations: Vec<_> = of_api

@@ -57,4 +57,5 @@ mod tidying;
 mod tour;
 mod unprivileged;
 mod upgrades;
+mod vercel;
 mod versions;

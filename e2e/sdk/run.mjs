@@ -36,7 +36,7 @@ const NEED_PRICES = ['getBillingUpcomingInvoice', 'createBillingCheckoutSession'
 /** Need a GitHub App: without, nothing can be linked. */
 const NEED_GITHUB = ['createGithubAppInstallation', 'updateGithubAppInstallation', 'createGithubRepository', 'updateGithubRepository', 'deleteGithubRepository'];
 
-const TAGS = ['organizations', 'marketplace', 'billing', 'apiKeys', 'projects', 'branches', 'githubApp', 'vercel'];
+const TAGS = ['organizations', 'marketplace', 'billing', 'apiKeys', 'projects', 'branches', 'githubApp', 'vercel', 'mcp', 'projectsWebhooks', 'webhooks'];
 const called = new Set();
 
 function method(client, id) {
@@ -78,8 +78,9 @@ async function refused(id, params, client, status) {
 
 const document = await (await fetch(`${baseUrl}/openapi.json`)).json();
 const operations = Object.values(document.paths).flatMap((item) => Object.values(item));
-// What branches are reached by is for drivers, and who may ask for an installation on Vercel is what Vercel signs for.
-const ofOthers = ['Gateway', 'Vercel'];
+// What branches are reached by is for drivers, who may ask for an installation on Vercel is what Vercel signs for, who
+// sends deliveries signs them, and agents speak a protocol of their own.
+const ofOthers = ['Gateway', 'MCP', 'Projects Webhooks', 'Vercel', 'Webhooks'];
 const ofApi = operations.filter((operation) => !operation.tags.some((tag) => ofOthers.includes(tag)));
 const documented = ofApi.map((operation) => operation.operationId);
 
@@ -212,6 +213,16 @@ const installation = { installationId: 'icfg_1' };
 const terms = { scopes: [], acceptedPolicies: {}, credentials: { access_token: 'x', token_type: 'Bearer' }, account: { url: 'https://vercel.com/x' } };
 await refused('upsertInstallation', { path: installation, body: terms }, api, 403);
 await refused('deleteInstallation', { path: installation, body: {} }, api, 403);
+
+// Nobody signed these.
+for (const id of ['githubWebhook', 'stripeWebhook', 'orbWebhook']) await refused(id, { body: {} }, api, 400);
+const accept = { accept: 'application/json, text/event-stream' };
+const ping = { jsonrpc: '2.0', id: 1, method: 'ping' };
+const answer = await api.mcp.sendMcpRequest({ body: ping, headers: accept });
+hold('sendMcpRequest', 'sendMcpRequestResponseSchema', answer);
+for (const id of ['githubWebhook', 'stripeWebhook', 'orbWebhook', 'vercelWebhook', 'sendMcpRequest']) {
+  assert(operations.some((operation) => operation.operationId === id), `${id} is documented`);
+}
 
 for (const id of ['describeBranch', 'deleteBranch']) {
   await refused(id, { path: { ...inProject, branchID: 'unknown' } }, api, 404);

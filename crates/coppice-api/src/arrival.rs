@@ -38,7 +38,7 @@ pub(crate) static STRANGERS: LazyLock<Room> =
 pub(crate) static DELIVERIES: LazyLock<Room> =
     LazyLock::new(|| Room::new(128 << 20, 25 << 20, Duration::from_secs(10), Duration::from_secs(3)));
 
-/// For what Stripe and Orb send.
+/// For what Stripe, Orb and Vercel send.
 pub(crate) static BILLING_DELIVERIES: LazyLock<Room> =
     LazyLock::new(|| Room::new(64 << 20, 5 << 20, Duration::from_secs(10), Duration::from_secs(3)));
 

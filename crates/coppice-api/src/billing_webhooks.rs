@@ -1,4 +1,4 @@
-//! What Stripe and Orb call.
+//! What Stripe, Orb and Vercel call.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use axum::routing::post;
 use axum::{Extension, Router};
-use coppice_app::{App, OrbDelivery, StripeDelivery};
+use coppice_app::{App, OrbDelivery, StripeDelivery, VercelDelivery};
 
 use crate::arrival::{BILLING_DELIVERIES, Senders};
+use crate::delivered::{answered, did_not_arrive};
 use crate::error::ApiError;
-use crate::github_webhook::{answered, did_not_arrive};
 use crate::rates::Rates;
 
 /// The largest delivery, for people.
@@ -22,18 +22,20 @@ const MOST: &str = "5 MiB";
 enum Caller {
     Stripe,
     Orb,
+    Vercel,
 }
 
-/// `POST /webhooks/stripe` and `POST /webhooks/orb`
+/// `POST /webhooks/stripe`, `POST /webhooks/orb` and `POST /webhooks/vercel`
 pub(crate) fn routes() -> Router<App> {
     let of = |caller| post(move |app, rates, request| take(caller, app, rates, request));
     Router::new()
         .route("/webhooks/stripe", of(Caller::Stripe))
         .route("/webhooks/orb", of(Caller::Orb))
+        .route("/webhooks/vercel", of(Caller::Vercel))
         .layer(DefaultBodyLimit::disable())
 }
 
-/// What follows is done later, after the caller was asked how things are.
+/// What follows is done later; Stripe and Orb are asked how things are before.
 async fn take(
     caller: Caller,
     State(app): State<App>,
@@ -54,6 +56,10 @@ async fn take(
         Caller::Orb => {
             let (timestamp, signature) = (header("x-orb-timestamp"), header("x-orb-signature"));
             app.take_orb_delivery(&OrbDelivery { timestamp, signature, body: &body }).await
+        }
+        Caller::Vercel => {
+            let delivery = VercelDelivery { signature: header("x-vercel-signature"), body: &body };
+            app.take_vercel_delivery(&delivery).await
         }
     };
     answered(taken, &rates, &parts)

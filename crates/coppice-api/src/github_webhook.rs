@@ -1,20 +1,16 @@
 //! What GitHub calls and leads people to: deliveries, and the page behind an installation of the App.
 
-use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::StatusCode;
-use axum::http::request::Parts;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::{get, post};
-use axum::{Extension, Json};
+use axum::{Extension, Router};
 use coppice_app::{App, GithubDelivery};
-use coppice_core::{ErrorCode, Result};
+use coppice_core::Result;
 use coppice_oauth::params::Params;
-use serde_json::json;
 
-use crate::arrival::{DELIVERIES, Senders, Unread, no_room};
-use crate::client_address::client_address;
-use crate::error::{ApiError, with_status};
+use crate::arrival::{DELIVERIES, Senders};
+use crate::delivered::{answered, did_not_arrive};
+use crate::error::ApiError;
 use crate::pages::{self, Message};
 use crate::rates::Rates;
 
@@ -47,31 +43,6 @@ async fn take(
         body: &received,
     };
     answered(app.take_github_delivery(&delivery).await, &rates, &parts)
-}
-
-/// Answers a delivery whose body did not come, or is larger than it may be.
-pub(crate) fn did_not_arrive(unread: Unread, most: &str) -> Response {
-    match unread {
-        Unread::TooLarge => {
-            let said = format!("request body is larger than {most}");
-            with_status(StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::BodyTooLarge, &said)
-        }
-        Unread::NoRoom => ApiError::from(no_room()).into_response(),
-        Unread::Broken | Unread::Slow => {
-            let said = "request body did not arrive whole";
-            with_status(StatusCode::BAD_REQUEST, ErrorCode::InvalidJson, said)
-        }
-    }
-}
-
-/// Answers a delivery that came.
-pub(crate) fn answered(taken: Result<()>, rates: &Rates, parts: &Parts) -> Result<Response, ApiError> {
-    let Err(refused) = taken else { return Ok(Json(json!({})).into_response()) };
-    // Who can't sign guesses; who can may send as much as they like.
-    if refused.code() == ErrorCode::InvalidSignature {
-        rates.admit_address(client_address(parts))?;
-    }
-    Err(refused.into())
 }
 
 /// `GET /github/setup`: GitHub leads here whoever has installed the App, with a code that says who they are.

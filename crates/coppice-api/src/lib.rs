@@ -37,6 +37,7 @@ mod console_session;
 mod context;
 mod credential;
 mod credentials;
+mod delivered;
 mod departure;
 mod diff;
 mod door;

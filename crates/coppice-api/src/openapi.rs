@@ -6,6 +6,7 @@
 pub(crate) mod errors;
 pub(crate) mod formats;
 pub(crate) mod gateway;
+mod incoming;
 mod vercel;
 
 use std::collections::BTreeMap;
@@ -92,6 +93,7 @@ pub(crate) fn operations() -> (Router<App>, OpenApi) {
     let all = endpoints.fold(documented, |router, endpoint| router.routes(endpoint.into()));
     let (router, mut document) = all.split_for_parts();
     vercel::add(&mut document);
+    incoming::add(&mut document);
     (router, document)
 }
 
@@ -242,9 +244,11 @@ mod tests {
 
     use super::*;
 
-    /// Whether somebody else says what it is like: drivers, or Vercel.
+    /// Whether somebody else says what it is like: drivers, Vercel, agents, or who sends deliveries.
     fn is_of_others(documented: &Documented) -> bool {
-        documented.tags.iter().flatten().any(|tag| [gateway::TAG, vercel::TAG].contains(&tag.as_str()))
+        let of_others = [gateway::TAG, vercel::TAG];
+        let tags = documented.tags.iter().flatten().map(String::as_str);
+        tags.into_iter().any(|tag| of_others.contains(&tag) || incoming::TAGS.contains(&tag))
     }
 
     /// Operations of the API.
@@ -356,9 +360,9 @@ mod tests {
         }
     }
 
-    /// Fields whose names look like a secret's and that let nobody in, or that
-    /// are in no answer.
-    const HARMLESS: [(&str, &str); 11] = [
+    /// Fields whose names look like a secret's and that let nobody in, that are
+    /// in no answer, or that Vercel alone is told.
+    const HARMLESS: [(&str, &str); 14] = [
         ("AcceptInvitation", "token"),
         ("ApiKey", "created_by_key"),
         ("ApiKeyList", "keys"),
@@ -368,8 +372,11 @@ mod tests {
         ("InstallationCredentials", "access_token"),
         ("InstallationCredentials", "token_type"),
         ("PostgresParameter", "documentationLink"),
+        ("RotateResourceSecrets", "delayOldSecretsExpirationHours"),
+        ("RotatedSecrets", "secrets"),
         ("UpsertInstallation", "credentials"),
         ("VercelField", "key"),
+        ("VercelResource", "secrets"),
     ];
 
     /// Every field of a schema, also of the schemas that it is made of.

@@ -1,18 +1,21 @@
-//! What Vercel asks about installations of our integration, in the form that
-//! its marketplace prescribes to partners.
+//! What Vercel asks about installations of our integration and their databases, in
+//! the form that its marketplace prescribes to partners.
 
 mod refused;
+mod repeat;
+mod resources;
 
 use std::sync::{Arc, LazyLock};
 
-use axum::Router;
 use axum::extract::{FromRequestParts, Path, State};
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::put;
+use axum::routing::get;
+use axum::{Json, Router};
 use coppice_app::{App, VercelCaller, VercelTerms};
 use coppice_core::audit::RequestOrigin;
+use coppice_core::vercel::VERCEL_PLAN;
 use coppice_core::{Error, Result};
 use coppice_wire as wire;
 use serde::de::DeserializeOwned;
@@ -21,6 +24,7 @@ use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
 pub(crate) use refused::Refused;
+pub(crate) use resources::{PLANS, RESOURCE, RESOURCES, ROTATION};
 
 use crate::body::{Place, RawBody, Shape};
 use crate::client_address::client_address;
@@ -28,26 +32,44 @@ use crate::context;
 use crate::origin::Origin;
 use crate::proof::bearer_of;
 use crate::rates::Rates;
+use repeat::Repeat;
 
 /// Where an installation is.
 pub(crate) const INSTALLATION: &str = "/v1/installations/{installationId}";
 
 pub(crate) fn routes() -> Router<App> {
-    Router::new().route(INSTALLATION, put(upsert).delete(end))
+    Router::new()
+        .route(INSTALLATION, get(show).put(upsert).patch(update).delete(end))
+        .merge(resources::routes())
 }
 
-/// Who calls, which is certain, and from where.
+/// Who calls, which is certain, and from where; and what repetitions are known by.
 struct Partner {
     caller: VercelCaller,
     origin: RequestOrigin,
+    repeat: Option<Repeat>,
+}
+
+/// Somebody whom Vercel signs for, and no more is known of them.
+struct Visitor;
+
+impl FromRequestParts<App> for Visitor {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refused> {
+        let rates = rates_of(parts)?;
+        rates.admit_address(client_address(parts))?;
+        app.check_vercel_token(bearer_of(&parts.headers)).await?;
+        context::note_caller("vercel");
+        Ok(Self)
+    }
 }
 
 impl FromRequestParts<App> for Partner {
     type Rejection = Refused;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refused> {
-        let rates = parts.extensions.get::<Arc<Rates>>().cloned();
-        let rates = rates.ok_or_else(|| Error::internal("the router has no rate limits"))?;
+        let rates = rates_of(parts)?;
         let path = Path::<Vec<(String, String)>>::from_request_parts(parts, app).await;
         // A path that can't be read names no installation.
         let named = path.map_or_else(|_| vec![], |path| path.0);
@@ -58,7 +80,8 @@ impl FromRequestParts<App> for Partner {
             Ok(caller) => {
                 context::note_caller("vercel");
                 rates.admit_credential(&caller.credential())?;
-                Ok(Self { caller, origin: Origin::of(parts).0 })
+                let repeat = Repeat::of(parts, &caller)?;
+                Ok(Self { caller, origin: Origin::of(parts).0, repeat })
             }
             Err(error) => {
                 if matches!(error, Error::Forbidden { .. }) {
@@ -68,6 +91,36 @@ impl FromRequestParts<App> for Partner {
             }
         }
     }
+}
+
+fn rates_of(parts: &Parts) -> Result<Arc<Rates>> {
+    let rates = parts.extensions.get::<Arc<Rates>>().cloned();
+    rates.ok_or_else(|| Error::internal("the router has no rate limits"))
+}
+
+/// `GET /v1/installations/{installationId}`
+async fn show(State(app): State<App>, partner: Partner) -> Result<Json<wire::VercelInstallation>, Refused> {
+    let is_enabled = app.is_vercel_installation_enabled(&partner.caller).await?;
+    let notification = (!is_enabled).then(|| wire::VercelNotification {
+        level: "error".to_owned(),
+        title: "This installation is disabled: its databases sleep. Ask who runs the platform.".to_owned(),
+    });
+    Ok(Json(wire::VercelInstallation { billing_plan: resources::plan(), notification }))
+}
+
+/// `PATCH /v1/installations/{installationId}`: there is one plan, so there is nothing to be changed.
+async fn update(
+    State(app): State<App>,
+    partner: Partner,
+    body: RawBody,
+) -> Result<Json<wire::VercelInstallation>, Refused> {
+    static SHAPE: LazyLock<Shape> = LazyLock::new(shape::<wire::UpdateInstallation>);
+    let asked: wire::UpdateInstallation = body.read_optional(|value| checked(&SHAPE, value)).await?;
+    if let Some(plan) = asked.billing_plan_id.filter(|plan| plan != VERCEL_PLAN) {
+        let why = format_args!("there is no plan {plan:?}; must be {VERCEL_PLAN}");
+        return Err(Error::invalid_field("billingPlanId", why).into());
+    }
+    show(State(app), partner).await
 }
 
 /// `PUT /v1/installations/{installationId}`

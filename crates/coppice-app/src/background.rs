@@ -291,6 +291,9 @@ impl App {
         tasks.every("webhook_secret_purge", PURGE, self, |app| async move {
             app.forget_former_webhook_secrets().await
         });
+        tasks.every("vercel_login_purge", PURGE, self, |app| async move {
+            app.store.vercel_login_purge().await.map_err(Error::from)
+        });
         tasks.every("activity_purge", PURGE, self, |app| async move { app.purge_activity().await });
         tasks.every("sign_in_purge", Duration::from_secs(60), self, |app| async move {
             app.purge_sign_ins().await

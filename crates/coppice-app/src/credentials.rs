@@ -4,7 +4,7 @@
 use coppice_core::access::Scope;
 use coppice_core::branch::{Branch, MANAGED_DATABASE, MANAGED_ROLE};
 use coppice_core::target::InBranch;
-use coppice_core::{Error, ErrorCode, Result};
+use coppice_core::{BranchId, Error, ErrorCode, Result};
 use zeroize::Zeroizing;
 
 use crate::logins::{check_login_name, login_of};
@@ -76,14 +76,20 @@ impl App {
             Some(login) => (login.0.as_str(), self.login_password(&branch.id, login).await?),
             None => (MANAGED_ROLE, self.password_in_force(branch).await?),
         };
-        Ok(self.credentials(branch, role, password))
+        Ok(self.credentials(&branch.id, role, password))
     }
 
-    fn credentials(&self, branch: &Branch, role: &str, password: Zeroizing<String>) -> Credentials {
+    /// How to connect as a role with a password.
+    pub(crate) fn credentials(
+        &self,
+        branch: &BranchId,
+        role: &str,
+        password: Zeroizing<String>,
+    ) -> Credentials {
         let GatewayPlace { host, port } = self.config.gateway.clone();
         let (username, host) = match &self.config.gateway_domain {
-            Some(domain) => (role.to_owned(), format!("{}.{domain}", branch.id)),
-            None => (format!("{role}.{}", branch.id), host),
+            Some(domain) => (role.to_owned(), format!("{branch}.{domain}")),
+            None => (format!("{role}.{branch}"), host),
         };
         let url_host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
         let url_port = if port == 5432 { String::new() } else { format!(":{port}") };

@@ -111,6 +111,7 @@ pub use identity::{
 pub use invitations::{Accepted, NewPerson, OfferedInvitation, VisibleInvitation};
 pub use key_file::KeyFile;
 pub use keys::{NewKey, Reach};
+pub use logins::ActingAs;
 pub use logs::{BranchLogs, LogRequest};
 pub use orb::{OrbConfig, OrbDelivery};
 pub use outside::{
@@ -125,7 +126,10 @@ pub use sleep::Clients;
 pub use statements::{Compared, StatementLogin};
 pub use stripe::{BillingPage, StripeConfig, StripeDelivery};
 pub use usage::{UsageLine, UsageReport, UsageRequest};
-pub use vercel::{VercelCaller, VercelConfig, VercelTerms};
+pub use vercel::{
+    ResourceChange, ResourceRequest, ResourceSecrets, ResourceSeen, ResourceStatus, VercelCaller,
+    VercelConfig, VercelDelivery, VercelTerms,
+};
 pub use webhooks::{DeliveryPage, WebhookChange, WebhookRequest};
 
 /// How long the metastore may take to count as ready: whoever asks gives up

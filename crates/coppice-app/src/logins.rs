@@ -1,5 +1,5 @@
-//! Logins of keys: what a key with a database role gets in place of the managed
-//! role's password, and what becomes of it when the key ends.
+//! Logins: what a key with a database role gets in place of the managed role's
+//! password, what Vercel is told in place of it, and what becomes of them.
 //!
 //! The gateway asks here who such a login is, awake or asleep, and its server is
 //! told right before it is used. So a login is made without a server, and ends at
@@ -7,9 +7,9 @@
 
 use std::sync::Arc;
 
-use coppice_core::branch::Branch;
+use coppice_core::branch::{Branch, MANAGED_ROLE};
 use coppice_core::login::{DatabaseRole, key_of_login};
-use coppice_core::{ApiKeyId, BranchId, Error, ErrorCode, InstanceId, Result};
+use coppice_core::{ApiKeyId, BranchId, Error, ErrorCode, InstanceId, Result, VercelLoginId};
 use coppice_engine::KeptRole;
 use coppice_failpoint::failpoint;
 use coppice_store::KeptPassword;
@@ -22,6 +22,20 @@ use crate::{Access, App};
 
 /// Logins that are taken off servers at the same time.
 const AT_ONCE: usize = 8;
+
+/// The role that a client's session is of, where that is not the one it signs in as.
+pub struct ActingAs {
+    /// Its name.
+    pub role: &'static str,
+    /// Its password.
+    pub password: Zeroizing<String>,
+}
+
+impl std::fmt::Debug for ActingAs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ActingAs({})", self.role)
+    }
+}
 
 /// Which of the logins whose time is over were looked at last.
 #[derive(Debug, Default)]
@@ -77,20 +91,33 @@ impl App {
     /// What a login has to prove, which is known without its server; none for a
     /// role that is no login.
     pub(crate) async fn kept_login(&self, branch: &BranchId, role: &str) -> Result<Option<KeptRole>> {
-        let Some(key) = key_of_login(role) else { return Ok(None) };
-        let login = self.store.login_in_force(branch, &key).await?;
-        Ok(Some(login.map_or(KeptRole::Nothing, |login| KeptRole::Verifier(login.verifier))))
+        let verifier = if let Some(key) = key_of_login(role) {
+            self.store.login_in_force(branch, &key).await?.map(|login| login.verifier)
+        } else if let Some(login) = VercelLoginId::parse(role) {
+            self.store.vercel_login_verifier(branch, &login).await?
+        } else {
+            return Ok(None);
+        };
+        Ok(Some(verifier.map_or(KeptRole::Nothing, KeptRole::Verifier)))
     }
 
     /// Has the server of a branch know a role before a client that has proved who
-    /// it is signs in there; only logins need that.
+    /// it is signs in there; only logins need that. What Vercel was told is another
+    /// name of the managed role, whose session it then is.
     ///
     /// # Errors
-    /// `unavailable` when the login is over, or the server does not answer.
+    /// `unavailable` when the login is over, or the server does not answer;
+    /// `credentials_not_found` when the managed role was changed by SQL.
     #[tracing::instrument(level = "debug", skip_all)]
-    pub async fn prepare_role(&self, branch: &BranchId, role: &str) -> Result<()> {
-        let Some(key) = key_of_login(role) else { return Ok(()) };
+    pub async fn prepare_role(&self, branch: &BranchId, role: &str) -> Result<Option<ActingAs>> {
         let over = || Error::unavailable(format!("the login {role} is over"));
+        if let Some(login) = VercelLoginId::parse(role) {
+            self.store.vercel_login_verifier(branch, &login).await?.ok_or_else(over)?;
+            let found = self.find_for_connection(branch, MANAGED_ROLE).await?.ok_or_else(over)?;
+            let password = self.password_in_force(&found.branch).await?;
+            return Ok(Some(ActingAs { role: MANAGED_ROLE, password }));
+        }
+        let Some(key) = key_of_login(role) else { return Ok(None) };
         let login = self.store.login_in_force(branch, &key).await?.ok_or_else(over)?;
         let instance = InstanceId::primary(branch);
         let made = self.engine.ensure_login(&instance, &login).await;
@@ -100,7 +127,7 @@ impl App {
             let _ = self.engine.end_login(&instance, &key).await;
             return Err(over());
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Which of these, each a role on a branch, are logins that are over.
@@ -108,13 +135,21 @@ impl App {
     /// # Errors
     /// When the metastore fails.
     pub async fn logins_over(&self, of: &[(BranchId, String)]) -> Result<Vec<(BranchId, String)>> {
-        let of: Vec<_> =
-            of.iter().filter_map(|(branch, role)| Some((branch.clone(), key_of_login(role)?))).collect();
-        if of.is_empty() {
-            return Ok(vec![]);
+        let (mut of_keys, mut over) = (vec![], vec![]);
+        for (branch, role) in of {
+            if let Some(key) = key_of_login(role) {
+                of_keys.push((branch.clone(), key));
+            } else if let Some(login) = VercelLoginId::parse(role)
+                && self.store.vercel_login_verifier(branch, &login).await?.is_none()
+            {
+                over.push((branch.clone(), role.clone()));
+            }
         }
-        let over = self.store.logins_over(&of).await?;
-        Ok(over.into_iter().map(|(branch, key)| (branch, key.to_string())).collect())
+        if !of_keys.is_empty() {
+            let ended = self.store.logins_over(&of_keys).await?;
+            over.extend(ended.into_iter().map(|(branch, key)| (branch, key.to_string())));
+        }
+        Ok(over)
     }
 
     /// Takes logins that are over off the servers that are up, a page of them; to

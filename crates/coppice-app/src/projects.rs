@@ -4,7 +4,7 @@ use chrono::Utc;
 use coppice_core::project::{ConfigurationChange, Project, ProjectConfiguration};
 use coppice_core::target::InProject;
 use coppice_core::{Error, ErrorCode, ProjectId, Result};
-use coppice_store::Doomed;
+use coppice_store::{Doomed, Tx};
 
 use crate::branches::protected;
 use crate::{Access, App};
@@ -33,11 +33,28 @@ impl App {
     /// # Errors
     /// `project_limit_reached`, `project_rate_exceeded`, `organization_disabled`
     pub async fn create_project(&self, access: &Access, new: &NewProject) -> Result<Project> {
-        let organization = &access.organization.id;
-        let limits = &self.config.limits;
+        let organization = access.organization.id.clone();
+        let place = InProject { organization, project: ProjectId::generate(Utc::now()) };
         let mut tx = self.store.begin().await?;
-        self.lock_enabled_organization_in_tx(&mut tx, organization).await?;
-        let (present, recent) = self.store.project_count_in_tx(&mut tx, organization).await?;
+        self.lock_enabled_organization_in_tx(&mut tx, &place.organization).await?;
+        let project = self.insert_project_in_tx(&mut tx, &place, &new.name, &new.configuration).await?;
+        tx.commit().await.map_err(coppice_store::StoreError::from)?;
+        Ok(project)
+    }
+
+    /// Makes a project of an organization that the transaction has locked.
+    ///
+    /// # Errors
+    /// `project_limit_reached`, `project_rate_exceeded`
+    pub(crate) async fn insert_project_in_tx(
+        &self,
+        tx: &mut Tx,
+        place: &InProject,
+        name: &str,
+        configuration: &ProjectConfiguration,
+    ) -> Result<Project> {
+        let (organization, limits) = (&place.organization, &self.config.limits);
+        let (present, recent) = self.store.project_count_in_tx(tx, organization).await?;
         if present >= limits.projects_max {
             return Err(Error::invalid(
                 ErrorCode::ProjectLimitReached,
@@ -50,17 +67,13 @@ impl App {
                 public: "too many projects created in one hour".to_owned(),
                 retry_after_seconds: self
                     .store
-                    .project_room_in_tx(&mut tx, organization, limits.projects_per_hour_max)
+                    .project_room_in_tx(tx, organization, limits.projects_per_hour_max)
                     .await?,
             });
         }
-        let id = ProjectId::generate(Utc::now());
-        let project = self
-            .store
-            .project_insert_in_tx(&mut tx, organization, &id, &new.name, &new.configuration)
-            .await?;
-        tx.commit().await.map_err(coppice_store::StoreError::from)?;
-        Ok(project)
+        let made =
+            self.store.project_insert_in_tx(tx, organization, &place.project, name, configuration).await?;
+        Ok(made)
     }
 
     /// Projects the caller may see.

@@ -131,6 +131,7 @@ error_codes! {
     SubjectNotFound = "subject_not_found",
     TooManyApiKeys = "too_many_api_keys",
     TooManyItems = "too_many_items",
+    TooManyLogins = "too_many_logins",
     Unavailable = "unavailable",
     UnsupportedMediaType = "unsupported_media_type",
     UpstreamTimeout = "upstream_timeout",

@@ -109,6 +109,7 @@ id!(/** An event on its way to a webhook. */ DeliveryId, "dlv_");
 id!(/** An installation of the GitHub App that an organization has linked. */ GithubInstallationId, "ghi_");
 id!(/** A repository on GitHub that a project is mapped to. */ GithubRepositoryId, "ghr_");
 id!(/** An installation of our integration, as Vercel knows it. */ VercelInstallationId);
+id!(/** A name by which a database signs in that somebody has by Vercel. */ VercelLoginId, "vercel_");
 id!(/** One copy-on-write directory that holds an instance's data. */ VolumeId, "vol_");
 id!(/** One machine that runs instances. */ HostId, "hst_");
 id!(/** One installation: a data directory together with its metastore. */ InstallationId, "ins_");
@@ -142,12 +143,23 @@ impl BranchId {
     }
 }
 
+/// Whether a text is made as ids with this prefix are.
+fn is_well_formed(text: &str, prefix: &str) -> bool {
+    let suffix = text.strip_prefix(prefix);
+    suffix.is_some_and(|suffix| suffix.len() == 26 && suffix.bytes().all(|byte| ALPHABET.contains(&byte)))
+}
+
 impl ApiKeyId {
     /// Reads an id as somebody wrote it; `None` when no key can have it.
     pub fn parse(text: &str) -> Option<Self> {
-        let suffix = text.strip_prefix("key_")?;
-        let well_formed = suffix.len() == 26 && suffix.bytes().all(|byte| ALPHABET.contains(&byte));
-        well_formed.then(|| Self(text.to_owned()))
+        is_well_formed(text, "key_").then(|| Self(text.to_owned()))
+    }
+}
+
+impl VercelLoginId {
+    /// Reads an id as somebody wrote it; `None` when no such login can have it.
+    pub fn parse(text: &str) -> Option<Self> {
+        is_well_formed(text, "vercel_").then(|| Self(text.to_owned()))
     }
 }
 

@@ -74,5 +74,5 @@ pub use error_code::ErrorCode;
 pub use id::{
     ApiKeyId, AuditId, BranchId, DeliveryId, EventId, GithubInstallationId, GithubRepositoryId, HostId,
     InstallationId, InstanceId, InvitationId, InvoiceId, OrganizationId, ProjectId, RegionId, SessionId,
-    UserId, VercelInstallationId, VolumeId, WebhookId,
+    UserId, VercelInstallationId, VercelLoginId, VolumeId, WebhookId,
 };

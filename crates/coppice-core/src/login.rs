@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use crate::ApiKeyId;
+use crate::{ApiKeyId, VercelLoginId};
 
 /// What a login may do on its branch. Each may do what those before it may.
 ///
@@ -59,6 +59,12 @@ pub fn key_of_login(role: &str) -> Option<ApiKeyId> {
     ApiKeyId::parse(role)
 }
 
+/// Whether a role of this name is let in by what the platform keeps, and by nothing
+/// that is in the catalogue of a server: it ends when the platform says so.
+pub fn is_login(role: &str) -> bool {
+    key_of_login(role).is_some() || VercelLoginId::parse(role).is_some()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,7 +76,10 @@ mod tests {
         let shouted = key.as_str().to_uppercase();
         for other in ["app", "key_", "key_manager", &format!("{key}0"), &key.as_str()[..29], &shouted] {
             assert_eq!(key_of_login(other), None, "{other}");
+            assert!(!is_login(other), "{other}");
         }
+        let told = VercelLoginId::generate(chrono::Utc::now());
+        assert!(is_login(key.as_str()) && is_login(told.as_str()) && key_of_login(told.as_str()).is_none());
     }
 
     #[test]

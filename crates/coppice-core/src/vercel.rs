@@ -1,7 +1,7 @@
 //! Vercel's marketplace, where people install our integration and get
 //! databases by it.
 
-use crate::{OrganizationId, VercelInstallationId};
+use crate::{BranchId, OrganizationId, ProjectId, VercelInstallationId};
 
 /// Most characters of an installation's id behind its prefix.
 const ID_LENGTH_MAX: usize = 64;
@@ -30,6 +30,32 @@ pub struct VercelInstallation {
     /// Whether its projects are to be deleted with it.
     pub is_cascading: bool,
 }
+
+/// A database that somebody has by an installation: a project with a branch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VercelResource {
+    /// What it has here, and what it is known by at Vercel.
+    pub project: ProjectId,
+    /// Where its data is; the project may have others.
+    pub branch: BranchId,
+    /// What it is called.
+    pub name: String,
+    /// Which product of ours it is, as Vercel knows that.
+    pub product: String,
+    /// By what it is charged.
+    pub plan: String,
+    /// What was chosen for it at Vercel, as a JSON object.
+    pub metadata: String,
+}
+
+/// What a database can be charged by. There is one: Vercel charges nothing for it.
+pub const VERCEL_PLAN: &str = "standard";
+
+/// Most logins of one database that are good at a time.
+pub const VERCEL_LOGINS_MAX: u32 = 10;
+
+/// Longest time that the secrets of a database are good for after they were rotated, in hours.
+pub const VERCEL_DELAY_HOURS_MAX: u32 = 720;
 
 #[cfg(test)]
 mod tests {

@@ -10,6 +10,7 @@ use coppice_core::project::IpFiltering;
 use coppice_core::{BranchId, InstanceId, Result};
 use coppice_engine::{BoxedServerStream, KeptRole, RoleVerifier};
 use coppice_pgwire::startup::CancelKey;
+use zeroize::Zeroizing;
 
 /// Where the sessions of a branch go.
 #[derive(Clone, Debug)]
@@ -35,6 +36,21 @@ pub struct Route {
     pub kept: KeptRole,
 }
 
+/// The role that a session is of, where that is not the one its client signs in as.
+pub struct ActingAs {
+    /// Its name.
+    pub role: String,
+    /// Its password, which the platform made: a server asks for no more work than
+    /// is usual to prove it.
+    pub password: Zeroizing<String>,
+}
+
+impl std::fmt::Debug for ActingAs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ActingAs({})", self.role)
+    }
+}
+
 /// Knows the branches and opens connections to their servers.
 #[async_trait]
 pub trait Branches: Send + Sync + 'static {
@@ -50,8 +66,9 @@ pub trait Branches: Send + Sync + 'static {
     /// there is none to ask.
     async fn ask_nobody(&self);
 
-    /// Has the server know `role`, for a client that has proved to be it.
-    async fn prepare(&self, branch: &BranchId, role: &str) -> Result<()>;
+    /// Has the server know `role`, for a client that has proved to be it. Returns
+    /// whose its session is where `role` is another name of that.
+    async fn prepare(&self, branch: &BranchId, role: &str) -> Result<Option<ActingAs>>;
 
     /// Which of these, each a role on a branch, may have no session any more.
     async fn over(&self, of: &[(BranchId, String)]) -> Result<Vec<(BranchId, String)>>;

@@ -39,7 +39,7 @@ mod usage;
 mod visit;
 mod waiting;
 
-pub use branches::{Branches, ClientInfo, Route};
+pub use branches::{ActingAs, Branches, ClientInfo, Route};
 pub use certificate::{Certificate, CertificateError, CertificateFiles};
 pub use config::{ConnectionLimits, GatewayConfig, Plaintext};
 pub use coppice_pgwire::startup::CancelKey;

@@ -13,7 +13,7 @@ use crate::gateway::Gateway;
 use crate::lookup::ATTEMPTS_MAX;
 use crate::negotiate::Client;
 use crate::refusal::{End, Refusal};
-use crate::server::{self, Server};
+use crate::server::{self, Proof, Server};
 use crate::sessions::{Held, Session};
 use crate::visit::{ATTEMPT_PAUSE, Found, Visit, next_pause, within};
 use crate::waiting::takes_connections;
@@ -30,6 +30,15 @@ fn check_replicas(visit: &Visit, branch: &BranchId, found: &Found) -> Result<(),
         true => Err(Refusal::no_replica(branch)),
         false => Ok(()),
     }
+}
+
+/// What a session begins with that is of another role than its client.
+fn parameters_of(role: &str, parameters: &[(String, String)]) -> Vec<(String, String)> {
+    let named = |(name, value): &(String, String)| match name.as_str() {
+        "user" => (name.clone(), role.to_owned()),
+        _ => (name.clone(), value.clone()),
+    };
+    parameters.iter().map(named).collect()
 }
 
 /// What came of opening a session.
@@ -119,10 +128,17 @@ impl Gateway {
             Ok(session) => session,
             Err(held) => return Ok(Opened::Held(held)),
         };
-        self.branches.prepare(branch, &visit.destination.role).await.map_err(Refusal::from)?;
+        let acting = self.branches.prepare(branch, &visit.destination.role).await.map_err(Refusal::from)?;
         let route = self.choose(visit, branch, &found.route)?;
         let stream = self.branches.open(&route).await.map_err(Refusal::from)?;
-        let server = server::sign_in(stream, &visit.destination.parameters, proven).await?;
+        let parameters = &visit.destination.parameters;
+        let server = match &acting {
+            None => server::sign_in(stream, parameters, Proof::Own(proven)).await?,
+            Some(acting) => {
+                let parameters = parameters_of(&acting.role, parameters);
+                server::sign_in(stream, &parameters, Proof::Password(&acting.password)).await?
+            }
+        };
         Ok(Opened::Session(Box::new((server, session, route))))
     }
 

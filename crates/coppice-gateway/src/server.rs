@@ -1,14 +1,15 @@
 //! Stage: the session on the branch's server.
 //!
 //! The gateway signs in as the client's role with the client's own key, so it
-//! is the server that decides about expiry, NOLOGIN and connection limits.
+//! is the server that decides about expiry, NOLOGIN and connection limits. Where
+//! that role is another name of one, it signs in as that with its password.
 
 use bytes::BytesMut;
 use coppice_engine::BoxedServerStream;
 use coppice_pgwire::backend::{self, Authentication};
 use coppice_pgwire::encode;
 use coppice_pgwire::frame::Frame;
-use coppice_pgwire::scram::{SCRAM_SHA_256, ScramClient, ScramError};
+use coppice_pgwire::scram::{Keys, SCRAM_SHA_256, ScramClient, ScramError, ServerProof};
 use coppice_pgwire::startup::CancelKey;
 
 use crate::authenticate::ProvenRole;
@@ -18,6 +19,18 @@ use crate::refusal::{End, Refusal};
 
 /// Longest message of a server before its first ReadyForQuery.
 const MESSAGE_LENGTH_MAX: usize = 1 << 20;
+
+/// Iterations of what the platform makes, which are PostgreSQL's default.
+const ITERATIONS_MAX: u32 = 4096;
+
+/// What the server is shown.
+#[derive(Clone, Copy)]
+pub(crate) enum Proof<'a> {
+    /// What the client has proved.
+    Own(&'a ProvenRole),
+    /// A password that the platform knows.
+    Password(&'a str),
+}
 
 /// A server that is ready for the first query.
 pub(crate) struct Server {
@@ -36,11 +49,11 @@ const GREETING_LENGTH_MAX: usize = 256 << 10;
 pub(crate) async fn sign_in(
     stream: BoxedServerStream,
     parameters: &[(String, String)],
-    proven: &ProvenRole,
+    proof: Proof<'_>,
 ) -> Result<Server, End> {
     let mut connection = Connection::new(stream);
     encode::startup(&mut connection.outgoing, 0, parameters);
-    prove(&mut connection, proven).await.map_err(lost)?;
+    prove(&mut connection, proof).await.map_err(lost)?;
     let mut greeting = BytesMut::new();
     let mut cancel_key = None;
     loop {
@@ -90,7 +103,7 @@ async fn read_authentication(connection: &mut Connection<BoxedServerStream>) -> 
 
 /// Signs in. A server that lets us in without proving that it holds the
 /// verifier is not the one we meant.
-async fn prove(connection: &mut Connection<BoxedServerStream>, proven: &ProvenRole) -> Result<(), End> {
+async fn prove(connection: &mut Connection<BoxedServerStream>, proof: Proof<'_>) -> Result<(), End> {
     let failed = |error: ScramError| {
         tracing::error!("the exchange with a server failed: {error}");
         Refusal::new(Reason::Internal, "XX000", "the branch's server could not be authenticated")
@@ -108,8 +121,7 @@ async fn prove(connection: &mut Connection<BoxedServerStream>, proven: &ProvenRo
     let Authentication::SaslContinue(challenge) = read_authentication(connection).await? else {
         return Err(unexpected().into());
     };
-    let (answer, server_proof) =
-        scram.respond(&challenge, &proven.client_key, &proven.verifier).map_err(failed)?;
+    let (answer, server_proof) = respond(scram, &challenge, proof).map_err(failed)?;
     encode::sasl_response(&mut connection.outgoing, answer.as_bytes());
     connection.flush().await?;
     let Authentication::SaslFinal(last) = read_authentication(connection).await? else {
@@ -119,5 +131,19 @@ async fn prove(connection: &mut Connection<BoxedServerStream>, proven: &ProvenRo
     match read_authentication(connection).await? {
         Authentication::Ok => Ok(()),
         _ => Err(unexpected().into()),
+    }
+}
+
+fn respond(
+    scram: ScramClient,
+    challenge: &[u8],
+    proof: Proof<'_>,
+) -> Result<(String, ServerProof), ScramError> {
+    match proof {
+        Proof::Own(proven) => scram.respond(challenge, &proven.client_key, &proven.verifier),
+        Proof::Password(_) if Keys::iterations(challenge)?.get() > ITERATIONS_MAX => {
+            Err(ScramError::Malformed("more iterations than the platform makes"))
+        }
+        Proof::Password(password) => Keys::derive(challenge, password)?.respond(scram, challenge),
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime};
 
 use coppice_core::BranchId;
 use coppice_core::awake::NewUse;
-use coppice_core::login::key_of_login;
+use coppice_core::login::is_login;
 use coppice_core::statistics::ClientTraffic;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -118,7 +118,7 @@ struct Open {
 impl Open {
     fn now(branch: &BranchId, client: &ClientInfo) -> Self {
         let session = OpenSession { client: client.clone(), since: SystemTime::now() };
-        let over = key_of_login(&client.role).map(|_| CancellationToken::new());
+        let over = is_login(&client.role).then(CancellationToken::new);
         Self { branch: branch.clone(), session, over }
     }
 }
@@ -289,7 +289,7 @@ impl Sessions {
         Pooled { sessions: self.clone(), number, over }
     }
 
-    /// The logins of keys that have sessions or are clients of pools, each once.
+    /// The logins that have sessions or are clients of pools, each once.
     pub(crate) fn logins(&self) -> Vec<(BranchId, String)> {
         let state = self.state.lock();
         let open = state.open.values().chain(state.pooled.values()).filter(|open| open.over.is_some());

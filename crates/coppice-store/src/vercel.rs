@@ -1,5 +1,6 @@
 //! Installations of our integration on Vercel.
 
+use chrono::{DateTime, Utc};
 use coppice_core::vercel::VercelInstallation;
 use coppice_core::{OrganizationId, VercelInstallationId};
 use serde_json::Value;
@@ -116,6 +117,29 @@ impl Store {
         .execute(&self.pool)
         .await?;
         Ok(())
+    }
+
+    /// Marks an installation deleted that was made before a moment.
+    pub async fn vercel_installation_removed(
+        &self,
+        id: &VercelInstallationId,
+        when: DateTime<Utc>,
+    ) -> Result<()> {
+        sqlx::query(
+            "update vercel_installations set ending_at = coalesce(ending_at, now())
+             where id = $1 and created_at <= $2",
+        )
+        .bind(id.as_str())
+        .bind(when)
+        .execute(&self.pool)
+        .await?;
+        Ok(())
+    }
+
+    /// By what an installation can be acted on at Vercel, encrypted.
+    pub async fn vercel_installation_token(&self, id: &VercelInstallationId) -> Result<Option<Vec<u8>>> {
+        let sql = "select access_token_sealed from vercel_installations where id = $1";
+        Ok(sqlx::query_scalar(sql).bind(id.as_str()).fetch_optional(&self.pool).await?)
     }
 
     /// Installations whose deletion is not finished, the oldest first.

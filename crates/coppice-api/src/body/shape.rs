@@ -17,6 +17,9 @@ use super::format::Format;
 use super::length::Length;
 use super::place::Place;
 
+/// Most bytes, as JSON, of an object whose values can be anything.
+const FREE_BYTES_MAX: usize = 16 << 10;
+
 /// What a value may look like.
 #[derive(Debug)]
 pub(crate) enum Shape {
@@ -30,10 +33,14 @@ pub(crate) enum Shape {
     Flag,
     /// A whole number, from and to.
     Whole(u64, u64),
+    /// A number, from and to.
+    Number(f64, f64),
     /// So many of them, at least and at most.
     List(Box<Shape>, usize, usize),
     /// So many of them at most, by name.
     Map(Box<Shape>, usize),
+    /// So many values of any kind at most, by name, and only so many bytes of them.
+    Free(usize),
     /// Fields, in the order in which they are looked at. Others are ignored.
     Object(Vec<Field>),
     /// All of these at once.
@@ -105,6 +112,10 @@ impl Shape {
                     _ => Err(place.invalid(format_args!("must be a whole number from {min} to {max}"))),
                 }
             }
+            (Self::Number(min, max), value) => match value.as_f64() {
+                Some(number) if (*min..=*max).contains(&number) => Ok(()),
+                _ => Err(place.invalid(format_args!("must be a number from {min} to {max}"))),
+            },
             (Self::List(_, _, count_max), Value::Array(items)) if items.len() > *count_max => {
                 Err(place.too_many(*count_max))
             }
@@ -121,6 +132,17 @@ impl Shape {
             (Self::Map(shape, _), Value::Object(values)) => {
                 values.iter_mut().try_for_each(|(name, value)| shape.check(value, &Place::Field(place, name)))
             }
+            (Self::Free(count_max), Value::Object(values)) if values.len() > *count_max => {
+                Err(place.too_many(*count_max))
+            }
+            (Self::Free(_), value @ Value::Object(_)) => match value.to_string() {
+                text if text.len() > FREE_BYTES_MAX => {
+                    Err(place.invalid(format_args!("must have at most {FREE_BYTES_MAX} bytes as JSON")))
+                }
+                // No text of the metastore can have it.
+                text if text.contains("\\u0000") => Err(place.invalid("must have no zero bytes")),
+                _ => Ok(()),
+            },
             (Self::Object(fields), Value::Object(values)) => {
                 fields.iter().try_for_each(|field| field.check(values, place))
             }
@@ -141,9 +163,12 @@ impl Shape {
         match self {
             Self::Formatted(..) | Self::Text(_) | Self::Word(_) => "must be a string",
             Self::Whole(..) => "must be a whole number",
+            Self::Number(..) => "must be a number",
             Self::Flag => "must be true or false",
             Self::List(..) => "must be an array",
-            Self::Map(..) | Self::Object(_) | Self::All(_) | Self::Tagged(..) => "must be an object",
+            Self::Map(..) | Self::Free(_) | Self::Object(_) | Self::All(_) | Self::Tagged(..) => {
+                "must be an object"
+            }
         }
     }
 }
@@ -216,13 +241,25 @@ impl Schemas {
                 _ => Err(format!("{place} has no minimum or no maximum")),
             };
         }
+        if is(Type::Number) {
+            let bound = |bound: &Option<Number>| bound.as_ref().map(number);
+            return match (bound(&object.minimum), bound(&object.maximum)) {
+                (Some(min), Some(max)) => Ok(Shape::Number(min, max)),
+                _ => Err(format!("{place} has no minimum or no maximum")),
+            };
+        }
         match object.additional_properties.as_deref() {
             Some(AdditionalProperties::RefOr(values)) => {
                 let count_max =
                     object.max_properties.ok_or_else(|| format!("{place} has no maxProperties"))?;
                 Ok(Shape::Map(Box::new(self.shape(values, &format!("{place}.*"))?), count_max))
             }
-            Some(AdditionalProperties::FreeForm(_)) => Err(format!("{place} may hold anything")),
+            Some(AdditionalProperties::FreeForm(_)) => {
+                let count_max = object
+                    .max_properties
+                    .ok_or_else(|| format!("{place} may hold anything, without an end"))?;
+                Ok(Shape::Free(count_max))
+            }
             None => self.fields(object, place).map(Shape::Object),
         }
     }
@@ -302,6 +339,14 @@ fn whole(number: &Number) -> Option<u64> {
             let whole = *number as u64;
             (whole as f64 == *number).then_some(whole)
         }
+    }
+}
+
+fn number(number: &Number) -> f64 {
+    match number {
+        Number::Int(number) => *number as f64,
+        Number::UInt(number) => *number as f64,
+        Number::Float(number) => *number,
     }
 }
 

@@ -197,6 +197,7 @@ fn query(call: &Call, shape: &Shape) -> Value {
         let text = call.query(&field.name)?;
         let value = match field.shape {
             Shape::Whole(..) => text.parse::<u64>().map(Value::from).ok(),
+            Shape::Number(..) => text.parse::<f64>().map(Value::from).ok(),
             Shape::Flag => text.parse::<bool>().map(Value::from).ok(),
             _ => None,
         };

@@ -16,6 +16,7 @@ use crate::{Http, shared};
 
 const ISSUER: &str = "https://marketplace.vercel.com";
 const CLIENT: &str = "oac_ours";
+const CLIENT_SECRET: &str = "planted-secret-of-the-integration";
 const ACCESS_TOKEN: &str = "planted-secret-of-an-installation";
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -38,8 +39,15 @@ pub(crate) fn integration() -> VercelConfig {
         });
         place
     });
-    let keys = PLACE.parse().expect("an address");
-    VercelConfig { client_id: CLIENT.to_owned(), issuer: ISSUER.to_owned(), keys }
+    let secrets = ["the-next-secret", CLIENT_SECRET];
+    VercelConfig {
+        client_id: CLIENT.to_owned(),
+        issuer: ISSUER.to_owned(),
+        client_secrets: secrets.map(|secret| secret.to_owned().into()).to_vec(),
+        // Whatever it is told there, it says yes.
+        api: PLACE.parse().expect("an address"),
+        keys: PLACE.parse().expect("an address"),
+    }
 }
 
 /// See `e2e/vercel/vercel.mjs`.
@@ -311,4 +319,128 @@ fn what_is_wrong_is_named_as_vercel_shows_it() {
     assert_eq!(expect_refusal(&answer, 400, "validation_error")["fields"][0]["key"], "installationId");
     expect_refusal(&send(&http, "POST", "icfg_wrong", &token, &terms()), 405, "method_not_allowed");
     assert!(holds(&http, "not exists (select from vercel_installations where id = 'icfg_wrong')"));
+}
+
+/// A webhook of Vercel's about an installation.
+fn webhook(http: &Http, kind: &str, installation: &str, created_at: u64, secret: &str) -> Answer {
+    let told = json!({
+        "id": "evt_1", "type": kind, "createdAt": created_at, "region": "fra1",
+        "payload": { "user": { "id": "u" }, "configuration": { "id": installation, "projects": [] } },
+    });
+    let body = told.to_string();
+    let sign = json!({ "command": "signature", "secret": secret, "body": body });
+    let signature = text_of(&VERCEL.lock().command(&sign));
+    let headers = [("x-vercel-signature", signature.as_str()), ("content-type", "application/json")];
+    http.send_text("POST", "/webhooks/vercel", &headers, &body)
+}
+
+#[test]
+fn an_installation_ends_when_vercel_says_so_and_not_by_what_was_said_before_it_was_made() {
+    let http = shared();
+    ask(&http, "PUT", "icfg_removed", &terms()).expect(204);
+    let made = now() * 1000;
+    let is_there =
+        "exists (select from vercel_installations where id = 'icfg_removed' and ending_at is null)";
+    let removed = "integration-configuration.removed";
+    for (kind, installation, created_at, secret, status) in [
+        (removed, "icfg_removed", made + 60_000, "another-secret", 400),
+        (removed, "icfg_removed", made + 60_000, "", 400),
+        (removed, "icfg_removed", made - 60_000, CLIENT_SECRET, 200),
+        (removed, "icfg_other", made + 60_000, CLIENT_SECRET, 200),
+        (removed, "'; drop", made + 60_000, CLIENT_SECRET, 200),
+        (removed, "icfg_removed", u64::MAX / 2, CLIENT_SECRET, 200),
+        ("deployment.created", "icfg_removed", made + 60_000, CLIENT_SECRET, 200),
+    ] {
+        let answer = webhook(&http, kind, installation, created_at, secret);
+        assert_eq!(answer.status, status, "{kind} {installation}: {}", answer.text());
+        assert!(holds(&http, is_there), "{kind} {installation} {created_at}");
+    }
+    let unsigned = http.send_text("POST", "/webhooks/vercel", &[], "{}");
+    assert_eq!(unsigned.status, 400);
+    for _ in 0..2 {
+        // Told twice, it is over once; with either of the secrets.
+        webhook(&http, removed, "icfg_removed", made + 60_000, "the-next-secret").expect(200);
+    }
+    wait_until(&http, "not exists (select from vercel_installations where id = 'icfg_removed')");
+    // What was said of it says nothing of the next one of its name.
+    http.metastore("select pg_sleep(0.01)");
+    ask(&http, "PUT", "icfg_removed", &terms()).expect(204);
+    webhook(&http, removed, "icfg_removed", made, CLIENT_SECRET).expect(200);
+    assert!(holds(&http, is_there));
+}
+
+#[test]
+fn plans_can_be_asked_for_before_there_is_an_installation_and_by_nobody_whom_vercel_does_not_sign_for() {
+    let http = shared();
+    let path = "/v1/products/postgres/plans";
+    let mut early = claims("icfg_x");
+    for name in ["installation_id", "account_id", "user_id", "user_role"] {
+        early.as_object_mut().expect("an object").remove(name);
+    }
+    let with = |token: &str| {
+        let bearer = format!("Bearer {token}");
+        http.anonymous("GET", path, &[("authorization", bearer.as_str())])
+    };
+    let plans = with(&signed("vercel", &early)).expect(200);
+    let check = json!({ "command": "check", "schema": "Plans", "value": plans });
+    assert_eq!(VERCEL.lock().command(&check), "", "{plans}");
+    for bad in [signed("stranger", &early), http.key().to_owned(), String::new()] {
+        expect_refusal(&with(&bad), 403, "forbidden");
+    }
+    expect_refusal(&http.anonymous("GET", path, &[]), 403, "forbidden");
+}
+
+#[test]
+fn an_installation_says_how_it_is_and_what_is_asked_of_databases_is_read_with_care() {
+    let http = shared();
+    ask(&http, "PUT", "icfg_state", &terms()).expect(204);
+    let state = ask(&http, "GET", "icfg_state", &Value::Null).expect(200);
+    assert_eq!((&state["billingPlan"]["id"], &state["notification"]), (&json!("standard"), &Value::Null));
+    ask(&http, "PATCH", "icfg_state", &json!({ "billingPlanId": "standard" })).expect(200);
+    let wrong = ask(&http, "PATCH", "icfg_state", &json!({ "billingPlanId": "gold" }));
+    assert_eq!(expect_refusal(&wrong, 400, "validation_error")["fields"][0]["key"], "billingPlanId");
+    http.metastore(
+        "update organizations set disabled_by_admin = true
+         where id = (select organization_id from vercel_installations where id = 'icfg_state')",
+    );
+    let state = ask(&http, "GET", "icfg_state", &Value::Null).expect(200);
+    assert_eq!(state["notification"]["level"], "error");
+    expect_refusal(&ask(&http, "GET", "icfg_nobody", &Value::Null), 404, "not_found");
+
+    let resource = json!({ "productId": "p", "name": "n", "billingPlanId": "standard", "metadata": {} });
+    let with = |name: &str, value: Value| {
+        let mut resource = resource.clone();
+        resource[name] = value;
+        resource
+    };
+    for (below, body, field) in [
+        ("/resources", with("productId", json!("")), "productId"),
+        ("/resources", with("name", json!("x".repeat(129))), "name"),
+        ("/resources", with("metadata", json!([])), "metadata"),
+        ("/resources", with("metadata", json!({ "a": "x".repeat(20_000) })), "metadata"),
+        ("/resources", with("metadata", json!({ "a": "\u{0}" })), "metadata"),
+        ("/resources", with("billingPlanId", json!("gold")), "billingPlanId"),
+        (
+            "/resources/prj_x/secrets/rotate",
+            json!({ "delayOldSecretsExpirationHours": -1 }),
+            "delayOldSecretsExpirationHours",
+        ),
+        (
+            "/resources/prj_x/secrets/rotate",
+            json!({ "delayOldSecretsExpirationHours": 721 }),
+            "delayOldSecretsExpirationHours",
+        ),
+        (
+            "/resources/prj_x/secrets/rotate",
+            json!({ "delayOldSecretsExpirationHours": "1" }),
+            "delayOldSecretsExpirationHours",
+        ),
+    ] {
+        let token = signed("vercel", &claims("icfg_state"));
+        let authorization = format!("Bearer {token}");
+        let path = format!("/v1/installations/icfg_state{below}");
+        let answer = http.send_text("POST", &path, &[("authorization", &authorization)], &body.to_string());
+        assert_eq!(expect_refusal(&answer, 400, "validation_error")["fields"][0]["key"], field, "{body}");
+    }
+    assert!(holds(&http, "not exists (select from vercel_resources)"));
 }

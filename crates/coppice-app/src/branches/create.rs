@@ -14,7 +14,7 @@ use coppice_core::parameter::check_parameters;
 use coppice_core::project::{Project, ScaleToZero, ScaleToZeroChange};
 use coppice_core::target::{InBranch, InProject};
 use coppice_core::{ApiKeyId, BranchId, Error, ErrorCode, Result, VolumeId};
-use coppice_store::{BaseMoment, BranchQuotas, NewBranch, PullKey, Tx};
+use coppice_store::{BaseMoment, BranchQuotas, NewBranch, NewVercelLogin, NewVercelResource, PullKey, Tx};
 
 use super::{SpecChange, checked_expiry, name_taken};
 use crate::configuration::server;
@@ -85,6 +85,15 @@ pub struct CustomBranch {
     pub preload_libraries: Option<Vec<String>>,
 }
 
+/// For what a branch is made that nobody asks for with a key: it is written down with the branch.
+#[derive(Clone, Copy)]
+pub(crate) enum MadeFor<'a> {
+    /// A pull request.
+    Pull(&'a PullKey),
+    /// A database by Vercel, with its first login; its project is made with the branch, and has this name.
+    Resource(&'a str, NewVercelResource<'a>, NewVercelLogin<'a>),
+}
+
 /// What a new branch takes from its origin.
 struct Plan {
     spec: BranchSpec,
@@ -133,13 +142,13 @@ impl App {
         self.make_branch(&access.target.within, made_with, new, None).await
     }
 
-    /// As [`App::create_branch`], with a key, or for a pull request: whose branch it is, is written down with it.
+    /// As [`App::create_branch`], with a key, or for something else: whose branch it is, is written down with it.
     pub(crate) async fn make_branch(
         &self,
         place: &InProject,
         made_with: Option<&ApiKeyId>,
         new: &NewBranchRequest,
-        made_for: Option<&PullKey>,
+        made_for: Option<MadeFor<'_>>,
     ) -> Result<Branch> {
         self.check_backups(new.backups)?;
         let (id, volume) = (BranchId::generate(), VolumeId::generate(Utc::now()));
@@ -151,6 +160,9 @@ impl App {
         let past = self.find_past(place, &new.origin).await?;
         let mut tx = self.store.begin().await?;
         self.lock_enabled_organization_in_tx(&mut tx, &place.organization).await?;
+        if let Some(MadeFor::Resource(name, ..)) = made_for {
+            self.insert_project_in_tx(&mut tx, place, name, &Default::default()).await?;
+        }
         let project = self.lock_project(&mut tx, place).await?;
         let plan = self.plan_branch(&mut tx, &project, &new.origin, past).await?;
         self.check_quotas(&mut tx, &project).await?;
@@ -177,8 +189,12 @@ impl App {
         };
         self.store.branch_insert_in_tx(&mut tx, &row).await.map_err(|error| name_taken(error, &new.name))?;
         self.check_branches_of_key(&mut tx, made_with).await?;
-        if let Some(pull) = made_for {
-            self.store.github_pull_made_in_tx(&mut tx, pull, &id).await?;
+        match made_for {
+            Some(MadeFor::Pull(pull)) => self.store.github_pull_made_in_tx(&mut tx, pull, &id).await?,
+            Some(MadeFor::Resource(_, new, login)) => {
+                self.store.vercel_resource_insert_in_tx(&mut tx, (&project.id, &id), new, login).await?;
+            }
+            None => {}
         }
         // Before the commit, so that no change of its state can be missed.
         let ready = self.reconciler.watch(&id);

@@ -24,6 +24,7 @@ use coppice_store::{BranchNote, StoreError, Tx};
 use crate::{Access, Activity, App};
 
 pub use backup::Backup;
+pub(crate) use create::MadeFor;
 pub use create::{CustomBranch, NewBranchRequest, Origin};
 pub use reset::ResetTo;
 use spec::NewSpec;

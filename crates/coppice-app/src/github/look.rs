@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::api::{Asked, Github, GithubError, RepositoryToken};
 use super::words::{News, Words};
 use crate::App;
-use crate::branches::{NewBranchRequest, Origin, SpecChange};
+use crate::branches::{MadeFor, NewBranchRequest, Origin, SpecChange};
 
 /// Pull requests that are looked at at the same time.
 const AT_ONCE: u32 = 8;
@@ -184,7 +184,7 @@ impl App {
             backups: BackupChange::default(),
             origin: Origin::Inherit { parent, change: SpecChange::default(), moment: None },
         };
-        self.make_branch(&place, None, &new, Some(&claimed.key)).await
+        self.make_branch(&place, None, &new, Some(MadeFor::Pull(&claimed.key))).await
     }
 
     async fn have_none(&self, look: &Look<'_>, told: &mut Told) -> Result<AfterLook, Failed> {

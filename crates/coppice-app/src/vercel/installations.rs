@@ -7,7 +7,7 @@ use coppice_core::audit::{AuditActor, RequestOrigin};
 use coppice_core::name::is_unseen;
 use coppice_core::target::InProject;
 use coppice_core::vercel::VercelInstallation;
-use coppice_core::{AuditId, Error, ErrorCode, OrganizationId, Result};
+use coppice_core::{AuditId, Error, ErrorCode, OrganizationId, ProjectId, Result};
 use coppice_failpoint::failpoint;
 use coppice_store::{NewAuditLine, StoreError, VercelNote};
 use serde_json::{Value, json};
@@ -51,7 +51,8 @@ impl App {
         let known = self.vercel_installation_of(caller).await?;
         let organization =
             known.map_or_else(|| OrganizationId::generate(Utc::now()), |known| known.organization);
-        let line = self.begin_vercel_audit(caller, &organization, "upsertInstallation", origin).await?;
+        let line =
+            self.begin_vercel_audit(caller, (&organization, None), "upsertInstallation", origin).await?;
         let outcome = self.write_vercel_installation(caller, &organization, terms).await;
         self.end_audit_with(&line, &outcome).await;
         outcome
@@ -111,7 +112,9 @@ impl App {
         origin: &RequestOrigin,
     ) -> Result<()> {
         let Some(known) = self.vercel_installation_of(caller).await? else { return Ok(()) };
-        let line = self.begin_vercel_audit(caller, &known.organization, "deleteInstallation", origin).await?;
+        let line = self
+            .begin_vercel_audit(caller, (&known.organization, None), "deleteInstallation", origin)
+            .await?;
         let ended = self.store.vercel_installation_end(&known.id, is_cascading).await;
         let outcome = ended.map_err(Error::from);
         self.end_audit_with(&line, &outcome).await;
@@ -123,7 +126,10 @@ impl App {
     ///
     /// # Errors
     /// `invalid_token` when it is another account's.
-    async fn vercel_installation_of(&self, caller: &VercelCaller) -> Result<Option<VercelInstallation>> {
+    pub(super) async fn vercel_installation_of(
+        &self,
+        caller: &VercelCaller,
+    ) -> Result<Option<VercelInstallation>> {
         let known = self.store.vercel_installation(&caller.installation).await?;
         match &known {
             Some(known) if known.account != caller.account => {
@@ -133,10 +139,10 @@ impl App {
         }
     }
 
-    async fn begin_vercel_audit(
+    pub(super) async fn begin_vercel_audit(
         &self,
         caller: &VercelCaller,
-        organization: &OrganizationId,
+        (organization, project): (&OrganizationId, Option<&ProjectId>),
         action: &str,
         origin: &RequestOrigin,
     ) -> Result<AuditId> {
@@ -150,7 +156,7 @@ impl App {
             actor: &AuditActor::Organization(organization.clone()),
             credential: Some(caller.installation.as_str()),
             action,
-            project: None,
+            project: project.map(AsRef::as_ref),
             branch: None,
             targets: &targets,
             origin,
@@ -175,6 +181,8 @@ impl App {
         if ending.is_cascading {
             self.delete_projects_of(ending).await?;
         }
+        self.finalize_at_vercel(ending).await?;
+        failpoint!("vercel.finalized");
         let mut tx = self.store.begin().await?;
         self.store.organization_lock_in_tx(&mut tx, organization).await?;
         if !self.store.project_exists_in_tx(&mut tx, organization).await? {

@@ -6,22 +6,29 @@
 //!
 //! An installation has an organization of its own, which nobody else is a
 //! member of. That it was deleted is written down at once; a task does what
-//! follows (`installations.rs`).
+//! follows (`installations.rs`). A database that is had by it is a project with a
+//! branch (`resources.rs`); what Vercel is told to connect with are other names of
+//! the managed role (`logins.rs` of the crate).
 
 mod installations;
+mod resources;
 mod token;
+mod webhook;
 
 use coppice_core::access::CredentialId;
 use coppice_core::{Error, ErrorCode, Result, VercelInstallationId};
 use reqwest::Url;
+use zeroize::Zeroizing;
 
 use crate::App;
 
 pub use installations::VercelTerms;
+pub use resources::{ResourceChange, ResourceRequest, ResourceSecrets, ResourceSeen, ResourceStatus};
 pub(crate) use token::Vercel;
+pub use webhook::VercelDelivery;
 
 /// Our integration as its operator set it up.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct VercelConfig {
     /// What it is known by at Vercel, `oac_…`; what tokens for us are for.
     pub client_id: String,
@@ -29,6 +36,21 @@ pub struct VercelConfig {
     pub issuer: String,
     /// Where the keys are that they are signed with.
     pub keys: Url,
+    /// What it signs what it sends by itself with; several while one is being replaced.
+    pub client_secrets: Vec<Zeroizing<String>>,
+    /// Where it is told things; no slash at its end.
+    pub api: Url,
+}
+
+impl std::fmt::Debug for VercelConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("VercelConfig")
+            .field("client_id", &self.client_id)
+            .field("issuer", &self.issuer)
+            .field("keys", &self.keys.as_str())
+            .field("api", &self.api.as_str())
+            .finish_non_exhaustive()
+    }
 }
 
 /// Who calls for an installation, and may do what they want to.
@@ -61,6 +83,16 @@ impl App {
         self.vercel.as_deref().ok_or_else(absent)
     }
 
+    /// Whether somebody may ask what belongs to no installation: Vercel itself,
+    /// and people there, also before they have one.
+    ///
+    /// # Errors
+    /// `invalid_token`; `unavailable` while Vercel's keys can't be had.
+    pub async fn check_vercel_token(&self, token: Option<&str>) -> Result<()> {
+        let token = token.ok_or_else(no_token)?;
+        self.vercel()?.claims(token).await.map(drop)
+    }
+
     /// Who calls, and may they do what they want to for the installation that
     /// the path names?
     ///
@@ -76,8 +108,7 @@ impl App {
         is_write: bool,
     ) -> Result<VercelCaller> {
         let vercel = self.vercel()?;
-        let token =
-            token.ok_or_else(|| refused("a token of Vercel's is needed as `Authorization: Bearer`"))?;
+        let token = token.ok_or_else(no_token)?;
         let claims = vercel.claims(token).await?;
         let Some(installation) = VercelInstallationId::parse(installation) else {
             let public = "invalid path parameter installationId";
@@ -92,6 +123,10 @@ impl App {
         }
         Ok(caller)
     }
+}
+
+fn no_token() -> Error {
+    refused("a token of Vercel's is needed as `Authorization: Bearer`")
 }
 
 /// Who calls is not certain.

@@ -22,7 +22,7 @@ const SKEW_SECONDS: u64 = 30;
 /// Our integration, and Vercel's keys.
 #[derive(Debug)]
 pub(crate) struct Vercel {
-    config: VercelConfig,
+    pub(super) config: VercelConfig,
     client: OnceCell<Client>,
     keys: Cached<Keys>,
 }
@@ -30,7 +30,8 @@ pub(crate) struct Vercel {
 /// What a token says.
 #[derive(Debug, Deserialize)]
 pub(super) struct Claims {
-    account_id: String,
+    /// None before there is an installation.
+    account_id: Option<String>,
     installation_id: Option<String>,
     user_id: Option<String>,
     user_role: Option<String>,
@@ -90,15 +91,17 @@ impl Claims {
         let is_name = |text: &str| {
             (1..=NAME_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
         };
-        if !is_name(&self.account_id) || !self.user_id.as_deref().is_none_or(is_name) {
-            return Err(refused("the token names nobody who could have an account at Vercel"));
+        let nobody = || refused("the token names nobody who could have an account at Vercel");
+        let account = self.account_id.filter(|account| is_name(account)).ok_or_else(nobody)?;
+        if !self.user_id.as_deref().is_none_or(is_name) {
+            return Err(nobody());
         }
         // Without a person it is Vercel itself that asks.
         let may_write = match (&self.user_role, &self.user_id) {
             (None, None) => true,
             (role, _) => role.as_deref() == Some("ADMIN"),
         };
-        Ok(VercelCaller { installation, account: self.account_id, user: self.user_id, may_write })
+        Ok(VercelCaller { installation, account, user: self.user_id, may_write })
     }
 }
 

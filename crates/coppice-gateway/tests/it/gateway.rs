@@ -14,8 +14,8 @@ use coppice_core::proxies::TrustedProxies;
 use coppice_core::{BranchId, Error, InstanceId, Result};
 use coppice_engine::{BoxedServerStream, KeptRole, RoleVerifier};
 use coppice_gateway::{
-    Branches, CancelKey, CertificateFiles, ClientInfo, ConnectionLimits, Gateway, GatewayConfig, Plaintext,
-    Route, Sessions,
+    ActingAs, Branches, CancelKey, CertificateFiles, ClientInfo, ConnectionLimits, Gateway, GatewayConfig,
+    Plaintext, Route, Sessions,
 };
 use tokio::net::{TcpListener, UnixStream};
 use tokio::process::Command;
@@ -93,8 +93,8 @@ impl Branches for OneBranch {
         self.admin.simple_query("select 1").await.unwrap();
     }
 
-    async fn prepare(&self, _: &BranchId, _: &str) -> Result<()> {
-        Ok(())
+    async fn prepare(&self, _: &BranchId, _: &str) -> Result<Option<ActingAs>> {
+        Ok(None)
     }
 
     async fn over(&self, _: &[(BranchId, String)]) -> Result<Vec<(BranchId, String)>> {

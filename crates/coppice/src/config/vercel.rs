@@ -1,12 +1,17 @@
 //! Our integration on Vercel: flags, variables, or the table `vercel` of the file.
 
+use std::path::PathBuf;
+
 use anyhow::Context;
 use clap::Args;
 use coppice_app::VercelConfig;
 use reqwest::Url;
 use serde::Deserialize;
 
+use super::sign_in::read_secret;
+
 const ISSUER: &str = "https://marketplace.vercel.com";
+const API: &str = "https://api.vercel.com";
 const KEYS: &str = "https://marketplace.vercel.com/.well-known/jwks";
 
 /// Settings as they can be written in each place.
@@ -25,6 +30,14 @@ pub(super) struct VercelArgs {
     #[arg(long, env = "COPPICE_VERCEL_KEYS_URL", value_name = "URL")]
     #[serde(rename = "keys_url")]
     vercel_keys_url: Option<String>,
+    /// Files with the client secret of the integration, with which Vercel signs its webhooks; several while it is being replaced
+    #[arg(long, env = "COPPICE_VERCEL_CLIENT_SECRET_FILES", value_name = "FILES", value_delimiter = ':')]
+    #[serde(rename = "client_secret_files")]
+    vercel_client_secret_files: Option<Vec<PathBuf>>,
+    /// Where Vercel is told things [default: https://api.vercel.com]
+    #[arg(long, env = "COPPICE_VERCEL_API_URL", value_name = "URL")]
+    #[serde(rename = "api_url")]
+    vercel_api_url: Option<String>,
 }
 
 impl VercelArgs {
@@ -34,6 +47,8 @@ impl VercelArgs {
             vercel_client_id: self.vercel_client_id.or(other.vercel_client_id),
             vercel_issuer: self.vercel_issuer.or(other.vercel_issuer),
             vercel_keys_url: self.vercel_keys_url.or(other.vercel_keys_url),
+            vercel_client_secret_files: self.vercel_client_secret_files.or(other.vercel_client_secret_files),
+            vercel_api_url: self.vercel_api_url.or(other.vercel_api_url),
         }
     }
 
@@ -42,14 +57,19 @@ impl VercelArgs {
         // A variable that is set to nothing.
         let is_set = |text: &String| !text.is_empty();
         let Some(client_id) = self.vercel_client_id.filter(is_set) else { return Ok(None) };
-        let keys = self.vercel_keys_url.filter(is_set).unwrap_or_else(|| KEYS.to_owned());
-        let keys = Url::parse(&keys).ok().filter(is_safe).with_context(|| {
-            format!(
-                "vercel-keys-url `{keys}` must be https, or http on this machine: write for example {KEYS}"
-            )
-        })?;
+        let place = |name: &str, text: Option<String>, default: &str| {
+            let text = text.filter(is_set).unwrap_or_else(|| default.to_owned());
+            Url::parse(&text).ok().filter(is_safe).with_context(|| {
+                format!("{name} `{text}` must be https, or http on this machine: write for example {default}")
+            })
+        };
+        let keys = place("vercel-keys-url", self.vercel_keys_url, KEYS)?;
+        let api = place("vercel-api-url", self.vercel_api_url, API)?;
+        let files = self.vercel_client_secret_files.unwrap_or_default();
+        let named = files.iter().filter(|path| !path.as_os_str().is_empty());
+        let client_secrets = named.map(|path| read_secret(path)).collect::<anyhow::Result<Vec<_>>>()?;
         let issuer = self.vercel_issuer.filter(is_set).unwrap_or_else(|| ISSUER.to_owned());
-        Ok(Some(VercelConfig { client_id, issuer, keys }))
+        Ok(Some(VercelConfig { client_id, issuer, keys, client_secrets, api }))
     }
 }
 

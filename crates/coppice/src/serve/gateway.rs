@@ -12,7 +12,8 @@ use coppice_core::statistics::ClientTraffic;
 use coppice_core::{BranchId, InstanceId, Result};
 use coppice_engine::{BoxedServerStream, RoleVerifier};
 use coppice_gateway::{
-    Branches, CancelKey, Certificate, ClientInfo, Gateway, GatewayConfig, Plaintext, Route, Sessions,
+    ActingAs, Branches, CancelKey, Certificate, ClientInfo, Gateway, GatewayConfig, Plaintext, Route,
+    Sessions,
 };
 
 use super::drain::{Predecessors, client_session};
@@ -58,8 +59,9 @@ impl Branches for Platform {
         self.app.ask_nobody().await;
     }
 
-    async fn prepare(&self, branch: &BranchId, role: &str) -> Result<()> {
-        self.app.prepare_role(branch, role).await
+    async fn prepare(&self, branch: &BranchId, role: &str) -> Result<Option<ActingAs>> {
+        let acting = self.app.prepare_role(branch, role).await?;
+        Ok(acting.map(|acting| ActingAs { role: acting.role.to_owned(), password: acting.password }))
     }
 
     async fn over(&self, of: &[(BranchId, String)]) -> Result<Vec<(BranchId, String)>> {

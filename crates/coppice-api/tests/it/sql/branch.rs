@@ -17,8 +17,8 @@ use coppice_core::proxies::TrustedProxies;
 use coppice_core::{BranchId, Error, InstanceId, Result};
 use coppice_engine::{BoxedServerStream, KeptRole, RoleVerifier};
 use coppice_gateway::{
-    Branches, CancelKey, CertificateFiles, ClientInfo, ConnectionLimits, Gateway, GatewayConfig, Plaintext,
-    Route, Sessions,
+    ActingAs, Branches, CancelKey, CertificateFiles, ClientInfo, ConnectionLimits, Gateway, GatewayConfig,
+    Plaintext, Route, Sessions,
 };
 use coppice_test_support::Postgres;
 use parking_lot::Mutex;
@@ -89,8 +89,8 @@ impl Branches for OneBranch {
         let _ = self.admin.simple_query("select 1").await;
     }
 
-    async fn prepare(&self, _: &BranchId, _: &str) -> Result<()> {
-        Ok(())
+    async fn prepare(&self, _: &BranchId, _: &str) -> Result<Option<ActingAs>> {
+        Ok(None)
     }
 
     async fn over(&self, _: &[(BranchId, String)]) -> Result<Vec<(BranchId, String)>> {

@@ -93,8 +93,15 @@ async fn place(cell: Arc<Mutex<Place>>) -> Vercel {
             });
         }
     });
-    let keys = keys.parse().expect("an address");
-    Vercel::new(VercelConfig { client_id: CLIENT.to_owned(), issuer: ISSUER.to_owned(), keys })
+    let keys: reqwest::Url = keys.parse().expect("an address");
+    let api = keys.clone();
+    Vercel::new(VercelConfig {
+        client_id: CLIENT.to_owned(),
+        issuer: ISSUER.to_owned(),
+        keys,
+        client_secrets: vec![],
+        api,
+    })
 }
 
 async fn with_keys(signers: &[&Signer]) -> (Vercel, Arc<Mutex<Place>>) {

@@ -1,0 +1,370 @@
+//! Databases that people have by an installation, each a project with a branch
+//! of its organization.
+
+use chrono::{SubsecRound as _, TimeDelta, Utc};
+use coppice_core::access::{AskedExpiry, Principal};
+use coppice_core::audit::RequestOrigin;
+use coppice_core::backup::BackupChange;
+use coppice_core::branch::{Branch, BranchState};
+use coppice_core::image::image_name;
+use coppice_core::target::InProject;
+use coppice_core::vercel::{VERCEL_LOGINS_MAX, VERCEL_PLAN, VercelInstallation, VercelResource};
+use coppice_core::{BranchId, Error, ErrorCode, ProjectId, Result, VercelLoginId};
+use coppice_failpoint::failpoint;
+use coppice_store::{NewVercelLogin, NewVercelResource, StoreError};
+use serde_json::Value;
+use zeroize::Zeroizing;
+
+use super::VercelCaller;
+use crate::App;
+use crate::branches::{CustomBranch, MadeFor, NewBranchRequest, Origin};
+use crate::secrets::{new_password, scram_verifier};
+
+/// What the branch of a database is called.
+const BRANCH: &str = "main";
+/// How large its data may get, in GiB.
+const STORAGE_GIB: u32 = 10;
+/// Longest id of a resource that is looked for.
+const ID_LENGTH_MAX: usize = 64;
+
+/// A database that is asked for.
+#[derive(Clone, Debug)]
+pub struct ResourceRequest {
+    /// What it is called.
+    pub name: String,
+    /// Which product of ours it is, as Vercel knows that.
+    pub product: String,
+    /// By what it is charged.
+    pub plan: String,
+    /// What was chosen for it at Vercel, an object.
+    pub metadata: Value,
+}
+
+/// What is to be otherwise of a database; what is absent stays.
+#[derive(Clone, Debug, Default)]
+pub struct ResourceChange {
+    /// What it is called.
+    pub name: Option<String>,
+    /// By what it is charged.
+    pub plan: Option<String>,
+    /// What was chosen for it at Vercel, an object.
+    pub metadata: Option<Value>,
+}
+
+/// How a database is, in the words of Vercel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResourceStatus {
+    /// It can be used, awake or asleep.
+    Ready,
+    /// It is being made.
+    Pending,
+    /// Its organization is disabled.
+    Suspended,
+    /// It could not be made, or does not start.
+    Error,
+}
+
+/// A database with what is true of it now.
+#[derive(Clone, Debug)]
+pub struct ResourceSeen {
+    /// Which one.
+    pub resource: VercelResource,
+    /// How it is.
+    pub status: ResourceStatus,
+}
+
+/// What programs of the account are told to connect with: a name and a value.
+pub type ResourceSecrets = Vec<(&'static str, Zeroizing<String>)>;
+
+/// Another name of the managed role that Vercel is about to be told.
+struct NewLogin {
+    id: VercelLoginId,
+    password: Zeroizing<String>,
+    verifier: String,
+}
+
+impl NewLogin {
+    fn make() -> Self {
+        let password = new_password();
+        let verifier = scram_verifier(&password);
+        Self { id: VercelLoginId::generate(Utc::now()), password, verifier }
+    }
+
+    fn row(&self) -> NewVercelLogin<'_> {
+        NewVercelLogin { id: &self.id, verifier: &self.verifier }
+    }
+}
+
+impl App {
+    /// Makes a database, and tells what to connect with, whether it is ready or not.
+    ///
+    /// # Errors
+    /// `invalid_token`, `installation_not_found`, `invalid_field`, and those of making a project and a branch.
+    pub async fn provision_vercel_resource(
+        &self,
+        caller: &VercelCaller,
+        asked: &ResourceRequest,
+        origin: &RequestOrigin,
+    ) -> Result<(ResourceSeen, ResourceSecrets)> {
+        let known = self.living_installation_of(caller).await?;
+        let project = ProjectId::generate(Utc::now());
+        let line = self
+            .begin_vercel_audit(caller, (&known.organization, Some(&project)), "provisionResource", origin)
+            .await?;
+        let outcome = self.make_resource(&known, project, asked).await;
+        self.end_audit_with(&line, &outcome).await;
+        outcome
+    }
+
+    async fn make_resource(
+        &self,
+        known: &VercelInstallation,
+        project: ProjectId,
+        asked: &ResourceRequest,
+    ) -> Result<(ResourceSeen, ResourceSecrets)> {
+        check_plan(&asked.plan)?;
+        let region = self.config.region.as_str();
+        let image = self.list_images(Some(region))?.into_iter().next();
+        let kind = self.list_instance_types(Some(region))?.into_iter().next();
+        let lacking = |what: &str| Error::unavailable(format!("there is no {what} for databases of Vercel"));
+        let (image, _) = image.ok_or_else(|| lacking("PostgreSQL"))?;
+        let (_, kind) = kind.ok_or_else(|| lacking("instance type"))?;
+        let new = NewBranchRequest {
+            name: BRANCH.to_owned(),
+            description: String::new(),
+            scale_to_zero: Default::default(),
+            expiry: AskedExpiry::Never,
+            backups: BackupChange::default(),
+            origin: Origin::Custom(CustomBranch {
+                region: region.to_owned(),
+                instance_type: kind.name,
+                image: image_name(image.version),
+                replicas: 0,
+                storage_gib: STORAGE_GIB,
+                parameters: Default::default(),
+                preload_libraries: None,
+            }),
+        };
+        let login = NewLogin::make();
+        let row = NewVercelResource {
+            installation: &known.id,
+            product: &asked.product,
+            plan: &asked.plan,
+            metadata: &asked.metadata,
+        };
+        let place = InProject { organization: known.organization.clone(), project };
+        let made_for = MadeFor::Resource(&asked.name, row, login.row());
+        let branch = self.make_branch(&place, None, &new, Some(made_for)).await?;
+        failpoint!("vercel.provisioned");
+        let resource = VercelResource {
+            project: place.project,
+            branch: branch.id.clone(),
+            name: asked.name.clone(),
+            product: asked.product.clone(),
+            plan: asked.plan.clone(),
+            metadata: asked.metadata.to_string(),
+        };
+        let secrets = self.secrets_for_vercel(&branch.id, login);
+        Ok((ResourceSeen { resource, status: status_of(&branch, true) }, secrets))
+    }
+
+    /// One database of the caller's installation.
+    ///
+    /// # Errors
+    /// `invalid_token`, `installation_not_found`, `project_not_found`
+    pub async fn get_vercel_resource(&self, caller: &VercelCaller, id: &str) -> Result<ResourceSeen> {
+        let known = self.living_installation_of(caller).await?;
+        let resource = self.find_resource(&known, id).await?;
+        self.see_resource(&known, resource).await
+    }
+
+    /// Changes a database.
+    ///
+    /// # Errors
+    /// As [`App::get_vercel_resource`], and `invalid_field`.
+    pub async fn update_vercel_resource(
+        &self,
+        caller: &VercelCaller,
+        id: &str,
+        change: &ResourceChange,
+        origin: &RequestOrigin,
+    ) -> Result<ResourceSeen> {
+        let known = self.living_installation_of(caller).await?;
+        let resource = self.find_resource(&known, id).await?;
+        let about = (&known.organization, Some(&resource.project));
+        let line = self.begin_vercel_audit(caller, about, "updateResource", origin).await?;
+        let outcome = self.change_resource(&known, &resource, change).await;
+        self.end_audit_with(&line, &outcome).await;
+        outcome?;
+        let changed = self.find_resource(&known, id).await?;
+        self.see_resource(&known, changed).await
+    }
+
+    async fn change_resource(
+        &self,
+        known: &VercelInstallation,
+        resource: &VercelResource,
+        change: &ResourceChange,
+    ) -> Result<()> {
+        change.plan.as_deref().map_or(Ok(()), check_plan)?;
+        let mut tx = self.store.begin().await?;
+        let project = &resource.project;
+        let locked = self.store.project_lock_in_tx(&mut tx, &known.organization, project).await?;
+        let locked = locked.ok_or_else(|| unknown_resource(project.as_str()))?;
+        if let Some(name) = &change.name {
+            self.store.project_update_in_tx(&mut tx, project, name, &locked.configuration).await?;
+        }
+        if let Some(metadata) = &change.metadata {
+            self.store.vercel_resource_update_in_tx(&mut tx, project, metadata).await?;
+        }
+        Ok(tx.commit().await.map_err(StoreError::from)?)
+    }
+
+    /// Deletes a database with its project. One that is not there is deleted already.
+    ///
+    /// # Errors
+    /// `invalid_token`, `branch_protected`
+    pub async fn delete_vercel_resource(
+        &self,
+        caller: &VercelCaller,
+        id: &str,
+        origin: &RequestOrigin,
+    ) -> Result<()> {
+        let Some(known) = self.vercel_installation_of(caller).await? else { return Ok(()) };
+        let resource = match self.find_resource(&known, id).await {
+            Err(Error::NotFound { .. }) => return Ok(()),
+            found => found?,
+        };
+        let about = (&known.organization, Some(&resource.project));
+        let line = self.begin_vercel_audit(caller, about, "deleteResource", origin).await?;
+        let place = InProject { organization: known.organization.clone(), project: resource.project };
+        let outcome = self.delete_project_at(&place).await;
+        self.end_audit_with(&line, &outcome).await;
+        outcome
+    }
+
+    /// Gives a database other secrets. Those it has are good for `delay` more.
+    ///
+    /// # Errors
+    /// As [`App::get_vercel_resource`]; `too_many_logins` while as many are good as may be.
+    pub async fn rotate_vercel_secrets(
+        &self,
+        caller: &VercelCaller,
+        id: &str,
+        delay: TimeDelta,
+        origin: &RequestOrigin,
+    ) -> Result<ResourceSecrets> {
+        let known = self.living_installation_of(caller).await?;
+        let resource = self.find_resource(&known, id).await?;
+        let about = (&known.organization, Some(&resource.project));
+        let line = self.begin_vercel_audit(caller, about, "rotateResourceSecrets", origin).await?;
+        let login = NewLogin::make();
+        let outcome = self.replace_logins(&known, &resource, delay, &login).await;
+        self.end_audit_with(&line, &outcome).await;
+        outcome?;
+        Ok(self.secrets_for_vercel(&resource.branch, login))
+    }
+
+    async fn replace_logins(
+        &self,
+        known: &VercelInstallation,
+        resource: &VercelResource,
+        delay: TimeDelta,
+        login: &NewLogin,
+    ) -> Result<()> {
+        let project = &resource.project;
+        let mut tx = self.store.begin().await?;
+        let good = self.store.vercel_logins_lock_in_tx(&mut tx, &known.id, project).await?;
+        let good = good.ok_or_else(|| unknown_resource(project.as_str()))?;
+        if good >= VERCEL_LOGINS_MAX && delay > TimeDelta::zero() {
+            return Err(Error::Conflict {
+                code: ErrorCode::TooManyLogins,
+                public: format!(
+                    "{good} secrets of the database are good at present, which is as many as may be: wait until \
+                     one ends, or rotate without a delay, which ends them all"
+                ),
+            });
+        }
+        let end = Utc::now().trunc_subsecs(3) + delay;
+        self.store.vercel_logins_replace_in_tx(&mut tx, project, end, login.row()).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        failpoint!("vercel.rotated");
+        Ok(())
+    }
+
+    /// The installation that somebody calls for, which is there and not being deleted.
+    async fn living_installation_of(&self, caller: &VercelCaller) -> Result<VercelInstallation> {
+        let known = self.vercel_installation_of(caller).await?;
+        known.filter(|known| !known.is_ending).ok_or_else(|| Error::NotFound {
+            code: ErrorCode::InstallationNotFound,
+            public: format!("installation {} not found", caller.installation),
+        })
+    }
+
+    /// Whether the organization of the caller's installation may do something.
+    ///
+    /// # Errors
+    /// `invalid_token`, `installation_not_found`
+    pub async fn is_vercel_installation_enabled(&self, caller: &VercelCaller) -> Result<bool> {
+        let known = self.living_installation_of(caller).await?;
+        self.is_organization_enabled(&known).await
+    }
+
+    async fn is_organization_enabled(&self, known: &VercelInstallation) -> Result<bool> {
+        let of = Principal::Organization(known.organization.clone());
+        Ok(self.store.organization_list(&of).await?.iter().all(|organization| organization.is_enabled()))
+    }
+
+    async fn find_resource(&self, known: &VercelInstallation, id: &str) -> Result<VercelResource> {
+        let is_id = (1..=ID_LENGTH_MAX).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic());
+        let project = is_id.then(|| ProjectId::from_trusted(id)).ok_or_else(|| unknown_resource(""))?;
+        let found = self.store.vercel_resource(&known.id, &project).await?;
+        found.ok_or_else(|| unknown_resource(id))
+    }
+
+    async fn see_resource(
+        &self,
+        known: &VercelInstallation,
+        resource: VercelResource,
+    ) -> Result<ResourceSeen> {
+        let place = InProject { organization: known.organization.clone(), project: resource.project.clone() };
+        let branch = self.find_in_project(&place, &resource.branch).await?;
+        let status = status_of(&branch, self.is_organization_enabled(known).await?);
+        Ok(ResourceSeen { resource, status })
+    }
+
+    fn secrets_for_vercel(&self, branch: &BranchId, login: NewLogin) -> ResourceSecrets {
+        let told = self.credentials(branch, login.id.as_str(), login.password);
+        let pooled = told.connection_string.replacen(branch.as_str(), &format!("{branch}-pooler"), 1);
+        vec![
+            ("DATABASE_URL", told.connection_string),
+            ("DATABASE_URL_POOLED", Zeroizing::new(pooled)),
+            ("PGHOST", Zeroizing::new(told.host)),
+            ("PGPORT", Zeroizing::new(told.port.to_string())),
+            ("PGUSER", Zeroizing::new(told.username)),
+            ("PGPASSWORD", told.password),
+            ("PGDATABASE", Zeroizing::new(told.database)),
+        ]
+    }
+}
+
+fn status_of(branch: &Branch, is_enabled: bool) -> ResourceStatus {
+    match branch.state {
+        BranchState::Failed => ResourceStatus::Error,
+        _ if !is_enabled => ResourceStatus::Suspended,
+        BranchState::Creating => ResourceStatus::Pending,
+        _ => ResourceStatus::Ready,
+    }
+}
+
+fn check_plan(plan: &str) -> Result<()> {
+    match plan {
+        VERCEL_PLAN => Ok(()),
+        _ => Err(Error::invalid_field("billingPlanId", format_args!("must be {VERCEL_PLAN}"))),
+    }
+}
+
+fn unknown_resource(id: &str) -> Error {
+    let public = format!("resource {id} not found");
+    Error::NotFound { code: ErrorCode::ProjectNotFound, public }
+}
