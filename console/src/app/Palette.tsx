@@ -1,23 +1,7 @@
-import { useQuery } from "@tanstack/react-query";
-import { useNavigate, useRouter } from "@tanstack/react-router";
-import { type KeyboardEvent, type ReactNode, useEffect, useId, useMemo, useRef, useState } from "react";
-import type { Schemas } from "../api/client";
-import { projectsQuery, treeQuery } from "../api/queries";
+import { type KeyboardEvent, useEffect, useId, useMemo, useRef, useState } from "react";
 import { best } from "../lib/find";
-import { State, stateOf } from "../ui/State";
-import { useRights } from "../api/rights";
-import { catalogueQuery } from "../api/sql";
-import { fullName, kindOf } from "../lib/tables";
-import { pagesAt } from "./Rail";
+import { type Entry, useEntries } from "./useEntries";
 import type { Where } from "./where";
-
-interface Entry {
-  id: string;
-  name: string;
-  kind: string;
-  end?: ReactNode;
-  go: () => void;
-}
 
 const SHOWN_MAX = 12;
 
@@ -73,91 +57,41 @@ export function Palette({ where, onClose }: { where: Where; onClose: () => void 
         }}
         onKeyDown={hear}
       />
-      <div id={list} role="listbox" aria-label="Found">
-        {found.map((entry, index) => (
-          // The field keeps the focus and hears the keys.
-          <div
-            key={entry.id}
-            id={`${list}-${index}`}
-            role="option"
-            aria-selected={index === at}
-            tabIndex={-1}
-            onPointerMove={() => setAt(index)}
-            onClick={() => choose(entry)}
-            onKeyDown={hear}
-          >
-            <span className="name">{entry.name}</span>
-            <span className="quiet">{entry.kind}</span>
-            {entry.end}
-          </div>
-        ))}
-      </div>
+      <Found id={list} entries={found} at={at} onPoint={setAt} onChoose={choose} onKey={hear} />
       {found.length === 0 && <p className="quiet nothing">Nothing is called that.</p>}
     </dialog>
   );
 }
 
-function useEntries(where: Where): Entry[] {
-  const navigate = useNavigate();
-  const router = useRouter();
-  const inProject = { organizationID: where.org, projectID: where.project ?? "" };
-  const tree = useQuery({ ...treeQuery(inProject), enabled: where.project !== undefined }).data;
-  const projects = useQuery(projectsQuery(inProject)).data;
-  const tables = useTables(where, tree?.branches);
-  return useMemo(() => {
-    const pages = pagesAt(where).flatMap(({ of, pages }) =>
-      pages.map(({ name, to, key }) => ({
-        id: to,
-        name,
-        kind: of,
-        end: <kbd>g {key}</kbd>,
-        go: () => void router.navigate({ to, params: where } as never),
-      })),
-    );
-    const branches = (tree?.branches ?? []).map((branch) => ({
-      id: branch.id,
-      name: branch.name,
-      kind: branch.description || "Branch",
-      end: <State state={stateOf(branch.statusType)} isShort />,
-      go: () =>
-        void navigate({
-          to: "/orgs/$org/projects/$project/branches/$branch/overview",
-          params: { org: where.org, project: where.project ?? "", branch: branch.id },
-        }),
-    }));
-    const others = (projects?.projects ?? []).map(({ id, name }) => ({
-      id,
-      name,
-      kind: "Project",
-      go: () =>
-        void navigate({ to: "/orgs/$org/projects/$project/branches", params: { org: where.org, project: id } }),
-    }));
-    return [...branches, ...tables, ...pages, ...others];
-  }, [where, tree, projects, tables, navigate, router]);
+interface FoundProps {
+  id: string;
+  entries: readonly Entry[];
+  at: number;
+  onPoint: (at: number) => void;
+  onChoose: (entry: Entry) => void;
+  onKey: (event: KeyboardEvent) => void;
 }
 
-/** The tables of the branch one is at, if looking for them wakes nothing. */
-function useTables(where: Where, branches: readonly Schemas["BranchInTree"][] | undefined): Entry[] {
-  const navigate = useNavigate();
-  const { org, project = "", branch = "" } = where;
-  const at = branches?.find(({ id }) => id === branch);
-  const isAwake = at !== undefined && stateOf(at.statusType) === "awake";
-  const may = useRights(org).can("credentials:read");
-  const path = { organizationID: org, projectID: project, branchID: branch };
-  const relations = useQuery({ ...catalogueQuery(path), enabled: isAwake && may }).data?.relations;
-  return useMemo(
-    () =>
-      (relations ?? []).map((relation) => ({
-        id: `table ${relation.schema} ${relation.name}`,
-        name: fullName(relation),
-        kind: kindOf(relation.kind),
-        go: () =>
-          void navigate({
-            to: "/orgs/$org/projects/$project/branches/$branch/tables",
-            params: { org, project, branch },
-            search: { table: fullName(relation) },
-          }),
-      })),
-    [relations, org, project, branch, navigate],
+/** What fits, the one that Enter chooses marked. The field keeps the focus and hears the keys. */
+function Found({ id, entries, at, onPoint, onChoose, onKey }: FoundProps) {
+  return (
+    <div id={id} role="listbox" aria-label="Found">
+      {entries.map((entry, index) => (
+        <div
+          key={entry.id}
+          id={`${id}-${index}`}
+          role="option"
+          aria-selected={index === at}
+          tabIndex={-1}
+          onPointerMove={() => onPoint(index)}
+          onClick={() => onChoose(entry)}
+          onKeyDown={onKey}
+        >
+          <span className="name">{entry.name}</span>
+          <span className="quiet">{entry.kind}</span>
+          {entry.end}
+        </div>
+      ))}
+    </div>
   );
 }

@@ -34,3 +34,14 @@ export function Trouble({ error, again }: TroubleProps) {
     </Band>
   );
 }
+
+interface FailedProps {
+  /** Of something that is asked for again and again. */
+  query: { error: Error | null; data: unknown; refetch: () => Promise<unknown> };
+}
+
+/** Why something can't be shown. That the server is away is said once on the page: what is there stays meanwhile. */
+export function Failed({ query: { error, data, refetch } }: FailedProps) {
+  if (!error || (data !== undefined && error instanceof Unreachable)) return null;
+  return <Trouble error={error} again={() => void refetch()} />;
+}

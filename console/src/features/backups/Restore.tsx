@@ -25,21 +25,25 @@ interface RestoreProps {
   why: string | undefined;
 }
 
-/** Makes a branch of what this one was at a moment; says what is going to happen before it does. */
-export function Restore({ path, name: branch, from, to, why }: RestoreProps) {
+/** What was typed, what is wrong with it, and the moment that it means; none is the latest. */
+function useDraft({ path, name: branch, from, to, why }: RestoreProps) {
   const branches = useQuery(treeQuery(path)).data?.branches ?? [];
   const names = new Set(branches.map(({ name }) => name));
-  const [chosen, setChosen] = useState("");
-  const [typed, setTyped] = useState<string>();
-  const navigate = useNavigate();
+  const [chosen, choose] = useState("");
+  const [typed, type] = useState<string>();
   const name = (typed ?? freeName(branch, names)).trim();
   const at = chosen === "" ? undefined : fromField(chosen);
-  const [first, last] = [Date.parse(from), Date.parse(to)];
-  const isOutside = at !== undefined && (Number.isNaN(at) || at < first || at > last);
+  const isOutside = at !== undefined && (Number.isNaN(at) || at < Date.parse(from) || at > Date.parse(to));
   const wrongTime = isOutside ? `Choose a moment from ${exact(from)} to ${exact(to)}.` : undefined;
   const wrongName = typed !== undefined && names.has(name) ? "There is a branch with this name." : undefined;
   const blocked = why ?? wrongTime ?? wrongName ?? (name ? undefined : "It needs a name.");
-  const made = useMutation({
+  return { chosen, choose, typed: typed ?? name, type, name, at, wrongTime, wrongName, blocked };
+}
+
+/** Makes the branch and leads to it. */
+function useRestore(path: InBranch, name: string, at: number | undefined) {
+  const navigate = useNavigate();
+  return useMutation({
     mutationFn: async () => {
       const began = performance.now();
       const targetTime = at === undefined ? undefined : new Date(at).toISOString();
@@ -54,6 +58,14 @@ export function Restore({ path, name: branch, from, to, why }: RestoreProps) {
       });
     },
   });
+}
+
+/** Makes a branch of what this one was at a moment; says what is going to happen before it does. */
+export function Restore(props: RestoreProps) {
+  const { path, name: branch, from, to, why } = props;
+  const draft = useDraft(props);
+  const { name, at, wrongTime, blocked } = draft;
+  const made = useRestore(path, name, at);
   const submit = (event: FormEvent) => {
     event.preventDefault();
     if (!blocked && !made.isPending) made.mutate();
@@ -73,27 +85,20 @@ export function Restore({ path, name: branch, from, to, why }: RestoreProps) {
           wrong={wrongTime}
           type="datetime-local"
           step={1}
-          min={inField(first)}
-          max={inField(last)}
-          value={chosen}
-          onChange={setChosen}
+          min={inField(Date.parse(from))}
+          max={inField(Date.parse(to))}
+          value={draft.chosen}
+          onChange={draft.choose}
         />
-        <div className="jumps">
-          {JUMPS.filter(([, before]) => Date.now() - before >= first).map(([said, before]) => (
-            <Button key={said} onClick={() => setChosen(inField(Date.now() - before))}>
-              {said}
-            </Button>
-          ))}
-          <Button onClick={() => setChosen("")}>The latest</Button>
-        </div>
+        <Jumps first={Date.parse(from)} onChoose={draft.choose} />
         <TextField
           label="Name of the new branch"
-          wrong={wrongName}
+          wrong={draft.wrongName}
           maxLength={255}
           spellCheck={false}
           autoComplete="off"
-          value={typed ?? name}
-          onChange={setTyped}
+          value={draft.typed}
+          onChange={draft.type}
         />
         <p className="preview" role="status">
           {!wrongTime && (
@@ -107,5 +112,19 @@ export function Restore({ path, name: branch, from, to, why }: RestoreProps) {
       </fieldset>
       {made.error && <Trouble error={made.error} />}
     </form>
+  );
+}
+
+/** Moments that people mean most of the time. */
+function Jumps({ first, onChoose }: { first: number; onChoose: (moment: string) => void }) {
+  return (
+    <div className="jumps">
+      {JUMPS.filter(([, before]) => Date.now() - before >= first).map(([said, before]) => (
+        <Button key={said} onClick={() => onChoose(inField(Date.now() - before))}>
+          {said}
+        </Button>
+      ))}
+      <Button onClick={() => onChoose("")}>The latest</Button>
+    </div>
   );
 }

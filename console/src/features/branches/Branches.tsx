@@ -6,10 +6,9 @@ import { projectQuery, treeQuery } from "../../api/queries";
 import { useRights } from "../../api/rights";
 import { useKeys } from "../../app/keys";
 import { counted } from "../../lib/amounts";
-import { Unreachable } from "../../lib/errors";
 import { filtered } from "../../lib/tree";
 import { Button, Outlines, SearchField } from "../../ui/parts";
-import { Trouble } from "../../ui/Trouble";
+import { Failed } from "../../ui/Trouble";
 import { DeleteBranches } from "./DeleteBranches";
 import { FirstBranch } from "./FirstBranch";
 import { NewBranch } from "./NewBranch";
@@ -18,7 +17,19 @@ import { Trash } from "./Trash";
 import { type BranchInTree, Tree } from "./Tree";
 import "./branches.css";
 
+/** So many are seen at a glance. */
+const SHORT = 3;
+
 type Asked = { to: "make"; from: BranchInTree } | { to: "delete"; branches: BranchInTree[] } | null;
+
+/** Branches that fit the letters of the address, with those that they come from. */
+function useShown(branches: readonly BranchInTree[] | undefined, find: string): readonly BranchInTree[] {
+  return useMemo(() => {
+    const letters = find.toLowerCase();
+    const matches = ({ name, description }: BranchInTree) => `${name}\n${description}`.toLowerCase().includes(letters);
+    return letters ? filtered(branches ?? [], matches) : (branches ?? []);
+  }, [branches, find]);
+}
 
 /** The branches of a project: who is awake, and why. */
 export function Branches() {
@@ -27,52 +38,21 @@ export function Branches() {
   const tree = useQuery(treeQuery(path));
   const name = useQuery(projectQuery(path)).data?.name ?? "";
   const rights = useRights(org);
-  const navigate = useNavigate();
   const { find = "" } = useSearch({ strict: false }) as { find?: string };
   const [asked, setAsked] = useState<Asked>(null);
-  const filter = useRef<HTMLInputElement>(null);
   const branches = tree.data?.branches;
-  const shown = useMemo(() => {
-    const letters = find.toLowerCase();
-    const matches = ({ name, description }: BranchInTree) => `${name}\n${description}`.toLowerCase().includes(letters);
-    return letters ? filtered(branches ?? [], matches) : (branches ?? []);
-  }, [branches, find]);
-  const make = (from = branches?.[0]) => from && !rights.why("branch:write") && setAsked({ to: "make", from });
-  useKeys({ b: () => make(), "/": () => filter.current?.focus() });
-  const awake = branches?.filter(({ statusType }) => statusType === "STATUS_TYPE_HEALTHY").length ?? 0;
+  const shown = useShown(branches, find);
+  const why = rights.why("branch:write");
+  const make = (from = branches?.[0]) => from && !why && setAsked({ to: "make", from });
+  useKeys({ b: () => make() });
   return (
     <>
       <title>{`Branches of ${name} · Coppice`}</title>
       <div className="head">
         <h1>Branches</h1>
-        {branches && branches.length > 0 && (
-          <p className="quiet">
-            {counted(branches.length, "branch", "branches")}, {awake} awake
-          </p>
-        )}
-        <div className="tools">
-          {branches && branches.length > 3 && (
-            <SearchField
-              field={filter}
-              label="Filter branches"
-              placeholder="Filter  /"
-              value={find}
-              onChange={(text) =>
-                void navigate({ to: ".", search: { find: text } as never, replace: true })
-              }
-            />
-          )}
-          {branches && branches.length > 0 && (
-            <Button kind="main" why={rights.why("branch:write")} onClick={() => make()}>
-              <Plus aria-hidden="true" />
-              New branch
-            </Button>
-          )}
-        </div>
+        {branches && branches.length > 0 && <Tools branches={branches} find={find} why={why} onMake={() => make()} />}
       </div>
-      {tree.error && !(tree.data && tree.error instanceof Unreachable) && (
-        <Trouble error={tree.error} again={() => tree.refetch()} />
-      )}
+      <Failed query={tree} />
       {tree.isPending && <Outlines count={5} />}
       {branches?.length === 0 && <FirstBranch path={path} />}
       {branches && branches.length > 0 && (
@@ -95,6 +75,43 @@ export function Branches() {
       {asked?.to === "delete" && (
         <DeleteBranches path={path} branches={asked.branches} onClose={() => setAsked(null)} />
       )}
+    </>
+  );
+}
+
+interface ToolsProps {
+  branches: readonly BranchInTree[];
+  find: string;
+  why: string | undefined;
+  onMake: () => void;
+}
+
+/** How many there are, and what can be done with all of them. */
+function Tools({ branches, find, why, onMake }: ToolsProps) {
+  const navigate = useNavigate();
+  const filter = useRef<HTMLInputElement>(null);
+  useKeys({ "/": () => filter.current?.focus() });
+  const awake = branches.filter(({ statusType }) => statusType === "STATUS_TYPE_HEALTHY").length;
+  return (
+    <>
+      <p className="quiet">
+        {counted(branches.length, "branch", "branches")}, {awake} awake
+      </p>
+      <div className="tools">
+        {branches.length > SHORT && (
+          <SearchField
+            field={filter}
+            label="Filter branches"
+            placeholder="Filter  /"
+            value={find}
+            onChange={(text) => void navigate({ to: ".", search: { find: text } as never, replace: true })}
+          />
+        )}
+        <Button kind="main" why={why} onClick={onMake}>
+          <Plus aria-hidden="true" />
+          New branch
+        </Button>
+      </div>
     </>
   );
 }

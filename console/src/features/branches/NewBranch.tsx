@@ -28,6 +28,21 @@ function endOf(lasts: string): Pick<Schemas["InheritBranch"], "expiresAt"> {
   return { expiresAt: lasts === FOR_GOOD ? null : hoursFrom(Date.now(), Number(lasts)) };
 }
 
+/** Makes it, says how long that took, and is done. */
+function useMake(path: InProject, onDone: () => void) {
+  return useMutation({
+    mutationFn: async (body: Schemas["InheritBranch"]) => {
+      const began = performance.now();
+      await createBranch(path, { mode: "inherit", ...body });
+      return performance.now() - began;
+    },
+    onSuccess: (milliseconds, { name }) => {
+      tell(`${name} was made in ${took(milliseconds)}.`);
+      onDone();
+    },
+  });
+}
+
 /** Makes a branch of another one: a name is all it takes. */
 export function NewBranch({ path, from, branches, onClose }: NewBranchProps) {
   const names = new Set(branches.map(({ name }) => name));
@@ -35,19 +50,7 @@ export function NewBranch({ path, from, branches, onClose }: NewBranchProps) {
   const [name, setName] = useState(() => freeName(from.name, names));
   const [description, setDescription] = useState("");
   const [lasts, setLasts] = useState(AS_PROJECT);
-  const project = useQuery(projectQuery(path));
-  const usual = project.data?.configuration.childExpiryHours;
-  const made = useMutation({
-    mutationFn: async () => {
-      const began = performance.now();
-      await createBranch(path, { mode: "inherit", name: name.trim(), parentID, description, ...endOf(lasts) });
-      return performance.now() - began;
-    },
-    onSuccess: (milliseconds) => {
-      tell(`${name.trim()} was made in ${took(milliseconds)}.`);
-      onClose();
-    },
-  });
+  const made = useMake(path, onClose);
   const wrong = names.has(name.trim()) ? "There is a branch with this name." : undefined;
   return (
     <Dialog
@@ -55,7 +58,7 @@ export function NewBranch({ path, from, branches, onClose }: NewBranchProps) {
       does="Make it"
       isBusy={made.isPending}
       why={wrong ?? (name.trim() ? undefined : "It needs a name.")}
-      onDone={() => made.mutate()}
+      onDone={() => made.mutate({ name: name.trim(), parentID, description, ...endOf(lasts) })}
       onClose={onClose}
     >
       <p className="quiet">
@@ -72,33 +75,11 @@ export function NewBranch({ path, from, branches, onClose }: NewBranchProps) {
         onFocus={(event) => event.target.select()}
         onChange={setName}
       />
-      <Field label="From">
-        {(ids) => (
-          <select {...ids} className="select" value={parentID} onChange={(event) => setParentID(event.target.value)}>
-            {branches.map((branch) => (
-              <option key={branch.id} value={branch.id}>
-                {branch.name}
-              </option>
-            ))}
-          </select>
-        )}
-      </Field>
-      <LastsField
-        label="How long it stays"
-        others={
-          usual
-            ? [
-                [AS_PROJECT, `For ${hoursInWords(usual)}, as the project says`],
-                [FOR_GOOD, "For good"],
-              ]
-            : [[AS_PROJECT, "For good"]]
-        }
-        value={lasts}
-        onChange={setLasts}
-      />
+      <Parent branches={branches} value={parentID} onChange={setParentID} />
+      <Lasts path={path} value={lasts} onChange={setLasts} />
       <TextField
         label="What for"
-        hint="If you like. At most 50 characters."
+        hint="If you like. At most 50 letters, digits, hyphens and blanks."
         maxLength={50}
         value={description}
         onChange={setDescription}
@@ -106,4 +87,36 @@ export function NewBranch({ path, from, branches, onClose }: NewBranchProps) {
       {made.error && <Trouble error={made.error} />}
     </Dialog>
   );
+}
+
+interface ChoiceProps {
+  value: string;
+  onChange: (value: string) => void;
+}
+
+function Parent({ branches, value, onChange }: ChoiceProps & { branches: readonly BranchInTree[] }) {
+  return (
+    <Field label="From">
+      {(ids) => (
+        <select {...ids} className="select" value={value} onChange={(event) => onChange(event.target.value)}>
+          {branches.map((branch) => (
+            <option key={branch.id} value={branch.id}>
+              {branch.name}
+            </option>
+          ))}
+        </select>
+      )}
+    </Field>
+  );
+}
+
+function Lasts({ path, value, onChange }: ChoiceProps & { path: InProject }) {
+  const usual = useQuery(projectQuery(path)).data?.configuration.childExpiryHours;
+  const others: [string, string][] = usual
+    ? [
+        [AS_PROJECT, `For ${hoursInWords(usual)}, as the project says`],
+        [FOR_GOOD, "For good"],
+      ]
+    : [[AS_PROJECT, "For good"]];
+  return <LastsField label="How long it stays" others={others} value={value} onChange={onChange} />;
 }

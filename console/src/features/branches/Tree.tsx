@@ -36,44 +36,49 @@ function useIds(): [ReadonlySet<string>, (id: string) => void, () => void] {
   return [ids, turn, useCallback(() => setIds(new Set()), [])];
 }
 
-/** Who was made from whom, and what each is doing. One row has the focus; keys act on it. */
-export function Tree({ path, branches, rights, onMake, onDelete }: TreeProps) {
+/** What rows can do: the same functions as long as the tree is there, so that rows are drawn once. */
+function useActs({ organizationID, projectID }: InProject, asks: Pick<TreeProps, "onMake" | "onDelete">) {
   const [folded, fold] = useIds();
+  const [current, focus] = useState<string>();
+  const path = useMemo(() => ({ organizationID, projectID }), [organizationID, projectID]);
+  const latest = useRef(asks);
+  latest.current = asks;
+  const acts = useMemo(
+    (): RowActs => ({
+      fold,
+      focus,
+      make: (from) => latest.current.onMake(from),
+      remove: (branch) => latest.current.onDelete([branch]),
+      turn: ({ id, statusType }) => {
+        const hibernate = statusType === "STATUS_TYPE_HEALTHY";
+        updateBranch({ ...path, branchID: id }, { hibernate }).catch(tellError);
+      },
+    }),
+    [fold, path],
+  );
+  return { path, folded, current, acts };
+}
+
+/** Who was made from whom, and what each is doing. One row has the focus; keys act on it. */
+export function Tree({ path: project, branches, rights, onMake, onDelete }: TreeProps) {
+  const { path, folded, current, acts } = useActs(project, { onMake, onDelete });
   const [selected, select, selectNone] = useIds();
-  const [current, setCurrent] = useState<string>();
   const grid = useRef<HTMLDivElement>(null);
-  const navigate = useNavigate();
+  const go = useGo(path);
   const shown = useMemo(() => rows(branches, folded), [branches, folded]);
   const at = Math.max(0, shown.findIndex(({ branch }) => branch.id === current));
   const chosen = branches.filter(({ id }) => selected.has(id));
   const why = rights.why("branch:write");
-  const { organizationID, projectID } = path;
-  const inProject = useMemo(() => ({ organizationID, projectID }), [organizationID, projectID]);
-  const asks = useRef({ onMake, onDelete });
-  asks.current = { onMake, onDelete };
-  const acts = useMemo(
-    (): RowActs => ({
-      fold,
-      focus: setCurrent,
-      make: (from) => asks.current.onMake(from),
-      remove: (branch) => asks.current.onDelete([branch]),
-      turn: ({ id, statusType }) => {
-        const hibernate = statusType === "STATUS_TYPE_HEALTHY";
-        updateBranch({ ...inProject, branchID: id }, { hibernate }).catch(tellError);
-      },
-    }),
-    [fold, inProject],
-  );
 
   const hear = (event: KeyboardEvent) => {
     const row = shown[at];
     if (!row || (event.target as HTMLElement).dataset["branch"] === undefined) return;
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const { branch } = row;
-    const to = "/orgs/$org/projects/$project/branches/$branch/overview";
     const keys: Record<string, () => unknown> = {
-      ...moves(grid.current, shown, at, folded.has(branch.id), () => fold(branch.id)),
-      Enter: () => navigate({ to, params: { org: organizationID, project: projectID, branch: branch.id } }),
+      ...moves(grid.current, shown, at, folded.has(branch.id), () => acts.fold(branch.id)),
+      Enter: () => go(branch, "overview"),
+      d: () => go(branch, "diff"),
       x: () => select(branch.id),
       b: () => !why && onMake(branch),
       s: () => !why && acts.turn(branch),
@@ -89,13 +94,7 @@ export function Tree({ path, branches, rights, onMake, onDelete }: TreeProps) {
   return (
     <>
       {chosen.length > 0 && (
-        <div className="band selection" role="status">
-          <p>{counted(chosen.length, "branch", "branches")} selected</p>
-          <Button onClick={selectNone}>None</Button>
-          <Button kind="danger" why={why} onClick={() => onDelete(chosen)}>
-            Delete {chosen.length}
-          </Button>
-        </div>
+        <Selection count={chosen.length} why={why} onNone={selectNone} onDelete={() => onDelete(chosen)} />
       )}
       {/* biome-ignore lint: the rows have the focus, one at a time */}
       <div className="tree card" role="treegrid" aria-label="Branches" ref={grid} onKeyDown={hear}>
@@ -112,13 +111,43 @@ export function Tree({ path, branches, rights, onMake, onDelete }: TreeProps) {
             isSelected={selected.has(row.branch.id)}
             hasFocus={index === at}
             isFirst={index < FIRST}
-            path={inProject}
+            path={path}
             why={why}
             acts={acts}
           />
         ))}
       </div>
     </>
+  );
+}
+
+/** Leads to a page of a branch. */
+function useGo({ organizationID, projectID }: InProject) {
+  const navigate = useNavigate();
+  return ({ id }: BranchInTree, page: "overview" | "diff") =>
+    navigate({
+      to: `/orgs/$org/projects/$project/branches/$branch/${page}`,
+      params: { org: organizationID, project: projectID, branch: id },
+    });
+}
+
+interface SelectionProps {
+  count: number;
+  why: string | undefined;
+  onNone: () => void;
+  onDelete: () => void;
+}
+
+/** What can be done with all that are selected. */
+function Selection({ count, why, onNone, onDelete }: SelectionProps) {
+  return (
+    <div className="band selection" role="status">
+      <p>{counted(count, "branch", "branches")} selected</p>
+      <Button onClick={onNone}>None</Button>
+      <Button kind="danger" why={why} onClick={onDelete}>
+        Delete {count}
+      </Button>
+    </div>
   );
 }
 

@@ -41,30 +41,40 @@ interface NewKeyProps {
   onMade: (key: ApiKey) => void;
 }
 
+/** What a person chooses of a new key; all are texts, as fields have them. */
+interface Draft {
+  name: string;
+  preset: string;
+  days: string;
+  project: string;
+  max: string;
+  role: string;
+  /** Whether it acts as the person, in each of their organizations. */
+  isOwn: boolean;
+}
+
+const USUAL: Draft = { name: "", preset: "ci", days: "30", project: "", max: "", role: "", isOwn: false };
+
+/** What is asked of the server for it. Who only looks makes no branches and connects to none. */
+function bodyOf({ name, preset, days, project, max, role }: Draft): Schemas["CreateApiKey"] {
+  const connects = preset !== "read";
+  return {
+    name: name.trim(),
+    scopes: PRESETS.find(({ id }) => id === preset)?.scopes ?? [],
+    ...(days !== "never" && { expiry: new Date(Date.now() + Number(days) * DAY).toISOString() }),
+    ...(project && { projects: [project] }),
+    ...(max && connects && { max_branches: Number(max) }),
+    ...(role && connects && { database_role: role as Schemas["DatabaseRole"] }),
+  };
+}
+
 /** Asks what a new key is for, what it may do, and for how long. */
 export function NewKey({ org, onClose, onMade }: NewKeyProps) {
-  const [name, setName] = useState("");
-  const [preset, setPreset] = useState<string | undefined>("ci");
-  const [days, setDays] = useState("30");
-  const [project, setProject] = useState("");
-  const [max, setMax] = useState("");
-  const [role, setRole] = useState("");
-  const [isOwn, setOwn] = useState(false);
-  const projects = useQuery(projectsQuery({ organizationID: org })).data?.projects ?? [];
-  const chosen = PRESETS.find(({ id }) => id === preset);
+  const [draft, setDraft] = useState(USUAL);
+  const set = (change: Partial<Draft>) => setDraft((before) => ({ ...before, ...change }));
   const made = useMutation({
-    mutationFn: () => {
-      const expiry = days === "never" ? null : new Date(Date.now() + Number(days) * DAY).toISOString();
-      const body: Schemas["CreateApiKey"] = {
-        name: name.trim(),
-        scopes: chosen?.scopes ?? [],
-        ...(expiry ? { expiry } : {}),
-        ...(project ? { projects: [project] } : {}),
-        ...(max && preset !== "read" ? { max_branches: Number(max) } : {}),
-        ...(role && preset !== "read" ? { database_role: role as Schemas["DatabaseRole"] } : {}),
-      };
-      return isOwn ? createOwnKey(body) : createKey({ organizationID: org }, body);
-    },
+    mutationFn: () =>
+      draft.isOwn ? createOwnKey(bodyOf(draft)) : createKey({ organizationID: org }, bodyOf(draft)),
     onSuccess: ({ key }) => onMade(key),
   });
   return (
@@ -72,7 +82,7 @@ export function NewKey({ org, onClose, onMade }: NewKeyProps) {
       title="New key"
       does="Make it"
       isBusy={made.isPending}
-      why={name.trim() ? undefined : "It needs a name."}
+      why={draft.name.trim() ? undefined : "It needs a name."}
       onDone={() => made.mutate()}
       onClose={onClose}
     >
@@ -82,20 +92,13 @@ export function NewKey({ org, onClose, onMade }: NewKeyProps) {
         autoFocus
         maxLength={128}
         autoComplete="off"
-        value={name}
-        onChange={setName}
+        value={draft.name}
+        onChange={(name) => set({ name })}
       />
-      <Presets chosen={preset} onChoose={setPreset} />
-      <Choice label="Where" value={project} onChange={setProject}>
-        <option value="">All projects</option>
-        {projects.map(({ id, name }) => (
-          <option key={id} value={id}>
-            Only {name}
-          </option>
-        ))}
-      </Choice>
-      {preset !== "read" && (
-        <Choice label="It connects to branches" value={role} onChange={setRole}>
+      <Presets chosen={draft.preset} onChoose={(preset) => set({ preset })} />
+      <Where org={org} value={draft.project} onChange={(project) => set({ project })} />
+      {draft.preset !== "read" && (
+        <Choice label="It connects to branches" value={draft.role} onChange={(role) => set({ role })}>
           {ROLES.map(([role, says]) => (
             <option key={role} value={role}>
               {says}
@@ -103,26 +106,26 @@ export function NewKey({ org, onClose, onMade }: NewKeyProps) {
           ))}
         </Choice>
       )}
-      <Choice label="It ends" value={days} onChange={setDays}>
+      <Choice label="It ends" value={draft.days} onChange={(days) => set({ days })}>
         {ENDS.map(([name, count]) => (
           <option key={name} value={count ?? "never"}>
             {name}
           </option>
         ))}
       </Choice>
-      {preset !== "read" && (
+      {draft.preset !== "read" && (
         <TextField
           label="Branches at once"
           hint="How many that it made may exist; as many as there may be if you leave it empty. Such a key makes no keys."
           type="number"
           min={1}
           max={10000}
-          value={max}
-          onChange={setMax}
+          value={draft.max}
+          onChange={(max) => set({ max })}
         />
       )}
       <label className="check">
-        <input type="checkbox" checked={isOwn} onChange={(event) => setOwn(event.target.checked)} />
+        <input type="checkbox" checked={draft.isOwn} onChange={(event) => set({ isOwn: event.target.checked })} />
         It acts as me, in all my organizations
       </label>
       {made.error && <Trouble error={made.error} />}
@@ -131,7 +134,7 @@ export function NewKey({ org, onClose, onMade }: NewKeyProps) {
 }
 
 /** What keys are mostly for. */
-function Presets({ chosen, onChoose }: { chosen: string | undefined; onChoose: (id: string) => void }) {
+function Presets({ chosen, onChoose }: { chosen: string; onChoose: (id: string) => void }) {
   return (
     <fieldset className="presets">
       <legend className="label">It may</legend>
@@ -145,6 +148,27 @@ function Presets({ chosen, onChoose }: { chosen: string | undefined; onChoose: (
         </label>
       ))}
     </fieldset>
+  );
+}
+
+interface WhereProps {
+  org: string;
+  /** A project's id; none is every one. */
+  value: string;
+  onChange: (project: string) => void;
+}
+
+function Where({ org, value, onChange }: WhereProps) {
+  const projects = useQuery(projectsQuery({ organizationID: org })).data?.projects ?? [];
+  return (
+    <Choice label="Where" value={value} onChange={onChange}>
+      <option value="">All projects</option>
+      {projects.map(({ id, name }) => (
+        <option key={id} value={id}>
+          Only {name}
+        </option>
+      ))}
+    </Choice>
   );
 }
 

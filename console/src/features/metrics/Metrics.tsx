@@ -7,7 +7,7 @@ import { lasting } from "../../lib/time";
 import { joined, said, summary } from "../../lib/series";
 import { Chart } from "../../ui/Chart";
 import { Band, Button, Outlines } from "../../ui/parts";
-import { Trouble } from "../../ui/Trouble";
+import { Failed } from "../../ui/Trouble";
 import "./metrics.css";
 
 const MINUTE = 60_000;
@@ -50,16 +50,7 @@ export function Metrics() {
   const span = search.span ?? SPANS[0]?.[1] ?? MINUTE;
   const found = useQuery(metricsQuery(path, ALL, { span, end: search.end }));
   const go = (to: MetricsSearch) => void navigate({ to: ".", search: to as never });
-  const charts = useMemo(() => {
-    const results = new Map((found.data?.results ?? []).map((result) => [result.metric, result]));
-    return CHARTS.map(({ name, of }) => {
-      const series = of.map(([metric, label]) => ({
-        label,
-        values: results.get(metric)?.series[0]?.values ?? [],
-      }));
-      return { name, unit: results.get(of[0]?.[0] ?? "cpu")?.unit ?? "", series, ...joined(series) };
-    });
-  }, [found.data]);
+  const charts = useCharts(found.data);
   const zoom = (from: number, to: number) => go({ span: Math.max(MINUTE, Math.round(to - from)), end: Math.round(to) });
   return (
     <>
@@ -75,41 +66,16 @@ export function Metrics() {
           <Button aria-pressed={isTable} onClick={() => setTable(!isTable)}>
             {isTable ? "As charts" : "As a table"}
           </Button>
-          <div className="segments" role="group" aria-label="How far back">
-            {SPANS.map(([name, value]) => (
-              <button
-                key={name}
-                type="button"
-                aria-pressed={search.end === undefined && span === value}
-                onClick={() => go({ span: value })}
-              >
-                {name}
-              </button>
-            ))}
-          </div>
+          <Spans chosen={search.end === undefined ? span : undefined} onChoose={(span) => go({ span })} />
         </div>
       </div>
       {details?.status.statusType === "STATUS_TYPE_HIBERNATED" && (
         <Band kind="asleep">Asleep: nothing is measured. What was measured before stays.</Band>
       )}
-      {found.error && <Trouble error={found.error} again={() => found.refetch()} />}
+      <Failed query={found} />
       {found.isPending && <Outlines count={6} />}
       {found.data && !isTable && (
-        <div className="charts">
-          {charts.map((chart) => (
-            <section key={chart.name} className="card chart" aria-label={chart.name}>
-              <header>
-                <h2>{chart.name}</h2>
-                <Legend chart={chart} />
-              </header>
-              {chart.times.length > 0 ? (
-                <Chart {...chart} from={Date.parse(found.data.start)} to={Date.parse(found.data.end)} onZoom={zoom} />
-              ) : (
-                <p className="nothing quiet">Nothing was measured in this time.</p>
-              )}
-            </section>
-          ))}
-        </div>
+        <Charts charts={charts} from={Date.parse(found.data.start)} to={Date.parse(found.data.end)} onZoom={zoom} />
       )}
       {found.data && isTable && <Table charts={charts} />}
     </>
@@ -120,6 +86,61 @@ interface ChartData {
   name: string;
   unit: string;
   series: { label: string; values: { value: number }[] }[];
+  times: number[];
+  lines: (number | null)[][];
+}
+
+/** The same objects until there is something new, so that nothing is drawn again for nothing. */
+function useCharts(found: Schemas["BranchMetrics"] | undefined): ChartData[] {
+  return useMemo(() => {
+    const results = new Map((found?.results ?? []).map((result) => [result.metric, result]));
+    return CHARTS.map(({ name, of }) => {
+      const series = of.map(([metric, label]) => ({
+        label,
+        values: results.get(metric)?.series[0]?.values ?? [],
+      }));
+      return { name, unit: results.get(of[0]?.[0] ?? "cpu")?.unit ?? "", series, ...joined(series) };
+    });
+  }, [found]);
+}
+
+function Spans({ chosen, onChoose }: { chosen: number | undefined; onChoose: (span: number) => void }) {
+  return (
+    <div className="segments" role="group" aria-label="How far back">
+      {SPANS.map(([name, value]) => (
+        <button key={name} type="button" aria-pressed={chosen === value} onClick={() => onChoose(value)}>
+          {name}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+interface ChartsProps {
+  charts: ChartData[];
+  from: number;
+  to: number;
+  onZoom: (from: number, to: number) => void;
+}
+
+function Charts({ charts, from, to, onZoom }: ChartsProps) {
+  return (
+    <div className="charts">
+      {charts.map((chart) => (
+        <section key={chart.name} className="card chart" aria-label={chart.name}>
+          <header>
+            <h2>{chart.name}</h2>
+            <Legend chart={chart} />
+          </header>
+          {chart.times.length > 0 ? (
+            <Chart {...chart} from={from} to={to} onZoom={onZoom} />
+          ) : (
+            <p className="nothing quiet">Nothing was measured in this time.</p>
+          )}
+        </section>
+      ))}
+    </div>
+  );
 }
 
 function Legend({ chart: { series, unit } }: { chart: ChartData }) {

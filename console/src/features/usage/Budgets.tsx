@@ -10,7 +10,7 @@ import { amount } from "../../lib/usage";
 import { Dialog } from "../../ui/Dialog";
 import { ActionsHead, Band, Button, Field, Outlines, TextField } from "../../ui/parts";
 import { tell } from "../../ui/toasts";
-import { Trouble } from "../../ui/Trouble";
+import { Failed, Trouble } from "../../ui/Trouble";
 
 type Budget = Schemas["Budget"];
 
@@ -44,51 +44,64 @@ export function Budgets({ org }: { org: string }) {
             Set a budget
           </Button>
         </header>
-        {found.error && <Trouble error={found.error} again={() => found.refetch()} />}
+        <Failed query={found} />
         {found.isPending && <Outlines count={2} />}
         {budgets?.length === 0 && (
           <p className="inside quiet">None. With one, branches sleep before a month costs more than it should.</p>
         )}
         {budgets && budgets.length > 0 && (
-          <table className="table">
-            <thead>
-              <tr>
-                <th>Of</th>
-                <th>Used this month</th>
-                <th className="number">Limit</th>
-                <ActionsHead />
-              </tr>
-            </thead>
-            <tbody>
-              {budgets.map((budget) => (
-                <tr key={budget.subjectID}>
-                  <td>
-                    {budget.name ?? budget.subjectID}
-                    <div className="quiet">{COVERS[budget.covers]}</div>
-                  </td>
-                  <td>
-                    <Used budget={budget} />
-                  </td>
-                  <td className="number">
-                    {budget.limit} {budget.unit}
-                  </td>
-                  <td className="number">
-                    <Button kind="bare" why={why} onClick={() => setAsked(budget)}>
-                      Change
-                    </Button>
-                    <Button kind="bare" why={why} onClick={() => setLeaving(budget)}>
-                      Remove
-                    </Button>
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
+          <List budgets={budgets} why={why} onChange={setAsked} onRemove={setLeaving} />
         )}
       </section>
       {asked && <Ask org={org} budget={asked === "new" ? undefined : asked} onClose={() => setAsked(null)} />}
       {leaving && <Leave org={org} budget={leaving} onClose={() => setLeaving(null)} />}
     </>
+  );
+}
+
+interface ListProps {
+  budgets: readonly Budget[];
+  why: string | undefined;
+  onChange: (budget: Budget) => void;
+  onRemove: (budget: Budget) => void;
+}
+
+function List({ budgets, why, onChange, onRemove }: ListProps) {
+  return (
+    <table className="table">
+      <thead>
+        <tr>
+          <th>Of</th>
+          <th>Used this month</th>
+          <th className="number">Limit</th>
+          <ActionsHead />
+        </tr>
+      </thead>
+      <tbody>
+        {budgets.map((budget) => (
+          <tr key={budget.subjectID}>
+            <td>
+              {budget.name ?? budget.subjectID}
+              <div className="quiet">{COVERS[budget.covers]}</div>
+            </td>
+            <td>
+              <Used budget={budget} />
+            </td>
+            <td className="number">
+              {budget.limit} {budget.unit}
+            </td>
+            <td className="number">
+              <Button kind="bare" why={why} onClick={() => onChange(budget)}>
+                Change
+              </Button>
+              <Button kind="bare" why={why} onClick={() => onRemove(budget)}>
+                Remove
+              </Button>
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
   );
 }
 
