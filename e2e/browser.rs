@@ -5,11 +5,15 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
-use coppice_test_support::{Options, Platform, psql};
+use coppice_test_support::{Options, Platform, psql, wait_for};
 use serde_json::{Value, json};
 
 use crate::setup::{PROGRAM, fixed_port, options};
+
+/// How long a story may take to get to where something is done from outside.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A client that asks people for leave.
 const CLIENT: &str = "studio";
@@ -47,6 +51,11 @@ fn tell(coppice: &Platform, stories: &[&str]) {
 
 /// Tells stories in which others have a part, with what is to be known of them.
 pub(crate) fn tell_with(coppice: &Platform, stories: &[&str], others: &Value) {
+    end(begin(coppice, stories, others), stories, coppice);
+}
+
+/// Begins to tell stories, so that something can happen meanwhile.
+fn begin(coppice: &Platform, stories: &[&str], others: &Value) -> Child {
     // By the name that people are given, which cookies belong to; its port is another one after a restart.
     let (_, place) = coppice.setting("COPPICE_AUTH_URL").split_once("/realms/").expect("a realm");
     let realm = place.split('/').next().unwrap_or_default();
@@ -69,14 +78,21 @@ pub(crate) fn tell_with(coppice: &Platform, stories: &[&str], others: &Value) {
         "cli": { "id": "cli", "secret": "coppice-cli" },
         "pictures": std::env::var("COPPICE_PICTURES").ok(),
     });
-    let output = Command::new("node")
+    Command::new("node")
         .arg("run.mjs")
         .args(stories)
         .current_dir(directory())
         .env("COPPICE_BROWSER", told.to_string())
         .stdin(Stdio::null())
-        .output()
-        .expect("node runs");
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("node runs")
+}
+
+/// Waits until these stories are told.
+fn end(browser: Child, stories: &[&str], coppice: &Platform) {
+    let output = browser.wait_with_output().expect("node ends");
     let said = String::from_utf8_lossy(&output.stdout);
     let complaints = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{complaints}{said}\n{}", coppice.log());
@@ -154,6 +170,35 @@ fn people_use_the_console() {
             "console/a_viewer_changes_nothing",
         ],
     );
+}
+
+#[test]
+fn people_see_what_others_do() {
+    let coppice = Platform::start(PROGRAM, options());
+    tell(
+        &coppice,
+        &["others/what_others_do_is_seen_on_every_list", "others/a_tab_that_is_open_keeps_nothing_awake"],
+    );
+}
+
+#[test]
+fn people_see_that_the_server_was_killed_and_go_on_when_it_is_back() {
+    let port = fixed_port();
+    let place = [format!("127.0.0.1:{port}"), format!("http://localhost:{port}")];
+    let flags = ["--listen", &place[0], "--public-url", &place[1]].map(str::to_owned);
+    let mut coppice = platform_with(flags.to_vec(), &[]);
+    let story = ["others/a_server_that_is_killed_is_told_and_comes_back"];
+    // The story kills the server, and says by this file that it has seen what people see then.
+    let seen = coppice.data_dir().with_extension("seen");
+    let mut browser = begin(&coppice, &story, &json!({ "server": coppice.pid(), "seen": seen }));
+    wait_for("people have seen that the server is away", PATIENCE, || {
+        let has_failed = browser.try_wait().expect("a child").is_some();
+        (has_failed || seen.exists()).then_some(())
+    });
+    coppice.kill();
+    coppice.spawn();
+    coppice.wait_ready();
+    end(browser, &story, &coppice);
 }
 
 #[test]

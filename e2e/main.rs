@@ -48,6 +48,7 @@ mod servers;
 mod setup;
 mod sizes;
 mod sleep;
+mod snippets;
 mod soak;
 mod store;
 mod storm;

@@ -86,7 +86,7 @@ build_console() {
 
 # What tests use of PyPI, as the lists pin it.
 install_python_packages() {
-  local lists=({e2e/{barman,schemathesis,mail,mcp,oauth_clients,webhooks},crates/coppice-archive/tests/moto}/requirements.txt)
+  local lists=({e2e/{barman,schemathesis,mail,mcp,oauth_clients,snippets,webhooks},crates/coppice-archive/tests/moto}/requirements.txt)
   cat "${lists[@]}" | cmp --silent - target/python/installed.txt && return
   echo "setup: installing the Python packages of ${lists[*]}"
   rm -rf target/python
@@ -135,11 +135,12 @@ mapfile -t packages < <(missing_packages | tr ' ' '\n')
 install_python_packages
 scripts/unpack-postgres.sh
 # The published client of the API; what drives a browser, and a provider to sign in at; a standard client;
-# serverless drivers; GitHub; Vercel; what signs as Stripe does, and as Orb.
+# serverless drivers; what people connect with; GitHub; Vercel; what signs as Stripe does, and as Orb.
 install_npm e2e/sdk
 install_npm e2e/browser
 install_npm e2e/oauth_clients
 install_npm e2e/serverless
+install_npm e2e/snippets
 install_npm e2e/mcp
 install_npm e2e/webhooks
 install_npm e2e/github

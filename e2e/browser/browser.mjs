@@ -6,7 +6,7 @@ import { createRequire } from "node:module";
 import { chromium } from "playwright-core";
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const SIZES = { desktop: { width: 1100, height: 800 }, phone: { width: 375, height: 740 } };
+const SIZES = { desktop: { width: 1280, height: 800 }, phone: { width: 375, height: 740 } };
 // How long a busy machine may take: longer than what a page asks for once a minute.
 export const PATIENCE = 120_000;
 
@@ -20,23 +20,28 @@ export async function launch() {
 }
 
 // A person with a browser of their own: nothing is kept from one to the next. Whatever a page of ours
-// complains of on the console fails the story, and so does asking another machine for anything.
+// complains of on the console fails the story, and so does asking another machine for anything. What the
+// story lets be refused by the door is in `refusals`, each as a status and a part of the address.
 export async function person(browser, options = {}) {
   // What moves has the colours of neither its beginning nor its end while axe looks at it.
   const context = await browser.newContext({ viewport: SIZES.desktop, reducedMotion: "reduce", ...options });
   context.setDefaultTimeout(PATIENCE);
   const page = await context.newPage();
   page.complaints = [];
+  page.refusals = [];
   await context.route((address) => !["127.0.0.1", "localhost"].includes(address.hostname), (route) => {
     const from = route.request().frame().url();
     if (from.startsWith(told.url)) page.complaints.push(`${from} asks for ${route.request().url()}`);
     return route.abort();
   });
   page.on("console", (message) => {
-    if (message.type() !== "error" || !message.location().url.startsWith(told.url)) return;
-    // A page that says no has a status that says so, which is no complaint.
-    if (message.text().startsWith("Failed to load resource: the server responded with a status of")) return;
-    page.complaints.push(message.text());
+    const { url } = message.location();
+    if (!["error", "warning"].includes(message.type()) || !url.startsWith(told.url)) return;
+    const [, status] = /^Failed to load resource: the server responded with a status of (\d+)/.exec(message.text()) ?? [];
+    // A page for people that says no has a status that says so, which is no complaint.
+    if (status && !url.startsWith(`${told.url}/console/`)) return;
+    if (page.refusals.some(([code, part]) => `${code}` === status && url.includes(part))) return;
+    page.complaints.push(`${message.text()} (${url})`);
   });
   page.on("pageerror", (error) => page.complaints.push(String(error)));
   return page;
@@ -58,16 +63,17 @@ export async function look(page, name) {
       if (told.pictures) await page.screenshot({ path: `${told.pictures}/${name}-${colorScheme}-${size}.png` });
       const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
       assert.ok(overflow <= 0, `${name} is wider than a ${size}`);
+      // Of what axe looks at, only colours change with the scheme.
+      await check(page, `${name}, ${colorScheme}, ${size}`, colorScheme === "dark" ? ["color-contrast"] : undefined);
     }
-    await check(page, `${name}, ${colorScheme}`);
   }
   await page.emulateMedia({ colorScheme: null });
   await page.setViewportSize(SIZES.desktop);
 }
 
-async function check(page, where) {
+async function check(page, where, rules) {
   await page.evaluate(AXE);
-  const { violations } = await page.evaluate(() => window.axe.run());
+  const { violations } = await page.evaluate((rules) => window.axe.run(rules ? { runOnly: rules } : {}), rules);
   const said = violations.map((one) => `${one.id}: ${one.help}\n${one.nodes.map((node) => node.html).join("\n")}`);
   assert.deepEqual(said, [], `axe finds something at ${where}`);
 }

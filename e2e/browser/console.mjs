@@ -1,6 +1,6 @@
 // What the stories about the console share.
 import assert from "node:assert/strict";
-import { PATIENCE, api, person, signIn, told } from "./browser.mjs";
+import { PATIENCE, api, heading, person, signIn, told } from "./browser.mjs";
 
 export async function project() {
   const { projects } = await api(`/organizations/${told.organization}/projects`);
@@ -21,6 +21,14 @@ export async function until(what, done) {
     assert.ok(Date.now() < deadline, `waited in vain for ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
+}
+
+// Signs out. What the pages asked just before is refused then.
+export async function signOut(page) {
+  page.refusals.push([401, "/console/api/"]);
+  await page.getByRole("button", { name: /^Your account/ }).click();
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await heading(page, "Sign in");
 }
 
 // A person who is signed in, at this place of the console.

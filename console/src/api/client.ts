@@ -15,6 +15,13 @@ const HEADERS = { "X-Coppice-Console": "1" };
 /** What others put before the paths of the site. The sign-in page sends people on to paths without it. */
 const root = new URL(document.baseURI).pathname.replace(/\/console\/$/, "");
 
+/** Where statements are answered by HTTP. */
+export const httpEndpoint = `${location.origin}${root}/sql`;
+
+/** Tells the other tabs of this browser, those in the background too, that nobody is signed in any more. */
+const tabs = new BroadcastChannel("coppice-signed-out");
+tabs.addEventListener("message", () => signIn());
+
 function signIn() {
   forgetWork();
   const here = location.pathname.slice(root.length) + location.search;
@@ -95,7 +102,8 @@ export interface Session {
   isFresh: boolean;
   /** Which build of the console the server has now; null where it has none. */
   console: string | null;
-  capabilities: { mail: boolean; passwords: boolean };
+  /** Whether it sends letters, has passwords, and keeps what branches were. */
+  capabilities: { mail: boolean; passwords: boolean; backups: boolean };
 }
 
 /** Asks at the door what is no operation of the API. */
@@ -112,13 +120,20 @@ export async function ask<T>(path: string, init: RequestInit = {}): Promise<T> {
   return (response.status === 204 ? null : await response.json()) as T;
 }
 
-export const getSession = () => ask<Session>("session");
+/** Who is signed in; whoever is not is led to where one does. */
+export async function getSession(): Promise<Session> {
+  const session = await ask<Session | null>("session");
+  if (session) return session;
+  signIn();
+  return new Promise<never>(() => {});
+}
 
-/** Where people install the GitHub App; refused as `github_not_configured` where the platform has none. */
-export const getGithubApp = () => ask<{ installUrl: string }>("github-app");
+/** Where people install the GitHub App; nowhere if the platform has none. */
+export const getGithubApp = () => ask<{ installUrl: string | null }>("github-app");
 
 export async function signOut() {
   await ask("session", { method: "DELETE" });
+  tabs.postMessage(null);
   forgetWork();
   location.assign(new URL("../oauth/sign-in", document.baseURI));
 }

@@ -5,7 +5,7 @@ import { monthOf } from "../lib/usage";
 import { api, getGithubApp, getSession, type Schemas, take } from "./client";
 
 const SECOND = 1000;
-/** How soon what others do is seen; sooner while something is on its way. */
+/** How soon what others do is seen, wherever it is shown; sooner while something is on its way. */
 const WATCH = 1.75 * SECOND;
 const WATCH_CLOSELY = SECOND / 2;
 
@@ -30,7 +30,7 @@ export const sessionQuery = queryOptions({
   queryKey: ["session"],
   queryFn: getSession,
   staleTime: 60 * SECOND,
-  refetchInterval: 60 * SECOND,
+  refetchInterval: WATCH,
 });
 
 export interface InOrganization {
@@ -47,12 +47,14 @@ export const projectsQuery = ({ organizationID }: InOrganization) =>
   queryOptions({
     queryKey: ["projects", { organizationID }],
     queryFn: () => take(api.GET("/organizations/{organizationID}/projects", { params: { path: { organizationID } } })),
+    refetchInterval: WATCH,
   });
 
 export const projectQuery = (path: InProject) =>
   queryOptions({
     queryKey: ["project", path],
     queryFn: () => take(api.GET("/organizations/{organizationID}/projects/{projectID}", { params: { path } })),
+    refetchInterval: WATCH,
   });
 
 export const treeQuery = (path: InProject) =>
@@ -70,7 +72,7 @@ export const trashQuery = (path: InProject) =>
   queryOptions({
     queryKey: ["trash", path],
     queryFn: () => take(api.GET("/organizations/{organizationID}/projects/{projectID}/trash", { params: { path } })),
-    refetchInterval: 10 * SECOND,
+    refetchInterval: WATCH,
   });
 
 const BRANCH = "/organizations/{organizationID}/projects/{projectID}/branches/{branchID}";
@@ -83,13 +85,15 @@ export const branchQuery = (path: InBranch) =>
       state.data?.status.statusType === "STATUS_TYPE_TRANSIENT" ? WATCH_CLOSELY : WATCH,
   });
 
-/** Asked for once, kept as long as it is shown. */
+/** Kept as long as it is shown, and asked for again by whoever comes back to it. */
 export const credentialsQuery = (path: InBranch) =>
   queryOptions({
     queryKey: ["credentials", path],
     queryFn: () => take(api.GET(`${BRANCH}/credentials`, { params: { path } })),
     staleTime: Number.POSITIVE_INFINITY,
     gcTime: 0,
+    // Somebody may have changed the password meanwhile.
+    refetchOnWindowFocus: "always",
   });
 
 export const choicesQuery = (path: InOrganization) =>
@@ -111,6 +115,7 @@ export const parametersQuery = (path: InBranch) =>
   queryOptions({
     queryKey: ["parameters", path],
     queryFn: () => take(api.GET(`${BRANCH}/postgres-config`, { params: { path } })),
+    refetchInterval: WATCH,
   });
 
 /** It wakes both branches, so it is asked when somebody says so. */
@@ -128,14 +133,14 @@ export const activityQuery = (path: InBranch) =>
   queryOptions({
     queryKey: ["activity", path],
     queryFn: () => take(api.GET(`${BRANCH}/activity`, { params: { path } })),
-    refetchInterval: 5 * SECOND,
+    refetchInterval: WATCH,
   });
 
 export const historyQuery = (path: InBranch) =>
   queryOptions({
     queryKey: ["history", path],
     queryFn: () => take(api.GET(`${BRANCH}/history`, { params: { path } })),
-    refetchInterval: 10 * SECOND,
+    refetchInterval: WATCH,
   });
 
 /** From when to when it can be restored. */
@@ -148,7 +153,7 @@ export const backupQuery = ({ branchID: backupID, ...project }: InBranch) =>
           params: { path: { ...project, backupID } },
         }),
       ),
-    refetchInterval: 5 * SECOND,
+    refetchInterval: WATCH,
   });
 
 export interface LogQuestion {
@@ -207,23 +212,27 @@ export const organizationQuery = (path: InOrganization) =>
   queryOptions({
     queryKey: ["organization", path],
     queryFn: () => take(api.GET(ORGANIZATION, { params: { path } })),
+    refetchInterval: WATCH,
   });
 
 export const keysQuery = (path: InOrganization) =>
   queryOptions({
     queryKey: ["keys", path],
     queryFn: () => take(api.GET(`${ORGANIZATION}/api-keys`, { params: { path } })),
+    refetchInterval: WATCH,
   });
 
 export const ownKeysQuery = queryOptions({
   queryKey: ["own-keys"],
   queryFn: () => take(api.GET("/api-keys")),
+  refetchInterval: WATCH,
 });
 
 export const peopleQuery = (path: InOrganization) =>
   queryOptions({
     queryKey: ["people", path],
     queryFn: () => take(api.GET(`${ORGANIZATION}/members`, { params: { path } })),
+    refetchInterval: WATCH,
   });
 
 export const rolesQuery = (path: InOrganization) =>
@@ -237,6 +246,7 @@ export const invitationsQuery = (path: InOrganization) =>
   queryOptions({
     queryKey: ["invitations", path],
     queryFn: () => take(api.GET(`${ORGANIZATION}/invitations`, { params: { path } })),
+    refetchInterval: WATCH,
   });
 
 export interface UsageQuestion {
@@ -262,7 +272,7 @@ export const budgetsQuery = (path: InOrganization) =>
   queryOptions({
     queryKey: ["budgets", path],
     queryFn: () => take(api.GET(`${ORGANIZATION}/budgets`, { params: { path } })),
-    refetchInterval: 15 * SECOND,
+    refetchInterval: WATCH,
   });
 
 export const invoicesQuery = (path: InOrganization) =>
@@ -300,6 +310,8 @@ export const auditQuery = (path: InOrganization, question: AuditQuestion) =>
       return take(api.GET(`${ORGANIZATION}/audit-log`, { params: { path, query } }));
     },
     getNextPageParam: (last) => last.next_cursor ?? undefined,
+    // Whoever reads on in it looks at what was: all pages again would be much for nothing.
+    refetchInterval: ({ state }) => ((state.data?.pages.length ?? 0) > 1 ? false : WATCH),
   });
 
 export const githubAppQuery = queryOptions({
@@ -314,7 +326,7 @@ export const installationsQuery = (path: InOrganization) =>
     queryKey: ["installations", path],
     queryFn: () => take(api.GET(`${ORGANIZATION}/githubapp/installations`, { params: { path } })),
     // It is linked by the command, too.
-    refetchInterval: 10 * SECOND,
+    refetchInterval: WATCH,
   });
 
 /** The repository of a project, by any of its branches. */
@@ -322,14 +334,14 @@ export const repositoryQuery = (path: InBranch) =>
   queryOptions({
     queryKey: ["repository", path],
     queryFn: () => take(api.GET(`${BRANCH}/githubapp/repository`, { params: { path } })),
-    refetchInterval: 30 * SECOND,
+    refetchInterval: 10 * SECOND,
   });
 
 export const webhooksQuery = (path: InOrganization) =>
   queryOptions({
     queryKey: ["webhooks", path],
     queryFn: () => take(api.GET(`${ORGANIZATION}/webhooks`, { params: { path } })),
-    refetchInterval: 5 * SECOND,
+    refetchInterval: WATCH,
   });
 
 export interface AtWebhook extends InOrganization {
@@ -340,7 +352,7 @@ export const webhookQuery = (path: AtWebhook) =>
   queryOptions({
     queryKey: ["webhook", path],
     queryFn: () => take(api.GET(`${ORGANIZATION}/webhooks/{webhookID}`, { params: { path } })),
-    refetchInterval: 5 * SECOND,
+    refetchInterval: WATCH,
   });
 
 export const deliveriesQuery = (path: AtWebhook) =>

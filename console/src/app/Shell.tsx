@@ -50,10 +50,10 @@ export function Shell() {
           <Mark />
         </Link>
         <Crumbs where={where} />
-        <button type="button" className="search-button" aria-label="Find and do" onClick={() => setOpen("palette")}>
+        <button type="button" className="search-button" onClick={() => setOpen("palette")}>
           <Search aria-hidden="true" />
           <span>Find and do</span>
-          <kbd>Ctrl K</kbd>
+          <kbd aria-hidden="true">Ctrl K</kbd>
         </button>
         <AccountMenu openHelp={() => setOpen("help")} />
       </header>

@@ -3,7 +3,7 @@ import { bytes, counted } from "./amounts";
 import { chosenInWords, eventGroups } from "./events";
 import { best } from "./find";
 import { linkIn } from "./github";
-import { masked, type Place, pooled, SNIPPETS } from "./snippets";
+import { by, masked, type Place, SNIPPETS, WEB_SNIPPETS } from "./snippets";
 import { ago, fromField, inField, lasting, took, until } from "./time";
 import { filtered, freeName, rows } from "./tree";
 
@@ -94,28 +94,40 @@ const PLACE: Place = {
 };
 
 test("each snippet holds the whole place when it is copied, and no password when it is shown", () => {
-  for (const snippet of SNIPPETS) {
-    expect(snippet.code(PLACE), snippet.id).toContain("s3cr3t");
-    const shown = masked(snippet, PLACE);
-    expect(shown, snippet.id).not.toContain("s3cr3t");
-    expect(shown, snippet.id).toContain("••••••••");
-    if (snippet.id !== "prisma") expect(shown, snippet.id).toContain("db.example.com");
+  const place = { ...PLACE, endpoint: "https://console.example.com/sql" };
+  for (const snippet of [...SNIPPETS, ...WEB_SNIPPETS]) {
+    expect(snippet.code(place), snippet.name).toContain("s3cr3t");
+    const shown = masked(snippet, place);
+    expect(shown, snippet.name).not.toContain("s3cr3t");
+    expect(shown, snippet.name).toContain("••••••••");
+    expect(shown, snippet.name).toContain("db.example.com");
   }
 });
 
-test("the pool is reached by the name that leads to the branch", () => {
+test("who is on another machine is told to encrypt, in the words of each driver", () => {
+  const at = (hostname: string): Place => ({ ...PLACE, hostname, connectionString: `postgresql://app:x@${hostname}/app` });
+  const code = (id: string, place: Place) => SNIPPETS.find((snippet) => snippet.id === id)?.code(place);
+  expect(code("url", at("db.example.com"))).toBe("postgresql://app:x@db.example.com/app?sslmode=require");
+  expect(code("node", at("db.example.com"))).toContain("/app?sslmode=require&uselibpqcompat=true");
+  expect(code("jdbc", at("db.example.com"))).toContain("/app?sslmode=require&user=app&password=");
+  for (const near of ["localhost", "127.0.0.1", "::1"]) expect(code("node", at(near))).not.toContain("sslmode");
+  expect(code("url", PLACE)).toBe(PLACE.connectionString);
+});
+
+test("the pool and the replicas are reached by the name that leads to the branch", () => {
   const byUser = { ...PLACE, username: "app.kq7", connectionString: "postgresql://app.kq7:x@h:1/app" };
-  expect(pooled(byUser, "kq7")).toMatchObject({
+  expect(by("pooled", byUser, "kq7")).toMatchObject({
     username: "app.kq7-pooler",
     hostname: "db.example.com",
     connectionString: "postgresql://app.kq7-pooler:x@h:1/app",
   });
+  expect(by("direct", byUser, "kq7")).toEqual(byUser);
   const byHost = { ...PLACE, hostname: "kq7.db.example.com", connectionString: "postgresql://app:x@kq7.db.example.com/app" };
-  expect(pooled(byHost, "kq7")).toMatchObject({ username: "app", hostname: "kq7-pooler.db.example.com" });
+  expect(by("replicas", byHost, "kq7")).toMatchObject({ username: "app", hostname: "kq7-ro.db.example.com" });
 });
 
 test("what a shell is given is one word", () => {
-  const psql = SNIPPETS[0]?.code({ ...PLACE, connectionString: "postgresql://a:x'y@h/d" });
+  const psql = SNIPPETS[0]?.code({ ...PLACE, hostname: "localhost", connectionString: "postgresql://a:x'y@h/d" });
   expect(psql).toBe(`psql 'postgresql://a:x'\\''y@h/d'`);
 });
 

@@ -55,7 +55,7 @@ export function Chart({ name, unit, series, times, lines, from, to, onZoom }: Ch
           legend: { show: false },
           cursor: { sync: { key: POINTER.key }, drag: { x: true, y: false, setScale: false }, y: false },
           scales: { x: { range: [from / 1000, to / 1000] }, y: { range: (_, __, most) => [0, most > 0 ? most * 1.1 : 1] } },
-          axes: [{ ...axis, values: TIMES }, { ...axis, size: 64, values: (_, marks) => marks.map((mark) => said(mark, unit)) }],
+          axes: [{ ...axis, values: TIMES }, { ...axis, size: 78, values: (_, marks) => marks.map((mark) => said(mark, unit)) }],
           series: [
             {},
             ...series.map(({ label }, index) => ({

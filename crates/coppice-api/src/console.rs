@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 use aws_lc_rs::digest::{SHA256, digest};
 use axum::Router;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::uri::PathAndQuery;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use base64::Engine as _;
@@ -14,6 +15,7 @@ use coppice_app::App;
 use coppice_console::File;
 
 use crate::coding::takes;
+use crate::oauth::{redirect, session_cookie, sign_in_path};
 use crate::pages::{self, Message};
 
 /// What the console may do: load what is here, ask this site, and nothing that
@@ -29,10 +31,15 @@ pub(crate) fn routes() -> Router<App> {
     Router::new().route("/console", get(index)).route("/console/{*path}", get(page_or_asset))
 }
 
-async fn page_or_asset(State(app): State<App>, Path(path): Path<String>, headers: HeaderMap) -> Response {
+async fn page_or_asset(
+    State(app): State<App>,
+    Path(path): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
     match path.strip_prefix("assets/") {
         Some(_) => asset(&path, &headers),
-        None => index(State(app), headers).await,
+        None => index(State(app), uri, headers).await,
     }
 }
 
@@ -78,9 +85,14 @@ fn tag_of(page: &str) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(digest(&SHA256, page.as_bytes()))
 }
 
-/// The one page, whatever its path: its script shows what the path names.
-async fn index(State(app): State<App>, headers: HeaderMap) -> Response {
+/// The one page, whatever its path: its script shows what the path names. It
+/// begins to ask for that before it knows who asks, so whoever is not signed in
+/// is led there first.
+async fn index(State(app): State<App>, uri: Uri, headers: HeaderMap) -> Response {
     let Some(page) = *PAGE else { return not_built() };
+    if !is_signed_in(&app, &headers).await {
+        return redirect(&sign_in_path(&app, uri.path_and_query().map_or("/console/", PathAndQuery::as_str)));
+    }
     let page = page.replacen(BASE, &format!("<base href=\"{}/console/\"", app.issuers().base_path()), 1);
     let tag = format!("\"{}\"", tag_of(&page));
     let known = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
@@ -97,6 +109,14 @@ async fn index(State(app): State<App>, headers: HeaderMap) -> Response {
     match is_known {
         true => (StatusCode::NOT_MODIFIED, sent).into_response(),
         false => (sent, page).into_response(),
+    }
+}
+
+/// Whether the page finds who asks; the page says what is wrong if that can't be known.
+async fn is_signed_in(app: &App, headers: &HeaderMap) -> bool {
+    match session_cookie(app, headers) {
+        Some(secret) => app.browser_session(secret).await.map_or(true, |session| session.is_some()),
+        None => false,
     }
 }
 

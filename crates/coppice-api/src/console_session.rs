@@ -24,9 +24,13 @@ pub(crate) fn routes() -> Router<App> {
     Router::new().route("/session", get(show).delete(end)).route("/github-app", get(github_app))
 }
 
-/// `GET /console/api/session`
+/// `GET /console/api/session`: null for whoever is not signed in. Everybody may
+/// ask, and a page that does has done nothing wrong, so it is not refused.
 async fn show(State(app): State<App>, call: Call) -> Result<Response, ApiError> {
-    let access = call.authorize_person(&app, &GET_USER).await?;
+    let access = match call.authorize_person(&app, &GET_USER).await {
+        Err(Error::Unauthenticated { .. }) => return Ok(Json(json!(null)).into_response()),
+        outcome => outcome?,
+    };
     let is_fresh = !access.caller.is_stale;
     let user = app.get_user(&access).await?;
     let organizations = app.list_memberships(&access).await?;
@@ -47,15 +51,20 @@ async fn show(State(app): State<App>, call: Call) -> Result<Response, ApiError> 
         "organizations": organizations.collect::<Vec<_>>(),
         // Open pages compare it with what they began with.
         "console": crate::console::build(),
-        "capabilities": { "mail": config.mailer.is_some(), "passwords": config.has_passwords },
+        "capabilities": {
+            "mail": config.mailer.is_some(),
+            "passwords": config.has_passwords,
+            "backups": app.makes_backups(),
+        },
     }))
     .into_response())
 }
 
-/// `GET /console/api/github-app`: where people install the App of this platform, if it has one.
+/// `GET /console/api/github-app`: where people install the App of this platform; null if it has none.
 async fn github_app(State(app): State<App>, call: Call) -> Result<Response, ApiError> {
     call.authorize_person(&app, &GET_USER).await?;
-    Ok(Json(json!({ "installUrl": app.github_install_page().await? })).into_response())
+    let page = if app.has_github() { Some(app.github_install_page().await?) } else { None };
+    Ok(Json(json!({ "installUrl": page })).into_response())
 }
 
 /// `DELETE /console/api/session`: signs out. Every tab of the browser has the

@@ -2,11 +2,15 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { api, heading, leave, look, person, signIn, told } from "../browser.mjs";
-import { branchNamed, project, signedIn, until } from "../console.mjs";
+import { branchNamed, project, signedIn, signOut, until } from "../console.mjs";
 
 // What a program called itself that connected before.
 const LONG_NAME = "x".repeat(63);
 const PASSWORD = "a stump with a new shoot";
+const POLICY =
+  "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; img-src 'self' data:; " +
+  "connect-src 'self'; form-action 'self'; base-uri 'self'; frame-ancestors 'none'; " +
+  "require-trusted-types-for 'script'; trusted-types 'none'";
 
 export async function a_link_signs_in_once(browser) {
   // What shows people a preview of a link looks at it, too.
@@ -71,6 +75,7 @@ export async function a_branch_is_made_and_deleted_by_the_keyboard(browser) {
   await page.keyboard.press("Enter");
   await page.getByRole("dialog").waitFor({ state: "detached" });
   assert.equal(await branchNamed(word), undefined);
+  await several_are_deleted_by_their_count(page);
 
   await a_thousand_are_drawn_where_one_looks(page);
   await page.keyboard.press("Control+k");
@@ -84,12 +89,31 @@ export async function a_branch_is_made_and_deleted_by_the_keyboard(browser) {
   await leave(page);
 }
 
-// As the server tells of the one branch, a thousand times: what that costs is drawing them.
+async function several_are_deleted_by_their_count(page) {
+  const main = await branchNamed("main");
+  const names = ["felled-1", "felled-2"];
+  for (const name of names) {
+    await api(`${await project()}/branches`, { method: "POST", body: { mode: "inherit", name, parentID: main.id } });
+    await page.getByRole("row", { name: new RegExp(name) }).focus();
+    await page.keyboard.press("x");
+  }
+  await page.getByRole("status").filter({ hasText: "2 branches selected" }).waitFor();
+  await page.keyboard.press("Delete");
+  await page.getByRole("heading", { name: "Delete 2 branches?" }).waitFor();
+  await page.keyboard.type("2");
+  await page.keyboard.press("Enter");
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  for (const name of names) assert.equal(await branchNamed(name), undefined);
+}
+
+// As the server tells of the one branch, a thousand times, fifty of them each from the one before: what that
+// costs is drawing them.
 async function a_thousand_are_drawn_where_one_looks(page) {
   await page.route("**/tree", async (route) => {
     const { branches } = await (await route.fetch()).json();
     const [main] = branches;
-    const more = Array.from({ length: 1000 }, (_, at) => ({ ...main, id: `b${at}`, name: `b-${at}`, parentID: main.id }));
+    const parentOf = (at) => (at > 0 && at < 50 ? `b${at - 1}` : main.id);
+    const more = Array.from({ length: 1000 }, (_, at) => ({ ...main, id: `b${at}`, name: `b-${at}`, parentID: parentOf(at) }));
     await route.fulfill({ contentType: "application/json", body: JSON.stringify({ branches: [...branches, ...more] }) });
   });
   const last = page.getByRole("row", { name: /b-999/ });
@@ -102,6 +126,19 @@ async function a_thousand_are_drawn_where_one_looks(page) {
   await until("those that are left are not drawn any more", async () => (await drawn.count()) < 100);
   await page.keyboard.press("Home");
   await page.getByRole("row", { name: /main/ }).getByRole("link").waitFor();
+  await page.getByRole("row", { name: "b-48", exact: true }).focus();
+  await page.keyboard.press("ArrowRight");
+  const deepest = page.getByRole("row", { name: /^b-49( |$)/ });
+  assert.equal(await deepest.getAttribute("aria-level"), "51");
+  const state = await deepest.getByText("Awake").boundingBox();
+  const name = await deepest.getByRole("link").boundingBox();
+  assert.ok(name.x + name.width < state.x, "there is room for the name of the deepest");
+  await page.setViewportSize({ width: 375, height: 740 });
+  await deepest.scrollIntoViewIfNeeded();
+  const { x, width } = await deepest.getByRole("link").boundingBox();
+  assert.ok(x + width < 375, `its name begins at ${x}, out of sight`);
+  assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth), "it fits");
+  await page.setViewportSize({ width: 1280, height: 800 });
   await page.unrouteAll({ behavior: "wait" });
   await last.waitFor({ state: "detached" });
 }
@@ -139,8 +176,8 @@ export async function a_person_connects_and_lets_it_sleep(browser) {
   await heading(other, "main");
   await page.getByRole("button", { name: /^Your account/ }).click();
   await look(page, "console-account-menu");
-  await page.getByRole("button", { name: "Sign out" }).click();
-  await heading(page, "Sign in");
+  await page.keyboard.press("Escape");
+  await signOut(page);
   await heading(other, "Sign in");
   await leave(page);
 }
@@ -206,15 +243,12 @@ export async function a_new_version_is_told_and_loaded(browser) {
   const editor = page.getByRole("textbox", { name: "SQL", exact: true });
   await editor.fill("select 'a draft'");
   const note = page.getByText("There is a new version of the console");
-  // Whoever comes back to a tab has it asked again.
-  const comeBack = () => page.evaluate(() => window.dispatchEvent(new Event("visibilitychange")));
+  assert.equal(await note.count(), 0);
   await page.route("**/console/api/session", async (route) => {
     const session = await (await route.fetch()).json();
     assert.match(session.console, /^[A-Za-z0-9_-]{43}$/);
     await route.fulfill({ contentType: "application/json", body: JSON.stringify({ ...session, console: "another" }) });
   });
-  assert.equal(await note.count(), 0);
-  await comeBack();
   await note.waitFor();
   await look(page, "console-new-version");
   await page.evaluate(() => Object.assign(window, { isFirst: true }));
@@ -252,9 +286,39 @@ export async function a_script_in_a_name_is_text(browser) {
   await until("the title names it", async () => (await page.title()) === `Branches of ${name} · Coppice`);
   await look(page, "console-branches-none");
   const policy = (await page.request.get(`${told.url}/console/`)).headers()["content-security-policy"];
-  assert.match(policy, /script-src 'self';.*require-trusted-types-for 'script'; trusted-types 'none'/);
-  await api(`/organizations/${told.organization}/projects/${made.id}`, { method: "DELETE" });
+  assert.equal(policy, POLICY);
+
+  // In the name of a branch, and in a line of a log. Descriptions have words only.
+  const main = await branchNamed("main");
+  const script = "<img src=x onerror=alert(1)>";
+  const branches = `${await project()}/branches`;
+  const refused = await fetch(`${told.url}${branches}/${main.id}`, {
+    method: "PATCH",
+    headers: { authorization: `Bearer ${told.key}`, "content-type": "application/json" },
+    body: JSON.stringify({ description: script }),
+  });
+  assert.equal(refused.status, 400);
+  const evil = await api(branches, { method: "POST", body: { mode: "inherit", name: script, parentID: main.id } });
+  const inProject = (await project()).replace("/organizations", "orgs");
+  await page.goto(`${told.url}/console/${inProject}/branches`);
+  await page.getByRole("row", { name: script }).getByRole("link", { name: script }).click();
+  await heading(page, script);
+  await page.goto(`${told.url}/console/${inProject}/branches/${main.id}/overview`);
+  await heading(page, "main");
+  const data = { query: `do $$begin raise warning '%', '${script}'; end$$` };
+  const sql = `${told.url}/console/api${await project()}/branches/${main.id}/sql`;
+  assert.equal((await page.request.post(sql, { headers: { "X-Coppice-Console": "1" }, data })).status(), 200);
+  await page.keyboard.press("g");
+  await page.keyboard.press("l");
+  await heading(page, "Logs");
+  await page.keyboard.press("/");
+  await page.keyboard.type("onerror");
+  await page.getByRole("list", { name: "Log, newest first" }).getByText(script).first().waitFor();
+  assert.equal(await page.locator("main img").count(), 0);
+  await look(page, "console-logs-found");
   await leave(page);
+  await api(`${branches}/${evil.id}`, { method: "DELETE" });
+  await api(`/organizations/${told.organization}/projects/${made.id}`, { method: "DELETE" });
 }
 
 export async function a_parameter_is_changed_and_everything_is_seen(browser) {
@@ -276,6 +340,13 @@ export async function a_parameter_is_changed_and_everything_is_seen(browser) {
     const { parameters } = await api(`${await project()}/branches/${main.id}/postgres-config`);
     return parameters.find(({ name }) => name === "work_mem").currentValue === "8MB";
   });
+  await page.getByLabel("Find a parameter").fill("max_conn");
+  await page.getByLabel("max_connections", { exact: true }).fill("90");
+  await page.keyboard.press("Control+Enter");
+  await page.getByRole("dialog").getByText("The server restarts").waitFor();
+  await look(page, "console-parameters-restart");
+  await page.keyboard.press("Escape");
+  await page.getByLabel("max_connections", { exact: true }).fill("100");
   await page.getByLabel("Find a parameter").fill("");
   await look(page, "console-parameters");
 
@@ -298,11 +369,24 @@ export async function a_parameter_is_changed_and_everything_is_seen(browser) {
     await page.getByLabel("Loading").first().waitFor({ state: "detached" });
     if (key === "t") await page.getByText(LONG_NAME).first().waitFor();
     await look(page, `console-${picture}`);
+    if (key === "m") await draws_over_a_chart(page);
     // The project, and with it its pages, is left with the organization's.
     if (key === ",") assert.match(page.url(), /settings$/);
     if (key === ",") await chooses_how_long_it_stays(page, main);
   }
   await leave(page);
+}
+
+async function draws_over_a_chart(page) {
+  const box = await page.getByRole("region", { name: "Memory" }).locator(".u-over").boundingBox();
+  const [middle, step] = [box.y + box.height / 2, box.width / 4];
+  await page.mouse.move(box.x + step, middle);
+  await page.mouse.down();
+  await page.mouse.move(box.x + 3 * step, middle, { steps: 5 });
+  await page.mouse.up();
+  await until("all show that time", async () => new URL(page.url()).searchParams.has("end"));
+  await page.getByRole("button", { name: "1 h", exact: true }).click();
+  await until("they show the last hour again", async () => !new URL(page.url()).searchParams.has("end"));
 }
 
 async function chooses_how_long_it_stays(page, branch) {
@@ -342,12 +426,15 @@ export async function a_branch_is_restored_into_another_one(browser) {
   const made = await branchNamed("restored");
   assert.equal(made.parentID, main.id);
   assert.ok(page.url().includes(made.id), "it is shown");
-  await api(`${await project()}/branches/${made.id}`, { method: "DELETE" });
   await leave(page);
+  await api(`${await project()}/branches/${made.id}`, { method: "DELETE" });
 }
 
 export async function a_key_is_shown_once_and_people_are_invited(browser) {
-  const page = await signedIn(browser, `orgs/${told.organization}/keys`);
+  const page = await signedIn(browser, `orgs/${told.organization}/projects`);
+  await heading(page, "Projects");
+  await page.keyboard.press("g");
+  await page.keyboard.press("k");
   await heading(page, "Keys");
   await page.getByRole("region", { name: "Your keys" }).waitFor();
   await page.keyboard.press("n");
@@ -403,6 +490,7 @@ export async function a_viewer_changes_nothing(browser) {
   await page.getByRole("link", { name: "main" }).click();
   await page.getByText("does not show passwords").waitFor();
   await look(page, "console-viewer-overview");
+  await nothing_that_changes_can_be_pressed(page);
 
   // The server says so, too.
   const main = await branchNamed("main");
@@ -422,4 +510,28 @@ export async function a_viewer_changes_nothing(browser) {
     assert.equal((await answer.json()).id, "role_not_allowed", `${method} ${path}`);
   }
   await leave(page);
+}
+
+// On every page there is, all that can be pressed or filled in only shows something.
+async function nothing_that_changes_can_be_pressed(page) {
+  const shows =
+    /^(Organization: |Project: |Branch: |Your account|Find and do|Hide the first steps|Show |Hide |Copy|Pause|Follow|More about |As a table|As charts|\d+ (min|h|d)$|Projects$|Branches$|Days$|CSV|Earlier|Filter|Default$|To the content|Schema$|History$|New$|New tab$|Read only|Max rows|Text in the message|Process$|Level$|How far back|Month in UTC|Find a parameter|Changed only)/;
+  const links = page.getByRole("navigation", { name: "Pages" }).getByRole("link");
+  const pages = await links.evaluateAll((all) => all.map((link) => [link.textContent.trim(), link.href]));
+  const seen = [];
+  for (const [name, to] of pages) {
+    await page.goto(to);
+    await page.getByRole("heading", { level: 1 }).waitFor();
+    await page.getByLabel("Loading").first().waitFor({ state: "detached" });
+    const enabled = await page.evaluate(() => {
+      const found = document.querySelectorAll("button, input, select, textarea, [contenteditable=true]");
+      const usable = [...found].filter(
+        (one) => !one.disabled && one.ariaDisabled !== "true" && !one.closest("fieldset:disabled") && one.checkVisibility(),
+      );
+      return usable.map((one) => (one.ariaLabel || one.labels?.[0]?.textContent || one.textContent).trim());
+    });
+    for (const what of enabled) if (!shows.test(what)) seen.push(`${name}: ${what}`);
+  }
+  // An invoice, as a file.
+  assert.deepEqual(seen.filter((one) => one !== "Usage: Save"), []);
 }

@@ -44,6 +44,7 @@ export async function a_webhook_is_told_and_what_failed_is_sent_again(browser) {
   await look(page, "console-integrations-none");
 
   await page.keyboard.press("n");
+  page.refusals.push([400, "/webhooks"]);
   await page.getByLabel("Where to").fill("http://10.0.0.1/hook");
   await page.keyboard.press("Enter");
   await page.getByRole("dialog").getByRole("alert").waitFor();
@@ -120,6 +121,7 @@ export async function an_installation_is_linked_and_a_repository_mapped(browser)
   await page.getByRole("button", { name: "Link an installation" }).press("Enter");
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("Installation, or the whole command").fill("100");
+  page.refusals.push([400, "/githubapp/installations"], [403, "/githubapp/installations"]);
   await dialog.getByLabel("Code").fill("made-up");
   await page.keyboard.press("Enter");
   await dialog.getByText("does not say that installation 100 is yours").waitFor();

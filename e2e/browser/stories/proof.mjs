@@ -38,6 +38,7 @@ export async function who_was_asked_long_ago_is_asked_before_what_cannot_be_undo
     ["POST", `${organization}/api-keys`, everything],
     ["POST", "/api-keys", everything],
   ];
+  page.refusals.push([403, "/console/api/"]);
   age();
   for (const [method, path, body] of asking) {
     assert.deepEqual(await refused(method, path, body), [403, "fresh_sign_in_required"], `${method} ${path}`);

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { createServer, request as ask } from "node:http";
 import { api, heading, leave, signIn, told } from "../browser.mjs";
-import { signedIn } from "../console.mjs";
+import { signedIn, signOut } from "../console.mjs";
 
 const { pathname: PATH } = new URL(told.url);
 
@@ -50,9 +50,7 @@ export async function the_console_works_below_a_path(browser) {
   await editor.press("Control+Enter");
   await page.getByRole("gridcell", { name: "42" }).waitFor();
   const where = page.url();
-  await page.getByRole("button", { name: /^Your account/ }).click();
-  await page.getByRole("button", { name: "Sign out" }).click();
-  await heading(page, "Sign in");
+  await signOut(page);
   assert.ok(page.url().startsWith(`${told.url}/oauth/sign-in`), page.url());
   await page.goto(where);
   await signIn(page, told.email, told.password);

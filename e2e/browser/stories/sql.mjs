@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { api, heading, leave, look, told } from "../browser.mjs";
-import { branchNamed, project, signedIn, until } from "../console.mjs";
+import { branchNamed, project, signedIn, signOut, until } from "../console.mjs";
 
 const SCRIPT = "<img src=x onerror=\"document.title='evil'\">";
 
@@ -45,6 +45,9 @@ export async function statements_are_run_by_the_keyboard(browser) {
   await write(page, "create table gone ()");
   await page.keyboard.press("Control+Enter");
   await results.getByText("25006").waitFor();
+  await write(page, "delete from pg_class");
+  await page.keyboard.press("Control+Enter");
+  await results.getByText("cannot execute DELETE in a read-only transaction").waitFor();
   await page.getByRole("switch", { name: "Read only" }).uncheck();
   await write(page, "create table stumps (rings int)");
   await page.keyboard.press("Control+Enter");
@@ -94,9 +97,7 @@ do $$begin raise notice '%', '${value}'; end$$;`;
   await page.keyboard.press("Escape");
   const kept = () => page.evaluate(() => Object.keys(localStorage).filter((name) => name.startsWith("coppice-sql")));
   assert.ok((await kept()).length > 0);
-  await page.getByRole("button", { name: /^Your account/ }).click();
-  await page.getByRole("button", { name: "Sign out" }).click();
-  await heading(page, "Sign in");
+  await signOut(page);
   assert.deepEqual(await kept(), [], "nothing of it stays in the browser");
   await leave(page);
 }
@@ -335,5 +336,8 @@ export async function what_is_stopped_ends_on_the_server_and_many_rows_stay_smoo
   const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "CSV" }).click()]);
   const lines = readFileSync(await download.path(), "utf8").trimEnd().split("\r\n");
   assert.deepEqual([lines.length, lines[0], lines.at(-1)], [100_001, "n,name", "100000,row 100000"], "all of them");
+  const [json] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "JSON" }).click()]);
+  const objects = JSON.parse(readFileSync(await json.path(), "utf8"));
+  assert.deepEqual([objects.length, objects.at(-1)], [100_000, { n: 100_000, name: "row 100000" }], "all of them");
   await leave(page);
 }

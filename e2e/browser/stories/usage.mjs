@@ -38,6 +38,7 @@ export async function a_budget_is_set_reached_and_raised(browser) {
   await page.goto(`${told.url}/console/${place}/branches/${(await branchNamed("main")).id}/overview`);
   await page.getByText("the budget of its project, 1.00 EUR a month, is used up").waitFor();
   await look(page, "console-overview-used-up");
+  page.refusals.push([403, "/branches/"], [409, "/branches/"]);
   await page.getByRole("button", { name: "Wake it" }).click();
   await page.getByRole("alert").getByText("is used up").waitFor();
 

@@ -6,7 +6,7 @@ import { counted } from "../../lib/amounts";
 import { exact, lasting } from "../../lib/time";
 import { Band, Empty, Outlines } from "../../ui/parts";
 import { Ago } from "../../ui/Times";
-import { Trouble } from "../../ui/Trouble";
+import { Failed } from "../../ui/Trouble";
 import "./activity.css";
 
 type Found = Schemas["BranchActivity"];
@@ -40,7 +40,7 @@ export function Activity() {
       <div className="head">
         <h1>Activity</h1>
       </div>
-      {activity.error && <Trouble error={activity.error} again={() => activity.refetch()} />}
+      <Failed query={activity} />
       {activity.isPending && <Outlines count={6} />}
       {found && (
         <>

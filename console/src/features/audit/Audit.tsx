@@ -10,7 +10,7 @@ import { useSettled } from "../../ui/useSettled";
 import { Band, Button, Empty, Outlines, SearchField } from "../../ui/parts";
 import { Ago } from "../../ui/Times";
 import { save } from "../../ui/save";
-import { Trouble } from "../../ui/Trouble";
+import { Failed } from "../../ui/Trouble";
 import "./audit.css";
 
 export interface AuditSearch {
@@ -62,7 +62,7 @@ export function Audit() {
         {may && <Tools search={search} entries={entries ?? []} />}
       </div>
       {!may && <Band kind="info">Your role here does not show the audit log. An admin can look, or give you another role.</Band>}
-      {found.error && <Trouble error={found.error} again={() => found.refetch()} />}
+      <Failed query={found} />
       {may && found.isPending && <Outlines count={8} />}
       {entries?.length === 0 && (
         <div className="card">

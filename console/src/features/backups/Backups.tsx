@@ -1,14 +1,13 @@
-import { useQuery } from "@tanstack/react-query";
+import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import type { Schemas } from "../../api/client";
-import { backupQuery, branchQuery, historyQuery, type InBranch, trashQuery } from "../../api/queries";
+import { backupQuery, branchQuery, historyQuery, type InBranch, sessionQuery, trashQuery } from "../../api/queries";
 import { useRights } from "../../api/rights";
 import { counted } from "../../lib/amounts";
-import { ApiError } from "../../lib/errors";
 import { exact } from "../../lib/time";
 import { Band, Empty, Outlines } from "../../ui/parts";
 import { Ago } from "../../ui/Times";
-import { Trouble } from "../../ui/Trouble";
+import { Failed } from "../../ui/Trouble";
 import { Restore } from "./Restore";
 import { Versions } from "./Versions";
 import "./backups.css";
@@ -18,11 +17,12 @@ export function Backups() {
   const { org, project, branch } = useParams({ strict: false }) as Record<"org" | "project" | "branch", string>;
   const path: InBranch = { organizationID: org, projectID: project, branchID: branch };
   const details = useQuery(branchQuery(path)).data;
-  const backup = useQuery(backupQuery(path));
+  const { data: session } = useSuspenseQuery(sessionQuery);
+  const isKept = session.capabilities.backups;
+  const backup = useQuery({ ...backupQuery(path), enabled: isKept });
   const versions = useQuery(historyQuery(path)).data?.versions ?? [];
   const rights = useRights(org);
   const why = rights.why("branch:write");
-  const isNone = backup.error instanceof ApiError && backup.error.status === 404;
   const isAsleep = details?.status.statusType === "STATUS_TYPE_HIBERNATED";
   return (
     <>
@@ -30,14 +30,14 @@ export function Backups() {
       <div className="head">
         <h1>Backups</h1>
       </div>
-      {backup.error && !isNone && <Trouble error={backup.error} again={() => backup.refetch()} />}
-      {isNone && (
+      <Failed query={backup} />
+      {!isKept && (
         <Empty title="No backups are made here">
           The server's storage can't keep what branches were: it needs btrfs for that, or a store. Deleted branches can
           be brought back all the same.
         </Empty>
       )}
-      {backup.isPending && <Outlines count={6} />}
+      {isKept && backup.isPending && <Outlines count={6} />}
       {isAsleep && <Band kind="asleep">It sleeps. To restore it as it was does not wake it.</Band>}
       {backup.data && details && (
         <>

@@ -8,7 +8,7 @@ import { diffQuery, type InBranch, treeQuery } from "../../api/queries";
 import { useRights } from "../../api/rights";
 import { Band, Button, Empty, Field, Outlines } from "../../ui/parts";
 import { stateOf } from "../../ui/State";
-import { Trouble } from "../../ui/Trouble";
+import { Failed, Trouble } from "../../ui/Trouble";
 import { ChangedBytes } from "./ChangedBytes";
 import { Definitions } from "./Definitions";
 import { Objects } from "./Objects";
@@ -45,7 +45,7 @@ export function Diff() {
         {own && <p className="quiet">what {own.name} has and the other branch has not</p>}
       </div>
       {why && <Band kind="info">{why} Comparing reads what tables there are.</Band>}
-      {tree.error && <Trouble error={tree.error} again={() => void tree.refetch()} />}
+      <Failed query={tree} />
       {own && branches.length > 1 && (
         <div className="diff-choice">
           <Against own={own} against={against} branches={branches} />
@@ -67,7 +67,7 @@ export function Diff() {
         </div>
       )}
       {!why && against && !isOpen && <Resting path={path} resting={resting} onWoken={() => setAsked(pair)} />}
-      {found.error && <Trouble error={found.error} again={() => void found.refetch()} />}
+      <Failed query={found} />
       {isOpen && found.isPending && <Outlines count={6} />}
       {isOpen && found.data && <Found found={found.data} chosen={search.object} />}
     </>

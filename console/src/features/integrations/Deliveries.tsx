@@ -7,7 +7,7 @@ import { counted } from "../../lib/amounts";
 import { Button, Empty, Outlines } from "../../ui/parts";
 import { Ago, Until } from "../../ui/Times";
 import { tell, tellError } from "../../ui/toasts";
-import { Trouble } from "../../ui/Trouble";
+import { Failed } from "../../ui/Trouble";
 
 type Delivery = Schemas["WebhookDelivery"];
 
@@ -33,7 +33,7 @@ export function Deliveries({ path, why }: DeliveriesProps) {
         <h2 id="deliveries">Deliveries</h2>
         <p className="quiet">the newest first; of answers only the status is kept</p>
       </header>
-      {found.error && <Trouble error={found.error} again={() => void found.refetch()} />}
+      <Failed query={found} />
       {found.isPending && <Outlines count={4} />}
       {deliveries?.length === 0 && (
         <Empty title="Nothing was sent yet">What happens from now on is, as long as the webhook is on.</Empty>

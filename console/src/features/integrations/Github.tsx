@@ -5,13 +5,12 @@ import { linkInstallation } from "../../api/changes";
 import type { Schemas } from "../../api/client";
 import { githubAppQuery, installationsQuery } from "../../api/queries";
 import { useRights } from "../../api/rights";
-import { ApiError } from "../../lib/errors";
 import { linkIn } from "../../lib/github";
 import { Dialog } from "../../ui/Dialog";
 import { Button, button, Empty, Outlines, TextField } from "../../ui/parts";
 import { Ago } from "../../ui/Times";
 import { tell } from "../../ui/toasts";
-import { Trouble } from "../../ui/Trouble";
+import { Failed, Trouble } from "../../ui/Trouble";
 import { Repositories } from "./Repositories";
 
 type Installation = Schemas["GithubInstallation"];
@@ -23,7 +22,7 @@ export function Github({ org }: { org: string }) {
   const app = useQuery(githubAppQuery);
   const found = useQuery(installationsQuery({ organizationID: org }));
   const [isLinking, setLinking] = useState(false);
-  const hasNoApp = app.error instanceof ApiError && app.error.id === "github_not_configured";
+  const installUrl = app.data?.installUrl;
   const installations = found.data?.installations;
   const link = (
     <Button kind={installations?.length === 0 ? "main" : "plain"} why={why} onClick={() => setLinking(true)}>
@@ -35,26 +34,26 @@ export function Github({ org }: { org: string }) {
     <section className="card" aria-labelledby="github">
       <header>
         <h2 id="github">Branches for pull requests on GitHub</h2>
-        {app.data && installations && installations.length > 0 && (
+        {installUrl && installations && installations.length > 0 && (
           <>
-            <Install url={app.data.installUrl} />
+            <Install url={installUrl} />
             {link}
           </>
         )}
       </header>
-      {hasNoApp ? (
+      {installUrl === null ? (
         <NoApp />
       ) : (
         <>
-          {app.error && <Trouble error={app.error} again={() => void app.refetch()} />}
-          {found.error && <Trouble error={found.error} again={() => void found.refetch()} />}
+          <Failed query={app} />
+          <Failed query={found} />
           {(app.isPending || found.isPending) && <Outlines count={2} />}
-          {app.data && installations?.length === 0 && (
+          {installUrl && installations?.length === 0 && (
             <Empty
               title="No repository yet"
               action={
                 <div className="both">
-                  <Install url={app.data.installUrl} />
+                  <Install url={installUrl} />
                   {link}
                 </div>
               }

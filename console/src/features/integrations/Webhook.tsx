@@ -12,7 +12,7 @@ import { Band, Button, Outlines } from "../../ui/parts";
 import { Secret } from "../../ui/Secret";
 import { Ago, Until } from "../../ui/Times";
 import { tell, tellError } from "../../ui/toasts";
-import { Trouble } from "../../ui/Trouble";
+import { Failed, Trouble } from "../../ui/Trouble";
 import { Deliveries } from "./Deliveries";
 import { OnOff } from "./OnOff";
 import { WebhookForm } from "./WebhookForm";
@@ -39,7 +39,7 @@ export function WebhookPage() {
         {webhook && <OnOff webhook={webhook} />}
         {webhook && <Tools path={path} webhook={webhook} why={why} />}
       </div>
-      {found.error && <Trouble error={found.error} again={() => void found.refetch()} />}
+      <Failed query={found} />
       {found.isPending && <Outlines />}
       {webhook && (
         <>

@@ -11,7 +11,7 @@ import { chosenInWords } from "../../lib/events";
 import { Band, Button, Empty, Outlines } from "../../ui/parts";
 import { Secret } from "../../ui/Secret";
 import { Ago } from "../../ui/Times";
-import { Trouble } from "../../ui/Trouble";
+import { Failed } from "../../ui/Trouble";
 import { OnOff } from "./OnOff";
 import { WebhookForm } from "./WebhookForm";
 
@@ -41,7 +41,7 @@ export function Webhooks({ org }: { org: string }) {
         {webhooks && webhooks.length > 0 && add}
       </header>
       {!maySee && <Band kind="info">Your role here does not show webhooks. An admin can give you another role.</Band>}
-      {found.error && <Trouble error={found.error} again={() => void found.refetch()} />}
+      <Failed query={found} />
       {maySee && found.isPending && <Outlines count={2} />}
       {webhooks?.length === 0 && (
         <Empty title="No webhooks yet" picture={<WebhookIcon size={28} strokeWidth={1.5} aria-hidden="true" />} action={add}>

@@ -12,7 +12,7 @@ import { Dialog } from "../../ui/Dialog";
 import { ActionsHead, Band, Button, Empty, Outlines } from "../../ui/parts";
 import { Secret } from "../../ui/Secret";
 import { Ago, Until } from "../../ui/Times";
-import { Trouble } from "../../ui/Trouble";
+import { Failed, Trouble } from "../../ui/Trouble";
 import { tell } from "../../ui/toasts";
 import { NewKey } from "./NewKey";
 import "./keys.css";
@@ -33,7 +33,6 @@ export function Keys() {
   const why = rights.why("keys:write");
   const ask = () => !why && setAsking(true);
   useKeys({ n: ask });
-  const error = own.error ?? shared.error;
   return (
     <>
       <title>Keys · Coppice</title>
@@ -47,7 +46,8 @@ export function Keys() {
         </div>
       </div>
       {!maySee && <Band kind="info">Your role here does not show keys. An editor can look, or give you another role.</Band>}
-      {error && <Trouble error={error} again={() => void own.refetch().then(() => shared.refetch())} />}
+      <Failed query={own} />
+      <Failed query={shared} />
       {maySee && (own.isPending || shared.isPending) && <Outlines />}
       {own.data && (
         <KeyList title="Your keys" says="They act as you, in every organization." keys={own.data.keys} why={why} onDelete={(key) => setDoomed({ key, isOwn: true })} />

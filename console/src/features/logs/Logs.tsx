@@ -8,7 +8,7 @@ import { useKeys } from "../../app/keys";
 import { exact } from "../../lib/time";
 import { useSettled } from "../../ui/useSettled";
 import { Band, Button, Empty, Outlines, SearchField } from "../../ui/parts";
-import { Trouble } from "../../ui/Trouble";
+import { Failed } from "../../ui/Trouble";
 import "./logs.css";
 
 const MINUTE = 60_000;
@@ -65,7 +65,7 @@ export function Logs() {
       {details?.status.statusType === "STATUS_TYPE_HIBERNATED" && (
         <Band kind="asleep">Asleep, so nothing new is written. To look at what was written wakes nothing.</Band>
       )}
-      {logs.error && <Trouble error={logs.error} again={() => logs.refetch()} />}
+      <Failed query={logs} />
       {logs.isPending && <Outlines count={8} />}
       {lines?.length === 0 && (
         <div className="card">

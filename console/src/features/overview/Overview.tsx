@@ -1,5 +1,5 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
-import { Link, useParams } from "@tanstack/react-router";
+import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { Moon, Sunrise } from "lucide-react";
 import { updateBranch } from "../../api/changes";
 import type { Schemas } from "../../api/client";
@@ -11,7 +11,7 @@ import { exact } from "../../lib/time";
 import { Band, Button, Outlines } from "../../ui/parts";
 import { stateOf } from "../../ui/State";
 import { Since, Until } from "../../ui/Times";
-import { Trouble } from "../../ui/Trouble";
+import { Failed, Trouble } from "../../ui/Trouble";
 import { Connect } from "./Connect";
 import "./overview.css";
 
@@ -22,61 +22,49 @@ export function Overview() {
   const details = useQuery(branchQuery(path));
   const tree = useQuery(treeQuery({ organizationID: org, projectID: project }));
   const rights = useRights(org);
+  const turned = useMutation({ mutationFn: (hibernate: boolean) => updateBranch(path, { hibernate }) });
+  const navigate = useNavigate();
+  const to = "/orgs/$org/projects/$project/branches/$branch/diff";
+  useKeys({ d: () => void navigate({ to, params: { org, project, branch: id } }) });
   const seen = tree.data?.branches.find((branch) => branch.id === id);
   const parent = tree.data?.branches.find((branch) => branch.id === seen?.parentID);
   const children = tree.data?.branches.filter((branch) => branch.parentID === id) ?? [];
-  const turned = useMutation({ mutationFn: (hibernate: boolean) => updateBranch(path, { hibernate }) });
-  const state = details.data && stateOf(details.data.status.statusType);
-  const turn = () => {
-    if (!rights.why("branch:write") && (state === "awake" || state === "asleep")) turned.mutate(state === "awake");
-  };
-  useKeys({ s: turn });
-  if (details.error && !details.data) {
+  const branch = details.data;
+  if (details.error && !branch) {
     return (
       <>
         <title>No such branch · Coppice</title>
         <h1>This branch can't be shown</h1>
-        <Trouble error={details.error} again={() => details.refetch()} />
+        <Failed query={details} />
       </>
     );
   }
-  const branch = details.data;
-  // What keeps it asleep follows the word for its state.
-  const held = branch?.status.message.slice(`${branch.status.status}: `.length);
-  const failure = branch?.status.statusType === "STATUS_TYPE_FAULT" ? branch.status.message : undefined;
   return (
     <>
       <title>{`${branch?.name ?? "Branch"} · Coppice`}</title>
       <div className="head">
         <h1>{branch?.name ?? "…"}</h1>
         {branch?.description && <p className="quiet">{branch.description}</p>}
-        <div className="tools">
-          {state === "awake" && (
-            <Button why={rights.why("branch:write")} disabled={turned.isPending} onClick={turn}>
-              <Moon aria-hidden="true" />
-              Let it sleep
-            </Button>
-          )}
-          {state === "asleep" && (
-            <Button why={rights.why("branch:write")} disabled={turned.isPending} onClick={turn}>
-              <Sunrise aria-hidden="true" />
-              Wake it
-            </Button>
-          )}
-        </div>
+        {branch && (
+          <Turn
+            status={branch.status}
+            why={rights.why("branch:write")}
+            isBusy={turned.isPending}
+            onTurn={turned.mutate}
+          />
+        )}
       </div>
       {turned.error && <Trouble error={turned.error} />}
-      {failure && <Band kind="bad">{failure}</Band>}
-      {state === "asleep" && (
-        <Band kind="asleep">
-          Asleep{seen?.asleepSince && <> for <Since at={seen.asleepSince} /></>}.{" "}
-          {held ? `It has to: ${held}` : "It costs nothing but storage, and wakes by itself when somebody connects."}
-        </Band>
-      )}
+      {branch && <Condition branch={branch} seen={seen} />}
       {!branch && <Outlines />}
       {branch && (
         <>
-          <Connect path={path} canSee={rights.can("credentials:read")} why={rights.why("credentials:write")} />
+          <Connect
+            path={path}
+            hasReplicas={branch.configuration.replicas > 0}
+            canSee={rights.can("credentials:read")}
+            why={rights.why("credentials:write")}
+          />
           <div className="facts-row">
             <Doing branch={branch} seen={seen} />
             <Being branch={branch} seen={seen} parent={parent} children={children.length} at={{ org, project }} />
@@ -84,6 +72,44 @@ export function Overview() {
         </>
       )}
     </>
+  );
+}
+
+interface TurnProps {
+  status: Schemas["BranchDetails"]["status"];
+  why: string | undefined;
+  isBusy: boolean;
+  onTurn: (hibernate: boolean) => void;
+}
+
+/** Lets a branch sleep, or wakes it. */
+function Turn({ status, why, isBusy, onTurn }: TurnProps) {
+  const state = stateOf(status.statusType);
+  const isAwake = state === "awake";
+  const canTurn = isAwake || state === "asleep";
+  useKeys({ s: () => !why && canTurn && !isBusy && onTurn(isAwake) });
+  if (!canTurn) return null;
+  return (
+    <div className="tools">
+      <Button why={why} disabled={isBusy} onClick={() => onTurn(isAwake)}>
+        {isAwake ? <Moon aria-hidden="true" /> : <Sunrise aria-hidden="true" />}
+        {isAwake ? "Let it sleep" : "Wake it"}
+      </Button>
+    </div>
+  );
+}
+
+/** What has to be known of it before anything else, if there is such a thing. */
+function Condition({ branch: { status }, seen }: CardProps) {
+  if (status.statusType === "STATUS_TYPE_FAULT") return <Band kind="bad">{status.message}</Band>;
+  if (stateOf(status.statusType) !== "asleep") return null;
+  // What keeps it asleep follows the word for its state.
+  const held = status.message.slice(`${status.status}: `.length);
+  return (
+    <Band kind="asleep">
+      Asleep{seen?.asleepSince && <> for <Since at={seen.asleepSince} /></>}.{" "}
+      {held ? `It has to: ${held}` : "It costs nothing but storage, and wakes by itself when somebody connects."}
+    </Band>
   );
 }
 
@@ -125,6 +151,14 @@ function Doing({ branch, seen }: CardProps) {
   );
 }
 
+/** How many replicas there are to be, and how many of them serve reads. */
+function replicas({ configuration, status }: Schemas["BranchDetails"]): string {
+  const wanted = configuration.replicas;
+  if (wanted === 0) return "none";
+  const ready = status.instances.filter(({ primary, status }) => !primary && status === "healthy").length;
+  return stateOf(status.statusType) === "asleep" ? `${wanted}, asleep with it` : `${ready} of ${wanted} ready`;
+}
+
 interface BeingProps extends CardProps {
   parent: Schemas["BranchInTree"] | undefined;
   children: number;
@@ -138,6 +172,7 @@ function Being({ branch, seen, parent, children, at }: BeingProps) {
       <dl>
         <Fact name="PostgreSQL">{branch.configuration.image}</Fact>
         <Fact name="Size">{branch.configuration.instanceType}</Fact>
+        <Fact name="Replicas">{replicas(branch)}</Fact>
         <Fact name="Data">
           {seen?.diskBytes == null ? "not measured yet" : bytes(seen.diskBytes)} of at most{" "}
           {branch.configuration.storage} GiB

@@ -9,7 +9,7 @@ import { useKeys } from "../../app/keys";
 import { counted } from "../../lib/amounts";
 import { Dialog } from "../../ui/Dialog";
 import { Band, Button, Outlines, SearchField } from "../../ui/parts";
-import { Trouble } from "../../ui/Trouble";
+import { Failed, Trouble } from "../../ui/Trouble";
 import { tell } from "../../ui/toasts";
 import "./parameters.css";
 
@@ -54,7 +54,7 @@ export function Parameters() {
       {details?.status.statusType === "STATUS_TYPE_HIBERNATED" && (
         <Band kind="asleep">Asleep. A change does not wake it; it has the new values when it wakes.</Band>
       )}
-      {found.error && <Trouble error={found.error} again={() => found.refetch()} />}
+      <Failed query={found} />
       {found.isPending && <Outlines count={8} />}
       {found.data && shown.length === 0 && <p className="quiet">No parameter fits.</p>}
       <form

@@ -11,7 +11,7 @@ import { counted } from "../../lib/amounts";
 import { Dialog } from "../../ui/Dialog";
 import { ActionsHead, Button, Field, Outlines } from "../../ui/parts";
 import { Ago, Until } from "../../ui/Times";
-import { Trouble } from "../../ui/Trouble";
+import { Failed, Trouble } from "../../ui/Trouble";
 import { tell, tellError } from "../../ui/toasts";
 
 type Role = Schemas["AssignableRole"];
@@ -22,7 +22,7 @@ export function People() {
   const path = { organizationID: org };
   const { data: session } = useSuspenseQuery(sessionQuery);
   const rights = useRights(org);
-  const people = useQuery({ ...peopleQuery(path), refetchInterval: 10_000 });
+  const people = useQuery(peopleQuery(path));
   const roles = useQuery(rolesQuery(path)).data?.roles ?? [];
   const [isInviting, setInviting] = useState(false);
   const [leaving, setLeaving] = useState<Schemas["Member"] | null>(null);
@@ -42,7 +42,7 @@ export function People() {
           </Button>
         </div>
       </div>
-      {people.error && <Trouble error={people.error} again={() => people.refetch()} />}
+      <Failed query={people} />
       {people.isPending && <Outlines />}
       {members && (
         <div className="card wide">
@@ -157,7 +157,7 @@ function MemberRow({ org, member, isOwn, why, roles, onRemove }: MemberRowProps)
 
 function Invitations({ org, why }: { org: string; why: string | undefined }) {
   const path = { organizationID: org };
-  const found = useQuery({ ...invitationsQuery(path), refetchInterval: 10_000 });
+  const found = useQuery(invitationsQuery(path));
   const invitations = found.data?.invitations ?? [];
   if (invitations.length === 0) return null;
   const copy = (link: string) =>

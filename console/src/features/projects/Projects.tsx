@@ -5,20 +5,19 @@ import { useState } from "react";
 import { createProject } from "../../api/changes";
 import { projectsQuery } from "../../api/queries";
 import { useRights } from "../../api/rights";
-import { Unreachable } from "../../lib/errors";
 import { useKeys } from "../../app/keys";
 import { Dialog } from "../../ui/Dialog";
 import { Mark } from "../../ui/Mark";
 import { Button, Empty, Outlines, TextField } from "../../ui/parts";
 import { Ago } from "../../ui/Times";
-import { Trouble } from "../../ui/Trouble";
+import { Failed, Trouble } from "../../ui/Trouble";
 import "./projects.css";
 
 /** The projects of an organization. */
 export function Projects() {
   const { org } = useParams({ strict: false }) as { org: string };
   const path = { organizationID: org };
-  const projects = useQuery({ ...projectsQuery(path), refetchInterval: 10_000 });
+  const projects = useQuery(projectsQuery(path));
   const rights = useRights(org);
   const [isAsking, setAsking] = useState(false);
   const ask = () => !rights.why("project:write") && setAsking(true);
@@ -37,9 +36,7 @@ export function Projects() {
         <h1>Projects</h1>
         {found && found.length > 0 && <div className="tools">{action}</div>}
       </div>
-      {projects.error && !(projects.data && projects.error instanceof Unreachable) && (
-        <Trouble error={projects.error} again={() => projects.refetch()} />
-      )}
+      <Failed query={projects} />
       {projects.isPending && <Outlines />}
       {found?.length === 0 && (
         <div className="card">

@@ -77,7 +77,7 @@ function General({ path, branch, why }: PartProps) {
   return (
     <Saved title="Name" change={change} why={why} isSame={isSame} onSave={() => change.mutate({ name: name.trim(), description })}>
       <TextField label="Name" maxLength={255} value={name} onChange={setName} />
-      <TextField label="What for" maxLength={50} value={description} onChange={setDescription} />
+      <TextField label="What for" hint="Letters, digits, hyphens and blanks." maxLength={50} value={description} onChange={setDescription} />
     </Saved>
   );
 }
@@ -245,7 +245,7 @@ function Danger({ path, name, why }: { path: InBranch; name: string; why: string
       </header>
       <div className="inside">
         <p>Its clients are cut off. For some days it can be brought back on the page of the branches, then its data is lost. Branches made from it stay.</p>
-        <TypedWord word={name} typed={typed} onType={setTyped} />
+        <TypedWord word={name} typed={typed} why={why} onType={setTyped} />
         <div>
           <Button
             type="submit"

@@ -6,7 +6,7 @@ import type { Schemas } from "../../api/client";
 import { organizationQuery } from "../../api/queries";
 import { useRights } from "../../api/rights";
 import { Band, Field, Outlines, TextField } from "../../ui/parts";
-import { Trouble } from "../../ui/Trouble";
+import { Failed } from "../../ui/Trouble";
 import { tell } from "../../ui/toasts";
 import { Saved } from "./fields";
 import "./settings.css";
@@ -23,7 +23,7 @@ export function OrganizationSettings() {
       <div className="head">
         <h1>Organization settings</h1>
       </div>
-      {organization.error && <Trouble error={organization.error} again={() => organization.refetch()} />}
+      <Failed query={organization} />
       {organization.isPending && <Outlines />}
       {found?.status.status === "disabled" && (
         <Band kind="warn">

@@ -8,7 +8,7 @@ import { type InProject, projectQuery } from "../../api/queries";
 import { useRights } from "../../api/rights";
 import { LastsField } from "../../ui/LastsField";
 import { Button, Outlines, TextField } from "../../ui/parts";
-import { Trouble } from "../../ui/Trouble";
+import { Failed, Trouble } from "../../ui/Trouble";
 import { tell } from "../../ui/toasts";
 import { TypedWord } from "../../ui/TypedWord";
 import { Saved, SleepFields } from "./fields";
@@ -36,7 +36,7 @@ export function ProjectSettings() {
       <div className="head">
         <h1>Project settings</h1>
       </div>
-      {project.error && <Trouble error={project.error} again={() => project.refetch()} />}
+      <Failed query={project} />
       {project.isPending && <Outlines />}
       {found && (
         <>
@@ -203,7 +203,7 @@ function Danger({ path, project, why }: PartProps) {
       </header>
       <div className="inside">
         <p>All its branches and their databases are lost. This can't be undone.</p>
-        <TypedWord word={project.name} typed={typed} onType={setTyped} />
+        <TypedWord word={project.name} typed={typed} why={why} onType={setTyped} />
         <div>
           <Button
             type="submit"

@@ -9,7 +9,7 @@ import { catalogueQuery } from "../../api/sql";
 import { fullName } from "../../lib/tables";
 import { Band, Button, Empty, Outlines } from "../../ui/parts";
 import { stateOf } from "../../ui/State";
-import { Trouble } from "../../ui/Trouble";
+import { Failed, Trouble } from "../../ui/Trouble";
 import { List } from "./List";
 import { Rows } from "./Rows";
 import "./tables.css";
@@ -67,7 +67,7 @@ export function Tables() {
         </Band>
       )}
       {woken.error && <Trouble error={woken.error} />}
-      {catalogue.error && <Trouble error={catalogue.error} again={() => void catalogue.refetch()} />}
+      <Failed query={catalogue} />
       {isOpen && catalogue.isPending && <Outlines />}
       {relations?.length === 0 && (
         <div className="card">

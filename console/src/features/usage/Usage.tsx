@@ -9,7 +9,7 @@ import { Chart } from "../../ui/Chart";
 import { ActionsHead, Button, Empty, Outlines } from "../../ui/parts";
 import { save } from "../../ui/save";
 import { tellError } from "../../ui/toasts";
-import { Trouble } from "../../ui/Trouble";
+import { Failed } from "../../ui/Trouble";
 import { Budgets } from "./Budgets";
 import "./usage.css";
 
@@ -70,7 +70,7 @@ export function Usage() {
           </div>
         </div>
       </div>
-      {found.error && <Trouble error={found.error} again={() => found.refetch()} />}
+      <Failed query={found} />
       <Budgets org={org} />
       {found.isPending && <Outlines count={6} />}
       {days.data && days.data.rows.length > 0 && <ByDay usage={days.data} month={month} />}
@@ -160,7 +160,7 @@ function Invoices({ org, isCharged }: { org: string; isCharged: boolean }) {
       <header>
         <h2 id="invoices">Invoices</h2>
       </header>
-      {found.error && <Trouble error={found.error} again={() => found.refetch()} />}
+      <Failed query={found} />
       {found.data && invoices.length === 0 && (
         <p className="inside quiet">There is none yet. A month has its own some minutes after it is over.</p>
       )}

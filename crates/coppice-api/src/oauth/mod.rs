@@ -28,6 +28,7 @@ mod token;
 
 pub(crate) use browser::{session_cookie, signed_out};
 pub use link::sign_in_link;
+pub(crate) use places::sign_in_path;
 
 use std::collections::HashMap;
 use std::net::IpAddr;

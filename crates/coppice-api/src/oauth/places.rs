@@ -20,6 +20,11 @@ pub(super) fn sign_in(browser: &Browser, next: &str) -> String {
     browser.sign_in_path(SIGN_IN, next, false)
 }
 
+/// The same for whom nothing is known of yet.
+pub(crate) fn sign_in_path(app: &App, next: &str) -> String {
+    format!("{}{SIGN_IN}?{}", app.issuers().base_path(), Params::default().with(NEXT, next).encode())
+}
+
 /// Where the second factor is asked for, after which the person is sent on to `next`.
 pub(super) fn second_step(browser: &Browser, next: &str) -> String {
     browser.path(&format!("{SECOND_STEP}?{}", Params::default().with(NEXT, next).encode()))

@@ -71,3 +71,18 @@ fn the_tree_is_sent_once_as_long_as_it_is_the_same() {
     assert_eq!((again.status, again.bytes.len(), again.header("etag")), (304, 0, tag.as_str()));
     assert_eq!(ask("W/\"another\"").status, 200);
 }
+
+#[test]
+fn whoever_is_not_signed_in_is_told_so_and_no_more() {
+    let http = shared();
+    let ask = |path: &str, more: &[(&str, &str)]| {
+        let headers: Vec<_> = [HOST, OWN].iter().chain(more).copied().collect();
+        http.anonymous("GET", path, &headers)
+    };
+    assert_eq!(ask("/console/api/session", &[]).expect(200), json!(null));
+    let stale = [("cookie", "coppice-session=made-up")];
+    assert_eq!(ask("/console/api/session", &stale).expect(200), json!(null));
+    ask("/console/api/github-app", &[]).expect_error(401, "missing_token");
+    let elsewhere = http.anonymous("GET", "/console/api/session", &[HOST]);
+    elsewhere.expect_error(403, "cross_origin_request");
+}
