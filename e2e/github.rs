@@ -3,13 +3,11 @@
 
 mod jobs;
 
-use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use coppice_test_support::{Options, Platform, wait_for};
+use coppice_test_support::{NodeProgram, Options, Platform, wait_for};
 use serde_json::{Value, json};
 
 use crate::browser::tell_with;
@@ -22,18 +20,9 @@ const CLIENT_SECRET: &str = "planted-secret-of-the-client";
 
 /// See `e2e/github/github.mjs`.
 struct Github {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
+    program: NodeProgram,
     url: String,
     key: String,
-}
-
-impl Drop for Github {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 fn directory() -> PathBuf {
@@ -49,30 +38,10 @@ fn node() -> PathBuf {
 
 impl Github {
     fn start() -> Self {
-        let mut child = Command::new(node())
-            .args(["--no-warnings", "github.mjs", WEBHOOK_SECRET, CLIENT_SECRET])
-            .current_dir(directory())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("node runs");
-        let input = child.stdin.take().expect("a pipe");
-        let output = BufReader::new(child.stdout.take().expect("a pipe"));
-        let mut github = Self { child, input, output, url: String::new(), key: String::new() };
-        let told = github.line();
-        (github.url, github.key) = (text_of(&told["url"]), text_of(&told["pem"]));
-        github
-    }
-
-    fn line(&mut self) -> Value {
-        let mut line = String::new();
-        assert!(self.output.read_line(&mut line).expect("a line") > 0, "the emulator ended");
-        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
-    }
-
-    fn command(&mut self, command: &Value) -> Value {
-        writeln!(self.input, "{command}").expect("it listens");
-        self.line()["answer"].take()
+        let program =
+            NodeProgram::start(&node(), &directory(), &["github.mjs", WEBHOOK_SECRET, CLIENT_SECRET]);
+        let (url, key) = (text_of(&program.about["url"]), text_of(&program.about["pem"]));
+        Self { program, url, key }
     }
 
     /// Asks as a person who may do everything.
@@ -86,17 +55,17 @@ impl Github {
         if let Some(body) = body {
             command["body"] = body;
         }
-        let answer = self.command(&command);
+        let answer = self.program.command(&command);
         assert!(answer["status"].as_u64().expect("a status") < 300, "{method} {path}: {answer}");
         answer["body"].clone()
     }
 
     fn send_to(&mut self, platform: &Platform) {
-        self.command(&json!({ "command": "target", "url": platform.api() }));
+        self.program.command(&json!({ "command": "target", "url": platform.api() }));
     }
 
     fn mode(&mut self, mode: &str) {
-        self.command(&json!({ "command": "mode", "mode": mode }));
+        self.program.command(&json!({ "command": "mode", "mode": mode }));
     }
 
     fn open(&mut self, head: &str) -> i64 {
@@ -130,7 +99,7 @@ impl Github {
     }
 
     fn code(&mut self, login: &str) -> String {
-        text_of(&self.command(&json!({ "command": "code", "login": login })))
+        text_of(&self.program.command(&json!({ "command": "code", "login": login })))
     }
 }
 
@@ -269,7 +238,7 @@ fn a_pull_request_has_a_branch_for_as_long_as_it_is_open_however_deliveries_come
     github.mode("hold");
     let (second, third) = (github.open("second"), github.open("third"));
     github.set_state(second, "closed");
-    let sent = github.command(&json!({ "command": "release" }));
+    let sent = github.program.command(&json!({ "command": "release" }));
     assert_eq!(sent.as_array().expect("statuses").len(), 6);
     assert!(sent.as_array().expect("statuses").iter().all(|status| status == 200), "{sent}");
     wait_ready(&platform, &mut github, third);
@@ -304,12 +273,12 @@ fn a_pull_request_has_a_branch_for_as_long_as_it_is_open_however_deliveries_come
     assert!(trash.to_string().contains(&text_of(&made["id"])), "{trash}");
 
     // What nobody answered was asked for again with each start, and came through once.
-    let attempts = github.command(&json!({ "command": "attempts" }));
+    let attempts = github.program.command(&json!({ "command": "attempts" }));
     let lost: Vec<_> =
         attempts.as_array().expect("deliveries").iter().filter(|tries| tries[0] == 0).collect();
     assert!(lost.len() >= 3, "{attempts}");
     wait_for("what was lost comes again", PATIENCE, || {
-        let attempts = github.command(&json!({ "command": "attempts" }));
+        let attempts = github.program.command(&json!({ "command": "attempts" }));
         let came = |tries: &Value| {
             tries.as_array().expect("statuses").iter().filter(|status| **status == 200).count()
         };

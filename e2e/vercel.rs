@@ -1,12 +1,11 @@
 //! Databases that people have by an installation on Vercel: tokens are signed by npm's `jose`, and what Vercel is told
 //! is held against the schemas of its own client.
 
-use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use coppice_test_support::{Options, Platform, psql, wait_for};
+use coppice_test_support::{NodeProgram, Options, Platform, psql, wait_for};
 use serde_json::{Value, json};
 
 use crate::credentials::is_refused;
@@ -18,50 +17,17 @@ const CLIENT: &str = "oac_ours";
 const ISSUER: &str = "https://marketplace.vercel.com";
 
 /// See `e2e/vercel/vercel.mjs`.
-struct Vercel {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-impl Drop for Vercel {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+struct Vercel(NodeProgram);
 
 impl Vercel {
     fn start() -> Self {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e/vercel");
-        let mut child = Command::new("node")
-            .args(["--no-warnings", "vercel.mjs"])
-            .current_dir(directory)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("node runs");
-        let input = child.stdin.take().expect("a pipe");
-        let output = BufReader::new(child.stdout.take().expect("a pipe"));
-        let mut vercel = Self { child, input, output };
-        vercel.line();
-        vercel
-    }
-
-    fn line(&mut self) -> Value {
-        let mut line = String::new();
-        assert!(self.output.read_line(&mut line).expect("a line") > 0, "node ended: run `make setup`");
-        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
-    }
-
-    fn command(&mut self, command: &Value) -> Value {
-        writeln!(self.input, "{command}").expect("it listens");
-        self.line()["answer"].take()
+        Self(NodeProgram::start(Path::new("node"), &directory, &["vercel.mjs"]))
     }
 
     #[track_caller]
     fn holds(&mut self, schema: &str, value: &Value) {
-        let wrong = self.command(&json!({ "command": "check", "schema": schema, "value": value }));
+        let wrong = self.0.command(&json!({ "command": "check", "schema": schema, "value": value }));
         assert_eq!(wrong, "", "{schema}: {value}");
     }
 
@@ -75,7 +41,7 @@ impl Vercel {
         for (name, value) in more.as_object().expect("an object") {
             claims[name] = value.clone();
         }
-        text_of(&self.command(&json!({ "command": "sign", "by": "vercel", "claims": claims })))
+        text_of(&self.0.command(&json!({ "command": "sign", "by": "vercel", "claims": claims })))
     }
 }
 
@@ -90,7 +56,7 @@ struct Story {
 impl Story {
     fn begin() -> Self {
         let mut vercel = Vercel::start();
-        let place = text_of(&vercel.command(&json!({ "command": "serve" })));
+        let place = text_of(&vercel.0.command(&json!({ "command": "serve" })));
         let keys = format!("{place}/keys");
         let flags = ["--vercel-client-id", CLIENT, "--vercel-keys-url", &keys, "--vercel-api-url", &place];
         // What was told before a restart leads to the same place after it.
@@ -336,7 +302,7 @@ fn a_database_of_vercels_is_its_installations_alone_and_goes_with_it() {
     let finalized = json!({ "method": "POST", "url": "/v1/installations/icfg_mine/billing/finalize",
         "authorization": "Bearer planted-secret-of-an-installation" });
     wait_for("Vercel is told that it is over", PATIENCE, || {
-        let told = story.vercel.command(&json!({ "command": "told" }));
+        let told = story.vercel.0.command(&json!({ "command": "told" }));
         (told == json!([finalized])).then_some(())
     });
     story.keeps_to_itself();

@@ -32,7 +32,7 @@ fn run_action(
     claims: &Value,
     seconds: u32,
 ) -> Result<Given, String> {
-    github.command(&json!({ "command": "job", "claims": claims }));
+    github.program.command(&json!({ "command": "job", "claims": claims }));
     let directory = tempfile::tempdir().expect("a directory");
     let [variables, outputs] = ["env", "output"].map(|name| directory.path().join(name));
     let output = Command::new(node())

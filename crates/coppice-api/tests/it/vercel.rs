@@ -1,14 +1,13 @@
 //! What Vercel asks about installations of our integration: tokens are signed by npm's `jose`.
 
-use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant, SystemTime};
 
 use coppice_app::VercelConfig;
-use coppice_test_support::{Answer, text_of};
+use coppice_test_support::{Answer, NodeProgram, text_of};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -50,59 +49,13 @@ pub(crate) fn integration() -> VercelConfig {
     }
 }
 
-/// See `e2e/vercel/vercel.mjs`.
-struct Vercel {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-impl Drop for Vercel {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// The one of all tests, for there is one place with keys.
-static VERCEL: LazyLock<Mutex<Vercel>> = LazyLock::new(|| {
-    let mut vercel = Vercel::start();
-    *KEYS.lock() = vercel.line();
+/// See `e2e/vercel/vercel.mjs`; the one of all tests, for there is one place with keys.
+static VERCEL: LazyLock<Mutex<NodeProgram>> = LazyLock::new(|| {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e/vercel");
+    let vercel = NodeProgram::start(Path::new("node"), &directory, &["vercel.mjs"]);
+    *KEYS.lock() = vercel.about.to_string();
     Mutex::new(vercel)
 });
-
-impl Vercel {
-    fn start() -> Self {
-        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e/vercel");
-        assert!(
-            directory.join("node_modules").exists(),
-            "e2e/vercel/node_modules is missing: run `make setup`"
-        );
-        let mut child = Command::new("node")
-            .args(["--no-warnings", "vercel.mjs"])
-            .current_dir(directory)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("node runs");
-        let input = child.stdin.take().expect("a pipe");
-        let output = BufReader::new(child.stdout.take().expect("a pipe"));
-        Self { child, input, output }
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        assert!(self.output.read_line(&mut line).expect("a line") > 0, "node ended");
-        line
-    }
-
-    fn command(&mut self, command: &Value) -> Value {
-        writeln!(self.input, "{command}").expect("it listens");
-        let line = self.line();
-        serde_json::from_str::<Value>(&line).unwrap_or_else(|error| panic!("{error}: {line}"))["answer"]
-            .take()
-    }
-}
 
 fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time").as_secs()
