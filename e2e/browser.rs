@@ -173,6 +173,12 @@ fn people_use_the_console() {
 }
 
 #[test]
+fn people_look_at_each_server_of_a_branch() {
+    let coppice = Platform::start(PROGRAM, options());
+    tell(&coppice, &["console/each_server_of_a_branch_is_looked_at"]);
+}
+
+#[test]
 fn people_see_what_others_do() {
     let coppice = Platform::start(PROGRAM, options());
     tell(

@@ -162,6 +162,8 @@ export interface LogQuestion {
   contains: string;
   level: string;
   process: string;
+  /** The id of one; empty is every one. */
+  instance: string;
 }
 
 /** Newest first, and on from there by cursor. */
@@ -175,6 +177,7 @@ export const logsQuery = (path: InBranch, question: LogQuestion, isFollowed: boo
       const filters: Schemas["LogFilter"][] = [];
       if (question.contains) filters.push({ field: "body", op: "icontains", value: question.contains });
       if (question.level) filters.push({ field: "level", op: "in", values: question.level.split(",") });
+      if (question.instance) filters.push({ field: "instance", op: "in", values: [question.instance] });
       if (question.process) filters.push({ field: "process", op: "icontains", value: question.process });
       const body = { start, end, filters, limit: 200, cursor: pageParam.cursor };
       return take(api.POST(`${BRANCH}/logs`, { params: { path }, body }));
@@ -184,6 +187,7 @@ export const logsQuery = (path: InBranch, question: LogQuestion, isFollowed: boo
   });
 
 export interface MetricsQuestion {
+  instance: string;
   /** Milliseconds since 1970; none is now. */
   end?: number | undefined;
   span: number;
@@ -198,6 +202,7 @@ export const metricsQuery = (path: InBranch, metrics: Schemas["MetricName"][], q
         start: new Date(end - question.span).toISOString(),
         end: new Date(end).toISOString(),
         metrics,
+        instances: [question.instance],
         aggregations: ["avg" as const],
       };
       return take(api.POST(`${BRANCH}/metrics`, { params: { path }, body }));

@@ -121,6 +121,7 @@ const metrics = createRoute({
   path: "metrics",
   component: lazyRouteComponent(() => import("../features/metrics/Metrics"), "Metrics"),
   validateSearch: (search): MetricsSearch => ({
+    ...texts(search, "instance"),
     ...(Number(search["span"]) > 0 && { span: Number(search["span"]) }),
     ...(Number(search["end"]) > 0 && { end: Number(search["end"]) }),
   }),
@@ -130,7 +131,7 @@ const logs = createRoute({
   path: "logs",
   component: lazyRouteComponent(() => import("../features/logs/Logs"), "Logs"),
   validateSearch: (search): LogSearch => ({
-    ...texts(search, "text", "level", "process"),
+    ...texts(search, "text", "level", "process", "instance"),
     ...(Number(search["span"]) > 0 && { span: Number(search["span"]) }),
   }),
 });

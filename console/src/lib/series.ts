@@ -25,6 +25,26 @@ export function summary(values: readonly number[]) {
   return { last, least: Math.min(...values), average: sum / values.length, most: Math.max(...values) };
 }
 
+interface Period {
+  beganAt: string;
+  endedAt: string | null;
+}
+
+/**
+ * When a branch slept within a time, in milliseconds since 1970: between the times in which it was awake, newest first.
+ * What was before the first of these is not known.
+ */
+export function asleep(awake: readonly Period[], from: number, to: number): [number, number][] {
+  const gaps: [number, number][] = [];
+  let later = to;
+  for (const { beganAt, endedAt } of awake) {
+    const end = endedAt === null ? to : Date.parse(endedAt);
+    gaps.push([Math.max(end, from), Math.min(later, to)]);
+    later = Date.parse(beganAt);
+  }
+  return gaps.filter(([start, end]) => start < end).reverse();
+}
+
 /** A value with its unit, as short as it can be told. */
 export function said(value: number, unit: string): string {
   if (unit === "bytes") return bytes(Math.round(value));

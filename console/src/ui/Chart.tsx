@@ -14,11 +14,14 @@ interface ChartProps {
   /** Milliseconds since 1970. */
   from: number;
   to: number;
+  /** When the branch slept, in milliseconds since 1970. */
+  asleep?: [number, number][];
   /** Draws what was drawn over; without it nothing happens then. */
   onZoom?: (from: number, to: number) => void;
 }
 
 const HEIGHT = 160;
+const NEVER: [number, number][] = [];
 const DAY = "\n{D} {MMM}";
 /** Marks of the time axis by how far they are from each other, in seconds; the day is said where it changes. */
 const TIMES: (number | string | null)[][] = [
@@ -27,6 +30,9 @@ const TIMES: (number | string | null)[][] = [
   [1, "{HH}:{mm}:{ss}", DAY, null, DAY, null, null, null, 1],
 ];
 const POINTER = uPlot.sync("metrics");
+
+/** Marks of bytes: KiB, MiB and so on, and not thousands. */
+const BYTES = Array.from({ length: 50 }, (_, power) => 2 ** power);
 
 /** A colour of the page, which a canvas can't look up by itself. */
 function colour(element: Element, name: string): string {
@@ -38,48 +44,68 @@ function colour(element: Element, name: string): string {
   return found;
 }
 
-export function Chart({ name, unit, series, times, lines, from, to, onZoom }: ChartProps) {
+/** How it is drawn, in the colours that the page has now. */
+function options(element: HTMLElement, props: Required<ChartProps>, zoom: (from: number, to: number) => void): uPlot.Options {
+  const { unit, series, from, to, asleep } = props;
+  const [quiet, line] = [colour(element, "--quiet"), colour(element, "--line")];
+  const sleep = colour(element, "--asleep-band");
+  const axis = { stroke: quiet, grid: { stroke: line, width: 1 }, ticks: { show: false }, font: "12px system-ui" };
+  const values = (_: uPlot, marks: number[]) => marks.map((mark) => said(mark, unit));
+  return {
+    width: element.clientWidth,
+    height: HEIGHT,
+    legend: { show: false },
+    cursor: { sync: { key: POINTER.key }, drag: { x: true, y: false, setScale: false }, y: false },
+    scales: { x: { range: [from / 1000, to / 1000] }, y: { range: (_, __, most) => [0, most > 0 ? most * 1.1 : 1] } },
+    axes: [
+      { ...axis, values: TIMES },
+      { ...axis, size: 78, ...(unit.startsWith("bytes") && { incrs: BYTES }), values },
+    ],
+    series: [
+      {},
+      ...series.map(({ label }, index) => ({
+        label,
+        stroke: colour(element, `--series-${index + 1}`),
+        width: 1.5,
+        points: { show: false },
+      })),
+    ],
+    hooks: {
+      drawClear: [
+        ({ ctx, bbox, valToPos }) => {
+          ctx.fillStyle = sleep;
+          for (const [start, end] of asleep) {
+            const left = valToPos(start / 1000, "x", true);
+            ctx.fillRect(left, bbox.top, valToPos(end / 1000, "x", true) - left, bbox.height);
+          }
+        },
+      ],
+      setSelect: [
+        (chart) => {
+          const { left, width } = chart.select;
+          if (width < 4) return;
+          zoom(chart.posToVal(left, "x") * 1000, chart.posToVal(left + width, "x") * 1000);
+          chart.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+        },
+      ],
+    },
+  };
+}
+
+export function Chart({ name, unit, series, times, lines, from, to, asleep = NEVER, onZoom = () => {} }: ChartProps) {
   const box = useRef<HTMLDivElement>(null);
   const zoom = useRef(onZoom);
   zoom.current = onZoom;
   useEffect(() => {
     const element = box.current;
     if (!element) return;
-    const draw = () => {
-      const [quiet, line] = [colour(element, "--quiet"), colour(element, "--line")];
-      const axis = { stroke: quiet, grid: { stroke: line, width: 1 }, ticks: { show: false }, font: "12px system-ui" };
-      return new uPlot(
-        {
-          width: element.clientWidth,
-          height: HEIGHT,
-          legend: { show: false },
-          cursor: { sync: { key: POINTER.key }, drag: { x: true, y: false, setScale: false }, y: false },
-          scales: { x: { range: [from / 1000, to / 1000] }, y: { range: (_, __, most) => [0, most > 0 ? most * 1.1 : 1] } },
-          axes: [{ ...axis, values: TIMES }, { ...axis, size: 78, values: (_, marks) => marks.map((mark) => said(mark, unit)) }],
-          series: [
-            {},
-            ...series.map(({ label }, index) => ({
-              label,
-              stroke: colour(element, `--series-${index + 1}`),
-              width: 1.5,
-              points: { show: false },
-            })),
-          ],
-          hooks: {
-            setSelect: [
-              (chart) => {
-                const { left, width } = chart.select;
-                if (width < 4) return;
-                zoom.current?.(chart.posToVal(left, "x") * 1000, chart.posToVal(left + width, "x") * 1000);
-                chart.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-              },
-            ],
-          },
-        },
+    const props = { name, unit, series, times, lines, from, to, asleep, onZoom };
+    const draw = () =>
+      new uPlot(
+        options(element, props, (from, to) => zoom.current(from, to)),
         [times, ...lines] as uPlot.AlignedData,
         element,
       );
-    };
     let chart = draw();
     const again = () => {
       chart.destroy();
@@ -97,6 +123,6 @@ export function Chart({ name, unit, series, times, lines, from, to, onZoom }: Ch
       scheme.removeEventListener("change", again);
       chart.destroy();
     };
-  }, [times, lines, from, to, unit, series]);
+  }, [times, lines, from, to, asleep, unit, series]);
   return <div ref={box} className="canvas" role="img" aria-label={`${name} over time; the table has the numbers`} />;
 }

@@ -401,6 +401,36 @@ async function chooses_how_long_it_stays(page, branch) {
   await until("it has none", async () => (await end()) === undefined);
 }
 
+export async function each_server_of_a_branch_is_looked_at(browser) {
+  const main = await branchNamed("main");
+  const place = `${await project()}/branches/${main.id}`;
+  await api(place, { method: "PATCH", body: { replicas: 1 } });
+  await until("the replica serves", async () => {
+    const { instances } = (await api(place)).status;
+    return instances.length === 2 && instances.every(({ status }) => status === "healthy");
+  });
+  const page = await signedIn(browser, `${place.replace("/organizations", "orgs")}/metrics`);
+  await heading(page, "Metrics");
+  await page.getByLabel("Instance").selectOption("Replica 1");
+  await page.waitForURL(/instance=/);
+  // It is measured from time to time.
+  await page.getByRole("region", { name: "Memory", exact: true }).getByText(/iB$/).waitFor();
+  await look(page, "console-metrics-replica");
+
+  await page.evaluate(() => document.activeElement.blur());
+  await page.keyboard.press("g");
+  await page.keyboard.press("l");
+  await heading(page, "Logs");
+  const follows = page.getByText("ready to accept read-only connections").first();
+  await follows.waitFor();
+  await page.getByLabel("Instance").selectOption("Primary");
+  await follows.waitFor({ state: "detached" });
+  await page.getByLabel("Instance").selectOption("Replica 1");
+  await follows.waitFor();
+  await api(place, { method: "PATCH", body: { replicas: 0 } });
+  await leave(page);
+}
+
 export async function a_branch_is_restored_into_another_one(browser) {
   const main = await branchNamed("main");
   const inProject = (await project()).replace("/organizations", "orgs");

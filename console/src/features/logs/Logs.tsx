@@ -6,6 +6,7 @@ import type { Schemas } from "../../api/client";
 import { branchQuery, type InBranch, logsQuery } from "../../api/queries";
 import { useKeys } from "../../app/keys";
 import { exact } from "../../lib/time";
+import { InstanceField } from "../../ui/InstanceField";
 import { useSettled } from "../../ui/useSettled";
 import { Band, Button, Empty, Outlines, SearchField } from "../../ui/parts";
 import { Failed } from "../../ui/Trouble";
@@ -28,6 +29,7 @@ export interface LogSearch {
   text?: string;
   level?: string;
   process?: string;
+  instance?: string;
   span?: number;
 }
 
@@ -45,7 +47,7 @@ export function Logs() {
   const span = search.span ?? SPANS[2]?.[1] ?? MINUTE;
   const contains = useSettled(search.text ?? "");
   const process = useSettled(search.process ?? "");
-  const question = { span, contains, level: search.level ?? "", process };
+  const question = { span, contains, level: search.level ?? "", process, instance: search.instance ?? "" };
   const logs = useInfiniteQuery(logsQuery(path, question, isFollowed));
   const lines = logs.data?.pages.flatMap((page) => page.logs);
   useKeys({ "/": () => filter.current?.focus(), f: () => setFollowed(!isFollowed) });
@@ -55,6 +57,12 @@ export function Logs() {
       <div className="head">
         <h1>Logs</h1>
         <div className="tools">
+          <InstanceField
+            instances={details?.status.instances ?? []}
+            value={search.instance ?? ""}
+            all="Every instance"
+            onChange={(instance) => set({ instance })}
+          />
           <Filters search={search} span={span} field={filter} onChange={set} />
           <Button aria-pressed={isFollowed} title="f" onClick={() => setFollowed(!isFollowed)}>
             {isFollowed ? <Pause aria-hidden="true" /> : <Play aria-hidden="true" />}

@@ -2,10 +2,11 @@ import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import type { Schemas } from "../../api/client";
-import { branchQuery, type InBranch, metricsQuery } from "../../api/queries";
+import { activityQuery, branchQuery, type InBranch, metricsQuery } from "../../api/queries";
 import { lasting } from "../../lib/time";
-import { joined, said, summary } from "../../lib/series";
+import { asleep, joined, said, summary } from "../../lib/series";
 import { Chart } from "../../ui/Chart";
+import { InstanceField } from "../../ui/InstanceField";
 import { Band, Button, Outlines } from "../../ui/parts";
 import { Failed } from "../../ui/Trouble";
 import "./metrics.css";
@@ -37,6 +38,7 @@ const ALL = CHARTS.flatMap(({ of }) => of.map(([metric]) => metric));
 export interface MetricsSearch {
   span?: number;
   end?: number;
+  instance?: string;
 }
 
 /** What a branch's server was busy with. One pointer for all charts; to draw over one zooms all. */
@@ -48,8 +50,12 @@ export function Metrics() {
   const [isTable, setTable] = useState(false);
   const details = useQuery(branchQuery(path)).data;
   const span = search.span ?? SPANS[0]?.[1] ?? MINUTE;
-  const found = useQuery(metricsQuery(path, ALL, { span, end: search.end }));
-  const go = (to: MetricsSearch) => void navigate({ to: ".", search: to as never });
+  const instances = details?.status.instances ?? [];
+  // Of an instance that is not there any more, the primary is shown.
+  const instance = instances.find(({ id }) => id === search.instance)?.id ?? `${branch}-1`;
+  const found = useQuery(metricsQuery(path, ALL, { span, end: search.end, instance }));
+  const go = (to: MetricsSearch) =>
+    void navigate({ to: ".", search: { ...(search.instance && { instance: search.instance }), ...to } as never });
   const charts = useCharts(found.data);
   const zoom = (from: number, to: number) => go({ span: Math.max(MINUTE, Math.round(to - from)), end: Math.round(to) });
   return (
@@ -63,6 +69,7 @@ export function Metrics() {
           </p>
         )}
         <div className="tools">
+          <InstanceField instances={instances} value={instance} onChange={(instance) => go({ ...search, instance })} />
           <Button aria-pressed={isTable} onClick={() => setTable(!isTable)}>
             {isTable ? "As charts" : "As a table"}
           </Button>
@@ -75,7 +82,13 @@ export function Metrics() {
       <Failed query={found} />
       {found.isPending && <Outlines count={6} />}
       {found.data && !isTable && (
-        <Charts charts={charts} from={Date.parse(found.data.start)} to={Date.parse(found.data.end)} onZoom={zoom} />
+        <Charts
+          path={path}
+          charts={charts}
+          from={Date.parse(found.data.start)}
+          to={Date.parse(found.data.end)}
+          onZoom={zoom}
+        />
       )}
       {found.data && isTable && <Table charts={charts} />}
     </>
@@ -117,13 +130,20 @@ function Spans({ chosen, onChoose }: { chosen: number | undefined; onChoose: (sp
 }
 
 interface ChartsProps {
+  path: InBranch;
   charts: ChartData[];
   from: number;
   to: number;
   onZoom: (from: number, to: number) => void;
 }
 
-function Charts({ charts, from, to, onZoom }: ChartsProps) {
+/** Without how long the present one lasts, which changes all the time. */
+const timesAwake = ({ awake }: Schemas["BranchActivity"]) =>
+  awake.map(({ beganAt, endedAt }) => ({ beganAt, endedAt }));
+
+function Charts({ path, charts, from, to, onZoom }: ChartsProps) {
+  const awake = useQuery({ ...activityQuery(path), refetchInterval: 15_000, select: timesAwake }).data;
+  const slept = useMemo(() => asleep(awake ?? [], from, to), [awake, from, to]);
   return (
     <div className="charts">
       {charts.map((chart) => (
@@ -133,7 +153,7 @@ function Charts({ charts, from, to, onZoom }: ChartsProps) {
             <Legend chart={chart} />
           </header>
           {chart.times.length > 0 ? (
-            <Chart {...chart} from={from} to={to} onZoom={onZoom} />
+            <Chart {...chart} from={from} to={to} asleep={slept} onZoom={onZoom} />
           ) : (
             <p className="nothing quiet">Nothing was measured in this time.</p>
           )}
