@@ -171,8 +171,11 @@ async fn recover(
     let words = File::create_new(&said).map_err(action())?;
     let status = match spawn(launcher, &spec, &words).await? {
         Some(launched) => {
-            let _ended = EndOnDrop(Pid::from_raw(launched.pid.cast_signed()));
-            launched.wait().await.map_err(action())?
+            let mut running = EndOnDrop(Pid::from_raw(launched.pid.cast_signed()));
+            let status = launched.wait().await.map_err(action())?;
+            // From here on the number may be another process's.
+            running.0 = None;
+            status
         }
         None => None,
     };
