@@ -30,6 +30,7 @@ mod mail;
 mod mcp;
 mod metastore;
 mod metrics;
+mod moments;
 mod node;
 mod oauth;
 mod observability;

@@ -156,7 +156,15 @@ fn a_branch_gets_a_later_major_version_with_everything_in_it_and_can_go_back() {
     assert_eq!(coppice.sql("kid", "SELECT current_setting('server_version_num')::int / 10000"), "15");
     let version = versions(&coppice, "old").remove(0);
     assert!(text_of(&version["reason"]).starts_with("upgraded from PostgreSQL 15"), "{version}");
-    coppice.cli(&["branch", "reset", "old", "--version", &text_of(&version["id"]), "--yes"]);
+    let version = text_of(&version["id"]);
+    coppice.cli(&["branch", "create", "then", "--parent", "old", "--version", &version]);
+    assert!(image(&coppice, "then").starts_with("postgres:15"), "{}", image(&coppice, "then"));
+    assert_eq!(
+        coppice.sql("then", SAME[0]),
+        before[0],
+        "what it was before is copied with the old PostgreSQL"
+    );
+    coppice.cli(&["branch", "reset", "old", "--version", &version, "--yes"]);
     assert!(image(&coppice, "old").starts_with("postgres:15"), "{}", image(&coppice, "old"));
     assert_eq!(coppice.sql("old", "SELECT current_setting('server_version_num')::int / 10000"), "15");
     assert_eq!(answers(&url), before);

@@ -14,6 +14,9 @@ use crate::branches::{inherited_from, short};
 use crate::endpoint::{Body, Endpoint, Made, Shown, get, post};
 use crate::projects::scale_to_zero_change;
 
+/// Gaps in one answer, of each branch.
+const GAPS_MAX: usize = 100;
+
 pub(crate) fn endpoints() -> Vec<Endpoint> {
     const AREA: &str = "Branches";
     vec![
@@ -22,7 +25,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
             .answers("One backup of each branch, the oldest branch first; none where no backups are made.")
             .runs(list_backups),
         get("", &GET_BACKUP)
-            .says(AREA, "Show what can be restored of a branch", "From when to when, as it is now. How long that is is up to the branch's `backupConfiguration`.")
+            .says(AREA, "Show what can be restored of a branch", "From when to when, as it is now, and the gaps between; also what the branch was before it was reset or upgraded. How long that is is up to the branch's `backupConfiguration`.")
             .answers("The backup.")
             .runs(get_backup),
         post("/restore", &RESTORE_FROM_BACKUP)
@@ -68,12 +71,14 @@ async fn restore_from_backup(
 }
 
 fn metadata(backup: Backup) -> wire::BackupMetadata {
-    let (earliest, latest) = backup.window.unzip();
+    let stamp = wire::Timestamp;
+    let gaps = backup.span.iter().flat_map(|span| span.gaps.iter().rev()).take(GAPS_MAX);
     wire::BackupMetadata {
         id: backup.branch.to_string(),
         branch_id: backup.branch.to_string(),
-        earliest_restore: earliest.map(wire::Timestamp),
-        latest_restore: latest.map(wire::Timestamp),
+        earliest_restore: backup.span.as_ref().map(|span| stamp(span.from)),
+        latest_restore: backup.span.as_ref().map(|span| stamp(span.to)),
+        gaps: gaps.map(|(from, to)| wire::HistoryGap { from: stamp(*from), to: stamp(*to) }).collect(),
         last_verified: backup.verified_at.map(wire::Timestamp),
         last_drill: backup.last_drill.map(|(at, report)| drill(at, report)),
         description: format!(

@@ -9,7 +9,7 @@ use coppice_core::branch::{Branch, BranchState};
 use coppice_core::image::image_name;
 use coppice_core::operation::{CREATE_BRANCH, DELETE_BRANCH, DESCRIBE_BRANCH, LIST_BRANCHES, UPDATE_BRANCH};
 use coppice_core::target::{InBranch, InProject};
-use coppice_core::{BranchId, Result};
+use coppice_core::{BranchId, Result, VolumeId};
 use coppice_wire as wire;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -38,7 +38,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
             .answers("Branches the caller may see.")
             .runs(list_branches),
         post("/branches", &CREATE_BRANCH)
-            .says(AREA, "Make a branch", "A copy of another branch as it is now, or was at a moment (`targetTime` or `targetLsn`, within the window that\ngetBranchHistory tells); or an empty database. Answers as soon as the branch accepts\nconnections, or after a few seconds while the work goes on.")
+            .says(AREA, "Make a branch", "A copy of another branch as it is now, or was at a moment (`targetTime` or `targetLsn`, within the window that\ngetBranchHistory tells, or of before it was reset), or a version that it had (`versionID`); or an empty database. Answers as soon as the branch accepts\nconnections, or after a few seconds while the work goes on.")
             .answers("The new branch.")
             .refuses(409, "The name is taken.")
             .refuses(412, "The parent is not ready; `Retry-After` says when to look again.")
@@ -213,6 +213,7 @@ fn request_from(asked: wire::CreateBranch) -> Result<NewBranchRequest> {
             let origin = Origin::Inherit {
                 parent: BranchId::from_trusted(asked.parent_id),
                 change: inherited_from(asked.configuration.unwrap_or_default()),
+                version: asked.version_id.map(VolumeId::from_trusted),
                 moment: moment_from(asked.target_time, asked.target_lsn)?,
             };
             let expiry = asked_expiry(asked.expires_at);

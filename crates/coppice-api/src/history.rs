@@ -21,7 +21,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
             .says(
                 AREA,
                 "Show what a branch can be taken back to",
-                "createBranch makes a copy as of any second within the window, but for its gaps. Kept on the host that holds the\nbranch, for as many days as its `backupConfiguration` says; it is gone with the branch's data, and with the host's disk. `versions` are\nwhat it was before it was reset.",
+                "createBranch makes a copy as of any second within the window, but for its gaps. Kept on the host that holds the\nbranch, for as many days as its `backupConfiguration` says; it is gone with the branch's data, and with the host's disk. `versions` are\nwhat it was before it was reset or upgraded, and have histories of their own: a time of before is looked for there.",
             )
             .answers("The window, and what is kept for it.")
             .runs(get_branch_history),

@@ -46,6 +46,7 @@ mod metrics;
 mod orb;
 mod organizations;
 mod outside;
+mod past;
 mod projects;
 pub mod reconciler;
 mod regions;

@@ -70,6 +70,52 @@ pub struct Window {
     pub to_lsn: Lsn,
 }
 
+/// Times between which it is not known what was when: the last one before, and the first one behind.
+pub type Gap = (DateTime<Utc>, DateTime<Utc>);
+
+/// Times that can be gone back to, from the first to the last but for gaps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The first time.
+    pub from: DateTime<Utc>,
+    /// The last one.
+    pub to: DateTime<Utc>,
+    /// Oldest first.
+    pub gaps: Vec<Gap>,
+}
+
+impl Span {
+    /// What of it lies between two times; none when nothing does.
+    pub fn within(mut self, from: DateTime<Utc>, to: DateTime<Utc>) -> Option<Self> {
+        (self.from, self.to) = (self.from.max(from), self.to.min(to));
+        // In the midst of a gap, nothing begins or ends.
+        for (before, behind) in &self.gaps {
+            if *before < self.from && self.from < *behind {
+                self.from = *behind;
+            }
+        }
+        for (before, behind) in self.gaps.iter().rev() {
+            if *before < self.to && self.to < *behind {
+                self.to = *before;
+            }
+        }
+        self.gaps.retain(|(before, behind)| self.from <= *before && *behind <= self.to);
+        (self.from <= self.to).then_some(self)
+    }
+
+    /// One after the other, oldest first, with what is between them as gaps; none of none.
+    pub fn joined(spans: impl IntoIterator<Item = Self>) -> Option<Self> {
+        spans.into_iter().reduce(|mut all, next| {
+            if all.to < next.from {
+                all.gaps.push((all.to, next.from));
+            }
+            all.gaps.extend(next.gaps);
+            all.to = next.to;
+            all
+        })
+    }
+}
+
 /// What is kept of a volume's past.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
@@ -92,6 +138,11 @@ impl Mark {
     fn is_behind_gap(&self) -> bool {
         self.is_first || self.at_ms - self.since_ms > GAP_MS
     }
+
+    /// The gap that ends with it, if one does. That of a first mark means nothing where no mark is before it.
+    pub fn gap(&self) -> Option<Gap> {
+        self.is_behind_gap().then(|| (time(self.since_ms), time(self.at_ms)))
+    }
 }
 
 impl History {
@@ -107,9 +158,8 @@ impl History {
     }
 
     /// Times between which nobody looked while something was written, oldest first.
-    pub fn gaps(&self) -> Vec<(DateTime<Utc>, DateTime<Utc>)> {
-        let behind = self.marks.iter().skip(1).filter(|mark| mark.is_behind_gap());
-        behind.map(|mark| (time(mark.since_ms), time(mark.at_ms))).collect()
+    pub fn gaps(&self) -> Vec<Gap> {
+        self.marks.iter().skip(1).filter_map(Mark::gap).collect()
     }
 
     /// The place in the log to go back to for a moment.
@@ -207,5 +257,30 @@ mod tests {
         let gaps = [(time(111_000), time(130_000)), (time(150_000), time(160_000))];
         assert_eq!(history.gaps(), gaps);
         assert!(History::default().window().is_none());
+    }
+
+    fn span(from: i64, to: i64, gaps: &[(i64, i64)]) -> Span {
+        let at = |seconds: i64| time(seconds * 1000);
+        let gaps = gaps.iter().map(|(from, to)| (at(*from), at(*to))).collect();
+        Span { from: at(from), to: at(to), gaps }
+    }
+
+    #[test]
+    fn a_span_is_cut_at_two_times_and_never_ends_in_a_gap() {
+        let whole = || span(100, 200, &[(111, 130), (150, 160)]);
+        let cut = |from: i64, to: i64| whole().within(time(from * 1000), time(to * 1000));
+        assert_eq!(cut(0, 300), Some(whole()));
+        assert_eq!(cut(105, 155), Some(span(105, 150, &[(111, 130)])));
+        assert_eq!(cut(111, 130), Some(span(111, 130, &[(111, 130)])));
+        assert_eq!(cut(112, 200), Some(span(130, 200, &[(150, 160)])));
+        assert_eq!(cut(112, 129), None, "all of it is in a gap");
+        assert_eq!((cut(0, 99), cut(201, 300)), (None, None));
+    }
+
+    #[test]
+    fn what_is_between_two_spans_is_a_gap() {
+        let all = [span(1, 5, &[(2, 3)]), span(5, 7, &[]), span(9, 12, &[(10, 11)])];
+        assert_eq!(Span::joined(all), Some(span(1, 12, &[(2, 3), (7, 9), (10, 11)])));
+        assert_eq!(Span::joined([]), None);
     }
 }

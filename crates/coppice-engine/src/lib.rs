@@ -14,7 +14,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use coppice_core::backup::DrillReport;
 use coppice_core::claim::ClaimToken;
-use coppice_core::history::{History, Window};
+use coppice_core::history::{Gap, History, Window};
 use coppice_core::image::PostgresVersion;
 use coppice_core::login::Login;
 use coppice_core::lsn::Lsn;
@@ -474,8 +474,9 @@ pub trait Engine: Send + Sync + 'static {
     /// What is kept of a volume's past, by now; none where nothing is.
     async fn history(&self, volume: &VolumeId) -> Result<Option<History>>;
 
-    /// The moments from and to which there is [`Engine::history`], at a smaller price.
-    async fn history_window(&self, volume: &VolumeId) -> Result<Option<Window>>;
+    /// The moments from and to which there is [`Engine::history`], and the times between
+    /// that are not, oldest first; at a smaller price.
+    async fn history_window(&self, volume: &VolumeId) -> Result<Option<(Window, Vec<Gap>)>>;
 
     /// Writes a base of a volume into the store; it may be in use. Blocks that the
     /// newest base of its lineage has are not written again.

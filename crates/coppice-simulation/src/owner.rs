@@ -82,8 +82,12 @@ async fn change(action: &Action, app: &App, world: &World, machine: usize) -> Re
         }
         Action::Child { parent, name, lasts } => {
             let rows = world.lock().next_row;
-            let origin =
-                Origin::Inherit { parent: parent.clone(), change: SpecChange::default(), moment: None };
+            let origin = Origin::Inherit {
+                parent: parent.clone(),
+                change: SpecChange::default(),
+                version: None,
+                moment: None,
+            };
             let made =
                 create(app, world, machine, name, ScaleToZeroChange::default(), *lasts, origin).await?;
             // What its parent had before it was asked for, it has too.

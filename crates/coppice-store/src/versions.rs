@@ -21,6 +21,13 @@ struct VersionRow {
     kept_until: chrono::DateTime<chrono::Utc>,
 }
 
+#[derive(FromRow)]
+struct OwnedVersionRow {
+    branch_id: String,
+    #[sqlx(flatten)]
+    version: VersionRow,
+}
+
 impl From<VersionRow> for BranchVersion {
     fn from(row: VersionRow) -> Self {
         Self {
@@ -181,6 +188,18 @@ impl Store {
         );
         let rows: Vec<VersionRow> = self.reads.all(query.bind(id.as_str())).await?;
         Ok(rows.into_iter().map(BranchVersion::from).collect())
+    }
+
+    /// What these branches were, of each the latest first.
+    pub async fn versions_of_branches(&self, ids: &[BranchId]) -> Result<Vec<(BranchId, BranchVersion)>> {
+        let ids: Vec<_> = ids.iter().map(BranchId::as_str).collect();
+        let query = sqlx::query(
+            "select branch_id, volume_id, since, until, reason, kept_until from branch_versions
+             where branch_id = any($1) order by branch_id, until desc, volume_id",
+        );
+        let rows: Vec<OwnedVersionRow> = self.reads.all(query.bind(ids)).await?;
+        let owned = |row: OwnedVersionRow| (BranchId::from_trusted(row.branch_id), row.version.into());
+        Ok(rows.into_iter().map(owned).collect())
     }
 
     /// The major version of PostgreSQL that a version of a branch has; none when it has

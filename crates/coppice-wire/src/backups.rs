@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{InheritedConfiguration, ScaleToZeroChange, Timestamp};
+use crate::{HistoryGap, InheritedConfiguration, ScaleToZeroChange, Timestamp};
 
 /// What is kept of what a branch was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -56,6 +56,9 @@ pub struct BackupMetadata {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub latest_restore: Option<Timestamp>,
+    /// Times between these two that it can't be restored to, newest first; at most 100.
+    #[serde(default)]
+    pub gaps: Vec<HistoryGap>,
     /// When the newest full copy was last restored for proof and found sound; absent when it never was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -110,7 +113,8 @@ pub struct RestoreBranch {
     /// What the new branch is called; unique in the project.
     #[schema(example = "before-the-migration", min_length = 1, max_length = 255, format = "name")]
     pub name: String,
-    /// The time to restore, from `earliestRestore` to `latestRestore`; without it, the latest.
+    /// The time to restore, from `earliestRestore` to `latestRestore` but for `gaps`; without it, the latest. Before the
+    /// branch was reset or upgraded, it is what it was then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_time: Option<Timestamp>,
     /// What it is for.

@@ -65,10 +65,16 @@ pub struct InheritBranch {
     /// What shall be otherwise than there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configuration: Option<InheritedConfiguration>,
-    /// The time to copy it as of, within the window of getBranchHistory; without it, now.
+    /// Instead of what it is, what it was before it was reset or upgraded: one of `versions` of getBranchHistory.
+    #[serde(rename = "versionID", default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "vol_0d3q8v1c5k2m4n6p8r0s2t4u6g", pattern = "^[A-Za-z0-9_-]{1,64}$", format = "id")]
+    pub version_id: Option<String>,
+    /// The time to copy it as of, within the window of getBranchHistory; before the branch was reset or upgraded, it is
+    /// what it was then. Without it, as it is now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_time: Option<Timestamp>,
-    /// Instead of a time, a place in its write-ahead log, as `pg_current_wal_insert_lsn()` tells it.
+    /// Instead of a time, a place in its write-ahead log, as `pg_current_wal_insert_lsn()` tells it. It is looked for in
+    /// what the branch is now first, then in its versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "0/3000060", max_length = 17, format = "looked-up")]
     pub target_lsn: Option<String>,

@@ -22,7 +22,8 @@ pub struct BranchHistory {
     /// Bytes of the write-ahead log that are kept beside the branch's data. Snapshots share what has not changed.
     #[schema(example = 16777216)]
     pub wal_bytes: u64,
-    /// What the branch was before it was reset, the latest first; each can be gone back to by resetBranch.
+    /// What the branch was before it was reset, the latest first; each can be copied by createBranch,
+    /// and gone back to by resetBranch.
     #[serde(default)]
     pub versions: Vec<BranchVersion>,
 }
@@ -31,7 +32,7 @@ pub struct BranchHistory {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BranchVersion {
-    /// Its id, for resetBranch.
+    /// Its id, for createBranch and resetBranch.
     #[schema(example = "vol_0d3q8v1c5k2m4n6p8r0s2t4u6g")]
     pub id: String,
     /// From when on it was the branch.
@@ -61,7 +62,7 @@ pub struct HistoryWindow {
     pub to_lsn: String,
 }
 
-/// Something was written between these times while nobody looked.
+/// Times that can't be gone back to: something was written while nobody looked, or what the branch was is not kept.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HistoryGap {

@@ -71,10 +71,13 @@ fn a_backup_says_from_when_to_when_a_branch_can_be_restored() {
     let backups = list["backups"].as_array().expect("a list").clone();
     let ids: Vec<_> = backups.iter().map(|backup| text_of(&backup["id"])).collect();
     assert_eq!(ids, [project.kept.clone(), project.new.clone()], "the oldest branch first");
-    assert_eq!(fields(&backups[0]), ["branchID", "description", "earliestRestore", "id", "latestRestore"]);
+    assert_eq!(
+        fields(&backups[0]),
+        ["branchID", "description", "earliestRestore", "gaps", "id", "latestRestore"]
+    );
     assert_eq!(backups[0]["earliestRestore"], rfc3339(remembered_from()));
     is_timestamp(&backups[0]["latestRestore"]);
-    assert_eq!(fields(&backups[1]), ["branchID", "description", "id"], "nothing yet");
+    assert_eq!(fields(&backups[1]), ["branchID", "description", "gaps", "id"], "nothing yet");
     for backup in &backups {
         assert_eq!(backup["branchID"], backup["id"]);
         let one = http.get(&format!("{}/backups/{}", project.path, text_of(&backup["id"]))).expect(200);
@@ -122,6 +125,91 @@ fn a_restored_branch_is_a_child_as_of_a_time_that_is_kept() {
     let nothing = project.restore(&http, &project.new, &json!({ "name": "never" }));
     nothing.expect_error(404, "backup_not_found");
     project.restore(&http, "nowhere", &json!({ "name": "never" })).expect_error(404, "branch_not_found");
+}
+
+/// Seconds behind the first that is remembered.
+fn seconds(seconds: i64) -> DateTime<Utc> {
+    remembered_from() + TimeDelta::seconds(seconds)
+}
+
+/// Gives a branch two versions that were at the same places of their logs, and something
+/// in between that is gone; of what it is now, nothing is kept.
+fn give_versions(http: &Http, branch: &str) -> [String; 2] {
+    let versions = ["a", "b"].map(|letter| format!("{REMEMBERED}{letter}{}", &branch[1..]));
+    for (volume, since, until) in [(&versions[0], 0, 70), (&versions[1], 75, 80)] {
+        http.metastore(&format!(
+            "insert into volumes (id, host_id, branch_id, state, account, image_major, image_minor)
+             values ('{volume}', 'hst_far', '{branch}', 'admitted', nextval('volume_accounts'), 17, 0);
+             insert into branch_versions values ('{volume}', '{branch}', '{}', '{}', 'reset to itself', '2099-01-01')",
+            rfc3339(seconds(since)),
+            rfc3339(seconds(until)),
+        ));
+    }
+    http.metastore(&format!(
+        "begin;
+         insert into volumes (id, host_id, branch_id, state, account, image_major, image_minor)
+         values ('vol_{branch}', 'hst_far', '{branch}', 'admitted', nextval('volume_accounts'), 17, 0);
+         update branches set volume_id = 'vol_{branch}' where id = '{branch}';
+         update instances set volume_id = 'vol_{branch}' where branch_id = '{branch}';
+         commit"
+    ));
+    versions
+}
+
+#[test]
+fn what_a_branch_was_is_found_in_the_version_of_then() {
+    let http = shared();
+    let project = Project::make(&http);
+    let [first, second] = give_versions(&http, &project.kept);
+    let backup = http.get(&format!("{}/backups/{}", project.path, project.kept)).expect(200);
+    assert_eq!(backup["earliestRestore"], rfc3339(seconds(0)));
+    assert_eq!(backup["latestRestore"], rfc3339(seconds(80)));
+    let gap = json!({ "from": rfc3339(seconds(70)), "to": rfc3339(seconds(75)) });
+    assert_eq!(backup["gaps"], json!([gap]));
+
+    let copy = |name: &str, parent: &str, target: &Value| {
+        let mut body = json!({ "name": name, "mode": "inherit", "parentID": parent });
+        body.as_object_mut().expect("an object").extend(target.as_object().expect("an object").clone());
+        http.post(&format!("{}/branches", project.path), &body)
+    };
+    let place = |seconds: u32| format!("0/{:X}", 1 << 24 | seconds);
+    for (name, target, volume, moment) in [
+        ("at-10", json!({ "targetTime": rfc3339(seconds(10)) }), &first, Some(place(0))),
+        ("at-70", json!({ "targetTime": rfc3339(seconds(70)) }), &first, Some(place(60))),
+        ("at-78", json!({ "targetTime": rfc3339(seconds(78)) }), &second, Some(place(60))),
+        ("first", json!({ "versionID": first }), &first, None),
+        ("place", json!({ "versionID": second, "targetLsn": place(60) }), &second, Some(place(60))),
+    ] {
+        let made = copy(name, &project.kept, &target).expect(201);
+        assert_eq!(made["parentID"], json!(project.kept));
+        let moment = moment.map_or("null".to_owned(), |lsn| format!("'{lsn}'"));
+        let is_copy = format!(
+            "select v.parent_volume_id = '{volume}' and v.moment is not distinct from {moment}
+             from branches b join volumes v on v.id = b.volume_id where b.id = '{}'",
+            text_of(&made["id"])
+        );
+        assert!(http.asks(&is_copy), "{name}");
+    }
+    let restored = json!({ "name": "restored", "targetTime": rfc3339(seconds(10)) });
+    project.restore(&http, &project.kept, &restored).expect(201);
+
+    let refused =
+        |target: Value| copy("never", &project.kept, &target).expect_error(400, "invalid_restore_target");
+    let between = refused(json!({ "targetTime": rfc3339(seconds(72)) }));
+    assert!(between.contains("what it was between") && between.contains("is not kept"), "{between}");
+    let twice = refused(json!({ "targetLsn": place(60) }));
+    assert!(twice.contains("more than once") && twice.contains(&first) && twice.contains(&second), "{twice}");
+    let late = refused(json!({ "versionID": first, "targetTime": rfc3339(seconds(72)) }));
+    assert!(late.contains("does not go that far") && late.contains(&rfc3339(seconds(70))), "{late}");
+    refused(json!({ "targetTime": rfc3339(seconds(85)) }));
+    refused(json!({ "versionID": "vol_unknown" }));
+    copy("never", &project.kept, &json!({ "versionID": "../etc" })).expect_error(400, "invalid_field");
+    let of_another = copy("never", &project.new, &json!({ "versionID": first }));
+    of_another.expect_error(400, "invalid_restore_target");
+    http.metastore(&format!("delete from branch_versions where volume_id = '{first}'"));
+    let gone = refused(json!({ "versionID": first }));
+    assert!(gone.contains("has no version") && gone.contains("getBranchHistory lists them"), "{gone}");
+    refused(json!({ "targetTime": rfc3339(seconds(10)) }));
 }
 
 #[test]

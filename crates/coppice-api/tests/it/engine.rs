@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use coppice_core::backup::{DrillReport, DrillResult};
 use coppice_core::claim::ClaimToken;
-use coppice_core::history::{History, Mark, Window};
+use coppice_core::history::{Gap, History, Mark, Window};
 use coppice_core::image::PostgresVersion;
 use coppice_core::login::Login;
 use coppice_core::lsn::Lsn;
@@ -222,8 +222,8 @@ impl Engine for NoPostgres {
         Ok(remembered(volume))
     }
 
-    async fn history_window(&self, volume: &VolumeId) -> Result<Option<Window>> {
-        Ok(remembered(volume).and_then(|history| history.window()))
+    async fn history_window(&self, volume: &VolumeId) -> Result<Option<(Window, Vec<Gap>)>> {
+        Ok(remembered(volume).and_then(|history| history.window().map(|window| (window, history.gaps()))))
     }
 
     async fn back_up(&self, plan: &BasePlan) -> Result<Written> {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use coppice_core::backup::{BackupChange, DrillReport};
-use coppice_core::branch::Branch;
+use coppice_core::branch::{Branch, BranchVersion};
+use coppice_core::history::Span;
 use coppice_core::target::{InProject, OnBackup};
 use coppice_core::{BranchId, Error, ErrorCode, Result};
 use coppice_store::Drills;
@@ -24,9 +25,9 @@ pub struct Backup {
     pub branch_name: String,
     /// For how many days what it was is kept.
     pub retention_days: u32,
-    /// The first and the last time at which it can be restored; none when there
-    /// is nothing yet.
-    pub window: Option<(DateTime<Utc>, DateTime<Utc>)>,
+    /// The times at which it can be restored, also to what it was before it was reset or
+    /// upgraded; none when there are none yet.
+    pub span: Option<Span>,
     /// When it was last restored for proof, and what came of it; none when it never was.
     pub last_drill: Option<(DateTime<Utc>, DrillReport)>,
     /// When that last went well.
@@ -60,9 +61,14 @@ impl App {
         }
         let ids: Vec<_> = branches.iter().map(|branch| branch.id.clone()).collect();
         let drills: BTreeMap<_, _> = self.store.drill_list(&ids).await?.into_iter().collect();
+        let mut versions: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (id, version) in self.store.versions_of_branches(&ids).await? {
+            versions.entry(id).or_default().push(version);
+        }
         let found = branches.into_iter().map(|branch| {
+            let versions = versions.remove(&branch.id).unwrap_or_default();
             let drills = drills.get(&branch.id).cloned();
-            self.backup_of(branch, drills)
+            async move { self.backup_of(branch, &versions, drills).await }
         });
         stream::iter(found).buffered(LOOKS_MAX).try_collect().await
     }
@@ -81,29 +87,19 @@ impl App {
             Err(error) => return Err(error),
         };
         let drills = self.store.drill_list(std::slice::from_ref(id)).await?.pop();
-        self.backup_of(found, drills.map(|(_, drills)| drills)).await
+        let versions = self.store.branch_versions(id).await?;
+        self.backup_of(found, &versions, drills.map(|(_, drills)| drills)).await
     }
 
-    async fn backup_of(&self, branch: Branch, drills: Option<Drills>) -> Result<Backup> {
-        let window = self.engine.history_window(&branch.volume).await;
-        let window = window.unwrap_or_else(|error| {
-            // Of one branch, which keeps nobody from seeing the others.
-            tracing::warn!(branch = %branch.id, "the history of branch {} can't be read: {}", branch.id, error.chain());
-            None
-        });
-        let kept = window.map(|window| (window.from, window.to));
-        let stored = match self.config.archive {
-            Some(_) => self.store.base_span(&branch.volume).await?,
-            None => None,
-        };
-        // What is kept here goes on where that of the store does.
-        let window = match (kept, stored) {
-            (Some((from, to)), Some((oldest, _))) => Some((from.min(oldest), to)),
-            (kept, stored) => kept.or(stored),
-        };
+    async fn backup_of(
+        &self,
+        branch: Branch,
+        versions: &[BranchVersion],
+        drills: Option<Drills>,
+    ) -> Result<Backup> {
         let drills = drills.unwrap_or_default();
         Ok(Backup {
-            window,
+            span: self.span_of_branch(&branch, versions, true).await?,
             last_drill: drills.last,
             verified_at: drills.verified_at,
             branch: branch.id,

@@ -18,7 +18,7 @@ use coppice_store::{BaseMoment, BranchQuotas, NewBranch, NewVercelLogin, NewVerc
 
 use super::{SpecChange, checked_expiry, name_taken};
 use crate::configuration::server;
-use crate::history::Past;
+use crate::past::Past;
 use crate::secrets::{new_password, scram_verifier};
 use crate::{Access, App};
 
@@ -42,12 +42,14 @@ pub struct NewBranchRequest {
 /// Where a new branch's data comes from.
 #[derive(Clone, Debug)]
 pub enum Origin {
-    /// A copy of another branch, as it is now or was at a moment.
+    /// A copy of another branch, as it is now or was at a moment, or of a version of it.
     Inherit {
         /// The other branch.
         parent: BranchId,
         /// What shall be otherwise than there.
         change: SpecChange,
+        /// A version of it, by its volume; none for what it is.
+        version: Option<VolumeId>,
         /// The moment; none for now.
         moment: Option<Moment>,
     },
@@ -102,6 +104,18 @@ struct Plan {
     base: Option<BaseMoment>,
     parent: Option<BranchId>,
     default_scale_to_zero: ScaleToZero,
+}
+
+/// A branch is restored where it is.
+fn check_region(origin: &Origin, source: &Branch) -> Result<()> {
+    let is_in = &source.spec.region;
+    match origin {
+        Origin::Restored { region: Some(region), .. } if *region != *is_in.as_str() => {
+            let public = format!("invalid region {}: branch {} is in {is_in}", excerpt(region), source.id);
+            Err(Error::invalid(ErrorCode::InvalidRegion, public))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// When a new branch is deleted.
@@ -235,25 +249,13 @@ impl App {
                     self.store.branch_find_in_tx(tx, &project.organization, &project.id, parent).await?;
                 let parent = found.ok_or_else(|| Error::branch_not_found(parent))?;
                 let is_at_rest = matches!(parent.state, BranchState::Ready | BranchState::Hibernated);
-                if matches!(origin, Origin::Inherit { .. }) && !is_at_rest {
+                if matches!(origin, Origin::Inherit { version: None, .. }) && !is_at_rest {
                     return Err(Error::NotReady {
                         code: ErrorCode::ParentNotReady,
                         public: format!("parent branch {} is not ready", parent.id),
                     });
                 }
-                if let Origin::Restored { region: Some(region), .. } = origin
-                    && *region != *parent.spec.region.as_str()
-                {
-                    return Err(Error::invalid(
-                        ErrorCode::InvalidRegion,
-                        format!(
-                            "invalid region {}: branch {} is in {}",
-                            excerpt(region),
-                            parent.id,
-                            parent.spec.region
-                        ),
-                    ));
-                }
+                check_region(origin, &parent)?;
                 let (depth, children) = self.store.branch_place_in_tx(tx, &parent.id).await?;
                 if depth >= BRANCH_DEPTH_MAX {
                     return Err(too_deep());
@@ -262,10 +264,17 @@ impl App {
                     return Err(too_many_children());
                 }
                 let Past { volume, lsn, base } =
-                    past.unwrap_or(Past { volume: parent.volume, lsn: None, base: None });
-                let spec = BranchSpec { replicas: 0, ..parent.spec };
+                    past.unwrap_or_else(|| Past { volume: parent.volume.clone(), lsn: None, base: None });
+                let major = self.major_of_past(tx, &parent, &volume).await?;
+                let version = self.release_of(parent.spec.version, major)?;
+                let is_other_major = version.major != parent.spec.version.major;
+                let spec = BranchSpec { replicas: 0, version, ..parent.spec };
+                let spec = self.changed_spec(&spec, change).await?.spec;
+                if is_other_major {
+                    self.check_fits(&spec, version).await?;
+                }
                 Ok(Plan {
-                    spec: self.changed_spec(&spec, change).await?.spec,
+                    spec,
                     source: Some(volume),
                     moment: lsn,
                     base,

@@ -1,7 +1,7 @@
 //! Branches that become again what another one is, or what they were.
 
 use chrono::{SecondsFormat, Utc};
-use coppice_core::branch::{Branch, BranchState, BranchVersion};
+use coppice_core::branch::{Branch, BranchSpec, BranchState, BranchVersion};
 use coppice_core::history::Moment;
 use coppice_core::image::PostgresVersion;
 use coppice_core::lsn::Lsn;
@@ -11,6 +11,7 @@ use coppice_store::{NewVolume, Replacement, Tx};
 
 use super::busy;
 use super::trash::protected_from;
+use crate::past::{Past, no_version};
 use crate::{Access, App};
 
 /// What a branch shall be from now on: a copy of its parent, unless something
@@ -50,7 +51,7 @@ impl App {
         let seen = self.find_in_project(within, id).await?;
         let origin = origin(access, &seen, to)?;
         // Before anything is locked: it takes a look at the log.
-        let moment = self.find_reset_moment(access, &seen, &origin, to).await?;
+        let past = self.find_reset_moment(access, &seen, &origin, to).await?;
         let mut tx = self.store.begin().await?;
         self.lock_enabled_organization_in_tx(&mut tx, &access.organization.id).await?;
         let project = self.lock_project(&mut tx, within).await?;
@@ -59,7 +60,7 @@ impl App {
         if current.is_protected {
             return Err(protected_from("reset", &format!("branch {}", current.name), "it"));
         }
-        let source = self.reset_source(&mut tx, access, &current, &origin, to, moment).await?;
+        let source = self.reset_source(&mut tx, access, &current, &origin, to, past).await?;
         let volume = VolumeId::generate(Utc::now());
         let new = NewVolume {
             id: &volume,
@@ -89,26 +90,22 @@ impl App {
         self.find_in_project(within, id).await
     }
 
-    /// The volume and the place in its log, where a moment is asked for.
+    /// The volume and the place in its log, where a version or a moment is asked for.
     async fn find_reset_moment(
         &self,
         access: &Access<InBranch>,
         branch: &Branch,
         origin: &BranchId,
         to: &ResetTo,
-    ) -> Result<Option<(VolumeId, Lsn)>> {
-        let Some(moment) = to.moment else { return Ok(None) };
-        let volume = match &to.version {
-            // No other volume is looked at, whoever's it is.
-            Some(version) => {
-                let versions = self.store.branch_versions(&branch.id).await?;
-                let found = versions.into_iter().find(|known| known.volume == *version);
-                found.ok_or_else(|| no_version(branch, version))?.volume
-            }
-            None => self.find_in_project(&access.target.within, origin).await?.volume,
+    ) -> Result<Option<Past>> {
+        if to.moment.is_none() && to.version.is_none() {
+            return Ok(None);
+        }
+        let other = match *origin == branch.id {
+            true => None,
+            false => Some(self.find_in_project(&access.target.within, origin).await?),
         };
-        let lsn = self.find_lsn(&volume, moment).await?;
-        Ok(Some((volume, lsn)))
+        self.find_own_past(other.as_ref().unwrap_or(branch), to.version.as_ref(), to.moment).await.map(Some)
     }
 
     async fn reset_source(
@@ -118,7 +115,7 @@ impl App {
         current: &Branch,
         origin: &BranchId,
         to: &ResetTo,
-        moment: Option<(VolumeId, Lsn)>,
+        past: Option<Past>,
     ) -> Result<Source> {
         let within = &access.target.within;
         let is_itself = *origin == current.id;
@@ -131,18 +128,14 @@ impl App {
             let public = format!("branch {} is not ready", source.id);
             return Err(Error::NotReady { code: ErrorCode::ParentNotReady, public });
         }
-        let (has, wants) = (current.spec.version.major, source.spec.version.major);
-        if has != wants {
+        let now = Past { volume: source.volume.clone(), lsn: None, base: None };
+        let Past { volume, lsn: moment, .. } = past.unwrap_or(now);
+        let (has, wants) = (current.spec.version.major, self.major_of_past(tx, &source, &volume).await?);
+        if has != wants && !is_itself {
             let why = format!("it has PostgreSQL {wants}, and branch {} has {has}", current.name);
             return Err(Error::invalid_field("from.branchID", why));
         }
-        let version = match &to.version {
-            Some(version) => {
-                let major = self.store.branch_version_major_in_tx(tx, &current.id, version).await?;
-                self.image_to_go_back(current, major.ok_or_else(|| no_version(current, version))?).await?
-            }
-            None => current.spec.version,
-        };
+        let version = self.image_of_past(&current.spec, wants).await?;
         let name = match &to.version {
             Some(version) => format!("version {version}"),
             None if is_itself => "itself".to_owned(),
@@ -153,24 +146,45 @@ impl App {
             Some(Moment::Time(time)) => format!(" at {}", time.to_rfc3339_opts(SecondsFormat::Millis, true)),
             Some(Moment::Lsn(lsn)) => format!(" at {lsn}"),
         };
-        let (volume, moment) = match (moment, &to.version) {
-            (Some((volume, lsn)), _) => (volume, Some(lsn)),
-            (None, Some(version)) => (version.clone(), None),
-            (None, None) => (source.volume, None),
-        };
         let storage_gib = source.spec.storage_gib;
         Ok(Source { volume, moment, storage_gib, version, name: format!("{name}{at}") })
     }
 
-    /// The release that a branch has as a version of this major one, if its settings are
-    /// for that, too.
-    async fn image_to_go_back(&self, branch: &Branch, major: u32) -> Result<PostgresVersion> {
-        if branch.spec.version.major == major {
-            return Ok(branch.spec.version);
+    /// The major version of a volume that a branch has or had. A version of it stays as
+    /// long as the transaction lasts.
+    ///
+    /// # Errors
+    /// `invalid_restore_target` when it is gone
+    pub(super) async fn major_of_past(&self, tx: &mut Tx, branch: &Branch, volume: &VolumeId) -> Result<u32> {
+        if *volume == branch.volume {
+            return Ok(branch.spec.version.major);
         }
-        let version = self.choose_image(&format!("postgres:{major}"))?;
-        self.check_fits(&branch.spec, version).await?;
+        let found = self.store.branch_version_major_in_tx(tx, &branch.id, volume).await?;
+        found.ok_or_else(|| no_version(branch, volume))
+    }
+
+    /// The release that what a branch was gets, of this major version, if the settings are
+    /// for that, too.
+    ///
+    /// # Errors
+    /// `invalid_image`, `invalid_postgres_parameter`, `invalid_preload_library`
+    async fn image_of_past(&self, spec: &BranchSpec, major: u32) -> Result<PostgresVersion> {
+        let version = self.release_of(spec.version, major)?;
+        if version.major != spec.version.major {
+            self.check_fits(spec, version).await?;
+        }
         Ok(version)
+    }
+
+    /// The release that a branch has, if it is of this major version; else the newest of that.
+    ///
+    /// # Errors
+    /// `invalid_image`
+    pub(super) fn release_of(&self, has: PostgresVersion, major: u32) -> Result<PostgresVersion> {
+        match has.major == major {
+            true => Ok(has),
+            false => self.choose_image(&format!("postgres:{major}")),
+        }
     }
 
     /// What a branch was before it was reset, the latest first.
@@ -181,11 +195,6 @@ impl App {
         let branch = self.find_branch(access).await?;
         Ok(self.store.branch_versions(&branch.id).await?)
     }
-}
-
-fn no_version(branch: &Branch, version: &VolumeId) -> Error {
-    let public = format!("branch {} has no version {version}: getBranchHistory lists them", branch.name);
-    Error::invalid(ErrorCode::InvalidRestoreTarget, public)
 }
 
 /// The branch whose data it is to have; may be itself.

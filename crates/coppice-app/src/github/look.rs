@@ -182,7 +182,7 @@ impl App {
             scale_to_zero: Default::default(),
             expiry: AskedExpiry::At(Utc::now() + PREVIEW_LIFETIME),
             backups: BackupChange::default(),
-            origin: Origin::Inherit { parent, change: SpecChange::default(), moment: None },
+            origin: Origin::Inherit { parent, change: SpecChange::default(), version: None, moment: None },
         };
         self.make_branch(&place, None, &new, Some(MadeFor::Pull(&claimed.key))).await
     }

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use coppice_archive::{Connection, Written};
 use coppice_core::backup::DrillReport;
 use coppice_core::claim::ClaimToken;
-use coppice_core::history::{History, Window};
+use coppice_core::history::{Gap, History, Window};
 use coppice_core::image::PostgresVersion;
 use coppice_core::login::Login;
 use coppice_core::lsn::Lsn;
@@ -483,7 +483,7 @@ impl Engine for LocalEngine {
         blocking(move || volumes.history(&volume)).await
     }
 
-    async fn history_window(&self, volume: &VolumeId) -> Result<Option<Window>> {
+    async fn history_window(&self, volume: &VolumeId) -> Result<Option<(Window, Vec<Gap>)>> {
         let (volumes, volume) = (self.volumes.clone(), volume.clone());
         blocking(move || volumes.history_window(&volume)).await
     }

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use coppice_core::backup::{DrillReport, DrillResult};
 use coppice_core::branch::MANAGED_ROLE;
 use coppice_core::claim::ClaimToken;
-use coppice_core::history::{History, Window};
+use coppice_core::history::{Gap, History, Window};
 use coppice_core::image::PostgresVersion;
 use coppice_core::login::Login;
 use coppice_core::lsn::Lsn;
@@ -504,7 +504,7 @@ impl Engine for SimulatedEngine {
         Ok(None)
     }
 
-    async fn history_window(&self, _: &VolumeId) -> Result<Option<Window>> {
+    async fn history_window(&self, _: &VolumeId) -> Result<Option<(Window, Vec<Gap>)>> {
         Ok(None)
     }
 

@@ -6,7 +6,7 @@ use coppice_wire::{
     BackupList, BackupMetadata, Branch, BranchStatusType, Drill, DrillResult, RestoreBranch, Timestamp,
 };
 
-use super::branch::{Backups, Sleep, show, wait_for};
+use super::branch::{Backups, Sleep, show, show_gaps, wait_for};
 use super::http::Client;
 use super::lookup::{Named, Place};
 use super::output;
@@ -75,6 +75,7 @@ pub(super) async fn run(command: BackupCommand, client: &Client, as_json: bool) 
                 ("drill", backup.last_drill.map_or_else(String::new, told)),
                 ("is", backup.description),
             ]);
+            show_gaps(&backup.gaps);
             Ok(())
         }
         BackupCommand::Restore(arguments) => restore(client, *arguments, as_json).await,

@@ -104,6 +104,7 @@ impl Copy {
     async fn make(client: &Client, source: &Place) -> anyhow::Result<Self> {
         let body = CreateBranch::Inherit(InheritBranch {
             configuration: None,
+            version_id: None,
             target_time: None,
             target_lsn: None,
             name: format!("pgdata-{}", coppice_core::id::random_text()),

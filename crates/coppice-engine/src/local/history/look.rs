@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use coppice_core::history::Mark;
+use coppice_core::history::{Gap, Mark};
 use coppice_core::lsn::Lsn;
 use coppice_wal::Place;
 
@@ -29,6 +29,11 @@ const BEGIN_AGAIN_MS: i64 = 60_000;
 pub(super) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// What is unknown between these.
+fn gaps(entries: &[Entry]) -> Vec<Gap> {
+    entries.iter().skip(1).filter_map(|entry| entry.mark.gap()).collect()
 }
 
 /// Another one after each start of the machine.
@@ -83,6 +88,7 @@ impl Volume {
             place: Place { at: last.mark.lsn, previous: last.previous },
             seen_ms: last.mark.at_ms,
             marks_length: self.marks.length(),
+            gaps: gaps(&entries),
             next_kept: behind_kept.max(log.segment().number(first.mark.lsn)),
             snapshots,
             changed: None,
@@ -119,6 +125,7 @@ impl Volume {
             place: end,
             seen_ms: mark.at_ms,
             marks_length: self.marks.length(),
+            gaps: gaps(&entries),
             next_kept: log.segment().number(end.at),
             snapshots,
             changed: None,
@@ -149,6 +156,7 @@ impl Volume {
         if walked != known.place {
             let mark = Mark { at_ms: now, since_ms: known.seen_ms, lsn: walked.at, is_first: false };
             self.marks.add(&Entry { mark, previous: walked.previous })?;
+            known.gaps.extend(mark.gap());
             known.place = walked;
         }
         known.seen_ms = now;

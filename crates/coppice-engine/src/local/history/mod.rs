@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use coppice_core::VolumeId;
-use coppice_core::history::{History as Found, Window};
+use coppice_core::history::{Gap, History as Found, Window};
 use coppice_core::lsn::Lsn;
 use coppice_wal::{Log, Place};
 use parking_lot::Mutex;
@@ -53,6 +53,9 @@ struct Known {
     seen_ms: i64,
     /// Length of the marks by then: another process has worked on them if it differs.
     marks_length: u64,
+    /// Gaps among the marks, oldest first; those before the first mark may be left from
+    /// before it was cut off.
+    gaps: Vec<Gap>,
     /// The first file of the log that is not kept yet.
     next_kept: u64,
     snapshots: Vec<Facts>,
@@ -161,8 +164,9 @@ impl History {
         }))
     }
 
-    /// Looks, and tells the moments from and to which something is kept. Blocks.
-    pub(super) fn window(&self, volume: &VolumeId, major: u32) -> Result<Option<Window>> {
+    /// Looks, and tells the moments from and to which something is kept, and the gaps
+    /// between. Reads no more marks than it must. Blocks.
+    pub(super) fn window(&self, volume: &VolumeId, major: u32) -> Result<Option<(Window, Vec<Gap>)>> {
         if !self.has_room() {
             return Ok(None);
         }
@@ -171,9 +175,11 @@ impl History {
         let Some(mut found) = self.open(volume)? else { return Ok(None) };
         found.look(&mut known, major)?;
         let ends = found.marks.first()?.zip(found.marks.last()?);
-        let Some((known, (first, last))) = known.as_ref().zip(ends) else { return Ok(None) };
+        let Some((known, (first, last))) = known.as_mut().zip(ends) else { return Ok(None) };
         let ends = Found { marks: vec![first.mark, last.mark], seen_ms: known.seen_ms, ..Found::default() };
-        Ok(ends.window())
+        let Some(window) = ends.window() else { return Ok(None) };
+        known.gaps.retain(|(_, behind)| window.from < *behind);
+        Ok(Some((window, known.gaps.clone())))
     }
 
     /// The log of a volume from a place on, at most so many bytes of it; none when it

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use coppice_core::VolumeId;
-use coppice_core::history::{History, Window};
+use coppice_core::history::{Gap, History, Window};
 use coppice_core::lsn::Lsn;
 use coppice_core::volume::VolumeLabel;
 use coppice_failpoint::failpoint;
@@ -68,11 +68,12 @@ impl Volumes {
         }
     }
 
-    /// The moments from and to which there is a past, by now; none where there is none.
+    /// The moments from and to which there is a past, by now, and the gaps between, oldest
+    /// first; none where there is none.
     ///
     /// # Errors
     /// As [`look`](Self::look).
-    pub fn history_window(&self, volume: &VolumeId) -> Result<Option<Window>> {
+    pub fn history_window(&self, volume: &VolumeId) -> Result<Option<(Window, Vec<Gap>)>> {
         match self.major_with_history(volume)? {
             Some(major) => self.history.window(volume, major),
             None => Ok(None),

@@ -29,6 +29,9 @@ pub(crate) struct CreateArgs {
     #[arg(long, add = ArgValueCandidates::new(complete::branches),
           conflicts_with_all = ["region", "replicas"])]
     parent: Option<String>,
+    /// Copy what it was before it was reset or upgraded, by the id in `coppice branch history`
+    #[arg(long, value_name = "ID", requires = "parent")]
+    version: Option<String>,
     /// Copy it as it was at this time, or so long ago: 2026-01-02T03:04:05Z, 90s, 10m, 2h or 1d
     #[arg(long, value_name = "TIME", requires = "parent", conflicts_with = "lsn", value_parser = since)]
     at: Option<DateTime<Utc>>,
@@ -86,6 +89,7 @@ pub(super) async fn create(client: &Client, arguments: CreateArgs, as_json: bool
     let CreateArgs {
         name,
         parent,
+        version,
         at,
         lsn,
         parts,
@@ -108,6 +112,7 @@ pub(super) async fn create(client: &Client, arguments: CreateArgs, as_json: bool
                 name,
                 parent_id,
                 configuration,
+                version_id: version,
                 target_time,
                 target_lsn,
                 description,

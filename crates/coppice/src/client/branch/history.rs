@@ -1,6 +1,6 @@
 //! `coppice branch history`
 
-use coppice_wire::{BranchHistory, BranchVersion, HistoryWindow};
+use coppice_wire::{BranchHistory, BranchVersion, HistoryGap, HistoryWindow};
 
 use crate::client::output::{self, day};
 use crate::client::times::moment;
@@ -35,9 +35,14 @@ fn show_window(history: &BranchHistory, window: &HistoryWindow) {
         ("log kept", format!("{} MiB", history.wal_bytes / MIB)),
         ("snapshots", history.snapshots.len().to_string()),
     ]);
-    if !history.gaps.is_empty() {
+    show_gaps(&history.gaps);
+}
+
+/// Shows times that can't be gone back to, if there are any.
+pub(in crate::client) fn show_gaps(gaps: &[HistoryGap]) {
+    if !gaps.is_empty() {
         say!("");
-        let rows = history.gaps.iter().map(|gap| vec![moment(gap.from.0), moment(gap.to.0)]);
+        let rows = gaps.iter().map(|gap| vec![moment(gap.from.0), moment(gap.to.0)]);
         output::table(&["NOT BETWEEN", "AND"], rows.collect());
     }
 }

@@ -27,6 +27,7 @@ use super::words::{count, quoted};
 use super::{BranchTarget, ProjectChoice, activity, complete, times};
 
 pub(super) use delete::is_missing;
+pub(super) use history::show_gaps;
 
 /// How long a command waits for a branch.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -47,7 +48,7 @@ pub(crate) enum BranchCommand {
     /// Make a branch: a copy of another one, as it is or was, or an empty one
     #[command(
         alias = "new",
-        after_help = "Example: coppice branch create preview --parent main\n         coppice branch create undo --parent main --at 10m"
+        after_help = "Example: coppice branch create preview --parent main\n         coppice branch create undo --parent main --at 10m\n         coppice branch create before --parent main --version vol_0d3q8v1c5k2m4n6p8r0s2t4u6g"
     )]
     Create(Box<create::CreateArgs>),
     /// Show a branch
