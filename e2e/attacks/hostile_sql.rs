@@ -1,5 +1,6 @@
 //! Whatever an owner did by SQL, in whatever order, on whatever sessions: its
-//! branch still gets a new password, sleeps, wakes, has children and goes.
+//! branch still gets a new password, sleeps, wakes, has children and replicas, is restarted,
+//! reset and upgraded, or says why not, and goes.
 //!
 //! What is done depends on a seed alone, so a failure can be replayed; it says
 //! how. `make hostile` goes on for as long as it is told to.
@@ -15,11 +16,13 @@ use serde_json::json;
 
 use super::blocked_sessions::{MAKE_SQL_ASCII, at, oldest_and_newest};
 use super::open_session::OpenSession;
-use crate::branches::{change, path};
+use crate::branches::{change, describe, path};
 use crate::credentials::{hibernate, rotate, url};
 
 /// Longest time that one operation may take.
 const SOON: Duration = Duration::from_secs(60);
+/// As long as what copies all data.
+const SLOWLY: Duration = Duration::from_secs(300);
 /// A statement that takes longer waits for another one, and goes on.
 const STATEMENT_PATIENCE: Duration = Duration::from_millis(500);
 /// Rounds where nobody says for how long.
@@ -132,7 +135,21 @@ enum Operation {
     Rotate,
     MakeChild,
     SleepAndWake,
+    Restart,
+    Reset,
+    Replicate,
+    Upgrade,
 }
+
+const OPERATIONS: [Operation; 7] = [
+    Operation::Rotate,
+    Operation::MakeChild,
+    Operation::SleepAndWake,
+    Operation::Restart,
+    Operation::Reset,
+    Operation::Replicate,
+    Operation::Upgrade,
+];
 
 #[test]
 fn no_statements_of_an_owner_keep_its_branch_from_the_platform() {
@@ -197,7 +214,7 @@ impl<'a> Round<'a> {
         for number in 0..STATEMENTS {
             self.act(number);
         }
-        let mut operations = [Operation::Rotate, Operation::MakeChild, Operation::SleepAndWake];
+        let mut operations = OPERATIONS;
         operations.shuffle(&mut self.random);
         for operation in operations {
             let began = Instant::now();
@@ -208,6 +225,23 @@ impl<'a> Round<'a> {
                     hibernate(self.coppice, &self.path);
                     self.rotate();
                 }
+                Operation::Restart => {
+                    let connections = json!({ "max_connections": "70" });
+                    change(
+                        self.coppice,
+                        &self.path,
+                        &json!({ "postgresConfigurationParameters": connections }),
+                    );
+                    self.rotate();
+                }
+                Operation::Reset => self.reset(),
+                Operation::Replicate => {
+                    for replicas in [1, 0] {
+                        change(self.coppice, &self.path, &json!({ "replicas": replicas }));
+                        self.wait_healthy(replicas + 1);
+                    }
+                }
+                Operation::Upgrade => self.upgrade(),
             }
             println!("hostile:   {operation:?} took {:?}", began.elapsed());
         }
@@ -270,6 +304,38 @@ impl<'a> Round<'a> {
             url(self.coppice, &child_path).filter(|url| signs_in(url))
         });
         self.delete(&child);
+    }
+
+    /// To what a child has, which is all the same.
+    fn reset(&self) {
+        let child = format!("{}-source", self.branch);
+        self.coppice.cli(&["branch", "create", &child, "--parent", &self.branch]);
+        self.coppice.cli(&["branch", "reset", &self.branch, "--from", &child, "--yes"]);
+        self.wait_healthy(1);
+        self.rotate();
+        self.delete(&child);
+    }
+
+    /// What an owner did can be in its way; then the branch goes on as it was.
+    fn upgrade(&self) {
+        let body = json!({ "image": "postgres:18" });
+        let (code, answer) = self.coppice.call("POST", &format!("{}/upgrade", self.path), Some(&body));
+        match answer["id"].as_str() {
+            Some("invalid_image") => return,
+            _ => assert_eq!(code, 200, "{answer}"),
+        }
+        self.wait_healthy(1);
+        println!("hostile:     {}", describe(self.coppice, &self.path)["status"]["message"]);
+        self.rotate();
+    }
+
+    /// With so many instances.
+    fn wait_healthy(&self, instances: usize) {
+        wait_for("it is healthy", SLOWLY, || {
+            let status = describe(self.coppice, &self.path)["status"].take();
+            let is_whole = status["instanceReadyCount"] == instances && status["instanceCount"] == instances;
+            (status["statusType"] == "STATUS_TYPE_HEALTHY" && is_whole).then_some(())
+        });
     }
 
     fn delete(&self, branch: &str) {
