@@ -38,7 +38,7 @@ pub(crate) fn wait_read(url: &str, sql: &str, expected: &str) {
 }
 
 /// Directories of a branch's volumes on the host.
-fn volumes(coppice: &Platform, branch: &str) -> Vec<PathBuf> {
+pub(crate) fn volumes(coppice: &Platform, branch: &str) -> Vec<PathBuf> {
     let id = coppice.branch_id(branch);
     let all = std::fs::read_dir(coppice.data_dir().join("pool/volumes")).expect("volumes");
     let all = all.map(|entry| entry.expect("an entry").path());
@@ -60,7 +60,7 @@ fn postmaster(coppice: &Platform, instance: &str) -> u32 {
     record["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).expect("a pid")
 }
 
-fn kill(pid: u32) {
+pub(crate) fn kill(pid: u32) {
     let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("it can be ended");
 }

@@ -45,6 +45,8 @@ impl App {
             branch.state = BranchState::Hibernating;
         } else if branch.goal == Goal::Running && branch.state == BranchState::Hibernated {
             branch.state = BranchState::Waking;
+        } else if found.serves_meanwhile {
+            branch.state = BranchState::Ready;
         }
         if found.is_disabled && branch.state == BranchState::Hibernated {
             branch.message = "its organization is disabled".to_owned();

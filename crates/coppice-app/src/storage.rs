@@ -1,11 +1,14 @@
 //! Watches that branches stay within their storage.
 //!
-//! What counts is what their files say, blocks shared with others included. A
-//! branch that comes near its limit is measured more often than the sampler
+//! What counts is what their files say, blocks shared with others included, of
+//! whatever may have a server that writes: also of replicas, and while a branch is
+//! being made something else. A branch that comes near its limit is measured more often than the sampler
 //! does: what it can write between two looks is what it can exceed it by.
 
-use coppice_core::Result;
+use std::collections::HashMap;
+
 use coppice_core::storage::Fullness;
+use coppice_core::{Result, VolumeId};
 use coppice_store::MeasuredInstance;
 use tokio::task::JoinSet;
 
@@ -18,11 +21,18 @@ const NEAR_BYTES: u64 = 3 << 30;
 impl App {
     /// Measures branches near their storage's limit.
     pub(crate) async fn look_at_storage(&self) -> Result<()> {
-        let instances = self.store.metric_instances(&self.config.host).await?;
+        let instances = self.store.storage_instances(&self.config.host).await?;
+        let primaries = instances.iter().filter(|one| one.id.is_primary());
+        let volumes: HashMap<_, _> = primaries.map(|one| (one.branch.clone(), one.volume.clone())).collect();
         let mut looks = JoinSet::new();
-        for instance in instances.into_iter().filter(|one| one.id.is_primary() && self.is_due(one)) {
-            let app = self.clone();
-            looks.spawn(async move { app.look_at_storage_of(&instance).await });
+        for instance in instances.into_iter().filter(|one| self.is_due(one)) {
+            let (app, primary) = (self.clone(), volumes.get(&instance.branch).cloned());
+            looks.spawn(async move {
+                match instance.id.is_primary() {
+                    true => app.look_at_storage_of(&instance).await,
+                    false => app.look_at_storage_of_replica(&instance, primary.as_ref()).await,
+                }
+            });
         }
         while looks.join_next().await.is_some() {}
         Ok(())
@@ -55,6 +65,22 @@ impl App {
             Ok(_) => tracing::info!(%branch, bytes, limit, "branch {branch} has more room again"),
             Err(error) => return tracing::warn!(%branch, "noting the fullness of branch {branch}: {error}"),
         }
+        self.reconciler.nudge(branch.clone());
+    }
+
+    /// A replica has what its primary has, and beside it what its sessions sort or keep,
+    /// and the log that it has received and not read yet. Nothing but this bounds those.
+    async fn look_at_storage_of_replica(&self, replica: &MeasuredInstance, primary: Option<&VolumeId>) {
+        let (id, branch) = (&replica.id, &replica.branch);
+        let Some(bytes) = self.engine.disk_bytes(id, &replica.volume).await else { return };
+        let of_primary = primary.and_then(|volume| self.engine.known_disk_bytes(volume));
+        let limit = limit_of(replica).max(of_primary.unwrap_or_default());
+        let is_too_large = Fullness::Fine.after(bytes, limit) == Fullness::Shut;
+        if !self.reconciler.note_size_of_replica(id, is_too_large) {
+            return;
+        }
+        tracing::warn!(%branch, bytes, limit, "{id} takes far more than its branch may: its sessions are ended");
+        let _ = self.engine.end_sessions(id, false).await;
         self.reconciler.nudge(branch.clone());
     }
 }

@@ -30,7 +30,7 @@ const BRANCHES: &str = "select b.id, b.goal, b.state, v.state, v.id, v.host_id, 
         b.role_pending, b.next_verifier is not null, coalesce(b.reconfigure, ''), t.removed_at is not null,
         coalesce((select string_agg(key || '=' || value, ',' order by key) from jsonb_each_text(b.parameters)), ''),
         b.message, b.replicas,
-        (select count(*) from instances n where n.branch_id = b.id and n.is_ready)
+        (select count(*) from instances n where n.branch_id = b.id and n.is_ready and n.role <> 'primary')
     from branches b join volumes v on v.id = b.volume_id left join tombstones t on t.volume_id = v.id
     order by b.created_at, b.id";
 

@@ -24,7 +24,7 @@ pub(crate) const COLUMNS: &str = "b.id, p.organization_id, b.project_id, b.name,
     b.preload_libraries, b.scale_to_zero, b.inactivity_minutes, b.protected, b.expires_at, b.backup_retention_days, \
     b.backup_day, b.backup_minute, b.goal, b.generation, b.state, b.message, b.fullness, \
     b.volume_id, b.replacement_id, b.password_sealed, b.idle_since, b.created_at, b.updated_at, \
-    (select count(*) from instances n where n.branch_id = b.id and n.is_ready) as ready_replicas";
+    (select count(*) from instances n where n.branch_id = b.id and n.is_ready and n.role <> 'primary') as ready_replicas";
 
 #[derive(FromRow)]
 pub(crate) struct BranchRow {

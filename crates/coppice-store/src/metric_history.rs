@@ -101,21 +101,27 @@ fn array(sample: &Sample) -> String {
 }
 
 impl Store {
-    /// Instances of a host that should run and were seen ready, replicas among them.
+    /// Instances of a host that should run and were seen ready, replicas among them; also
+    /// those that serve while their branch is made something else.
     pub async fn metric_instances(&self, host: &HostId) -> Result<Vec<MeasuredInstance>> {
-        let rows: Vec<(String, String, String, String, i32, String, i16)> = self
-            .reads
-            .all(
-                sqlx::query(
-                    "select i.id, i.branch_id, i.volume_id, b.instance_type, b.storage_gib, b.fullness,
-                            b.backup_retention_days
-                     from instances i join branches b on b.id = i.branch_id
-                     where i.host_id = $1 and b.goal = 'running' and b.state = 'ready'
-                       and (i.role = 'primary' or i.is_ready)",
-                )
-                .bind(host.as_str()),
-            )
-            .await?;
+        let serving = "b.goal = 'running' and (i.role = 'primary' or i.is_ready)
+                       and (b.state = 'ready' or b.state in ('updating', 'upgrading') and b.replacement_id is not null)";
+        self.instances_where(host, serving).await
+    }
+
+    /// Instances of a host whose servers may be writing, whatever is said of their branches.
+    pub async fn storage_instances(&self, host: &HostId) -> Result<Vec<MeasuredInstance>> {
+        self.instances_where(host, "b.state not in ('hibernated', 'deleted')").await
+    }
+
+    async fn instances_where(&self, host: &HostId, condition: &'static str) -> Result<Vec<MeasuredInstance>> {
+        let sql = format!(
+            "select i.id, i.branch_id, i.volume_id, b.instance_type, b.storage_gib, b.fullness,
+                    b.backup_retention_days
+             from instances i join branches b on b.id = i.branch_id where i.host_id = $1 and {condition}"
+        );
+        let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(host.as_str());
+        let rows: Vec<(String, String, String, String, i32, String, i16)> = self.reads.all(query).await?;
         let instances =
             rows.into_iter().map(|(id, branch, volume, instance_type, storage_gib, fullness, days)| {
                 Ok(MeasuredInstance {

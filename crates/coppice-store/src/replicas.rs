@@ -142,12 +142,12 @@ impl Store {
         Ok(true)
     }
 
-    /// Reports whether a replica accepts connections. Without effect when a newer
-    /// claim exists.
-    pub async fn replica_report(
+    /// Reports whether an instance accepts connections: a replica, or a primary whose
+    /// branch is made something else. Without effect when a newer claim exists.
+    pub async fn instance_report(
         &self,
         branch: &BranchId,
-        replica: &InstanceId,
+        instance: &InstanceId,
         token: ClaimToken,
         is_ready: bool,
     ) -> Result<()> {
@@ -156,7 +156,7 @@ impl Store {
              where i.id = $2 and i.branch_id = $1 and b.id = $1 and b.claim_token = $3 and i.is_ready <> $4",
         )
         .bind(branch.as_str())
-        .bind(replica.as_str())
+        .bind(instance.as_str())
         .bind(token.0)
         .bind(is_ready)
         .execute(&self.relaxed)

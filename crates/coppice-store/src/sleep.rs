@@ -23,6 +23,8 @@ pub struct ConnectionTarget {
     pub replicas: Vec<InstanceId>,
     /// Who may connect.
     pub ip_filtering: IpFiltering,
+    /// Whether its primary accepts connections while the branch is made something else.
+    pub serves_meanwhile: bool,
     /// Whether its organization is disabled, so that it may not be woken.
     pub is_disabled: bool,
     /// The budget that keeps it asleep, if it sleeps.
@@ -64,8 +66,13 @@ impl Store {
         let sql = format!(
             "select {COLUMNS}, coalesce(b.root_id, b.id) as root, p.ip_filtering_enabled, p.ip_ranges,
                     b.verifiers_checkpoint, k.verifier_sealed,
-                    array(select i.id from instances i where i.branch_id = b.id and i.is_ready
+                    array(select i.id from instances i where i.branch_id = b.id and i.is_ready and i.role <> 'primary'
                           order by i.ordinal) as replica_ids,
+                    b.replacement_id is not null and b.goal = 'running' and not b.role_pending
+                        and b.reconfigure is distinct from 'restart'
+                        and exists (select from instances i join volumes v on v.id = b.volume_id
+                                    where i.branch_id = b.id and i.role = 'primary' and i.is_ready
+                                      and v.state = 'admitted') as serves_meanwhile,
                     o.disabled_by_admin or o.billing_status <> 'ok' as is_disabled,
                     {USED_UP}
              from branches b join projects p on p.id = b.project_id
@@ -90,6 +97,7 @@ impl Store {
                     .map(InstanceId::from_trusted)
                     .collect(),
                 ip_filtering: IpFiltering { enabled: row.try_get("ip_filtering_enabled")?, ranges: ranges.0 },
+                serves_meanwhile: row.try_get("serves_meanwhile")?,
                 is_disabled: row.try_get("is_disabled")?,
                 used_up: used_up(&row)?,
                 kept: checkpoint.map(|checkpoint| KeptVerifier { checkpoint, sealed }),

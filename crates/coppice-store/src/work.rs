@@ -54,8 +54,9 @@ struct ClaimedRow {
 }
 
 impl Store {
-    /// Claims the work on a branch for `lease_seconds`; none when a newer
-    /// claim holds it, another host does, or there is no work of this host.
+    /// Claims the work on a branch for `lease_seconds`, or looks at it again by the
+    /// claim that holds it; none when a newer claim does, another host does, or there
+    /// is no work of this host.
     pub async fn branch_claim(
         &self,
         id: &BranchId,
@@ -66,7 +67,7 @@ impl Store {
         let claimed: Option<ClaimedRow> = sqlx::query_as(
             "update branches set claim_token = $3, claim_host = $2,
                  claim_expires = now() + make_interval(secs => $4)
-             where id = $1 and claim_token < $3
+             where id = $1 and claim_token <= $3
                and (claim_host is null or claim_host = $2 or claim_expires < now())
                and exists (select from volumes v where v.id = branches.volume_id and v.host_id = $2)
              returning managed_role_verifier, role_pending, next_verifier, reconfigure,

@@ -3,6 +3,7 @@
 
 mod health;
 mod limits;
+mod meanwhile;
 mod storage;
 
 use std::time::Duration;

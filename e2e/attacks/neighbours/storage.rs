@@ -8,9 +8,9 @@ use crate::branches::{change, data_of, describe, path};
 use crate::setup::{PROGRAM, options, postgres_dir};
 
 /// Most that is written between two looks, and a slow machine's looks.
-const OVERSHOOT: u64 = 700 << 20;
+pub(super) const OVERSHOOT: u64 = 700 << 20;
 
-fn message(coppice: &Platform, path: &str) -> String {
+pub(super) fn message(coppice: &Platform, path: &str) -> String {
     describe(coppice, path)["status"]["message"].as_str().expect("a message").to_owned()
 }
 
@@ -18,7 +18,7 @@ fn wait_for_message(coppice: &Platform, path: &str, words: &str) {
     wait_for(words, PATIENCE, || message(coppice, path).contains(words).then_some(()));
 }
 
-fn size(directory: &std::path::Path) -> u64 {
+pub(super) fn size(directory: &std::path::Path) -> u64 {
     let entries = std::fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
     let size = |entry: std::fs::DirEntry| match entry.metadata() {
         Ok(found) if found.is_dir() => size(&entry.path()),
@@ -29,7 +29,7 @@ fn size(directory: &std::path::Path) -> u64 {
 }
 
 /// SQL that takes so many MiB, without WAL.
-fn take(table: &str, mib: u32) -> String {
+pub(super) fn take(table: &str, mib: u32) -> String {
     format!("INSERT INTO {table} SELECT repeat('x', 1 << 20) FROM generate_series(1, {mib})")
 }
 

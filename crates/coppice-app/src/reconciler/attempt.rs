@@ -19,7 +19,7 @@ use super::{RETRY_FIRST, Reconciler};
 use crate::metrics::{self, Outcome};
 
 /// How long a claim holds without being renewed.
-const LEASE_SECONDS: u32 = 60;
+pub(super) const LEASE_SECONDS: u32 = 60;
 /// The longest pause between retries.
 const RETRY_LONGEST: Duration = Duration::from_secs(30);
 /// A branch that could not be brought up for this long is shown as failed.
@@ -220,15 +220,11 @@ impl Reconciler {
             inner.store.branch_claim(branch, &inner.control_plane.host, token, LEASE_SECONDS).await?;
         let Some(mut work) = claimed else { return Err(StepError::Lost) };
         loop {
-            let instance = match inner.engine.observe(&work.instance, &work.volume.id).await? {
-                InstanceSeen::Running if inner.health.is_hopeless(branch) => InstanceSeen::Broken,
-                instance => instance,
-            };
             let seen = Seen {
                 goal: work.branch.goal,
                 volume: work.volume.state,
                 replacement: work.replacement.as_ref().map(|volume| volume.state),
-                instance,
+                instance: self.observe_primary(&work).await?,
                 replicas: self.observe_replicas(&work).await?,
             };
             let step = plan(&seen);
@@ -245,6 +241,16 @@ impl Reconciler {
             if step == Step::Settle {
                 return self.tend_replicas(&mut work, token).await;
             }
+        }
+    }
+
+    /// What runs of a branch; one whose server never answers has a broken one.
+    pub(super) async fn observe_primary(&self, work: &BranchWork) -> Result<InstanceSeen, StepError> {
+        match self.inner.engine.observe(&work.instance, &work.volume.id).await? {
+            InstanceSeen::Running if self.inner.health.is_hopeless(&work.branch.id) => {
+                Ok(InstanceSeen::Broken)
+            }
+            instance => Ok(instance),
         }
     }
 }

@@ -16,6 +16,8 @@ mod health;
 mod passwords;
 mod replicas;
 mod steps;
+mod tending;
+mod turns;
 mod upgrade_words;
 mod upgrades;
 mod volumes;
@@ -40,6 +42,7 @@ use crate::background::Tasks;
 use crate::metrics;
 use crate::secrets::MasterKey;
 use health::Health;
+use turns::Turns;
 
 /// How often everything that has not reached its goal is looked at.
 const TIMER: Duration = Duration::from_secs(5);
@@ -72,6 +75,8 @@ struct Work {
     idle_replicas: HashMap<InstanceId, Instant>,
     /// Since when replicas that run do not answer.
     silent_replicas: HashMap<InstanceId, Instant>,
+    /// Since when replicas take far more room than their branches may.
+    large_replicas: HashMap<InstanceId, Instant>,
     /// How often in a row the replicas of branches could not be brought up.
     replica_failures: HashMap<BranchId, u32>,
     failing_since: HashMap<BranchId, (Instant, u32)>,
@@ -114,8 +119,7 @@ struct Inner {
     health: Health,
     wake: Notify,
     slots: Arc<Semaphore>,
-    /// One upgrade at a time: each is two servers more.
-    upgrades: Semaphore,
+    upgrades: Turns,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -140,7 +144,7 @@ impl Reconciler {
             health: Health::default(),
             wake: Notify::new(),
             slots: Arc::new(Semaphore::new(CONCURRENCY)),
-            upgrades: Semaphore::new(1),
+            upgrades: Turns::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         };

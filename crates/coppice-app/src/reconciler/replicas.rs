@@ -28,6 +28,10 @@ pub(super) const REPLICA_WATCH: &str = "replica_watch";
 /// much of its own log to read first needs some of it.
 const RECEIVES_NOTHING: Duration = Duration::from_secs(300);
 
+/// One that takes far more room than its branch may for so long, also without sessions,
+/// is made anew: it has received more log than it reads.
+const LARGE_PATIENCE: Duration = Duration::from_secs(10);
+
 /// One that does not answer for so long is started anew.
 const SILENCE_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -140,6 +144,7 @@ impl Reconciler {
                 replica.volume.parent.as_ref() == Some(&work.volume.id)
                     && is_kept_for
                     && (is_renewed || !self.receives_nothing(&replica.instance, is_running, slot))
+                    && (is_renewed || !self.is_large(&replica.instance))
             };
             let seen = ReplicaSeen {
                 is_wanted: ordinal <= work.branch.spec.replicas + 1,
@@ -218,7 +223,7 @@ impl Reconciler {
             return Err(StepError::Lost);
         }
         failpoint!("reconciler.replica_renewed");
-        self.inner.lock().idle_replicas.remove(instance);
+        self.forget_what_was_seen_of(instance);
         self.remove_doomed(&replica.volume.id).await?;
         self.read_replicas(work).await
     }
@@ -316,7 +321,7 @@ impl Reconciler {
         if !inner.store.replica_give_up(&work.branch.id, &replica.instance, token).await? {
             return Err(StepError::Lost);
         }
-        inner.lock().idle_replicas.remove(&replica.instance);
+        self.forget_what_was_seen_of(&replica.instance);
         self.remove_doomed(&replica.volume.id).await
     }
 
@@ -334,7 +339,7 @@ impl Reconciler {
         token: ClaimToken,
     ) -> Result<(), StepError> {
         let (branch, instance) = (&work.branch.id, &replica.instance);
-        Ok(self.inner.store.replica_report(branch, instance, token, is_ready).await?)
+        Ok(self.inner.store.instance_report(branch, instance, token, is_ready).await?)
     }
 
     async fn read_replicas(&self, work: &mut BranchWork) -> Result<(), StepError> {
@@ -350,6 +355,28 @@ impl Reconciler {
             return false;
         }
         inner.idle_replicas.entry(replica.clone()).or_insert_with(Instant::now).elapsed() > RECEIVES_NOTHING
+    }
+
+    /// Notes whether a replica takes far more room than its branch may, and returns that.
+    pub(crate) fn note_size_of_replica(&self, replica: &InstanceId, is_too_large: bool) -> bool {
+        let mut inner = self.inner.lock();
+        match is_too_large {
+            true => _ = inner.large_replicas.entry(replica.clone()).or_insert_with(Instant::now),
+            false => _ = inner.large_replicas.remove(replica),
+        }
+        is_too_large
+    }
+
+    fn is_large(&self, replica: &InstanceId) -> bool {
+        let since = self.inner.lock().large_replicas.get(replica).copied();
+        since.is_some_and(|since| since.elapsed() > LARGE_PATIENCE)
+    }
+
+    /// It has another volume, or none.
+    fn forget_what_was_seen_of(&self, replica: &InstanceId) {
+        let mut inner = self.inner.lock();
+        inner.idle_replicas.remove(replica);
+        inner.large_replicas.remove(replica);
     }
 
     /// Nudges the branch as soon as a replica's server ends.

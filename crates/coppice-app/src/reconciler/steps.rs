@@ -40,7 +40,7 @@ impl Reconciler {
                 let Some(replacement) = work.replacement.clone() else { return Err(StepError::Lost) };
                 match replacement.upgraded_from() {
                     Some(from) => self.upgrade_volume(&replacement, from, work, token).await?,
-                    None => self.make_volume(&replacement, work, token).await?,
+                    None => self.make_replacement(&replacement, work, token).await?,
                 }
                 work.replacement = Some(VolumeRow { state: VolumeState::Present, ..replacement });
             }

@@ -1,11 +1,12 @@
 //! Upgrades: tried on a copy while the branch serves, then done while its clients wait.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use coppice_core::branch::BranchState;
 use coppice_core::claim::ClaimToken;
 use coppice_core::image::PostgresVersion;
 use coppice_core::plan::InstanceSeen;
+use coppice_core::volume::VolumeState;
 use coppice_engine::{EngineError, StopMode, UpgradePlan, Upgraded};
 use coppice_failpoint::failpoint;
 use coppice_store::{BranchWork, VolumeRow};
@@ -15,9 +16,6 @@ use super::attempt::StepError;
 use super::steps::instance_spec;
 use super::upgrade_words::{goes_without, trial_passed};
 use crate::configuration::settings_of;
-
-/// How often is looked whether an upgrade is still wanted.
-const LOOK: Duration = Duration::from_secs(1);
 
 impl Reconciler {
     /// Makes the data of a volume of another major version. A server that is up goes on
@@ -30,15 +28,19 @@ impl Reconciler {
         token: ClaimToken,
     ) -> Result<(), StepError> {
         let (engine, branch) = (&self.inner.engine, &work.branch.id.clone());
-        let Some(_alone) = self.wait_for_turn().await else { return Err(StepError::Lost) };
-        let plan = self.upgrade_plan(volume, from, work, token);
-        let seen = engine.observe(&work.instance, &work.volume.id).await?;
-        if work.replacement_is_trial || seen == InstanceSeen::Running {
+        let organization = work.branch.organization.clone();
+        let waits = "the upgrade waits for others; clients are served meanwhile";
+        self.tell_owner(work, token, waits).await?;
+        let turn = self.inner.upgrades.wait(&organization);
+        let turn = self.while_wanted(turn, &volume.id, work, token, true).await?;
+        let Some(_alone) = turn else { return Err(StepError::NotYet("the upgrade was given up")) };
+        let serves = self.serves(work).await?;
+        if work.replacement_is_trial || serves {
             let meanwhile = "the upgrade is tried on a copy; clients are served meanwhile";
             self.tell_owner(work, token, meanwhile).await?;
             let began = Instant::now();
-            let trial = UpgradePlan { is_trial: true, ..plan.clone() };
-            let tried = self.upgrade_while_wanted(volume, work, trial).await?;
+            let trial = UpgradePlan { is_trial: true, ..self.upgrade_plan(volume, from, work, token) };
+            let tried = self.upgrade_while_wanted(work, token, trial, true).await?;
             let seconds = began.elapsed().as_secs_f64();
             failpoint!("reconciler.upgrade_tried");
             if work.replacement_is_trial {
@@ -53,7 +55,8 @@ impl Reconciler {
             engine.stop(&work.instance, Some(&work.volume.id), StopMode::Fast).await?;
             failpoint!("reconciler.stopped_to_upgrade");
         }
-        let made = self.upgrade_while_wanted(volume, work, plan).await?;
+        let plan = self.upgrade_plan(volume, from, work, token);
+        let made = self.upgrade_while_wanted(work, token, plan, false).await?;
         failpoint!("reconciler.upgraded");
         let facts = made.facts.ok_or_else(|| EngineError::Other("an upgrade made nothing".to_owned()))?;
         if let Some(said) = goes_without(volume.version.major, &made.left_out) {
@@ -63,13 +66,10 @@ impl Reconciler {
         self.note_present(volume, &facts, token).await
     }
 
-    /// None when the loop is stopped.
-    async fn wait_for_turn(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
-        tokio::select! {
-            biased;
-            () = self.inner.stop.cancelled() => None,
-            turn = self.inner.upgrades.acquire() => turn.ok(),
-        }
+    /// Whether clients are served.
+    async fn serves(&self, work: &BranchWork) -> Result<bool, StepError> {
+        let seen = self.inner.engine.observe(&work.instance, &work.volume.id).await?;
+        Ok(work.volume.state == VolumeState::Admitted && seen == InstanceSeen::Running)
     }
 
     async fn tell_owner(&self, work: &BranchWork, token: ClaimToken, message: &str) -> Result<(), StepError> {
@@ -106,26 +106,29 @@ impl Reconciler {
     /// Gives it up when the branch is deleted meanwhile, or this process is to end.
     async fn upgrade_while_wanted(
         &self,
-        volume: &VolumeRow,
-        work: &BranchWork,
+        work: &mut BranchWork,
+        token: ClaimToken,
         plan: UpgradePlan,
+        serves: bool,
     ) -> Result<Upgraded, StepError> {
-        let (store, engine) = (&self.inner.store, &self.inner.engine);
-        let is_unwanted = async {
-            loop {
-                tokio::time::sleep(LOOK).await;
-                if let Ok(false) = store.branch_wants_replacement(&work.branch.id, &volume.id).await {
-                    return;
-                }
+        let engine = &self.inner.engine;
+        let volume = plan.label.volume.clone();
+        let made = self.while_wanted(engine.upgrade(&plan), &volume, work, token, serves).await;
+        match made {
+            Ok(Some(Err(EngineError::SourceUnsettled(_)))) => {
+                Err(StepError::NotYet("the server that is upgraded starts or stops"))
             }
-        };
-        tokio::select! {
-            biased;
-            () = self.inner.stop.cancelled() => {}
-            made = engine.upgrade(&plan) => return Ok(made?),
-            () = is_unwanted => {}
+            Ok(Some(made)) => Ok(made?),
+            Ok(None) => {
+                engine.end_upgrade(&plan).await?;
+                Err(StepError::NotYet("the upgrade was given up"))
+            }
+            // Whoever claimed it ends what is there, and may have begun anew.
+            Err(StepError::Lost) => Err(StepError::Lost),
+            Err(error) => {
+                engine.end_upgrade(&plan).await?;
+                Err(error)
+            }
         }
-        engine.end_upgrade(&plan).await?;
-        Err(StepError::NotYet("the upgrade was given up"))
     }
 }

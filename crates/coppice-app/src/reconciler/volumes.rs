@@ -3,10 +3,11 @@
 
 use coppice_core::VolumeId;
 use coppice_core::claim::ClaimToken;
-use coppice_core::volume::{VolumeLabel, VolumeSource};
+use coppice_core::volume::{VolumeLabel, VolumeSource, VolumeState};
 use coppice_engine::{EngineError, StopMode, VolumeFacts, VolumePlan};
 use coppice_failpoint::failpoint;
 use coppice_store::{BranchWork, VolumeRow};
+use tokio_util::sync::CancellationToken;
 
 use super::Reconciler;
 use super::attempt::StepError;
@@ -28,6 +29,24 @@ impl Reconciler {
         };
         failpoint!("reconciler.volume_made");
         self.note_present(volume, &facts, token).await
+    }
+
+    /// Makes the data of a volume that is to take the place of a branch's, which serves
+    /// meanwhile: from a store, that takes as long as there is data.
+    pub(super) async fn make_replacement(
+        &self,
+        volume: &VolumeRow,
+        work: &mut BranchWork,
+        token: ClaimToken,
+    ) -> Result<(), StepError> {
+        let before = work.clone();
+        let making = self.make_volume(volume, &before, token);
+        match work.volume.state {
+            VolumeState::Admitted => {
+                self.while_tended(making, work, token, &CancellationToken::new()).await?
+            }
+            _ => making.await,
+        }
     }
 
     /// Records that the data of a volume is there.

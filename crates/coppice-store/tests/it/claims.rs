@@ -29,6 +29,7 @@ async fn an_older_claim_can_neither_be_taken_nor_report() {
     let (older, newer) = (ClaimToken::new(1, 1), ClaimToken::new(1, 2));
     assert!(claim(&store, older).await);
     assert!(claim(&store, newer).await, "the same host claims again");
+    assert!(claim(&store, newer).await, "and looks again by the claim that holds");
     assert!(!claim(&store, older).await);
     let failed = BranchState::Failed;
     assert!(!store.branch_report(&branch(), older, failed, "late").await.unwrap());

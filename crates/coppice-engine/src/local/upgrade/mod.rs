@@ -17,8 +17,6 @@ mod relay;
 mod roles;
 mod room;
 
-use std::time::Duration;
-
 use coppice_core::image::PostgresVersion;
 use coppice_core::storage::Fullness;
 use coppice_core::volume::VolumeLabel;
@@ -40,8 +38,6 @@ use pair::Pair;
 use programs::Programs;
 use room::Room;
 
-/// An upgrade that takes longer is given up.
-const PATIENCE: Duration = Duration::from_secs(4 * 3600);
 /// Memory of the server that is dumped, and of the programs.
 const SMALL: u64 = 512 << 20;
 /// What the server that is dumped has: little, and nothing to do but that.
@@ -125,7 +121,7 @@ impl LocalEngine {
     /// Makes all of it in staging. Returns the names of settings that had to be left behind.
     async fn make_upgraded(&self, plan: &UpgradePlan, parts: &Parts) -> Result<Vec<String>> {
         let to = plan.label.version;
-        self.require_room(plan).await?;
+        let patience = room::patience(self.require_room(plan).await?);
         let beside = self.volumes.beside(&parts.copy);
         let dumps = UntrustedPath::new(&beside, "dumps");
         let restored = UntrustedPath::new(&self.volumes.beside(&parts.target), "data");
@@ -136,7 +132,7 @@ impl LocalEngine {
             account: plan.spec.account,
             limits: Limits { memory_bytes: SMALL, ..limits_of(plan, &[]) },
             dumps: beside.join("dumps"),
-            room: Room::of(self.volumes.clone(), restored, dumps, plan.spec.storage_bytes, PATIENCE),
+            room: Room::of(self.volumes.clone(), restored, dumps, plan.spec.storage_bytes, patience),
         };
         programs.room.check().await?;
         let template = self.template(to).await?;
@@ -157,7 +153,12 @@ impl LocalEngine {
             restorer: format!("coppice_restorer_{}", random_hex::<16>()?),
             password: random_hex::<24>()?,
         };
-        let left_out = pair.carry_over().await?;
+        // Not only programs evaluate what the owner wrote.
+        let left_out = tokio::select! {
+            biased;
+            carried = pair.carry_over() => carried?,
+            excess = pair.programs.room.excess() => return Err(excess),
+        };
         self.host.servers.stop(&parts.new, Some(&fresh), StopMode::Fast).await?;
         match blocking(move || control_file::clean_checkpoint(&fresh)).await? {
             Some(_) => Ok(left_out),
@@ -165,12 +166,14 @@ impl LocalEngine {
         }
     }
 
-    async fn require_room(&self, plan: &UpgradePlan) -> Result<()> {
+    /// Returns how many bytes there are to carry over.
+    async fn require_room(&self, plan: &UpgradePlan) -> Result<u64> {
         let (volumes, source) = (self.volumes.clone(), self.volumes.data_dir(&plan.source));
         blocking(move || {
             // Copying a volume takes room only where blocks are not shared.
             let copies = if volumes.driver() == DriverKind::Copy { 2 } else { 1 };
-            room::require(Taken::new(source.clone(), source, vec![]).bytes(), copies, volumes.room_bytes()?)
+            let bytes = Taken::new(source.clone(), source, vec![]).bytes();
+            room::require(bytes, copies, volumes.room_bytes()?).map(|()| bytes)
         })
         .await
     }

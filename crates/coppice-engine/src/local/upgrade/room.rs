@@ -19,6 +19,14 @@ const STORAGES: u64 = 3;
 const SHARE: u32 = 50;
 /// and not again within this.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
+/// How often is looked whether there still is some of it.
+const LOOK: Duration = Duration::from_millis(200);
+/// Whatever is in a branch may take so long,
+const PATIENCE_MIN: Duration = Duration::from_secs(30 * 60);
+/// and each MiB of it so much longer,
+const PATIENCE_PER_MIB: Duration = Duration::from_secs(2);
+/// but no longer than this: others wait for their turn.
+const PATIENCE_MAX: Duration = Duration::from_secs(4 * 3600);
 
 /// How much there is of it.
 pub(super) struct Room {
@@ -49,6 +57,16 @@ impl Room {
             most_bytes,
             until: now + patience,
             next_count: Mutex::new(now),
+        }
+    }
+
+    /// Returns when there is no time or no room any more, and says which.
+    pub(super) async fn excess(&self) -> EngineError {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            if let Err(error) = self.check().await {
+                return error;
+            }
         }
     }
 
@@ -84,6 +102,12 @@ impl Room {
     }
 }
 
+/// How long an upgrade of so much data may take before it is given up.
+pub(super) fn patience(data_bytes: u64) -> Duration {
+    let mib = u32::try_from(data_bytes >> 20).unwrap_or(u32::MAX);
+    PATIENCE_MIN.saturating_add(PATIENCE_PER_MIB.saturating_mul(mib)).min(PATIENCE_MAX)
+}
+
 /// Whether the machine has room for a second copy of data, before anything is made. A
 /// dump is smaller than what it is of; together they may take more even so, which is
 /// seen when it happens.
@@ -104,6 +128,12 @@ pub(super) fn require(data_bytes: u64, copies: u64, free_bytes: u64) -> Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn little_data_gets_little_time() {
+        let minutes = |bytes: u64| patience(bytes).as_secs() / 60;
+        assert_eq!([0, 100 << 20, 1 << 30, 1 << 40, u64::MAX].map(minutes), [30, 33, 64, 240, 240]);
+    }
 
     #[test]
     fn an_upgrade_without_room_is_refused_before_it_begins() {
