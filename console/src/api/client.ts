@@ -100,6 +100,8 @@ export interface Session {
   organizations: { id: string; name: string; isEnabled: boolean; role: Schemas["MemberRole"]; scopes: string[] }[];
   /** Whether the person showed just now who they are, as what can't be undone asks for. */
   isFresh: boolean;
+  /** Where this browser is, as the server sees it; null if it can't tell. */
+  address: string | null;
   /** Which build of the console the server has now; null where it has none. */
   console: string | null;
   /** Whether it sends letters, has passwords, and keeps what branches were. */

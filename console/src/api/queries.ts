@@ -160,6 +160,8 @@ export interface LogQuestion {
   /** How far back, in milliseconds. */
   span: number;
   contains: string;
+  /** Whether that is a regular expression. */
+  isRegex: boolean;
   level: string;
   process: string;
   /** The id of one; empty is every one. */
@@ -175,7 +177,9 @@ export const logsQuery = (path: InBranch, question: LogQuestion, isFollowed: boo
       const end = pageParam.end || new Date().toISOString();
       const start = new Date(Date.parse(end) - question.span).toISOString();
       const filters: Schemas["LogFilter"][] = [];
-      if (question.contains) filters.push({ field: "body", op: "icontains", value: question.contains });
+      if (question.contains) {
+        filters.push({ field: "body", op: question.isRegex ? "iregex" : "icontains", value: question.contains });
+      }
       if (question.level) filters.push({ field: "level", op: "in", values: question.level.split(",") });
       if (question.instance) filters.push({ field: "instance", op: "in", values: [question.instance] });
       if (question.process) filters.push({ field: "process", op: "icontains", value: question.process });

@@ -47,23 +47,25 @@ export function Help({ onClose }: { onClose: () => void }) {
     return () => opened?.close();
   }, []);
   return (
-    <dialog ref={dialog} aria-label="Keys" className="help" onCancel={onClose} onClick={onClose}>
-      <h1>Keys</h1>
-      <dl>
-        {KEYS.map(([key, does]) => (
-          <div key={key}>
-            <dt>
-              {key.split(" ").map((part) => (
-                <kbd key={part}>{part}</kbd>
-              ))}
-            </dt>
-            <dd>{does}</dd>
-          </div>
-        ))}
-      </dl>
-      <p className="quiet">None is heard while you type.</p>
-      <div>
-        <Button onClick={onClose}>Close</Button>
+    <dialog ref={dialog} aria-label="Keys" onCancel={onClose} onClick={onClose}>
+      <div className="help">
+        <h1>Keys</h1>
+        <dl>
+          {KEYS.map(([key, does]) => (
+            <div key={key}>
+              <dt>
+                {key.split(" ").map((part) => (
+                  <kbd key={part}>{part}</kbd>
+                ))}
+              </dt>
+              <dd>{does}</dd>
+            </div>
+          ))}
+        </dl>
+        <p className="quiet">None is heard while you type.</p>
+        <div className="ends">
+          <Button onClick={onClose}>Close</Button>
+        </div>
       </div>
     </dialog>
   );

@@ -1,4 +1,4 @@
-import { Link, type LinkProps } from "@tanstack/react-router";
+import { Link, type LinkProps, useLocation } from "@tanstack/react-router";
 import {
   Activity as ActivityIcon,
   ArchiveRestore,
@@ -19,6 +19,7 @@ import {
   Users,
   Webhook,
 } from "lucide-react";
+import { useEffect, useRef } from "react";
 import type { Where } from "./where";
 
 export interface Page {
@@ -67,8 +68,14 @@ export function pagesAt(where: Where): { of: string; pages: Page[] }[] {
 }
 
 export function Rail({ where }: { where: Where }) {
+  const rail = useRef<HTMLElement>(null);
+  const path = useLocation({ select: ({ pathname }) => pathname });
+  // Where it is narrow, only some of them are in sight.
+  useEffect(() => {
+    rail.current?.querySelector(`[aria-current="page"]`)?.scrollIntoView({ block: "nearest", inline: "center" });
+  }, [path]);
   return (
-    <nav className="rail links" aria-label="Pages">
+    <nav ref={rail} className="rail links" aria-label="Pages">
       {pagesAt(where).map(({ of, pages }) => (
         <section key={of}>
           <h2>{of}</h2>

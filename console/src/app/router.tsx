@@ -132,6 +132,7 @@ const logs = createRoute({
   component: lazyRouteComponent(() => import("../features/logs/Logs"), "Logs"),
   validateSearch: (search): LogSearch => ({
     ...texts(search, "text", "level", "process", "instance"),
+    ...(search["regex"] === true && { regex: true }),
     ...(Number(search["span"]) > 0 && { span: Number(search["span"]) }),
   }),
 });

@@ -4,7 +4,7 @@ import { chosenInWords, eventGroups } from "./events";
 import { best } from "./find";
 import { linkIn } from "./github";
 import { by, masked, type Place, SNIPPETS, WEB_SNIPPETS } from "./snippets";
-import { ago, fromField, inField, lasting, took, until } from "./time";
+import { ago, fromField, inField, lasting, sentence, took, until } from "./time";
 import { filtered, freeName, rows } from "./tree";
 
 const SECOND = 1000;
@@ -154,4 +154,10 @@ test("types of events are in groups, and few of them are named", () => {
   expect(chosenInWords([])).toBe("everything");
   expect(chosenInWords(["branch.ready", "key.created"])).toBe("branch.ready, key.created");
   expect(chosenInWords(["branch.ready", "key.created", "key.deleted"])).toBe("3 types of events");
+});
+
+test("what the server says in passing is a sentence", () => {
+  expect(sentence("kept awake by 1 session; sleeps at 2026-11-23T17:24:58Z if nobody connects")).toBe(
+    "Kept awake by 1 session; sleeps at 2026-11-23 17:24:58 UTC if nobody connects.",
+  );
 });

@@ -5,17 +5,28 @@ interface Series {
   values: { timestamp: string; value: number }[];
 }
 
+/** The moments, and one within each gap, where no line goes over what was not measured. */
+function withGaps(times: readonly number[]): number[] {
+  const steps = times.slice(1).map((time, index) => time - (times[index] as number));
+  const step = Math.min(...steps);
+  return times.flatMap((time, index) => ((steps[index] ?? step) > 2 * step ? [time, time + step] : [time]));
+}
+
 /** Several series over the same moments, in seconds; where one has no value, none. */
 export function joined(series: readonly Series[]): { times: number[]; lines: (number | null)[][] } {
   const at = (timestamp: string) => Date.parse(timestamp) / 1000;
-  const times = [...new Set(series.flatMap(({ values }) => values.map(({ timestamp }) => at(timestamp))))].sort(
-    (a, b) => a - b,
-  );
+  const measured = new Set(series.flatMap(({ values }) => values.map(({ timestamp }) => at(timestamp))));
+  const times = withGaps([...measured].sort((a, b) => a - b));
   const lines = series.map(({ values }) => {
     const known = new Map(values.map(({ timestamp, value }) => [at(timestamp), value]));
     return times.map((time) => known.get(time) ?? null);
   });
   return { times, lines };
+}
+
+/** Where values stand that have no neighbour: no line goes to them. */
+export function alone(line: readonly (number | null | undefined)[]): number[] {
+  return line.flatMap((value, index) => (value != null && line[index - 1] == null && line[index + 1] == null ? [index] : []));
 }
 
 export function summary(values: readonly number[]) {

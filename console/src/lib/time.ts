@@ -37,6 +37,12 @@ export function exact(at: string | number | Date): string {
   return `${new Date(at).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }
 
+/** What the server says in passing, as a sentence, with its moments as everywhere here. */
+export function sentence(said: string): string {
+  const told = said.replace(/\d{4}-\d\d-\d\dT[\d:]+Z/g, exact);
+  return `${told.charAt(0).toUpperCase()}${told.slice(1)}.`;
+}
+
 /** The moment that is so many hours away. */
 export function hoursFrom(now: number, hours: number): string {
   return new Date(now + hours * 3_600_000).toISOString();

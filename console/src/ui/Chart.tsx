@@ -2,7 +2,7 @@ import { useEffect, useRef } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import "./chart.css";
-import { said } from "../lib/series";
+import { alone, said } from "../lib/series";
 
 interface ChartProps {
   name: string;
@@ -67,7 +67,7 @@ function options(element: HTMLElement, props: Required<ChartProps>, zoom: (from:
         label,
         stroke: colour(element, `--series-${index + 1}`),
         width: 1.5,
-        points: { show: false },
+        points: { size: 5, filter: (chart: uPlot, of: number) => alone([...(chart.data[of] ?? [])]) },
       })),
     ],
     hooks: {

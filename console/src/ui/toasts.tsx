@@ -20,7 +20,8 @@ function change(next: Toast[]) {
 export function tell(text: string, isBad = false) {
   last += 1;
   const id = last;
-  change([...toasts.slice(-2), { id, text, isBad }]);
+  const others = toasts.filter((toast) => toast.text !== text);
+  change([...others.slice(-2), { id, text, isBad }]);
   setTimeout(() => change(toasts.filter((toast) => toast.id !== id)), SHOWN_MS);
 }
 

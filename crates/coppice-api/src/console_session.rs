@@ -26,7 +26,7 @@ pub(crate) fn routes() -> Router<App> {
 
 /// `GET /console/api/session`: null for whoever is not signed in. Everybody may
 /// ask, and a page that does has done nothing wrong, so it is not refused.
-async fn show(State(app): State<App>, call: Call) -> Result<Response, ApiError> {
+async fn show(State(app): State<App>, origin: Origin, call: Call) -> Result<Response, ApiError> {
     let access = match call.authorize_person(&app, &GET_USER).await {
         Err(Error::Unauthenticated { .. }) => return Ok(Json(json!(null)).into_response()),
         outcome => outcome?,
@@ -48,6 +48,8 @@ async fn show(State(app): State<App>, call: Call) -> Result<Response, ApiError> 
     Ok(Json(json!({
         "user": { "id": user.id.as_str(), "email": user.email, "name": user.name },
         "isFresh": is_fresh,
+        // Whoever limits who may connect wants to be among them.
+        "address": origin.0.address,
         "organizations": organizations.collect::<Vec<_>>(),
         // Open pages compare it with what they began with.
         "console": crate::console::build(),

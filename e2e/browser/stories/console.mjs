@@ -63,6 +63,13 @@ export async function a_branch_is_made_and_deleted_by_the_keyboard(browser) {
   for (const name of ["main", "preview/42-fix", "nightly"]) await row(name).getByText(/ own$/).waitFor();
   await look(page, "console-branches");
 
+  // What it has that its parent has not.
+  await row("preview/42-fix").focus();
+  await page.keyboard.press("d");
+  await heading(page, "Diff");
+  await page.getByText("No difference in the schema").waitFor();
+  await page.goBack();
+
   // Down to the branch and up again, and away with it.
   await row("main").focus();
   await page.keyboard.press("End");
@@ -313,9 +320,20 @@ export async function a_script_in_a_name_is_text(browser) {
   await heading(page, "Logs");
   await page.keyboard.press("/");
   await page.keyboard.type("onerror");
-  await page.getByRole("list", { name: "Log, newest first" }).getByText(script).first().waitFor();
+  const log = page.getByRole("list", { name: "Log, newest first" });
+  const others = log.getByRole("listitem").filter({ hasNotText: "onerror" });
+  await log.getByText(script).first().waitFor();
+  await until("only what has these letters is shown", async () => (await others.count()) === 0);
   assert.equal(await page.locator("main img").count(), 0);
   await look(page, "console-logs-found");
+  await page.keyboard.press("ControlOrMeta+a");
+  await page.keyboard.type("ready to|onerr.r");
+  await page.getByText("Nothing in this time fits the filter.").waitFor();
+  await page.getByRole("button", { name: "Regular expression" }).click();
+  await log.getByText("database system is ready to accept connections").first().waitFor();
+  await log.getByRole("listitem").filter({ hasText: script }).first().getByRole("link").click();
+  await heading(page, "Metrics");
+  await page.getByText(/^30 min until /).waitFor();
   await leave(page);
   await api(`${branches}/${evil.id}`, { method: "DELETE" });
   await api(`/organizations/${told.organization}/projects/${made.id}`, { method: "DELETE" });
@@ -373,8 +391,15 @@ export async function a_parameter_is_changed_and_everything_is_seen(browser) {
     // The project, and with it its pages, is left with the organization's.
     if (key === ",") assert.match(page.url(), /settings$/);
     if (key === ",") await chooses_how_long_it_stays(page, main);
+    if (key === ".") await adds_where_one_is(page);
   }
   await leave(page);
+}
+
+async function adds_where_one_is(page) {
+  await page.getByRole("button", { name: "Add mine, 127.0.0.1" }).click();
+  assert.equal(await page.getByLabel("Range 1", { exact: true }).inputValue(), "127.0.0.1/32");
+  await page.getByRole("button", { name: "Remove range 1" }).click();
 }
 
 async function draws_over_a_chart(page) {
@@ -545,7 +570,7 @@ export async function a_viewer_changes_nothing(browser) {
 // On every page there is, all that can be pressed or filled in only shows something.
 async function nothing_that_changes_can_be_pressed(page) {
   const shows =
-    /^(Organization: |Project: |Branch: |Your account|Find and do|Hide the first steps|Show |Hide |Copy|Pause|Follow|More about |As a table|As charts|\d+ (min|h|d)$|Projects$|Branches$|Days$|CSV|Earlier|Filter|Default$|To the content|Schema$|History$|New$|New tab$|Read only|Max rows|Text in the message|Process$|Level$|How far back|Month in UTC|Find a parameter|Changed only|Compare with$)/;
+    /^(Organization: |Project: |Branch: |Your account|Find and do|Hide the first steps|Show |Hide |Copy|Pause|Follow|More about |As a table|As charts|\d+ (min|h|d)$|Projects$|Branches$|Days$|CSV|Earlier|Filter|Default$|To the content|Schema$|History$|New$|New tab$|Read only|Max rows|Text in the message|Regular expression$|Process$|Level$|How far back|Month in UTC|Find a parameter|Changed only|Compare with$)/;
   const links = page.getByRole("navigation", { name: "Pages" }).getByRole("link");
   const pages = await links.evaluateAll((all) => all.map((link) => [link.textContent.trim(), link.href]));
   const seen = [];

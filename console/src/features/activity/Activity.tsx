@@ -1,9 +1,9 @@
 import { useQuery } from "@tanstack/react-query";
-import { useParams } from "@tanstack/react-router";
+import { Link, useParams } from "@tanstack/react-router";
 import type { Schemas } from "../../api/client";
 import { activityQuery, branchQuery, type InBranch } from "../../api/queries";
 import { counted } from "../../lib/amounts";
-import { exact, lasting } from "../../lib/time";
+import { exact, lasting, sentence } from "../../lib/time";
 import { Band, Empty, Outlines } from "../../ui/parts";
 import { Ago } from "../../ui/Times";
 import { Failed } from "../../ui/Trouble";
@@ -44,9 +44,9 @@ export function Activity() {
       {activity.isPending && <Outlines count={6} />}
       {found && (
         <>
-          <Band kind={isAsleep ? "asleep" : "info"}>{found.summary}</Band>
+          <Band kind={isAsleep ? "asleep" : "info"}>{sentence(found.summary)}</Band>
           <Connected sessions={found.sessions} />
-          <Awake periods={found.awake} />
+          <Awake periods={found.awake} org={org} />
           {found.crashes.length > 0 && <Crashes moments={found.crashes} />}
         </>
       )}
@@ -93,13 +93,19 @@ function Connected({ sessions }: { sessions: Found["sessions"] }) {
   );
 }
 
-function Awake({ periods }: { periods: Found["awake"] }) {
+function Awake({ periods, org }: { periods: Found["awake"]; org: string }) {
   const longest = Math.max(...periods.map(({ minutes }) => minutes));
+  const all = periods.reduce((sum, { minutes }) => sum + minutes, 0);
   return (
     <section className="card" aria-labelledby="awake">
       <header>
         <h2 id="awake">Awake</h2>
-        <p className="quiet">the newest first, for 90 days</p>
+        <p className="quiet">
+          {lasting(all * MINUTE)} in 90 days, the newest first;{" "}
+          <Link to="/orgs/$org/usage" params={{ org }} search={{ by: "branch" }}>
+            what that costs
+          </Link>
+        </p>
       </header>
       {periods.length === 0 ? (
         <Empty title="Never yet">It is on its way.</Empty>

@@ -130,7 +130,7 @@ function Resting({ path, resting, onWoken }: RestingProps) {
           </Button>
         }
       >
-        Not awake: {resting.map(({ name }) => name).join(" and ")}. To compare wakes both branches, and they stay awake until
+        Not awake: {resting.map(({ name }) => name).join(" and ")}. Comparing wakes both branches, and they stay awake until
         nobody has used them for a while.
       </Band>
       {woken.error && <Trouble error={woken.error} />}

@@ -1,6 +1,6 @@
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
-import { useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { Pause, Play } from "lucide-react";
+import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { Pause, Play, Regex } from "lucide-react";
 import { type Ref, useRef, useState } from "react";
 import type { Schemas } from "../../api/client";
 import { branchQuery, type InBranch, logsQuery } from "../../api/queries";
@@ -19,6 +19,8 @@ const SPANS: [string, number][] = [
   ["24 h", 1440 * MINUTE],
   ["7 d", 10_080 * MINUTE],
 ];
+/** How much is shown of what was measured around a line. */
+const AROUND = 30 * MINUTE;
 const LEVELS: [string, string][] = [
   ["Every level", ""],
   ["Warnings and errors", "warning,error"],
@@ -27,6 +29,8 @@ const LEVELS: [string, string][] = [
 
 export interface LogSearch {
   text?: string;
+  /** Whether the text is a regular expression. */
+  regex?: boolean;
   level?: string;
   process?: string;
   instance?: string;
@@ -47,7 +51,7 @@ export function Logs() {
   const span = search.span ?? SPANS[2]?.[1] ?? MINUTE;
   const contains = useSettled(search.text ?? "");
   const process = useSettled(search.process ?? "");
-  const question = { span, contains, level: search.level ?? "", process, instance: search.instance ?? "" };
+  const question = { span, contains, isRegex: search.regex ?? false, level: search.level ?? "", process, instance: search.instance ?? "" };
   const logs = useInfiniteQuery(logsQuery(path, question, isFollowed));
   const lines = logs.data?.pages.flatMap((page) => page.logs);
   useKeys({ "/": () => filter.current?.focus(), f: () => setFollowed(!isFollowed) });
@@ -87,7 +91,7 @@ export function Logs() {
       {lines && lines.length > 0 && (
         <ol className="logs card" aria-label="Log, newest first">
           {lines.map((line, index) => (
-            <Line key={`${line.timestamp} ${index}`} line={line} />
+            <Line key={`${line.timestamp} ${index}`} line={line} path={path} />
           ))}
         </ol>
       )}
@@ -116,8 +120,17 @@ function Filters({ search, span, field, onChange }: FiltersProps) {
         label="Text in the message"
         placeholder="Text in the message  /"
         value={search.text ?? ""}
-        onChange={(text) => onChange({ text: text })}
+        onChange={(text) => onChange({ text })}
       />
+      <Button
+        icon
+        aria-pressed={search.regex ?? false}
+        aria-label="Regular expression"
+        title="The text is a regular expression"
+        onClick={() => onChange({ regex: !search.regex })}
+      >
+        <Regex aria-hidden="true" />
+      </Button>
       <SearchField
         isNarrow
         label="Process"
@@ -153,12 +166,24 @@ function Filters({ search, span, field, onChange }: FiltersProps) {
   );
 }
 
-function Line({ line }: { line: Schemas["LogEntry"] }) {
+interface LineProps {
+  line: Schemas["LogEntry"];
+  path: InBranch;
+}
+
+/** A line; its time leads to what was measured around then. */
+function Line({ line, path: { organizationID: org, projectID: project, branchID: branch } }: LineProps) {
+  const at = Date.parse(line.timestamp);
   return (
     <li className={line.level}>
-      <time dateTime={line.timestamp} title={exact(line.timestamp)}>
-        {new Date(line.timestamp).toISOString().slice(11, 23)}
-      </time>
+      <Link
+        to="/orgs/$org/projects/$project/branches/$branch/metrics"
+        params={{ org, project, branch }}
+        search={{ instance: line.instanceID, span: AROUND, end: Math.min(at + AROUND / 2, Date.now()) }}
+        title={`${exact(at)}: what was measured around then`}
+      >
+        <time dateTime={line.timestamp}>{new Date(at).toISOString().slice(11, 23)}</time>
+      </Link>
       <span className="level">{line.level}</span>
       <span className="process quiet">{line.process}</span>
       <span className="message">{line.message}</span>

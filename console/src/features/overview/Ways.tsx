@@ -43,7 +43,7 @@ export function Ways({ branchID, direct, hasReplicas, isShown }: WaysProps) {
   };
   return (
     <>
-      <Segments label="How" isFitted choices={ways} chosen={way.id} onChoose={setAsked} />
+      <Segments label="How" choices={ways} chosen={way.id} onChoose={setAsked} />
       <Segments label="Language" choices={snippets} chosen={snippet.id} onChoose={choose} />
       <div className="snippet">
         {/* Wider than its box, it has to be reached by the keyboard, too. */}
@@ -70,15 +70,14 @@ export function Ways({ branchID, direct, hasReplicas, isShown }: WaysProps) {
 
 interface SegmentsProps<Id> {
   label: string;
-  isFitted?: boolean;
   choices: readonly { id: Id; name: string }[];
   chosen: Id;
   onChoose: (id: Id) => void;
 }
 
-function Segments<Id extends string>({ label, isFitted, choices, chosen, onChoose }: SegmentsProps<Id>) {
+function Segments<Id extends string>({ label, choices, chosen, onChoose }: SegmentsProps<Id>) {
   return (
-    <div className={isFitted ? "segments fit" : "segments"} role="group" aria-label={label}>
+    <div className="segments" role="group" aria-label={label}>
       {choices.map(({ id, name }) => (
         <button key={id} type="button" aria-pressed={id === chosen} onClick={() => onChoose(id)}>
           {name}

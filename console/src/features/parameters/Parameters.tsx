@@ -149,8 +149,15 @@ function range({ acceptableRange }: Parameter): string | undefined {
   return minValue !== undefined && maxValue !== undefined ? `${minValue} to ${maxValue}` : undefined;
 }
 
+/** The server tells the value, a colon, and why. */
+function adviceOf({ recommendation }: Parameter): { value: string; reason: string } | undefined {
+  const [value, ...reason] = recommendation.split(": ");
+  return value ? { value, reason: reason.join(": ") } : undefined;
+}
+
 function Row({ parameter, value, why, onChange }: RowProps) {
-  const { name, description, currentValue, defaultValue, recommendation, restartRequired } = parameter;
+  const { name, description, currentValue, defaultValue, restartRequired } = parameter;
+  const advice = adviceOf(parameter);
   const choices = parameter.type === "boolean" ? ["on", "off"] : parameter.acceptableRange?.enumValues;
   const field = {
     id: name,
@@ -183,8 +190,17 @@ function Row({ parameter, value, why, onChange }: RowProps) {
         <p className="quiet notes">
           {range(parameter) && <span>{range(parameter)}</span>}
           {currentValue !== defaultValue && <span>default {defaultValue}</span>}
-          {recommendation && recommendation !== currentValue && <span>{recommendation} recommended</span>}
           {restartRequired && <span>restarts</span>}
+          {advice && advice.value !== value && (
+            <span>
+              Recommended: {advice.value}, as {advice.reason}
+              {!why && (
+                <button type="button" className="as-link" onClick={() => onChange(advice.value)}>
+                  Take it
+                </button>
+              )}
+            </span>
+          )}
           {value !== defaultValue && !why && (
             <button type="button" className="as-link" onClick={() => onChange(defaultValue)}>
               Default

@@ -63,7 +63,7 @@ function Form({ org, found, why }: FormProps) {
         <input type="checkbox" checked={requires} onChange={(event) => setRequires(event.target.checked)} />
         <span>
           Members have to show a second factor
-          <span className="quiet"> Who signed in without one, and keys made without one, are refused. Show yours first.</span>
+          <span className="quiet">Who signed in without one, and keys made without one, are refused. Show yours first.</span>
         </span>
       </label>
       <Field label="Id">{(ids) => <input {...ids} className="input mono" readOnly value={found.id} />}</Field>

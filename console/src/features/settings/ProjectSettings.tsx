@@ -4,7 +4,7 @@ import { Plus, Trash2 } from "lucide-react";
 import { type FormEvent, useState } from "react";
 import { deleteProject, updateProject } from "../../api/changes";
 import type { Schemas } from "../../api/client";
-import { type InProject, projectQuery } from "../../api/queries";
+import { type InProject, projectQuery, sessionQuery } from "../../api/queries";
 import { useRights } from "../../api/rights";
 import { LastsField } from "../../ui/LastsField";
 import { Button, Outlines, TextField } from "../../ui/parts";
@@ -129,8 +129,6 @@ function Addresses({ path, project, why }: PartProps) {
   const [ranges, setRanges] = useState(before.cidr);
   const change = useChange(path);
   const isSame = isOn === before.enabled && JSON.stringify(ranges) === JSON.stringify(before.cidr);
-  const set = (index: number, part: Partial<Schemas["CidrEntry"]>) =>
-    setRanges(ranges.map((range, at) => (at === index ? { ...range, ...part } : range)));
   return (
     <Saved
       title="Who may connect"
@@ -143,6 +141,27 @@ function Addresses({ path, project, why }: PartProps) {
         <input type="checkbox" checked={isOn} onChange={(event) => setOn(event.target.checked)} />
         Only these addresses may connect to its branches
       </label>
+      <Ranges ranges={ranges} onChange={setRanges} />
+    </Saved>
+  );
+}
+
+type Range = Schemas["CidrEntry"];
+
+interface RangesProps {
+  ranges: Range[];
+  onChange: (ranges: Range[]) => void;
+}
+
+/** Where clients may be, and what is there. */
+function Ranges({ ranges, onChange }: RangesProps) {
+  const set = (index: number, part: Partial<Range>) =>
+    onChange(ranges.map((range, at) => (at === index ? { ...range, ...part } : range)));
+  const add = (cidr: string) => onChange([...ranges, { cidr, description: "" }]);
+  const address = useQuery(sessionQuery).data?.address;
+  const own = address && `${address}/${address.includes(":") ? 128 : 32}`;
+  return (
+    <>
       <ul className="ranges">
         {ranges.map((range, index) => (
           // biome-ignore lint: rows have no other name while they are typed
@@ -165,20 +184,21 @@ function Addresses({ path, project, why }: PartProps) {
               kind="bare"
               icon
               aria-label={`Remove range ${index + 1}`}
-              onClick={() => setRanges(ranges.filter((_, at) => at !== index))}
+              onClick={() => onChange(ranges.filter((_, at) => at !== index))}
             >
               <Trash2 aria-hidden="true" />
             </Button>
           </li>
         ))}
       </ul>
-      <div>
-        <Button onClick={() => setRanges([...ranges, { cidr: "", description: "" }])}>
+      <div className="add-range">
+        <Button onClick={() => add("")}>
           <Plus aria-hidden="true" />
           Add a range
         </Button>
+        {own && !ranges.some(({ cidr }) => cidr === own) && <Button onClick={() => add(own)}>Add mine, {address}</Button>}
       </div>
-    </Saved>
+    </>
   );
 }
 

@@ -44,7 +44,7 @@ export function Bar({ choices, why, began, onChoose, onRun, onStop }: BarProps) 
         <Waypoints aria-hidden="true" />
         Explain
       </Button>
-      <label className="check read-only" title="Against accidents: the session starts read-only, which a statement can change">
+      <label className="check read-only" title="Against accidents, no boundary: the session starts read-only, which a statement can change">
         <input
           type="checkbox"
           role="switch"
@@ -52,22 +52,21 @@ export function Bar({ choices, why, began, onChoose, onRun, onStop }: BarProps) 
           onChange={(event) => onChoose({ ...choices, readOnly: event.target.checked })}
         />
         Read only
-        <span className="quiet">against accidents; no boundary</span>
+        <span className="quiet">against accidents</span>
       </label>
-      <label className="rows-max">
-        <span className="quiet">Max rows</span>
-        <select
-          className="select fit"
-          value={choices.rowsMax}
-          onChange={(event) => onChoose({ ...choices, rowsMax: Number(event.target.value) })}
-        >
-          {ROWS.map((count) => (
-            <option key={count} value={count}>
-              {count.toLocaleString("en")}
-            </option>
-          ))}
-        </select>
-      </label>
+      <select
+        className="select fit rows-max"
+        aria-label="Max rows"
+        title="How many rows of a result are fetched"
+        value={choices.rowsMax}
+        onChange={(event) => onChoose({ ...choices, rowsMax: Number(event.target.value) })}
+      >
+        {ROWS.map((count) => (
+          <option key={count} value={count}>
+            {count.toLocaleString("en")} rows
+          </option>
+        ))}
+      </select>
     </div>
   );
 }
