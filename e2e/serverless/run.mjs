@@ -1,4 +1,5 @@
-// Published serverless drivers, unmodified, on a branch. COPPICE_DATABASE is its connection string.
+// Published serverless drivers, unmodified, on a branch. COPPICE_DATABASE is its connection string, and
+// COPPICE_REPLICAS that of its replicas.
 // Either they are told where it is (COPPICE_HTTP), or names below COPPICE_DOMAIN lead to the API
 // (COPPICE_API), which they reach over TLS.
 import assert from 'node:assert/strict';
@@ -11,6 +12,7 @@ import { lead } from './names.mjs';
 import { integer, jsonb, pgTable, text, timestamp } from 'drizzle-orm/pg-core';
 
 const url = process.env.COPPICE_DATABASE;
+const replicas = process.env.COPPICE_REPLICAS;
 const endpoint = process.env.COPPICE_HTTP;
 if (endpoint) {
   neonConfig.fetchEndpoint = `${endpoint}/sql`;
@@ -118,11 +120,24 @@ async function overWebSocket() {
   await fails(stranger.query('select 1'), '28P01');
 }
 
+async function onReplicas() {
+  const sql = neon(replicas);
+  const client = new Client(replicas);
+  await client.connect();
+  for (const ask of [(text) => sql.query(text), async (text) => (await client.query(text)).rows]) {
+    assert.deepEqual(await ask('select pg_is_in_recovery() as follows'), [{ follows: true }]);
+    await fails(ask('create table written (i int)'), '25006');
+  }
+  await client.end();
+}
+
 await overHttp();
 await overWebSocket();
+await onReplicas();
 await withDrizzle(drizzleOverHttp(neon(url)), true);
 const pool = new Pool({ connectionString: url });
 await withDrizzle(drizzleOverWebSocket(pool), false);
 await pool.end();
-if (called) assert.deepEqual([...called].sort(), [`${new URL(url).hostname}:443`, `api.${COPPICE_DOMAIN}:443`].sort());
+const hosts = [`api.${COPPICE_DOMAIN}`, ...[url, replicas].map((each) => new URL(each).hostname)];
+if (called) assert.deepEqual([...called].sort(), hosts.map((host) => `${host}:443`).sort());
 console.log('the drivers are content');
