@@ -62,10 +62,12 @@ async function proof(platform, deadline) {
 /** A key for the branch, once there is one. Each time with another token: none is taken twice. */
 async function key(platform, deadline) {
   const isEarly = (_, body) => body.error === 'authorization_pending';
+  const role = input('database-role');
+  const asked = { grant_type: EXCHANGE, subject_token_type: JWT, ...(role && { database_role: role }) };
   const given = await ask('a key for the branch', deadline, isEarly, async () => ({
     url: `${platform}/oauth/token`,
     method: 'POST',
-    body: new URLSearchParams({ grant_type: EXCHANGE, subject_token_type: JWT, subject_token: await proof(platform, deadline) }),
+    body: new URLSearchParams({ ...asked, subject_token: await proof(platform, deadline) }),
   }));
   mask(given.access_token);
   return given;

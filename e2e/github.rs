@@ -92,10 +92,27 @@ impl Github {
 
     /// What our checks of a pull request's commit have come to, with all they say.
     fn checks(&mut self, pull: i64) -> Vec<Value> {
-        let path = format!("/repos/octocat/shop/pulls/{pull}");
-        let commit = text_of(&self.ask("GET", &path, Value::Null)["head"]["sha"]);
+        let commit = text_of(&self.commit(pull));
         let path = format!("/repos/octocat/shop/commits/{commit}/check-runs");
         self.ask("GET", &path, Value::Null)["check_runs"].as_array().expect("checks").clone()
+    }
+
+    /// The commit, state and address of each deployment of a pull request's environment.
+    fn deployments(&mut self, pull: i64) -> Value {
+        let all = self.program.command(&json!({ "command": "deployments" }));
+        let environment = json!(format!("preview/pr-{pull}"));
+        let ours =
+            all.as_array().expect("deployments").iter().filter(|one| one["environment"] == environment);
+        let told = ours.map(|one| {
+            let latest = &one["statuses"][0];
+            json!([one["sha"], latest["state"], latest["environment_url"]])
+        });
+        told.collect()
+    }
+
+    /// The last commit of a pull request.
+    fn commit(&mut self, pull: i64) -> Value {
+        self.ask("GET", &format!("/repos/octocat/shop/pulls/{pull}"), Value::Null)["head"]["sha"].take()
     }
 
     fn code(&mut self, login: &str) -> String {
@@ -231,6 +248,8 @@ fn a_pull_request_has_a_branch_for_as_long_as_it_is_open_however_deliveries_come
     let checks = github.checks(first);
     assert_eq!(json!([checks.len(), checks[0]["conclusion"]]), json!([1, "success"]));
     assert!(text_of(&checks[0]["details_url"]).contains(&text_of(&made["id"])));
+    let place = checks[0]["details_url"].clone();
+    assert_eq!(github.deployments(first), json!([[github.commit(first), "success", place]]));
     jobs::get_their_branch(&platform, &mut github, shop);
     is_kept_secret(&platform, &mut github, first, &made);
 
@@ -258,7 +277,20 @@ fn a_pull_request_has_a_branch_for_as_long_as_it_is_open_however_deliveries_come
         restart(&mut platform, &mut github);
         wait_ready(&platform, &mut github, pull);
         assert_eq!([github.comments(pull).len(), github.checks(pull).len()], [1, 1], "{name}");
+        assert_eq!(github.deployments(pull).as_array().map(Vec::len), Some(1), "{name}");
     }
+
+    // A commit that nobody heard of: what led to the one before is gone.
+    let before = github.commit(first);
+    github.ask("PUT", &format!("/repos/octocat/shop/pulls/{first}/update-branch"), json!({}));
+    let after = github.commit(first);
+    assert_ne!(after, before);
+    restart(&mut platform, &mut github);
+    wait_for("the environment leads to the new commit alone", PATIENCE, || {
+        let found = github.deployments(first);
+        (json!([found.as_array()?.len(), found[0][0], found[0][1]]) == json!([1, after, "success"]))
+            .then_some(())
+    });
 
     // Closed while nobody hears of it: that is known with the next start.
     github.mode("lose");
@@ -269,6 +301,7 @@ fn a_pull_request_has_a_branch_for_as_long_as_it_is_open_however_deliveries_come
     wait_gone(&platform, &mut github, first);
     wait_gone(&platform, &mut github, third);
     assert_eq!(github.comments(first).len(), 1);
+    assert_eq!(github.deployments(first), json!([[github.commit(first), "inactive", ""]]));
     let trash = platform.cli(&["trash", "list"]);
     assert!(trash.to_string().contains(&text_of(&made["id"])), "{trash}");
 

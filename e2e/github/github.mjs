@@ -1,5 +1,6 @@
 // GitHub for the stories: the published emulator of it, behind a door that adds what the emulator lacks
-// (which repositories of an installation a person may do what with, where its App is) and that holds, doubles and loses deliveries as it is told to.
+// (which repositories of an installation a person may do what with, where its App is, deployments) and that holds,
+// doubles and loses deliveries as it is told to.
 //
 // Prints where it is as a line of JSON, then carries out commands, a line of JSON each, and answers each with one.
 
@@ -115,7 +116,49 @@ async function app(request, response) {
   response.end((await answer.text()).replaceAll(inner, url));
 }
 
-const json = (response, body) => response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(body));
+/** Deployments of the shop with their statuses, the latest first. The emulator has none. */
+let deployments = [];
+let deploymentCount = 1000;
+const DEPLOYMENT = ['ref', 'task', 'auto_merge', 'required_contexts', 'payload', 'environment', 'description', 'transient_environment', 'production_environment'];
+const STATUS = ['state', 'target_url', 'log_url', 'description', 'environment', 'environment_url', 'auto_inactive'];
+const STATES = ['error', 'failure', 'inactive', 'in_progress', 'queued', 'pending', 'success'];
+
+async function deployed(request, response) {
+  const { authorization } = request.headers;
+  // Whose token it is, the emulator knows.
+  const repository = await fetch(`${inner}/repos/octocat/shop`, { headers: { authorization } });
+  if (!authorization || !repository.ok) return response.writeHead(401).end('{}');
+  const { pathname, searchParams } = new URL(request.url, url);
+  const [id, rest] = pathname.split('/').slice(5);
+  const said = request.method === 'POST' ? JSON.parse(await whole(request)) : {};
+  const known = deployments.find((one) => one.id === Number(id));
+  const refuse = (status) => response.writeHead(status).end('{}');
+  if (Object.keys(said).some((key) => !(rest ? STATUS : DEPLOYMENT).includes(key))) return refuse(422);
+  if (id && !known) return refuse(404);
+  if (request.method === 'GET' && !id) {
+    const wanted = ['environment', 'task'].filter((key) => searchParams.has(key));
+    return json(response, deployments.filter((one) => wanted.every((key) => one[key] === searchParams.get(key))));
+  }
+  if (request.method === 'POST' && rest === 'statuses') {
+    if (!STATES.includes(said.state)) return refuse(422);
+    known.statuses.unshift(said);
+    return json(response, said, 201);
+  }
+  if (request.method === 'DELETE' && id && !rest) {
+    if (known.statuses[0]?.state !== 'inactive') return refuse(422);
+    deployments = deployments.filter((one) => one !== known);
+    return response.writeHead(204).end();
+  }
+  if (request.method !== 'POST' || id) return refuse(404);
+  const commit = await fetch(`${inner}/repos/octocat/shop/commits/${said.ref}`, { headers: { authorization } });
+  if (!commit.ok) return refuse(422);
+  deploymentCount += 1;
+  const made = { id: deploymentCount, sha: said.ref, ...said, statuses: [] };
+  deployments.unshift(made);
+  json(response, made, 201);
+}
+
+const json = (response, body, status = 200) => response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
 
 const jobKey = await generateKeyPair('RS256', { extractable: true });
 const jobJwk = { ...(await exportJWK(jobKey.publicKey)), kid: 'jobs', alg: 'RS256', use: 'sig' };
@@ -147,6 +190,11 @@ async function passed(request, response) {
   response.end(Buffer.from(await answer.arrayBuffer()));
 }
 
+const PATTERNS = [
+  [/^\/app\/hook\/deliveries\/\d+\/attempts$/, attemptAgain],
+  [/^\/repos\/octocat\/shop\/deployments\b/, deployed],
+];
+
 const door = createServer((request, response) => {
   const handler = {
     '/_delivered': delivered,
@@ -156,7 +204,7 @@ const door = createServer((request, response) => {
     '/jobs/keys': jobKeys,
     '/jobs/token': jobToken,
     '/app/hook/deliveries': deliveries,
-  }[request.url.split('?')[0]] ?? (/^\/app\/hook\/deliveries\/\d+\/attempts$/.test(request.url) ? attemptAgain : passed);
+  }[request.url.split('?')[0]] ?? PATTERNS.find(([pattern]) => pattern.test(request.url))?.[1] ?? passed;
   handler(request, response).catch((error) => response.writeHead(502).end(String(error)));
 });
 const url = `http://127.0.0.1:${await listening(door)}`;
@@ -208,6 +256,7 @@ const commands = {
     for (const { guid, status_code } of attempts.toReversed()) (byGuid[guid] ??= []).push(status_code);
     return Object.values(byGuid);
   },
+  deployments: async () => deployments,
   job: async ({ claims }) => { job = claims; },
   ask: async ({ login, method, path, body }) => ask(login, method, path, body),
   /** The code that whoever installs the App comes back with. */

@@ -32,6 +32,17 @@ fn run_action(
     claims: &Value,
     seconds: u32,
 ) -> Result<Given, String> {
+    run_action_as("", platform, github, claims, seconds)
+}
+
+/// As this database role.
+fn run_action_as(
+    role: &str,
+    platform: &Platform,
+    github: &mut Github,
+    claims: &Value,
+    seconds: u32,
+) -> Result<Given, String> {
     github.program.command(&json!({ "command": "job", "claims": claims }));
     let directory = tempfile::tempdir().expect("a directory");
     let [variables, outputs] = ["env", "output"].map(|name| directory.path().join(name));
@@ -40,6 +51,7 @@ fn run_action(
         .env("INPUT_URL", platform.api())
         .env("INPUT_TIMEOUT", seconds.to_string())
         .env("INPUT_VARIABLE", "SHOP_DATABASE")
+        .env("INPUT_DATABASE-ROLE", role)
         .env("ACTIONS_ID_TOKEN_REQUEST_URL", format!("{}/jobs/token?api-version=2.0", github.url))
         .env("ACTIONS_ID_TOKEN_REQUEST_TOKEN", "planted-token-of-the-job")
         .env("GITHUB_ENV", &variables)
@@ -117,6 +129,16 @@ pub(super) fn get_their_branch(platform: &Platform, github: &mut Github, reposit
     assert_eq!(psql(&given.url, "SELECT 1").out, "1");
     assert_eq!(json!(given.branch), branch(platform, pull).expect("the branch")["id"]);
     is_limited(platform, &given);
+
+    // A user of its own, which ends with the key.
+    let own = run_action_as("reader", platform, github, &claims(repository, pull, &json!({})), 90);
+    let own = own.expect("a database").url;
+    assert_ne!(psql(&own, "SELECT current_user").out, psql(&given.url, "SELECT current_user").out);
+    let refused = psql(&own, "CREATE TABLE of_a_reader ()");
+    assert!(refused.err.contains("permission denied"), "{}", refused.err);
+    let refused =
+        run_action_as("superuser", platform, github, &claims(repository, pull, &json!({})), 0).err();
+    assert!(refused.expect("refused").contains("database_role is reader, writer or owner"));
 
     let now = UNIX_EPOCH.elapsed().expect("a clock").as_secs();
     let foreign = github.ask("GET", "/repos/stranger/theirs", Value::Null)["id"].as_i64().expect("an id");

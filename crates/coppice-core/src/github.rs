@@ -78,6 +78,11 @@ pub fn preview_name(number: i64) -> String {
     format!("pr-{number}")
 }
 
+/// The environment among GitHub's that leads to it.
+pub fn environment_name(number: i64) -> String {
+    format!("preview/{}", preview_name(number))
+}
+
 /// The pull request that a job of GitHub's runs for, by the reference that it checks out.
 pub fn pull_of_reference(reference: &str) -> Option<i64> {
     let number = reference.strip_prefix("refs/pull/")?.strip_suffix("/merge")?;

@@ -8,6 +8,7 @@ use coppice_core::access::{Grant, Principal, Scope};
 use coppice_core::api_key::{ApiKeyKind, ApiKeySecret};
 use coppice_core::audit::{AuditActor, RequestOrigin};
 use coppice_core::github::pull_of_reference;
+use coppice_core::login::DatabaseRole;
 use coppice_core::operation::CREATE_ORGANIZATION_API_KEY;
 use coppice_core::{ApiKeyId, AuditId, BranchId, Error};
 use coppice_oauth::metadata::TOKEN_EXCHANGE;
@@ -106,6 +107,13 @@ fn shown(params: &Params, public_url: &str) -> Result<String, OAuthError> {
     token.map(str::to_owned).ok_or_else(|| OAuthError::invalid_request("subject_token is missing"))
 }
 
+/// The database user that a request wants for its key alone; without one the key reads the login of the branch, which
+/// outlives it.
+fn wanted_role(params: &Params) -> Result<Option<DatabaseRole>, OAuthError> {
+    let unknown = || OAuthError::invalid_request("database_role is reader, writer or owner");
+    params.get("database_role").map(|name| DatabaseRole::parse(name).ok_or_else(unknown)).transpose()
+}
+
 impl Job {
     /// What runs with these claims, if it runs for a pull request.
     fn of(claims: Claims) -> Option<Self> {
@@ -139,6 +147,7 @@ impl App {
             return Err(OAuthError::new(ErrorCode::UnsupportedGrantType, description).into());
         };
         let token = shown(params, &self.config.public_url)?;
+        let role = wanted_role(params)?;
         let claims: Claims =
             github.jobs.claims(&token, &self.config.public_url).await.map_err(|unproven| match unproven {
                 Unproven::Token(why) => IdentityError::from(OAuthError::invalid_request(format!(
@@ -149,7 +158,7 @@ impl App {
             })?;
         let job = Job::of(claims).ok_or_else(|| denied("the job does not run for the event pull_request"))?;
         let preview = self.preview_of_job(github, &job).await?;
-        self.audited_key(&job, &preview, origin).await
+        self.audited_key(&job, &preview, role, origin).await
     }
 
     async fn preview_of_job(&self, github: &Github, job: &Job) -> IdentityResult<Preview> {
@@ -175,6 +184,7 @@ impl App {
         &self,
         job: &Job,
         preview: &Preview,
+        role: Option<DatabaseRole>,
         origin: &RequestOrigin,
     ) -> IdentityResult<JobKey> {
         let (now, ReachedRepository { mapping, organization, .. }) = (Utc::now(), &preview.of);
@@ -192,7 +202,7 @@ impl App {
             origin,
         };
         self.store.audit_begin(&line).await?;
-        let made = self.key_of_job(job, preview).await;
+        let made = self.key_of_job(job, preview, role).await;
         let end = match &made {
             Ok((key, _)) => AuditEnd { status: 200, created: Some(key.to_string()), ..AuditEnd::default() },
             Err(IdentityError::Refused(refused)) => {
@@ -218,12 +228,18 @@ impl App {
         })
     }
 
-    async fn key_of_job(&self, job: &Job, preview: &Preview) -> IdentityResult<(ApiKeyId, ApiKeySecret)> {
+    async fn key_of_job(
+        &self,
+        job: &Job,
+        preview: &Preview,
+        role: Option<DatabaseRole>,
+    ) -> IdentityResult<(ApiKeyId, ApiKeySecret)> {
         let (now, organization) = (Utc::now(), &preview.of.organization);
         let (id, secret) = (ApiKeyId::generate(now), ApiKeySecret::generate(ApiKeyKind::Organization));
         let grant = Grant {
             scopes: SCOPES.map(|scope| scope.as_str().to_owned()).to_vec(),
             branches: vec![preview.branch.to_string()],
+            database_role: role,
             ..Grant::everything()
         };
         let row = NewApiKey {
@@ -314,5 +330,9 @@ mod tests {
         }
         let other = Params::parse(b"subject_token=x&subject_token_type=saml").expect("parameters");
         assert!(shown(&other, US).is_err());
+        let role = |text: &str| wanted_role(&Params::parse(text.as_bytes()).expect("parameters"));
+        assert_eq!(role("").ok(), Some(None));
+        assert_eq!(role("database_role=writer").ok(), Some(Some(DatabaseRole::Writer)));
+        assert!(role("database_role=superuser").is_err());
     }
 }

@@ -65,11 +65,11 @@ impl From<coppice_store::StoreError> for Failed {
 }
 
 /// A pull request with what is needed to do something about it.
-struct Look<'a> {
+pub(super) struct Look<'a> {
     github: &'a Github,
-    token: RepositoryToken,
+    pub(super) token: RepositoryToken,
     reached: &'a ReachedRepository,
-    claimed: &'a ClaimedPull,
+    pub(super) claimed: &'a ClaimedPull,
 }
 
 #[derive(Deserialize)]
@@ -218,7 +218,7 @@ impl App {
 }
 
 impl Look<'_> {
-    async fn ask(
+    pub(super) async fn ask(
         &self,
         method: Method,
         path: &str,
@@ -228,13 +228,19 @@ impl Look<'_> {
         self.github.ask((method, path), &self.token.secret, body, what).await
     }
 
-    /// Has GitHub show what is new, by a check of the commit and a comment, unless that was told.
+    /// Has GitHub show what is new, by a check and a deployment of the commit and a comment, unless that was told.
     async fn tell(&self, news: &News, commit: Option<&String>, place: &str, told: &mut Told) -> Asked<()> {
         let (mark, words) = (news.mark(), news.words(self.claimed.key.number, place));
         let is_told = told.what.as_deref() == Some(mark.as_str());
         if let Some(commit) = commit.filter(|commit| !is_told || told.commit.as_ref() != Some(commit)) {
             may_be_refused(self.check(&words, commit, place).await)?;
+            if let Some(state) = news.deployment() {
+                may_be_refused(self.deploy(commit, state, place).await)?;
+            }
             told.commit = Some(commit.clone());
+        }
+        if !is_told && *news == News::Deleted {
+            may_be_refused(self.end_deployment().await)?;
         }
         if !is_told || told.comment.is_none() {
             told.comment = may_be_refused(self.comment(&words, told.comment).await)?;

@@ -14,6 +14,7 @@ mod api;
 mod compare;
 mod config;
 mod deliveries;
+mod deployment;
 mod jobs;
 mod links;
 mod look;

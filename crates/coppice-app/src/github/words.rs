@@ -37,6 +37,15 @@ impl News {
         }
     }
 
+    /// How a deployment is of which that is said; none where there is nothing to lead to.
+    pub(super) fn deployment(&self) -> Option<&'static str> {
+        match self {
+            Self::Ready => Some("success"),
+            Self::Failed => Some("failure"),
+            Self::Refused(_) | Self::Deleted => None,
+        }
+    }
+
     /// In words, about the pull request of this number, whose branch is shown at `place`.
     pub(super) fn words(&self, number: i64, place: &str) -> Words {
         let name = preview_name(number);
