@@ -135,19 +135,21 @@ impl App {
     /// # Errors
     /// When the metastore fails.
     pub async fn logins_over(&self, of: &[(BranchId, String)]) -> Result<Vec<(BranchId, String)>> {
-        let (mut of_keys, mut over) = (vec![], vec![]);
+        let (mut of_keys, mut of_vercel, mut over) = (vec![], vec![], vec![]);
         for (branch, role) in of {
             if let Some(key) = key_of_login(role) {
                 of_keys.push((branch.clone(), key));
-            } else if let Some(login) = VercelLoginId::parse(role)
-                && self.store.vercel_login_verifier(branch, &login).await?.is_none()
-            {
-                over.push((branch.clone(), role.clone()));
+            } else if let Some(login) = VercelLoginId::parse(role) {
+                of_vercel.push((branch.clone(), login));
             }
         }
         if !of_keys.is_empty() {
             let ended = self.store.logins_over(&of_keys).await?;
             over.extend(ended.into_iter().map(|(branch, key)| (branch, key.to_string())));
+        }
+        if !of_vercel.is_empty() {
+            let ended = self.store.vercel_logins_over(&of_vercel).await?;
+            over.extend(ended.into_iter().map(|(branch, login)| (branch, login.to_string())));
         }
         Ok(over)
     }

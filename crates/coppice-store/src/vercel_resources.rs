@@ -8,13 +8,17 @@ use sqlx::{AssertSqlSafe, FromRow, Row as _};
 
 use crate::{Result, Store, Tx};
 
-/// Whether the login `l` is in force: it has not ended, and neither has what it was made for.
-const IN_FORCE: &str = "(l.ends_at is null or l.ends_at > now()) and exists (
-    select from vercel_resources r
-    join vercel_installations i on i.id = r.installation_id and i.ending_at is null
-    join organizations o on o.id = i.organization_id and o.deleted_at is null
-    join branches b on b.id = r.branch_id and b.deleted_at is null
-    where r.project_id = l.project_id and r.branch_id = $2)";
+/// The logins with an id that are in force on a branch: they have not ended, and neither has what they were made for.
+fn in_force(id: &str, branch: &str) -> String {
+    format!(
+        "from vercel_logins l
+         join vercel_resources r on r.project_id = l.project_id and r.branch_id = {branch}
+         join vercel_installations i on i.id = r.installation_id and i.ending_at is null
+         join organizations o on o.id = i.organization_id and o.deleted_at is null
+         join branches b on b.id = r.branch_id and b.deleted_at is null
+         where l.id = {id} and (l.ends_at is null or l.ends_at > now())"
+    )
+}
 
 /// A database to be written down; its project and its branch are there.
 #[derive(Clone, Copy, Debug)]
@@ -181,10 +185,28 @@ impl Store {
         branch: &BranchId,
         login: &VercelLoginId,
     ) -> Result<Option<String>> {
-        let sql = format!("select verifier from vercel_logins l where l.id = $1 and {IN_FORCE}");
+        let sql = format!("select l.verifier {}", in_force("$1", "$2"));
         let query = sqlx::query(AssertSqlSafe(sql)).bind(login.as_str()).bind(branch.as_str());
         let row = self.reads.row(query).await?;
         Ok(row.map(|row| row.try_get(0)).transpose()?)
+    }
+
+    /// Which of these logins are not in force on the branch that each is used on. Served by primary keys.
+    pub async fn vercel_logins_over(
+        &self,
+        of: &[(BranchId, VercelLoginId)],
+    ) -> Result<Vec<(BranchId, VercelLoginId)>> {
+        let (branches, logins): (Vec<_>, Vec<_>) =
+            of.iter().map(|(branch, login)| (branch.as_str(), login.as_str())).unzip();
+        let sql = format!(
+            "select open.branch_id, open.id from unnest($1::text[], $2::text[]) as open (branch_id, id)
+             where not exists (select {})",
+            in_force("open.id", "open.branch_id")
+        );
+        let query = sqlx::query_as(AssertSqlSafe(sql)).bind(branches).bind(logins);
+        let rows: Vec<(String, String)> = query.fetch_all(&self.pool).await?;
+        let named = |(branch, login)| (BranchId::from_trusted(branch), VercelLoginId::from_trusted(login));
+        Ok(rows.into_iter().map(named).collect())
     }
 
     /// Forgets logins that ended some days ago.
