@@ -11,7 +11,7 @@ use crate::endpoint::{Body, Endpoint, Shown, post};
 pub(crate) fn endpoints() -> Vec<Endpoint> {
     vec![
         post("/marketplace/register", &REGISTER_MARKETPLACE)
-            .says("Marketplace", "Tell of a subscription at a marketplace", "The next organization that the caller makes is billed through it. It is the caller's word: what has to be paid\nfor here has to be paid for all the same.")
+            .says("Marketplace", "Tell of a subscription at a marketplace", "The next organization that the caller makes is billed through it. Where the platform is offered at AWS Marketplace,\nthe caller has taken the subscription at the page to which AWS led them, and names its account. Elsewhere it is the\ncaller's word: what has to be paid for here has to be paid for all the same.")
             .answers("It is remembered.")
             .refuses(409, "The caller has told of one already.")
             .runs(register),

@@ -7,7 +7,7 @@
 
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use coppice_core::audit::{AuditActor, AuditEntry, RequestOrigin};
-use coppice_core::operation::{ACCEPT_INVITATION, Operation};
+use coppice_core::operation::{ACCEPT_INVITATION, Operation, REGISTER_MARKETPLACE};
 use coppice_core::target::{AnyTarget, RawTarget, Target};
 use coppice_core::{AuditId, Error, ErrorCode, InvitationId, OrganizationId, Result, UserId};
 use coppice_failpoint::failpoint;
@@ -277,6 +277,33 @@ impl App {
         };
         self.store.audit_begin(&line).await?;
         failpoint!("audit.begun");
+        Ok(id)
+    }
+
+    /// Begins a line about somebody who says at a page which organization a subscription at a marketplace pays for. It is
+    /// in the log of that only if they may say so.
+    pub(crate) async fn begin_registration_audit(
+        &self,
+        user: &UserId,
+        organization: Option<&OrganizationId>,
+        license: &str,
+        origin: &RequestOrigin,
+    ) -> Result<AuditId> {
+        let now = Utc::now().trunc_subsecs(3);
+        let id = AuditId::generate(now);
+        let line = NewAuditLine {
+            id: &id,
+            began_at: now,
+            organization: organization.map(OrganizationId::as_str),
+            actor: &AuditActor::User(user.clone()),
+            credential: None,
+            action: REGISTER_MARKETPLACE.id,
+            project: None,
+            branch: None,
+            targets: &[license.to_owned()],
+            origin,
+        };
+        self.store.audit_begin(&line).await?;
         Ok(id)
     }
 

@@ -21,7 +21,7 @@ use crate::drills::Rest;
 use crate::github::Redelivery;
 use crate::history::Keeper;
 use crate::logins::Endings;
-use crate::{App, budgets, metrics, orb, stripe};
+use crate::{App, budgets, marketplace, metrics, orb, stripe};
 
 /// Pause before a task that panicked is begun again.
 const AFTER_PANIC: Duration = Duration::from_secs(5);
@@ -151,6 +151,7 @@ impl App {
         );
         self.begin_stripe(tasks);
         self.begin_orb(tasks);
+        self.begin_marketplace(tasks);
         self.begin_backups(tasks);
         metrics::task_begun("metrics_sampler", self.config.metrics_interval);
         let app = self.clone();
@@ -269,6 +270,19 @@ impl App {
         tasks.every("orb_usage", every, self, |app| async move { app.send_usage_to_orb().await });
         tasks.every("orb_purge", PURGE, self, |app| async move {
             app.store.orb_delivery_purge().await.map_err(Error::from)
+        });
+    }
+
+    /// What is used is told AWS, where there is a product of ours.
+    fn begin_marketplace(&self, tasks: &mut Tasks) {
+        if !self.has_marketplace() {
+            return;
+        }
+        tasks.every("marketplace_usage", marketplace::LOOK_AT_USAGE, self, |app| async move {
+            app.tell_marketplace().await
+        });
+        tasks.every("marketplace_queue", marketplace::LOOK_AT_QUEUE, self, |app| async move {
+            app.look_at_marketplace_queue().await
         });
     }
 

@@ -167,7 +167,7 @@ impl App {
         let of = MissingInvoice {
             organization: organization.id.clone(),
             name: organization.name.clone(),
-            was_there: true,
+            was_there: !self.store.subscription_is_active(&organization.id).await?,
         };
         let content = self.invoice_content(prices, &of, began_at).await?;
         Ok(UpcomingInvoice {
@@ -222,6 +222,7 @@ impl App {
             to: end,
             grouping: UsageGrouping { by_project: true, ..UsageGrouping::default() },
             boundaries: &boundaries,
+            is_own_only: self.store.subscription_exists(organization).await?,
             rows_max: LINES_MAX,
         };
         let rows = self.store.usage_report(&query).await?;

@@ -95,8 +95,8 @@ pub use budgets::BudgetLine;
 pub use connections::Connectable;
 pub use coppice_store::Event;
 pub use coppice_store::Invoice;
+pub use coppice_store::{ArrivedSubscription, BrowserSession, HalfSignIn};
 pub use coppice_store::{AuditEnd, InvitationFilter, UsageGrouping, UsageStep};
-pub use coppice_store::{BrowserSession, HalfSignIn};
 pub use coppice_telemetry::logs::{BodyMatch, LogEntry, LogFilter, LogLevel};
 pub use credentials::Credentials;
 pub use events::{EventPage, EventQuery};
@@ -114,6 +114,7 @@ pub use key_file::KeyFile;
 pub use keys::{NewKey, Reach};
 pub use logins::ActingAs;
 pub use logs::{BranchLogs, LogRequest};
+pub use marketplace::{Arrival, AwsIdentity, AwsMarketplaceConfig, MeteredDimension, Payable};
 pub use orb::{OrbConfig, OrbDelivery};
 pub use outside::{
     OutsideAnswer, OutsideAttempt, OutsideBeginning, OutsideConfig, OutsideError, OutsideRefusal, OutsideUser,
@@ -201,6 +202,8 @@ pub struct AppConfig {
     pub stripe: Option<StripeConfig>,
     /// Who makes invoices, if not the platform.
     pub orb: Option<OrbConfig>,
+    /// Our product at AWS Marketplace, if there is one.
+    pub marketplace: Option<AwsMarketplaceConfig>,
 }
 
 /// Which platform this is. No secret: it is told to everybody, so that nobody
@@ -245,6 +248,7 @@ pub struct App {
     orb: Option<Arc<orb::Orb>>,
     /// Says that Orb has told of something, or is to be told.
     orb_nudge: Arc<Notify>,
+    marketplace: Option<Arc<marketplace::AwsMarketplace>>,
     config: Arc<AppConfig>,
 }
 
@@ -268,6 +272,8 @@ impl App {
         let vercel = config.vercel.clone().map(|vercel| Arc::new(vercel::Vercel::new(vercel)));
         let stripe = config.stripe.clone().map(|stripe| Arc::new(stripe::Stripe::new(stripe)));
         let orb = config.orb.clone().map(|orb| Arc::new(orb::Orb::new(orb)));
+        let marketplace =
+            config.marketplace.clone().map(|config| Arc::new(marketplace::AwsMarketplace::new(config)));
         Self {
             store,
             engine,
@@ -291,6 +297,7 @@ impl App {
             stripe_nudge: Arc::default(),
             orb,
             orb_nudge: Arc::default(),
+            marketplace,
             config: Arc::new(config),
         }
     }

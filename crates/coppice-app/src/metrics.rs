@@ -19,6 +19,7 @@ const BASES: &str = "coppice_store_bases_total";
 const BASE_BYTES: &str = "coppice_store_base_bytes_total";
 const LOG_BYTES: &str = "coppice_store_log_bytes_total";
 const DRILLS: &str = "coppice_store_drills_total";
+const MARKETPLACE_RECORDS: &str = "coppice_marketplace_records_total";
 const TASK_SUCCESS: &str = "coppice_task_last_success_timestamp_seconds";
 const TASK_PERIOD: &str = "coppice_task_period_seconds";
 
@@ -127,6 +128,7 @@ pub(crate) fn describe() {
         "Bytes of write-ahead logs that were written to the store, before they were compressed."
     );
     describe_counter!(DRILLS, "Bases that were to be restored for proof, by result.");
+    describe_counter!(MARKETPLACE_RECORDS, "Records of usage that AWS Marketplace was told, by outcome.");
     describe_gauge!(TASK_SUCCESS, "When a task last did its work, in Unix time.");
     describe_gauge!(TASK_PERIOD, "Seconds between two turns of a task.");
     for step in STEPS_ALL.map(step_label) {
@@ -183,6 +185,11 @@ pub(crate) fn log_sent(bytes: usize) {
 /// A branch could not be backed up.
 pub(crate) fn base_failed() {
     counter!(BASES, "outcome" => Outcome::Failed.label()).increment(1);
+}
+
+/// AWS Marketplace has answered to a record of usage, or never will.
+pub(crate) fn marketplace_record(outcome: &'static str) {
+    counter!(MARKETPLACE_RECORDS, "outcome" => outcome).increment(1);
 }
 
 /// A drill has ended.

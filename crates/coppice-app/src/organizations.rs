@@ -6,10 +6,11 @@ use coppice_core::limits::{ORGANIZATIONS_OWNED_MAX, OrganizationLimits};
 use coppice_core::marketplace::Marketplace;
 use coppice_core::organization::{BillingStatus, Organization, Role};
 use coppice_core::payment::NO_CARD;
-use coppice_core::{Error, ErrorCode, OrganizationId, Result};
+use coppice_core::{Error, ErrorCode, OrganizationId, Result, UserId};
 use coppice_failpoint::failpoint;
 use coppice_store::{StoreError, Tx};
 
+use crate::marketplace::hour_of;
 use crate::{Access, App, PersonalAccess};
 
 impl App {
@@ -41,24 +42,39 @@ impl App {
         access: &PersonalAccess,
         name: &str,
     ) -> Result<(Organization, Option<Marketplace>)> {
+        self.make_organization(&access.user, name, None).await
+    }
+
+    /// As [`App::create_organization`]; of what its owner has subscribed to only this license counts, if one is named.
+    pub(crate) async fn make_organization(
+        &self,
+        owner: &UserId,
+        name: &str,
+        license: Option<&str>,
+    ) -> Result<(Organization, Option<Marketplace>)> {
         let mut tx = self.store.begin().await?;
-        self.store.user_lock_in_tx(&mut tx, &access.user).await?;
-        if self.store.organization_count_owned_in_tx(&mut tx, &access.user).await? >= ORGANIZATIONS_OWNED_MAX
-        {
+        self.store.user_lock_in_tx(&mut tx, owner).await?;
+        if self.store.organization_count_owned_in_tx(&mut tx, owner).await? >= ORGANIZATIONS_OWNED_MAX {
             return Err(Error::invalid(
                 ErrorCode::OrganizationLimitReached,
                 format!("organization limit of {ORGANIZATIONS_OWNED_MAX} reached"),
             ));
         }
         let id = OrganizationId::generate(Utc::now());
-        let mut organization =
-            self.store.organization_insert_in_tx(&mut tx, &id, name, Some(&access.user)).await?;
+        let mut organization = self.store.organization_insert_in_tx(&mut tx, &id, name, Some(owner)).await?;
         if self.requires_payment_method() {
             let status = BillingStatus::NoPaymentMethod;
             self.store.organization_set_billing_in_tx(&mut tx, &id, status, NO_CARD).await?;
-            organization = self.lock_organization_in_tx(&mut tx, &id).await?;
         }
-        let marketplace = self.store.marketplace_bind_in_tx(&mut tx, &access.user, &id).await?;
+        let marketplace = match self.has_marketplace() {
+            true => {
+                let from = hour_of(organization.created_at);
+                let is_bound = self.bill_by_subscription_in_tx(&mut tx, (owner, license), &id, from).await?;
+                is_bound.then_some(Marketplace::Aws)
+            }
+            false => self.store.marketplace_bind_in_tx(&mut tx, owner, &id).await?,
+        };
+        organization = self.lock_organization_in_tx(&mut tx, &id).await?;
         tx.commit().await.map_err(StoreError::from)?;
         Ok((organization, marketplace))
     }

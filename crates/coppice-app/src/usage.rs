@@ -81,6 +81,7 @@ impl App {
             to,
             grouping: request.grouping,
             boundaries: &boundaries,
+            is_own_only: false,
             // Each type makes a row there, and perhaps none here.
             rows_max: (LINES_MAX * 8) as u32,
         };

@@ -7,6 +7,9 @@ use crate::organization::{BillingStatus, UsageTier};
 
 /// Why an organization is disabled that has to say first what it pays with.
 pub const NO_CARD: &str = "it needs a payment method: `coppice billing add-card`";
+/// Why one is that a marketplace billed, and does no more.
+pub const NOT_SUBSCRIBED: &str = "its subscription at AWS Marketplace is over: subscribe there again and choose this \
+    organization, or put a card on file where there are cards (`coppice billing add-card`)";
 /// Why one is that has an invoice that is not paid.
 pub const OVERDUE: &str = "an invoice is overdue: `coppice invoice list` has it";
 
@@ -61,16 +64,18 @@ pub struct Means {
     pub has_card: bool,
     /// Whether credit can be used; none where there never was any.
     pub has_credit: Option<bool>,
+    /// Whether a marketplace bills it; none where none ever did.
+    pub has_subscription: Option<bool>,
 }
 
 impl Means {
     fn suffice(self) -> bool {
-        self.has_card || self.has_credit == Some(true)
+        self.has_card || self.has_credit == Some(true) || self.has_subscription == Some(true)
     }
 
-    /// Who has used up a credit goes on with a card.
+    /// Who has used up a credit, or has ended a subscription, goes on with a card.
     fn are_needed(self, is_required: bool) -> bool {
-        is_required || self.has_credit == Some(false)
+        is_required || self.has_credit == Some(false) || self.has_subscription == Some(false)
     }
 }
 
@@ -123,8 +128,9 @@ pub fn after_invoices(status: BillingStatus, debt: Debt, has: Means, is_required
 }
 
 /// Why an organization of this status is disabled, for its members.
-pub fn reason(status: BillingStatus) -> &'static str {
+pub fn reason(status: BillingStatus, has: Means) -> &'static str {
     match status {
+        BillingStatus::NoPaymentMethod if has.has_subscription == Some(false) => NOT_SUBSCRIBED,
         BillingStatus::NoPaymentMethod => NO_CARD,
         BillingStatus::InvoiceOverdue => OVERDUE,
         BillingStatus::Ok | BillingStatus::Unknown | BillingStatus::DeletionRequested => "",
@@ -138,7 +144,7 @@ mod tests {
     use super::*;
 
     fn means(has_card: bool, has_credit: Option<bool>) -> Means {
-        Means { has_card, has_credit }
+        Means { has_card, has_credit, has_subscription: None }
     }
 
     #[test]
@@ -171,6 +177,24 @@ mod tests {
             let with_card = means(true, Some(false));
             assert_eq!(after(NoPaymentMethod, used_up, with_card, is_required).0, Ok);
             assert_eq!(after(Ok, means(true, Some(true)), with_card, is_required), (Ok, None));
+        }
+    }
+
+    #[test]
+    fn a_subscription_is_as_good_as_a_card_until_it_is_over() {
+        let of = |has_card, has_subscription| Means { has_card, has_subscription, ..Means::default() };
+        for is_required in [true, false] {
+            let after = |status, had, has| after_look(status, had, has, is_required);
+            let (never, active, over) = (of(false, None), of(false, Some(true)), of(false, Some(false)));
+            assert_eq!(after(Ok, active, over), (NoPaymentMethod, Some(UsageTier::T1)));
+            assert_eq!(after(NoPaymentMethod, over, over).0, NoPaymentMethod, "nothing lifts it by itself");
+            assert_eq!(after(NoPaymentMethod, over, active), (Ok, Some(UsageTier::T2)));
+            assert_eq!(after(NoPaymentMethod, over, of(true, Some(false))).0, Ok);
+            assert_eq!(after(Ok, of(true, Some(true)), over).0, NoPaymentMethod);
+            assert_eq!(after(Ok, of(true, Some(true)), active), (Ok, None), "a card goes, AWS stays");
+            assert_eq!(after(Ok, never, active), (Ok, Some(UsageTier::T2)));
+            assert_eq!(after(DeletionRequested, active, over).0, DeletionRequested);
+            assert!(reason(NoPaymentMethod, over).contains("AWS Marketplace"));
         }
     }
 

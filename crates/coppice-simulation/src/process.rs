@@ -199,6 +199,7 @@ fn config(installation: InstallationId, process: ProcessId, host: HostId, region
         vercel: None,
         stripe: None,
         orb: None,
+        marketplace: None,
     }
 }
 

@@ -30,7 +30,7 @@ pub struct MissingInvoice {
     pub organization: OrganizationId,
     /// What it is called, as far as anybody knows.
     pub name: String,
-    /// Whether it was there in that month.
+    /// Whether it was there in that month, and is not billed at a marketplace at its end.
     pub was_there: bool,
 }
 
@@ -73,6 +73,7 @@ impl Store {
             "select k.id, coalesce(o.name, k.id),
                     coalesce(o.created_at < ($1 + interval '1 month') at time zone 'UTC'
                              and (o.deleted_at is null or o.deleted_at >= $1::timestamp at time zone 'UTC'), false)
+                    and not is_billed_at_aws(k.id, ($1 + interval '1 month - 1 hour') at time zone 'UTC')
              from (select id from organizations union select organization_id from usage_branches) k (id)
              left join organizations o on o.id = k.id
              where not exists (select from invoices i where i.organization_id = k.id and i.month = $1)

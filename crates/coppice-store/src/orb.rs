@@ -240,13 +240,14 @@ impl Store {
     /// What an organization can be charged by, as far as is known. It must be
     /// locked by the transaction.
     pub async fn means_in_tx(&self, tx: &mut Tx, organization: &OrganizationId) -> Result<Means> {
-        let (has_card, has_credit): (bool, Option<bool>) = sqlx::query_as(
+        let (has_card, has_credit, has_subscription): (bool, Option<bool>, Option<bool>) = sqlx::query_as(
             "select exists (select from stripe_customers where organization_id = $1 and card_id is not null),
-                    (select has_credit from orb_customers where organization_id = $1)",
+                    (select has_credit from orb_customers where organization_id = $1),
+                    (select bool_or(ended_at is null) from marketplace_subscriptions where organization_id = $1)",
         )
         .bind(organization.as_str())
         .fetch_one(&mut **tx)
         .await?;
-        Ok(Means { has_card, has_credit })
+        Ok(Means { has_card, has_credit, has_subscription })
     }
 }

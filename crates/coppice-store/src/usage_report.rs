@@ -55,6 +55,8 @@ pub struct UsageQuery<'a> {
     /// Times at which prices change, in order: what was used before and after
     /// is told apart.
     pub boundaries: &'a [DateTime<Utc>],
+    /// Whether hours are left out that are billed at a marketplace.
+    pub is_own_only: bool,
     /// Most rows.
     pub rows_max: u32,
 }
@@ -138,6 +140,7 @@ impl Store {
                     case when $7::text is not null then date_trunc($7, u.hour, 'UTC') end as began_at,
                     width_bucket(u.hour, $1::timestamptz[]) as period, u.meter, u.instance_type, sum(u.quantity)::text as quantity
              from used u join usage_branches b using (branch_id)
+             where not ($9 and is_billed_at_aws($2, u.hour))
              group by 1, 2, 3, 4, 5, 6, 7, 8 having sum(u.quantity) <> 0
              order by 5, 2, 1, 4, 3, 7, 8, 6 limit $8",
             measured = measured("(select open from hours)"),
@@ -151,6 +154,7 @@ impl Store {
             .bind(query.grouping.by_branch)
             .bind(query.grouping.by.map(UsageStep::as_str))
             .bind(i64::from(query.rows_max))
+            .bind(query.is_own_only)
             .fetch_all(&self.pool)
             .await?;
         rows.into_iter().map(UsageRow::try_from).collect()

@@ -15,6 +15,7 @@ mod device;
 pub(crate) mod error;
 mod link;
 mod logout;
+mod marketplace;
 mod metadata;
 mod outside;
 mod passkeys;
@@ -90,6 +91,7 @@ pub(crate) fn pages(app: &App) -> Router<App> {
         .route("/oauth/logout", get(logout::logout).post(logout::logout_posted))
         .route(&below("logout"), get(logout::logout).post(logout::logout_posted))
         .merge(account::routes())
+        .merge(marketplace::routes())
         .merge(second_factor::routes())
         .merge(second_step::routes())
         .merge(passkeys::routes())

@@ -21,6 +21,7 @@ mod qr;
 pub(crate) mod rights;
 mod second_factor;
 mod sign_in;
+mod subscription;
 #[cfg(test)]
 mod tests;
 mod welcome;
@@ -46,6 +47,7 @@ pub(crate) use second_factor::{
     recovery_codes, second_factor, second_factor_removed, second_step,
 };
 pub(crate) use sign_in::{OutsideLink, SignInPage, sign_in};
+pub(crate) use subscription::{SubscriptionPage, subscription};
 pub(crate) use welcome::{WelcomePage, welcome};
 
 /// Name of the hidden field with the token that shows that a form is ours.

@@ -32,6 +32,15 @@ fn every_page() -> Vec<(&'static str, Response)> {
             ("invitation", invitation(&page))
         })
         .collect();
+    let buying = SubscriptionPage {
+        form: FORM,
+        aws_account: HOSTILE,
+        account: HOSTILE,
+        other_account: "/in",
+        organizations: &[("org_1", HOSTILE)],
+        name: HOSTILE,
+        problem: Some(HOSTILE),
+    };
     let signing_in = SignInPage {
         form: FORM,
         client: Some(HOSTILE),
@@ -83,6 +92,7 @@ fn every_page() -> Vec<(&'static str, Response)> {
     let known = [KnownPasskey { name: HOSTILE, added: HOSTILE.to_owned(), used: None, remove: FORM }];
     pages.extend([
         ("welcome", welcome(&joined)),
+        ("subscription", subscription(&buying)),
         ("sign in", sign_in(&signing_in)),
         ("consent", consent(&asking)),
         ("code", device_code(&DeviceCodePage { form: FORM, user_code: HOSTILE, problem: Some(HOSTILE) })),

@@ -16,8 +16,8 @@ use coppice_api::{ApiConfig, Exposition, Hosts, Route, document, router};
 use coppice_app::background::Tasks;
 use coppice_app::reconciler::ControlPlane;
 use coppice_app::{
-    App, AppConfig, Clients, FirstAccount, GatewayPlace, IdentityConfig, MasterKey, OrbConfig, Reconciler,
-    Server, StripeConfig,
+    App, AppConfig, AwsMarketplaceConfig, Clients, FirstAccount, GatewayPlace, IdentityConfig, MasterKey,
+    OrbConfig, Reconciler, Server, StripeConfig,
 };
 use coppice_core::awake::{ClientSession, NewUse};
 use coppice_core::price_list::PriceList;
@@ -110,6 +110,7 @@ pub(crate) fn shared() -> Arc<Http> {
 pub(crate) struct Paying {
     pub(crate) stripe: Option<StripeConfig>,
     pub(crate) orb: Option<OrbConfig>,
+    pub(crate) marketplace: Option<AwsMarketplaceConfig>,
 }
 
 /// With one price that changes, and one that each organization has.
@@ -162,6 +163,7 @@ fn config(control_plane: &ControlPlane, paying: Paying) -> AppConfig {
         vercel: Some(crate::vercel::integration()),
         stripe: paying.stripe,
         orb: paying.orb,
+        marketplace: paying.marketplace,
     }
 }
 

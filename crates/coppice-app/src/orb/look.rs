@@ -136,7 +136,7 @@ impl App {
             }
             if status != before {
                 tracing::info!("organization {id} is {} by what Orb says", status.as_str());
-                self.store.organization_set_billing_in_tx(&mut tx, id, status, reason(status)).await?;
+                self.store.organization_set_billing_in_tx(&mut tx, id, status, reason(status, has)).await?;
             }
             is_to_end = status == BillingStatus::DeletionRequested && finding.is_settled;
         }

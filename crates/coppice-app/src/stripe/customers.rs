@@ -67,6 +67,12 @@ impl App {
     pub async fn open_billing_page(&self, access: &Access, page: BillingPage) -> Result<String> {
         let stripe = self.stripe()?;
         let organization = &access.organization;
+        if self.store.subscription_is_active(&organization.id).await? {
+            return Err(Error::invalid(
+                ErrorCode::BillingNotConfigured,
+                "this organization is billed through AWS Marketplace: what pays is chosen there",
+            ));
+        }
         let mut tries = 1;
         let customer = loop {
             let id = self.customer_of(stripe, &organization.id).await?;

@@ -133,18 +133,18 @@ impl App {
         let id = &claimed.organization;
         let mut tx = self.store.begin().await?;
         let organization = self.store.organization_lock_in_tx(&mut tx, id).await?;
-        let has_credit = self.store.means_in_tx(&mut tx, id).await?.has_credit;
+        let means = self.store.means_in_tx(&mut tx, id).await?;
         let had_card = self.store.stripe_looked_in_tx(&mut tx, claimed, finding, DAILY).await?;
         if let (Some(organization), Some(had_card)) = (organization, had_card) {
             let has_card = matches!(finding, StripeFinding::There { card: Some(_), .. });
-            let (had, has) = (Means { has_card: had_card, has_credit }, Means { has_card, has_credit });
+            let (had, has) = (Means { has_card: had_card, ..means }, Means { has_card, ..means });
             let (status, tier) = after_look(organization.billing_status, had, has, is_required);
             if let Some(tier) = tier {
                 self.store.organization_set_tier_in_tx(&mut tx, id, tier).await?;
                 tracing::info!("organization {id} has {} card on file", if has_card { "a" } else { "no" });
             }
             if status != organization.billing_status {
-                self.store.organization_set_billing_in_tx(&mut tx, id, status, reason(status)).await?;
+                self.store.organization_set_billing_in_tx(&mut tx, id, status, reason(status, has)).await?;
             }
         }
         tx.commit().await.map_err(StoreError::from)?;

@@ -96,6 +96,7 @@ impl Metered {
             to: "2027-01-01T00:00:00Z".parse().unwrap(),
             grouping,
             boundaries: &[DateTime::UNIX_EPOCH],
+            is_own_only: false,
             rows_max: 1000,
         };
         self.store.usage_report(&query).await.unwrap()

@@ -7,6 +7,7 @@ mod data_dir;
 mod gateway;
 mod github;
 mod mail;
+mod marketplace;
 mod orb;
 mod settings;
 mod sign_in;
@@ -23,7 +24,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use coppice_api::{ApiConfig, Hosts, MetricsToken};
-use coppice_app::{GithubConfig, OrbConfig, StripeConfig, VercelConfig};
+use coppice_app::{AwsMarketplaceConfig, GithubConfig, OrbConfig, StripeConfig, VercelConfig};
 use coppice_archive::StorePlace;
 use coppice_core::audit::AUDIT_DAYS;
 use coppice_core::limits::OrganizationLimits;
@@ -115,6 +116,8 @@ pub(crate) struct Config {
     pub(crate) stripe: Option<StripeConfig>,
     /// Who makes invoices, if not the platform.
     pub(crate) orb: Option<OrbConfig>,
+    /// Our product at AWS Marketplace, if there is one.
+    pub(crate) marketplace: Option<AwsMarketplaceConfig>,
     pub(crate) metrics_interval: Duration,
     /// Where everything is kept away from this machine, and how often that is looked at.
     pub(crate) store: Option<StorePlace>,
@@ -222,6 +225,7 @@ impl ServeArgs {
             },
             auth: AuthConfig::new(set.auth)?,
             orb: set.orb.orb(set.billing.uses_orb())?,
+            marketplace: set.aws_marketplace.marketplace()?,
             stripe: set.stripe.stripe(set.billing.needs_stripe()?, set.billing.is_required()?)?,
             prices: set.billing.prices()?,
             github: set.github.app()?,

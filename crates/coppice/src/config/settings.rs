@@ -12,6 +12,7 @@ use super::billing::BillingArgs;
 use super::gateway::GatewayArgs;
 use super::github::GithubArgs;
 use super::mail::MailArgs;
+use super::marketplace::MarketplaceArgs;
 use super::orb::OrbArgs;
 use super::store::StoreArgs;
 use super::stripe::StripeArgs;
@@ -165,6 +166,9 @@ pub(super) struct Settings {
     #[command(flatten)]
     #[serde(default)]
     pub(super) orb: OrbArgs,
+    #[command(flatten)]
+    #[serde(default)]
+    pub(super) aws_marketplace: MarketplaceArgs,
     /// What is logged: a level, or levels by part as in info,coppice_gateway=debug
     /// [default: what RUST_LOG says, else info]
     #[arg(long, env = "COPPICE_LOG", value_name = "LEVELS")]
@@ -243,6 +247,7 @@ impl Settings {
             vercel: self.vercel.or(other.vercel),
             stripe: self.stripe.or(other.stripe),
             orb: self.orb.or(other.orb),
+            aws_marketplace: self.aws_marketplace.or(other.aws_marketplace),
             log: self.log.or(other.log),
             log_format: self.log_format.or(other.log_format),
             metrics_token_file: self.metrics_token_file.or(other.metrics_token_file),

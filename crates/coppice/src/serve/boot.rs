@@ -99,6 +99,7 @@ pub(super) async fn boot(
         vercel: config.vercel.clone(),
         stripe: config.stripe.clone(),
         orb: config.orb.clone(),
+        marketplace: config.marketplace.clone(),
     };
     let sessions = Arc::<Sessions>::default();
     let predecessors = Predecessors::new(host.layout().runtime_dir());

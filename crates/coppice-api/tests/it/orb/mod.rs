@@ -79,7 +79,7 @@ fn good(tier: &str) -> Value {
 impl Billed {
     fn start() -> Self {
         let (stripe, orb) = (Stripe::start(), Double::start());
-        let paying = Paying { stripe: Some(stripe.config()), orb: Some(orb.config()) };
+        let paying = Paying { stripe: Some(stripe.config()), orb: Some(orb.config()), ..Paying::default() };
         Self { http: Http::start(paying), stripe, orb }
     }
 

@@ -31,7 +31,7 @@ fn paid() -> Arc<Paid> {
     let mut shared = SHARED.lock();
     shared.upgrade().unwrap_or_else(|| {
         let stripe = Double::start();
-        let paying = Paying { stripe: Some(stripe.config()), orb: None };
+        let paying = Paying { stripe: Some(stripe.config()), ..Paying::default() };
         let paid = Arc::new(Paid { http: Http::start(paying), stripe });
         *shared = Arc::downgrade(&paid);
         paid
@@ -240,7 +240,7 @@ fn a_customer_is_made_once_told_of_changes_and_made_anew_when_it_is_gone() {
 fn when_stripe_fails_nothing_is_changed_and_its_key_is_told_to_nobody() {
     // Its own, for everything fails there.
     let stripe = Double::start();
-    let paying = Paying { stripe: Some(stripe.config()), orb: None };
+    let paying = Paying { stripe: Some(stripe.config()), ..Paying::default() };
     let paid = Paid { http: Http::start(paying), stripe };
     let (organization, customer) = paid.new_customer("unlucky");
     let path = format!("/organizations/{organization}/billing/customer");

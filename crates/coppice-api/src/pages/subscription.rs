@@ -1,0 +1,33 @@
+//! The page on which somebody says what a subscription at AWS Marketplace pays for.
+
+use askama::Template;
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::{Form, page};
+
+/// Asks for the fields `organization`, empty for a new one, and its `name`.
+#[derive(Debug, Template)]
+#[template(path = "subscription.html")]
+pub(crate) struct SubscriptionPage<'a> {
+    /// Where it is posted.
+    pub(crate) form: Form<'a>,
+    /// The account at AWS that pays.
+    pub(crate) aws_account: &'a str,
+    /// Email of the person who is signed in.
+    pub(crate) account: &'a str,
+    /// Where to sign in as somebody else and come back.
+    pub(crate) other_account: &'a str,
+    /// Ids and names of organizations that may be chosen.
+    pub(crate) organizations: &'a [(&'a str, &'a str)],
+    /// What is in the field for the name already.
+    pub(crate) name: &'a str,
+    /// Why the last attempt failed.
+    pub(crate) problem: Option<&'a str>,
+}
+
+/// The page of a subscription.
+pub(crate) fn subscription(content: &SubscriptionPage<'_>) -> Response {
+    let status = if content.problem.is_some() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
+    page(status, content, None)
+}

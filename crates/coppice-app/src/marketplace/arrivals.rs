@@ -1,0 +1,298 @@
+//! Buyers who are led here by AWS Marketplace, and what becomes of what they bought.
+//!
+//! What AWS gives their browser is good for hours and as often as one likes, so it is not kept: it is asked at once what
+//! it stands for, and the browser gets a secret of ours. Nothing follows from it until somebody who is signed in says
+//! which organization it pays for, and that it does once.
+
+use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
+use coppice_core::access::Principal;
+use coppice_core::audit::RequestOrigin;
+use coppice_core::marketplace::Purchase;
+use coppice_core::organization::{Organization, Role};
+use coppice_core::payment::{Means, after_look, reason};
+use coppice_core::{Error, ErrorCode, OrganizationId, Result, UserId, name};
+use coppice_failpoint::failpoint;
+use coppice_oauth::random;
+use coppice_store::{ArrivedSubscription, BrowserSession, StoreError, Tx};
+use serde::Deserialize;
+use serde_json::json;
+use zeroize::Zeroizing;
+
+use super::api::{AwsError, AwsMarketplace};
+use crate::{App, asking};
+
+/// How long a browser may take to say which organization it is for.
+const LIFETIME: TimeDelta = TimeDelta::hours(4);
+/// Longest of what AWS gives a browser.
+const TOKEN_LENGTH_MAX: usize = 16 << 10;
+/// Longest name of an organization.
+const NAME_LENGTH_MAX: usize = 128;
+
+/// Who came.
+#[derive(Debug)]
+pub enum Arrival {
+    /// Somebody who bought something; their browser shows this from now on.
+    Known(Zeroizing<String>),
+    /// AWS knows nothing of it, or not any more.
+    Unknown,
+    /// What was bought is another product, or can't be metered.
+    Other,
+}
+
+/// Which organization a subscription is to pay for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payable {
+    /// One that is made for it, with a name.
+    New(String),
+    /// One that there is.
+    Known(OrganizationId),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Resolved {
+    product_code: Option<String>,
+    #[serde(rename = "CustomerAWSAccountId")]
+    account: Option<String>,
+    license_arn: Option<String>,
+}
+
+impl App {
+    pub(super) fn aws(&self) -> Result<&AwsMarketplace> {
+        self.marketplace
+            .as_deref()
+            .ok_or_else(|| Error::invalid(ErrorCode::BillingNotConfigured, "billing is not configured"))
+    }
+
+    /// Takes what AWS gave a buyer's browser.
+    ///
+    /// # Errors
+    /// `billing_not_configured`, `provider_failed`
+    pub async fn arrive_from_marketplace(&self, token: &str) -> Result<Arrival> {
+        let aws = self.aws()?;
+        if token.is_empty() || token.len() > TOKEN_LENGTH_MAX {
+            return Ok(Arrival::Unknown);
+        }
+        let asked = aws.metering("ResolveCustomer", &json!({ "RegistrationToken": token })).await;
+        let resolved: Resolved = match asked {
+            Ok(resolved) => resolved,
+            Err(refused) if is_of_token(&refused) => return Ok(Arrival::Unknown),
+            // What it says may repeat the token.
+            Err(AwsError::Refused { status, kind, what, .. }) => {
+                return Err(AwsError::Refused { status, kind, why: String::new(), what }.into());
+            }
+            Err(away) => return Err(away.into()),
+        };
+        let Some(purchase) = purchase(resolved, &aws.config.product_code) else { return Ok(Arrival::Other) };
+        let secret = Zeroizing::new(random::secret());
+        let expires_at = Utc::now() + LIFETIME;
+        self.store.subscription_arrive(&purchase, &self.key.hash(&secret), expires_at).await?;
+        Ok(Arrival::Known(secret))
+    }
+
+    /// What the browser with this secret came with; none when it came too long ago, or never.
+    pub async fn marketplace_arrival(&self, secret: &str) -> Result<Option<ArrivedSubscription>> {
+        if secret.len() != random::SECRET_LENGTH || self.marketplace.is_none() {
+            return Ok(None);
+        }
+        Ok(self.store.subscription_arrived(&self.key.hash(secret)).await?)
+    }
+
+    /// Organizations that somebody may have billed by a subscription: those that they own or administer, with a second
+    /// factor where that is asked for, and that no marketplace bills.
+    pub async fn list_payable_organizations(&self, session: &BrowserSession) -> Result<Vec<Organization>> {
+        let principal = Principal::User(session.user.clone());
+        let roles = self.store.member_roles(&session.user).await?;
+        let mut found = vec![];
+        for organization in self.store.organization_list(&principal).await? {
+            let role = roles.iter().find(|(id, _)| *id == organization.id).map(|(_, role)| *role);
+            let is_theirs = matches!(role, Some(Role::Owner | Role::Admin))
+                && (session.methods.has_second_factor() || !organization.requires_second_factor);
+            if is_theirs && !self.store.subscription_is_active(&organization.id).await? {
+                found.push(organization);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Has a subscription pay for an organization, as whoever came with it says; returns that.
+    ///
+    /// # Errors
+    /// `already_registered` when it pays for another one, is somebody else's, or over, or the organization is billed so
+    /// already; `role_not_allowed`, `invalid_field`, `organization_limit_reached`
+    pub async fn redeem_subscription(
+        &self,
+        session: &BrowserSession,
+        secret: &str,
+        payable: &Payable,
+        origin: &RequestOrigin,
+    ) -> Result<OrganizationId> {
+        let arrived = self.marketplace_arrival(secret).await?.ok_or_else(used)?;
+        let organization = match payable {
+            Payable::New(_) => None,
+            Payable::Known(id) => {
+                let payable = self.list_payable_organizations(session).await?;
+                payable.iter().any(|organization| organization.id == *id).then_some(id)
+            }
+        };
+        let line =
+            self.begin_registration_audit(&session.user, organization, &arrived.license, origin).await?;
+        let outcome = match payable {
+            Payable::New(name) => self.redeem_for_new(&session.user, &arrived.license, name).await,
+            Payable::Known(_) => self.redeem_for(&session.user, &arrived.license, organization).await,
+        };
+        self.end_audit_with(&line, &outcome).await;
+        outcome
+    }
+
+    async fn redeem_for_new(&self, user: &UserId, license: &str, name: &str) -> Result<OrganizationId> {
+        let name = name.trim();
+        let is_long = !(1..=NAME_LENGTH_MAX).contains(&name.chars().count());
+        let problem = is_long.then(|| format!("must have 1 to {NAME_LENGTH_MAX} characters"));
+        if let Some(problem) = problem.or_else(|| name::problem(name)) {
+            return Err(Error::invalid_field("name", problem));
+        }
+        self.take_subscription(user, license).await?;
+        failpoint!("marketplace.taken");
+        let (organization, billed) = self.make_organization(user, name, Some(license)).await?;
+        if billed.is_none() {
+            tracing::warn!(
+                "the license {license} was used for another organization than {}",
+                organization.id
+            );
+        }
+        Ok(organization.id)
+    }
+
+    /// For one that they may choose.
+    async fn redeem_for(
+        &self,
+        user: &UserId,
+        license: &str,
+        organization: Option<&OrganizationId>,
+    ) -> Result<OrganizationId> {
+        let id = organization.ok_or_else(|| {
+            Error::access_denied(
+                ErrorCode::RoleNotAllowed,
+                "you may not say what this organization pays with",
+            )
+        })?;
+        self.take_subscription(user, license).await?;
+        let mut tx = self.store.begin().await?;
+        self.lock_organization_in_tx(&mut tx, id).await?;
+        let from = hour_of(Utc::now()) + TimeDelta::hours(1);
+        if !self.bill_by_subscription_in_tx(&mut tx, (user, Some(license)), id, from).await? {
+            return Err(used());
+        }
+        tx.commit().await.map_err(StoreError::from)?;
+        Ok(id.clone())
+    }
+
+    async fn take_subscription(&self, user: &UserId, license: &str) -> Result<()> {
+        match self.store.subscription_take(license, user).await? {
+            true => Ok(()),
+            false => Err(used()),
+        }
+    }
+
+    /// Has an organization billed by what its user has taken, with all that follows from it; false when there is
+    /// nothing. The organization must be locked by the transaction.
+    pub(crate) async fn bill_by_subscription_in_tx(
+        &self,
+        tx: &mut Tx,
+        taken: (&UserId, Option<&str>),
+        id: &OrganizationId,
+        from: DateTime<Utc>,
+    ) -> Result<bool> {
+        let had = self.store.means_in_tx(tx, id).await?;
+        if !self.store.subscription_bind_in_tx(tx, taken, id, from).await? {
+            return Ok(false);
+        }
+        tracing::info!("organization {id} is billed at AWS Marketplace from {from} on");
+        self.apply_subscription_in_tx(tx, id, had).await?;
+        Ok(true)
+    }
+
+    /// What follows for an organization from a subscription that began or ended.
+    pub(super) async fn apply_subscription_in_tx(
+        &self,
+        tx: &mut Tx,
+        id: &OrganizationId,
+        had: Means,
+    ) -> Result<()> {
+        let Some(organization) = self.store.organization_lock_in_tx(tx, id).await? else { return Ok(()) };
+        let has = self.store.means_in_tx(tx, id).await?;
+        let before = organization.billing_status;
+        let (status, tier) = after_look(before, had, has, self.requires_payment_method());
+        if let Some(tier) = tier {
+            self.store.organization_set_tier_in_tx(tx, id, tier).await?;
+        }
+        if status != before {
+            tracing::info!("organization {id} is {} by its subscription at AWS", status.as_str());
+            self.store.organization_set_billing_in_tx(tx, id, status, reason(status, has)).await?;
+        }
+        Ok(())
+    }
+}
+
+fn is_of_token(refused: &AwsError) -> bool {
+    matches!(refused.wrong(), Some("InvalidTokenException" | "ExpiredTokenException"))
+}
+
+/// What was bought, if it is our product and AWS says by which license.
+fn purchase(resolved: Resolved, product_code: &str) -> Option<Purchase> {
+    let Resolved { product_code: Some(code), account: Some(account), license_arn: Some(license_arn) } =
+        resolved
+    else {
+        return None;
+    };
+    let is_account =
+        !account.is_empty() && account.len() <= 32 && account.bytes().all(|byte| byte.is_ascii_digit());
+    let is_license = asking::is_id(&license_arn) && license_arn.starts_with("arn:");
+    (code == product_code && is_account && is_license).then_some(Purchase { account, license_arn })
+}
+
+/// When the hour began.
+pub(crate) fn hour_of(time: DateTime<Utc>) -> DateTime<Utc> {
+    time.duration_trunc(TimeDelta::hours(1)).unwrap_or(time)
+}
+
+fn used() -> Error {
+    Error::Conflict {
+        code: ErrorCode::AlreadyRegistered,
+        public: "the subscription pays for an organization already, is somebody else's, or is over; or the \
+                 organization has another one"
+            .to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_license_of_our_product_is_a_purchase() {
+        let good = json!({
+            "CustomerIdentifier": null, "ProductCode": "ours", "CustomerAWSAccountId": "123456789012",
+            "LicenseArn": "arn:aws:license-manager::1:license:l-1", "Metadata": { "AgreementId": "agmt-1" },
+        });
+        let of = |field: &str, value: serde_json::Value| {
+            let mut body = good.clone();
+            body[field] = value;
+            purchase(serde_json::from_value(body).expect("an answer"), "ours")
+        };
+        let bought = of("CustomerIdentifier", json!("x")).expect("ours");
+        assert_eq!((bought.account.as_str(), bought.license()), ("123456789012", "l-1"));
+        for (field, value) in [
+            ("ProductCode", json!("other")),
+            ("ProductCode", json!(null)),
+            ("CustomerAWSAccountId", json!(null)),
+            ("CustomerAWSAccountId", json!("12'; drop")),
+            ("LicenseArn", json!(null)),
+            ("LicenseArn", json!("l-1")),
+            ("LicenseArn", json!("arn:\u{0}")),
+        ] {
+            assert_eq!(of(field, value.clone()), None, "{field} {value}");
+        }
+    }
+}
