@@ -168,3 +168,26 @@ fn what_is_not_kept_is_refused(coppice: &Platform, version: &str, after: &str) {
     let nowhere = refused(coppice, "kid", &json!({ "targetLsn": "F0000000/0" }));
     assert!(nowhere.contains("does not go that far"), "{nowhere}");
 }
+
+#[test]
+fn a_branch_goes_back_to_what_came_after_a_sleep_in_which_it_was_first_looked_at() {
+    let mut coppice = platform();
+    coppice.sql("main", "CREATE TABLE t (i int); INSERT INTO t VALUES (1)");
+    coppice.cli(&["branch", "create", "kid", "--parent", "main"]);
+    for branch in ["main", "kid"] {
+        coppice.cli(&["branch", "hibernate", branch, "--yes"]);
+    }
+    coppice.cli(&["branch", "reset", "kid", "--yes"]);
+    let history = coppice.cli(&["branch", "history", "kid"]);
+    assert_eq!(history["snapshots"].as_array().map(Vec::len), Some(1), "of data at rest: {history}");
+    coppice.cli(&["branch", "wake", "kid"]);
+    let said =
+        coppice.sql("kid", "BEGIN; INSERT INTO t VALUES (2); COMMIT; SELECT pg_current_wal_insert_lsn()");
+    let place = said.lines().last().expect("a place").to_owned();
+    coppice.sql("kid", "INSERT INTO t VALUES (3)");
+    assert_eq!(rows_of_copy(&coppice, &create(&["--lsn", &place])), "1 2");
+    coppice.cli(&["branch", "reset", "kid", "--lsn", &place, "--yes"]);
+    assert_eq!(rows(&coppice, "kid"), "1 2");
+    coppice.cli(&["branch", "delete", "kid", "main", "--purge", "--yes"]);
+    assert_eq!(coppice.stop_all(), Leftovers::default());
+}

@@ -14,7 +14,7 @@ use coppice_wal::{Ended, Log};
 use super::Volume;
 use super::pages::Files;
 use super::snapshots::{FACTS, log_of, strip, wal_of};
-use super::stored::force_recovery;
+use super::stored::{force_recovery, give_as_owned};
 use crate::local::btrfs;
 use crate::local::untrusted::{UntrustedDir, UntrustedPath};
 use crate::{EngineError, Result};
@@ -65,10 +65,7 @@ impl Volume {
             wal.remove(&std::ffi::CString::new(name.as_str())?)?;
             let target = wal.make_file(name.as_str())?;
             rustix::fs::ioctl_ficlone(&target, &source)?;
-            let owner = rustix::fs::fstat(wal)?;
-            let (account, group) =
-                (rustix::fs::Uid::from_raw(owner.st_uid), rustix::fs::Gid::from_raw(owner.st_gid));
-            Ok(rustix::fs::fchown(&target, Some(account), Some(group))?)
+            give_as_owned(&target, wal)
         };
         put().map_err(action())
     }

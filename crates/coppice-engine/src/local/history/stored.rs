@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt as _;
 
 use coppice_core::lsn::Lsn;
 use coppice_wal::{Log, Place};
+use rustix::fs::{Gid, Uid, fchown, fstat};
 
 use super::pages::Files;
 use super::snapshots::{log_of, strip, wal_of};
@@ -112,9 +113,18 @@ pub(super) fn force_recovery(data: &UntrustedPath, log: &Log) -> Result<()> {
     let write = || -> io::Result<()> {
         let data = data.require()?;
         data.unlink(c"backup_label")?;
-        data.make_file(c"backup_label")?.write_all(label.as_bytes())
+        let mut file = data.make_file(c"backup_label")?;
+        file.write_all(label.as_bytes())?;
+        give_as_owned(&file, &data)
     };
     write().map_err(EngineError::io("having the log read"))
+}
+
+/// Gives a file to whom the directory belongs that it is in.
+pub(super) fn give_as_owned(file: &File, directory: &UntrustedDir) -> io::Result<()> {
+    let owner = fstat(directory)?;
+    let (account, group) = (Uid::from_raw(owner.st_uid), Gid::from_raw(owner.st_gid));
+    Ok(fchown(file, Some(account), Some(group))?)
 }
 
 fn put(log: &Log, wal: &UntrustedDir, start: Lsn, bytes: &[u8]) -> io::Result<()> {
