@@ -273,13 +273,17 @@ impl Store {
         Ok(done.rows_affected())
     }
 
-    /// Bases that nobody needs: of branches that are gone, and those that are older
-    /// than another one that is itself older than what its branch keeps. No volume is
-    /// to be made from them.
+    /// Bases that nobody needs: of branches that are gone, those that are older than
+    /// another one that is itself older than what its branch keeps, and those so old of a
+    /// volume that is neither what its branch has nor a version of it. No volume is to be
+    /// made from them.
     pub async fn base_surplus(&self) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar(
             "select x.name from bases x left join branches b on b.id = x.branch_id
              where (b.id is null or b.goal = 'deleted'
+                    or x.volume_id <> b.volume_id
+                       and greatest(x.taken_at, x.seen_at) < now() - make_interval(days => b.backup_retention_days)
+                       and not exists (select from branch_versions n where n.volume_id = x.volume_id)
                     or exists (select from bases later where later.volume_id = x.volume_id
                                and later.taken_at > x.taken_at
                                and later.taken_at < now() - make_interval(days => b.backup_retention_days)))

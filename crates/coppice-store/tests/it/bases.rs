@@ -95,6 +95,34 @@ async fn a_branch_keeps_bases_for_as_long_as_it_says_and_one_from_before() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn bases_of_what_a_branch_was_go_some_days_after_its_version() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_rows(&server.database().await).await;
+    sql.execute(
+        "insert into volumes (id, host_id, branch_id, state, account, image_major, image_minor)
+         select 'former', host_id, branch_id, 'admitted', account + 1, image_major, image_minor from volumes where id = 'v'",
+    )
+    .await
+    .unwrap();
+    sql.execute(
+        "insert into branch_versions
+         select 'former', id, now() - interval '9 days', now(), 'reset', now() from branches",
+    )
+    .await
+    .unwrap();
+    base(&mut sql, "now", "9 days").await;
+    base(&mut sql, "then", "9 days").await;
+    base(&mut sql, "late", "1 day").await;
+    sql.execute("update bases set volume_id = 'former' where name <> 'now'").await.unwrap();
+    let surplus = async || store.base_surplus().await.unwrap();
+    assert_eq!(surplus().await, [""; 0], "a version has what it had");
+    sql.execute("delete from branch_versions").await.unwrap();
+    assert_eq!(surplus().await, ["then"], "the newest of a branch stays, and what is young");
+    sql.execute("update bases set seen_at = now() where name = 'then'").await.unwrap();
+    assert_eq!(surplus().await, [""; 0], "it slept until then");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_drill_is_due_of_the_branch_whose_last_one_is_longest_ago_and_of_one_that_is_waited_for() {
     let server = Postgres::shared();
     let (store, mut sql) = with_rows(&server.database().await).await;
