@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use coppice_test_support::Platform;
+use coppice_test_support::{Platform, psql};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -35,14 +35,20 @@ fn unexplained(coppice: &Platform) -> BTreeSet<String> {
         .into_iter()
         .flat_map(|place| names(&format!("pool/{place}")));
     let mut left: BTreeSet<_> = servers.chain(half_made).collect();
-    // One volume a branch, and one a template.
+    // The volume of each branch, what it was, and one a template.
+    let named = "SELECT b.volume_id FROM branches b WHERE b.goal <> 'deleted'
+         UNION SELECT n.volume_id FROM branch_versions n JOIN branches b ON b.id = n.branch_id AND b.goal <> 'deleted'";
+    let named = psql(&coppice.metastore_url(), named);
+    assert!(named.is_ok, "{}", named.err);
+    let named: BTreeSet<_> = named.out.lines().collect();
     let templates = std::fs::read_to_string(coppice.data_dir().join("templates.json")).unwrap_or_default();
-    let of_branches: Vec<_> =
-        names("pool/volumes").into_iter().filter(|name| !templates.contains(name.as_str())).collect();
-    if of_branches.len() != branches.len() {
-        left.extend(of_branches.clone());
-    }
+    let there = names("pool/volumes");
+    let unknown = |name: &&String| !named.contains(name.as_str()) && !templates.contains(name.as_str());
+    left.extend(there.iter().filter(unknown).cloned());
+    left.extend(
+        named.iter().filter(|name| !there.contains(**name)).map(|name| format!("no directory of {name}")),
+    );
     // What is kept of volumes that are gone.
-    left.extend(names("pool/history").into_iter().filter(|name| !of_branches.contains(name)));
+    left.extend(names("pool/history").into_iter().filter(|name| !named.contains(name.as_str())));
     left
 }

@@ -10,6 +10,7 @@ mod interruptions;
 mod losses;
 mod model;
 mod operations;
+mod pasts;
 
 use std::time::{Duration, Instant};
 
@@ -78,7 +79,7 @@ fn soak(driver: &'static str, seed: u64) {
     let (mut options, _file_system) = options_for(driver);
     options.flags.extend(fixed_gateway());
     options.flags.extend(["--branches-per-hour", "1000000"].map(str::to_owned));
-    let mut soak = Soak::start(options, seed);
+    let mut soak = Soak::start(options, seed, driver == "btrfs");
     let is_over = |soak: &Soak| match seconds {
         Some(seconds) => started.elapsed() >= Duration::from_secs(seconds),
         None => soak.done >= DECK.iter().map(|(_, count)| *count).sum(),
@@ -123,8 +124,12 @@ struct Soak {
     /// The API's path of the project.
     project: String,
     random: ChaCha8Rng,
+    /// Whether it can be gone back to places of a log.
+    keeps_history: bool,
     /// `main` comes first and stays.
     branches: Vec<Branch>,
+    /// What was deleted.
+    trash: Vec<Branch>,
     /// Operations so far.
     done: u64,
     next_value: u64,
@@ -132,7 +137,7 @@ struct Soak {
 }
 
 impl Soak {
-    fn start(options: Options, seed: u64) -> Self {
+    fn start(options: Options, seed: u64, keeps_history: bool) -> Self {
         let coppice = Platform::start(PROGRAM, options);
         let list = coppice.cli(&["project", "list"]);
         let project = list["projects"][0]["id"].as_str().expect("an id");
@@ -147,10 +152,23 @@ impl Soak {
             inactivity_minutes: 30,
             is_asleep: false,
             contents: Contents::empty(),
+            places: vec![],
+            pasts: vec![],
+            former_parent: None,
         };
         coppice.sql("main", TABLE);
         let random = ChaCha8Rng::seed_from_u64(seed);
-        Self { coppice, project, random, branches: vec![main], done: 0, next_value: 1, next_name: 1 }
+        Self {
+            coppice,
+            project,
+            random,
+            keeps_history,
+            branches: vec![main],
+            trash: vec![],
+            done: 0,
+            next_value: 1,
+            next_name: 1,
+        }
     }
 
     /// Every operation as often as the deck has it, so that even a short run

@@ -36,6 +36,8 @@ pub(super) enum Request {
     MakeChild(Value),
     Delete,
     Rename(String),
+    /// To its parent.
+    Reset,
     Hibernate,
     Wake,
 }
@@ -123,6 +125,9 @@ impl Soak {
     pub(super) fn cut_request(&mut self, index: usize) {
         self.wait_until_settled(index);
         let request = self.request_to_cut(index);
+        if let (Request::Reset, Some(parent)) = (&request, self.parent_of(index)) {
+            self.settle_for_copy(parent);
+        }
         println!("soak:     {request:?}");
         let (method, path, body) = self.message(&request, index);
         let client = self.coppice.client();
@@ -143,6 +148,7 @@ impl Soak {
         match request {
             Request::MakeChild(body) => ("POST", format!("{}/branches", self.project), Some(body.clone())),
             Request::Delete => ("DELETE", path, None),
+            Request::Reset => ("POST", format!("{path}/reset"), Some(json!({}))),
             Request::Rename(name) => ("PATCH", path, Some(json!({ "name": name }))),
             Request::Hibernate => ("PATCH", path, Some(json!({ "hibernate": true }))),
             Request::Wake => ("PATCH", path, Some(json!({ "hibernate": false }))),
@@ -166,7 +172,16 @@ impl Soak {
             Request::Delete => {
                 let (status, answer) = self.coppice.call(method, &path, None);
                 assert!(status == 204 || status == 404, "{status} {answer}");
-                self.forget(index);
+                self.put_away(index);
+            }
+            Request::Reset => {
+                // What was begun is done first.
+                self.wait_until_settled(index);
+                let parent = self.parent_of(index).expect("a parent");
+                let contents = self.branches[parent].contents.clone();
+                self.call(method, &path, body.as_ref(), 200);
+                self.wait_until_settled(index);
+                self.note_replaced(index, contents);
             }
             Request::Rename(name) => {
                 self.call(method, &path, body.as_ref(), 200);

@@ -141,6 +141,22 @@ pub(super) struct Branch {
     pub(super) inactivity_minutes: u64,
     pub(super) is_asleep: bool,
     pub(super) contents: Contents,
+    /// Places in the log, and what was in it there.
+    pub(super) places: Vec<(String, Contents)>,
+    /// What it was before it was reset, and is kept.
+    pub(super) pasts: Vec<Past>,
+    /// Whose child it was until that one was deleted, or it was.
+    pub(super) former_parent: Option<String>,
+}
+
+/// What a branch was until it was reset.
+#[derive(Clone, Debug)]
+pub(super) struct Past {
+    /// That of the version.
+    pub(super) id: String,
+    pub(super) contents: Contents,
+    /// Places in its log, and what was in it there.
+    pub(super) places: Vec<(String, Contents)>,
 }
 
 impl Branch {

@@ -29,6 +29,14 @@ pub(super) enum Operation {
     SetScaleToZero,
     Rename,
     Delete,
+    /// It becomes what its parent is.
+    Reset,
+    /// It becomes what it was.
+    GoBack,
+    MakeChildOfPast,
+    Promote,
+    /// Out of the trash.
+    BringBack,
     /// The control plane is killed while it works on a request.
     CutRequest,
     /// It ends as a service manager ends it, and starts again.
@@ -36,7 +44,7 @@ pub(super) enum Operation {
 }
 
 /// How often each of them is in a deck.
-pub(super) const DECK: [(Operation, u64); 21] = [
+pub(super) const DECK: [(Operation, u64); 26] = [
     (Operation::Write, 9),
     (Operation::RollBack, 1),
     (Operation::Lose(Strike::Postmaster), 2),
@@ -55,7 +63,12 @@ pub(super) const DECK: [(Operation, u64); 21] = [
     (Operation::Describe, 1),
     (Operation::SetScaleToZero, 3),
     (Operation::Rename, 1),
-    (Operation::Delete, 2),
+    (Operation::Delete, 3),
+    (Operation::Reset, 3),
+    (Operation::GoBack, 3),
+    (Operation::MakeChildOfPast, 2),
+    (Operation::Promote, 2),
+    (Operation::BringBack, 2),
     (Operation::CutRequest, 2),
     (Operation::RestartControlPlane, 1),
 ];
@@ -70,6 +83,7 @@ impl Soak {
             | Operation::MakeChildOfBusyParent
             | Operation::MakeChildOfTiredParent
             | Operation::MakeBase
+            | Operation::MakeChildOfPast
                 if is_full =>
             {
                 Operation::Delete
@@ -137,6 +151,11 @@ impl Soak {
                 self.change(index, &json!({ "name": name }));
                 self.branches[index].name = name;
             }
+            Operation::Reset => self.reset(index),
+            Operation::GoBack => self.go_back(index),
+            Operation::MakeChildOfPast => self.make_child_of_past(index),
+            Operation::Promote => self.promote(index),
+            Operation::BringBack => self.bring_back(),
             Operation::CutRequest => self.cut_request(index),
             Operation::RestartControlPlane => {
                 assert_eq!(self.coppice.terminate(), Some(0));
@@ -222,25 +241,32 @@ impl Soak {
             inactivity_minutes: scale_to_zero["inactivityPeriodMinutes"].as_u64().expect("a number"),
             is_asleep: false,
             contents,
+            places: vec![],
+            pasts: vec![],
+            former_parent: None,
         });
         self.wait_until_settled(self.branches.len() - 1);
     }
 
-    fn make(&mut self, request: &Value, contents: Contents) {
+    pub(super) fn make(&mut self, request: &Value, contents: Contents) {
         let made = self.call("POST", &format!("{}/branches", self.project), Some(request), 201);
         self.add(request, &made, contents);
     }
 
     pub(super) fn make_child(&mut self, index: usize) {
-        self.wait_until_settled(index);
-        // Otherwise parent and child could be found different, and both be right.
-        if !self.branches[index].contents.is_certain() && !self.branches[index].is_asleep {
-            self.read(index);
-        }
+        self.settle_for_copy(index);
         let request = self.child_request(index);
         let contents = self.branches[index].contents.clone();
         self.make(&request, contents);
         self.wait_until_settled(index);
+    }
+
+    /// Otherwise a branch and its copy could be found different, and both be right.
+    pub(super) fn settle_for_copy(&mut self, index: usize) {
+        self.wait_until_settled(index);
+        if !self.branches[index].contents.is_certain() && !self.branches[index].is_asleep {
+            self.read(index);
+        }
     }
 
     /// The child holds the beginning of what its parent gets meanwhile.
@@ -304,23 +330,16 @@ impl Soak {
 
     pub(super) fn delete(&mut self, index: usize) {
         self.call("DELETE", &self.path(index), None, 204);
-        self.forget(index);
-    }
-
-    /// A deleted branch; its children have no parent any more.
-    pub(super) fn forget(&mut self, index: usize) {
-        let gone = self.branches.remove(index);
-        for branch in self.branches.iter_mut().filter(|branch| branch.parent.as_ref() == Some(&gone.id)) {
-            branch.parent = None;
-        }
+        self.put_away(index);
     }
 
     /// The kind of request that a kill of the control plane cuts short.
     pub(super) fn request_to_cut(&mut self, index: usize) -> Request {
-        match self.below(4) {
+        match self.below(5) {
             0 if self.branches.len() < BRANCHES_MAX => Request::MakeChild(self.child_request(index)),
             1 if index > 0 => Request::Delete,
             2 => Request::Rename(self.new_name()),
+            3 if self.parent_of(index).is_some() => Request::Reset,
             _ if self.branches[index].is_asleep => Request::Wake,
             _ => Request::Hibernate,
         }
