@@ -1,6 +1,7 @@
 //! What may be used in a month: a part of the stories of branches that sleep.
 
 use coppice_test_support::{Platform, psql};
+use serde_json::json;
 
 use crate::branches::status;
 use crate::sleep::wait_for_status;
@@ -23,6 +24,12 @@ pub(crate) fn keeps_asleep(coppice: &Platform, main: &str, url: &str) {
         runtime.block_on(tokio_postgres::connect(url, tokio_postgres::NoTls)).err().expect("an error");
     assert_eq!(refused.code().map(tokio_postgres::error::SqlState::code), Some("53400"), "{refused}");
     assert_eq!(status(coppice, main), "STATUS_TYPE_HIBERNATED", "whoever asks, and however often");
+    let (code, answer) = coppice.call(
+        "POST",
+        &format!("{main}/upgrade"),
+        Some(&json!({ "image": "postgres:18", "check": true })),
+    );
+    assert_eq!((code, &answer["id"]), (403, &json!("budget_reached")), "no server of it works");
     let list = coppice.cli(&["budget", "list"]);
     assert_eq!(list["budgets"][0]["reached"], 100, "{list}");
 

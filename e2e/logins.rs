@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::branches::{change, path, status};
 use crate::credentials::{hibernate, is_refused};
 use crate::http::{Http, text_of};
+use crate::replicas::{wait_read, wait_whole};
 use crate::setup::{
     PROGRAM, environment_with, every_release, fixed_gateway, options, platform, postgres_dir,
 };
@@ -82,6 +83,11 @@ struct Waiting(Child);
 
 impl Waiting {
     fn begin(coppice: &Platform, branch: &str, url: &str, key: &Key) -> Self {
+        Self::begin_at(&coppice.superuser_url(branch), url, key)
+    }
+
+    /// On the server where the superuser is.
+    fn begin_at(superuser: &str, url: &str, key: &Key) -> Self {
         let mut command = Command::new("psql");
         command.args([url, "-XAtqc", "SELECT pg_sleep(100000)"]);
         let session = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -91,7 +97,7 @@ impl Waiting {
             key.id
         );
         wait_for("the session waits", PATIENCE, || {
-            let said = psql(&coppice.superuser_url(branch), &sql);
+            let said = psql(superuser, &sql);
             (said.is_ok && said.out != "0").then_some(())
         });
         session
@@ -213,6 +219,41 @@ fn sessions_end_with_their_key() {
     assert!(psql(&coppice.metastore_url(), "UPDATE users SET disabled = true").is_ok);
     stays.wait_for_end();
     wait_for_role_at(&superuser, &untouched, "");
+}
+
+#[test]
+fn a_login_reads_from_replicas_for_as_long_as_it_may() {
+    let http = Http::new(platform());
+    let coppice = &http.platform;
+    coppice.sql("main", "CREATE TABLE t AS SELECT 'one' AS text");
+    let (main, id) = (path(coppice, "main"), coppice.branch_id("main"));
+    change(coppice, &main, &json!({ "replicas": 1 }));
+    wait_whole(coppice, &main, 2);
+    let replica = coppice.superuser_url("main").replace("-1/socket", "-2/socket");
+    let one = key(&http, "owner", &json!({}));
+    let direct = url(&http, &one, &main);
+    let reads = direct.replacen(&id, &format!("{id}-ro"), 1);
+    wait_read(&reads, "SELECT session_user, text FROM t", &format!("{}|one", one.id));
+    refuses(&reads, "CREATE TABLE u ()", "read-only transaction");
+    refuses(&reads, "SELECT pg_promote()", "permission denied");
+    refuses(&reads, "SELECT pg_read_file('postgresql.conf')", "permission denied");
+
+    // Whoever may not connect to the one may not connect to the others.
+    let (project, _) = main.split_once("/branches").expect("a path");
+    let filter = |enabled: bool| json!({ "configuration": { "ipFiltering": { "enabled": enabled, "cidr": [{ "cidr": "192.0.2.0/24" }] } } });
+    change(coppice, project, &filter(true));
+    refuses(&reads, "SELECT 1", "are not allowed");
+    change(coppice, project, &filter(false));
+    assert_eq!(does(&reads, "SELECT 1"), "1");
+
+    let session = Waiting::begin_at(&replica, &reads, &one);
+    delete(&http, &one);
+    session.wait_for_end();
+    assert!(is_refused(&reads));
+    let left = format!("SELECT count(*) FROM pg_stat_activity WHERE usename = '{}'", one.id);
+    wait_for("none is left", PATIENCE, || (psql(&replica, &left).out == "0").then_some(()));
+    wait_for_role(coppice, "main", &one, "");
+    wait_for_role_at(&replica, &one, "");
 }
 
 #[test]

@@ -27,7 +27,8 @@ impl App {
     ///
     /// # Errors
     /// `project_not_found`, `branch_not_found`, `branch_busy`, `invalid_image`,
-    /// `invalid_postgres_parameter`, `invalid_preload_library`, `organization_disabled`
+    /// `invalid_postgres_parameter`, `invalid_preload_library`, `organization_disabled`,
+    /// `budget_reached`
     #[tracing::instrument(level = "debug", skip_all)]
     pub async fn upgrade_branch(&self, access: &Access<InBranch>, to: &UpgradeTo) -> Result<Branch> {
         let InBranch { within, branch: id } = &access.target;
@@ -36,6 +37,10 @@ impl App {
         let project = self.lock_project(&mut tx, within).await?;
         let found = self.store.branch_find_in_tx(&mut tx, &project.organization, &project.id, id).await?;
         let current = found.ok_or_else(|| Error::branch_not_found(id))?;
+        // It is two servers, also of a branch that sleeps.
+        if let Some(used_up) = self.store.budget_of_branch_in_tx(&mut tx, id).await? {
+            return Err(used_up.error());
+        }
         let version = self.later_major(current.spec.version, &to.image)?;
         self.check_fits(&current.spec, version).await?;
         let volume = VolumeId::generate(Utc::now());
