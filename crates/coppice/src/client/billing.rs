@@ -1,7 +1,7 @@
 //! `coppice billing`
 
 use clap::Subcommand;
-use coppice_wire::{BillingCustomer, BillingSession, UpdateBillingCustomer};
+use coppice_wire::{BillingCustomer, BillingMarketplace, BillingSession, UpdateBillingCustomer};
 
 use super::http::Client;
 use super::output;
@@ -49,7 +49,14 @@ fn show(customer: &BillingCustomer, as_json: bool) -> anyhow::Result<()> {
         || "none".to_owned(),
         |card| format!("{} …{}, until {:02}/{}", card.brand, card.last4, card.expiry_month, card.expiry_year),
     );
-    output::properties(&[("invoices go to", customer.billing_email.clone()), ("card on file", card)]);
+    let email = customer.billing_email.clone();
+    match customer.marketplace {
+        None => output::properties(&[("invoices go to", email), ("card on file", card)]),
+        Some(BillingMarketplace::Aws) => {
+            let paid = "AWS Marketplace, and what pays is chosen there".to_owned();
+            output::properties(&[("billed through", paid), ("letters go to", email), ("card on file", card)]);
+        }
+    }
     Ok(())
 }
 
