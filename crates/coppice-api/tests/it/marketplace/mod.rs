@@ -3,7 +3,7 @@
 mod double;
 mod model;
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
 use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
@@ -68,8 +68,9 @@ fn sealed(
         "insert into usage_branches (branch_id, branch_name, project_id, project_name, organization_id)
              values ('{branch}', 'main', 'prj_1', 'p', '{organization}') on conflict do nothing;
          insert into usage_hours (branch_id, hour, meter, instance_type, correction, quantity, reason)
-             values ('{branch}', date_trunc('hour', now(), 'UTC') - interval '{hours_ago} hours', '{meter}', '{kind}',
+             values ('{branch}', '{hour}', '{meter}', '{kind}',
                      {correction}, {quantity}, case when {correction} > 0 then 'it stood still' else '' end);",
+        hour = hour(hours_ago),
     )
 }
 
@@ -79,8 +80,11 @@ fn field(page: &str, name: &str) -> String {
     rest.split('"').next().expect("an end").to_owned()
 }
 
+/// An hour that began so many before this one; the same for all of a process, although another begins meanwhile.
 fn hour(ago: i64) -> DateTime<Utc> {
-    Utc::now().duration_trunc(TimeDelta::hours(1)).expect("an hour") - TimeDelta::hours(ago)
+    static THIS: LazyLock<DateTime<Utc>> =
+        LazyLock::new(|| Utc::now().duration_trunc(TimeDelta::hours(1)).expect("an hour"));
+    *THIS - TimeDelta::hours(ago)
 }
 
 impl Sold {
