@@ -164,6 +164,7 @@ fn people_use_the_console() {
             "sql/what_is_stopped_ends_on_the_server_and_many_rows_stay_smooth",
             "console/a_parameter_is_changed_and_everything_is_seen",
             "console/a_branch_is_restored_into_another_one",
+            "console/what_a_branch_was_is_copied_and_taken_back",
             "console/a_key_is_shown_once_and_people_are_invited",
             "integrations/a_webhook_is_told_and_what_failed_is_sent_again",
             "usage/a_budget_is_set_reached_and_raised",

@@ -197,16 +197,6 @@ impl Store {
         .await?;
         Ok(())
     }
-
-    /// Records that AWS was never told and will not be.
-    pub async fn record_count_lost(&self) -> Result<u64> {
-        let count: i64 = sqlx::query_scalar(
-            "select count(*) from marketplace_records where due_at is null and told_at is null",
-        )
-        .fetch_one(&self.pool)
-        .await?;
-        Ok(count.unsigned_abs())
-    }
 }
 
 impl From<RecordRow> for UsageRecord {

@@ -485,6 +485,47 @@ export async function a_branch_is_restored_into_another_one(browser) {
   await api(`${await project()}/branches/${made.id}`, { method: "DELETE" });
 }
 
+export async function what_a_branch_was_is_copied_and_taken_back(browser) {
+  const main = await branchNamed("main");
+  const branches = `${await project()}/branches`;
+  const old = await api(branches, { method: "POST", body: { mode: "inherit", name: "coppiced", parentID: main.id } });
+  const place = `${branches.replace("/organizations", "orgs")}/${old.id}/backups`;
+  const page = await signedIn(browser, place);
+  await heading(page, "Backups");
+  const isKept = async (id, query = "select to_regclass('kept') is not null") => {
+    const asked = { headers: { "X-Coppice-Console": "1" }, data: { queries: [{ query }] } };
+    const answer = await page.request.post(`${told.url}/console/api${branches}/${id}/sql`, asked);
+    return answer.ok() && (await answer.json()).results[0]?.rows[0]?.[0] === "t";
+  };
+  await until("it is up", async () => (await branchNamed("coppiced")).statusType === "STATUS_TYPE_HEALTHY");
+  await isKept(old.id, "create table kept ()");
+  assert.ok(await isKept(old.id));
+  await api(`${branches}/${old.id}/reset`, { method: "POST", body: {} });
+
+  await page.getByRole("button", { name: /^Make a branch of what it was until / }).click();
+  await page.getByRole("dialog").getByText("Nothing happens to coppiced.").waitFor();
+  await look(page, "console-version-copy");
+  await page.getByRole("dialog").getByLabel("Name").fill("copied");
+  await page.keyboard.press("Enter");
+  await heading(page, "copied");
+  const copy = await branchNamed("copied");
+  await until("it has what the other one had", () => isKept(copy.id));
+  assert.ok(!(await isKept(old.id)), "the other one is as it was reset");
+
+  await page.goto(`${told.url}/console/${place}`);
+  await heading(page, "Backups");
+  await page.getByRole("button", { name: /^Go back to what it was until / }).click();
+  await page.keyboard.type("coppiced");
+  await look(page, "console-version-back");
+  await page.keyboard.press("Enter");
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  await until("it is what it was", () => isKept(old.id));
+  await until("what it was meanwhile is a version", async () => (await page.getByRole("button", { name: /^Go back to / }).count()) === 2);
+  await look(page, "console-versions");
+  await leave(page);
+  for (const { id } of [copy, old]) await api(`${branches}/${id}`, { method: "DELETE" });
+}
+
 export async function a_key_is_shown_once_and_people_are_invited(browser) {
   const page = await signedIn(browser, `orgs/${told.organization}/projects`);
   await heading(page, "Projects");

@@ -49,6 +49,7 @@ export function Backups() {
               name={details.name}
               from={backup.data.earliestRestore}
               to={backup.data.latestRestore}
+              gaps={backup.data.gaps ?? []}
               why={why}
             />
           )}
@@ -90,8 +91,28 @@ function Window({ backup, days }: { backup: Schemas["BackupMetadata"]; days: num
           </dd>
         </div>
         {backup.lastDrill && <Proof drill={backup.lastDrill} />}
+        {backup.gaps && backup.gaps.length > 0 && <Gaps gaps={backup.gaps} />}
       </dl>
     </section>
+  );
+}
+
+/** So many are seen at a glance; the others are told when somebody asks for a moment in one. */
+const SHORT = 3;
+
+/** Times of which nothing was kept. */
+function Gaps({ gaps }: { gaps: Schemas["HistoryGap"][] }) {
+  const more = gaps.length - SHORT;
+  return (
+    <div>
+      <dt>But not</dt>
+      {gaps.slice(0, SHORT).map(({ from, to }) => (
+        <dd key={from}>
+          {exact(from)} to {exact(to)}
+        </dd>
+      ))}
+      {more > 0 && <dd className="quiet">and {counted(more, "time")} before</dd>}
+    </div>
   );
 }
 

@@ -2,6 +2,7 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { type FormEvent, useState } from "react";
 import { restoreBranch } from "../../api/changes";
+import type { Schemas } from "../../api/client";
 import { type InBranch, treeQuery } from "../../api/queries";
 import { ago, exact, fromField, inField, took } from "../../lib/time";
 import { freeName } from "../../lib/tree";
@@ -22,19 +23,30 @@ interface RestoreProps {
   name: string;
   from: string;
   to: string;
+  /** Times between these two of which nothing was kept. */
+  gaps: Schemas["HistoryGap"][];
   why: string | undefined;
 }
 
+/** What is wrong with a moment, if there is something. */
+function problem(at: number | undefined, { from, to, gaps }: RestoreProps): string | undefined {
+  if (at === undefined) return undefined;
+  const isOutside = Number.isNaN(at) || at < Date.parse(from) || at > Date.parse(to);
+  if (isOutside) return `Choose a moment from ${exact(from)} to ${exact(to)}.`;
+  const gap = gaps.find((gap) => at > Date.parse(gap.from) && at < Date.parse(gap.to));
+  return gap && `Nothing was kept from ${exact(gap.from)} to ${exact(gap.to)}: choose a moment before or after.`;
+}
+
 /** What was typed, what is wrong with it, and the moment that it means; none is the latest. */
-function useDraft({ path, name: branch, from, to, why }: RestoreProps) {
+function useDraft(props: RestoreProps) {
+  const { path, name: branch, why } = props;
   const branches = useQuery(treeQuery(path)).data?.branches ?? [];
   const names = new Set(branches.map(({ name }) => name));
   const [chosen, choose] = useState("");
   const [typed, type] = useState<string>();
   const name = (typed ?? freeName(branch, names)).trim();
   const at = chosen === "" ? undefined : fromField(chosen);
-  const isOutside = at !== undefined && (Number.isNaN(at) || at < Date.parse(from) || at > Date.parse(to));
-  const wrongTime = isOutside ? `Choose a moment from ${exact(from)} to ${exact(to)}.` : undefined;
+  const wrongTime = problem(at, props);
   const wrongName = typed !== undefined && names.has(name) ? "There is a branch with this name." : undefined;
   const blocked = why ?? wrongTime ?? wrongName ?? (name ? undefined : "It needs a name.");
   return { chosen, choose, typed: typed ?? name, type, name, at, wrongTime, wrongName, blocked };

@@ -1,11 +1,13 @@
-import { useMutation } from "@tanstack/react-query";
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
-import { resetBranch } from "../../api/changes";
+import { createBranch, resetBranch } from "../../api/changes";
 import type { Schemas } from "../../api/client";
-import type { InBranch } from "../../api/queries";
+import { type InBranch, treeQuery } from "../../api/queries";
 import { exact } from "../../lib/time";
+import { freeName } from "../../lib/tree";
 import { Dialog } from "../../ui/Dialog";
-import { ActionsHead, Button } from "../../ui/parts";
+import { ActionsHead, Button, TextField } from "../../ui/parts";
 import { Until } from "../../ui/Times";
 import { Trouble } from "../../ui/Trouble";
 import { tell } from "../../ui/toasts";
@@ -20,14 +22,15 @@ interface VersionsProps {
   why: string | undefined;
 }
 
-/** What a branch was before it was reset. */
+/** What a branch was before it was reset or upgraded. */
 export function Versions({ path, name, versions, why }: VersionsProps) {
-  const [chosen, setChosen] = useState<Version>();
+  const [asked, setAsked] = useState<{ to: "copy" | "go back"; version: Version }>();
+  const chosen = { path, name, onClose: () => setAsked(undefined) };
   return (
     <section className="card" aria-labelledby="versions">
       <header>
         <h2 id="versions">Versions</h2>
-        <p className="quiet">what it was before it was reset, kept for some days</p>
+        <p className="quiet">what it was before it was reset or upgraded, kept for some days</p>
       </header>
       <div className="wide">
         <table className="table">
@@ -49,12 +52,20 @@ export function Versions({ path, name, versions, why }: VersionsProps) {
                 <td>
                   <Until at={version.keptUntil} />
                 </td>
-                <td>
+                <td className="number">
+                  <Button
+                    kind="bare"
+                    why={why}
+                    aria-label={`Make a branch of what it was until ${exact(version.until)}`}
+                    onClick={() => setAsked({ to: "copy", version })}
+                  >
+                    Make a branch
+                  </Button>
                   <Button
                     kind="bare"
                     why={why}
                     aria-label={`Go back to what it was until ${exact(version.until)}`}
-                    onClick={() => setChosen(version)}
+                    onClick={() => setAsked({ to: "go back", version })}
                   >
                     Go back
                   </Button>
@@ -64,19 +75,52 @@ export function Versions({ path, name, versions, why }: VersionsProps) {
           </tbody>
         </table>
       </div>
-      {chosen && <GoBack path={path} name={name} version={chosen} onClose={() => setChosen(undefined)} />}
+      {asked?.to === "copy" && <Copy {...chosen} version={asked.version} />}
+      {asked?.to === "go back" && <GoBack {...chosen} version={asked.version} />}
     </section>
   );
 }
 
-interface GoBackProps {
+interface ChosenProps {
   path: InBranch;
   name: string;
   version: Version;
   onClose: () => void;
 }
 
-function GoBack({ path, name, version, onClose }: GoBackProps) {
+/** Makes a branch of a version; the one that had it stays as it is. */
+function Copy({ path, name, version, onClose }: ChosenProps) {
+  const branches = useQuery(treeQuery(path)).data?.branches ?? [];
+  const [typed, setTyped] = useState(() => freeName(name, new Set(branches.map((branch) => branch.name))));
+  const navigate = useNavigate();
+  const made = useMutation({
+    mutationFn: () =>
+      createBranch(path, { mode: "inherit", name: typed.trim(), parentID: path.branchID, versionID: version.id }),
+    onSuccess: ({ id }) =>
+      navigate({
+        to: "/orgs/$org/projects/$project/branches/$branch/overview",
+        params: { org: path.organizationID, project: path.projectID, branch: id },
+      }),
+  });
+  return (
+    <Dialog
+      title="New branch of a version"
+      does="Make it"
+      isBusy={made.isPending}
+      why={typed.trim() ? undefined : "It needs a name."}
+      onDone={() => made.mutate()}
+      onClose={onClose}
+    >
+      <p>
+        It begins with what {name} had until {exact(version.until)}. Nothing happens to {name}.
+      </p>
+      <TextField label="Name" maxLength={255} spellCheck={false} autoComplete="off" value={typed} onChange={setTyped} />
+      {made.error && <Trouble error={made.error} />}
+    </Dialog>
+  );
+}
+
+function GoBack({ path, name, version, onClose }: ChosenProps) {
   const [typed, setTyped] = useState("");
   const reset = useMutation({
     mutationFn: () => resetBranch(path, { from: { versionID: version.id } }),
