@@ -149,6 +149,9 @@ pub(crate) fn describe() {
     for result in [DrillResult::Passed, DrillResult::Failed, DrillResult::Skipped] {
         counter!(DRILLS, "result" => result.as_str()).absolute(0);
     }
+    for outcome in ["told", "refused", "lost"] {
+        counter!(MARKETPLACE_RECORDS, "outcome" => outcome).absolute(0);
+    }
     counter!(BASE_BYTES).absolute(0);
     counter!(LOG_BYTES).absolute(0);
 }
