@@ -91,22 +91,25 @@ function Window({ backup, days }: { backup: Schemas["BackupMetadata"]; days: num
           </dd>
         </div>
         {backup.lastDrill && <Proof drill={backup.lastDrill} />}
-        {backup.gaps && backup.gaps.length > 0 && <Gaps gaps={backup.gaps} />}
+        <Gaps gaps={backup.gaps ?? []} />
       </dl>
     </section>
   );
 }
 
-/** So many are seen at a glance; the others are told when somebody asks for a moment in one. */
-const SHORT = 3;
+/** So many are seen at a glance, and none that is shorter: they are told when somebody asks for a moment in one. */
+const GAPS_MAX = 3;
+const GAP_LEAST_MS = 5000;
 
 /** Times of which nothing was kept. */
 function Gaps({ gaps }: { gaps: Schemas["HistoryGap"][] }) {
-  const more = gaps.length - SHORT;
+  const long = gaps.filter(({ from, to }) => Date.parse(to) - Date.parse(from) >= GAP_LEAST_MS);
+  const more = long.length - GAPS_MAX;
+  if (long.length === 0) return null;
   return (
     <div>
       <dt>But not</dt>
-      {gaps.slice(0, SHORT).map(({ from, to }) => (
+      {long.slice(0, GAPS_MAX).map(({ from, to }) => (
         <dd key={from}>
           {exact(from)} to {exact(to)}
         </dd>
