@@ -261,23 +261,7 @@ impl App {
         origin: &RequestOrigin,
     ) -> Result<AuditId> {
         let targets: Vec<_> = invitation.iter().map(ToString::to_string).collect();
-        let now = Utc::now().trunc_subsecs(3);
-        let id = AuditId::generate(now);
-        let line = NewAuditLine {
-            id: &id,
-            began_at: now,
-            organization: organization.map(OrganizationId::as_str),
-            actor: &AuditActor::User(user.clone()),
-            credential: None,
-            action: ACCEPT_INVITATION.id,
-            project: None,
-            branch: None,
-            targets: &targets,
-            origin,
-        };
-        self.store.audit_begin(&line).await?;
-        failpoint!("audit.begun");
-        Ok(id)
+        self.begin_audit_at_page(user, organization, ACCEPT_INVITATION.id, &targets, origin).await
     }
 
     /// Begins a line about somebody who says at a page which organization a subscription at a marketplace pays for. It is
@@ -289,6 +273,19 @@ impl App {
         license: &str,
         origin: &RequestOrigin,
     ) -> Result<AuditId> {
+        let targets = [license.to_owned()];
+        self.begin_audit_at_page(user, organization, REGISTER_MARKETPLACE.id, &targets, origin).await
+    }
+
+    /// Begins a line about what somebody does at a page, and not by the API.
+    async fn begin_audit_at_page(
+        &self,
+        user: &UserId,
+        organization: Option<&OrganizationId>,
+        action: &'static str,
+        targets: &[String],
+        origin: &RequestOrigin,
+    ) -> Result<AuditId> {
         let now = Utc::now().trunc_subsecs(3);
         let id = AuditId::generate(now);
         let line = NewAuditLine {
@@ -297,13 +294,14 @@ impl App {
             organization: organization.map(OrganizationId::as_str),
             actor: &AuditActor::User(user.clone()),
             credential: None,
-            action: REGISTER_MARKETPLACE.id,
+            action,
             project: None,
             branch: None,
-            targets: &[license.to_owned()],
+            targets,
             origin,
         };
         self.store.audit_begin(&line).await?;
+        failpoint!("audit.begun");
         Ok(id)
     }
 
