@@ -2,6 +2,8 @@
 //! the pages. The stories themselves are in `browser/stories`; with a directory
 //! in `COPPICE_PICTURES` they leave pictures there of every page they see.
 
+mod payers;
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

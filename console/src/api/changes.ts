@@ -81,6 +81,17 @@ export const setBudget = (path: InOrganization & { subjectID: string }, body: Sc
 export const deleteBudget = (path: InOrganization & { subjectID: string }) =>
   thenAnew(take(api.DELETE(`${ORGANIZATION}/budgets/{subjectID}`, { params: { path } })), "budgets", "tree", "branch");
 
+export const setBillingEmail = (path: InOrganization, billing_email: string) =>
+  thenAnew(take(api.PATCH(`${ORGANIZATION}/billing/customer`, { params: { path }, body: { billing_email } })), "customer");
+
+/** Where a card is put on file. */
+export const openNewCard = (path: InOrganization) =>
+  take(api.POST(`${ORGANIZATION}/billing/checkout-session`, { params: { path } }));
+
+/** Where cards are chosen and removed. */
+export const openCards = (path: InOrganization) =>
+  take(api.POST(`${ORGANIZATION}/billing/payment-method-session`, { params: { path } }));
+
 export const linkInstallation = (path: InOrganization, body: Schemas["LinkGithubInstallation"]) =>
   thenAnew(take(api.POST(`${ORGANIZATION}/githubapp/installations`, { params: { path }, body })), "installations");
 

@@ -104,8 +104,8 @@ export interface Session {
   address: string | null;
   /** Which build of the console the server has now; null where it has none. */
   console: string | null;
-  /** Whether it sends letters, has passwords, and keeps what branches were. */
-  capabilities: { mail: boolean; passwords: boolean; backups: boolean };
+  /** Whether it sends letters, has passwords, keeps what branches were, makes invoices, and has cards put on file. */
+  capabilities: { mail: boolean; passwords: boolean; backups: boolean; invoices: boolean; cards: boolean };
 }
 
 /** Asks at the door what is no operation of the API. */

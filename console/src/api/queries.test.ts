@@ -16,6 +16,7 @@ const SELDOM: Record<string, string> = {
   metricsQuery: "it is measured every 15 seconds",
   usageQuery: "it is counted by the hour",
   invoicesQuery: "there is one a month",
+  upcomingInvoiceQuery: "it is counted by the hour, too",
   repositoryQuery: "one for each project is asked for on one page",
 };
 

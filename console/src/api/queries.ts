@@ -295,6 +295,26 @@ export const invoicesQuery = (path: InOrganization) =>
     getNextPageParam: (last) => last.pagination_metadata.next_cursor ?? undefined,
   });
 
+/** How an organization is billed. */
+export const customerQuery = (path: InOrganization) =>
+  queryOptions({
+    queryKey: ["customer", path],
+    queryFn: () => take(api.GET(`${ORGANIZATION}/billing/customer`, { params: { path } })),
+    refetchInterval: WATCH,
+  });
+
+/** What this month would cost if it were over now; null where nobody is charged yet. */
+export const upcomingInvoiceQuery = (path: InOrganization) =>
+  queryOptions({
+    queryKey: ["upcoming", path],
+    queryFn: () =>
+      take(api.GET(`${ORGANIZATION}/billing/invoices/upcoming`, { params: { path } })).catch((error: unknown) => {
+        if (error instanceof ApiError && error.id === "invoice_not_found") return null;
+        throw error;
+      }),
+    refetchInterval: 60 * SECOND,
+  });
+
 /** An invoice as a PDF. */
 export const invoiceSheet = (path: InOrganization & { invoiceID: string }): Promise<Blob> =>
   take(

@@ -13,6 +13,8 @@ export interface Rights {
   can: (scope: string) => boolean;
   /** Why they may not, for the button that they can't use; nothing when they may. */
   why: (scope: string) => string | undefined;
+  /** The same for what can be done while the organization is disabled. */
+  whyRole: (scope: string) => string | undefined;
 }
 
 export function useRights(organizationID: string): Rights {
@@ -20,9 +22,9 @@ export function useRights(organizationID: string): Rights {
   const found = session.organizations.find(({ id }) => id === organizationID);
   const role = found?.role ?? "viewer";
   const can = (scope: string) => found?.scopes.includes(scope) ?? false;
-  const why = (scope: string) => {
-    if (!found?.isEnabled && scope.endsWith(":write")) return "This organization is disabled.";
-    return can(scope) ? undefined : `Your role here is ${roleTitle(role)}, which does not allow this. Ask an admin.`;
-  };
-  return { role, can, why };
+  const whyRole = (scope: string) =>
+    can(scope) ? undefined : `Your role here is ${roleTitle(role)}, which does not allow this. Ask an admin.`;
+  const why = (scope: string) =>
+    !found?.isEnabled && scope.endsWith(":write") ? "This organization is disabled." : whyRole(scope);
+  return { role, can, why, whyRole };
 }

@@ -57,6 +57,8 @@ async fn show(State(app): State<App>, origin: Origin, call: Call) -> Result<Resp
             "mail": config.mailer.is_some(),
             "passwords": config.has_passwords,
             "backups": app.makes_backups(),
+            "invoices": app.has_invoices(),
+            "cards": app.has_stripe(),
         },
     }))
     .into_response())

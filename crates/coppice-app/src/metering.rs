@@ -77,9 +77,13 @@ impl App {
         Ok(writing.await.map_err(Error::internal)??)
     }
 
-    /// Shortens what hours were made of.
+    /// Shortens what hours were made of, and what others were told of them.
     pub(crate) async fn purge_usage(&self) -> Result<()> {
         self.store.usage_purge().await?;
+        let untold = self.store.usage_purge_billed().await?;
+        if untold > 0 {
+            tracing::warn!("{untold} rows of usage that nobody ever took are too old to be kept for others");
+        }
         Ok(())
     }
 

@@ -1,5 +1,5 @@
 //! Sealed usage on its way to AWS Marketplace. Rows of branches come in the transaction that seals an hour
-//! (`migrations/0520_aws_marketplace.sql`); they become records, one number for each license, dimension and hour, in
+//! (`migrations/0521_marketplace_former.sql`); they become records, one number for each license, dimension and hour, in
 //! the transaction that removes them; and a record is done with when AWS has answered.
 
 use std::collections::BTreeMap;
@@ -9,6 +9,7 @@ use coppice_core::marketplace::UsageRecord;
 use coppice_core::usage::Meter;
 use sqlx::FromRow;
 
+use crate::usage::BILLED_KEPT_DAYS;
 use crate::{Result, Store, StoreError, Tx};
 
 /// What an organization used in an hour and is not in a record.
@@ -103,7 +104,7 @@ impl Store {
         Ok(())
     }
 
-    /// Whether an hour of a dimension is in a record.
+    /// Whether an hour of a dimension is in a record, or too long ago to say that it is not.
     pub async fn record_exists_in_tx(
         &self,
         tx: &mut Tx,
@@ -112,12 +113,14 @@ impl Store {
         hour: DateTime<Utc>,
     ) -> Result<bool> {
         let found = sqlx::query_scalar(
-            "select exists (select from marketplace_records
+            "select $3 < now() - make_interval(days => $4)
+                 or exists (select from marketplace_records
                             where license_id = $1 and dimension = $2 and hour = $3)",
         )
         .bind(license)
         .bind(dimension)
         .bind(hour)
+        .bind(BILLED_KEPT_DAYS)
         .fetch_one(&mut **tx)
         .await?;
         Ok(found)

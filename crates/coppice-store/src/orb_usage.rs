@@ -1,5 +1,5 @@
 //! Sealed usage on its way to Orb: rows come in the transaction that seals an
-//! hour (`migrations/0450_orb.sql`) and go when Orb has said that it has them.
+//! hour (`migrations/0521_marketplace_former.sql`) and go when Orb has said that it has them.
 
 use chrono::{DateTime, Utc};
 use coppice_core::usage::Meter;

@@ -10,6 +10,10 @@ use crate::{Result, Store, Tx};
 /// Whoever came too long ago comes again.
 const ARRIVALS: &str = "delete from marketplace_arrivals where expires_at <= now()";
 
+/// Whether a subscription paid for an organization that is deleted, so that it may pay for another.
+const IS_LEFT: &str = "(s.bound_at is not null
+    and not exists (select from organizations o where o.id = s.organization_id and o.deleted_at is null))";
+
 /// A subscription whose buyer's browser is here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArrivedSubscription {
@@ -17,11 +21,9 @@ pub struct ArrivedSubscription {
     pub license: String,
     /// The account at AWS that pays.
     pub account: String,
-    /// Who has taken it.
+    /// Who has taken it, unless what it paid for is deleted.
     pub user: Option<UserId>,
-    /// The organization that it pays for, or did.
-    pub organization: Option<OrganizationId>,
-    /// Whether that was ever said.
+    /// Whether it pays for an organization.
     pub is_bound: bool,
     /// Whether it is over.
     pub is_over: bool,
@@ -32,12 +34,10 @@ pub struct ArrivedSubscription {
 pub struct EndedSubscription {
     /// What tells it apart.
     pub license: String,
-    /// Whom it paid for.
-    pub organization: Option<OrganizationId>,
     /// When it ended.
     pub ended_at: DateTime<Utc>,
-    /// From when on it paid.
-    pub billed_from: DateTime<Utc>,
+    /// Whom it paid for, and from when on.
+    pub paid_for: Vec<(OrganizationId, DateTime<Utc>)>,
 }
 
 #[derive(FromRow)]
@@ -45,7 +45,6 @@ struct ArrivedRow {
     license_id: String,
     account_id: String,
     user_id: Option<String>,
-    organization_id: Option<String>,
     is_bound: bool,
     is_over: bool,
 }
@@ -83,36 +82,58 @@ impl Store {
 
     /// What the browser with that secret came with; none when it came too long ago.
     pub async fn subscription_arrived(&self, secret_hash: &str) -> Result<Option<ArrivedSubscription>> {
-        let row: Option<ArrivedRow> = sqlx::query_as(
-            "select s.license_id, s.account_id, s.user_id, s.organization_id, s.bound_at is not null as is_bound,
-                    s.ended_at is not null as is_over
+        let sql = format!(
+            "select s.license_id, s.account_id, case when not {IS_LEFT} then s.user_id end as user_id,
+                    s.bound_at is not null and not {IS_LEFT} as is_bound, s.ended_at is not null as is_over
              from marketplace_arrivals a join marketplace_subscriptions s using (license_id)
-             where a.secret_hash = $1 and a.expires_at > now()",
-        )
-        .bind(secret_hash)
-        .fetch_optional(&self.pool)
-        .await?;
+             where a.secret_hash = $1 and a.expires_at > now()"
+        );
+        let row: Option<ArrivedRow> =
+            sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(secret_hash).fetch_optional(&self.pool).await?;
         Ok(row.map(|row| ArrivedSubscription {
             license: row.license_id,
             account: row.account_id,
             user: row.user_id.map(UserId::from_trusted),
-            organization: row.organization_id.map(OrganizationId::from_trusted),
             is_bound: row.is_bound,
             is_over: row.is_over,
         }))
     }
 
-    /// Makes a subscription a user's; false when it is somebody else's, pays for something, or is over.
+    /// Makes a subscription a user's; false when it is somebody else's, pays for something, or is over. One whose
+    /// organization is deleted is free for whoever comes with it; what that used is charged by it all the same.
     pub async fn subscription_take(&self, license: &str, user: &UserId) -> Result<bool> {
-        let done = sqlx::query(
-            "update marketplace_subscriptions set user_id = $2
-             where license_id = $1 and coalesce(user_id, $2) = $2 and bound_at is null and ended_at is null",
+        let mut tx = self.begin().await?;
+        let sql = format!(
+            "select {IS_LEFT} from marketplace_subscriptions s
+             where license_id = $1 and ended_at is null and ({IS_LEFT} or bound_at is null and coalesce(user_id, $2) = $2)
+             for update"
+        );
+        let found: Option<bool> = sqlx::query_scalar(sqlx::AssertSqlSafe(sql))
+            .bind(license)
+            .bind(user.as_str())
+            .fetch_optional(&mut *tx)
+            .await?;
+        let Some(is_left) = found else { return Ok(false) };
+        if is_left {
+            sqlx::query(
+                "insert into marketplace_former (license_id, organization_id, billed_from)
+                 select license_id, organization_id, billed_from from marketplace_subscriptions
+                 where license_id = $1 and organization_id is not null",
+            )
+            .bind(license)
+            .execute(&mut *tx)
+            .await?;
+        }
+        sqlx::query(
+            "update marketplace_subscriptions set user_id = $2, organization_id = null, billed_from = null, bound_at = null
+             where license_id = $1",
         )
         .bind(license)
         .bind(user.as_str())
-        .execute(&self.pool)
+        .execute(&mut *tx)
         .await?;
-        Ok(done.rows_affected() == 1)
+        tx.commit().await?;
+        Ok(true)
     }
 
     /// Whether a user has taken a subscription of that account, and whether it pays for something already.
@@ -196,31 +217,35 @@ impl Store {
 
     /// Subscriptions that ended before a time and whose last usage is still to be put into records.
     pub async fn subscription_list_ended(&self, before: DateTime<Utc>) -> Result<Vec<EndedSubscription>> {
-        type Row = (String, Option<String>, DateTime<Utc>, Option<DateTime<Utc>>);
+        type Row = (String, DateTime<Utc>, Option<String>, Option<DateTime<Utc>>);
         let rows: Vec<Row> = sqlx::query_as(
-            "select license_id, organization_id, ended_at, billed_from from marketplace_subscriptions
-             where ended_at < $1 and closed_at is null order by ended_at",
+            "select s.license_id, s.ended_at, p.organization_id, p.billed_from
+             from marketplace_subscriptions s left join marketplace_paid p using (license_id)
+             where s.ended_at < $1 and s.closed_at is null order by s.ended_at, s.license_id",
         )
         .bind(before)
         .fetch_all(&self.pool)
         .await?;
-        let ended = |(license, organization, ended_at, billed_from): Row| EndedSubscription {
-            license,
-            organization: organization.map(OrganizationId::from_trusted),
-            ended_at,
-            billed_from: billed_from.unwrap_or(ended_at),
-        };
-        Ok(rows.into_iter().map(ended).collect())
+        let mut found = Vec::<EndedSubscription>::new();
+        for (license, ended_at, organization, billed_from) in rows {
+            if found.last().is_none_or(|last| last.license != license) {
+                found.push(EndedSubscription { license, ended_at, paid_for: vec![] });
+            }
+            let paid_for = organization.map(OrganizationId::from_trusted).zip(billed_from);
+            if let Some(last) = found.last_mut() {
+                last.paid_for.extend(paid_for);
+            }
+        }
+        Ok(found)
     }
 
     /// Whether an organization was ever billed through a marketplace that was asked.
     pub async fn subscription_exists(&self, organization: &OrganizationId) -> Result<bool> {
-        let found = sqlx::query_scalar(
-            "select exists (select from marketplace_subscriptions where organization_id = $1)",
-        )
-        .bind(organization.as_str())
-        .fetch_one(&self.pool)
-        .await?;
+        let found =
+            sqlx::query_scalar("select exists (select from marketplace_paid where organization_id = $1)")
+                .bind(organization.as_str())
+                .fetch_one(&self.pool)
+                .await?;
         Ok(found)
     }
 

@@ -17,6 +17,8 @@ const GRACE_SECONDS: f64 = 120.0;
 const CALM_SECONDS: f64 = 600.0;
 /// What hours were made of is kept for so many days after they are sealed.
 const KEPT_DAYS: i32 = 3;
+/// What others were told of an hour, or never took, is kept for so many days.
+pub(crate) const BILLED_KEPT_DAYS: i32 = 400;
 /// Storage counts in steps of so many bytes, so that a branch that is written
 /// to does not make a row at every look.
 const STORAGE_STEP: u64 = 1 << 20;
@@ -228,6 +230,25 @@ impl Store {
             sqlx::query(forget).bind(KEPT_DAYS).execute(&self.relaxed).await?;
         }
         Ok(())
+    }
+
+    /// Forgets what others were told of hours long ago, and what was to be told of them and never was. Returns how many
+    /// rows those were.
+    pub async fn usage_purge_billed(&self) -> Result<u64> {
+        let mut untold = 0;
+        for (forget, is_untold) in [
+            (
+                "delete from marketplace_records where hour < now() - make_interval(days => $1) and told_at is not null",
+                false,
+            ),
+            ("delete from marketplace_records where hour < now() - make_interval(days => $1)", true),
+            ("delete from marketplace_usage where hour < now() - make_interval(days => $1)", true),
+            ("delete from orb_usage where hour < now() - make_interval(days => $1)", true),
+        ] {
+            let done = sqlx::query(forget).bind(BILLED_KEPT_DAYS).execute(&self.relaxed).await?;
+            untold += if is_untold { done.rows_affected() } else { 0 };
+        }
+        Ok(untold)
     }
 
     /// Puts a sealed hour right by a difference, for a reason that people can

@@ -17,6 +17,7 @@ export function OrganizationSettings() {
   const organization = useQuery(organizationQuery({ organizationID: org }));
   const rights = useRights(org);
   const found = organization.data;
+  const reason = (found?.status.admin_reason || found?.status.billing_reason)?.replace(/\.$/, "");
   return (
     <>
       <title>Organization settings · Coppice</title>
@@ -27,8 +28,7 @@ export function OrganizationSettings() {
       {organization.isPending && <Outlines />}
       {found?.status.status === "disabled" && (
         <Band kind="warn">
-          This organization is disabled{found.status.admin_reason && `: ${found.status.admin_reason}`}. Its branches sleep,
-          and nothing can be changed.
+          This organization is disabled{reason && `: ${reason}`}. Its branches sleep, and nothing can be changed.
         </Band>
       )}
       {found && <Form key={found.id} org={org} found={found} why={rights.why("org:write")} />}

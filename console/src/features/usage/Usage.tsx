@@ -11,6 +11,7 @@ import { save } from "../../ui/save";
 import { tellError } from "../../ui/toasts";
 import { Failed } from "../../ui/Trouble";
 import { Budgets } from "./Budgets";
+import { Payment } from "./Payment";
 import "./usage.css";
 
 export interface UsageSearch {
@@ -80,6 +81,7 @@ export function Usage() {
         </div>
       )}
       {usage && usage.rows.length > 0 && <Things usage={usage} by={by} />}
+      <Payment org={org} />
       {usage && <Invoices org={org} isCharged={Boolean(usage.currency)} />}
     </>
   );

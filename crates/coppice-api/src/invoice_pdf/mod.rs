@@ -1,5 +1,6 @@
 //! An invoice as a PDF, of its own: nothing is fetched, and names of tenants are only texts.
 
+mod asked;
 mod typesetting;
 
 use std::ops::Range;
@@ -16,6 +17,7 @@ use krilla::paint::Fill;
 use krilla::surface::Surface;
 use krilla::text::KrillaGlyph;
 
+use asked::Asked;
 use typesetting::Typeface;
 
 use crate::turns::Turns;
@@ -63,17 +65,23 @@ const COLUMNS: [Column; 6] = [
 const LINES_MAX: usize = 10_000;
 /// Those that are written at once; a long one takes a processor for seconds.
 static WRITTEN: Turns = Turns::new(2);
-
 /// Writes an invoice when it has its turn.
 ///
 /// # Errors
-/// `invalid_query_parameter` when it is too long; `internal`
+/// `invalid_query_parameter` when it is too long; `rate_limited` when somebody has it written already, or many others
+/// are; `internal`
 pub(crate) async fn write_in_turn(invoice: wire::InvoiceDetails) -> Result<Vec<u8>> {
     if invoice.lines.len() > LINES_MAX {
         let why = format!("a PDF has at most {LINES_MAX} lines: ask for html or json");
         return Err(Error::invalid_query("format", why));
     }
-    WRITTEN.take(move || write(&invoice)).await
+    let asked = Asked::enter(&invoice.id)?;
+    let work = move || {
+        // To the end of the work, also when nobody waits for that any more.
+        let _asked = asked;
+        write(&invoice)
+    };
+    WRITTEN.take(work).await
 }
 
 /// The same one is the same bytes each time.
@@ -343,6 +351,16 @@ mod tests {
 
     fn pages(text: &str) -> Vec<&str> {
         text.trim_end_matches('\u{c}').split('\u{c}').collect()
+    }
+
+    #[tokio::test]
+    async fn an_invoice_that_is_being_written_is_not_written_twice() {
+        let again = || write_in_turn(wire::InvoiceDetails { id: "bil_twice".to_owned(), ..invoice(3) });
+        let asked = Asked::enter("bil_twice").expect("it is the first");
+        assert_eq!(again().await.expect_err("it is being written").status(), 429);
+        drop(asked);
+        again().await.expect("a PDF");
+        again().await.expect("it was given back");
     }
 
     #[test]

@@ -10,13 +10,14 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::post;
 use coppice_app::{App, Arrival, ArrivedSubscription, BrowserSession, Payable};
+use coppice_core::sign_up::SignUp;
 use coppice_core::{Error, ErrorCode, OrganizationId};
 use zeroize::Zeroizing;
 
 use super::body::{PageForm, secret};
 use super::browser::Browser;
 use super::{cookies, error, places, redirect};
-use crate::pages::{self, Form, Link, Message, SubscriptionPage};
+use crate::pages::{self, BoughtPage, Form, Link, Message, Newcomer, SubscriptionPage};
 
 /// Where AWS leads people, and where our form leads them.
 const PLACE: &str = "/marketplace/aws";
@@ -97,14 +98,11 @@ async fn page(
         Err(failed) => return error::page(&failed),
     };
     let Some(session) = &browser.session else {
-        let sign_in = places::sign_in(browser, PLACE);
-        let what = format!("You have subscribed with the AWS account {}.", arrived.account);
-        return pages::message(&Message {
-            title: "Thank you for subscribing",
-            what: &what,
-            next: "Sign in to say which organization it pays for.",
-            link: Some(Link { href: &sign_in, text: "Sign in" }),
-            ..Message::default()
+        let outside = places::outside(browser, PLACE);
+        return pages::bought(&BoughtPage {
+            aws_account: &arrived.account,
+            sign_in: &places::sign_in(browser, PLACE),
+            newcomer: newcomer(app, &outside),
         });
     };
     if let Some(what) = why_not(&arrived, session) {
@@ -134,6 +132,15 @@ async fn page(
         name,
         problem,
     }))
+}
+
+/// How who has no account gets one; `outside` leads to the provider that vouches for people, if there is one.
+fn newcomer<'a>(app: &'a App, outside: &'a str) -> Newcomer<'a> {
+    match (app.config().sign_up, places::outside_link(app, outside)) {
+        (SignUp::Open, Some(outside)) => Newcomer::Outside(outside),
+        (SignUp::Open | SignUp::Invite, _) => Newcomer::Invited,
+        (SignUp::Off, _) => Newcomer::Nobody,
+    }
 }
 
 /// Why a subscription can pay for nothing more, to who may know. Whose it is, is theirs to know.

@@ -47,7 +47,7 @@ pub(crate) use second_factor::{
     recovery_codes, second_factor, second_factor_removed, second_step,
 };
 pub(crate) use sign_in::{OutsideLink, SignInPage, sign_in};
-pub(crate) use subscription::{SubscriptionPage, subscription};
+pub(crate) use subscription::{BoughtPage, Newcomer, SubscriptionPage, bought, subscription};
 pub(crate) use welcome::{WelcomePage, welcome};
 
 /// Name of the hidden field with the token that shows that a form is ours.

@@ -1,10 +1,38 @@
-//! The page on which somebody says what a subscription at AWS Marketplace pays for.
+//! The pages on which somebody says what a subscription at AWS Marketplace pays for.
 
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use super::{Form, page};
+use super::{Form, OutsideLink, page};
+
+/// How who has no account gets one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Newcomer<'a> {
+    /// By signing in there.
+    Outside(OutsideLink<'a>),
+    /// By an invitation.
+    Invited,
+    /// By who runs the platform.
+    Nobody,
+}
+
+/// Thanks somebody for a subscription who is not signed in.
+#[derive(Debug, Template)]
+#[template(path = "bought.html")]
+pub(crate) struct BoughtPage<'a> {
+    /// The account at AWS that pays.
+    pub(crate) aws_account: &'a str,
+    /// Where to sign in and come back.
+    pub(crate) sign_in: &'a str,
+    /// For who has no account.
+    pub(crate) newcomer: Newcomer<'a>,
+}
+
+/// The page for who comes from AWS Marketplace and is not signed in.
+pub(crate) fn bought(content: &BoughtPage<'_>) -> Response {
+    page(StatusCode::OK, content, None)
+}
 
 /// Asks for the fields `organization`, empty for a new one, and its `name`.
 #[derive(Debug, Template)]

@@ -20,6 +20,7 @@ mod organizations;
 mod projects;
 mod sign_in_links;
 mod sql;
+mod standing;
 mod stripe;
 mod usage;
 mod vercel;

@@ -8,7 +8,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use coppice_core::amount::{Decimal, Whole};
 use coppice_core::marketplace::{SubscriptionNews, UsageRecord};
 use coppice_core::usage::Meter;
-use coppice_core::{Error, Result};
+use coppice_core::{Error, OrganizationId, Result};
 use coppice_failpoint::failpoint;
 use coppice_store::{
     EndedSubscription, StoreError, Telling, Tx, UnrecordedUsage, UsageGrouping, UsageQuery, UsageStep,
@@ -133,35 +133,50 @@ impl App {
     /// that.
     async fn close_subscription(&self, aws: &AwsMarketplace, ended: &EndedSubscription) -> Result<()> {
         let sealed_until = self.store.usage_sealed_until().await?;
-        let (from, to) = (sealed_until.max(ended.billed_from), hour_of(ended.ended_at) + TimeDelta::hours(1));
+        let to = hour_of(ended.ended_at) + TimeDelta::hours(1);
         let mut last = vec![];
-        if let Some(organization) = ended.organization.as_ref().filter(|_| from < to) {
-            let grouping = UsageGrouping { by: Some(UsageStep::Hour), ..UsageGrouping::default() };
-            let query = UsageQuery {
-                organization,
-                from,
-                to,
-                grouping,
-                boundaries: &[],
-                is_own_only: false,
-                rows_max: ROWS_MAX,
-            };
-            let rows = self.store.usage_report(&query).await?.into_iter();
-            last.extend(rows.filter_map(|row| {
-                let (meter, instance_type, quantity) = (row.meter, row.instance_type, row.quantity);
-                Some(UnrecordedUsage { hour: row.began_at?, meter, instance_type, quantity })
-            }));
+        for (organization, billed_from) in &ended.paid_for {
+            let from = sealed_until.max(*billed_from);
+            if from < to {
+                last.extend(self.used_by_hour(organization, from, to).await?);
+            }
         }
         let mut tx = self.store.begin().await?;
         let mut used = self.store.record_take_in_tx(&mut tx, &ended.license).await?;
-        // What was sealed meanwhile is in the report.
-        used.retain(|one| one.hour < from);
+        // What was sealed meanwhile is in the reports.
+        used.retain(|one| one.hour < sealed_until);
         used.extend(last);
         self.record_in_tx(&mut tx, &ended.license, amounts(aws, &used)?).await?;
         self.store.record_close_in_tx(&mut tx, &ended.license).await?;
         tx.commit().await.map_err(StoreError::from)?;
         tracing::info!("the subscription {} at AWS Marketplace is over and summed up", ended.license);
         Ok(())
+    }
+
+    /// What an organization used in hours that need not be sealed.
+    async fn used_by_hour(
+        &self,
+        organization: &OrganizationId,
+        from: DateTime<Utc>,
+        to: DateTime<Utc>,
+    ) -> Result<Vec<UnrecordedUsage>> {
+        let grouping = UsageGrouping { by: Some(UsageStep::Hour), ..UsageGrouping::default() };
+        let boundaries = &[];
+        let query = UsageQuery {
+            organization,
+            from,
+            to,
+            grouping,
+            boundaries,
+            is_own_only: false,
+            rows_max: ROWS_MAX,
+        };
+        let rows = self.store.usage_report(&query).await?.into_iter();
+        let used = rows.filter_map(|row| {
+            let (meter, instance_type, quantity) = (row.meter, row.instance_type, row.quantity);
+            Some(UnrecordedUsage { hour: row.began_at?, meter, instance_type, quantity })
+        });
+        Ok(used.collect())
     }
 
     /// Tells records. Of a request with a wrong one AWS takes none, so that is looked for by halves.

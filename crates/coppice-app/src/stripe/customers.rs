@@ -88,7 +88,9 @@ impl App {
                 Err(error) => return Err(error.into()),
             }
         };
-        let (customer, home) = (customer.as_str(), self.config.public_url.as_str());
+        // Where the console says what is on file.
+        let home = format!("{}/console/orgs/{}/usage", self.config.public_url, organization.id);
+        let (customer, home) = (customer.as_str(), home.as_str());
         let session: Session = match page {
             BillingPage::NewCard => {
                 let form = [

@@ -516,3 +516,28 @@ async fn sealed_hours_are_what_ranges_say_of_any_history() {
 fn sum(rows: &[Expected]) -> i128 {
     rows.iter().map(|(.., quantity)| quantity.parse::<i128>().unwrap()).sum()
 }
+
+#[tokio::test]
+async fn what_others_were_told_is_forgotten_after_400_days_and_its_hours_stay_as_they_were() {
+    let mut metered = Metered::new().await;
+    metered
+        .run(
+            "insert into marketplace_subscriptions (license_id, license_arn, account_id) values ('l-1', 'arn:l-1', '1');
+             insert into marketplace_records (license_id, dimension, hour, quantity, due_at, told_at)
+                 select 'l-1', 'd', date_trunc('hour', now()) - make_interval(days => days), 1, null, now()
+                 from unnest(array[401, 399]) days;
+             insert into orb_usage (branch_id, hour, meter, instance_type, correction, quantity, organization_id, project_id)
+                 select 'b', date_trunc('hour', now()) - make_interval(days => days), 'asleep', '', 0, 1, 'o', 'p'
+                 from unnest(array[401, 399]) days",
+        )
+        .await;
+    assert_eq!(metered.store.usage_purge_billed().await.unwrap(), 1, "one was never told");
+    assert_eq!(metered.number("select count(*) from marketplace_records").await, 1);
+    assert_eq!(metered.number("select count(*) from orb_usage").await, 1);
+    let mut tx = metered.store.begin().await.unwrap();
+    for (days, is_known) in [(401, true), (399, true), (398, false)] {
+        let hour = (metered.now - TimeDelta::days(days)).duration_trunc(TimeDelta::hours(1)).unwrap();
+        let known = metered.store.record_exists_in_tx(&mut tx, "l-1", "d", hour).await.unwrap();
+        assert_eq!(known, is_known, "{days} days ago");
+    }
+}

@@ -118,24 +118,11 @@ impl Billed {
         let customer = self.stripe.customer_of(organization).0.expect("a customer");
         self.stripe.attach(&customer);
         self.http.metastore("update stripe_customers set due_at = now()");
-        self.wait_status(organization, &good("t2"));
+        self.http.wait_standing(organization, &good("t2"));
     }
 
     fn billing(&self, organization: &str, what: &str) -> Answer {
         self.http.get(&format!("/organizations/{organization}/billing/{what}"))
-    }
-
-    /// What its status and tier are.
-    fn status(&self, organization: &str) -> Value {
-        let shown = self.http.get(&format!("/organizations/{organization}")).expect(200);
-        let status = &shown["status"];
-        json!([status["status"], status["billing_status"], status["usage_tier"]])
-    }
-
-    fn wait_status(&self, organization: &str, expected: &Value) {
-        wait_for(&format!("{organization} is {expected}"), PATIENCE, || {
-            (self.status(organization) == *expected).then_some(())
-        });
     }
 
     /// Seals usage of a branch of an organization, so many hours ago.
@@ -156,7 +143,7 @@ fn an_organization_is_known_at_orb_as_it_is_here_and_charged_by_what_is_on_file_
     let billed = billed();
     let (http, orb) = (&billed.http, &billed.orb);
     let organization = billed.new_customer("Trees & Sons");
-    assert_eq!(billed.status(&organization), json!(["disabled", "no_payment_method", "t1"]));
+    assert_eq!(billed.http.standing(&organization), json!(["disabled", "no_payment_method", "t1"]));
     let refused = http.post(&format!("/organizations/{organization}/projects"), &json!({ "name": "p" }));
     let told = refused.expect_error(403, "organization_disabled");
     assert!(told.contains("coppice billing add-card"), "it says why: {told}");
@@ -288,7 +275,7 @@ fn what_is_owed_disables_and_what_is_paid_enables_however_deliveries_come() {
     for _ in 0..2 {
         billed.tell("evt_owing_1", "invoice.payment_failed", &organization).expect(200);
     }
-    billed.wait_status(&organization, &overdue);
+    billed.http.wait_standing(&organization, &overdue);
     let shown = billed.http.get(&format!("/organizations/{organization}")).expect(200);
     assert!(text_of(&shown["status"]["billing_reason"]).contains("overdue"), "{shown}");
 
@@ -306,16 +293,16 @@ fn what_is_owed_disables_and_what_is_paid_enables_however_deliveries_come() {
     let before = looks();
     billed.tell("evt_owing_2", "invoice.payment_succeeded", &organization).expect(200);
     wait_for("it was looked at", PATIENCE, || (looks() > before).then_some(()));
-    assert_eq!(billed.status(&organization), overdue);
+    assert_eq!(billed.http.standing(&organization), overdue);
     orb.invoice(&organization, "in_b", "paid", ("7.00", true));
     billed.tell("evt_owing_3", "invoice.payment_succeeded", &organization).expect(200);
-    billed.wait_status(&organization, &good("t2"));
+    billed.http.wait_standing(&organization, &good("t2"));
     // A late word of what is settled, and one that came before, change nothing.
     let before = looks();
     billed.tell("evt_owing_4", "invoice.past_due", &organization).expect(200);
     billed.tell("evt_owing_1", "invoice.payment_failed", &organization).expect(200);
     wait_for("it was looked at", PATIENCE, || (looks() > before).then_some(()));
-    assert_eq!(billed.status(&organization), good("t2"));
+    assert_eq!(billed.http.standing(&organization), good("t2"));
 }
 
 #[test]
@@ -325,7 +312,7 @@ fn credit_is_as_good_as_a_card_until_it_is_used_up() {
     let organization = billed.new_customer("prepaid");
     orb.credit(&organization, "cr_1", 40.5);
     billed.tell("evt_prepaid_1", "customer.credit_balance_recovered", &organization).expect(200);
-    billed.wait_status(&organization, &good("t2"));
+    billed.http.wait_standing(&organization, &good("t2"));
     let shown = billed.billing(&organization, "customer").expect(200);
     assert_eq!(
         shown["credits"],
@@ -341,7 +328,7 @@ fn credit_is_as_good_as_a_card_until_it_is_used_up() {
     );
     orb.credit(&organization, "cr_1", 0.0);
     billed.tell("evt_prepaid_2", "customer.credit_balance_depleted", &organization).expect(200);
-    billed.wait_status(&organization, &json!(["disabled", "no_payment_method", "t1"]));
+    billed.http.wait_standing(&organization, &json!(["disabled", "no_payment_method", "t1"]));
     assert_eq!(billed.billing(&organization, "customer").expect(200)["credits"], json!([]));
     billed.add_card(&organization);
 }
@@ -360,7 +347,7 @@ fn an_organization_ends_when_its_last_invoice_is_paid() {
              select 'br_leaving', greatest(sealed_until, date_trunc('hour', now(), 'UTC')), 1 from usage_meter",
     ));
     http.call("POST", &format!("/organizations/{organization}/deletion-request")).expect(202);
-    assert_eq!(billed.status(&organization)[1], "deletion_requested");
+    assert_eq!(billed.http.standing(&organization)[1], "deletion_requested");
     let look = || http.metastore(&format!("select ask_orb('{organization}')"));
     let is_seen = || {
         http.asks(&format!("select asked > 0 and attempts = 0 and due_at > now() from orb_customers where organization_id = '{organization}'"))
@@ -377,7 +364,7 @@ fn an_organization_ends_when_its_last_invoice_is_paid() {
     orb.invoice(&organization, "in_last", "issued", ("3.21", false));
     look();
     wait_for("it was looked at", PATIENCE, || is_seen().then_some(()));
-    assert_eq!(billed.status(&organization)[1], "deletion_requested", "something is owed");
+    assert_eq!(billed.http.standing(&organization)[1], "deletion_requested", "something is owed");
     orb.invoice(&organization, "in_last", "paid", ("3.21", false));
     billed.tell("evt_leaving", "invoice.payment_succeeded", &organization).expect(200);
     wait_for("it is deleted", PATIENCE, || {
@@ -416,7 +403,7 @@ fn an_orb_that_fails_in_any_way_changes_nothing_and_its_key_is_told_to_nobody() 
             format!("select attempts > 0 from orb_customers where organization_id = '{organization}'");
         billed.http.metastore(&format!("select ask_orb('{organization}')"));
         wait_for("it was tried", PATIENCE, || billed.http.asks(&attempts).then_some(()));
-        assert_eq!(billed.status(&organization), good("t2"), "{failure:?}");
+        assert_eq!(billed.http.standing(&organization), good("t2"), "{failure:?}");
         assert_eq!(billed.billing(&organization, "customer").expect(200)["has_payment_method"], true);
     }
     assert!(inside.accept().is_err(), "nobody went where Orb sent them");
@@ -425,7 +412,7 @@ fn an_orb_that_fails_in_any_way_changes_nothing_and_its_key_is_told_to_nobody() 
     billed.tell("evt_unlucky", "invoice.payment_failed", &organization).expect(200);
     billed.orb.fail(None);
     billed.http.metastore("update orb_customers set due_at = now()");
-    billed.wait_status(&organization, &json!(["disabled", "invoice_overdue", "t2"]));
+    billed.http.wait_standing(&organization, &json!(["disabled", "invoice_overdue", "t2"]));
 }
 
 #[test]

@@ -93,18 +93,6 @@ impl Paid {
     fn customer(&self, organization: &str) -> Value {
         self.http.get(&format!("/organizations/{organization}/billing/customer")).expect(200)
     }
-
-    /// What its status and tier are.
-    fn status(&self, organization: &str) -> Value {
-        let status = self.http.get(&format!("/organizations/{organization}")).expect(200)["status"].take();
-        json!([status["status"], status["billing_status"], status["usage_tier"]])
-    }
-
-    fn wait_status(&self, organization: &str, expected: &Value) {
-        wait_for(&format!("{organization} is {expected}"), PATIENCE, || {
-            (self.status(organization) == *expected).then_some(())
-        });
-    }
 }
 
 #[test]
@@ -113,7 +101,7 @@ fn an_organization_runs_nothing_until_it_has_a_card_and_again_nothing_when_that_
     let (http, stripe) = (&paid.http, &paid.stripe);
     let organization = http.new_organization("Trees & Sons");
     let (wanting, good) = (json!(["disabled", "no_payment_method", "t1"]), json!(["enabled", "ok", "t2"]));
-    assert_eq!(paid.status(&organization), wanting);
+    assert_eq!(paid.http.standing(&organization), wanting);
     let shown = http.get(&format!("/organizations/{organization}")).expect(200);
     assert!(text_of(&shown["status"]["billing_reason"]).contains("coppice billing add-card"), "{shown}");
     let projects = format!("/organizations/{organization}/projects");
@@ -130,7 +118,7 @@ fn an_organization_runs_nothing_until_it_has_a_card_and_again_nothing_when_that_
     let card = stripe.attach(&customer);
     let data = json!({ "object": { "id": "cs_1", "object": "checkout.session", "customer": customer } });
     paid.tell("evt_of_a_first_card", "checkout.session.completed", &data).expect(200);
-    paid.wait_status(&organization, &good);
+    paid.http.wait_standing(&organization, &good);
     assert_eq!(stripe.chosen(&customer), Some(card.clone()), "it is what is charged");
     let shown = paid.customer(&organization);
     assert_eq!(
@@ -148,7 +136,7 @@ fn an_organization_runs_nothing_until_it_has_a_card_and_again_nothing_when_that_
     stripe.detach(&customer, &card);
     let data = json!({ "object": { "id": card, "object": "payment_method", "customer": null } });
     paid.tell("evt_of_a_lost_card", "payment_method.detached", &data).expect(200);
-    paid.wait_status(&organization, &wanting);
+    paid.http.wait_standing(&organization, &wanting);
     assert_eq!(paid.customer(&organization)["has_payment_method"], false);
     http.post(&projects, &json!({ "name": "q" })).expect_error(403, "organization_disabled");
     assert_eq!(stripe.customer_of(&organization).1, 1);
@@ -167,7 +155,7 @@ fn what_counts_is_how_things_are_at_stripe_however_deliveries_come() {
     };
     let first = stripe.attach(&customer);
     paid.tell("evt_reordered_1", "payment_method.attached", &attached(&first)).expect(200);
-    paid.wait_status(&organization, &good);
+    paid.http.wait_standing(&organization, &good);
     let second = stripe.attach(&customer);
     stripe.detach(&customer, &first);
     // The end of the first comes before the beginning of the second, which comes twice, and both lie about now.
@@ -198,7 +186,7 @@ fn what_counts_is_how_things_are_at_stripe_however_deliveries_come() {
     let last4 = |card: &str| json!(format!("{:04}", card[3..].parse::<u32>().expect("a number")));
     wait_for("the chosen card is shown", PATIENCE, || (shown() == last4(&second)).then_some(()));
     assert_eq!(stripe.chosen(&customer), Some(second));
-    assert_eq!(paid.status(&organization), good);
+    assert_eq!(paid.http.standing(&organization), good);
 }
 
 #[test]
@@ -230,10 +218,10 @@ fn a_customer_is_made_once_told_of_changes_and_made_anew_when_it_is_gone() {
     stripe.attach(&customer);
     let data = json!({ "object": { "id": customer, "object": "customer" } });
     paid.tell("evt_deleted_1", "customer.updated", &data).expect(200);
-    paid.wait_status(&organization, &json!(["enabled", "ok", "t2"]));
+    paid.http.wait_standing(&organization, &json!(["enabled", "ok", "t2"]));
     stripe.delete(&customer);
     paid.tell("evt_deleted_2", "customer.deleted", &data).expect(200);
-    paid.wait_status(&organization, &json!(["disabled", "no_payment_method", "t1"]));
+    paid.http.wait_standing(&organization, &json!(["disabled", "no_payment_method", "t1"]));
 }
 
 #[test]
@@ -260,10 +248,10 @@ fn when_stripe_fails_nothing_is_changed_and_its_key_is_told_to_nobody() {
     paid.stripe.attach(&customer);
     let data = json!({ "object": { "id": "seti_1", "customer": customer } });
     paid.tell("evt_while_it_fails", "setup_intent.succeeded", &data).expect(200);
-    assert_eq!(paid.status(&organization)[1], "no_payment_method");
+    assert_eq!(paid.http.standing(&organization)[1], "no_payment_method");
     paid.stripe.fail(None);
     paid.http.metastore("update stripe_customers set due_at = now()");
-    paid.wait_status(&organization, &json!(["enabled", "ok", "t2"]));
+    paid.http.wait_standing(&organization, &json!(["enabled", "ok", "t2"]));
 }
 
 #[test]
