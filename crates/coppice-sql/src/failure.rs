@@ -71,6 +71,14 @@ impl From<ScramError> for Failure {
     }
 }
 
+/// Longest error that is kept as it came. A statement says what its error says, and that takes memory until somebody
+/// has read it.
+const BODY_BYTES_MAX: usize = 16 << 10;
+/// What is kept of each field of a longer one.
+const FIELD_BYTES_MAX: usize = 2 << 10;
+/// Stands for the rest.
+const CUT: &str = "\u{2026}";
+
 /// An ErrorResponse.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerError(Bytes);
@@ -78,7 +86,8 @@ pub struct ServerError(Bytes);
 impl ServerError {
     /// With the body of the message.
     pub(crate) fn new(body: Bytes) -> Self {
-        Self(body)
+        // Also a short one lies in memory that was made for what came with it.
+        Self(if body.len() > BODY_BYTES_MAX { shortened(&body) } else { Bytes::copy_from_slice(&body) })
     }
 
     /// The body of the message.
@@ -106,6 +115,26 @@ impl ServerError {
     }
 }
 
+/// The same with short fields, each once; nothing of one that is broken.
+fn shortened(body: &[u8]) -> Bytes {
+    let (mut short, mut known) = (vec![], vec![]);
+    for (letter, text) in statement::error_fields(body).unwrap_or_default() {
+        if name(letter).is_none() || known.contains(&letter) {
+            continue;
+        }
+        known.push(letter);
+        short.push(letter);
+        let end = text.floor_char_boundary(FIELD_BYTES_MAX);
+        short.extend_from_slice(&text.as_bytes()[..end]);
+        if end < text.len() {
+            short.extend_from_slice(CUT.as_bytes());
+        }
+        short.push(0);
+    }
+    short.push(0);
+    short.into()
+}
+
 /// PostgreSQL's manual, section 54.8 ("Error and Notice Message Fields").
 fn name(letter: u8) -> Option<&'static str> {
     Some(match letter {
@@ -128,4 +157,40 @@ fn name(letter: u8) -> Option<&'static str> {
         b'R' => "routine",
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(fields: &[(u8, &str)]) -> Bytes {
+        let mut body = vec![];
+        for (letter, text) in fields {
+            body.extend([&[*letter], text.as_bytes(), b"\0"].concat());
+        }
+        body.push(0);
+        body.into()
+    }
+
+    #[test]
+    fn a_long_error_is_kept_as_the_beginning_of_each_field() {
+        let short = body(&[(b'C', "P0001"), (b'M', "no")]);
+        assert_eq!(ServerError::new(short.clone()).body(), &short);
+        let long = "\u{e9}\u{1}x".repeat(1 << 20);
+        let mut fields = vec![(b'S', "ERROR"), (b'C', "P0001"), (b'M', &*long), (b'D', &*long)];
+        fields.extend([(b'M', &*long); 20]);
+        fields.extend((1..=255).map(|letter| (letter, &*long)).take(300));
+        let error = ServerError::new(body(&fields));
+        assert!(error.body().len() < 20 * (FIELD_BYTES_MAX + 8), "{}", error.body().len());
+        assert_eq!(error.code(), "P0001");
+        let known = error.fields();
+        let of = |wanted: &str| {
+            let mut found = known.iter().filter(|(name, _)| *name == wanted);
+            (found.next().expect("it is there").1.clone(), found.count())
+        };
+        let (message, others) = of("message");
+        assert!(long.starts_with(message.strip_suffix(CUT).expect("it is cut")) && others == 0);
+        let broken = vec![b'M'; BODY_BYTES_MAX + 1];
+        assert_eq!(ServerError::new(broken.into()).fields().len(), 1, "what can be said of any");
+    }
 }

@@ -118,9 +118,11 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Signing<S> {
         if Keys::iterations(&challenge)?.get() > ITERATIONS_MAX {
             return Err(Failure::Iterations(ITERATIONS_MAX));
         }
-        let _turn = COMPUTING.acquire().await;
+        let turn = COMPUTING.acquire().await;
         let password = password.clone();
         let answer = move || -> Result<(String, ServerProof), Failure> {
+            // Also when nobody waits for it any more.
+            let _turn = turn;
             Ok(Keys::derive(&challenge, &password)?.respond(client, &challenge)?)
         };
         // Milliseconds of work.

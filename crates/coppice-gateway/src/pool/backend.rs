@@ -24,8 +24,15 @@ use crate::server::Server;
 use crate::sessions::Session;
 use crate::{ClientInfo, Route};
 
-/// Longest message of an answer to the gateway's own questions.
+/// Longest message of an answer to the gateway's own questions, and most bytes
+/// of its rows: what a client may have set is less.
 const MESSAGE_LENGTH_MAX: usize = 1 << 20;
+/// Counted for each row beside its bytes.
+const ROW_BYTES: usize = 64;
+/// Parameters that are kept of what a server reports, and their bytes; there are
+/// some fifteen, of which few can be long.
+const REPORTED_MAX: usize = 64;
+const REPORTED_BYTES_MAX: usize = 256 << 10;
 /// A session that is older ends when it is given back, so that nothing of it
 /// stays for ever.
 const LIFETIME: Duration = Duration::from_secs(60 * 60);
@@ -70,6 +77,13 @@ pub(crate) struct Backend {
     pub(crate) idle_since: Instant,
 }
 
+/// What a server said to a question of the gateway.
+struct Said {
+    rows: Vec<Frame>,
+    /// Whether there were more rows than are kept.
+    is_cut: bool,
+}
+
 /// Who is going to use a session.
 pub(crate) struct User<'a> {
     /// Unlike that of any other client.
@@ -87,13 +101,22 @@ fn proof() -> String {
     format!("{:032x}", u128::from_ne_bytes(bytes))
 }
 
-/// Sets what a server reports.
+/// Sets what a server reports. What no server has so much of is not kept.
 pub(crate) fn report(reported: &mut Reported, body: &[u8]) {
     let Ok((name, value)) = session::parameter_status(body) else { return };
     let reported = Arc::make_mut(reported);
-    match reported.binary_search_by(|(known, _)| (**known).cmp(name)) {
+    let found = reported.binary_search_by(|(known, _)| (**known).cmp(name));
+    if let Ok(index) = found {
+        reported[index].1 = [].into();
+    }
+    let bytes: usize = reported.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if bytes + name.len() + value.len() > REPORTED_BYTES_MAX {
+        return;
+    }
+    match found {
         Ok(index) => reported[index].1 = value.into(),
-        Err(index) => reported.insert(index, (name.into(), value.into())),
+        Err(index) if reported.len() < REPORTED_MAX => reported.insert(index, (name.into(), value.into())),
+        Err(_) => {}
     }
 }
 
@@ -169,8 +192,8 @@ impl Backend {
         }
         let proof = proof();
         if let Some(sql) = user.settings.preamble(user.application, &self.began_as, is_new, &proof) {
-            let rows = self.ask(&sql).await?;
-            let rows = rows.iter().map(|row| session::data_row(&row.body));
+            let said = self.ask(&sql).await?;
+            let rows = said.rows.iter().map(|row| session::data_row(&row.body));
             if !is_answered(&rows.collect::<Result<Vec<_>, _>>()?, &proof, self.prepared.len()) {
                 return Err(io::Error::other("it is not as its last client should have left it").into());
             }
@@ -182,36 +205,44 @@ impl Backend {
 
     /// What its client has left in it.
     pub(crate) async fn left(&mut self, settings: &Settings) -> Result<Left, End> {
-        let rows = self.ask(&settings.question()).await?;
-        Ok(Left::read(rows.iter().filter_map(|row| session::data_row(&row.body).ok())))
+        let said = self.ask(&settings.question()).await?;
+        let rows = said.rows.iter().filter_map(|row| session::data_row(&row.body).ok());
+        Ok(Left::read(rows, said.is_cut))
     }
 
     /// How many sessions the server has for clients.
     pub(crate) async fn sessions_max(&mut self) -> Result<Option<usize>, End> {
-        let rows = self.ask("SHOW max_connections").await?;
-        let row = rows.first().map(|row| session::data_row(&row.body)).transpose()?;
+        let said = self.ask("SHOW max_connections").await?;
+        let row = said.rows.first().map(|row| session::data_row(&row.body)).transpose()?;
         let text = row.and_then(|row| std::str::from_utf8(row.first()?).ok()?.parse().ok());
         Ok(text)
     }
 
-    /// Runs SQL of the gateway; returns the rows.
-    async fn ask(&mut self, sql: &str) -> Result<Vec<Frame>, End> {
+    /// Runs SQL of the gateway.
+    async fn ask(&mut self, sql: &str) -> Result<Said, End> {
         let asked = timeout(PATIENCE, self.ask_patiently(sql)).await;
         asked.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))
     }
 
-    async fn ask_patiently(&mut self, sql: &str) -> Result<Vec<Frame>, End> {
+    async fn ask_patiently(&mut self, sql: &str) -> Result<Said, End> {
         self.has_unnamed = false;
         encode::query(&mut self.stream.outgoing, sql);
         self.stream.flush().await?;
-        let (mut rows, mut refused) = (vec![], None);
+        let (mut rows, mut refused, mut left) = (vec![], None, MESSAGE_LENGTH_MAX);
         loop {
             let frame = self.stream.read_frame(MESSAGE_LENGTH_MAX).await?;
             match frame.tag {
-                b'D' => rows.push(frame),
+                b'D' => {
+                    left = left.saturating_sub(frame.body.len() + ROW_BYTES);
+                    if left > 0 {
+                        rows.push(frame);
+                    }
+                }
                 b'S' => report(&mut self.reported, &frame.body),
                 b'E' => refused = Some(frame),
-                b'Z' if refused.is_none() && &frame.body[..] == b"I" => return Ok(rows),
+                b'Z' if refused.is_none() && &frame.body[..] == b"I" => {
+                    return Ok(Said { rows, is_cut: left == 0 });
+                }
                 b'Z' => {
                     let refused = refused.map_or_else(|| Refusal::server_lost().into(), End::RefusedByServer);
                     return Err(refused);

@@ -125,7 +125,8 @@ impl Exchange<'_> {
         }
         let is_in_transaction = matches!(state.status, Some(b'T' | b'E'));
         let is_between = state.pending.is_idle() && state.passing_up == 0 && !is_in_transaction;
-        let is_last = state.has_quit || (state.has_left && !takes);
+        // What it sent before it left waits until there is room for the answers.
+        let is_last = state.has_quit || (state.has_left && !takes && !self.is_unread());
         let is_over = is_last && (state.pending.is_answered() || state.passing_up > 0);
         let is_suspect = state.is_suspect;
         (is_over || (is_between && state.has_begun)).then_some(Outcome { is_over, is_between, is_suspect })
@@ -147,9 +148,15 @@ impl Exchange<'_> {
         }
     }
 
-    /// Whether the server has enough to do.
+    /// Whether the server has enough to do, or the client to read: answers of the
+    /// gateway itself wait for it as those of the server do.
     pub(crate) fn is_full(&self) -> bool {
-        self.server.stream.outgoing.len() >= HELD_MAX || self.state.pending.is_crowded()
+        self.server.stream.outgoing.len() >= HELD_MAX || self.state.pending.is_crowded() || self.is_unread()
+    }
+
+    /// Whether the client has enough to read.
+    fn is_unread(&self) -> bool {
+        self.client.outgoing.len() >= HELD_MAX
     }
 
     /// Sends to the server what is for it.
@@ -173,7 +180,7 @@ impl Exchange<'_> {
 
     /// Reads what the server says, unless enough of it waits.
     fn poll_server(&mut self, context: &mut Context<'_>) -> Result<bool, Broken> {
-        if self.client.outgoing.len() >= HELD_MAX {
+        if self.is_unread() {
             return Ok(false);
         }
         let Connection { stream, received, .. } = &mut self.server.stream;
