@@ -2,34 +2,50 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use coppice_core::OrganizationId;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::task::AbortOnDropHandle;
 
 /// Upgrades at a time, on a host.
 const PLACES: usize = 2;
+/// How long an upgrade has one of these places. One that takes longer, as much data
+/// does or a function that its owner made for that, gives it up for one of
+/// [`LONG_PLACES`], so that organizations whose upgrades take hours keep those
+/// waiting whose upgrades take seconds for no longer.
+const SHORT: Duration = Duration::from_secs(10 * 60);
+/// Upgrades that take longer, beside those; if there are more, they keep their place.
+const LONG_PLACES: usize = 4;
 
 /// Who may upgrade a branch now: of an organization one at a time, so that none keeps
 /// all others waiting, however long its own take.
 pub(super) struct Turns {
     places: Arc<Semaphore>,
+    long_places: Arc<Semaphore>,
     of: Mutex<HashMap<OrganizationId, Arc<Semaphore>>>,
+    short: Duration,
 }
 
 /// Held for as long as an upgrade takes.
 pub(super) struct Turn {
     _own: OwnedSemaphorePermit,
-    _place: OwnedSemaphorePermit,
+    _place: AbortOnDropHandle<()>,
 }
 
 impl Default for Turns {
     fn default() -> Self {
-        Self { places: Arc::new(Semaphore::new(PLACES)), of: Mutex::default() }
+        Self::with(SHORT)
     }
 }
 
 impl Turns {
+    fn with(short: Duration) -> Self {
+        let [places, long_places] = [PLACES, LONG_PLACES].map(|count| Arc::new(Semaphore::new(count)));
+        Self { places, long_places, of: Mutex::default(), short }
+    }
+
     /// Waits until it is the turn of an upgrade of an organization's.
     pub(super) async fn wait(&self, organization: &OrganizationId) -> Turn {
         let own = {
@@ -38,13 +54,24 @@ impl Turns {
             of.retain(|_, own| Arc::strong_count(own) > 1);
             of.entry(organization.clone()).or_insert_with(|| Arc::new(Semaphore::new(1))).clone()
         };
-        // Nothing closes them.
-        let turn = async |semaphore: Arc<Semaphore>| match semaphore.acquire_owned().await {
-            Ok(permit) => permit,
-            Err(_) => std::future::pending().await,
+        let own = permit(own).await;
+        let (place, long_places) = (permit(self.places.clone()).await, self.long_places.clone());
+        let short = self.short;
+        let hold = async move {
+            tokio::time::sleep(short).await;
+            let _long = permit(long_places).await;
+            drop(place);
+            std::future::pending().await
         };
-        let own = turn(own).await;
-        Turn { _own: own, _place: turn(self.places.clone()).await }
+        Turn { _own: own, _place: AbortOnDropHandle::new(tokio::spawn(hold)) }
+    }
+}
+
+/// Nothing closes the semaphores.
+async fn permit(semaphore: Arc<Semaphore>) -> OwnedSemaphorePermit {
+    match semaphore.acquire_owned().await {
+        Ok(permit) => permit,
+        Err(_) => std::future::pending().await,
     }
 }
 
@@ -69,5 +96,30 @@ mod tests {
         drop(of_other);
         turns.wait(&other).await;
         assert_eq!(turns.of.lock().len(), 1, "those that nobody needs are forgotten");
+    }
+
+    #[tokio::test]
+    async fn upgrades_that_take_hours_make_room_for_others() {
+        let (moment, patience) = (Duration::from_millis(50), Duration::from_secs(60));
+        let of = |number: usize| OrganizationId::from_trusted(format!("org-{number}"));
+        let turns = Turns::default();
+        let held = [turns.wait(&of(1)).await, turns.wait(&of(2)).await];
+        let third = of(3);
+        let waiting = turns.wait(&third);
+        assert!(tokio::time::timeout(moment, waiting).await.is_err(), "both places are taken at first");
+        drop(held);
+
+        let turns = Turns::with(Duration::ZERO);
+        let mut held = vec![];
+        for number in 0..PLACES + LONG_PLACES {
+            held.push(tokio::time::timeout(patience, turns.wait(&of(number))).await.expect("there is room"));
+        }
+        let (first, other) = (of(0), of(held.len()));
+        let again = turns.wait(&first);
+        assert!(tokio::time::timeout(moment, again).await.is_err(), "each has one all the same");
+        let one_more = turns.wait(&other);
+        assert!(tokio::time::timeout(moment, one_more).await.is_err(), "so many and no more");
+        drop(held);
+        assert!(tokio::time::timeout(patience, turns.wait(&other)).await.is_ok());
     }
 }
