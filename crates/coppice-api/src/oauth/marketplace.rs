@@ -122,7 +122,7 @@ async fn page(
     };
     let organizations: Vec<_> =
         organizations.iter().map(|one| (one.id.as_str(), one.name.as_str())).collect();
-    let (action, csrf) = (browser.path(REDEEM), browser.form_token(REDEEM));
+    let (action, csrf) = (browser.path(REDEEM), browser.form_token(&question(&arrived)));
     browser.with_form(pages::subscription(&SubscriptionPage {
         form: Form { action: &action, csrf: &csrf, hidden: &[], leads_to: None },
         aws_account: &arrived.account,
@@ -162,15 +162,18 @@ async fn redeem(
     PageForm(form): PageForm,
 ) -> Response {
     let Some(session) = &browser.session else { return redirect(&places::sign_in(&browser, PLACE)) };
-    if !browser.made(&form, REDEEM) {
-        return error::stale_form();
+    let kept = kept(&app, &headers);
+    match app.marketplace_arrival(&kept).await {
+        Ok(Some(arrived)) if browser.made(&form, &question(&arrived)) => {}
+        Ok(_) => return error::stale_form(),
+        Err(failed) => return error::page(&failed),
     }
     let name = form.get(NAME).unwrap_or_default();
     let payable = match form.get(ORGANIZATION).unwrap_or_default() {
         "" => Payable::New(name.to_owned()),
         id => Payable::Known(OrganizationId::from_trusted(id)),
     };
-    match app.redeem_subscription(session, &kept(&app, &headers), &payable, &browser.origin).await {
+    match app.redeem_subscription(session, &kept, &payable, &browser.origin).await {
         Ok(_) => {
             let href = browser.path("/console/");
             let mut response = pages::message(&Message {
@@ -202,6 +205,12 @@ fn problem(failed: &Error) -> Option<&'static str> {
         }
         _ => return None,
     })
+}
+
+/// What the form is about: the subscription that it showed. Another site may lead a browser here with
+/// another one while somebody reads it.
+fn question(arrived: &ArrivedSubscription) -> String {
+    format!("{REDEEM} {}", arrived.license)
 }
 
 fn kept(app: &App, headers: &HeaderMap) -> Zeroizing<String> {

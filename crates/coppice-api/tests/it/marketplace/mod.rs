@@ -203,6 +203,14 @@ fn a_subscription_is_whose_it_was_first_and_pays_for_what_they_may_choose() {
     assert_eq!(sold.post(&mut browser, REDEEM, &form("")).status, 409);
     taken_by("null");
 
+    // What somebody reads is what they agree to, also when another site leads their browser here meanwhile.
+    sold.aws.buy("token-planted", "l-planted", "666666666666");
+    sold.arrive(&mut browser, "token-planted");
+    let first = sold.http.organization().to_owned();
+    assert_eq!(sold.post(&mut browser, REDEEM, &form(&first)).status, 400);
+    assert_eq!(sold.billing(&first), json!([null, "bank_transfer"]));
+    sold.arrive(&mut browser, "token-taken");
+
     // Not one of somebody else's, and not one in which they only look.
     sold.http.metastore(
         "insert into organizations (id, name) values ('org_foreign', 'foreign'), ('org_viewed', 'viewed') on conflict do nothing;
