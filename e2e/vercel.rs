@@ -1,6 +1,9 @@
 //! Databases that people have by an installation on Vercel: tokens are signed by npm's `jose`, and what Vercel is told
 //! is held against the schemas of its own client.
 
+mod accounts;
+
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
@@ -14,6 +17,7 @@ use crate::setup::{PROGRAM, fixed_gateway, options};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const CLIENT: &str = "oac_ours";
+const CLIENT_SECRET: &str = "planted-secret-of-the-client";
 const ISSUER: &str = "https://marketplace.vercel.com";
 
 /// See `e2e/vercel/vercel.mjs`.
@@ -48,6 +52,7 @@ impl Vercel {
 /// A platform with the integration, and Vercel.
 struct Story {
     http: Http,
+    _client_secret: tempfile::NamedTempFile,
     vercel: Vercel,
     /// Everything that Vercel was told as a secret.
     secrets: Vec<String>,
@@ -58,11 +63,25 @@ impl Story {
         let mut vercel = Vercel::start();
         let place = text_of(&vercel.0.command(&json!({ "command": "serve" })));
         let keys = format!("{place}/keys");
-        let flags = ["--vercel-client-id", CLIENT, "--vercel-keys-url", &keys, "--vercel-api-url", &place];
+        let client_secret = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(&client_secret, CLIENT_SECRET).expect("a secret");
+        let private = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(&client_secret, private).expect("ours");
+        let file = client_secret.path().to_str().expect("a path");
+        let flags = [
+            "--vercel-client-id",
+            CLIENT,
+            "--vercel-keys-url",
+            &keys,
+            "--vercel-api-url",
+            &place,
+            "--vercel-client-secret-files",
+            file,
+        ];
         // What was told before a restart leads to the same place after it.
         let flags = flags.map(str::to_owned).into_iter().chain(fixed_gateway()).collect();
         let platform = Platform::start(PROGRAM, Options { flags, ..options() });
-        Self { http: Http::new(platform), vercel, secrets: vec![] }
+        Self { http: Http::new(platform), _client_secret: client_secret, vercel, secrets: vec![] }
     }
 
     /// Asks as an administrator of the installation's account, with a key for repetitions if there is one.
@@ -229,13 +248,23 @@ impl Story {
     }
 
     /// No secret is where people or programs read.
-    fn keeps_to_itself(&self) {
+    fn keeps_to_itself(&mut self) {
+        assert_eq!(
+            self.vercel.0.command(&json!({ "command": "wrong" })),
+            json!([]),
+            "asked as its client asks"
+        );
         let audit = psql(&self.http.platform.metastore_url(), "SELECT row_to_json(a) FROM audit_log a").out;
         let log = self.http.platform.log();
         assert!(audit.contains("provisionResource"), "{audit}");
         let rows = "SELECT row_to_json(l) FROM vercel_logins l UNION ALL SELECT row_to_json(r) FROM idempotent_requests r";
         let rows = psql(&self.http.platform.metastore_url(), rows).out;
-        for secret in self.secrets.iter().map(String::as_str).chain(["planted-secret-of-an-installation"]) {
+        for secret in self
+            .secrets
+            .iter()
+            .map(String::as_str)
+            .chain(["planted-secret-of-an-installation", CLIENT_SECRET])
+        {
             assert!(![&audit, &log, &rows].iter().any(|place| place.contains(secret)), "{secret}");
         }
     }
@@ -302,7 +331,7 @@ fn a_database_of_vercels_is_its_installations_alone_and_goes_with_it() {
     let finalized = json!({ "method": "POST", "url": "/v1/installations/icfg_mine/billing/finalize",
         "authorization": "Bearer planted-secret-of-an-installation" });
     wait_for("Vercel is told that it is over", PATIENCE, || {
-        let told = story.vercel.0.command(&json!({ "command": "told" }));
+        let told = story.vercel.0.command(&json!({ "command": "told", "of": "finalize" }));
         (told == json!([finalized])).then_some(())
     });
     story.keeps_to_itself();

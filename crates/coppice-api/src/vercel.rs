@@ -4,6 +4,7 @@
 mod refused;
 mod repeat;
 mod resources;
+mod transfers;
 
 use std::sync::{Arc, LazyLock};
 
@@ -25,6 +26,7 @@ use zeroize::Zeroizing;
 
 pub(crate) use refused::Refused;
 pub(crate) use resources::{PLANS, RESOURCE, RESOURCES, ROTATION};
+pub(crate) use transfers::{ACCEPTANCE, TRANSFERS, VERIFICATION};
 
 use crate::body::{Place, RawBody, Shape};
 use crate::client_address::client_address;
@@ -41,6 +43,7 @@ pub(crate) fn routes() -> Router<App> {
     Router::new()
         .route(INSTALLATION, get(show).put(upsert).patch(update).delete(end))
         .merge(resources::routes())
+        .merge(transfers::routes())
 }
 
 /// Who calls, which is certain, and from where; and what repetitions are known by.

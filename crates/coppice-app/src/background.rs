@@ -143,12 +143,7 @@ impl App {
         tasks.every("metrics_room", seconds(3600), self, |app| async move { app.move_history().await });
         self.begin_purges(tasks);
         self.begin_github(tasks);
-        tasks.every(
-            "vercel_endings",
-            seconds(5),
-            self,
-            |app| async move { app.finish_vercel_endings().await },
-        );
+        self.begin_vercel(tasks);
         self.begin_stripe(tasks);
         self.begin_orb(tasks);
         self.begin_marketplace(tasks);
@@ -233,6 +228,18 @@ impl App {
         tasks.every("github_purge", PURGE, self, |app| async move { app.forget_github_past().await });
     }
 
+    /// What people do here by an installation on Vercel is told there, and the other way round.
+    fn begin_vercel(&self, tasks: &mut Tasks) {
+        let every = Duration::from_secs(5);
+        tasks.every("vercel_endings", every, self, |app| async move { app.finish_vercel_endings().await });
+        tasks.every("vercel_news", every, self, |app| async move { app.tell_vercel().await });
+        tasks.every("vercel_people", every, self, |app| async move { app.look_at_vercel_people().await });
+        tasks.every("vercel_purge", PURGE, self, |app| async move {
+            app.store.vercel_login_purge().await?;
+            app.store.vercel_transfer_purge().await.map_err(Error::from)
+        });
+    }
+
     /// What organizations pay with is known, where there is Stripe.
     fn begin_stripe(&self, tasks: &mut Tasks) {
         tasks.every(
@@ -304,9 +311,6 @@ impl App {
         tasks.every("budget_purge", PURGE, self, |app| async move { app.purge_budgets().await });
         tasks.every("webhook_secret_purge", PURGE, self, |app| async move {
             app.forget_former_webhook_secrets().await
-        });
-        tasks.every("vercel_login_purge", PURGE, self, |app| async move {
-            app.store.vercel_login_purge().await.map_err(Error::from)
         });
         tasks.every("activity_purge", PURGE, self, |app| async move { app.purge_activity().await });
         tasks.every("sign_in_purge", Duration::from_secs(60), self, |app| async move {

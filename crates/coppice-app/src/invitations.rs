@@ -246,6 +246,7 @@ impl App {
         if !account.email.eq_ignore_ascii_case(&invitation.email) {
             return Err(link_not_found());
         }
+        self.check_not_from_vercel(user).await?;
         let present = self.store.member_role_in_tx(&mut tx, &invitation.organization, user).await?;
         let role = match present {
             Some(role) => role,

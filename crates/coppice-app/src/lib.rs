@@ -129,8 +129,8 @@ pub use statements::{Compared, StatementLogin};
 pub use stripe::{BillingPage, StripeConfig, StripeDelivery};
 pub use usage::{UsageLine, UsageReport, UsageRequest};
 pub use vercel::{
-    ResourceChange, ResourceRequest, ResourceSecrets, ResourceSeen, ResourceStatus, VercelCaller,
-    VercelConfig, VercelDelivery, VercelTerms,
+    ResourceChange, ResourceRequest, ResourceSecrets, ResourceSeen, ResourceStatus, VercelArrival,
+    VercelCaller, VercelConfig, VercelDelivery, VercelTerms,
 };
 pub use webhooks::{DeliveryPage, WebhookChange, WebhookRequest};
 

@@ -36,7 +36,7 @@ impl App {
     /// at a marketplace is of this one, if it is of no other: tells where that is.
     ///
     /// # Errors
-    /// `organization_limit_reached`
+    /// `organization_limit_reached`; `role_not_allowed` for whoever came from Vercel
     pub async fn create_organization(
         &self,
         access: &PersonalAccess,
@@ -52,6 +52,7 @@ impl App {
         name: &str,
         license: Option<&str>,
     ) -> Result<(Organization, Option<Marketplace>)> {
+        self.check_not_from_vercel(owner).await?;
         let mut tx = self.store.begin().await?;
         self.store.user_lock_in_tx(&mut tx, owner).await?;
         if self.store.organization_count_owned_in_tx(&mut tx, owner).await? >= ORGANIZATIONS_OWNED_MAX {

@@ -11,7 +11,7 @@ use coppice_core::branch::{Branch, BranchState, Goal, MANAGED_ROLE};
 use coppice_core::target::InBranch;
 use coppice_core::{BranchId, Error, ErrorCode, InstanceId, Result};
 use coppice_failpoint::failpoint;
-use coppice_store::{KeptPassword, ManagedRole, StoreError};
+use coppice_store::{KeptPassword, ManagedRole, StoreError, Tx};
 use zeroize::Zeroizing;
 
 use crate::logins::login_of;
@@ -50,23 +50,9 @@ impl App {
         }
         self.check_username(&branch, username)?;
         let id = &branch.id;
-        let password = new_password();
-        let new = KeptPassword {
-            sealed: self.key.seal(id.as_str(), &password),
-            verifier: scram_verifier(&password),
-        };
         let mut tx = self.store.begin().await?;
-        let role = self.store.managed_role_lock_in_tx(&mut tx, id).await?;
-        let role = role.ok_or_else(|| Error::branch_not_found(id))?;
-        let is_up = role.goal == Goal::Running && role.state == BranchState::Ready;
-        match &role.next {
-            Some(_) => {}
-            None if is_up => self.store.rotation_begin_in_tx(&mut tx, id, &new).await?,
-            None => {
-                let kept = seal_verifier(&self.key, id, MANAGED_ROLE, &new.verifier);
-                self.store.rotation_store_in_tx(&mut tx, id, &new, &kept).await?;
-            }
-        }
+        let is_up = self.note_rotation_in_tx(&mut tx, id).await?;
+        self.store.vercel_rotation_ask_in_tx(&mut tx, id).await?;
         let done = self.reconciler.watch(id);
         tx.commit().await.map_err(StoreError::from)?;
         failpoint!("rotation.noted");
@@ -76,6 +62,31 @@ impl App {
             let _ = tokio::time::timeout(ROTATION_WAIT, done).await;
         }
         Ok(())
+    }
+
+    /// Notes that the managed role gets a new password, unless it is about to; true when the server has to be told,
+    /// which it is when the transaction is over and the branch nudged.
+    ///
+    /// # Errors
+    /// `branch_not_found`
+    pub(crate) async fn note_rotation_in_tx(&self, tx: &mut Tx, id: &BranchId) -> Result<bool> {
+        let password = new_password();
+        let new = KeptPassword {
+            sealed: self.key.seal(id.as_str(), &password),
+            verifier: scram_verifier(&password),
+        };
+        let role = self.store.managed_role_lock_in_tx(tx, id).await?;
+        let role = role.ok_or_else(|| Error::branch_not_found(id))?;
+        let is_up = role.goal == Goal::Running && role.state == BranchState::Ready;
+        match &role.next {
+            Some(_) => {}
+            None if is_up => self.store.rotation_begin_in_tx(tx, id, &new).await?,
+            None => {
+                let kept = seal_verifier(&self.key, id, MANAGED_ROLE, &new.verifier);
+                self.store.rotation_store_in_tx(tx, id, &new, &kept).await?;
+            }
+        }
+        Ok(is_up)
     }
 
     /// The password that the server of a branch accepts.

@@ -132,6 +132,7 @@ error_codes! {
     TooManyApiKeys = "too_many_api_keys",
     TooManyItems = "too_many_items",
     TooManyLogins = "too_many_logins",
+    TransferOver = "transfer_over",
     Unavailable = "unavailable",
     UnsupportedMediaType = "unsupported_media_type",
     UpstreamTimeout = "upstream_timeout",

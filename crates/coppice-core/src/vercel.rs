@@ -27,6 +27,8 @@ pub struct VercelInstallation {
     pub organization: OrganizationId,
     /// Whether it was deleted, and that is not finished.
     pub is_ending: bool,
+    /// Whether that was more than a day ago: Vercel has closed it by itself.
+    pub is_overdue: bool,
     /// Whether its projects are to be deleted with it.
     pub is_cascading: bool,
 }
@@ -50,6 +52,12 @@ pub struct VercelResource {
 
 /// What a database can be charged by. There is one: Vercel charges nothing for it.
 pub const VERCEL_PLAN: &str = "standard";
+
+/// How the addresses end of people who came from Vercel. Nobody gets mail there.
+pub const VERCEL_ADDRESSES: &str = "@vercel.invalid";
+
+/// Most databases that get to another account together.
+pub const VERCEL_TRANSFER_MAX: usize = 100;
 
 /// Most logins of one database that are good at a time.
 pub const VERCEL_LOGINS_MAX: u32 = 10;

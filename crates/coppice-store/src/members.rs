@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use coppice_core::organization::{Member, Role};
+use coppice_core::vercel::VERCEL_ADDRESSES;
 use coppice_core::{OrganizationId, UserId};
 use sqlx::FromRow;
 
@@ -108,7 +109,7 @@ impl Store {
     }
 
     /// Where letters to a member go who may change the organization; none when
-    /// they may not, or are disabled.
+    /// they may not, are disabled, or came from Vercel.
     pub async fn member_admin_address(
         &self,
         organization: &OrganizationId,
@@ -116,9 +117,10 @@ impl Store {
     ) -> Result<Option<String>> {
         let query = sqlx::query_scalar(
             "select u.email from members m join users u on u.id = m.user_id and not u.disabled
-             where m.organization_id = $1 and m.user_id = $2 and m.role in ('owner', 'admin')",
+             where m.organization_id = $1 and m.user_id = $2 and m.role in ('owner', 'admin')
+               and right(u.email, length($3)) <> $3",
         );
-        let query = query.bind(organization.as_str()).bind(user.as_str());
+        let query = query.bind(organization.as_str()).bind(user.as_str()).bind(VERCEL_ADDRESSES);
         Ok(query.fetch_optional(&self.pool).await?)
     }
 

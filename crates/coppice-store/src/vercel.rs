@@ -8,7 +8,8 @@ use sqlx::FromRow;
 
 use crate::{Result, Store, Tx};
 
-const COLUMNS: &str = "id, account_id, organization_id, ending_at is not null as is_ending, cascading";
+const COLUMNS: &str = "id, account_id, organization_id, ending_at is not null as is_ending, \
+    coalesce(ending_at < now() - interval '24 hours', false) as is_overdue, cascading";
 
 /// What Vercel says of an installation.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +32,7 @@ struct InstallationRow {
     account_id: String,
     organization_id: String,
     is_ending: bool,
+    is_overdue: bool,
     cascading: bool,
 }
 
@@ -41,6 +43,7 @@ impl From<InstallationRow> for VercelInstallation {
             account: row.account_id,
             organization: OrganizationId::from_trusted(row.organization_id),
             is_ending: row.is_ending,
+            is_overdue: row.is_overdue,
             is_cascading: row.cascading,
         }
     }

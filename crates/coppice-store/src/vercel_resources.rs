@@ -75,8 +75,9 @@ impl Store {
         login: NewVercelLogin<'_>,
     ) -> Result<()> {
         sqlx::query(
-            "insert into vercel_resources (project_id, branch_id, installation_id, product_id, plan_id, metadata)
-             values ($1, $2, $3, $4, $5, $6)",
+            "insert into vercel_resources (project_id, branch_id, installation_id, product_id, plan_id, metadata,
+                told_name, told_status)
+             select $1, $2, $3, $4, $5, $6, name, 'pending' from projects where id = $1",
         )
         .bind(project.as_str())
         .bind(branch.as_str())

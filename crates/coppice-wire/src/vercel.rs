@@ -245,6 +245,30 @@ pub struct RotatedSecrets {
     pub secrets: Vec<VercelSecret>,
 }
 
+/// Body of createTransfer.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TransferResources {
+    /// Which databases are to get to another account.
+    #[schema(min_items = 1, max_items = 100, max_length = 64, example = json!(["prj_06cq3k5p2v8e1n4s7t0w9x2y5z"]))]
+    pub resource_ids: Vec<String>,
+    /// Until when they can be taken, in milliseconds since 1970; 90 days at most.
+    #[schema(example = 1_900_000_000_000_i64, minimum = 0, maximum = 8_000_000_000_000_000_i64)]
+    pub expires_at: f64,
+}
+
+/// That databases can be taken; nothing has to be chosen for that.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct VerifiedTransfer {}
+
+/// What databases can be taken by.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct VercelTransfer {
+    /// Whoever brings it gets them, once.
+    pub provider_claim_id: String,
+}
+
 /// What Vercel is told when something is refused.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct VercelError {

@@ -26,6 +26,7 @@ mod second_step;
 mod showing;
 mod sign_in;
 mod token;
+mod vercel;
 
 pub(crate) use browser::{session_cookie, signed_out};
 pub use link::sign_in_link;
@@ -86,6 +87,7 @@ pub(crate) fn pages(app: &App) -> Router<App> {
         .route("/oauth/consent", post(authorize::consent))
         .route(places::SIGN_IN, get(sign_in::sign_in).post(sign_in::sign_in_posted))
         .route(places::LINK, get(link::show_link).post(link::follow_link))
+        .route(places::VERCEL, get(vercel::show_arrival).post(vercel::arrive))
         .route("/oauth/device", get(device::device).post(device::device_posted))
         .route("/realms/{realm}/device", get(device::device).post(device::device_posted))
         .route("/oauth/logout", get(logout::logout).post(logout::logout_posted))

@@ -9,6 +9,7 @@ use crate::pages::OutsideLink;
 pub(super) const SIGN_IN: &str = "/oauth/sign-in";
 pub(super) const SECOND_STEP: &str = "/oauth/sign-in/second-step";
 pub(super) const LINK: &str = "/oauth/link";
+pub(super) const VERCEL: &str = "/vercel/sign-in";
 pub(super) const OUTSIDE: &str = "/oauth/outside";
 pub(super) const PASSWORD: &str = "/account/password";
 pub(super) const SECOND_FACTOR: &str = "/account/second-factor";

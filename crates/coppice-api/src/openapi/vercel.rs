@@ -2,8 +2,9 @@
 //! for who calls: these are no operations for those who have a key.
 
 use coppice_wire::{
-    DeleteInstallation, ProvisionResource, RotateResourceSecrets, RotatedSecrets, UpdateInstallation,
-    UpdateResource, UpsertInstallation, VercelError, VercelInstallation, VercelPlans, VercelResource,
+    DeleteInstallation, ProvisionResource, RotateResourceSecrets, RotatedSecrets, TransferResources,
+    UpdateInstallation, UpdateResource, UpsertInstallation, VercelError, VercelInstallation, VercelPlans,
+    VercelResource, VercelTransfer, VerifiedTransfer,
 };
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -12,7 +13,9 @@ use utoipa::openapi::path::PathItem;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 
 use crate::endpoint::{self, Schemas};
-use crate::vercel::{INSTALLATION, PLANS, RESOURCE, RESOURCES, ROTATION};
+use crate::vercel::{
+    ACCEPTANCE, INSTALLATION, PLANS, RESOURCE, RESOURCES, ROTATION, TRANSFERS, VERIFICATION,
+};
 
 /// What marks them.
 pub(super) const TAG: &str = "Vercel";
@@ -71,6 +74,9 @@ pub(super) fn add(document: &mut OpenApi) {
     endpoint::add::<VercelResource>(&mut schemas);
     endpoint::add::<RotateResourceSecrets>(&mut schemas);
     endpoint::add::<RotatedSecrets>(&mut schemas);
+    endpoint::add::<TransferResources>(&mut schemas);
+    endpoint::add::<VercelTransfer>(&mut schemas);
+    endpoint::add::<VerifiedTransfer>(&mut schemas);
     endpoint::add::<VercelError>(&mut schemas);
     let components = document.components.get_or_insert_default();
     components.schemas.extend(schemas);
@@ -81,6 +87,9 @@ pub(super) fn add(document: &mut OpenApi) {
         (RESOURCES, resources()),
         (RESOURCE, resource()),
         (ROTATION, rotation()),
+        (TRANSFERS, transfers()),
+        (VERIFICATION, verification()),
+        (ACCEPTANCE, acceptance()),
     ] {
         let item: serde_json::Map<_, _> =
             operations.into_iter().map(|(method, told)| (method.to_owned(), operation(path, told))).collect();
@@ -217,11 +226,53 @@ fn rotation() -> Operations {
     )]
 }
 
+fn transfers() -> Operations {
+    vec![(
+        "post",
+        Told {
+            id: "createTransfer",
+            summary: "Let databases get to another account",
+            description: "Whoever brings the id that is answered takes them, once, until then. Asked for the installation \
+                      that has them.",
+            body: Some((name::<TransferResources>(), true)),
+            answer: Some(name::<VercelTransfer>()),
+        },
+    )]
+}
+
+fn verification() -> Operations {
+    vec![(
+        "get",
+        Told {
+            id: "verifyTransfer",
+            summary: "Whether databases can be taken",
+            description: "Asked for the installation that is to get them. It takes nothing.",
+            body: None,
+            answer: Some(name::<VerifiedTransfer>()),
+        },
+    )]
+}
+
+fn acceptance() -> Operations {
+    vec![(
+        "post",
+        Told {
+            id: "acceptTransfer",
+            summary: "Take databases of another account",
+            description: "Asked for the installation that gets them. Vercel is told their new secrets after that, and the \
+                      former ones end then. It can be repeated.",
+            body: None,
+            answer: None,
+        },
+    )]
+}
+
 /// What can stand in a path.
 fn parameters(path: &str) -> Vec<Value> {
     let known = [
         ("installationId", "The installation.", "^icfg_[A-Za-z0-9]{1,64}$", "icfg_9bceb8ccT32d3U417ezb5c8p"),
         ("resourceId", "The database.", "^[!-~]{1,64}$", "prj_06cq3k5p2v8e1n4s7t0w9x2y5z"),
+        ("providerClaimId", "By what databases are taken.", "^[!-~]{1,64}$", "jN4k0v6Zt3s1Yq8r"),
         ("productSlug", "The product.", "^[^/]+$", "postgres"),
     ];
     let there = known.into_iter().filter(|(name, ..)| path.contains(&format!("{{{name}}}")));

@@ -116,6 +116,21 @@ pub(crate) fn sign_in_link(content: &SignInLinkPage<'_>) -> Response {
     page(StatusCode::OK, content, None)
 }
 
+/// Asks whether to sign in as who somebody is at Vercel.
+#[derive(Debug, Template)]
+#[template(path = "from_vercel.html")]
+pub(crate) struct FromVercelPage<'a> {
+    /// Where it is posted.
+    pub(crate) form: Form<'a>,
+    /// Email of who is signed in already.
+    pub(crate) account: Option<&'a str>,
+}
+
+/// The page that asks whether to sign in as who somebody is at Vercel.
+pub(crate) fn from_vercel(content: &FromVercelPage<'_>) -> Response {
+    page(StatusCode::OK, content, None)
+}
+
 /// Asks whether to sign out.
 #[derive(Debug, Template)]
 #[template(path = "sign_out.html")]

@@ -37,8 +37,8 @@ pub(crate) use device::{
 };
 pub(crate) use invitation::{InvitationPage, Visitor, invitation};
 pub(crate) use message::{
-    Link, Message, SignInLinkPage, SignOutPage, codes_paused, error, message, sign_in_link, sign_out,
-    signed_out, too_many_attempts,
+    FromVercelPage, Link, Message, SignInLinkPage, SignOutPage, codes_paused, error, from_vercel, message,
+    sign_in_link, sign_out, signed_out, too_many_attempts,
 };
 pub(crate) use passkeys::{KnownPasskey, NewPasskey, PasskeysPage, passkeys};
 pub(crate) use password::{Field, PasswordPage, password, password_changed};

@@ -118,6 +118,7 @@ fn every_page() -> Vec<(&'static str, Response)> {
         ("adding one", enrolment(&enrolling)),
         ("recovery codes", recovery_codes(&RecoveryCodesPage { is_first: true, codes: &[HOSTILE] })),
         ("second factor removed", second_factor_removed("/in")),
+        ("from Vercel", from_vercel(&FromVercelPage { form: FORM, account: Some(HOSTILE) })),
         ("sign-in link", sign_in_link(&SignInLinkPage { form: FORM, account: HOSTILE })),
         ("sign out", sign_out(&SignOutPage { form: FORM, account: HOSTILE })),
         ("signed out", signed_out(Some(Link { href: "/in", text: HOSTILE }))),

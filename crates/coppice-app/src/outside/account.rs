@@ -163,7 +163,7 @@ impl App {
 }
 
 /// A name as accounts may have one.
-fn display_name(text: &str) -> String {
+pub(crate) fn display_name(text: &str) -> String {
     text.trim().chars().filter(|c| !is_unseen(*c)).take(PERSON_NAME_LENGTH_MAX).collect()
 }
 

@@ -10,7 +10,7 @@
 //! What belongs to one attempt stays with the browser that made it, sealed;
 //! nothing of it is kept here, so that any process can complete it.
 
-mod account;
+pub(crate) mod account;
 mod attempt;
 pub(crate) mod cached;
 mod claims;

@@ -4,15 +4,19 @@
 //! **Must not know** how requests reach us, or how an answer looks.
 //! **Start reading** at `token.rs`, which says who calls.
 //!
-//! An installation has an organization of its own, which nobody else is a
-//! member of. That it was deleted is written down at once; a task does what
+//! An installation has an organization of its own. People who come from Vercel by
+//! it are its members (`people.rs`). That it was deleted is written down at once; a task does what
 //! follows (`installations.rs`). A database that is had by it is a project with a
 //! branch (`resources.rs`); what Vercel is told to connect with are other names of
-//! the managed role (`logins.rs` of the crate).
+//! the managed role (`logins.rs` of the crate). What changes here, Vercel is told (`news.rs`).
 
+mod asking;
 mod installations;
+mod news;
+mod people;
 mod resources;
 mod token;
+mod transfers;
 mod webhook;
 
 use coppice_core::access::CredentialId;
@@ -23,6 +27,7 @@ use zeroize::Zeroizing;
 use crate::App;
 
 pub use installations::VercelTerms;
+pub use people::VercelArrival;
 pub use resources::{ResourceChange, ResourceRequest, ResourceSecrets, ResourceSeen, ResourceStatus};
 pub(crate) use token::Vercel;
 pub use webhook::VercelDelivery;

@@ -77,20 +77,20 @@ pub struct ResourceSeen {
 pub type ResourceSecrets = Vec<(&'static str, Zeroizing<String>)>;
 
 /// Another name of the managed role that Vercel is about to be told.
-struct NewLogin {
-    id: VercelLoginId,
+pub(super) struct NewLogin {
+    pub(super) id: VercelLoginId,
     password: Zeroizing<String>,
     verifier: String,
 }
 
 impl NewLogin {
-    fn make() -> Self {
+    pub(super) fn make() -> Self {
         let password = new_password();
         let verifier = scram_verifier(&password);
         Self { id: VercelLoginId::generate(Utc::now()), password, verifier }
     }
 
-    fn row(&self) -> NewVercelLogin<'_> {
+    pub(super) fn row(&self) -> NewVercelLogin<'_> {
         NewVercelLogin { id: &self.id, verifier: &self.verifier }
     }
 }
@@ -240,7 +240,8 @@ impl App {
         let place = InProject { organization: known.organization.clone(), project: resource.project };
         let outcome = self.delete_project_at(&place).await;
         self.end_audit_with(&line, &outcome).await;
-        outcome
+        outcome?;
+        Ok(self.store.vercel_resource_forget(&known.id, &place.project).await?)
     }
 
     /// Gives a database other secrets. Those it has are good for `delay` more.
@@ -293,7 +294,7 @@ impl App {
     }
 
     /// The installation that somebody calls for, which is there and not being deleted.
-    async fn living_installation_of(&self, caller: &VercelCaller) -> Result<VercelInstallation> {
+    pub(super) async fn living_installation_of(&self, caller: &VercelCaller) -> Result<VercelInstallation> {
         let known = self.vercel_installation_of(caller).await?;
         known.filter(|known| !known.is_ending).ok_or_else(|| Error::NotFound {
             code: ErrorCode::InstallationNotFound,
@@ -315,7 +316,7 @@ impl App {
         Ok(self.store.organization_list(&of).await?.iter().all(|organization| organization.is_enabled()))
     }
 
-    async fn find_resource(&self, known: &VercelInstallation, id: &str) -> Result<VercelResource> {
+    pub(super) async fn find_resource(&self, known: &VercelInstallation, id: &str) -> Result<VercelResource> {
         let is_id = (1..=ID_LENGTH_MAX).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic());
         let project = is_id.then(|| ProjectId::from_trusted(id)).ok_or_else(|| unknown_resource(""))?;
         let found = self.store.vercel_resource(&known.id, &project).await?;
@@ -333,7 +334,7 @@ impl App {
         Ok(ResourceSeen { resource, status })
     }
 
-    fn secrets_for_vercel(&self, branch: &BranchId, login: NewLogin) -> ResourceSecrets {
+    pub(super) fn secrets_for_vercel(&self, branch: &BranchId, login: NewLogin) -> ResourceSecrets {
         let told = self.credentials(branch, login.id.as_str(), login.password);
         let pooled = told.connection_string.replacen(branch.as_str(), &format!("{branch}-pooler"), 1);
         vec![
@@ -364,7 +365,7 @@ fn check_plan(plan: &str) -> Result<()> {
     }
 }
 
-fn unknown_resource(id: &str) -> Error {
+pub(super) fn unknown_resource(id: &str) -> Error {
     let public = format!("resource {id} not found");
     Error::NotFound { code: ErrorCode::ProjectNotFound, public }
 }

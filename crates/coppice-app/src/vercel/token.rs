@@ -32,9 +32,11 @@ pub(crate) struct Vercel {
 pub(super) struct Claims {
     /// None before there is an installation.
     account_id: Option<String>,
-    installation_id: Option<String>,
+    pub(super) installation_id: Option<String>,
     user_id: Option<String>,
-    user_role: Option<String>,
+    pub(super) user_role: Option<String>,
+    user_name: Option<String>,
+    user_email: Option<String>,
 }
 
 impl Vercel {
@@ -80,6 +82,11 @@ fn verify(token: &str, header: &Header, key: &DecodingKey, config: &VercelConfig
 }
 
 impl Claims {
+    /// What the person is shown as: what they call themselves, else their address, which is not known to be theirs.
+    pub(super) fn shown_name(&self) -> String {
+        self.user_name.as_ref().or(self.user_email.as_ref()).cloned().unwrap_or_default()
+    }
+
     /// Who that is, to an installation.
     ///
     /// # Errors

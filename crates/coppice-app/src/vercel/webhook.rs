@@ -1,26 +1,17 @@
 //! What Vercel sends by itself, and what it is told at the end of an installation.
 
-use std::time::Duration;
-
 use aws_lc_rs::hmac;
 use chrono::DateTime;
-use coppice_core::error::chain;
 use coppice_core::vercel::VercelInstallation;
 use coppice_core::{Error, ErrorCode, Result, VercelInstallationId};
 use coppice_failpoint::failpoint;
-use reqwest::Url;
+use reqwest::Method;
 use serde::Deserialize;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
 use crate::App;
-use crate::asking::{self, Reply};
-
-/// How long Vercel may take to answer.
-const PATIENCE: Duration = Duration::from_secs(15);
-const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
-/// Longest answer that is read.
-const ANSWER_LIMIT_BYTES: usize = 1 << 20;
+use crate::asking::Reply;
 
 /// A delivery as it came.
 #[derive(Clone, Copy, Debug)]
@@ -70,25 +61,18 @@ impl App {
     /// Tells Vercel that nothing will be asked for an installation any more: else it keeps that open for a day.
     ///
     /// # Errors
-    /// `unavailable` while it does not answer; what it refuses is over for us, too.
+    /// `unavailable` while it does not answer, for a day; what it refuses is over for us, too.
     pub(super) async fn finalize_at_vercel(&self, ending: &VercelInstallation) -> Result<()> {
-        let (Some(vercel), Some(sealed)) =
-            (&self.vercel, self.store.vercel_installation_token(&ending.id).await?)
-        else {
-            return Ok(());
+        let finalize = (Method::POST, "billing/finalize");
+        let asked = self.ask_vercel(&ending.id, finalize, None).await;
+        let reply = match asked {
+            Err(error) if ending.is_overdue => {
+                tracing::warn!(installation = %ending.id, "it ends without Vercel, which had a day: {}", error.for_log());
+                return Ok(());
+            }
+            reply => reply?,
         };
-        let token: Zeroizing<String> = self.key.open(ending.id.as_str(), &sealed)?;
-        let base = vercel.config.api.as_str().trim_end_matches('/');
-        let place = format!("{base}/v1/installations/{}/billing/finalize", ending.id);
-        let place = Url::parse(&place).map_err(Error::internal)?;
-        let away = |why: String| Error::unavailable(format!("Vercel: {why}"));
-        let client = asking::client(CONNECT_PATIENCE, PATIENCE).map_err(|error| away(chain(&error)))?;
-        let asked = asking::ask(client.post(place).bearer_auth(token.as_str()), ANSWER_LIMIT_BYTES).await;
-        let Reply { status, .. } = asked.map_err(|lost| away(lost.to_string()))?;
-        if status.is_server_error() || status.as_u16() == 429 {
-            return Err(away(format!("finalizing an installation: {status}")));
-        }
-        if !status.is_success() {
+        if let Some(Reply { status, .. }) = reply.filter(|reply| !reply.status.is_success()) {
             tracing::warn!(installation = %ending.id, "Vercel does not finalize an installation: {status}");
         }
         Ok(())

@@ -1,0 +1,144 @@
+//! Databases that get from one account at Vercel to another: the one asks for
+//! an id, and whoever brings that takes them.
+
+use std::collections::BTreeSet;
+
+use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
+use coppice_core::audit::RequestOrigin;
+use coppice_core::vercel::VercelInstallation;
+use coppice_core::{BranchId, Error, ErrorCode, ProjectId, Result};
+use coppice_failpoint::failpoint;
+use coppice_oauth::random;
+use coppice_store::{StoreError, Tx, VercelTransfer};
+
+use super::VercelCaller;
+use super::resources::unknown_resource;
+use crate::App;
+
+/// Longest time that databases can be taken for.
+const LIFETIME_MAX: TimeDelta = TimeDelta::days(90);
+
+impl App {
+    /// Has databases of the caller's installation be taken by whoever brings the id that this returns, until a time.
+    ///
+    /// # Errors
+    /// `invalid_token`, `installation_not_found`, `project_not_found`, `invalid_field`
+    pub async fn begin_vercel_transfer(
+        &self,
+        caller: &VercelCaller,
+        resources: &[String],
+        until: DateTime<Utc>,
+        origin: &RequestOrigin,
+    ) -> Result<String> {
+        let known = self.living_installation_of(caller).await?;
+        let now = Utc::now();
+        if until <= now {
+            return Err(Error::invalid_field("expiresAt", "must be in the future"));
+        }
+        let mut projects: Vec<ProjectId> = vec![];
+        for id in resources.iter().collect::<BTreeSet<_>>() {
+            projects.push(self.find_resource(&known, id).await?.project);
+        }
+        let about = (&known.organization, projects.first().filter(|_| projects.len() == 1));
+        let line = self.begin_vercel_audit(caller, about, "createTransfer", origin).await?;
+        let id = random::secret();
+        let until = until.min(now + LIFETIME_MAX).trunc_subsecs(3);
+        let made = self.store.vercel_transfer_insert(&self.key.hash(&id), &known.id, &projects, until).await;
+        let outcome = made.map_err(Error::from);
+        self.end_audit_with(&line, &outcome).await;
+        outcome.map(|()| id)
+    }
+
+    /// Whether the caller's installation could take what is meant by an id.
+    ///
+    /// # Errors
+    /// `invalid_token`, `installation_not_found`, `project_not_found`; `transfer_over` when it was taken, or not in
+    /// time; `project_limit_reached`
+    pub async fn check_vercel_transfer(&self, caller: &VercelCaller, id: &str) -> Result<()> {
+        let known = self.living_installation_of(caller).await?;
+        let mut tx = self.store.begin().await?;
+        let transfer = self.lock_transfer_in_tx(&mut tx, id).await?;
+        self.check_transfer_in_tx(&mut tx, &transfer, &known).await
+    }
+
+    /// Gives the caller's installation what is meant by an id. Can be repeated.
+    ///
+    /// # Errors
+    /// As [`App::check_vercel_transfer`].
+    pub async fn accept_vercel_transfer(
+        &self,
+        caller: &VercelCaller,
+        id: &str,
+        origin: &RequestOrigin,
+    ) -> Result<()> {
+        let known = self.living_installation_of(caller).await?;
+        let about = (&known.organization, None);
+        let line = self.begin_vercel_audit(caller, about, "acceptTransfer", origin).await?;
+        let outcome = self.take_transfer(&known, id).await;
+        self.end_audit_with(&line, &outcome).await;
+        failpoint!("vercel.transferred");
+        for branch in outcome? {
+            self.reconciler.nudge(branch);
+        }
+        Ok(())
+    }
+
+    async fn take_transfer(&self, to: &VercelInstallation, id: &str) -> Result<Vec<BranchId>> {
+        let mut tx = self.store.begin().await?;
+        let transfer = self.lock_transfer_in_tx(&mut tx, id).await?;
+        if transfer.accepted_by.as_ref() == Some(&to.id) {
+            return Ok(vec![]);
+        }
+        self.check_transfer_in_tx(&mut tx, &transfer, to).await?;
+        let mut branches = vec![];
+        for project in &transfer.projects {
+            let moved = self.store.vercel_resource_move_in_tx(&mut tx, project, &transfer.from, to).await?;
+            branches.extend(moved.ok_or_else(|| unknown_resource(project.as_str()))?);
+        }
+        // Who had them may know the passwords.
+        for branch in &branches {
+            self.note_rotation_in_tx(&mut tx, branch).await?;
+        }
+        self.store.vercel_transfer_accept_in_tx(&mut tx, &self.key.hash(id), &to.id).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        tracing::info!(from = %transfer.from, to = %to.id, "databases got to another account at Vercel");
+        Ok(branches)
+    }
+
+    async fn lock_transfer_in_tx(&self, tx: &mut Tx, id: &str) -> Result<VercelTransfer> {
+        let found = self.store.vercel_transfer_lock_in_tx(tx, &self.key.hash(id)).await?;
+        found.ok_or_else(|| Error::NotFound {
+            code: ErrorCode::ProjectNotFound,
+            public: "transfer request not found".to_owned(),
+        })
+    }
+
+    /// Locks the organization that is to get the databases.
+    async fn check_transfer_in_tx(
+        &self,
+        tx: &mut Tx,
+        transfer: &VercelTransfer,
+        to: &VercelInstallation,
+    ) -> Result<()> {
+        let over = |why: &str| {
+            let public = format!("{why}; ask who had the databases for another transfer request");
+            Err(Error::Conflict { code: ErrorCode::TransferOver, public })
+        };
+        if transfer.accepted_by.is_some() {
+            return over("somebody has accepted the transfer request");
+        }
+        if transfer.expires_at <= Utc::now() {
+            return over("the transfer request was not accepted in time");
+        }
+        self.lock_enabled_organization_in_tx(tx, &to.organization).await?;
+        let (present, _) = self.store.project_count_in_tx(tx, &to.organization).await?;
+        let (most, more) = (self.config.limits.projects_max, transfer.projects.len());
+        if to.id != transfer.from && present as usize + more > most as usize {
+            let public = format!(
+                "the installation may have {most} databases and has {present}: {more} more are too many; delete some"
+            );
+            return Err(Error::Conflict { code: ErrorCode::ProjectLimitReached, public });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,147 @@
+//! Databases on their way from one account at Vercel to another.
+
+use chrono::{DateTime, Utc};
+use coppice_core::vercel::VercelInstallation;
+use coppice_core::{BranchId, ProjectId, VercelInstallationId};
+use sqlx::FromRow;
+
+use crate::{Result, Store, Tx};
+
+/// What is to get to another account.
+#[derive(Clone, Debug)]
+pub struct VercelTransfer {
+    /// Whose they are.
+    pub from: VercelInstallationId,
+    /// Which databases.
+    pub projects: Vec<ProjectId>,
+    /// Until when it can be accepted.
+    pub expires_at: DateTime<Utc>,
+    /// Who accepted it.
+    pub accepted_by: Option<VercelInstallationId>,
+}
+
+#[derive(FromRow)]
+struct TransferRow {
+    installation_id: String,
+    project_ids: Vec<String>,
+    expires_at: DateTime<Utc>,
+    accepted_by: Option<String>,
+}
+
+impl From<TransferRow> for VercelTransfer {
+    fn from(row: TransferRow) -> Self {
+        Self {
+            from: VercelInstallationId::from_trusted(row.installation_id),
+            projects: row.project_ids.into_iter().map(ProjectId::from_trusted).collect(),
+            expires_at: row.expires_at,
+            accepted_by: row.accepted_by.map(VercelInstallationId::from_trusted),
+        }
+    }
+}
+
+impl Store {
+    /// Writes down that databases of an installation are to get to another one.
+    pub async fn vercel_transfer_insert(
+        &self,
+        id_hash: &str,
+        from: &VercelInstallationId,
+        projects: &[ProjectId],
+        expires_at: DateTime<Utc>,
+    ) -> Result<()> {
+        let projects: Vec<_> = projects.iter().map(ProjectId::as_str).collect();
+        sqlx::query(
+            "insert into vercel_transfers (id_hash, installation_id, project_ids, expires_at)
+             values ($1, $2, $3, $4)",
+        )
+        .bind(id_hash)
+        .bind(from.as_str())
+        .bind(projects)
+        .bind(expires_at)
+        .execute(&self.pool)
+        .await?;
+        Ok(())
+    }
+
+    /// What is known of a transfer. Nobody else can accept it until the transaction ends.
+    pub async fn vercel_transfer_lock_in_tx(
+        &self,
+        tx: &mut Tx,
+        id_hash: &str,
+    ) -> Result<Option<VercelTransfer>> {
+        let row: Option<TransferRow> = sqlx::query_as(
+            "select installation_id, project_ids, expires_at, accepted_by from vercel_transfers
+             where id_hash = $1 for update",
+        )
+        .bind(id_hash)
+        .fetch_optional(&mut **tx)
+        .await?;
+        Ok(row.map(VercelTransfer::from))
+    }
+
+    /// Notes who accepted a transfer.
+    pub async fn vercel_transfer_accept_in_tx(
+        &self,
+        tx: &mut Tx,
+        id_hash: &str,
+        by: &VercelInstallationId,
+    ) -> Result<()> {
+        sqlx::query("update vercel_transfers set accepted_by = $2 where id_hash = $1")
+            .bind(id_hash)
+            .bind(by.as_str())
+            .execute(&mut **tx)
+            .await?;
+        Ok(())
+    }
+
+    /// Gives a database to another installation, with its project and what that has used; its branches. What leads
+    /// to it from its former organization ends, and Vercel is to be told other secrets. None when it is no database
+    /// of `from` any more.
+    pub async fn vercel_resource_move_in_tx(
+        &self,
+        tx: &mut Tx,
+        project: &ProjectId,
+        from: &VercelInstallationId,
+        to: &VercelInstallation,
+    ) -> Result<Option<Vec<BranchId>>> {
+        let moved = sqlx::query(
+            "update vercel_resources r set installation_id = $3, rotations_asked = rotations_asked + 1,
+                    news_due_at = now(), news_attempts = 0
+             from projects p, branches b
+             where r.project_id = $1 and r.installation_id = $2 and p.id = r.project_id and p.deleted_at is null
+               and b.id = r.branch_id and b.deleted_at is null",
+        )
+        .bind(project.as_str())
+        .bind(from.as_str())
+        .bind(to.id.as_str())
+        .execute(&mut **tx)
+        .await?;
+        if moved.rows_affected() == 0 {
+            return Ok(None);
+        }
+        for statement in [
+            "update projects set organization_id = $2, updated_at = now() where id = $1",
+            "update usage_branches set organization_id = $2 where project_id = $1",
+        ] {
+            let query = sqlx::query(statement).bind(project.as_str()).bind(to.organization.as_str());
+            query.execute(&mut **tx).await?;
+        }
+        for statement in [
+            "delete from github_repositories where project_id = $1",
+            "delete from budgets where project_id = $1",
+        ] {
+            sqlx::query(statement).bind(project.as_str()).execute(&mut **tx).await?;
+        }
+        let sql = "select id from branches where project_id = $1 and deleted_at is null order by id";
+        let branches: Vec<String> =
+            sqlx::query_scalar(sql).bind(project.as_str()).fetch_all(&mut **tx).await?;
+        Ok(Some(branches.into_iter().map(BranchId::from_trusted).collect()))
+    }
+
+    /// Forgets transfers that can't be accepted since some days.
+    pub async fn vercel_transfer_purge(&self) -> Result<()> {
+        sqlx::query("delete from vercel_transfers where expires_at < now() - interval '7 days'")
+            .execute(&self.pool)
+            .await?;
+        Ok(())
+    }
+}
