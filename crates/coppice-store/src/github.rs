@@ -4,6 +4,8 @@
 use chrono::{DateTime, Utc};
 use coppice_core::github::{GithubInstallation, GithubRepository, RECONCILE};
 use coppice_core::{BranchId, GithubInstallationId, GithubRepositoryId, OrganizationId, ProjectId};
+use sqlx::postgres::PgArguments;
+use sqlx::query::QueryAs;
 use sqlx::{Encode, FromRow, Postgres, Type};
 
 use crate::{Result, Store};
@@ -106,6 +108,30 @@ impl From<ReachedRow> for ReachedRepository {
     }
 }
 
+type Asked<'q, Row> = QueryAs<'q, Postgres, Row, PgArguments>;
+
+/// A statement about a link: which, whose, to which installation, for which repositories.
+fn of_link<'q>(
+    sql: String,
+    (id, organization): (&'q GithubInstallationId, &'q OrganizationId),
+    installation: i64,
+    administered: &'q [i64],
+) -> Asked<'q, InstallationRow> {
+    let query = sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.as_str()).bind(organization.as_str());
+    query.bind(installation).bind(administered)
+}
+
+/// A statement about the mapping of a project: that one, and what its owner says in the order of the note.
+fn of_mapping<'q>(sql: String, project: &'q ProjectId, note: &MappingNote<'q>) -> Asked<'q, RepositoryRow> {
+    sqlx::query_as(sqlx::AssertSqlSafe(sql))
+        .bind(project.as_str())
+        .bind(note.installation.as_str())
+        .bind(note.repository)
+        .bind(note.root.as_str())
+        .bind(note.has_previews)
+        .bind(note.takes_forks)
+}
+
 impl Store {
     /// Installations that an organization has linked, oldest first.
     pub async fn github_installations(
@@ -136,13 +162,7 @@ impl Store {
              values ($1, $2, $3, $4)
              returning {INSTALLATION}"
         );
-        let row: InstallationRow = sqlx::query_as(sqlx::AssertSqlSafe(sql))
-            .bind(id.as_str())
-            .bind(organization.as_str())
-            .bind(installation)
-            .bind(administered)
-            .fetch_one(&self.pool)
-            .await?;
+        let row = of_link(sql, (id, organization), installation, administered).fetch_one(&self.pool).await?;
         Ok(row.into())
     }
 
@@ -164,14 +184,8 @@ impl Store {
                     updated_at = now()
              where id = $1 and organization_id = $2 returning {INSTALLATION}"
         );
-        let row: Option<InstallationRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
-            .bind(id.as_str())
-            .bind(organization.as_str())
-            .bind(installation)
-            .bind(administered)
-            .fetch_optional(&self.pool)
-            .await?;
-        Ok(row.map(GithubInstallation::from))
+        let query = of_link(sql, (id, organization), installation, administered);
+        Ok(query.fetch_optional(&self.pool).await?.map(GithubInstallation::from))
     }
 
     /// Forgets an installation that is gone, with all mappings through it, whoever has linked it.
@@ -211,19 +225,10 @@ impl Store {
         let sql = format!(
             "insert into github_repositories as g
                  (id, project_id, installation_id, repository_id, root_branch_id, previews, forks)
-             values ($1, $2, $3, $4, $5, coalesce($6, true), coalesce($7, false)) returning {REPOSITORY}"
+             values ($7, $1, $2, $3, $4, coalesce($5, true), coalesce($6, false)) returning {REPOSITORY}"
         );
-        let row: RepositoryRow = sqlx::query_as(sqlx::AssertSqlSafe(sql))
-            .bind(id.as_str())
-            .bind(project.as_str())
-            .bind(note.installation.as_str())
-            .bind(note.repository)
-            .bind(note.root.as_str())
-            .bind(note.has_previews)
-            .bind(note.takes_forks)
-            .fetch_one(&self.pool)
-            .await?;
-        Ok(row.into())
+        let query = of_mapping(sql, project, note).bind(id.as_str());
+        Ok(query.fetch_one(&self.pool).await?.into())
     }
 
     /// Changes the mapping of a project; none when it has none. What was known
@@ -245,16 +250,8 @@ impl Store {
                  updated_at = now()
              where project_id = $1 returning {REPOSITORY}"
         );
-        let row: Option<RepositoryRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
-            .bind(project.as_str())
-            .bind(note.installation.as_str())
-            .bind(note.repository)
-            .bind(note.root.as_str())
-            .bind(note.has_previews)
-            .bind(note.takes_forks)
-            .fetch_optional(&self.pool)
-            .await?;
-        Ok(row.map(GithubRepository::from))
+        let query = of_mapping(sql, project, note);
+        Ok(query.fetch_optional(&self.pool).await?.map(GithubRepository::from))
     }
 
     /// Ends the mapping of a project; false when it has none.
