@@ -1,7 +1,7 @@
 //! Jobs of pull requests: the action of this repository, run as a runner does, with tokens that a published signer makes.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::UNIX_EPOCH;
 
 use coppice_test_support::{Platform, psql};
@@ -76,6 +76,68 @@ fn run_action_as(
     Ok(given)
 }
 
+/// A job with a checkout and the action, as people write it; it says where its database is called from.
+const WORKFLOW: &str = r#"on: pull_request
+permissions:
+  contents: read
+  id-token: write
+jobs:
+  test:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@v4
+      - uses: ./action
+        id: database
+        with:
+          url: PLATFORM
+          variable: SHOP_DATABASE
+      - run: psql "$SHOP_DATABASE" -P pager=off -XAtqc "SELECT 'asked the branch of ' || '${{ steps.database.outputs.project }}'"
+      - run: test "$SHOP_DATABASE" = "${{ steps.database.outputs.connection-string }}"
+      - run: echo "it is $SHOP_DATABASE"
+"#;
+
+/// Another runner than GitHub's carries out a workflow with the action, and shows no secret of it.
+fn is_run_by_a_runner(platform: &Platform, github: &mut Github, claims: &Value, project: &str) {
+    github.program.command(&json!({ "command": "job", "claims": claims }));
+    let directory = tempfile::tempdir().expect("a directory");
+    let (home, repository) = (directory.path().join("home"), directory.path().join("repository"));
+    let workflows = repository.join(".github/workflows");
+    for made in [&workflows, &repository.join("action"), &home] {
+        std::fs::create_dir_all(made).expect("a directory");
+    }
+    let action = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../action");
+    for name in ["action.yml", "index.mjs"] {
+        std::fs::copy(action.join(name), repository.join("action").join(name)).expect("a copy");
+    }
+    let workflow = WORKFLOW.replace("PLATFORM", platform.api());
+    std::fs::write(workflows.join("test.yml"), workflow).expect("a file");
+    let git = |arguments: &[&str]| {
+        let of_somebody = ["-c", "user.name=a", "-c", "user.email=a@example.com"];
+        let done = Command::new("git").args(of_somebody).args(arguments).current_dir(&repository).output();
+        assert!(done.expect("git runs").status.success(), "{arguments:?}");
+    };
+    for arguments in [&["init", "-q"][..], &["add", "."], &["commit", "-qm", "a workflow"]] {
+        git(arguments);
+    }
+    let own_node = node().parent().expect("a directory").display().to_string();
+    let path = format!("{own_node}:{}", std::env::var("PATH").unwrap_or_default());
+    let place = format!("ACTIONS_ID_TOKEN_REQUEST_URL={}/jobs/token?api-version=2.0", github.url);
+    let output = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/python/bin/act"))
+        .stdin(Stdio::null())
+        .args(["pull_request", "-P", "ubuntu-latest=-self-hosted", "--env", &place])
+        .args(["--env", "ACTIONS_ID_TOKEN_REQUEST_TOKEN=planted-token-of-the-job"])
+        .env("HOME", &home)
+        .env("PATH", path)
+        .current_dir(&repository)
+        .output()
+        .expect("act runs: `make setup` installs it");
+    let said =
+        [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains(&format!("asked the branch of {project}")), "{said}");
+    assert!(said.contains("it is ***") && !said.contains("postgresql://"), "{said}");
+}
+
 fn claims(repository: i64, pull: i64, more: &Value) -> Value {
     let mut claims = json!({ "repository_id": repository.to_string(), "event_name": "pull_request",
         "repository": "octocat/shop", "ref": format!("refs/pull/{pull}/merge") });
@@ -129,6 +191,10 @@ pub(super) fn get_their_branch(platform: &Platform, github: &mut Github, reposit
     assert_eq!(psql(&given.url, "SELECT 1").out, "1");
     assert_eq!(json!(given.branch), branch(platform, pull).expect("the branch")["id"]);
     is_limited(platform, &given);
+
+    let project = platform.call("GET", "/organizations/{org}/projects", None).1;
+    let project = text_of(&project["projects"][0]["id"]);
+    is_run_by_a_runner(platform, github, &claims(repository, pull, &json!({})), &project);
 
     // A user of its own, which ends with the key.
     let own = run_action_as("reader", platform, github, &claims(repository, pull, &json!({})), 90);
