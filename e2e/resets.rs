@@ -1,9 +1,12 @@
 //! Branches become what others are, or what they were, with their id, URL and
 //! password.
 
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use chrono::Utc;
 use coppice_test_support::{Leftovers, Platform, psql, wait_for};
 use serde_json::{Value, json};
 
@@ -187,4 +190,32 @@ fn an_abort_while_a_branch_is_reset_is_made_up_for() {
         assert_eq!(url(&coppice), password, "{step}");
     }
     assert!(!coppice.log().contains("is in no row"), "{}", coppice.log());
+}
+
+/// Makes the files that a server makes for its log if it begins in one of the next
+/// seconds, of the account that the logs are of.
+fn begin_logs_of_the_next_seconds(coppice: &Platform, branch: &str, seconds: i64) {
+    let logs = coppice.data_dir().join(format!("instances/{}-1/log", coppice.branch_id(branch)));
+    let account = fs::metadata(&logs).expect("a directory").uid();
+    for second in 0..seconds {
+        let name = (Utc::now() + chrono::Duration::seconds(second)).format("postgresql-%Y%m%d-%H%M%S");
+        for ending in ["log", "json"] {
+            let options = OpenOptions::new().create(true).append(true).mode(0o600).to_owned();
+            let file = options.open(logs.join(format!("{name}.{ending}"))).expect("a file");
+            fchown(&file, Some(account), Some(account)).expect("given away");
+        }
+    }
+}
+
+#[test]
+fn a_server_under_the_account_of_another_volume_writes_to_a_log_that_the_one_of_before_began() {
+    let mut coppice = platform();
+    coppice.cli(&["branch", "create", "kid", "--parent", "main"]);
+    // As if each reset took no second.
+    begin_logs_of_the_next_seconds(&coppice, "kid", 300);
+    coppice.cli(&["branch", "reset", "kid", "--yes"]);
+    assert_eq!(coppice.sql("kid", "SELECT 1"), "1");
+    let log = coppice.log();
+    assert!(!log.contains("could not open log file"), "{log}");
+    assert_eq!(coppice.stop_all(), Leftovers::default());
 }

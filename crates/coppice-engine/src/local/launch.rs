@@ -10,6 +10,7 @@ use super::blocking::blocking;
 use super::config::{Configuration, ServerPaths};
 use super::durable::write_durably;
 use super::images::InstalledImage;
+use super::log_files::NAMES_MAX;
 use super::log_pipe::LogPipe;
 use super::logs::{self, LogEnd};
 use super::metastore::METASTORE;
@@ -221,8 +222,10 @@ impl Servers {
         }
         let account = self.installation.instance_account(plan.account);
         let on_host = (!self.has_own_socket_directory(plan.instance)).then_some(&socket);
-        for owned in [&home.join("log")].into_iter().chain(on_host) {
-            chown(owned, Some(account), Some(account)).map_err(EngineError::io("giving a directory away"))?;
+        self.give_logs(plan.instance, account).await?;
+        if let Some(socket) = on_host {
+            chown(socket, Some(account), Some(account))
+                .map_err(EngineError::io("giving a directory away"))?;
         }
         let mount = |from: &Path, to: &str, owner_on_disk, usage| BindMount {
             from: from.to_owned(),
@@ -252,6 +255,23 @@ impl Servers {
             socket: SOCKET.into(),
             isolation: Some(Isolation { account, mounts, socket: own_socket, neighbour }),
         })
+    }
+
+    /// Gives the logs to the account of its server, with the files in them where they were
+    /// another one's: two that begin in the same second write to the same file.
+    async fn give_logs(&self, instance: &InstanceId, account: u32) -> Result<()> {
+        let logs = self.layout.instance_logs(instance);
+        blocking(move || {
+            let give = || {
+                let directory = logs.require()?;
+                match directory.owner()? == account {
+                    true => Ok(()),
+                    false => directory.give_to(account, NAMES_MAX),
+                }
+            };
+            give().map_err(EngineError::io("giving logs to a server"))
+        })
+        .await
     }
 
     pub(super) fn launch_spec(&self, plan: &ServerPlan<'_>, around: &Surroundings) -> Result<LaunchSpec> {

@@ -19,7 +19,7 @@ use crate::{EngineError, LogFile, LogFiles, LogRetention, Result};
 /// `jsonlog` gives it.
 const NAME: &str = "postgresql-%Y%m%d-%H%M%S.json";
 /// Most names that are looked at; the server itself makes a fraction of that.
-const NAMES_MAX: usize = 100_000;
+pub(super) const NAMES_MAX: usize = 100_000;
 
 /// What a file takes at least, for its name and what is known about it.
 const FILE_BYTES_MIN: u64 = 4096;

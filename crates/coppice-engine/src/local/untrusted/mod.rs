@@ -15,6 +15,7 @@ use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::fchown;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, statat, unlinkat};
@@ -138,12 +139,12 @@ impl UntrustedDir {
         open_directory(&self.0, name)
     }
 
-    /// Makes a file in this one, for writing.
+    /// Makes a file in this one, for writing and reading.
     ///
     /// # Errors
     /// When there is something of that name, or it can't be made.
     pub(super) fn make_file(&self, name: impl rustix::path::Arg) -> io::Result<File> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(File::from(openat(&self.0, name, flags, Mode::RUSR | Mode::WUSR)?))
     }
 
@@ -179,6 +180,29 @@ impl UntrustedDir {
     /// When it is not there.
     pub(super) fn stat(&self, name: &CStr) -> io::Result<Stat> {
         Ok(statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?)
+    }
+
+    /// Gives it and the ordinary files in it, of the first `count_max` names, to another
+    /// account. One that has another name elsewhere stays whose it is.
+    ///
+    /// # Errors
+    /// When it can't be read, or given away.
+    pub(super) fn give_to(&self, account: u32, count_max: usize) -> io::Result<()> {
+        for name in self.names(count_max)? {
+            match self.file(&name)? {
+                Some((file, stat)) if stat.st_nlink == 1 => fchown(&file, Some(account), Some(account))?,
+                _ => {}
+            }
+        }
+        fchown(&self.0, Some(account), Some(account))
+    }
+
+    /// Whose it is.
+    ///
+    /// # Errors
+    /// When it can't be asked.
+    pub(super) fn owner(&self) -> io::Result<u32> {
+        Ok(fstat(&self.0)?.st_uid)
     }
 
     /// The file system it is on.
