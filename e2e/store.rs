@@ -158,6 +158,14 @@ fn what_was_damaged_before_it_was_backed_up_is_found(coppice: &Platform) {
     coppice.cli(&["branch", "delete", "rotten", "--yes", "--purge"]);
 }
 
+/// It was a copy of it when it was made, and was restored by itself.
+fn a_child_shares_what_it_has_of_its_parent(coppice: &Platform) {
+    // Of a catalog that nobody has changed.
+    let file = data_of(coppice, "kid").join("base/1/1255");
+    let extents = Command::new("filefrag").arg("-v").arg(&file).output().expect("e2fsprogs are installed");
+    assert!(extents.status.success() && said(&extents).contains("shared"), "{}", said(&extents));
+}
+
 /// History of before is gone with the machine.
 fn a_moment_that_only_the_store_has_is_restored(coppice: &Platform, at: &str) {
     let history = coppice.cli(&["branch", "history", "main"]);
@@ -267,6 +275,7 @@ fn a_lost_machine_comes_back_from_its_store_and_its_key() {
         "nothing is lost that was in the store"
     );
     assert_eq!(ask("kid", "SELECT sum(i) FROM t"), "3");
+    a_child_shares_what_it_has_of_its_parent(&coppice);
     a_moment_that_only_the_store_has_is_restored(&coppice, &middle);
     assert_eq!(coppice.stop_all(), Leftovers::default());
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt as _;
 
 use tokio::runtime::Handle;
 
-use crate::manifest::{BLOCK, Block};
+use crate::manifest::{BLOCK, Block, FileEntry};
 use crate::write::PACK_BYTES_MAX;
 use crate::{Archive, ArchiveError, Manifest, Result};
 
@@ -18,17 +18,31 @@ pub trait Target {
     /// When it can't be made.
     fn directory(&mut self, path: &[u8], mode: u32) -> io::Result<()>;
 
-    /// Makes an empty file, for writing.
+    /// Makes an empty file, for writing and reading.
     ///
     /// # Errors
     /// When it can't be made.
     fn make_file(&mut self, path: &[u8], mode: u32) -> io::Result<File>;
+
+    /// Puts into a file that was just made what may be much like it, and takes no room
+    /// by that; tells whether it did. Whatever that is, the file becomes what it was.
+    fn resemble(&mut self, _path: &[u8], _file: &File) -> bool {
+        false
+    }
 
     /// Opens a file that was made, for writing.
     ///
     /// # Errors
     /// When it can't be opened.
     fn open_file(&mut self, path: &[u8]) -> io::Result<File>;
+
+    /// Is told of each block that was written to a file, and may take its time.
+    ///
+    /// # Errors
+    /// When nothing more is to be written.
+    fn wrote(&mut self, _file: &File, _bytes: usize) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// One use of a block.
@@ -55,12 +69,21 @@ impl Archive {
             let made = target.directory(&directory.path, directory.mode);
             made.map_err(ArchiveError::file(format!("making {}", named(&directory.path))))?;
         }
-        for file in &manifest.files {
-            let made = target.make_file(&file.path, file.mode).and_then(|made| made.set_len(file.size));
-            made.map_err(ArchiveError::file(format!("making {}", named(&file.path))))?;
+        let mut missing = vec![];
+        for (file, place) in manifest.files.iter().zip(0..) {
+            let making = || ArchiveError::file(format!("making {}", named(&file.path)));
+            let made = target.make_file(&file.path, file.mode).map_err(making())?;
+            let is_like_it = target.resemble(&file.path, &made);
+            made.set_len(file.size).map_err(making())?;
+            let mut uses = uses_of(manifest, file, place);
+            if is_like_it {
+                uses = self.compare(manifest, file, &made, uses).map_err(making())?;
+            }
+            missing.append(&mut uses);
         }
+        missing.sort_unstable();
         let mut open: Option<(u32, File)> = None;
-        self.each_block(manifest, |at, content| {
+        self.each_block(manifest, missing, |at, content| {
             let path = &manifest.files[at.file as usize].path;
             let writing = || ArchiveError::file(format!("writing {}", named(path)));
             let file = match open.take() {
@@ -68,6 +91,7 @@ impl Archive {
                 _ => target.open_file(path).map_err(writing())?,
             };
             file.write_all_at(content, at.number * BLOCK as u64).map_err(writing())?;
+            target.wrote(&file, content.len()).map_err(writing())?;
             open = Some((at.file, file));
             Ok(())
         })
@@ -79,15 +103,47 @@ impl Archive {
     /// # Errors
     /// When something is missing or damaged, which is named with the file that needs it.
     pub fn verify(&self, manifest: &Manifest) -> Result<()> {
-        self.each_block(manifest, |_, _| Ok(()))
+        self.each_block(manifest, uses(manifest), |_, _| Ok(()))
     }
 
-    /// Gives every block of every file to `take`; each pack is read once.
-    fn each_block(&self, manifest: &Manifest, mut take: impl FnMut(&Use, &[u8]) -> Result<()>) -> Result<()> {
+    /// Which blocks a file lacks that may have others; where nothing is to be, nothing is
+    /// afterwards.
+    fn compare(
+        &self,
+        manifest: &Manifest,
+        entry: &FileEntry,
+        file: &File,
+        uses: Vec<Use>,
+    ) -> io::Result<Vec<Use>> {
+        let (mut missing, mut uses) = (vec![], uses.into_iter().peekable());
+        let (mut buffer, zeros) = (vec![0; BLOCK], [0; BLOCK]);
+        for number in 0..entry.size.div_ceil(BLOCK as u64) {
+            let start = number * BLOCK as u64;
+            let length = usize::try_from(entry.size - start).unwrap_or(BLOCK).min(BLOCK);
+            let content = &mut buffer[..length];
+            file.read_exact_at(content, start)?;
+            match uses.next_if(|at| at.number == number) {
+                Some(at) if self.keys.block_id(content) == manifest.blocks[at.block as usize].id => {}
+                Some(at) => missing.push(at),
+                None if *content == zeros[..length] => {}
+                None => file.write_all_at(&zeros[..length], start)?,
+            }
+        }
+        missing.extend(uses);
+        Ok(missing)
+    }
+
+    /// Gives blocks to `take`, in the order of the packs, each of which is read once.
+    fn each_block(
+        &self,
+        manifest: &Manifest,
+        uses: Vec<Use>,
+        mut take: impl FnMut(&Use, &[u8]) -> Result<()>,
+    ) -> Result<()> {
         let runtime = Handle::current();
         let mut read: Option<(u32, bytes::Bytes)> = None;
         let mut last: Option<(u32, Vec<u8>)> = None;
-        for at in uses(manifest) {
+        for at in uses {
             let block = manifest.blocks[at.block as usize];
             if read.as_ref().is_none_or(|(pack, _)| *pack != at.pack) {
                 let object = manifest.packs[at.pack as usize].object();
@@ -136,13 +192,17 @@ fn named(path: &[u8]) -> String {
 
 /// Every use of a block, in the order in which packs have them.
 fn uses(manifest: &Manifest) -> Vec<Use> {
-    let mut uses: Vec<Use> = vec![];
-    for (file, place) in manifest.files.iter().zip(0..) {
-        uses.extend(file.blocks.iter().map(|(number, block)| {
-            let Block { pack, offset, .. } = manifest.blocks[*block as usize];
-            Use { pack, offset, block: *block, file: place, number: *number }
-        }));
-    }
+    let files = manifest.files.iter().zip(0..);
+    let mut uses: Vec<Use> = files.flat_map(|(file, place)| uses_of(manifest, file, place)).collect();
     uses.sort_unstable();
     uses
+}
+
+/// The blocks of a file, in its order.
+fn uses_of(manifest: &Manifest, entry: &FileEntry, file: u32) -> Vec<Use> {
+    let of_block = |(number, block): &(u64, u32)| {
+        let Block { pack, offset, .. } = manifest.blocks[*block as usize];
+        Use { pack, offset, block: *block, file, number: *number }
+    };
+    entry.blocks.iter().map(of_block).collect()
 }

@@ -53,6 +53,9 @@ pub struct VolumePlan {
     pub source: VolumeSource,
     /// The source's instance, when the source may be in use by a running server.
     pub source_instance: Option<InstanceId>,
+    /// A volume that much of what comes from a store may be like, which then shares its
+    /// room.
+    pub similar: Option<VolumeId>,
 }
 
 /// What an upgrade came to.

@@ -316,6 +316,20 @@ impl Store {
         Ok(())
     }
 
+    /// The branch whose data is to be made from a base in this volume, and is not there;
+    /// none when there is no such branch.
+    pub async fn volume_to_come(&self, volume: &VolumeId) -> Result<Option<BranchId>> {
+        let found: Option<String> = sqlx::query_scalar(
+            "select b.id from volumes v join branches b on b.volume_id = v.id
+             where v.id = $1 and v.state = 'planned' and v.base is not null
+               and b.goal in ('running', 'hibernated')",
+        )
+        .bind(volume.as_str())
+        .fetch_optional(&self.pool)
+        .await?;
+        Ok(found.map(BranchId::from_trusted))
+    }
+
     /// In an installation whose volumes are lost: has each of these volumes be made
     /// again from a base.
     pub async fn volumes_from_bases(&self, found: &[(VolumeId, String)]) -> Result<RecoveredVolumes> {

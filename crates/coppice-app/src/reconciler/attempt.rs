@@ -46,6 +46,9 @@ pub(super) enum StepError {
     /// Something else has to happen first.
     #[error("{0}")]
     NotYet(&'static str),
+    /// What it is to share its room with is made first; it is looked at again after this time.
+    #[error("what it was a copy of is made first")]
+    Behind(Duration),
     /// The server runs, but does not answer.
     #[error("{0}")]
     Unwell(String),
@@ -68,7 +71,7 @@ impl StepError {
             | Self::ReplicaNotReady(_)
             | Self::Panicked => Outcome::Failed,
             Self::Lost => Outcome::Lost,
-            Self::NotYet(_) | Self::Resting(_) => Outcome::NotYet,
+            Self::NotYet(_) | Self::Behind(_) | Self::Resting(_) => Outcome::NotYet,
         }
     }
 
@@ -79,6 +82,7 @@ impl StepError {
             Self::Store(_)
             | Self::Lost
             | Self::NotYet(_)
+            | Self::Behind(_)
             | Self::Unwell(_)
             | Self::ReplicaNotReady(_)
             | Self::Resting(_)
@@ -118,6 +122,7 @@ impl Reconciler {
                 tracing::debug!(%branch, "branch {branch}: {why}");
                 Some(RETRY_FIRST)
             }
+            Err(StepError::Behind(pause)) => Some(pause),
             Err(StepError::Resting(rest)) => {
                 tracing::debug!(%branch, ?rest, "branch {branch}: {ENDS_AGAIN}");
                 Some(rest)

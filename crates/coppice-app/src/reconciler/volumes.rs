@@ -1,6 +1,8 @@
 //! Steps on volumes: making one, letting one take the place of another, removing
 //! what tombstones name.
 
+use std::time::Duration;
+
 use coppice_core::VolumeId;
 use coppice_core::claim::ClaimToken;
 use coppice_core::volume::{VolumeLabel, VolumeSource, VolumeState};
@@ -12,6 +14,9 @@ use tokio_util::sync::CancellationToken;
 use super::Reconciler;
 use super::attempt::StepError;
 
+/// How often is looked whether a volume is there that others share their room with.
+const BEHIND: Duration = Duration::from_secs(2);
+
 impl Reconciler {
     /// Makes the data of a volume.
     pub(super) async fn make_volume(
@@ -21,6 +26,12 @@ impl Reconciler {
         token: ClaimToken,
     ) -> Result<(), StepError> {
         let plan = self.volume_plan(volume, work, token);
+        if let (VolumeSource::Base(..), Some(parent)) = (&plan.source, &plan.similar)
+            && let Some(branch) = self.inner.store.volume_to_come(parent).await?
+            && !self.inner.lock().failing_since.contains_key(&branch)
+        {
+            return Err(StepError::Behind(BEHIND));
+        }
         let facts = match self.inner.engine.create_volume(&plan).await {
             Err(EngineError::SourceUnsettled(_)) => {
                 return Err(StepError::NotYet("the server of its source starts or stops"));
@@ -83,7 +94,8 @@ impl Reconciler {
             (None, Some(parent), None) => VolumeSource::Volume(parent),
             (None, Some(parent), Some(moment)) => VolumeSource::Moment(parent, moment),
         };
-        VolumePlan { label, source, source_instance: volume.parent_instance.clone() }
+        let (source_instance, similar) = (volume.parent_instance.clone(), volume.parent.clone());
+        VolumePlan { label, source, source_instance, similar }
     }
 
     /// Stops the server, and lets the other volume take the place of the branch's

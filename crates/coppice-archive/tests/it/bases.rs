@@ -218,3 +218,32 @@ fn whatever_a_server_calls_its_files_and_however_long_they_say_to_be_is_bounded(
         assert_eq!(writer.finish().expect("written").bytes, u64::MAX);
     });
 }
+
+#[test]
+fn what_is_there_already_is_not_read_and_what_is_otherwise_becomes_what_it_was() {
+    let store = Store::new();
+    let block = 64 << 10;
+    let file = |seed| noise(4 * block + 100, seed);
+    let files = [("same", file(1)), ("changed", file(2)), ("longer", file(3)), ("shorter", file(4))];
+    let mut files: BTreeMap<String, Vec<u8>> = files.map(|(name, text)| (name.to_owned(), text)).into();
+    let mut holes = file(5);
+    holes[block..3 * block].fill(0);
+    files.insert("holes".to_owned(), holes);
+    files.insert("missing".to_owned(), file(6));
+    let from = source(&files);
+    let base = store.write(from.path(), 1, None).expect("written").base;
+    let mut there = files.clone();
+    there.get_mut("changed").expect("a file")[2 * block] ^= 1;
+    there.get_mut("longer").expect("a file").extend(noise(3 * block, 7));
+    there.get_mut("shorter").expect("a file").truncate(block + 5);
+    there.insert("holes".to_owned(), noise(4 * block + 100, 8));
+    there.remove("missing");
+    let there = source(&there);
+    let found = store.restore_beside(&base, Some(there.path())).expect("restored");
+    assert_eq!(tree(found.path()), tree(from.path()));
+    // All of it is in packs that are gone.
+    store.objects("packs").iter().for_each(|pack| fs::remove_file(pack).expect("removed"));
+    let found = store.restore_beside(&base, Some(from.path())).expect("nothing is read");
+    assert_eq!(tree(found.path()), tree(from.path()));
+    store.restore_beside(&base, Some(there.path())).expect_err("what is otherwise is not there");
+}

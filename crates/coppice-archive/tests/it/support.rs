@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -68,9 +68,15 @@ impl Store {
     }
 
     pub(crate) fn restore(&self, base: &BaseName) -> Result<TempDir> {
+        self.restore_beside(base, None)
+    }
+
+    /// The same where there is something similar, whose files it begins with.
+    pub(crate) fn restore_beside(&self, base: &BaseName, similar: Option<&Path>) -> Result<TempDir> {
         let target = tempfile::tempdir().expect("a directory");
         let manifest = self.runtime.block_on(self.archive.manifest(base))?;
-        self.within(|| self.archive.restore(&manifest, &mut Plain(target.path().to_owned())))?;
+        let mut plain = Plain { top: target.path().to_owned(), similar: similar.map(Path::to_owned) };
+        self.within(|| self.archive.restore(&manifest, &mut plain))?;
         Ok(target)
     }
 
@@ -114,12 +120,15 @@ fn add(writer: &mut BaseWriter, source: &Path, below: &Path) -> Result<()> {
     Ok(())
 }
 
-/// An ordinary directory.
-struct Plain(PathBuf);
+/// An ordinary directory, and one that is like it.
+struct Plain {
+    top: PathBuf,
+    similar: Option<PathBuf>,
+}
 
 impl Plain {
     fn path(&self, path: &[u8]) -> PathBuf {
-        self.0.join(std::ffi::OsStr::from_bytes(path))
+        self.top.join(std::ffi::OsStr::from_bytes(path))
     }
 }
 
@@ -130,7 +139,13 @@ impl Target for Plain {
     }
 
     fn make_file(&mut self, path: &[u8], mode: u32) -> io::Result<File> {
-        fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(self.path(path))
+        fs::OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(self.path(path))
+    }
+
+    fn resemble(&mut self, path: &[u8], mut file: &File) -> bool {
+        let similar = self.similar.as_ref().map(|top| top.join(std::ffi::OsStr::from_bytes(path)));
+        let content = similar.and_then(|path| fs::read(path).ok());
+        content.is_some_and(|content| file.write_all(&content).is_ok())
     }
 
     fn open_file(&mut self, path: &[u8]) -> io::Result<File> {

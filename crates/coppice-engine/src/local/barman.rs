@@ -13,7 +13,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::lchown;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use chrono::{DateTime, Utc};
 use coppice_archive::{Archive, BarmanBackup, BarmanServer, BarmanUpload, BaseName, LogPlace};
@@ -33,6 +32,7 @@ use super::following::NAMES as REPLICAS;
 use super::history::trim_wal;
 use super::images::InstalledImage;
 use super::launch::{DATA as DATA_PLACE, ProgramPlan, ProgramUse, place_of, program_spec};
+use super::pace::Pace;
 use super::process::launch::spawn;
 use super::session::PLATFORM_ROLE;
 use super::untrusted::{UntrustedDir, UntrustedPath};
@@ -121,8 +121,8 @@ fn make_data(stored: &StoredBase, data: &UntrustedPath, scratch: &Path) -> Resul
     let action = || EngineError::io("preparing the data");
     let above = UntrustedPath::new(scratch, "").require().map_err(action())?;
     above.make_directory(DATA).map_err(action())?;
-    let never = AtomicBool::new(false);
-    stored.restore_into(data, &never)?;
+    let pace = Pace::default();
+    stored.restore_into(data, None, &pace)?;
     let top = data.require().map_err(action())?;
     for name in LEFT_BEHIND.iter().chain(FILES.iter().map(|(name, _)| name)) {
         top.unlink(&CString::new(*name).map_err(|error| action()(error.into()))?).map_err(action())?;
@@ -131,7 +131,7 @@ fn make_data(stored: &StoredBase, data: &UntrustedPath, scratch: &Path) -> Resul
         top.make_file(name).and_then(|mut file| file.write_all(text.as_bytes())).map_err(action())?;
     }
     first_start::remove_inherited_files(data)?;
-    stored.append_log_to(data, &never).map(drop)
+    stored.append_log_to(data, &pace).map(drop)
 }
 
 /// Has a server recover the data, make the superuser, and stop. Nobody can connect to

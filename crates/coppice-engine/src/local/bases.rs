@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use chrono::{DateTime, Utc};
 use coppice_archive::{
@@ -23,6 +22,7 @@ use tokio::runtime::Handle;
 use super::LocalEngine;
 use super::blocking::blocking;
 use super::history::append_log;
+use super::pace::Pace;
 use super::untrusted::{UntrustedDir, UntrustedPath};
 use crate::{BasePlan, EngineError, Result, VolumePlan};
 
@@ -79,37 +79,33 @@ impl StoredBase {
 
     /// Puts it into an empty directory, unless it is given up. Tells where its log ends,
     /// if it has one. Blocks.
-    pub(super) fn put_into(&self, data: &UntrustedPath, is_given_up: &AtomicBool) -> Result<Option<Lsn>> {
-        self.restore_into(data, is_given_up)?;
-        self.append_log_to(data, is_given_up)
+    pub(super) fn put_into(&self, data: &UntrustedPath, pace: &Pace) -> Result<Option<Lsn>> {
+        self.restore_into(data, None, pace)?;
+        self.append_log_to(data, pace)
     }
 
     /// The first half of [`put_into`](Self::put_into): the base alone.
-    pub(super) fn restore_into(&self, data: &UntrustedPath, is_given_up: &AtomicBool) -> Result<()> {
+    /// What is as in the data of a similar volume shares its room.
+    pub(super) fn restore_into(
+        &self,
+        data: &UntrustedPath,
+        similar: Option<UntrustedDir>,
+        pace: &Pace,
+    ) -> Result<()> {
         let top = data.require().map_err(EngineError::io("opening a new volume"))?;
-        Ok(self.archive.restore(&self.manifest, &mut Restored { top, is_given_up })?)
+        Ok(self.archive.restore(&self.manifest, &mut Restored { top, similar, pace })?)
     }
 
     /// The second half: the log behind it.
-    pub(super) fn append_log_to(
-        &self,
-        data: &UntrustedPath,
-        is_given_up: &AtomicBool,
-    ) -> Result<Option<Lsn>> {
+    pub(super) fn append_log_to(&self, data: &UntrustedPath, pace: &Pace) -> Result<Option<Lsn>> {
         let Some(end) = self.manifest.facts().log_end else { return Ok(None) };
         let read = |piece: &LogPiece| {
-            go_on(is_given_up).map_err(EngineError::io("reading the log from the store"))?;
-            Ok((piece.start, self.runtime.block_on(self.archive.get_log(piece))?))
+            let bytes = self.runtime.block_on(self.archive.get_log(piece))?;
+            pace.after(bytes.len()).map_err(EngineError::io("reading the log from the store"))?;
+            Ok((piece.start, bytes))
         };
         let until = self.until.map(|time| time.timestamp_millis());
         append_log(data, self.major, end, until, &mut self.pieces.iter().map(read)).map(Some)
-    }
-}
-
-fn go_on(is_given_up: &AtomicBool) -> io::Result<()> {
-    match is_given_up.load(Ordering::Relaxed) {
-        true => Err(io::Error::other("it was given up")),
-        false => Ok(()),
     }
 }
 
@@ -156,10 +152,8 @@ impl LocalEngine {
     ) -> Result<()> {
         let base = self.find_base(base, plan.label.version, until).await?;
         let (volumes, label) = (self.volumes.clone(), plan.label.clone());
-        blocking(move || {
-            volumes.create(&label, &mut |data| base.put_into(data, &AtomicBool::new(false)).map(drop))
-        })
-        .await
+        blocking(move || volumes.create(&label, &mut |data| base.put_into(data, &Pace::default()).map(drop)))
+            .await
     }
 
     /// Looks up a base for a server of this release.
@@ -235,7 +229,8 @@ fn add_entry(
 /// The data directory of a volume that is being made: nobody else is in it.
 struct Restored<'a> {
     top: UntrustedDir,
-    is_given_up: &'a AtomicBool,
+    similar: Option<UntrustedDir>,
+    pace: &'a Pace,
 }
 
 impl Restored<'_> {
@@ -245,16 +240,24 @@ impl Restored<'_> {
         path: &[u8],
         work: impl FnOnce(&UntrustedDir, &[u8]) -> io::Result<T>,
     ) -> io::Result<T> {
-        go_on(self.is_given_up)?;
-        let mut names = path.split(|byte| *byte == b'/');
-        let name = names.next_back().unwrap_or_default();
-        let mut inner: Option<UntrustedDir> = None;
-        for above in names {
-            let opened = inner.as_ref().unwrap_or(&self.top).directory(above)?;
-            inner = Some(opened.ok_or(io::ErrorKind::NotFound)?);
-        }
-        work(inner.as_ref().unwrap_or(&self.top), name)
+        self.pace.go_on()?;
+        in_parent(&self.top, path, work)
     }
+}
+
+fn in_parent<T>(
+    top: &UntrustedDir,
+    path: &[u8],
+    work: impl FnOnce(&UntrustedDir, &[u8]) -> io::Result<T>,
+) -> io::Result<T> {
+    let mut names = path.split(|byte| *byte == b'/');
+    let name = names.next_back().unwrap_or_default();
+    let mut inner: Option<UntrustedDir> = None;
+    for above in names {
+        let opened = inner.as_ref().unwrap_or(top).directory(above)?;
+        inner = Some(opened.ok_or(io::ErrorKind::NotFound)?);
+    }
+    work(inner.as_ref().unwrap_or(top), name)
 }
 
 impl Target for Restored<'_> {
@@ -272,5 +275,19 @@ impl Target for Restored<'_> {
     fn open_file(&mut self, path: &[u8]) -> io::Result<File> {
         let file = self.in_parent(path, |parent, name| parent.file_for_writing(name))?;
         file.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn resemble(&mut self, path: &[u8], file: &File) -> bool {
+        // Of its log, nothing is another volume's.
+        let Some(similar) = self.similar.as_ref().filter(|_| !path.starts_with(b"pg_wal/")) else {
+            return false;
+        };
+        let found = in_parent(similar, path, |parent, name| parent.file(name));
+        let Ok(Some((found, _))) = found else { return false };
+        rustix::fs::ioctl_ficlone(file, found).is_ok()
+    }
+
+    fn wrote(&mut self, file: &File, bytes: usize) -> io::Result<()> {
+        self.pace.wrote(file, bytes)
     }
 }

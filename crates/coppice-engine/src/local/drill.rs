@@ -22,6 +22,7 @@ use super::bases::StoredBase;
 use super::blocking::blocking;
 use super::config::processes_max;
 use super::connecting::Address;
+use super::pace::Pace;
 use super::process::controllers::Limits;
 use super::server::ServerPlan;
 use super::session::{Parameter, Patience, Session, column, named};
@@ -206,13 +207,14 @@ impl LocalEngine {
     /// the log ends.
     async fn restore_for_drill(&self, base: StoredBase) -> Result<Option<Lsn>> {
         let gives_up = GivesUp(Arc::default());
-        let (is_given_up, volumes, runtime) = (gives_up.0.clone(), self.volumes.clone(), Handle::current());
+        let pace = Pace::gentle(gives_up.0.clone());
+        let (volumes, runtime) = (self.volumes.clone(), Handle::current());
         let (tell, told) = tokio::sync::oneshot::channel();
         let work = move || {
             let _within = runtime.enter();
             // Of this thread alone, on Linux.
             let _ = rustix::process::nice(NICE);
-            let _ = tell.send(volumes.fill_drill(|data| base.put_into(data, &is_given_up)));
+            let _ = tell.send(volumes.fill_drill(|data| base.put_into(data, &pace)));
         };
         let thread = std::thread::Builder::new().name(DRILL.to_owned());
         thread.spawn(work).map_err(EngineError::io("beginning a drill"))?;

@@ -37,6 +37,7 @@ mod logs;
 mod managed_role;
 mod measure;
 mod metastore;
+mod pace;
 mod pool;
 mod prepared;
 pub mod process;
