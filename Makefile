@@ -7,7 +7,7 @@ export COPPICE_POSTGRES_DIRS ?= $(CURDIR)/.postgres
 export RUST_TEST_THREADS ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run check test soak simulate suites hostile openapi bench
+.PHONY: help setup build run check test soak lose simulate suites hostile openapi bench
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,14 @@ soak: setup ## Let everything happen to branches in random order and look for lo
 	COPPICE_SOAK_SECONDS=$(SECONDS) COPPICE_SOAK_SEED=$(SEED) \
 	  cargo test --locked -p coppice --test e2e soak::$(DRIVER) -- --nocapture
 	$(MAKE) suites
+
+# So many losses of a machine, and how often its store is written to, in seconds.
+ROUNDS ?= 100
+INTERVAL ?= 2
+
+lose: setup ## Lose a machine that is written to, take its platform back from the store, and tell what was lost (ROUNDS, INTERVAL, SEED)
+	COPPICE_SOAK_ROUNDS=$(ROUNDS) COPPICE_SOAK_INTERVAL=$(INTERVAL) COPPICE_SOAK_SEED=$(SEED) \
+	  cargo test --locked -p coppice --test e2e soak::btrfs_comes_back -- --nocapture
 
 simulate: setup ## Play histories of the control plane without servers, each with another seed (SECONDS, SEED)
 	COPPICE_SOAK_SECONDS=$(SECONDS) COPPICE_SOAK_SEED=$(SEED) \

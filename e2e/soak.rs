@@ -52,13 +52,19 @@ fn copy_loses_nothing() {
 fn btrfs_comes_back_from_its_store_with_all_that_was_there() {
     let (seed, seconds) = chosen(4);
     println!("soak: lost machines, seed {seed}");
-    losses::come_back(seed, Duration::from_secs(seconds.unwrap_or_default()));
+    let time = Duration::from_secs(seconds.unwrap_or_default());
+    let rounds = number("COPPICE_SOAK_ROUNDS").unwrap_or(1) as usize;
+    losses::come_back(seed, time, rounds, number("COPPICE_SOAK_INTERVAL").unwrap_or(1));
+}
+
+/// What the environment says, if anything.
+fn number(name: &str) -> Option<u64> {
+    let set = std::env::var(name).ok().filter(|text| !text.is_empty());
+    set.map(|text| text.parse().expect("a whole number"))
 }
 
 /// The seed, and for how many seconds to go on: as the environment says.
 fn chosen(seed: u64) -> (u64, Option<u64>) {
-    let set = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
-    let number = |name: &str| set(name).map(|text| text.parse::<u64>().expect("a whole number"));
     let seconds = number("COPPICE_SOAK_SECONDS");
     let random_seed = || {
         let since = std::time::UNIX_EPOCH.elapsed().expect("a clock after 1970");

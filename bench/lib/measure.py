@@ -41,5 +41,7 @@ def percentile(values, share):
 
 def show(entry):
     values = {key: value for key, value in entry.items() if key != "name"}
-    parts = [f"{key} {value:.1f}" if isinstance(value, float) else f"{key} {value}" for key, value in values.items()]
+    digits = {key: 2 if key.startswith("ratio") else 1 for key in values}
+    parts = [f"{key} {value:.{digits[key]}f}" if isinstance(value, float) else f"{key} {value}"
+             for key, value in values.items()]
     print(f"{entry['name']:40} {'  '.join(parts)}", flush=True)
