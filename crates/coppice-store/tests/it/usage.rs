@@ -63,15 +63,22 @@ impl Metered {
     }
 
     pub(crate) async fn make(&mut self, branch: &str) {
+        self.make_many(&[branch.to_owned()]).await;
+    }
+
+    async fn make_many(&mut self, branches: &[String]) {
+        let branches =
+            format!("unnest(array['{}']) with ordinality as b (id, number)", branches.join("', '"));
         self.run(&format!(
             "begin;
              insert into branches (id, project_id, name, description, region, image_major, image_minor,
                  instance_type, replicas, storage_gib, parameters, preload_libraries, scale_to_zero,
                  inactivity_minutes, goal, state, volume_id, password_sealed, managed_role_verifier)
-             values ('{branch}', 'p', '{branch}', '', 'local', 18, 0, 'micro', 0, 1, '{{}}', '{{}}', true, 5,
-                 'running', 'ready', 'v{branch}', '', '');
+             select id, 'p', id, '', 'local', 18, 0, 'micro', 0, 1, '{{}}', '{{}}', true, 5,
+                 'running', 'ready', 'v' || id, '', '' from {branches};
              insert into volumes (id, host_id, branch_id, state, account, image_major, image_minor)
-                 select 'v{branch}', 'h', '{branch}', 'present', 1 + count(*), 18, 0 from volumes;
+                 select 'v' || id, 'h', id, 'present', number + (select count(*) from volumes), 18, 0
+                 from {branches};
              commit"
         ))
         .await;
@@ -362,6 +369,33 @@ impl History {
         }
     }
 
+    /// Makes many at once.
+    async fn make_many(&mut self, count: usize) {
+        let numbers: Vec<_> = (1..=count).map(|number| self.made + number).collect();
+        let ids: Vec<_> = numbers.iter().map(|number| branch_id(*number)).collect();
+        self.metered.make_many(&ids).await;
+        for id in &ids {
+            self.begin(id, "awake micro".to_owned(), 1);
+        }
+        self.living.extend(numbers);
+        self.made += count;
+    }
+
+    /// Has one in ten sleep, by one statement.
+    async fn change_many(&mut self) {
+        let digit = self.roll(10) as usize;
+        self.metered
+            .run(&format!(
+                "update branches set goal = 'hibernated' where right(id, 1) = '{digit}' and goal <> 'deleted'"
+            ))
+            .await;
+        for number in self.living.clone().into_iter().filter(|number| number % 10 == digit) {
+            let id = branch_id(number);
+            self.end(&id, "a");
+            self.begin(&id, "asleep ".to_owned(), 1);
+        }
+    }
+
     /// What was used in an hour, by ranges.
     async fn by_ranges(&mut self, hour: DateTime<Utc>) -> Vec<Expected> {
         let column = |of: fn(&Segment) -> String| self.log.iter().map(of).collect::<Vec<_>>();
@@ -467,13 +501,17 @@ impl History {
 #[tokio::test(flavor = "multi_thread")]
 async fn sealed_hours_are_what_ranges_say_of_any_history() {
     let mut sealed_rows = 0;
-    for seed in 1..=3 {
+    // In the last one there are thousands.
+    for (seed, crowd, steps) in [(1, 0, 200), (2, 0, 200), (3, 0, 200), (4, 3000, 120)] {
         let metered = Metered::new().await;
         let sealed = BTreeMap::new();
         let (log, living) = (vec![], vec![]);
         let mut history =
             History { metered, seed: seed * 0x9E37_79B9, log, living, made: 0, last: [None; 2], sealed };
-        for _ in 0..200 {
+        if crowd > 0 {
+            history.make_many(crowd).await;
+        }
+        for _ in 0..steps {
             history.pass().await;
             match history.roll(100) {
                 0 => history.last = [None; 2],
@@ -484,6 +522,7 @@ async fn sealed_hours_are_what_ranges_say_of_any_history() {
                     history.metered.pass(TimeDelta::seconds(if step.abs() < 15 { 0 } else { step })).await;
                     history.turn(0).await;
                 }
+                2..=5 if crowd > 0 => history.change_many().await,
                 2..=39 => history.change().await,
                 40..=69 => history.turn(0).await,
                 _ => history.turn(1).await,
@@ -510,7 +549,7 @@ async fn sealed_hours_are_what_ranges_say_of_any_history() {
         expected += history.sealed.values().map(|rows| sum(rows)).sum::<i128>();
         assert!(!is_open || reported == expected, "seed {seed}: {reported} is not {expected}");
     }
-    assert!(sealed_rows > 50, "only {sealed_rows} rows were sealed");
+    assert!(sealed_rows > 3000, "only {sealed_rows} rows were sealed");
 }
 
 fn sum(rows: &[Expected]) -> i128 {
