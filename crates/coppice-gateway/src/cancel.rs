@@ -39,11 +39,11 @@ impl Gateway {
         let Some(target) = self.sessions.keys.target(key) else { return false };
         let session = target.lock().await;
         // A client of a pool that does nothing has nothing to cancel.
-        let Some((route, server_key)) = &*session else { return true };
+        let Some(session) = &*session else { return true };
         let forward = async {
-            let mut stream = self.branches.open(route).await.map_err(io::Error::other)?;
+            let mut stream = self.branches.open(&session.route).await.map_err(io::Error::other)?;
             let mut request = bytes::BytesMut::new();
-            encode::cancel_request(&mut request, server_key);
+            encode::cancel_request(&mut request, &session.key);
             stream.write_all(&request).await?;
             stream.flush().await?;
             stream.read(&mut [0]).await

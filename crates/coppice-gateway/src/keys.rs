@@ -17,7 +17,13 @@ use crate::Route;
 /// The session that does what a client wants, and the key that cancels it; none
 /// while no session does. Whoever passes a cancel request on keeps it locked,
 /// so that the session can't be another client's before the request is there.
-pub(crate) type Target = tokio::sync::Mutex<Option<(Route, CancelKey)>>;
+pub(crate) type Target = tokio::sync::Mutex<Option<Arc<Cancellable>>>;
+
+/// A session of a server, as a cancel request finds it.
+pub(crate) struct Cancellable {
+    pub(crate) route: Route,
+    pub(crate) key: CancelKey,
+}
 
 /// The keys of all clients, by process id.
 #[derive(Default)]
@@ -94,7 +100,8 @@ mod tests {
             used_up: None,
             kept: KeptRole::Unknown,
         };
-        Arc::new(Target::new(Some((route, CancelKey { process_id: 71, secret: vec![number; 4].into() }))))
+        let key = CancelKey { process_id: 71, secret: vec![number; 4].into() };
+        Arc::new(Target::new(Some(Arc::new(Cancellable { route, key }))))
     }
 
     #[test]
@@ -120,7 +127,7 @@ mod tests {
         for (number, known) in &made {
             let target = keys.target(&known.key).expect("is known");
             let held = target.try_lock().expect("nobody cancels");
-            assert_eq!(held.as_ref().map(|(_, server)| server.secret[0]), Some(*number));
+            assert_eq!(held.as_ref().map(|session| session.key.secret[0]), Some(*number));
         }
     }
 }

@@ -10,12 +10,12 @@ use aws_lc_rs::rand;
 use coppice_engine::BoxedServerStream;
 use coppice_pgwire::frame::Frame;
 use coppice_pgwire::scram::Verifier;
-use coppice_pgwire::startup::CancelKey;
 use coppice_pgwire::{encode, session};
 use tokio::io::{AsyncRead as _, ReadBuf};
 use tokio::time::{Instant, timeout};
 
 use crate::connection::Connection;
+use crate::keys::Cancellable;
 use crate::pool::places::{Place, Seat};
 use crate::pool::settings::{Left, Parameter, Settings, is_answered};
 use crate::pool::statement::Prepared;
@@ -57,8 +57,7 @@ pub(crate) type Reported = Arc<Vec<Parameter>>;
 pub(crate) struct Backend {
     pub(crate) stream: Connection<BoxedServerStream>,
     pub(crate) key: Arc<PoolKey>,
-    pub(crate) route: Route,
-    pub(crate) cancel_key: CancelKey,
+    pub(crate) cancellable: Arc<Cancellable>,
     /// Keeps the branch awake, as every session does.
     pub(crate) session: Session,
     pub(crate) reported: Reported,
@@ -140,8 +139,7 @@ impl Backend {
         Self {
             stream: server.connection,
             key,
-            route,
-            cancel_key: server.cancel_key,
+            cancellable: Arc::new(Cancellable { route, key: server.cancel_key }),
             session,
             reported,
             prepared: Prepared::default(),
@@ -266,11 +264,5 @@ impl Seat for Backend {
 
     fn into_place(self) -> Place<Self> {
         self.place
-    }
-}
-
-impl From<&Backend> for (Route, CancelKey) {
-    fn from(backend: &Backend) -> Self {
-        (backend.route.clone(), backend.cancel_key.clone())
     }
 }

@@ -145,7 +145,7 @@ impl Gateway {
         mut backend: Backend,
     ) -> Result<bool, End> {
         member.tell_changes(client, &backend.reported);
-        *member.target.lock().await = Some((&backend).into());
+        *member.target.lock().await = Some(backend.cancellable.clone());
         let worked = member.exchange(client, &mut backend).await;
         // Whoever cancels something at this moment is waited for.
         *member.target.lock().await = None;
