@@ -10,6 +10,7 @@ mod browser;
 mod budgets;
 mod changes;
 mod cli;
+mod clients;
 mod configuration;
 mod contract;
 mod crashes;

@@ -86,7 +86,7 @@ build_console() {
 
 # What tests use of PyPI, as the lists pin it.
 install_python_packages() {
-  local lists=({e2e/{barman,github,schemathesis,mail,mcp,oauth_clients,snippets,webhooks},crates/coppice-archive/tests/moto}/requirements.txt)
+  local lists=({e2e/{barman,github,schemathesis,mail,mcp,oauth_clients,snippets,clients,webhooks},crates/coppice-archive/tests/moto}/requirements.txt)
   cat "${lists[@]}" | cmp --silent - target/python/installed.txt && return
   echo "setup: installing the Python packages of ${lists[*]}"
   rm -rf target/python
@@ -141,6 +141,7 @@ install_npm e2e/browser
 install_npm e2e/oauth_clients
 install_npm e2e/serverless
 install_npm e2e/snippets
+install_npm e2e/clients
 install_npm e2e/mcp
 install_npm e2e/webhooks
 install_npm e2e/github
