@@ -37,9 +37,11 @@ DRIVER ?= btrfs
 SECONDS ?= 600
 SEED ?=
 
-soak: setup ## Let everything happen to branches in random order and look for losses (DRIVER, SECONDS, SEED), then run suites
+soak: setup ## Let everything happen to branches, then to a pool, in random order (DRIVER, SECONDS, SEED), then run suites
 	COPPICE_SOAK_SECONDS=$(SECONDS) COPPICE_SOAK_SEED=$(SEED) \
 	  cargo test --locked -p coppice --test e2e soak::$(DRIVER) -- --nocapture
+	COPPICE_SOAK_SECONDS=$(SECONDS) COPPICE_SOAK_SEED=$(SEED) \
+	  cargo test --locked -p coppice-gateway --test it exchanges -- --nocapture
 	$(MAKE) suites
 
 # So many losses of a machine, and how often its store is written to, in seconds.

@@ -100,6 +100,10 @@ impl Exchange<'_> {
                 }
             }
             Expected::Parse { name: None, .. } => self.server.has_unnamed = false,
+            Expected::ParseUnnamed(former) | Expected::CloseUnnamed(former) => {
+                self.statements.unnamed = former.unnamed;
+                self.server.has_unnamed = former.is_on_server;
+            }
             Expected::Eviction(name) => {
                 self.server.prepared.insert(name);
             }

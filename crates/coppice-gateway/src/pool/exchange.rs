@@ -86,6 +86,8 @@ pub(crate) struct State {
     pub(crate) has_quit: bool,
     /// Whether the server has said why it ends.
     pub(crate) is_told: bool,
+    /// Whether the client's next message waits for answers to earlier ones.
+    pub(crate) is_stalled: bool,
     /// Whether the server was asked for the answers that it has.
     pub(crate) is_asked: bool,
     /// What the client's next Execute is of, as far as is known.
@@ -134,7 +136,7 @@ impl Exchange<'_> {
 
     /// Reads what the client sends, unless enough of it waits.
     fn poll_client(&mut self, context: &mut Context<'_>) -> Result<bool, Broken> {
-        if self.state.has_left || self.state.has_quit || self.is_full() {
+        if self.state.has_left || self.state.has_quit || self.state.is_stalled || self.is_full() {
             return Ok(false);
         }
         let Connection { stream, received, .. } = &mut *self.client;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use coppice_pgwire::WireError;
 
-use crate::pool::statement::Statement;
+use crate::pool::statement::{Statement, Unnamed};
 use crate::pool::watch::Watch;
 
 /// Messages under way before the server is asked to answer what it has, and
@@ -22,11 +22,13 @@ const BYTES_MAX: usize = 256 << 10;
 pub(crate) enum Expected {
     /// A Parse.
     Parse {
-        /// Its name on the server; none for the unnamed statement.
+        /// Its name on the server; none for the unnamed statement, which the gateway makes again.
         name: Option<Arc<str>>,
         /// As its client calls it; none when the gateway sent it.
         client_name: Option<Box<[u8]>>,
     },
+    /// A client's Parse of the unnamed statement, and what was there before.
+    ParseUnnamed(Former),
     /// A Close of the gateway, to make room, by the name on the server.
     Eviction(Arc<str>),
     /// A Parse that the gateway answers: the server has the statement.
@@ -37,6 +39,8 @@ pub(crate) enum Expected {
     Describe,
     Execute(Watch),
     Close,
+    /// A Close of the unnamed statement, and what was there before.
+    CloseUnnamed(Former),
     Sync,
     /// Also a function call: answered up to a ReadyForQuery.
     Query(Watch),
@@ -44,17 +48,47 @@ pub(crate) enum Expected {
     CopyEnd,
 }
 
+/// The unnamed statement, as it was.
+#[derive(Debug, Default)]
+pub(crate) struct Former {
+    /// As its client knows it.
+    pub(crate) unnamed: Option<Unnamed>,
+    /// Whether the server had that.
+    pub(crate) is_on_server: bool,
+}
+
+impl Former {
+    fn bytes(&self) -> usize {
+        self.unnamed.as_ref().map_or(0, |unnamed| unnamed.rest().len())
+    }
+}
+
 impl Expected {
     /// Bytes that a client has us keep for it.
     fn bytes(&self) -> usize {
         match self {
             Self::Parse { client_name, .. } => client_name.as_ref().map_or(0, |name| name.len()),
+            Self::ParseUnnamed(former) | Self::CloseUnnamed(former) => former.bytes(),
             Self::KnownParse(name) => name.len(),
             Self::KnownClose(name, closed) => {
                 name.len() + closed.as_ref().map_or(0, |statement| statement.rest.len())
             }
             _ => 0,
         }
+    }
+
+    /// Whether it makes or ends a statement.
+    fn is_change(&self) -> bool {
+        use Expected::{CloseUnnamed, Eviction, KnownClose, KnownParse, Parse, ParseUnnamed};
+        matches!(
+            self,
+            Parse { .. } | ParseUnnamed(_) | CloseUnnamed(_) | Eviction(_) | KnownParse(_) | KnownClose(..)
+        )
+    }
+
+    /// Whether a server that skips after an error goes on behind it.
+    fn is_end(&self) -> bool {
+        matches!(self, Self::Sync | Self::Query(_))
     }
 }
 
@@ -75,6 +109,9 @@ pub(crate) struct Pending {
     queue: VecDeque<Expected>,
     /// Of all in the queue.
     bytes: usize,
+    /// How many in the queue make or end statements, and how many were sent since the last end.
+    changes: usize,
+    changes_since_end: usize,
     /// The server ignores everything up to a Sync.
     pub(crate) is_skipping: bool,
     /// The server takes what the client copies in, and ignores Sync.
@@ -92,7 +129,21 @@ impl Pending {
     }
 
     fn pop(&mut self) {
-        self.bytes -= self.queue.pop_front().map_or(0, |expected| expected.bytes());
+        if let Some(expected) = self.queue.pop_front() {
+            self.forget(&expected);
+        }
+    }
+
+    /// Notes that this is not in the queue any more.
+    fn forget(&mut self, expected: &Expected) {
+        self.bytes -= expected.bytes();
+        self.changes -= usize::from(expected.is_change());
+    }
+
+    /// Whether it is not known yet which statements there are: some are made or ended by messages that the server
+    /// may skip, while it will read the next one.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.changes > self.changes_since_end && self.queue.iter().any(Expected::is_end)
     }
 
     /// Whether everything sent was answered and nothing is half done.
@@ -119,6 +170,12 @@ impl Pending {
             _ => self.is_unsynced = true,
         }
         self.bytes += expected.bytes();
+        if expected.is_end() {
+            self.changes_since_end = 0;
+        } else if expected.is_change() {
+            self.changes += 1;
+            self.changes_since_end += 1;
+        }
         self.queue.push_back(expected);
     }
 
@@ -158,7 +215,8 @@ impl Pending {
                 true
             }
             (b'2', Some(Expected::Bind))
-            | (b'3', Some(Expected::Close))
+            | (b'1', Some(Expected::ParseUnnamed(_)))
+            | (b'3', Some(Expected::Close | Expected::CloseUnnamed(_)))
             | (b'T' | b'n', Some(Expected::Describe))
             | (b'Z', Some(Expected::Sync | Expected::Query(_))) => true,
             (b'C' | b'I' | b's', Some(Expected::Execute(watch))) => {
@@ -204,11 +262,16 @@ impl Pending {
         if let None | Some(Expected::Query(_) | Expected::Sync) = self.queue.front() {
             return vec![];
         }
+        // A server drops the unnamed statement before it looks at the next one.
+        if let Some(Expected::ParseUnnamed(former)) = self.queue.front_mut() {
+            self.bytes -= former.bytes();
+            *former = Former::default();
+        }
         let sync = self.queue.iter().position(|expected| matches!(expected, Expected::Sync));
         self.is_skipping = sync.is_none();
         self.is_copying = false;
         let skipped: Vec<_> = self.queue.drain(..sync.unwrap_or(self.queue.len())).rev().collect();
-        self.bytes -= skipped.iter().map(Expected::bytes).sum::<usize>();
+        skipped.iter().for_each(|expected| self.forget(expected));
         skipped
     }
 }
@@ -235,7 +298,7 @@ mod tests {
     #[test]
     fn a_batch_is_over_with_its_ready_for_query() {
         let mut pending = pending(vec![
-            Expected::Parse { name: None, client_name: Some([].into()) },
+            Expected::ParseUnnamed(Former::default()),
             Expected::Bind,
             Expected::Describe,
             execute(),

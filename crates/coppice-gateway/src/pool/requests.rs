@@ -7,7 +7,7 @@ use coppice_pgwire::session::{self, HEADER_LENGTH, Header, Subject};
 use coppice_pgwire::{WireError, encode};
 
 use crate::pool::exchange::{Broken, Exchange};
-use crate::pool::pending::Expected;
+use crate::pool::pending::{Expected, Former};
 use crate::pool::statement::{Statement, Surroundings, Unnamed};
 use crate::pool::watch::{Watch, made_up_settings};
 use crate::reason::Reason;
@@ -53,7 +53,12 @@ impl Exchange<'_> {
                 break;
             }
             let end = header.length().min(received.len());
-            let used = HEADER_LENGTH + self.take(Message { header, body: &received[HEADER_LENGTH..end] })?;
+            let message = Message { header, body: &received[HEADER_LENGTH..end] };
+            self.state.is_stalled = self.must_wait(&message)?;
+            if self.state.is_stalled {
+                break;
+            }
+            let used = HEADER_LENGTH + self.take(message)?;
             self.state.passing_up = header.length() - used;
             received.advance(used);
             takes = true;
@@ -70,6 +75,17 @@ impl Exchange<'_> {
             encode::empty(&mut self.server.stream.outgoing, b'H');
         }
         self.state.is_asked = is_crowded;
+    }
+
+    /// Whether what a message means, or undoes, depends on answers that are still to come.
+    fn must_wait(&self, message: &Message<'_>) -> Result<bool, Broken> {
+        let is_whole = message.body.len() == message.header.body_length;
+        Ok(self.state.pending.is_unsettled()
+            && match message.header.tag {
+                b'P' | b'B' | b'Q' => true,
+                b'D' | b'C' if is_whole => matches!(session::subject(message.body)?, Subject::Statement(_)),
+                _ => false,
+            })
     }
 
     /// Takes a message; returns how much of its body was used. The rest of it is
@@ -124,10 +140,10 @@ impl Exchange<'_> {
             self.state.is_suspect |= watch == Watch::Always;
             self.settings.learn(&parse.map(|parse| made_up_settings(parse.text)).unwrap_or_default());
             let unnamed = parse.map(|parse| Unnamed::new(parse.rest, watch, &self.library.room));
-            self.statements.unnamed = unnamed.transpose().map_err(Broken::Refused)?;
-            self.server.has_unnamed = true;
+            let unnamed = unnamed.transpose().map_err(Broken::Refused)?;
+            let former = self.replace_unnamed(unnamed, true);
             self.state.bound = Some(watch);
-            self.state.pending.sent(Expected::Parse { name: None, client_name: Some([].into()) });
+            self.state.pending.sent(Expected::ParseUnnamed(former));
             encode::begin(&mut self.server.stream.outgoing, header.tag, &[], header.body_length);
             return Ok(0);
         }
@@ -186,10 +202,12 @@ impl Exchange<'_> {
                 self.answer_own();
                 return Ok(body.len());
             }
-            (b'C', subject) => {
-                if matches!(subject, Subject::Statement(_)) {
-                    self.statements.unnamed = None;
-                }
+            (b'C', Subject::Statement(_)) => {
+                encode::begin(outgoing, header.tag, &[body], 0);
+                let former = self.replace_unnamed(None, false);
+                self.state.pending.sent(Expected::CloseUnnamed(former));
+            }
+            (b'C', Subject::Portal) => {
                 encode::begin(outgoing, header.tag, &[body], 0);
                 self.state.pending.sent(Expected::Close);
             }
@@ -206,6 +224,14 @@ impl Exchange<'_> {
             }
         }
         Ok(body.len())
+    }
+
+    /// Notes another unnamed statement; returns the one before.
+    fn replace_unnamed(&mut self, unnamed: Option<Unnamed>, is_on_server: bool) -> Former {
+        Former {
+            unnamed: std::mem::replace(&mut self.statements.unnamed, unnamed),
+            is_on_server: std::mem::replace(&mut self.server.has_unnamed, is_on_server),
+        }
     }
 
     fn surroundings(&mut self) -> Surroundings {

@@ -109,6 +109,7 @@ struct Named {
 }
 
 /// A client's unnamed statement.
+#[derive(Debug)]
 pub(crate) struct Unnamed {
     rest: Box<[u8]>,
     pub(crate) watch: Watch,

@@ -2,61 +2,15 @@
 
 use std::time::Duration;
 
-use bytes::BytesMut;
-use coppice_pgwire::encode;
-use coppice_pgwire::frame::Frame;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
-use crate::gateway::{PASSWORD, TestGateway};
+use crate::gateway::TestGateway;
+use crate::raw::{Message, Raw};
 
 /// Carries SQL out where no tag and no word of a statement tells.
 const HIDE: &str = "create function hide(hidden text) returns void language plpgsql
                     as $$ begin execute hidden; end $$";
 const TEXT: &str = "select 'as it should be'::text";
-
-/// Its type and its body.
-type Message<'a> = (u8, &'a [u8]);
-
-/// A client that sends what it likes.
-struct Raw {
-    stream: TcpStream,
-    received: BytesMut,
-}
-
-impl Raw {
-    async fn connect(gateway: &TestGateway) -> Self {
-        let user = format!("{}-pooler", gateway.user());
-        let mut startup = BytesMut::new();
-        encode::startup(&mut startup, 0, &[("user", user.as_str()), ("database", &gateway.role)]);
-        let stream = TcpStream::connect(gateway.address).await.unwrap();
-        let signed_in = coppice_sql::sign_in(stream, &startup, &PASSWORD.to_owned().into()).await.unwrap();
-        Self { stream: signed_in.stream, received: signed_in.received }
-    }
-
-    async fn send(&mut self, messages: &[Message<'_>]) {
-        let mut bytes = BytesMut::new();
-        for (tag, body) in messages {
-            encode::begin(&mut bytes, *tag, &[body], 0);
-        }
-        self.stream.write_all(&bytes).await.unwrap();
-    }
-
-    /// Reads up to a message of this type; false when the connection ends before.
-    async fn hears(&mut self, tag: u8) -> bool {
-        loop {
-            while let Some(frame) = Frame::decode(&mut self.received, 10_000).unwrap() {
-                if frame.tag == tag {
-                    return true;
-                }
-            }
-            if self.stream.read_buf(&mut self.received).await.unwrap_or(0) == 0 {
-                return false;
-            }
-        }
-    }
-}
 
 async fn pooled(gateway: &TestGateway) -> Client {
     gateway.connect_as(&format!("{}-pooler", gateway.user()), |_| {}).await
@@ -103,7 +57,8 @@ async fn statements_that_were_changed_where_nobody_saw_it_stay_with_who_did() {
 #[tokio::test]
 async fn answers_that_one_client_had_coming_are_nobody_elses() {
     let gateway = TestGateway::start().await;
-    let (mut hostile, victim) = (Raw::connect(&gateway).await, pooled(&gateway).await);
+    let (mut hostile, victim) =
+        (Raw::connect(&gateway, &format!("{}-pooler", gateway.user())).await, pooled(&gateway).await);
     victim.batch_execute("create table t (i int)").await.unwrap();
     // The copy fails before this Sync, which it would have swallowed after it.
     let (sync, end): (Message, Message) = ((b'S', b""), (b'c', b""));
@@ -134,7 +89,7 @@ async fn answers_that_one_client_had_coming_are_nobody_elses() {
 async fn a_message_that_silences_a_server_is_refused() {
     let gateway = TestGateway::start().await;
     for _ in 0..5 {
-        let mut hostile = Raw::connect(&gateway).await;
+        let mut hostile = Raw::connect(&gateway, &format!("{}-pooler", gateway.user())).await;
         hostile.send(&[(b'Q', b"select 1\0"), (b'H', b"x")]).await;
         assert!(!hostile.hears(b'?').await, "its connection ends");
         let next = tokio::time::timeout(Duration::from_secs(15), pooled(&gateway)).await;

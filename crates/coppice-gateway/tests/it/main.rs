@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper of a test that fails is a failed test")]
 
 mod addresses;
+mod exchanges;
 mod first_bytes;
 mod gateway;
 mod handed_over;
@@ -11,6 +12,7 @@ mod lifetime;
 mod pool;
 mod postgres;
 mod proxy;
+mod raw;
 mod routing;
 mod sessions;
 mod sign_in;
