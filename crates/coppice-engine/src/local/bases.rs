@@ -16,7 +16,7 @@ use coppice_core::image::PostgresVersion;
 use coppice_core::lsn::Lsn;
 use coppice_core::volume::VolumeLabel;
 use coppice_failpoint::failpoint;
-use rustix::fs::FileType;
+use rustix::fs::{FileType, Stat};
 use tokio::runtime::Handle;
 
 use super::LocalEngine;
@@ -26,6 +26,8 @@ use super::pace::Pace;
 use super::untrusted::{UntrustedDir, UntrustedPath};
 use crate::{BasePlan, EngineError, Result, VolumePlan};
 
+/// A relation's data is in files of this size at most (PostgreSQL manual, section 73.1).
+const SEGMENT_BYTES: i64 = 1 << 30;
 /// Directories inside each other; PostgreSQL makes four.
 const DEPTH_MAX: usize = 32;
 
@@ -77,15 +79,19 @@ impl StoredBase {
         self.manifest.bytes() + log.sum::<u64>()
     }
 
-    /// Puts it into an empty directory, unless it is given up. Tells where its log ends,
-    /// if it has one. Blocks.
-    pub(super) fn put_into(&self, data: &UntrustedPath, pace: &Pace) -> Result<Option<Lsn>> {
-        self.restore_into(data, None, pace)?;
+    /// Puts it into an empty directory, unless it is given up; what is as in the data of a
+    /// similar volume shares its room. Tells where its log ends, if it has one. Blocks.
+    pub(super) fn put_into(
+        &self,
+        data: &UntrustedPath,
+        similar: Option<UntrustedDir>,
+        pace: &Pace,
+    ) -> Result<Option<Lsn>> {
+        self.restore_into(data, similar, pace)?;
         self.append_log_to(data, pace)
     }
 
     /// The first half of [`put_into`](Self::put_into): the base alone.
-    /// What is as in the data of a similar volume shares its room.
     pub(super) fn restore_into(
         &self,
         data: &UntrustedPath,
@@ -152,8 +158,13 @@ impl LocalEngine {
     ) -> Result<()> {
         let base = self.find_base(base, plan.label.version, until).await?;
         let (volumes, label) = (self.volumes.clone(), plan.label.clone());
-        blocking(move || volumes.create(&label, &mut |data| base.put_into(data, &Pace::default()).map(drop)))
-            .await
+        let similar = plan.similar.as_ref().map(|volume| volumes.data_dir(volume));
+        let put = move |data: &UntrustedPath| {
+            // Without it there is nothing to share.
+            let similar = similar.as_ref().and_then(|data| data.open().ok().flatten());
+            base.put_into(data, similar, &Pace::default()).map(drop)
+        };
+        blocking(move || volumes.create(&label, &mut |data| put(data))).await
     }
 
     /// Looks up a base for a server of this release.
@@ -283,7 +294,9 @@ impl Target for Restored<'_> {
             return false;
         };
         let found = in_parent(similar, path, |parent, name| parent.file(name));
-        let Ok(Some((found, _))) = found else { return false };
+        // A server writes no longer files, but its owner's code may.
+        let is_fit = |(_, stat): &(File, Stat)| stat.st_size <= SEGMENT_BYTES;
+        let Ok(Some((found, _))) = found.map(|found| found.filter(is_fit)) else { return false };
         rustix::fs::ioctl_ficlone(file, found).is_ok()
     }
 

@@ -214,7 +214,7 @@ impl LocalEngine {
             let _within = runtime.enter();
             // Of this thread alone, on Linux.
             let _ = rustix::process::nice(NICE);
-            let _ = tell.send(volumes.fill_drill(|data| base.put_into(data, &pace)));
+            let _ = tell.send(volumes.fill_drill(|data| base.put_into(data, None, &pace)));
         };
         let thread = std::thread::Builder::new().name(DRILL.to_owned());
         thread.spawn(work).map_err(EngineError::io("beginning a drill"))?;
