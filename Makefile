@@ -27,7 +27,7 @@ check: setup ## Check format, lints and house rules, then run the tests that nee
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	npm test --prefix console --silent
-	scripts/tests.sh in-process --lib --bins --test it
+	RUST_TEST_THREADS=$$((2 * RUST_TEST_THREADS)) scripts/tests.sh in-process --lib --bins --test it
 
 test: check ## What `check` does, then every story of a whole platform
 	scripts/tests.sh stories --test e2e

@@ -231,6 +231,23 @@ fn restart(platform: &mut Platform, github: &mut Github) {
     github.send_to(platform);
 }
 
+/// Each delivery makes its own branch, once.
+fn ten_at_once(platform: &Platform, github: &mut Github) {
+    github.mode("hold");
+    let pulls: Vec<_> = (0..10).map(|number| github.open(&format!("of-ten-{number}"))).collect();
+    let sent = github.program.command(&json!({ "command": "burst" }));
+    assert_eq!(sent, json!(vec![200; 10]));
+    github.mode("pass");
+    for pull in &pulls {
+        wait_ready(platform, github, *pull);
+        assert_eq!([github.comments(*pull).len(), github.checks(*pull).len()], [1, 1], "{pull}");
+        github.set_state(*pull, "closed");
+    }
+    for pull in pulls {
+        wait_gone(platform, github, pull);
+    }
+}
+
 #[test]
 fn a_pull_request_has_a_branch_for_as_long_as_it_is_open_however_deliveries_come() {
     let mut github = Github::start();
@@ -262,6 +279,8 @@ fn a_pull_request_has_a_branch_for_as_long_as_it_is_open_however_deliveries_come
     assert!(sent.as_array().expect("statuses").iter().all(|status| status == 200), "{sent}");
     wait_ready(&platform, &mut github, third);
     assert!(branch(&platform, second).is_none() && github.comments(second).is_empty());
+
+    ten_at_once(&platform, &mut github);
 
     // Ended right after a delivery was taken, and after its branch was made.
     github.mode("pass");

@@ -250,6 +250,12 @@ const commands = {
     held = [];
     return sent;
   },
+  /** What was held, all at the same time. */
+  burst: async () => {
+    const sent = await Promise.all(held.map(send));
+    held = [];
+    return sent;
+  },
   /** Statuses of all attempts by delivery, the first attempt first. */
   attempts: async () => {
     const byGuid = {};
