@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 
 use chrono::Utc;
-use coppice_core::access::{AskedExpiry, Caller, Grant, Principal, Scope, check_fresh, check_role};
+use coppice_core::access::{
+    AskedExpiry, Caller, CredentialId, Grant, Principal, Scope, check_fresh, check_role,
+};
 use coppice_core::api_key::{ApiKey, ApiKeyKind, ApiKeySecret};
 use coppice_core::{ApiKeyId, Error, ErrorCode, OrganizationId, Result};
 use coppice_store::{NewApiKey, ReachedBranch, ReachedProject, StoreError, Tx};
@@ -115,6 +117,7 @@ impl App {
         if !self.store.credential_lives_in_tx(&mut tx, &caller.credential).await? {
             return Err(Error::Unauthenticated { code: ErrorCode::InvalidToken });
         }
+        self.check_budget_in_tx(&mut tx, &caller.credential).await?;
         let max = self.config.limits.api_keys_max;
         if self.store.key_count_in_tx(&mut tx, of).await? >= max {
             return Err(Error::invalid(
@@ -136,6 +139,20 @@ impl App {
         let key = self.store.key_insert_in_tx(&mut tx, &row).await?;
         tx.commit().await.map_err(StoreError::from)?;
         Ok((key, secret))
+    }
+
+    /// What is made with a key counts for its budget, and for no other key's: with
+    /// a key that it makes it would get around it.
+    async fn check_budget_in_tx(&self, tx: &mut Tx, credential: &CredentialId) -> Result<()> {
+        let CredentialId::Key(key) = credential else { return Ok(()) };
+        if self.store.key_has_budget_in_tx(tx, key).await? {
+            return Err(Error::Forbidden {
+                code: ErrorCode::ScopeNotGrantable,
+                public: "a key that has a budget makes no keys: make it with another, or as a user"
+                    .to_owned(),
+            });
+        }
+        Ok(())
     }
 
     /// Whether a person may still make keys of the organization, which the

@@ -270,6 +270,20 @@ fn a_branch_in_the_trash_counts_and_comes_back_only_when_there_is_more() {
 }
 
 #[test]
+fn a_key_with_a_budget_makes_no_keys_that_would_have_none() {
+    let shop = Shop::new("keys beside a budget");
+    let keys = format!("/organizations/{}/api-keys", shop.id);
+    let made = shop.http.new_key(&keys, json!({ "name": "ci" }));
+    let (key, token) = (text_of(&made["id"]), text_of(&made["token"]));
+    let make = || shop.http.as_key(&token, "POST", &keys, Some(&json!({ "name": "child" })));
+    make().expect(201);
+    shop.set(&key, "10", "instance-hours").expect(200);
+    make().expect_error(403, "scope_not_grantable");
+    gone(&shop.http.delete(&shop.path(&key)));
+    make().expect(201);
+}
+
+#[test]
 fn the_budget_of_a_key_counts_what_was_made_with_it() {
     let shop = Shop::new("budget of a key");
     let made = shop.http.new_key(&format!("/organizations/{}/api-keys", shop.id), json!({ "name": "ci" }));
