@@ -3,9 +3,7 @@
 use std::collections::HashSet;
 
 use chrono::Utc;
-use coppice_core::access::{
-    AskedExpiry, Caller, CredentialId, Grant, Principal, Scope, check_fresh, check_role,
-};
+use coppice_core::access::{AskedExpiry, Caller, Grant, Principal, Scope, check_fresh, check_role};
 use coppice_core::api_key::{ApiKey, ApiKeyKind, ApiKeySecret};
 use coppice_core::{ApiKeyId, Error, ErrorCode, OrganizationId, Result};
 use coppice_store::{NewApiKey, ReachedBranch, ReachedProject, StoreError, Tx};
@@ -117,7 +115,7 @@ impl App {
         if !self.store.credential_lives_in_tx(&mut tx, &caller.credential).await? {
             return Err(Error::Unauthenticated { code: ErrorCode::InvalidToken });
         }
-        self.check_budget_in_tx(&mut tx, &caller.credential).await?;
+        self.check_budget_in_tx(&mut tx, caller.credential.key()).await?;
         let max = self.config.limits.api_keys_max;
         if self.store.key_count_in_tx(&mut tx, of).await? >= max {
             return Err(Error::invalid(
@@ -143,8 +141,8 @@ impl App {
 
     /// What is made with a key counts for its budget, and for no other key's: with
     /// a key that it makes it would get around it.
-    async fn check_budget_in_tx(&self, tx: &mut Tx, credential: &CredentialId) -> Result<()> {
-        let CredentialId::Key(key) = credential else { return Ok(()) };
+    async fn check_budget_in_tx(&self, tx: &mut Tx, made_with: Option<&ApiKeyId>) -> Result<()> {
+        let Some(key) = made_with else { return Ok(()) };
         if self.store.key_has_budget_in_tx(tx, key).await? {
             return Err(Error::Forbidden {
                 code: ErrorCode::ScopeNotGrantable,
