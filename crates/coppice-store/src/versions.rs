@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use coppice_core::branch::{Branch, BranchState, BranchVersion};
 use coppice_core::claim::ClaimToken;
-use coppice_core::{BranchId, HostId, VolumeId};
+use coppice_core::{BranchId, HostId, OrganizationId, VolumeId};
 use sqlx::FromRow;
 
 use crate::{NewVolume, Result, Store, Tx};
@@ -228,14 +228,18 @@ impl Store {
         Ok(query.bind(id.as_str()).bind(volume.as_str()).fetch_one(&self.pool).await?)
     }
 
-    /// Gives up versions that were kept for long enough; with `short`, also the
-    /// oldest of those that are there. Returns branches of a host of which a
+    /// Gives up versions that were kept for long enough, and the oldest one of an
+    /// organization that has to make room. Returns branches of a host of which a
     /// tombstone names a volume that they don't have any more.
-    pub async fn version_give_up(&self, host: &HostId, short: bool) -> Result<Vec<BranchId>> {
+    pub async fn version_give_up(
+        &self,
+        host: &HostId,
+        makes_room: Option<&OrganizationId>,
+    ) -> Result<Vec<BranchId>> {
         let mut tx = self.begin().await?;
         doom(&mut tx, Which::Due, "it was kept for long enough").await?;
-        if short {
-            doom(&mut tx, Which::Oldest(host), "there was no room for it").await?;
+        if let Some(organization) = makes_room {
+            doom(&mut tx, Which::Oldest(host, organization), "there was no room for it").await?;
         }
         let ids: Vec<String> = sqlx::query_scalar(
             "select distinct b.id from tombstones t join volumes v on v.id = t.volume_id and v.state <> 'removed'
@@ -254,16 +258,17 @@ impl Store {
 /// Versions that have to go.
 enum Which<'a> {
     Due,
-    Oldest(&'a HostId),
+    Oldest(&'a HostId, &'a OrganizationId),
     TooMany(&'a BranchId),
 }
 
 async fn doom(tx: &mut Tx, which: Which<'_>, reason: &str) -> Result<()> {
     let chosen = match which {
         Which::Due => "select volume_id from branch_versions where kept_until <= now() for update skip locked",
-        Which::Oldest(_) => {
+        Which::Oldest(..) => {
             "select n.volume_id from branch_versions n join volumes v on v.id = n.volume_id
-             where v.host_id = $2 and not exists (select from tombstones t where t.host_id = $2 and t.removed_at is null)
+             join branches b on b.id = n.branch_id join projects p on p.id = b.project_id
+             where v.host_id = $2 and p.organization_id = $3 and not exists (select from tombstones t where t.host_id = $2 and t.removed_at is null)
              order by n.until, n.volume_id limit 1 for update of n skip locked"
         }
         Which::TooMany(_) => {
@@ -279,7 +284,7 @@ async fn doom(tx: &mut Tx, which: Which<'_>, reason: &str) -> Result<()> {
     let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(reason);
     let query = match which {
         Which::Due => query,
-        Which::Oldest(host) => query.bind(host.as_str()),
+        Which::Oldest(host, organization) => query.bind(host.as_str()).bind(organization.as_str()),
         Which::TooMany(branch) => query.bind(branch.as_str()).bind(VERSIONS_MAX),
     };
     query.execute(&mut **tx).await?;

@@ -1,9 +1,12 @@
 //! Branches that were deleted and can be brought back.
 
+use std::collections::BTreeMap;
+
 use chrono::Utc;
 use coppice_core::branch::{Branch, TrashedBranch};
+use coppice_core::storage::VolumeBytes;
 use coppice_core::target::{InBranch, InProject, InTrash};
-use coppice_core::{BranchId, Error, ErrorCode, Result};
+use coppice_core::{BranchId, Error, ErrorCode, OrganizationId, Result, VolumeId};
 use coppice_store::{Doomed, StoreError};
 
 use super::name_taken;
@@ -156,18 +159,24 @@ impl App {
     /// Tells of branches whose time is over soon, and deletes those whose time is.
     /// Removes for good what was in the trash for long enough, and versions
     /// likewise; while there is little room for volumes, also what was there
-    /// longest, one at a time.
+    /// longest of the organization that keeps most, one at a time: nobody pushes out
+    /// what is their neighbours'.
     pub async fn look_at_trash(&self) -> Result<()> {
         self.store.branch_tell_expiring().await?;
         self.put_expired_away().await?;
         let host = &self.config.host;
         let mut purged = self.store.trash_purge_due().await?;
-        let is_short = purged.is_empty() && self.is_short_of_room().await?;
-        if is_short {
-            purged.extend(self.store.trash_purge_oldest(host).await?);
+        let mut makes_room = None;
+        if purged.is_empty() && self.is_short_of_room().await? {
+            let kept = self.store.kept_volumes(host).await?;
+            makes_room = keeps_most(kept, |volume| self.known_bytes(volume));
+        }
+        if let Some(organization) = &makes_room {
+            purged.extend(self.store.trash_purge_oldest(host, organization).await?);
         }
         // What a branch was goes after what was deleted.
-        let former = self.store.version_give_up(host, is_short && purged.is_empty()).await?;
+        let former = makes_room.as_ref().filter(|_| purged.is_empty());
+        let former = self.store.version_give_up(host, former).await?;
         former.into_iter().for_each(|branch| self.reconciler.nudge(branch));
         for branch in purged {
             tracing::info!(%branch, "branch {branch} leaves the trash for good");
@@ -179,6 +188,21 @@ impl App {
     async fn is_short_of_room(&self) -> Result<bool> {
         self.engine.is_short_of_room().await.map_err(|error| Error::internal(error.chain()))
     }
+}
+
+/// Whose volumes take most bytes that they share with nothing else. What was not
+/// measured yet counts as nothing.
+fn keeps_most(
+    kept: Vec<(OrganizationId, VolumeId)>,
+    known: impl Fn(&VolumeId) -> Option<VolumeBytes>,
+) -> Option<OrganizationId> {
+    let mut bytes = BTreeMap::<_, u64>::new();
+    for (organization, volume) in kept {
+        let own = known(&volume).map_or(0, |bytes| bytes.total - bytes.shared.unwrap_or_default());
+        let sum = bytes.entry(organization).or_default();
+        *sum = sum.saturating_add(own);
+    }
+    bytes.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(organization, _)| organization)
 }
 
 /// The complaint about a branch that can't be deleted.
@@ -205,5 +229,30 @@ fn old_name_taken(error: StoreError, id: &BranchId) -> Error {
             public: format!("another branch has the name that {id} had: give it another one, as `name`"),
         },
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_keeps_most_makes_room_and_not_who_keeps_many_or_shares() {
+        let of = |organization: &str, volume: &str| {
+            (OrganizationId::from_trusted(organization), VolumeId::from_trusted(volume))
+        };
+        let kept =
+            vec![of("many", "a"), of("many", "b"), of("much", "c"), of("shares", "d"), of("unknown", "e")];
+        let known = |volume: &VolumeId| {
+            let (total, shared) = match volume.as_str() {
+                "a" | "b" => (10, None),
+                "c" => (30, Some(5)),
+                "d" => (100, Some(90)),
+                _ => return None,
+            };
+            Some(VolumeBytes { total, shared })
+        };
+        assert_eq!(keeps_most(kept, known), Some(OrganizationId::from_trusted("much")));
+        assert_eq!(keeps_most(vec![], known), None);
     }
 }

@@ -128,7 +128,11 @@ async fn what_leaves_the_trash_has_a_tombstone_and_does_not_come_back() {
     }
     assert_eq!(store.trash_purge_due().await.unwrap(), [id('b')], "the others have time left");
     let host = HostId::from_trusted("h");
-    assert_eq!(store.trash_purge_oldest(&host).await.unwrap(), None, "one after the other");
+    let kept = store.kept_volumes(&host).await.unwrap();
+    let mut kept: Vec<_> = kept.iter().map(|(whose, volume)| (whose, &volume.as_str()[..1])).collect();
+    kept.sort_unstable();
+    assert_eq!(kept, [(&organization, "c"), (&organization, "v")], "b is doomed");
+    assert_eq!(store.trash_purge_oldest(&host, &organization).await.unwrap(), None, "one after the other");
     sqlx::raw_sql(
         "update volumes set state = 'removed' where id like 'b%'; update branches set state = 'deleted'
         where goal = 'deleted'",
@@ -136,7 +140,9 @@ async fn what_leaves_the_trash_has_a_tombstone_and_does_not_come_back() {
     .execute(&mut sql)
     .await
     .unwrap();
-    assert_eq!(store.trash_purge_oldest(&host).await.unwrap(), Some(id('c')));
+    let neighbour = OrganizationId::from_trusted("n");
+    assert_eq!(store.trash_purge_oldest(&host, &neighbour).await.unwrap(), None, "it is not theirs");
+    assert_eq!(store.trash_purge_oldest(&host, &organization).await.unwrap(), Some(id('c')));
     assert_eq!(tombstones(&mut sql).await, "bc");
     assert!(!undelete(&store, 'b', None).await.unwrap() && !undelete(&store, 'c', None).await.unwrap());
     let mut tx = store.begin().await.unwrap();
