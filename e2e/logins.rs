@@ -135,6 +135,7 @@ fn roles_do_what_they_say(http: &Http, name: &str) {
         refuses(url, "CREATE ROLE friend LOGIN PASSWORD 'x'", "permission denied");
         refuses(url, "SET SESSION AUTHORIZATION platform", "permission denied");
     }
+    row_level_security_holds_for_statements_too(http, name, &branch, [&reader, &writer, &owner]);
     refuses(&reads, "INSERT INTO t (text) VALUES ('two')", "permission denied");
     does(&writes, "INSERT INTO t (text) VALUES ('two')");
     for url in [&reads, &writes, &owns] {
@@ -170,6 +171,22 @@ fn roles_do_what_they_say(http: &Http, name: &str) {
     let id = &owner.id;
     coppice.sql(name, &format!("REASSIGN OWNED BY {id} TO app; DROP OWNED BY {id}; DROP ROLE {id}"));
     assert_eq!(coppice.sql(name, &made), "2");
+}
+
+/// A statement by the API is no way around what a connection of one's own may see.
+fn row_level_security_holds_for_statements_too(http: &Http, name: &str, branch: &str, keys: [&Key; 3]) {
+    let hidden = "CREATE TABLE hidden AS SELECT 1; ALTER TABLE hidden ENABLE ROW LEVEL SECURITY";
+    http.platform.sql(name, hidden);
+    let ask = |key: &Key, sql: &str| {
+        http.as_key(&key.token, "POST", &format!("{branch}/query"), Some(&json!({ "query": sql })))
+    };
+    for key in keys {
+        let seen = ask(key, "SELECT session_user, count(*)::text FROM hidden").expect(200);
+        assert_eq!(seen["rows"], json!([[key.id, "0"]]));
+        let write = ask(key, "INSERT INTO t (text) VALUES ('two')").expect(400).to_string();
+        assert!(write.contains("read-only transaction"), "{write}");
+    }
+    http.platform.sql(name, "DROP TABLE hidden");
 }
 
 #[test]

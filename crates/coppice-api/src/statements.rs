@@ -2,7 +2,7 @@
 //!
 //! What may only read is kept from writing by PostgreSQL: it is alone in a
 //! session, in a read-only transaction that already looks at its data, as a role
-//! that has no right to change anything, and is rolled back.
+//! that has no right to change anything or as the login of a key, and is rolled back.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -42,12 +42,12 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
         "The branch is hibernated and may not be woken by this, or is not ready; the message says which.";
     vec![
         post("/query", &QUERY_BRANCH)
-            .says(AREA, "Run one statement that only reads", "As a role that may read all data and change nothing, in a read-only transaction that is rolled back. Wakes a sleeping\nbranch. Leaves a line in the audit log, without the statement. The address filter of the project counts as for any client.")
+            .says(AREA, "Run one statement that only reads", "As a role that may read all data and change nothing, or as the user of a key that has a database role, in a read-only\ntransaction that is rolled back. Wakes a sleeping branch. Leaves a line in the audit log, without the statement. The address filter of the project counts as for any client.")
             .answers("What the statement answered.")
             .refuses(409, CONFLICT)
             .runs(query_branch),
         post("/execute", &EXECUTE_ON_BRANCH)
-            .says(AREA, "Run one statement that may change data", "As the managed role, in a transaction of its own; when it fails, or its result is too large, nothing was done. Needs\n`credentials:read` besides. Wakes a sleeping branch. Leaves a line in the audit log, without the statement.")
+            .says(AREA, "Run one statement that may change data", "As the managed role, or as the user of a key that has a database role, in a transaction of its own; when it fails, or its result is too large, nothing was done. Needs\n`credentials:read` besides. Wakes a sleeping branch. Leaves a line in the audit log, without the statement.")
             .answers("What the statement answered.")
             .refuses(409, CONFLICT)
             .runs(execute_on_branch),

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use coppice_core::access::Scope;
 use coppice_core::branch::{Branch, BranchState, MANAGED_ROLE, READER_ROLE};
+use coppice_core::login::DatabaseRole;
 use coppice_core::storage::ChangedBytes;
 use coppice_core::target::InBranch;
-use coppice_core::{BranchId, Error, ErrorCode, InstanceId, Result, VolumeId};
+use coppice_core::{ApiKeyId, BranchId, Error, ErrorCode, InstanceId, Result, VolumeId};
 use tokio::time::{Instant, sleep};
 use zeroize::Zeroizing;
 
@@ -96,19 +97,33 @@ impl App {
         found.map_err(|error| Error::unavailable(error.chain()))
     }
 
-    /// As whom a statement is carried out that may only read. The branch is up
-    /// then; `agent` is what the client calls itself.
+    /// As whom a statement is carried out that may only read: the login of a key, so
+    /// that it sees no more than by a connection of its own, else the reader, for whom
+    /// the branch is up then. `agent` is what the client calls itself.
     ///
     /// # Errors
-    /// `branch_not_found`, `address_not_allowed`, `branch_hibernated` when it may
-    /// not be woken, `budget_reached`, `branch_not_ready`
+    /// `branch_not_found`, and for the reader `address_not_allowed`, `branch_hibernated`
+    /// when it may not be woken, `budget_reached`, `branch_not_ready`
     pub async fn reader_login(
         &self,
         access: &Access<InBranch>,
         address: IpAddr,
         agent: &str,
     ) -> Result<StatementLogin> {
-        self.login_as_reader(self.find_branch(access).await?.id, address, agent).await
+        let branch = self.find_branch(access).await?.id;
+        match login_of(access) {
+            Some(login) => self.login_of_key(branch, login).await,
+            None => self.login_as_reader(branch, address, agent).await,
+        }
+    }
+
+    async fn login_of_key(
+        &self,
+        branch: BranchId,
+        login: (&ApiKeyId, DatabaseRole),
+    ) -> Result<StatementLogin> {
+        let password = self.login_password(&branch, login).await?;
+        Ok(StatementLogin { branch, role: login.0.to_string(), password })
     }
 
     async fn login_as_reader(
@@ -177,11 +192,11 @@ impl App {
     pub async fn owner_login(&self, access: &Access<InBranch>) -> Result<StatementLogin> {
         access.check(Scope::CredentialsRead)?;
         let branch = self.find_branch(access).await?;
-        let (role, password) = match login_of(access) {
-            Some(login) => (login.0.to_string(), self.login_password(&branch.id, login).await?),
-            None => (MANAGED_ROLE.to_owned(), self.password_in_force(&branch).await?),
-        };
-        Ok(StatementLogin { branch: branch.id, role, password })
+        if let Some(login) = login_of(access) {
+            return self.login_of_key(branch.id, login).await;
+        }
+        let password = self.password_in_force(&branch).await?;
+        Ok(StatementLogin { branch: branch.id, role: MANAGED_ROLE.to_owned(), password })
     }
 
     /// Ends a session whose statement did not end in its time. A function can
