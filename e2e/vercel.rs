@@ -2,6 +2,7 @@
 //! is held against the schemas of its own client.
 
 mod accounts;
+mod crashes;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -9,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use coppice_test_support::{NodeProgram, Options, Platform, psql, wait_for};
+use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 
 use crate::credentials::is_refused;
@@ -98,6 +100,11 @@ impl Story {
     }
 
     fn ask_with(&self, token: &str, method: &str, path: &str, body: &Value, key: &str) -> (u16, Value) {
+        let answer = self.http.send(self.request_with(token, method, path, body, key));
+        (answer.status, serde_json::from_slice(&answer.bytes).unwrap_or_default())
+    }
+
+    fn request_with(&self, token: &str, method: &str, path: &str, body: &Value, key: &str) -> RequestBuilder {
         let mut request = self.http.anonymous(method, path).bearer_auth(token);
         if !body.is_null() {
             request = request.json(body);
@@ -105,8 +112,7 @@ impl Story {
         if !key.is_empty() {
             request = request.header("idempotency-key", key);
         }
-        let answer = self.http.send(request);
-        (answer.status, serde_json::from_slice(&answer.bytes).unwrap_or_default())
+        request
     }
 
     fn install(&mut self, installation: &str) {
@@ -119,8 +125,7 @@ impl Story {
 
     /// A database that is ready, as Vercel was told of it.
     fn provision(&mut self, installation: &str, name: &str, key: &str) -> Value {
-        let body = json!({ "productId": "iap_postgres", "name": name, "billingPlanId": "standard",
-            "metadata": { "region": "fra1", "size": 2 } });
+        let body = database(name);
         let (status, made) = self.ask("POST", installation, "/resources", &body, key);
         assert_eq!(status, 200, "{made}");
         self.vercel.holds("Resource", &made);
@@ -142,6 +147,12 @@ impl Story {
         self.remember(&told);
         told
     }
+}
+
+/// What asks for a database.
+fn database(name: &str) -> Value {
+    json!({ "productId": "iap_postgres", "name": name, "billingPlanId": "standard",
+        "metadata": { "region": "fra1", "size": 2 } })
 }
 
 fn secret(told: &Value, name: &str) -> String {

@@ -64,7 +64,7 @@ impl Story {
         (answer.status, answer.json())
     }
 
-    fn told(&mut self, of: &str) -> Vec<Value> {
+    pub(super) fn told(&mut self, of: &str) -> Vec<Value> {
         let told = self.vercel.0.command(&json!({ "command": "told", "of": of }));
         told.as_array().expect("a list").clone()
     }
@@ -78,14 +78,14 @@ impl Story {
         self.vercel.0.command(&json!({ "command": "up", "value": is_up }));
     }
 
-    fn metastore(&self, sql: &str) -> String {
+    pub(super) fn metastore(&self, sql: &str) -> String {
         let said = psql(&self.http.platform.metastore_url(), sql);
         assert!(said.is_ok, "{sql}: {}", said.err);
         said.out
     }
 
     /// The secrets that Vercel has by the last that it was told.
-    fn new_secrets(&mut self, installation: &str, id: &str, former: &str) -> String {
+    pub(super) fn new_secrets(&mut self, installation: &str, id: &str, former: &str) -> String {
         let place = format!("/v1/installations/{installation}/resources/{id}/secrets");
         let put = self.hears("Vercel has other secrets", &place, |told| url(&told["body"]) != former);
         assert_eq!(

@@ -1,7 +1,8 @@
 //! Requests that carry an `Idempotency-Key`: the first answer is given again.
 
-use coppice_core::Result;
-use coppice_store::{AnswerRoom, RepeatableRequest, Repetition};
+use coppice_core::{Error, ErrorCode, Result};
+use coppice_store::{AnswerRoom, RepeatableRequest, Repetition, Tx};
+use serde_json::Value;
 
 use crate::App;
 
@@ -32,6 +33,16 @@ pub enum Begun {
     Mismatch,
     /// The first one's answer: status and body.
     Answered(u16, String),
+}
+
+/// How an answer is kept together with what was done, so that a repetition is told it also when the process ends
+/// right afterwards.
+#[derive(Clone, Debug)]
+pub struct KeptAnswer<T> {
+    /// What is answered; none where nothing is said of repetitions, and nothing is kept.
+    pub call: Option<RepeatableCall>,
+    /// The body of the answer, whose status is 200.
+    pub body: fn(&T) -> Result<Value>,
 }
 
 impl RepeatableCall {
@@ -65,9 +76,31 @@ impl App {
         })
     }
 
+    /// Keeps the answer of a call with what it does in this transaction.
+    ///
+    /// # Errors
+    /// `idempotency_in_progress` when another one like it was faster.
+    pub(crate) async fn keep_answer_in_tx<T>(
+        &self,
+        tx: &mut Tx,
+        kept: &KeptAnswer<T>,
+        told: &T,
+    ) -> Result<()> {
+        let Some(call) = &kept.call else { return Ok(()) };
+        let sealed = self.key.seal(&call.owner(), &(kept.body)(told)?.to_string());
+        if self.store.idempotency_keep_in_tx(tx, call.row(), 200, &sealed).await? {
+            return Ok(());
+        }
+        Err(Error::Conflict {
+            code: ErrorCode::IdempotencyInProgress,
+            public: "another request with this idempotency key was faster; try again in a second".to_owned(),
+        })
+    }
+
     /// Keeps the answer of a call for a day, or forgets the call when its
     /// answer is not worth keeping, or when it changed nothing and what is kept
-    /// of its caller takes too much room as it is.
+    /// of its caller takes too much room as it is. One that was kept with what
+    /// the call did stays.
     pub async fn finish_call(
         &self,
         call: &RepeatableCall,

@@ -102,7 +102,7 @@ pub use credentials::Credentials;
 pub use events::{EventPage, EventQuery};
 pub use extensions::{Extension, ExtensionKind};
 pub use github::{AppKey, GithubConfig, GithubDelivery, JobKey, LinkRequest, MappingRequest};
-pub use idempotency::{Begun, RepeatableCall};
+pub use idempotency::{Begun, KeptAnswer, RepeatableCall};
 pub use identity::{
     Authorization, ClientClaim, Device, DeviceAnswer, Enrolment, HALF_LIFETIME, IdentityConfig,
     IdentityError, LINK_LIFETIME, NewFactor, NewRecoveryCodes, PASSWORD_MAX, PASSWORD_MIN, PasskeyRemoved,
@@ -129,8 +129,8 @@ pub use statements::{Compared, StatementLogin};
 pub use stripe::{BillingPage, StripeConfig, StripeDelivery};
 pub use usage::{UsageLine, UsageReport, UsageRequest};
 pub use vercel::{
-    ResourceChange, ResourceRequest, ResourceSecrets, ResourceSeen, ResourceStatus, VercelArrival,
-    VercelCaller, VercelConfig, VercelDelivery, VercelTerms,
+    ResourceChange, ResourceRequest, ResourceSecrets, ResourceSeen, ResourceStatus, ResourceTold,
+    VercelArrival, VercelCaller, VercelConfig, VercelDelivery, VercelTerms,
 };
 pub use webhooks::{DeliveryPage, WebhookChange, WebhookRequest};
 

@@ -2,7 +2,7 @@
 
 use sqlx::FromRow;
 
-use crate::{Result, Store};
+use crate::{Result, Store, Tx};
 
 /// A request that may be a repetition.
 #[derive(Clone, Copy, Debug)]
@@ -119,14 +119,39 @@ impl Store {
         Ok(kept.rows_affected() == 1)
     }
 
-    /// Forgets a request that was begun, so that it can be tried again.
+    /// Keeps the answer of a request that was begun together with what it did; false where one is kept, or nothing
+    /// is known of the request: what it did is to be rolled back then.
+    pub async fn idempotency_keep_in_tx(
+        &self,
+        tx: &mut Tx,
+        request: RepeatableRequest<'_>,
+        status: u16,
+        answer_sealed: &[u8],
+    ) -> Result<bool> {
+        let kept = sqlx::query(
+            "update idempotent_requests set status = $4, answer_sealed = $5
+             where caller = $1 and path = $2 and key = $3 and status is null",
+        )
+        .bind(request.caller)
+        .bind(request.path)
+        .bind(request.key)
+        .bind(i32::from(status))
+        .bind(answer_sealed)
+        .execute(&mut **tx)
+        .await?;
+        Ok(kept.rows_affected() == 1)
+    }
+
+    /// Forgets a request that was begun, so that it can be tried again, unless its answer is kept.
     pub async fn idempotency_forget(&self, request: RepeatableRequest<'_>) -> Result<()> {
-        sqlx::query("delete from idempotent_requests where caller = $1 and path = $2 and key = $3")
-            .bind(request.caller)
-            .bind(request.path)
-            .bind(request.key)
-            .execute(&self.pool)
-            .await?;
+        sqlx::query(
+            "delete from idempotent_requests where caller = $1 and path = $2 and key = $3 and status is null",
+        )
+        .bind(request.caller)
+        .bind(request.path)
+        .bind(request.key)
+        .execute(&self.pool)
+        .await?;
         Ok(())
     }
 

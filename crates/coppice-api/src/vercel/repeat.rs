@@ -4,7 +4,7 @@ use axum::Json;
 use axum::http::header;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use coppice_app::{App, Begun, VercelCaller};
+use coppice_app::{App, Begun, RepeatableCall, VercelCaller};
 use coppice_core::{Error, ErrorCode, Result};
 use serde_json::Value;
 
@@ -40,15 +40,16 @@ impl Repeat {
     }
 }
 
-/// Carries something out to its end, once where the request has a key. What was refused can be tried anew.
-pub(super) async fn once(
+/// Carries something out to its end, once where the request has a key. What was refused can be tried anew. What must
+/// not be done again after an end of the process in between keeps its answer itself, for the call that it gets.
+pub(super) async fn once<W: Future<Output = Result<Value>> + Send + 'static>(
     app: App,
     repeat: Option<Repeat>,
     asked: Value,
-    work: impl Future<Output = Result<Value>> + Send + 'static,
+    work: impl FnOnce(Option<RepeatableCall>) -> W,
 ) -> Result<Response, Refused> {
     let Some(Repeat { caller, path, key }) = repeat else {
-        return Ok(Json(to_its_end(work).await?).into_response());
+        return Ok(Json(to_its_end(work(None)).await?).into_response());
     };
     let body = asked.to_string();
     let call = match app.begin_call(&caller, &path, &key, body.as_bytes()).await? {
@@ -65,6 +66,7 @@ pub(super) async fn once(
             return Err(conflict(ErrorCode::IdempotencyMismatch, public));
         }
     };
+    let work = work(Some(call.clone()));
     let done = to_its_end(async move {
         let done = work.await;
         let text = done.as_ref().ok().map(ToString::to_string);

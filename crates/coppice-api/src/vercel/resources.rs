@@ -8,7 +8,10 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use chrono::TimeDelta;
-use coppice_app::{App, ResourceChange, ResourceRequest, ResourceSecrets, ResourceSeen, ResourceStatus};
+use coppice_app::{
+    App, KeptAnswer, ResourceChange, ResourceRequest, ResourceSecrets, ResourceSeen, ResourceStatus,
+    ResourceTold,
+};
 use coppice_core::vercel::VERCEL_PLAN;
 use coppice_core::{Error, Result};
 use coppice_wire as wire;
@@ -62,15 +65,16 @@ async fn provision(State(app): State<App>, partner: Partner, body: RawBody) -> R
     static SHAPE: LazyLock<Shape> = LazyLock::new(shape::<wire::ProvisionResource>);
     let asked: wire::ProvisionResource = body.read(|value| checked(&SHAPE, value)).await?;
     let Partner { caller, origin, repeat } = partner;
-    once(app.clone(), repeat, json!(asked), async move {
+    once(app.clone(), repeat, json!(asked), |call| async move {
         let request = ResourceRequest {
             name: asked.name,
             product: asked.product_id,
             plan: asked.billing_plan_id,
             metadata: json!(asked.metadata),
         };
-        let (seen, secrets) = app.provision_vercel_resource(&caller, &request, &origin).await?;
-        Ok(json!(resource_to_wire(seen, secrets)?))
+        let body = |(seen, secrets): &ResourceTold| Ok(json!(resource_to_wire(seen, secrets)?));
+        let kept = KeptAnswer { call, body };
+        body(&app.provision_vercel_resource(&caller, &request, &kept, &origin).await?)
     })
     .await
 }
@@ -82,7 +86,7 @@ async fn show(
     Path((_, id)): Ids,
 ) -> Result<Json<wire::VercelResource>, Refused> {
     let seen = app.get_vercel_resource(&partner.caller, &id).await?;
-    Ok(Json(resource_to_wire(seen, vec![])?))
+    Ok(Json(resource_to_wire(&seen, &vec![])?))
 }
 
 /// `PATCH /v1/installations/{installationId}/resources/{resourceId}`
@@ -103,7 +107,7 @@ async fn update(
         app.update_vercel_resource(&partner.caller, &id, &change, &partner.origin).await
     })
     .await?;
-    Ok(Json(resource_to_wire(seen, vec![])?))
+    Ok(Json(resource_to_wire(&seen, &vec![])?))
 }
 
 /// `DELETE /v1/installations/{installationId}/resources/{resourceId}`
@@ -128,15 +132,18 @@ async fn rotate(
     let hours = asked.delay_old_secrets_expiration_hours.unwrap_or_default();
     let delay = TimeDelta::milliseconds((hours * MILLISECONDS_PER_HOUR) as i64);
     let Partner { caller, origin, repeat } = partner;
-    once(app.clone(), repeat, json!(asked), async move {
-        let secrets = app.rotate_vercel_secrets(&caller, &id, delay, &origin).await?;
-        Ok(json!(wire::RotatedSecrets { sync: true, secrets: secrets_to_wire(secrets) }))
+    once(app.clone(), repeat, json!(asked), |call| async move {
+        let body = |secrets: &ResourceSecrets| {
+            Ok(json!(wire::RotatedSecrets { sync: true, secrets: secrets_to_wire(secrets) }))
+        };
+        let kept = KeptAnswer { call, body };
+        body(&app.rotate_vercel_secrets(&caller, &id, delay, &kept, &origin).await?)
     })
     .await
 }
 
-fn resource_to_wire(seen: ResourceSeen, secrets: ResourceSecrets) -> Result<wire::VercelResource> {
-    let resource = seen.resource;
+fn resource_to_wire(seen: &ResourceSeen, secrets: &ResourceSecrets) -> Result<wire::VercelResource> {
+    let resource = seen.resource.clone();
     Ok(wire::VercelResource {
         id: resource.project.to_string(),
         product_id: resource.product,
@@ -153,10 +160,9 @@ fn resource_to_wire(seen: ResourceSeen, secrets: ResourceSecrets) -> Result<wire
     })
 }
 
-fn secrets_to_wire(secrets: ResourceSecrets) -> Vec<wire::VercelSecret> {
-    let told = |(name, value): (&str, zeroize::Zeroizing<String>)| wire::VercelSecret {
-        name: name.to_owned(),
-        value: value.to_string(),
-    };
-    secrets.into_iter().map(told).collect()
+fn secrets_to_wire(secrets: &ResourceSecrets) -> Vec<wire::VercelSecret> {
+    let secrets = secrets.iter();
+    secrets
+        .map(|(name, value)| wire::VercelSecret { name: (*name).to_owned(), value: value.to_string() })
+        .collect()
 }

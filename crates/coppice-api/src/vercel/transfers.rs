@@ -40,7 +40,7 @@ async fn begin(State(app): State<App>, partner: Partner, body: RawBody) -> Resul
     let until = DateTime::from_timestamp_millis(asked.expires_at as i64);
     let until = until.ok_or_else(|| Error::invalid_field("expiresAt", "is no time"))?;
     let Partner { caller, origin, repeat } = partner;
-    once(app.clone(), repeat, json!(asked), async move {
+    once(app.clone(), repeat, json!(asked), |_| async move {
         let id = app.begin_vercel_transfer(&caller, &asked.resource_ids, until, &origin).await?;
         Ok(json!(wire::VercelTransfer { provider_claim_id: id }))
     })

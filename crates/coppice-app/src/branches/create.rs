@@ -14,12 +14,13 @@ use coppice_core::parameter::check_parameters;
 use coppice_core::project::{Project, ScaleToZero, ScaleToZeroChange};
 use coppice_core::target::{InBranch, InProject};
 use coppice_core::{ApiKeyId, BranchId, Error, ErrorCode, Result, VolumeId};
-use coppice_store::{BaseMoment, BranchQuotas, NewBranch, NewVercelLogin, NewVercelResource, PullKey, Tx};
+use coppice_store::{BaseMoment, BranchQuotas, NewBranch, PullKey, Tx};
 
 use super::{SpecChange, checked_expiry, name_taken};
 use crate::configuration::server;
 use crate::past::Past;
 use crate::secrets::{new_password, scram_verifier};
+use crate::vercel::NewDatabase;
 use crate::{Access, App};
 
 /// A branch to be made; its fields were checked by the caller.
@@ -93,7 +94,7 @@ pub(crate) enum MadeFor<'a> {
     /// A pull request.
     Pull(&'a PullKey),
     /// A database by Vercel, with its first login; its project is made with the branch, and has this name.
-    Resource(&'a str, NewVercelResource<'a>, NewVercelLogin<'a>),
+    Resource(&'a NewDatabase<'a>),
 }
 
 /// What a new branch takes from its origin.
@@ -174,8 +175,8 @@ impl App {
         let past = self.find_past(place, &new.origin).await?;
         let mut tx = self.store.begin().await?;
         self.lock_enabled_organization_in_tx(&mut tx, &place.organization).await?;
-        if let Some(MadeFor::Resource(name, ..)) = made_for {
-            self.insert_project_in_tx(&mut tx, place, name, &Default::default()).await?;
+        if let Some(MadeFor::Resource(database)) = made_for {
+            self.insert_project_in_tx(&mut tx, place, database.name(), &Default::default()).await?;
         }
         let project = self.lock_project(&mut tx, place).await?;
         let plan = self.plan_branch(&mut tx, &project, &new.origin, past).await?;
@@ -205,8 +206,8 @@ impl App {
         self.check_branches_of_key(&mut tx, made_with).await?;
         match made_for {
             Some(MadeFor::Pull(pull)) => self.store.github_pull_made_in_tx(&mut tx, pull, &id).await?,
-            Some(MadeFor::Resource(_, new, login)) => {
-                self.store.vercel_resource_insert_in_tx(&mut tx, (&project.id, &id), new, login).await?;
+            Some(MadeFor::Resource(database)) => {
+                self.write_database_in_tx(&mut tx, (&project.id, &id), database).await?;
             }
             None => {}
         }

@@ -28,7 +28,10 @@ use crate::App;
 
 pub use installations::VercelTerms;
 pub use people::VercelArrival;
-pub use resources::{ResourceChange, ResourceRequest, ResourceSecrets, ResourceSeen, ResourceStatus};
+pub(crate) use resources::NewDatabase;
+pub use resources::{
+    ResourceChange, ResourceRequest, ResourceSecrets, ResourceSeen, ResourceStatus, ResourceTold,
+};
 pub(crate) use token::Vercel;
 pub use webhook::VercelDelivery;
 

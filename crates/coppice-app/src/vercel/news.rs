@@ -70,8 +70,7 @@ impl App {
         let login = NewLogin::make();
         self.store.vercel_login_offer(news, login.row()).await?;
         failpoint!("vercel.offered");
-        let id = login.id.clone();
-        let secrets = self.secrets_for_vercel(&news.branch, login);
+        let secrets = self.secrets_for_vercel(&news.branch, &login);
         let secrets: Vec<_> =
             secrets.iter().map(|(name, value)| json!({ "name": name, "value": value.as_str() })).collect();
         let (below, body) = (format!("resources/{}/secrets", news.project), json!({ "secrets": secrets }));
@@ -81,7 +80,7 @@ impl App {
             Some(reply) if !reply.status.is_success() => {
                 Err(Error::unavailable(format!("Vercel: secrets of {}: {}", news.project, reply.status)))
             }
-            _ => Ok(self.store.vercel_login_taken(news, &id, rotation).await?),
+            _ => Ok(self.store.vercel_login_taken(news, &login.id, rotation).await?),
         }
     }
 }

@@ -11,13 +11,14 @@ use coppice_core::target::InProject;
 use coppice_core::vercel::{VERCEL_LOGINS_MAX, VERCEL_PLAN, VercelInstallation, VercelResource};
 use coppice_core::{BranchId, Error, ErrorCode, ProjectId, Result, VercelLoginId};
 use coppice_failpoint::failpoint;
-use coppice_store::{NewVercelLogin, NewVercelResource, StoreError};
+use coppice_store::{NewVercelLogin, NewVercelResource, StoreError, Tx};
 use serde_json::Value;
 use zeroize::Zeroizing;
 
 use super::VercelCaller;
 use crate::App;
 use crate::branches::{CustomBranch, MadeFor, NewBranchRequest, Origin};
+use crate::idempotency::KeptAnswer;
 use crate::secrets::{new_password, scram_verifier};
 
 /// What the branch of a database is called.
@@ -76,6 +77,41 @@ pub struct ResourceSeen {
 /// What programs of the account are told to connect with: a name and a value.
 pub type ResourceSecrets = Vec<(&'static str, Zeroizing<String>)>;
 
+/// A database as who asked for it is told of it.
+pub type ResourceTold = (ResourceSeen, ResourceSecrets);
+
+/// A database that is to be written down with its project and its branch.
+pub(crate) struct NewDatabase<'a> {
+    installation: &'a VercelInstallation,
+    asked: &'a ResourceRequest,
+    login: &'a NewLogin,
+    kept: &'a KeptAnswer<ResourceTold>,
+}
+
+impl NewDatabase<'_> {
+    /// What its project is called.
+    pub(crate) fn name(&self) -> &str {
+        &self.asked.name
+    }
+
+    fn told(
+        &self,
+        app: &App,
+        (project, branch): (&ProjectId, &BranchId),
+        status: ResourceStatus,
+    ) -> ResourceTold {
+        let resource = VercelResource {
+            project: project.clone(),
+            branch: branch.clone(),
+            name: self.asked.name.clone(),
+            product: self.asked.product.clone(),
+            plan: self.asked.plan.clone(),
+            metadata: self.asked.metadata.to_string(),
+        };
+        (ResourceSeen { resource, status }, app.secrets_for_vercel(branch, self.login))
+    }
+}
+
 /// Another name of the managed role that Vercel is about to be told.
 pub(super) struct NewLogin {
     pub(super) id: VercelLoginId,
@@ -96,7 +132,8 @@ impl NewLogin {
 }
 
 impl App {
-    /// Makes a database, and tells what to connect with, whether it is ready or not.
+    /// Makes a database, and tells what to connect with, whether it is ready or not. What is kept for repetitions
+    /// says that it is not, until the call is finished.
     ///
     /// # Errors
     /// `invalid_token`, `installation_not_found`, `invalid_field`, and those of making a project and a branch.
@@ -104,25 +141,23 @@ impl App {
         &self,
         caller: &VercelCaller,
         asked: &ResourceRequest,
+        kept: &KeptAnswer<ResourceTold>,
         origin: &RequestOrigin,
-    ) -> Result<(ResourceSeen, ResourceSecrets)> {
+    ) -> Result<ResourceTold> {
         let known = self.living_installation_of(caller).await?;
         let project = ProjectId::generate(Utc::now());
         let line = self
             .begin_vercel_audit(caller, (&known.organization, Some(&project)), "provisionResource", origin)
             .await?;
-        let outcome = self.make_resource(&known, project, asked).await;
+        let login = NewLogin::make();
+        let database = NewDatabase { installation: &known, asked, login: &login, kept };
+        let outcome = self.make_resource(project, &database).await;
         self.end_audit_with(&line, &outcome).await;
         outcome
     }
 
-    async fn make_resource(
-        &self,
-        known: &VercelInstallation,
-        project: ProjectId,
-        asked: &ResourceRequest,
-    ) -> Result<(ResourceSeen, ResourceSecrets)> {
-        check_plan(&asked.plan)?;
+    async fn make_resource(&self, project: ProjectId, database: &NewDatabase<'_>) -> Result<ResourceTold> {
+        check_plan(&database.asked.plan)?;
         let region = self.config.region.as_str();
         let image = self.list_images(Some(region))?.into_iter().next();
         let kind = self.list_instance_types(Some(region))?.into_iter().next();
@@ -145,27 +180,27 @@ impl App {
                 preload_libraries: None,
             }),
         };
-        let login = NewLogin::make();
+        let place = InProject { organization: database.installation.organization.clone(), project };
+        let branch = self.make_branch(&place, None, &new, Some(MadeFor::Resource(database))).await?;
+        failpoint!("vercel.provisioned");
+        Ok(database.told(self, (&place.project, &branch.id), status_of(&branch, true)))
+    }
+
+    pub(crate) async fn write_database_in_tx(
+        &self,
+        tx: &mut Tx,
+        ids: (&ProjectId, &BranchId),
+        database: &NewDatabase<'_>,
+    ) -> Result<()> {
+        let NewDatabase { installation, asked, login, kept } = database;
         let row = NewVercelResource {
-            installation: &known.id,
+            installation: &installation.id,
             product: &asked.product,
             plan: &asked.plan,
             metadata: &asked.metadata,
         };
-        let place = InProject { organization: known.organization.clone(), project };
-        let made_for = MadeFor::Resource(&asked.name, row, login.row());
-        let branch = self.make_branch(&place, None, &new, Some(made_for)).await?;
-        failpoint!("vercel.provisioned");
-        let resource = VercelResource {
-            project: place.project,
-            branch: branch.id.clone(),
-            name: asked.name.clone(),
-            product: asked.product.clone(),
-            plan: asked.plan.clone(),
-            metadata: asked.metadata.to_string(),
-        };
-        let secrets = self.secrets_for_vercel(&branch.id, login);
-        Ok((ResourceSeen { resource, status: status_of(&branch, true) }, secrets))
+        self.store.vercel_resource_insert_in_tx(tx, ids, row, login.row()).await?;
+        self.keep_answer_in_tx(tx, kept, &database.told(self, ids, ResourceStatus::Pending)).await
     }
 
     /// One database of the caller's installation.
@@ -253,17 +288,16 @@ impl App {
         caller: &VercelCaller,
         id: &str,
         delay: TimeDelta,
+        kept: &KeptAnswer<ResourceSecrets>,
         origin: &RequestOrigin,
     ) -> Result<ResourceSecrets> {
         let known = self.living_installation_of(caller).await?;
         let resource = self.find_resource(&known, id).await?;
         let about = (&known.organization, Some(&resource.project));
         let line = self.begin_vercel_audit(caller, about, "rotateResourceSecrets", origin).await?;
-        let login = NewLogin::make();
-        let outcome = self.replace_logins(&known, &resource, delay, &login).await;
+        let outcome = self.replace_logins(&known, &resource, delay, kept).await;
         self.end_audit_with(&line, &outcome).await;
-        outcome?;
-        Ok(self.secrets_for_vercel(&resource.branch, login))
+        outcome
     }
 
     async fn replace_logins(
@@ -271,8 +305,8 @@ impl App {
         known: &VercelInstallation,
         resource: &VercelResource,
         delay: TimeDelta,
-        login: &NewLogin,
-    ) -> Result<()> {
+        kept: &KeptAnswer<ResourceSecrets>,
+    ) -> Result<ResourceSecrets> {
         let project = &resource.project;
         let mut tx = self.store.begin().await?;
         let good = self.store.vercel_logins_lock_in_tx(&mut tx, &known.id, project).await?;
@@ -287,10 +321,13 @@ impl App {
             });
         }
         let end = Utc::now().trunc_subsecs(3) + delay;
+        let login = NewLogin::make();
+        let secrets = self.secrets_for_vercel(&resource.branch, &login);
         self.store.vercel_logins_replace_in_tx(&mut tx, project, end, login.row()).await?;
+        self.keep_answer_in_tx(&mut tx, kept, &secrets).await?;
         tx.commit().await.map_err(StoreError::from)?;
         failpoint!("vercel.rotated");
-        Ok(())
+        Ok(secrets)
     }
 
     /// The installation that somebody calls for, which is there and not being deleted.
@@ -334,8 +371,8 @@ impl App {
         Ok(ResourceSeen { resource, status })
     }
 
-    pub(super) fn secrets_for_vercel(&self, branch: &BranchId, login: NewLogin) -> ResourceSecrets {
-        let told = self.credentials(branch, login.id.as_str(), login.password);
+    pub(super) fn secrets_for_vercel(&self, branch: &BranchId, login: &NewLogin) -> ResourceSecrets {
+        let told = self.credentials(branch, login.id.as_str(), login.password.clone());
         let pooled = told.connection_string.replacen(branch.as_str(), &format!("{branch}-pooler"), 1);
         vec![
             ("DATABASE_URL", told.connection_string),

@@ -33,3 +33,31 @@ async fn answers_of_one_caller_have_a_room_and_those_of_others_their_own() {
         assert_eq!(again == Repetition::Answered(200, answer), is_kept, "{caller} {key}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_was_kept_with_what_it_tells_of_is_kept_once_and_outlives_a_failure() {
+    let server = Postgres::shared();
+    let (store, _) = with_rows(&server.database().await).await;
+    let request = RepeatableRequest { caller: "a", path: "/p", key: "1", body_hash: "b" };
+    let keep = async |answer: &[u8], is_committed: bool| {
+        let mut tx = store.begin().await.unwrap();
+        let kept = store.idempotency_keep_in_tx(&mut tx, request, 200, answer).await.unwrap();
+        if is_committed {
+            tx.commit().await.unwrap();
+        }
+        kept
+    };
+    assert!(!keep(b"unknown", true).await);
+    assert_eq!(store.idempotency_begin(request, 60).await.unwrap(), Repetition::First);
+    assert!(keep(b"rolled back", false).await);
+    // Whoever gave the first one up after a while began another one; the first to commit wins.
+    assert_eq!(store.idempotency_begin(request, 0).await.unwrap(), Repetition::First);
+    assert!(keep(b"first", true).await);
+    assert!(!keep(b"second", true).await);
+    store.idempotency_forget(request).await.unwrap();
+    let again = store.idempotency_begin(request, 0).await.unwrap();
+    assert_eq!(again, Repetition::Answered(200, b"first".to_vec()));
+    assert!(store.idempotency_finish(request, 200, b"last", None).await.unwrap());
+    let again = store.idempotency_begin(request, 0).await.unwrap();
+    assert_eq!(again, Repetition::Answered(200, b"last".to_vec()));
+}
