@@ -1,6 +1,7 @@
 //! Pull requests have branches: GitHub is a published emulator of it, which checks who asks, keeps what it is told,
 //! and signs what it sends.
 
+mod crashes;
 mod jobs;
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::browser::tell_with;
 use crate::http::text_of;
-use crate::setup::{PROGRAM, environment_with, options, postgres_dir};
+use crate::setup::{PROGRAM, options};
 
 const PATIENCE: Duration = Duration::from_secs(90);
 const WEBHOOK_SECRET: &str = "planted-secret-of-the-webhook";
@@ -282,23 +283,7 @@ fn a_pull_request_has_a_branch_for_as_long_as_it_is_open_however_deliveries_come
 
     ten_at_once(&platform, &mut github);
 
-    // Ended right after a delivery was taken, and after its branch was made.
     github.mode("pass");
-    let postgres = postgres_dir().join("17.10").display().to_string();
-    for (name, at) in [("fourth", "github.stored"), ("fifth", "github.made")] {
-        platform.terminate();
-        let rule = format!("{at}=abort");
-        platform.set_environment(&environment_with(&postgres, &[("COPPICE_FAILPOINTS", &rule)]));
-        restart(&mut platform, &mut github);
-        let pull = github.open(name);
-        platform.wait_end();
-        platform.set_environment(&environment_with(&postgres, &[]));
-        restart(&mut platform, &mut github);
-        wait_ready(&platform, &mut github, pull);
-        assert_eq!([github.comments(pull).len(), github.checks(pull).len()], [1, 1], "{name}");
-        assert_eq!(github.deployments(pull).as_array().map(Vec::len), Some(1), "{name}");
-    }
-
     // A commit that nobody heard of: what led to the one before is gone.
     let before = github.commit(first);
     github.ask("PUT", &format!("/repos/octocat/shop/pulls/{first}/update-branch"), json!({}));
