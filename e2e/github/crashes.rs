@@ -4,7 +4,8 @@
 use coppice_test_support::{Options, Platform, psql, wait_for};
 use serde_json::{Value, json};
 
-use super::{Github, PATIENCE, flags, is_kept_secret, restart, wait_gone, wait_ready};
+use super::secrets::are_kept;
+use super::{Github, PATIENCE, flags, restart, wait_gone, wait_ready};
 use crate::http::text_of;
 use crate::setup::{PROGRAM, environment_with, options, postgres_dir};
 
@@ -96,7 +97,7 @@ fn a_pull_request_has_one_branch_and_is_told_of_once_although_the_platform_is_ki
         [&after, &after],
         "what was told is found, not told again"
     );
-    is_kept_secret(&platform, &mut github, pull, &made);
+    platform = are_kept(platform, &mut github, pull, &made);
 
     arm(&mut platform, "github.stored");
     restart(&mut platform, &mut github);

@@ -19,8 +19,9 @@ use tracing_subscriber::{EnvFilter, Layer as _};
 use crate::traces::Traces;
 
 /// Parts that would write secrets at lower levels, whatever is asked for: every
-/// statement, verifiers included, and every header.
-const CAPS: [&str; 2] = ["tokio_postgres=info", "h2=info"];
+/// statement, verifiers included; every header; what agents ask databases, and
+/// the rows that they get.
+const CAPS: [&str; 3] = ["tokio_postgres=info", "h2=info", "rmcp=warn"];
 const DEFAULT: &str = "info";
 
 /// How a line of the log looks.
