@@ -2,12 +2,31 @@
 
 use std::time::Duration;
 
-use coppice_test_support::wait_for;
+use coppice_test_support::{Platform, psql, wait_for};
 
 use crate::setup::platform;
 
 fn said(output: &std::process::Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// Every row that a platform has written down, as JSON.
+pub(crate) fn all_rows(platform: &Platform) -> String {
+    let ask = |sql: &str| {
+        let said = psql(&platform.metastore_url(), sql);
+        assert!(said.is_ok, "{sql}: {}", said.err);
+        said.out
+    };
+    let tables = ask(
+        "SELECT string_agg(format('SELECT row_to_json(t) FROM %I.%I t', schemaname, tablename), ' UNION ALL ')
+         FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')",
+    );
+    ask(&tables)
+}
+
+/// How a text looks among [`all_rows`] that was written down as bytes.
+pub(crate) fn as_bytes(text: &str) -> String {
+    text.bytes().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[test]
