@@ -6,6 +6,9 @@ export COPPICE_POSTGRES_DIRS ?= $(CURDIR)/.postgres
 # Tests mostly wait for disks and for servers to start, so a few at a time suit any number of cores.
 export RUST_TEST_THREADS ?= 4
 
+# What is tested is compiled with the lints on: once, instead of once for the lints and once for the tests.
+check test soak lose simulate suites hostile openapi: export RUSTC_WORKSPACE_WRAPPER := $(CURDIR)/scripts/rustc-with-lints
+
 .DEFAULT_GOAL := help
 .PHONY: help setup build run check test soak lose simulate suites hostile openapi bench
 
@@ -25,7 +28,7 @@ run: build ## Build, then run the server in the foreground (ARGS="--listen ADDR 
 check: setup ## Check format, lints and house rules, then run the tests that need no platform
 	scripts/tidy.sh
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo test --workspace --locked --no-run
 	npm test --prefix console --silent
 	RUST_TEST_THREADS=$$((2 * RUST_TEST_THREADS)) scripts/tests.sh in-process --lib --bins --test it
 
