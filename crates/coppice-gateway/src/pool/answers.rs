@@ -78,6 +78,8 @@ impl Exchange<'_> {
             b'E' => self.take_error(body),
             _ => {}
         }
+        // What it may still answer must not come to another client.
+        self.server.is_worn |= answer.is_unsure;
         answer.undone.into_iter().for_each(|undone| self.undo(undone));
         Ok(answer.is_ours)
     }

@@ -101,6 +101,8 @@ pub(crate) struct Answer {
     pub(crate) watch: Option<Watch>,
     /// What the server is not going to do, latest first.
     pub(crate) undone: Vec<Expected>,
+    /// How much the server is going to answer can't be told any more.
+    pub(crate) is_unsure: bool,
 }
 
 /// See the module.
@@ -116,6 +118,9 @@ pub(crate) struct Pending {
     pub(crate) is_skipping: bool,
     /// The server takes what the client copies in, and ignores Sync.
     is_copying: bool,
+    /// Syncs that a server which copies in was sent. It answers them after all where it fails before it reads them,
+    /// as by a trigger before the statement.
+    swallowed: usize,
     /// A Sync is missing.
     is_unsynced: bool,
 }
@@ -159,7 +164,10 @@ impl Pending {
     /// Notes a message that the server is sent, or one that the gateway answers.
     pub(crate) fn sent(&mut self, expected: Expected) {
         match expected {
-            Expected::Sync if self.is_copying => return,
+            Expected::Sync if self.is_copying => {
+                self.swallowed += 1;
+                return;
+            }
             Expected::Sync => (self.is_unsynced, self.is_skipping) = (false, false),
             Expected::CopyEnd if self.is_copying => {
                 self.is_copying = false;
@@ -221,6 +229,7 @@ impl Pending {
             | (b'Z', Some(Expected::Sync | Expected::Query(_))) => true,
             (b'C' | b'I' | b's', Some(Expected::Execute(watch))) => {
                 answer.watch = Some(*watch);
+                self.swallowed = 0;
                 true
             }
             (b'C', Some(Expected::Query(watch))) => {
@@ -232,7 +241,13 @@ impl Pending {
                 false
             }
             (b'E', _) => {
+                answer.is_unsure = self.swallowed > 0;
                 answer.undone = self.fail();
+                false
+            }
+            (b'Z', None) if self.swallowed > 0 => {
+                self.swallowed -= 1;
+                (self.is_unsynced, self.is_skipping) = (false, false);
                 false
             }
             (b'1' | b'2' | b'3' | b'Z', _) => return Err(CONFUSED),
@@ -252,7 +267,9 @@ impl Pending {
         let end = end.unwrap_or(self.queue.len());
         self.queue.retain(|expected| {
             number += 1;
-            number > end + 1 || !matches!(expected, Expected::Sync | Expected::CopyEnd)
+            let is_of_copy = number <= end + 1;
+            self.swallowed += usize::from(is_of_copy && matches!(expected, Expected::Sync));
+            !is_of_copy || !matches!(expected, Expected::Sync | Expected::CopyEnd)
         });
         self.is_unsynced |= self.is_copying;
     }
@@ -395,5 +412,26 @@ mod tests {
         let mut at_once = pending(vec![Expected::Bind, execute(), Expected::CopyEnd, Expected::Sync]);
         ours(&mut at_once, b"2GCZ");
         assert!(at_once.is_idle(), "{at_once:?}");
+    }
+
+    #[test]
+    fn a_copy_that_fails_may_answer_the_sync_that_came_with_it() {
+        let mut copy = pending(vec![Expected::Bind, execute(), Expected::Sync]);
+        ours(&mut copy, b"2G");
+        assert!(copy.answered(b'E').expect("in order").is_unsure);
+        assert!(!copy.is_idle() && copy.is_skipping, "the client may have to send another one");
+        ours(&mut copy, b"Z");
+        assert!(copy.is_idle() && !copy.is_skipping, "{copy:?}");
+        assert!(copy.answered(b'Z').is_err(), "there was one Sync");
+
+        let mut other = pending(vec![execute(), Expected::Sync]);
+        assert!(!other.answered(b'E').expect("in order").is_unsure);
+        let mut whole = pending(vec![execute(), Expected::Sync]);
+        ours(&mut whole, b"G");
+        whole.sent(Expected::CopyEnd);
+        whole.sent(Expected::Sync);
+        ours(&mut whole, b"CZ");
+        whole.sent(Expected::Bind);
+        assert!(!whole.answered(b'E').expect("in order").is_unsure);
     }
 }

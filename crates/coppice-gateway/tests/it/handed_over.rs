@@ -86,6 +86,24 @@ async fn answers_that_one_client_had_coming_are_nobody_elses() {
 }
 
 #[tokio::test]
+async fn a_copy_that_a_trigger_forbids_ends_like_any_other_statement() {
+    let gateway = TestGateway::start().await;
+    let client = pooled(&gateway).await;
+    let forbid = "create table t (i int);
+        create function forbid() returns trigger language plpgsql as $$ begin raise 'not here'; end $$;
+        create trigger forbid before insert on t for each statement execute function forbid()";
+    client.batch_execute(forbid).await.unwrap();
+    let mut copying = Raw::connect(&gateway, &format!("{}-pooler", gateway.user())).await;
+    let copy: Message = (b'P', b"\0copy t from stdin\0\0\0");
+    for _ in 0..5 {
+        // As libpq does: with the Sync, before the server says that it takes data.
+        copying.send(&[copy, (b'B', &[0; 8]), (b'E', &[0; 5]), (b'S', b"")]).await;
+        assert!(copying.hears(b'E').await && copying.hears(b'Z').await);
+    }
+    assert_eq!(simple(&client, "select count(*) from t").await, ["0"]);
+}
+
+#[tokio::test]
 async fn a_message_that_silences_a_server_is_refused() {
     let gateway = TestGateway::start().await;
     for _ in 0..5 {
