@@ -35,6 +35,12 @@ pub(crate) fn environment_with<'a>(
     [&[("COPPICE_POSTGRES_DIRS", postgres)], more].concat()
 }
 
+/// The next processes of a platform end at a failpoint; where it is empty, they go on.
+pub(crate) fn arm(platform: &mut Platform, place: &str) {
+    let (postgres, rule) = (postgres_dir().join("17.10").display().to_string(), format!("{place}=abort"));
+    platform.set_environment(&environment_with(&postgres, &[("COPPICE_FAILPOINTS", &rule)]));
+}
+
 /// Starts a platform with every release.
 pub(crate) fn every_release() -> Platform {
     let environment = vec![("COPPICE_POSTGRES_DIRS".to_owned(), postgres_dir().display().to_string())];

@@ -7,13 +7,7 @@ use serde_json::{Value, json};
 use super::secrets::are_kept;
 use super::{Github, PATIENCE, flags, restart, wait_gone, wait_ready};
 use crate::http::text_of;
-use crate::setup::{PROGRAM, environment_with, options, postgres_dir};
-
-/// The next processes end at a place; without one, they go on.
-fn arm(platform: &mut Platform, place: &str) {
-    let (postgres, rule) = (postgres_dir().join("17.10").display().to_string(), format!("{place}=abort"));
-    platform.set_environment(&environment_with(&postgres, &[("COPPICE_FAILPOINTS", &rule)]));
-}
+use crate::setup::{PROGRAM, arm, options};
 
 /// A process that takes up what the one before left ends at a place.
 fn end_at(platform: &mut Platform, place: &str) {

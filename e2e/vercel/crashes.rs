@@ -9,17 +9,16 @@ use serde_json::{Value, json};
 use super::{CLIENT_SECRET, PATIENCE, Story, database, does, first_answer, url};
 use crate::credentials::is_refused;
 use crate::http::text_of;
-use crate::setup::{environment_with, postgres_dir};
+use crate::setup::arm;
 
 const TRANSFERS: &str = "/resource-transfer-requests";
 
 impl Story {
     /// Starts the platform again, as one that ends at a place; without one, it goes on.
     fn spawn_until(&mut self, place: &str) {
-        let (postgres, rule) = (postgres_dir().join("17.10").display().to_string(), format!("{place}=abort"));
         let platform = &mut self.http.platform;
         platform.kill();
-        platform.set_environment(&environment_with(&postgres, &[("COPPICE_FAILPOINTS", &rule)]));
+        arm(platform, place);
         platform.spawn();
     }
 

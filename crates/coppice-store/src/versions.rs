@@ -264,11 +264,14 @@ enum Which<'a> {
 
 async fn doom(tx: &mut Tx, which: Which<'_>, reason: &str) -> Result<()> {
     let chosen = match which {
-        Which::Due => "select volume_id from branch_versions where kept_until <= now() for update skip locked",
+        Which::Due => {
+            "select volume_id from branch_versions where kept_until <= now() for update skip locked"
+        }
         Which::Oldest(..) => {
             "select n.volume_id from branch_versions n join volumes v on v.id = n.volume_id
              join branches b on b.id = n.branch_id join projects p on p.id = b.project_id
-             where v.host_id = $2 and p.organization_id = $3 and not exists (select from tombstones t where t.host_id = $2 and t.removed_at is null)
+             where v.host_id = $2 and p.organization_id = $3
+               and not exists (select from tombstones t where t.host_id = $2 and t.removed_at is null)
              order by n.until, n.volume_id limit 1 for update of n skip locked"
         }
         Which::TooMany(_) => {
