@@ -65,6 +65,7 @@ mod transfer;
 mod trash;
 mod usage;
 mod usage_report;
+mod usage_spans;
 mod users;
 mod vercel;
 mod vercel_news;
@@ -167,8 +168,9 @@ impl Store {
     /// When no connection can be made in that time.
     pub async fn connect(options: PgConnectOptions, patience: Duration) -> Result<Self> {
         metrics::describe();
-        // Creating what is already there is no news.
-        let options = options.application_name("coppice").options([("client_min_messages", "warning")]);
+        // Creating what is already there is no news. No statement takes so long as to compile it.
+        let quiet = [("client_min_messages", "warning"), ("jit", "off")];
+        let options = options.application_name("coppice").options(quiet);
         let pool = |options: PgConnectOptions, size| {
             PgPoolOptions::new().max_connections(size).acquire_timeout(patience).connect_lazy_with(options)
         };

@@ -7,6 +7,7 @@ use coppice_core::{BranchId, OrganizationId, ProjectId};
 use sqlx::FromRow;
 
 use crate::usage::measured;
+use crate::usage_spans::Spans;
 use crate::{Result, Store, StoreError};
 
 /// What is told apart in a report of usage.
@@ -111,6 +112,31 @@ impl TryFrom<Row> for UsageRow {
     }
 }
 
+/// Parts of `used` with what is sealed: of the days `$10` and the hours `$11`. Where hours are left out that are billed
+/// at a marketplace, days with such hours are read by hours.
+fn sealed(is_own_only: bool) -> String {
+    let of = |table: &str, at: &str, times: &str| {
+        format!(
+            "select u.branch_id, u.{at} as at, u.meter, u.instance_type, u.quantity
+             from {table} u join metered using (branch_id) where u.{at} = any({times}) union all "
+        )
+    };
+    if !is_own_only {
+        return of("usage_days", "day", "$10") + &of("usage_hours", "hour", "$11");
+    }
+    let hours_of_day = "generate_series(day, day + interval '23 hours', interval '1 hour') as h (hour)";
+    let is_mixed = format!("exists (select from {hours_of_day} where is_billed_at_aws($2, hour))");
+    let days = format!("array(select day from unnest($10::timestamptz[]) as d (day) where not {is_mixed})");
+    let hours = format!(
+        "array(select hour from (
+                   select unnest($11::timestamptz[]) as hour
+                   union all
+                   select hour from unnest($10::timestamptz[]) as d (day), {hours_of_day} where {is_mixed}) h
+               where not is_billed_at_aws($2, hour))"
+    );
+    of("usage_days", "day", &days) + &of("usage_hours", "hour", &hours)
+}
+
 impl Store {
     /// Before when every hour is sealed.
     pub async fn usage_sealed_until(&self) -> Result<DateTime<Utc>> {
@@ -125,27 +151,31 @@ impl Store {
                  select array(select h.hour from usage_meter m,
                      generate_series(greatest(m.sealed_until, $3), least(now(), $4 - interval '1 microsecond'),
                                      interval '1 hour') as h (hour)
-                     where not exists (select from usage_sealed s where s.hour = h.hour)) as open),
+                     where not exists (select from usage_sealed s where s.hour = h.hour)
+                         and not ($9 and is_billed_at_aws($2, h.hour))) as open),
              {measured},
-             used as (
-                 select u.branch_id, u.hour, u.meter, u.instance_type, u.quantity
-                 from usage_hours u join metered using (branch_id)
-                 where u.hour >= $3 and u.hour < $4
-                 union all
-                 select branch_id, hour, meter, instance_type, quantity from measured)
+             used as ({sealed} select branch_id, hour as at, meter, instance_type, quantity from measured)
              select case when $5 or $6 then b.project_id end as project_id,
                     case when $5 or $6 then b.project_name end as project_name,
                     case when $6 then b.branch_id end as branch_id,
                     case when $6 then b.branch_name end as branch_name,
-                    case when $7::text is not null then date_trunc($7, u.hour, 'UTC') end as began_at,
-                    width_bucket(u.hour, $1::timestamptz[]) as period, u.meter, u.instance_type, sum(u.quantity)::text as quantity
+                    case when $7::text is not null then date_trunc($7, u.at, 'UTC') end as began_at,
+                    width_bucket(u.at, $1::timestamptz[]) as period, u.meter, u.instance_type, sum(u.quantity)::text as quantity
              from used u join usage_branches b using (branch_id)
-             where not ($9 and is_billed_at_aws($2, u.hour))
              group by 1, 2, 3, 4, 5, 6, 7, 8 having sum(u.quantity) <> 0
              order by 5, 2, 1, 4, 3, 7, 8, 6 limit $8",
             measured = measured("(select open from hours)"),
+            sealed = sealed(query.is_own_only),
         );
+        let spans = match query.grouping.by {
+            Some(UsageStep::Hour) => Spans::by_hours(query.from, query.to),
+            Some(UsageStep::Day | UsageStep::Month) | None => {
+                Spans::by_days(query.from, query.to, query.boundaries)
+            }
+        };
         let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+            // Planned for the hours that are asked for, which may be few or all.
+            .persistent(false)
             .bind(query.boundaries.to_vec())
             .bind(query.organization.as_str())
             .bind(query.from)
@@ -155,6 +185,8 @@ impl Store {
             .bind(query.grouping.by.map(UsageStep::as_str))
             .bind(i64::from(query.rows_max))
             .bind(query.is_own_only)
+            .bind(spans.days)
+            .bind(spans.hours)
             .fetch_all(&self.pool)
             .await?;
         rows.into_iter().map(UsageRow::try_from).collect()
