@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use coppice_test_support::{Leftovers, Platform, wait_for};
+use coppice_test_support::{Leftovers, Options, Platform, wait_for};
 
 use crate::orphans::wait_until_explained;
 use crate::setup::{PROGRAM, environment_with, options, platform, postgres_dir};
@@ -195,7 +195,7 @@ fn an_abort_at_any_step_of_the_first_start_is_made_up_for() {
         "first_start.marked",
         "gateway.certificate_key_written",
     ];
-    let mut coppice = Platform::prepare(PROGRAM, options());
+    let mut coppice = Platform::prepare(PROGRAM, Options { begins_with_nothing: true, ..options() });
     for step in steps {
         let rule = format!("{step}=abort");
         coppice.set_environment(&environment_with(&postgres, &[("COPPICE_FAILPOINTS", &rule)]));

@@ -3,14 +3,13 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use coppice_test_support::{Leftovers, wait_for};
+use coppice_test_support::{Leftovers, Options, Platform, wait_for};
 
-use crate::setup::platform;
+use crate::setup::{PROGRAM, options, platform};
 
 #[test]
 fn the_tour_works_as_written() {
-    let mut coppice = platform();
-    let program = crate::setup::PROGRAM;
+    let mut coppice = Platform::start(PROGRAM, Options { begins_with_nothing: true, ..options() });
     let admin = coppice.data_dir().join("admin.env");
     let mode =
         std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&admin).expect("admin.env").permissions());
@@ -24,7 +23,7 @@ fn the_tour_works_as_written() {
     assert_eq!(coppice.sql("main", "SELECT count(*) FROM people"), "1");
 
     // `coppice psql` passes its arguments on.
-    let output = Command::new(program)
+    let output = Command::new(PROGRAM)
         .args(["psql", "main", "--data-dir"])
         .arg(coppice.data_dir())
         .args(["--", "-XAtc", "SELECT 1 + 1"])
@@ -54,9 +53,8 @@ fn readme_tour() -> Vec<String> {
 fn every_command_of_the_readmes_tour_works() {
     let mut coppice = platform();
     let data_dir = coppice.data_dir().display().to_string();
-    let here = |line: &str| {
-        line.replace("target/release/coppice", crate::setup::PROGRAM).replace("/var/lib/coppice", &data_dir)
-    };
+    let here =
+        |line: &str| line.replace("target/release/coppice", PROGRAM).replace("/var/lib/coppice", &data_dir);
     let commands: Vec<_> = readme_tour().iter().map(|line| here(line)).collect();
     assert!(commands.len() > 10, "{commands:?}");
     // One shell for all of them, as a reader has. A command that never ends would hold up every other story.

@@ -8,6 +8,7 @@
 mod answer;
 mod api_client;
 mod directory;
+mod fresh;
 mod leftovers;
 mod node;
 mod pdf;

@@ -6,11 +6,13 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::directory::PlatformDirectory;
+use crate::fresh::Fresh;
 use crate::{ApiClient, Leftovers, wait_for};
 
 /// How long a platform may take to be ready; making templates is part of it.
@@ -28,6 +30,9 @@ pub struct Options {
     pub environment: Vec<(String, String)>,
     /// Use this data directory, which somebody else removes.
     pub data_dir: Option<PathBuf>,
+    /// Begin with nothing, as at the very first start, instead of with what `initdb` made once for
+    /// all platforms of this program.
+    pub begins_with_nothing: bool,
 }
 
 /// A platform. Dropping it removes everything it made.
@@ -43,6 +48,8 @@ pub struct Platform {
     gateway: (String, u16),
     settings: HashMap<String, String>,
     _directory: Option<PlatformDirectory>,
+    /// For the platforms that are still to come.
+    _fresh: Option<Arc<Fresh>>,
 }
 
 impl Platform {
@@ -62,6 +69,11 @@ impl Platform {
             (None, Some(directory)) => directory.path().join("data"),
             (None, None) => unreachable!("one of both is there"),
         };
+        let fresh = directory.as_ref().filter(|_| !options.begins_with_nothing).map(|_| {
+            let fresh = Fresh::of(program, &options.environment);
+            fresh.copy_to(&data_dir);
+            fresh
+        });
         Self {
             program: program.into(),
             options,
@@ -73,6 +85,7 @@ impl Platform {
             gateway: (String::new(), 0),
             settings: HashMap::new(),
             _directory: directory,
+            _fresh: fresh,
         }
     }
 

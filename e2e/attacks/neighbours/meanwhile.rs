@@ -30,7 +30,7 @@ fn roomy_platform(pool_gib: u32) -> (TempDir, Platform) {
     let environment = vec![("COPPICE_POSTGRES_DIRS".to_owned(), postgres_dir().display().to_string())];
     let flags = vec!["--pool-size-gib".to_owned(), pool_gib.to_string()];
     let data_dir = Some(home.path().join("data"));
-    let platform = Platform::start(PROGRAM, Options { environment, flags, data_dir });
+    let platform = Platform::start(PROGRAM, Options { environment, flags, data_dir, ..Options::default() });
     (home, platform)
 }
 

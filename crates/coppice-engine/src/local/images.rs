@@ -167,7 +167,7 @@ fn copy_installation(found: &Found, target: &Path) -> Result<()> {
 }
 
 /// Copies files, directories and symbolic links; whatever they belonged to.
-fn copy_tree(from: &Path, to: &Path) -> std::io::Result<()> {
+pub(super) fn copy_tree(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;
@@ -182,7 +182,7 @@ fn copy_tree(from: &Path, to: &Path) -> std::io::Result<()> {
             fs::set_permissions(&target, fs::metadata(&source)?.permissions())?;
         }
     }
-    Ok(())
+    fs::set_permissions(to, fs::metadata(from)?.permissions())
 }
 
 /// Where an image keeps its extensions.

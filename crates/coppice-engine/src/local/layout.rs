@@ -111,6 +111,16 @@ impl Layout {
         self.images().join(version.to_string())
     }
 
+    /// The template of each release, by volume.
+    pub(super) fn templates(&self) -> PathBuf {
+        self.data_dir.join("templates.json")
+    }
+
+    /// What becomes templates.
+    pub(super) fn fresh_clusters(&self) -> PathBuf {
+        self.data_dir.join("fresh")
+    }
+
     /// What an instance keeps outside its volume.
     pub fn instance(&self, instance: &InstanceId) -> PathBuf {
         self.data_dir.join("instances").join(instance.as_str())

@@ -22,6 +22,7 @@ pub mod durable;
 mod engine;
 mod first_start;
 mod following;
+mod fresh;
 mod health;
 mod held_wal;
 mod history;

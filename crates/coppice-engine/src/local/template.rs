@@ -5,6 +5,8 @@ use coppice_core::branch::{MANAGED_DATABASE, MANAGED_ROLE};
 use coppice_core::storage::Fullness;
 use coppice_failpoint::failpoint;
 
+use super::blocking::blocking;
+use super::fresh;
 use super::images::InstalledImage;
 use super::process::controllers::Limits;
 use super::server::{ServerPlan, Servers};
@@ -67,12 +69,37 @@ pub(super) async fn make_cluster(
         arguments.extend(["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]);
     }
     let arguments: Vec<_> = arguments.into_iter().map(str::to_owned).collect();
-    servers.run_to_end(&plan, "initdb", &arguments, None).await?;
+    initialise(servers, &plan, contents, &arguments).await?;
     failpoint!("template.initialised");
     let statements = statements(contents, image.version.major, platform_password);
     let single = ["--single", "-D", "{data}", "-c", "listen_addresses=", "postgres"].map(str::to_owned);
     servers.run_to_end(&plan, "postgres", &single, Some(&statements)).await?;
     failpoint!("template.filled");
+    Ok(())
+}
+
+/// Runs `initdb`, unless it has run for the metastore and nothing else can come of it.
+async fn initialise(
+    servers: &Servers,
+    plan: &ServerPlan<'_>,
+    contents: Contents,
+    arguments: &[String],
+) -> Result<()> {
+    let (layout, version) = (servers.layout.clone(), plan.image.version);
+    let owner = servers.is_root.then(|| servers.installation.storage_account());
+    let taken = blocking({
+        let (layout, data) = (layout.clone(), plan.data.clone());
+        move || fresh::take(&layout, version, &data, owner)
+    })
+    .await?;
+    if taken {
+        return Ok(());
+    }
+    servers.run_to_end(plan, "initdb", arguments, None).await?;
+    if contents == Contents::Metastore && !layout.templates().exists() {
+        let data = plan.data.clone();
+        blocking(move || fresh::keep(&layout, version, &data)).await?;
+    }
     Ok(())
 }
 

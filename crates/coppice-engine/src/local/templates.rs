@@ -15,6 +15,7 @@ use tokio::runtime::Handle;
 use super::LocalEngine;
 use super::blocking::blocking;
 use super::durable::write_durably;
+use super::fresh;
 use super::template::{Contents, make_cluster};
 use crate::{EngineError, Result, StopMode};
 
@@ -59,7 +60,7 @@ impl LocalEngine {
     /// The template of a release; made when it is missing.
     pub(super) async fn template(&self, version: PostgresVersion) -> Result<VolumeId> {
         let _one = self.template_lock.lock().await;
-        let path = self.host.layout().data_dir().join("templates.json");
+        let path = self.host.layout().templates();
         let mut known: BTreeMap<String, VolumeId> =
             fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
         let name = format!("{version} #{GENERATION}");
@@ -122,6 +123,7 @@ impl LocalEngine {
         .await;
         let host = self.host.clone();
         blocking(move || host.servers.remove(&instance)).await?;
-        made
+        made?;
+        fresh::forget(self.host.layout())
     }
 }

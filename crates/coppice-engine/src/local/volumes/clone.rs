@@ -227,7 +227,7 @@ fn bytes_as_path(bytes: &[u8]) -> PathBuf {
 }
 
 /// Gives everything below `path` to one account. Nothing else may write there.
-pub(super) fn give_to(path: &Path, account: u32) -> io::Result<()> {
+pub(in crate::local) fn give_to(path: &Path, account: u32) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt, lchown};
     let meta = path.symlink_metadata()?;
     if meta.is_dir() {

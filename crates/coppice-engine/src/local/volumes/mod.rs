@@ -43,6 +43,7 @@ mod making;
 mod removal;
 
 pub(super) use bytes::Mark;
+pub(super) use clone::give_to;
 pub(super) use export::LEFT_BEHIND;
 pub use export::copy_out;
 
