@@ -52,6 +52,9 @@ impl std::fmt::Debug for ActingAs {
 }
 
 /// Knows the branches and opens connections to their servers.
+///
+/// It is asked on the threads that pass the bytes of sessions on: what takes more
+/// than a moment belongs elsewhere. What [`open`](Self::open) returns stays on them.
 #[async_trait]
 pub trait Branches: Send + Sync + 'static {
     /// Looks a branch up for a client that signs in as `role`; none when there

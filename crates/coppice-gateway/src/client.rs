@@ -65,10 +65,11 @@ enum Begun {
 
 impl Gateway {
     /// Serves one client until it is gone.
-    pub(crate) async fn serve_client(&self, tcp: TcpStream, peer: IpAddr, mut place: Place) {
+    pub(crate) async fn serve_client(&self, tcp: std::net::TcpStream, peer: IpAddr, mut place: Place) {
         let arrival = Arrival::new(self.sessions.start());
         let deadline = arrival.began + self.config.startup_timeout;
-        let received = timeout_at(deadline, self.receive(tcp, peer, &mut place)).await;
+        let received = async { self.receive(TcpStream::from_std(tcp)?, peer, &mut place).await };
+        let received = timeout_at(deadline, received).await;
         match received.map_err(io::Error::from).flatten() {
             Ok(Some((origin, client, request))) => {
                 self.serve_request(client, request, origin, place, arrival).await;

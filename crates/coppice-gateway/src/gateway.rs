@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::failures::Failures;
+use crate::lanes::Lanes;
 use crate::places::{Full, Places};
 use crate::pool::Pools;
 use crate::reason::Reason;
@@ -45,6 +46,7 @@ pub struct Gateway {
     pub(crate) places: Arc<Places>,
     /// Counts sessions that replicas serve.
     pub(crate) replica_turn: AtomicUsize,
+    lanes: Lanes,
     pub(crate) clients: TaskTracker,
     /// Ends those that outlast the drain timeout.
     pub(crate) cut: CancellationToken,
@@ -79,14 +81,18 @@ impl std::fmt::Debug for Gateway {
 impl Gateway {
     /// A gateway to these branches that keeps its sessions in `sessions`, and
     /// shows `certificate` to clients that use TLS.
+    ///
+    /// # Errors
+    /// When the system has no threads for it.
     pub fn new(
         config: GatewayConfig,
         certificate: Certificate,
         branches: Arc<dyn Branches>,
         sessions: Arc<Sessions>,
-    ) -> Self {
+    ) -> io::Result<Self> {
         metrics::describe();
-        Self {
+        Ok(Self {
+            lanes: Lanes::start()?,
             certificate: RwLock::new(certificate),
             places: Places::new(config.limits),
             failures: Failures::new(config.failures_per_minute),
@@ -99,7 +105,7 @@ impl Gateway {
             cut: CancellationToken::new(),
             config,
             branches,
-        }
+        })
     }
 
     /// Its sessions.
@@ -177,10 +183,13 @@ impl Gateway {
                 return metrics::refused(Reason::TooMany);
             }
         };
-        if let Err(error) = tune(&tcp) {
-            tracing::debug!(%client_address, "a client left at once: {error}");
-            return metrics::refused(Reason::Gone);
-        }
+        let tcp = match tune(&tcp).and_then(|()| tcp.into_std()) {
+            Ok(tcp) => tcp,
+            Err(error) => {
+                tracing::debug!(%client_address, "a client left at once: {error}");
+                return metrics::refused(Reason::Gone);
+            }
+        };
         let (gateway, displaced) = (self.clone(), place.displaced());
         let served = async move { gateway.serve_client(tcp, client_address, place).await };
         self.serve_until_cut(async move {
@@ -207,12 +216,13 @@ impl Gateway {
     /// Goes on until it ends, or the drain timeout is over.
     pub(crate) fn serve_until_cut(&self, served: impl Future<Output = ()> + Send + 'static) {
         let cut = self.cut.clone();
-        self.clients.spawn(async move {
+        let until_cut = async move {
             tokio::select! {
                 () = served => {}
                 () = cut.cancelled() => {}
             }
-        });
+        };
+        self.clients.spawn_on(until_cut, self.lanes.next());
     }
 }
 

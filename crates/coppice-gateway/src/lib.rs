@@ -22,6 +22,7 @@ mod failures;
 mod gateway;
 mod http;
 mod keys;
+mod lanes;
 mod lookup;
 mod metrics;
 mod negotiate;

@@ -216,8 +216,9 @@ impl TestGateway {
         };
         let sessions = Arc::<Sessions>::default();
         let certificate = CertificateFiles::ensure(certificate_dir.path()).unwrap().load_changed().unwrap();
-        let gateway =
-            Arc::new(Gateway::new(config, certificate.unwrap(), Arc::new(branches), sessions.clone()));
+        let gateway = Arc::new(
+            Gateway::new(config, certificate.unwrap(), Arc::new(branches), sessions.clone()).unwrap(),
+        );
         let listener = TcpListener::bind((address, 0)).await.unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
         let served = Some(tokio::spawn(gateway.clone().serve(listener, stop.clone())));

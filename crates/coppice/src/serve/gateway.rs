@@ -2,9 +2,12 @@
 //! gateway.
 
 use std::collections::BTreeMap;
+use std::future::pending;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use async_trait::async_trait;
 use coppice_app::{App, Clients, Connectable};
 use coppice_core::awake::{ClientSession, NewUse};
@@ -15,6 +18,10 @@ use coppice_gateway::{
     ActingAs, Branches, CancelKey, Certificate, ClientInfo, Gateway, GatewayConfig, Plaintext, Route,
     Sessions,
 };
+use tokio::runtime::Handle;
+use tokio::task::JoinError;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
 
 use super::drain::{Predecessors, client_session};
 use crate::config::{Config, DRAIN_MAX};
@@ -26,9 +33,24 @@ const QUEUE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Short beside the minutes after which a branch sleeps.
 const POOLED_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// What the gateway's threads ask is answered by those of the program, so that
+/// no session waits while another one's branch is looked up.
 struct Platform {
     app: App,
     predecessors: Arc<Predecessors>,
+    runtime: Handle,
+}
+
+impl Platform {
+    async fn answer<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
+        let task = AbortOnDropHandle::new(self.runtime.spawn(work.in_current_span()));
+        match task.await.map_err(JoinError::try_into_panic) {
+            Ok(answer) => answer,
+            Err(Ok(panic)) => resume_unwind(panic),
+            // The program ends, and this client with it.
+            Err(Err(_)) => pending().await,
+        }
+    }
 }
 
 fn route(found: Connectable) -> Route {
@@ -48,24 +70,30 @@ fn route(found: Connectable) -> Route {
 #[async_trait]
 impl Branches for Platform {
     async fn find(&self, branch: &BranchId, role: &str) -> Result<Option<Route>> {
-        Ok(self.app.find_for_connection(branch, role).await?.map(route))
+        let (app, branch, role) = (self.app.clone(), branch.clone(), role.to_owned());
+        let found = self.answer(async move { app.find_for_connection(&branch, &role).await }).await?;
+        Ok(found.map(route))
     }
 
     async fn verifier(&self, found: &Route, role: &str) -> Result<Option<RoleVerifier>> {
-        self.app.role_verifier(&found.instance, role).await
+        let (app, instance, role) = (self.app.clone(), found.instance.clone(), role.to_owned());
+        self.answer(async move { app.role_verifier(&instance, &role).await }).await
     }
 
     async fn ask_nobody(&self) {
-        self.app.ask_nobody().await;
+        let app = self.app.clone();
+        self.answer(async move { app.ask_nobody().await }).await;
     }
 
     async fn prepare(&self, branch: &BranchId, role: &str) -> Result<Option<ActingAs>> {
-        let acting = self.app.prepare_role(branch, role).await?;
+        let (app, branch, role) = (self.app.clone(), branch.clone(), role.to_owned());
+        let acting = self.answer(async move { app.prepare_role(&branch, &role).await }).await?;
         Ok(acting.map(|acting| ActingAs { role: acting.role.to_owned(), password: acting.password }))
     }
 
     async fn over(&self, of: &[(BranchId, String)]) -> Result<Vec<(BranchId, String)>> {
-        self.app.logins_over(of).await
+        let (app, of) = (self.app.clone(), of.to_vec());
+        self.answer(async move { app.logins_over(&of).await }).await
     }
 
     async fn open(&self, found: &Route) -> Result<BoxedServerStream> {
@@ -78,15 +106,19 @@ impl Branches for Platform {
             "" => format!("a connection of {role} from {address}"),
             name => format!("a connection of {role} from {address} ({name})"),
         };
-        self.app.wake_for_client(branch, &by).await
+        let (app, branch) = (self.app.clone(), branch.clone());
+        self.answer(async move { app.wake_for_client(&branch, &by).await }).await
     }
 
     async fn cancel_elsewhere(&self, key: &CancelKey) -> bool {
-        self.predecessors.cancel(key).await
+        let (predecessors, key) = (self.predecessors.clone(), key.clone());
+        self.answer(async move { predecessors.cancel(&key).await }).await
     }
 
     async fn wait_settled(&self, branch: &BranchId, role: &str, patience: Duration) -> Result<Option<Route>> {
-        Ok(self.app.wait_until_settled(branch, role, patience).await?.map(route))
+        let (app, branch, role) = (self.app.clone(), branch.clone(), role.to_owned());
+        let waiting = async move { app.wait_until_settled(&branch, &role, patience).await };
+        Ok(self.answer(waiting).await?.map(route))
     }
 }
 
@@ -162,6 +194,7 @@ pub(super) fn start(
         drain_timeout: DRAIN_MAX,
         fake_salt_secret: app.fake_salt_secret(),
     };
-    let platform = Arc::new(Platform { app, predecessors });
-    Ok(Arc::new(Gateway::new(gateway_config, certificate, platform, sessions)))
+    let platform = Arc::new(Platform { app, predecessors, runtime: Handle::current() });
+    let gateway = Gateway::new(gateway_config, certificate, platform, sessions);
+    Ok(Arc::new(gateway.context("starting the gateway's threads")?))
 }
