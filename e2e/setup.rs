@@ -64,3 +64,9 @@ pub(crate) fn fixed_port() -> u16 {
     let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
     ports.into_iter().find(is_free).expect("a free port")
 }
+
+/// By which clients come to a branch that share its sessions.
+pub(crate) fn pooled_url(coppice: &Platform, branch: &str) -> String {
+    let said = coppice.run(&["connection-string", branch, "--pooled"]);
+    String::from_utf8(said.stdout).expect("a URL").trim().to_owned()
+}

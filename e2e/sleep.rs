@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::branches::{change, path, status};
 use crate::budgets;
-use crate::setup::{environment_with, platform, postgres_dir};
+use crate::setup::{environment_with, platform, pooled_url, postgres_dir};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -107,11 +107,6 @@ impl Drop for Receiver {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn pooled_url(coppice: &Platform, branch: &str) -> String {
-    let said = coppice.run(&["connection-string", branch, "--pooled"]);
-    String::from_utf8(said.stdout).expect("a URL").trim().to_owned()
 }
 
 /// Clients of a pool that are connected and do nothing, each with a prepared

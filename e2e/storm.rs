@@ -13,10 +13,14 @@ use rand::seq::SliceRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 use serde_json::json;
 
-use crate::setup::{PROGRAM, fixed_gateway, options};
+use crate::setup::{PROGRAM, fixed_gateway, options, pooled_url};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const CLIENTS: u64 = 24;
+/// So many of them keep their connections, which are pooled.
+const POOLED: u64 = 8;
+/// For so long such a client says nothing, at most: often its branch sleeps meanwhile.
+const SILENCE_MAX: Duration = Duration::from_secs(2);
 const BRANCHES: [&str; 4] = ["main", "one", "two", "three"];
 
 /// What happens, each as often as it is here, in random order.
@@ -51,6 +55,10 @@ impl Trouble {
         self.0.load(Ordering::SeqCst)
     }
 
+    fn is_on(&self) -> bool {
+        !self.mark().is_multiple_of(2)
+    }
+
     /// Whether any of it was at or after the mark.
     fn was_since(&self, mark: u64) -> bool {
         !mark.is_multiple_of(2) || self.mark() != mark
@@ -69,6 +77,7 @@ impl Drop for TroubleEnd<'_> {
 struct Target {
     id: String,
     url: String,
+    pooled_url: String,
     /// Its server is stopped or killed.
     trouble: Trouble,
 }
@@ -151,6 +160,68 @@ fn be_client(number: u64, targets: &[Target], control_plane: &Trouble, is_over: 
     diary
 }
 
+/// A pooled connection with a statement that was prepared when it began.
+struct Kept {
+    client: tokio_postgres::Client,
+    insert: tokio_postgres::Statement,
+}
+
+impl Kept {
+    async fn connect(url: &str) -> Result<Self, tokio_postgres::Error> {
+        let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await?;
+        tokio::spawn(connection);
+        let insert = client.prepare("INSERT INTO storm VALUES ($1)").await?;
+        Ok(Self { client, insert })
+    }
+}
+
+/// Keeps a connection to each branch, on which it writes a row now and then,
+/// until it is over. Only what happens while it writes may end a connection.
+fn be_pooled_client(number: u64, targets: &[Target], control_plane: &Trouble, is_over: &AtomicBool) -> Diary {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let mut random = ChaCha8Rng::seed_from_u64(number);
+    let mut diary = Diary::default();
+    let mut kept: Vec<Option<Kept>> = targets.iter().map(|_| None).collect();
+    let mut down_since_connected = vec![control_plane.mark(); targets.len()];
+    for round in 0.. {
+        std::thread::sleep(SILENCE_MAX.mul_f64(random.random_range(0.0..1.0)));
+        if is_over.load(Ordering::Relaxed) {
+            break;
+        }
+        // A control plane that ends waits for its clients to leave.
+        if control_plane.is_on() {
+            kept.iter_mut().for_each(|kept| *kept = None);
+            continue;
+        }
+        let branch = random.random_range(0..targets.len() as u64) as usize;
+        let target = &targets[branch];
+        let row = (branch, format!("{number}-{round}"));
+        let mark = target.trouble.mark();
+        if kept[branch].is_none() {
+            down_since_connected[branch] = control_plane.mark();
+        }
+        let written = runtime.block_on(async {
+            if kept[branch].is_none() {
+                kept[branch] = Some(Kept::connect(&target.pooled_url).await?);
+            }
+            let Kept { client, insert } = kept[branch].as_ref().expect("it is connected");
+            client.execute(insert, &[&row.1]).await
+        });
+        let Err(error) = written else {
+            diary.acknowledged.insert(row);
+            continue;
+        };
+        kept[branch] = None;
+        // The control plane's end is the end of all its connections.
+        let is_expected =
+            target.trouble.was_since(mark) || control_plane.was_since(down_since_connected[branch]);
+        assert!(is_expected, "pooled client {number}: {error:?}");
+        diary.lost.insert(row);
+    }
+    diary
+}
+
 fn path_of(coppice: &Platform, id: &str) -> String {
     let project = coppice.cli(&["project", "list"])["projects"][0]["id"].as_str().expect("an id").to_owned();
     format!("/organizations/{{org}}/projects/{project}/branches/{id}")
@@ -206,6 +277,7 @@ fn a_storm_of_clients_notices_nothing_but_time_and_loses_nothing() {
     let targets = BRANCHES.map(|name| Target {
         id: coppice.branch_id(name),
         url: coppice.connection_string(name),
+        pooled_url: pooled_url(&coppice, name),
         trouble: Trouble::default(),
     });
     let paths: Vec<_> = targets.iter().map(|target| path_of(&coppice, &target.id)).collect();
@@ -227,7 +299,10 @@ fn a_storm_of_clients_notices_nothing_but_time_and_loses_nothing() {
                 scope.spawn(move || {
                     // One that fails ends the story.
                     let _ended = Over(is_over);
-                    be_client(number, targets, control_plane, is_over)
+                    match number < POOLED {
+                        true => be_pooled_client(number, targets, control_plane, is_over),
+                        false => be_client(number, targets, control_plane, is_over),
+                    }
                 })
             })
             .collect();
