@@ -59,6 +59,25 @@ fn answers_that_nobody_asked_for_cost_their_own_branch_at_most() {
     assert_eq!(coppice.sql("main", "SELECT 1"), "1");
 }
 
+/// What whoever signs in is told first, 1 MB of it.
+const NOTICES: &str = "CREATE FUNCTION public.tell() RETURNS event_trigger LANGUAGE plpgsql AS $$
+        BEGIN FOR i IN 1..1000 LOOP RAISE WARNING 'told by a tenant: %', repeat('x', 1000); END LOOP; END $$;
+    CREATE EVENT TRIGGER tell ON login EXECUTE FUNCTION public.tell();
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE usename = 'platform' AND backend_type = 'client backend' AND pid <> pg_backend_pid()";
+
+#[test]
+fn what_a_server_tells_beside_its_answers_is_not_in_the_log_of_the_platform() {
+    let coppice = every_release();
+    coppice.cli(&["branch", "create", "talkative", "--image", "postgres:18"]);
+    let url = coppice.connection_string("talkative");
+    as_superuser(&coppice, "talkative", NOTICES);
+    // The gateway asks on a new session who the client is.
+    wait_for("a client was let in", PATIENCE, || psql(&url, "SELECT 1").is_ok.then_some(()));
+    let log = coppice.log();
+    assert!(!log.contains("told by a tenant"), "{} bytes", log.len());
+}
+
 /// What the gateway asks of a session that goes to another client, answered with
 /// 600 MB.
 const LONG_ANSWER: &str = "SET allow_system_table_mods = on;
