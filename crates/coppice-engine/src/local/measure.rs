@@ -99,6 +99,9 @@ const EPOCH_15: &str =
 const EPOCH_16: &str =
     "concat_ws(' ', (SELECT stats_reset FROM pg_stat_wal), (SELECT max(stats_reset) FROM pg_stat_io))";
 
+/// No server has counted more, whatever it says.
+const COUNT_MAX: f64 = 1e18;
+
 /// Name of the statement in sessions: planning it takes longer than answering.
 const PREPARED: &str = "statistics";
 
@@ -260,8 +263,13 @@ impl Measuring {
     }
 }
 
+/// What a server says to have counted, which may be no number; sums and differences of it are numbers.
+fn counted(number: f64) -> f64 {
+    if number.is_nan() { 0.0 } else { number.clamp(0.0, COUNT_MAX) }
+}
+
 fn read(row: &Row) -> std::result::Result<ServerStatistics, tokio_postgres::Error> {
-    let number = |name: &str| Ok(row.try_get::<_, Option<f64>>(name)?.unwrap_or_default());
+    let number = |name: &str| Ok(row.try_get::<_, Option<f64>>(name)?.map_or(0.0, counted));
     let sessions = |name: &str| Ok(u32::try_from(row.try_get::<_, i64>(name)?).unwrap_or(u32::MAX));
     let [reads, wal_writes, wal_syncs] = [number("reads")?, number("wal_writes")?, number("wal_syncs")?];
     let lag: Option<f64> = row.try_get("replication_lag")?;
@@ -301,6 +309,12 @@ mod tests {
     /// By a server that is not there.
     fn alone(data: &UntrustedPath) -> Taken {
         Taken::new(data.clone(), data.clone(), vec![])
+    }
+
+    #[test]
+    fn what_is_no_number_is_none_of_what_is_shown() {
+        let said = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 7.5];
+        assert_eq!(said.map(counted), [0.0, COUNT_MAX, 0.0, 0.0, 7.5]);
     }
 
     #[tokio::test]

@@ -6,6 +6,9 @@ use tokio_postgres::types::Type;
 use super::session::{PLATFORM_ROLE, Session};
 use crate::{EngineError, Result};
 
+/// No server has counted more, whatever it says; what is made of the numbers stays one.
+const COUNT_MAX: u64 = 1 << 50;
+
 /// Asks a server of this version, in one statement.
 pub(super) async fn read(session: &Session, major: u32) -> Result<Observed> {
     let parallel = if major >= 18 {
@@ -41,7 +44,7 @@ pub(super) async fn read(session: &Session, major: u32) -> Result<Observed> {
     let number = |name: &str| -> Result<u64> {
         let number: Option<i64> =
             row.try_get(name).map_err(EngineError::sql("reading a server's statistics"))?;
-        Ok(number.map_or(0, |number| u64::try_from(number).unwrap_or(0)))
+        Ok(number.map_or(0, |number| u64::try_from(number).unwrap_or(0).min(COUNT_MAX)))
     };
     Ok(Observed {
         blocks_hit: number("hit")?,
