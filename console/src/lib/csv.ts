@@ -1,8 +1,11 @@
 // Comma-separated values (RFC 4180).
 
+/** What a formula begins with, after what spreadsheets leave out; also in the signs of East Asia. */
+const FORMULA = /^(?:[\t\r]|[\s\p{Cc}]*[=+\-@＝＋－＠])/u;
+
 /** One cell; a spreadsheet must take no text for a formula. */
 function cell(text: string): string {
-  const harmless = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  const harmless = FORMULA.test(text) ? `'${text}` : text;
   return /[",\r\n]/.test(harmless) ? `"${harmless.replaceAll('"', '""')}"` : harmless;
 }
 

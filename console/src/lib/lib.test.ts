@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { bytes, counted } from "./amounts";
+import { csv } from "./csv";
 import { chosenInWords, eventGroups } from "./events";
 import { best } from "./find";
 import { linkIn } from "./github";
@@ -160,4 +161,11 @@ test("what the server says in passing is a sentence", () => {
   expect(sentence("kept awake by 1 session; sleeps at 2026-11-23T17:24:58Z if nobody connects")).toBe(
     "Kept awake by 1 session; sleeps at 2026-11-23 17:24:58 UTC if nobody connects.",
   );
+});
+
+test("no spreadsheet takes a cell for a formula", () => {
+  for (const text of ["=1", " =1", "\u3000+1", "\t1", "＝1", " @x", "\v-1"]) {
+    expect(csv([[text]])).toBe(`'${text}\r\n`);
+  }
+  for (const text of ["shop", " shop", "a=b", "1-1"]) expect(csv([[text]])).toBe(`${text}\r\n`);
 });

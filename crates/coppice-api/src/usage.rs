@@ -216,13 +216,35 @@ fn time(time: DateTime<Utc>) -> String {
     time.format("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
+/// What formulas begin with, also where East Asian signs are typed.
+const BEGINS_FORMULA: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
+
 /// A cell that no program takes for more than a text: a name that begins as a
-/// formula does gets an apostrophe before it.
+/// formula does, also after what programs leave out, gets an apostrophe before it.
 fn cell(text: &str) -> String {
-    let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    let is_left_out = |character: char| character.is_whitespace() || character.is_control();
+    let is_formula =
+        text.starts_with(['\t', '\r']) || text.trim_start_matches(is_left_out).starts_with(BEGINS_FORMULA);
     let text = if is_formula { format!("'{text}") } else { text.to_owned() };
     match text.contains(['"', ',', '\r', '\n']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
         false => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cell;
+
+    #[test]
+    fn no_program_takes_a_name_for_a_formula() {
+        for name in ["=1", "+1", "-1", "@x", " =1", "\u{3000}=1", "\u{a0}@x", "\t1", "\u{b}=1", "＝1", " ＠x"]
+        {
+            assert!(cell(name).starts_with('\''), "{name:?}");
+        }
+        assert_eq!(cell("\r\n=1,\"2\""), "\"'\r\n=1,\"\"2\"\"\"");
+        for name in ["shop", "a=b", " shop", "1-1", "ä"] {
+            assert_eq!(cell(name), name);
+        }
     }
 }
