@@ -115,7 +115,6 @@ impl App {
         if !self.store.credential_lives_in_tx(&mut tx, &caller.credential).await? {
             return Err(Error::Unauthenticated { code: ErrorCode::InvalidToken });
         }
-        self.check_budget_in_tx(&mut tx, caller.credential.key()).await?;
         let max = self.config.limits.api_keys_max;
         if self.store.key_count_in_tx(&mut tx, of).await? >= max {
             return Err(Error::invalid(
@@ -137,20 +136,6 @@ impl App {
         let key = self.store.key_insert_in_tx(&mut tx, &row).await?;
         tx.commit().await.map_err(StoreError::from)?;
         Ok((key, secret))
-    }
-
-    /// What is made with a key counts for its budget, and for no other key's: with
-    /// a key that it makes it would get around it.
-    async fn check_budget_in_tx(&self, tx: &mut Tx, made_with: Option<&ApiKeyId>) -> Result<()> {
-        let Some(key) = made_with else { return Ok(()) };
-        if self.store.key_has_budget_in_tx(tx, key).await? {
-            return Err(Error::Forbidden {
-                code: ErrorCode::ScopeNotGrantable,
-                public: "a key that has a budget makes no keys: make it with another, or as a user"
-                    .to_owned(),
-            });
-        }
-        Ok(())
     }
 
     /// Whether a person may still make keys of the organization, which the

@@ -52,7 +52,9 @@ impl Store {
              select g.subject_id, u.period, u.meter, u.instance_type, sum(u.quantity)::text
              from by_branch u join usage_branches b using (branch_id)
              join budgets g on g.organization_id = $2
-                 and g.subject_id in (b.organization_id, b.project_id, b.branch_id, b.made_with)
+                 and (g.subject_id in (b.organization_id, b.project_id, b.branch_id, b.made_with)
+                      or exists (select from key_lines l
+                                 where l.key_id = b.made_with and l.ancestor_id = g.subject_id))
              group by 1, 2, 3, 4 order by 1, 2, 3, 4",
             measured = measured("(select open from hours)"),
         );

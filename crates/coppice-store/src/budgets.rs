@@ -163,12 +163,6 @@ impl Store {
         Ok(done.rows_affected() == 1)
     }
 
-    /// Whether a key has a budget. One is set only under a lock of the organization.
-    pub async fn key_has_budget_in_tx(&self, tx: &mut Tx, key: &ApiKeyId) -> Result<bool> {
-        let query = sqlx::query_scalar("select exists (select from budgets where subject_id = $1)");
-        Ok(query.bind(key.as_str()).fetch_one(&mut **tx).await?)
-    }
-
     /// How many budgets an organization has.
     pub async fn budget_count_in_tx(&self, tx: &mut Tx, organization: &OrganizationId) -> Result<u32> {
         let query = sqlx::query_scalar("select count(*) from budgets where organization_id = $1");

@@ -270,17 +270,37 @@ fn a_branch_in_the_trash_counts_and_comes_back_only_when_there_is_more() {
 }
 
 #[test]
-fn a_key_with_a_budget_makes_no_keys_that_would_have_none() {
-    let shop = Shop::new("keys beside a budget");
+fn the_budget_of_a_key_counts_what_was_made_with_keys_that_it_made() {
+    let shop = Shop::new("budget of keys beside each other");
     let keys = format!("/organizations/{}/api-keys", shop.id);
     let made = shop.http.new_key(&keys, json!({ "name": "ci" }));
-    let (key, token) = (text_of(&made["id"]), text_of(&made["token"]));
-    let make = || shop.http.as_key(&token, "POST", &keys, Some(&json!({ "name": "child" })));
-    make().expect(201);
+    let key = text_of(&made["id"]);
+    let make = |with: &Value| {
+        let body = json!({ "name": "child" });
+        shop.http.as_key(&text_of(&with["token"]), "POST", &keys, Some(&body)).expect(201)["key"].clone()
+    };
+    // One before it has a budget, and one after that; the key in between is gone by then.
+    let child = make(&made);
+    let before = make(&child);
+    gone(&shop.http.with("DELETE", &keys, &json!({ "ids": [child["id"]] })));
     shop.set(&key, "10", "instance-hours").expect(200);
-    make().expect_error(403, "scope_not_grantable");
-    gone(&shop.http.delete(&shop.path(&key)));
-    make().expect(201);
+    let after = make(&made);
+    for (letter, of) in [('c', &before), ('d', &after)] {
+        let branch = branch_id(&shop.project, letter);
+        shop.make(&branch, true, &format!("'{}'", text_of(&of["id"])));
+        shop.used(&branch, 3);
+    }
+    let budget = shop.set(&key, "6", "instance-hours").expect(200);
+    assert_eq!((&budget["used"], &budget["reached"]), (&json!("6.000000"), &json!(100)));
+    for letter in ['c', 'd'] {
+        let branch = branch_id(&shop.project, letter);
+        shop.is("hibernated", &branch);
+        shop.wake(&branch).expect_error(403, "budget_reached");
+    }
+    // What somebody else made is not part of it.
+    shop.is("running", &shop.sleepy);
+    let of_child = shop.set(&text_of(&before["id"]), "9", "instance-hours").expect(200);
+    assert_eq!(of_child["used"], "3.000000");
 }
 
 #[test]
