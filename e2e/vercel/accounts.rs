@@ -1,11 +1,13 @@
 //! People who come from Vercel, what it is told by itself, and databases that get to another account there.
 
+use std::process::{Child, Command, Stdio};
+
 use coppice_test_support::{Answer, psql, wait_for};
 use reqwest::Client;
 use reqwest::redirect::Policy;
 use serde_json::{Value, json};
 
-use super::{CLIENT, CLIENT_SECRET, ISSUER, PATIENCE, Story, does, first_answer, url};
+use super::{CLIENT, CLIENT_SECRET, ISSUER, PATIENCE, Story, does, first_answer, secret, url};
 use crate::credentials::is_refused;
 use crate::http::text_of;
 
@@ -259,7 +261,8 @@ fn a_database_gets_to_another_account_of_vercels_and_who_had_it_can_connect_no_m
     let reader = story.vercel.token("icfg_two", &json!({ "user_role": "USER" }));
     let place = format!("/v1/installations/icfg_two{}", at("accept"));
     assert_eq!(story.ask_with(&reader, "POST", &place, &Value::Null, "").0, 403);
-    does(&first, "SELECT n FROM kept");
+    story.refuses_while_its_organization_is_disabled(&at("accept"));
+    let left = Left::behind(&made);
     story.set_up(false);
     assert_eq!(story.ask("POST", "icfg_two", &at("accept"), &Value::Null, "").0, 204);
     assert_eq!(story.ask("POST", "icfg_two", &at("accept"), &Value::Null, "").0, 204, "again");
@@ -275,8 +278,10 @@ fn a_database_gets_to_another_account_of_vercels_and_who_had_it_can_connect_no_m
     assert_eq!(story.ask("GET", "icfg_one", &below, &Value::Null, "").0, 404);
     let (status, shown) = story.ask("GET", "icfg_two", &below, &Value::Null, "");
     assert_eq!((status, &shown["id"]), (200, &json!(id)), "{shown}");
-    // What is connected goes on until Vercel has what to connect with next.
+    left.leads_nowhere(&first);
+    // What Vercel connects with goes on until it has what to connect with next.
     does(&first, "SELECT n FROM kept");
+    let meanwhile = Left::behind(&made);
     story.http.platform.kill();
     story.http.platform.restart();
     story.set_up(true);
@@ -284,8 +289,77 @@ fn a_database_gets_to_another_account_of_vercels_and_who_had_it_can_connect_no_m
     first_answer(&second);
     assert_eq!(does(&second, "SELECT n FROM kept"), "1");
     wait_for("who had it can't connect", PATIENCE, || is_refused(&first).then_some(()));
+    meanwhile.leads_nowhere(&second);
+    // The role is there, and whoever has the database now may give it a password.
+    does(&second, "ALTER ROLE \"left behind\" PASSWORD 'of the next owner'");
     story.moves_all(&id);
     story.keeps_to_itself();
+}
+
+impl Story {
+    /// Nobody gets a database out of an organization that is disabled.
+    fn refuses_while_its_organization_is_disabled(&mut self, accept: &str) {
+        let set = |is_disabled| {
+            format!(
+                "update organizations set disabled_by_admin = {is_disabled} where id =
+                 (select organization_id from vercel_installations where id = 'icfg_one')"
+            )
+        };
+        self.metastore(&set(true));
+        let (status, refused) = self.ask("POST", "icfg_two", accept, &Value::Null, "");
+        assert_eq!((status, &refused["error"]["code"]), (409, &json!("conflict")), "{refused}");
+        self.metastore(&set(false));
+    }
+}
+
+/// What somebody who has a database makes to come back by, with its secrets.
+struct Left {
+    /// A role that has a password of theirs.
+    role: String,
+    /// A session that goes on, whether anybody listens to it or not.
+    session: Child,
+}
+
+impl Left {
+    fn behind(told: &Value) -> Self {
+        let (url, user) = (url(told), secret(told, "PGUSER"));
+        let (login, rest) = user.split_once('.').expect("a branch");
+        let password = secret(told, "PGPASSWORD");
+        does(
+            &url,
+            "DROP ROLE IF EXISTS \"left behind\"; CREATE ROLE \"left behind\" LOGIN PASSWORD 'planted'",
+        );
+        let (of_login, of_role) =
+            (format!("{login}.{rest}:{password}@"), format!("left%20behind.{rest}:planted@"));
+        let role = url.replace(&of_login, &of_role);
+        wait_for("the role signs in", PATIENCE, || psql(&role, "SELECT 1").is_ok.then_some(()));
+        let stays = "DO $$ BEGIN LOOP BEGIN PERFORM pg_sleep(600); EXCEPTION WHEN query_canceled THEN NULL; \
+                     END; END LOOP; END $$";
+        let session = Command::new("psql").args([&role, "-X", "-c", stays]).stderr(Stdio::null()).spawn();
+        let session = session.expect("psql runs");
+        let left = Self { role, session };
+        wait_for("a session of its own", PATIENCE, || (Self::sessions(&url) == "1").then_some(()));
+        left
+    }
+
+    /// How many it has, as somebody else sees.
+    fn sessions(url: &str) -> String {
+        let said = psql(url, "SELECT count(*) FROM pg_stat_activity WHERE usename = 'left behind'");
+        // A session that is cut asks again.
+        said.out
+    }
+
+    fn leads_nowhere(&self, url: &str) {
+        wait_for("its password is good for nothing", PATIENCE, || is_refused(&self.role).then_some(()));
+        wait_for("its session has ended", PATIENCE, || (Self::sessions(url) == "0").then_some(()));
+    }
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        let _ = self.session.kill();
+        let _ = self.session.wait();
+    }
 }
 
 impl Story {

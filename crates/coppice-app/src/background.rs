@@ -232,7 +232,11 @@ impl App {
     fn begin_vercel(&self, tasks: &mut Tasks) {
         let every = Duration::from_secs(5);
         tasks.every("vercel_endings", every, self, |app| async move { app.finish_vercel_endings().await });
-        tasks.every("vercel_news", every, self, |app| async move { app.tell_vercel().await });
+        tasks.every("vercel_news", every, self, |app| async move {
+            // Also of those who can't be told anything any more.
+            let ended = app.end_former_vercel_logins().await;
+            app.tell_vercel().await.and(ended)
+        });
         tasks.every("vercel_people", every, self, |app| async move { app.look_at_vercel_people().await });
         tasks.every("vercel_purge", PURGE, self, |app| async move {
             app.store.vercel_login_purge().await?;

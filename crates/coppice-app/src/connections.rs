@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use coppice_core::branch::{Branch, BranchState, Goal};
+use coppice_core::branch::{Branch, BranchState, Goal, MANAGED_ROLE};
 use coppice_core::budget::UsedUp;
 use coppice_core::project::IpFiltering;
 use coppice_core::{BranchId, Error, InstanceId, Result};
@@ -53,8 +53,11 @@ impl App {
         }
         let login = self.kept_login(id, role).await?;
         let is_down = matches!(branch.state, BranchState::Hibernated | BranchState::Failed);
+        // Its server may still take what its former owner knows. While it sleeps, the managed role has a new password.
+        let knows_nobody = found.hands_over && !(is_down && role == MANAGED_ROLE);
         let kept = match (login, found.kept.filter(|_| is_down)) {
             (Some(login), _) => login,
+            (None, _) if knows_nobody => KeptRole::Nothing,
             (None, Some(kept)) => self.kept_role(&branch, role, kept).await?,
             (None, None) => KeptRole::Unknown,
         };

@@ -89,6 +89,18 @@ impl App {
         Ok(is_up)
     }
 
+    /// Has a branch be somebody else's: it gets a password that nobody has had, also where it is about to get
+    /// another one, what its former owner gave to roles is good for nothing, and sessions end. The branch has to be
+    /// nudged when the transaction is over.
+    ///
+    /// # Errors
+    /// `branch_not_found`
+    pub(crate) async fn hand_over_in_tx(&self, tx: &mut Tx, id: &BranchId) -> Result<()> {
+        self.store.hand_over_begin_in_tx(tx, id).await?;
+        self.note_rotation_in_tx(tx, id).await?;
+        Ok(())
+    }
+
     /// The password that the server of a branch accepts.
     ///
     /// # Errors

@@ -404,6 +404,11 @@ pub trait Engine: Send + Sync + 'static {
     /// dropped, or locked where something hangs on it. Answers within seconds.
     async fn end_login(&self, instance: &InstanceId, key: &ApiKeyId) -> Result<()>;
 
+    /// Takes the passwords from the roles of a running server, but for the managed
+    /// role and those of the platform, and ends the sessions that began before that.
+    /// Answers within seconds.
+    async fn lock_out(&self, instance: &InstanceId) -> Result<()>;
+
     /// Ends a session of `role` on a running server, also one that does not let
     /// itself be cancelled. Answers within seconds.
     async fn end_session(&self, instance: &InstanceId, role: &str, process: u32) -> Result<()>;

@@ -98,6 +98,20 @@ impl Store {
         row.map(ManagedRole::try_from).transpose()
     }
 
+    /// Has the next rotation of a branch keep out whoever had it; one that goes on is forgotten.
+    pub async fn hand_over_begin_in_tx(&self, tx: &mut Tx, id: &BranchId) -> Result<()> {
+        sqlx::query(
+            "with begun as (
+                 update branches set hands_over = true, next_password_sealed = null, next_verifier = null
+                 where id = $1 returning project_id)
+             update projects set handed_over_at = now() from begun where id = begun.project_id",
+        )
+        .bind(id.as_str())
+        .execute(&mut **tx)
+        .await?;
+        Ok(())
+    }
+
     /// Begins a rotation on a branch that is up. Whoever works on the branch,
     /// in any process, hears of it.
     pub async fn rotation_begin_in_tx(&self, tx: &mut Tx, id: &BranchId, next: &KeptPassword) -> Result<()> {
@@ -149,7 +163,7 @@ impl Store {
     pub async fn rotation_finish(&self, id: &BranchId, token: ClaimToken, verifier: &str) -> Result<bool> {
         let done = sqlx::query(
             "update branches set password_sealed = next_password_sealed, managed_role_verifier = next_verifier,
-                 next_password_sealed = null, next_verifier = null
+                 next_password_sealed = null, next_verifier = null, hands_over = false
              where id = $1 and claim_token = $2 and next_verifier = $3",
         )
         .bind(id.as_str())
@@ -164,7 +178,7 @@ impl Store {
     /// newer claim exists, or the password was replaced meanwhile.
     pub async fn managed_role_told(&self, id: &BranchId, token: ClaimToken, verifier: &str) -> Result<bool> {
         let done = sqlx::query(
-            "update branches set role_pending = false
+            "update branches set role_pending = false, hands_over = false
              where id = $1 and claim_token = $2 and managed_role_verifier = $3",
         )
         .bind(id.as_str())

@@ -25,6 +25,8 @@ pub struct ConnectionTarget {
     pub ip_filtering: IpFiltering,
     /// Whether its primary accepts connections while the branch is made something else.
     pub serves_meanwhile: bool,
+    /// Whether its server may still know what its former owner gave to roles.
+    pub hands_over: bool,
     /// Whether its organization is disabled, so that it may not be woken.
     pub is_disabled: bool,
     /// The budget that keeps it asleep, if it sleeps.
@@ -73,7 +75,7 @@ impl Store {
                         and exists (select from instances i join volumes v on v.id = b.volume_id
                                     where i.branch_id = b.id and i.role = 'primary' and i.is_ready
                                       and v.state = 'admitted') as serves_meanwhile,
-                    o.disabled_by_admin or o.billing_status <> 'ok' as is_disabled,
+                    o.disabled_by_admin or o.billing_status <> 'ok' as is_disabled, b.hands_over,
                     {USED_UP}
              from branches b join projects p on p.id = b.project_id
              join organizations o on o.id = p.organization_id
@@ -98,6 +100,7 @@ impl Store {
                     .collect(),
                 ip_filtering: IpFiltering { enabled: row.try_get("ip_filtering_enabled")?, ranges: ranges.0 },
                 serves_meanwhile: row.try_get("serves_meanwhile")?,
+                hands_over: row.try_get("hands_over")?,
                 is_disabled: row.try_get("is_disabled")?,
                 used_up: used_up(&row)?,
                 kept: checkpoint.map(|checkpoint| KeptVerifier { checkpoint, sealed }),

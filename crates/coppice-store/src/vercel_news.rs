@@ -173,13 +173,13 @@ impl Store {
     }
 
     /// Notes that Vercel has a login: those that it had before end now.
-    pub async fn vercel_login_taken(
+    pub async fn vercel_login_taken_in_tx(
         &self,
+        tx: &mut Tx,
         news: &VercelNews,
         login: &VercelLoginId,
         rotation: i64,
     ) -> Result<()> {
-        let mut tx = self.begin().await?;
         sqlx::query(
             "update vercel_logins l set ends_at = now() from vercel_logins taken
              where taken.id = $2 and l.project_id = $1 and taken.project_id = $1 and l.id <> taken.id
@@ -187,12 +187,12 @@ impl Store {
         )
         .bind(news.project.as_str())
         .bind(login.as_str())
-        .execute(&mut *tx)
+        .execute(&mut **tx)
         .await?;
         sqlx::query("update vercel_logins set offered_at = null where project_id = $1 and id = $2")
             .bind(news.project.as_str())
             .bind(login.as_str())
-            .execute(&mut *tx)
+            .execute(&mut **tx)
             .await?;
         sqlx::query(
             "update vercel_resources set rotations_told = greatest(rotations_told, $3), news_attempts = 0
@@ -201,8 +201,8 @@ impl Store {
         .bind(news.project.as_str())
         .bind(news.installation.as_str())
         .bind(rotation)
-        .execute(&mut *tx)
+        .execute(&mut **tx)
         .await?;
-        Ok(tx.commit().await?)
+        Ok(())
     }
 }

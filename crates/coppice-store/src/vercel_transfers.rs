@@ -105,7 +105,7 @@ impl Store {
     ) -> Result<Option<Vec<BranchId>>> {
         let moved = sqlx::query(
             "update vercel_resources r set installation_id = $3, rotations_asked = rotations_asked + 1,
-                    news_due_at = now(), news_attempts = 0
+                    news_due_at = now(), news_attempts = 0, former_until = now() + interval '1 day'
              from projects p, branches b
              where r.project_id = $1 and r.installation_id = $2 and p.id = r.project_id and p.deleted_at is null
                and b.id = r.branch_id and b.deleted_at is null",
@@ -121,20 +121,58 @@ impl Store {
         for statement in [
             "update projects set organization_id = $2, updated_at = now() where id = $1",
             "update usage_branches set organization_id = $2 where project_id = $1",
+            "update budgets set organization_id = $2 where project_id = $1",
         ] {
             let query = sqlx::query(statement).bind(project.as_str()).bind(to.organization.as_str());
             query.execute(&mut **tx).await?;
         }
         for statement in [
             "delete from github_repositories where project_id = $1",
-            "delete from budgets where project_id = $1",
+            "update vercel_logins l set ends_at = r.former_until from vercel_resources r
+             where l.project_id = $1 and r.project_id = $1 and (l.ends_at is null or l.ends_at > r.former_until)",
         ] {
             sqlx::query(statement).bind(project.as_str()).execute(&mut **tx).await?;
         }
-        let sql = "select id from branches where project_id = $1 and deleted_at is null order by id";
+        // Those in the trash, too: they can be brought back.
+        let sql = "select id from branches where project_id = $1 and goal <> 'deleted' order by id";
         let branches: Vec<String> =
             sqlx::query_scalar(sql).bind(project.as_str()).fetch_all(&mut **tx).await?;
         Ok(Some(branches.into_iter().map(BranchId::from_trusted).collect()))
+    }
+
+    /// Databases, each with its branch and who has it now, whose former owners may not use what they were told any more.
+    pub async fn vercel_resources_of_former(
+        &self,
+    ) -> Result<Vec<(ProjectId, BranchId, VercelInstallationId)>> {
+        let rows: Vec<(String, String, String)> = sqlx::query_as(
+            "select project_id, branch_id, installation_id from vercel_resources
+             where former_until <= now() order by former_until limit 100",
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        let named = |(project, branch, installation)| {
+            let installation = VercelInstallationId::from_trusted(installation);
+            (ProjectId::from_trusted(project), BranchId::from_trusted(branch), installation)
+        };
+        Ok(rows.into_iter().map(named).collect())
+    }
+
+    /// Has those who had a database be done with it; `by` has it now. False where nobody had it, or they are already.
+    pub async fn vercel_former_end_in_tx(
+        &self,
+        tx: &mut Tx,
+        project: &ProjectId,
+        by: &VercelInstallationId,
+    ) -> Result<bool> {
+        let done = sqlx::query(
+            "update vercel_resources set former_until = null
+             where project_id = $1 and installation_id = $2 and former_until is not null",
+        )
+        .bind(project.as_str())
+        .bind(by.as_str())
+        .execute(&mut **tx)
+        .await?;
+        Ok(done.rows_affected() == 1)
     }
 
     /// Forgets transfers that can't be accepted since some days.

@@ -162,6 +162,10 @@ impl Engine for NoPostgres {
         is_not_running(instance)
     }
 
+    async fn lock_out(&self, instance: &InstanceId) -> Result<()> {
+        is_not_running(instance)
+    }
+
     async fn end_session(&self, instance: &InstanceId, _: &str, _: u32) -> Result<()> {
         is_not_running(instance)
     }

@@ -68,7 +68,26 @@ impl Reconciler {
 
     async fn tell(&self, work: &BranchWork, verifier: &str) -> Result<(), StepError> {
         let done = self.inner.engine.set_managed_verifier(&work.instance, verifier).await;
-        self.or_end_holders(work, done).await
+        self.or_end_holders(work, done).await?;
+        if work.hands_over { self.lock_out(work).await } else { Ok(()) }
+    }
+
+    /// Keeps out of a server whoever had it before.
+    async fn lock_out(&self, work: &BranchWork) -> Result<(), StepError> {
+        let engine = &self.inner.engine;
+        let done = engine.lock_out(&work.instance).await;
+        self.or_end_holders(work, done).await?;
+        for replica in work.replicas.iter().filter(|replica| replica.is_ready) {
+            engine.end_sessions(&replica.instance, false).await?;
+        }
+        failpoint!("rotation.locked_out");
+        Ok(())
+    }
+
+    /// A volume that is about to be used for the first time may be older than the
+    /// time when its branch got to somebody else.
+    pub(super) async fn lock_out_of_copy(&self, work: &BranchWork) -> Result<(), StepError> {
+        if work.is_former { self.lock_out(work).await } else { Ok(()) }
     }
 
     /// Stops a server on which something can't be ended while it runs; it is

@@ -69,6 +69,7 @@ impl Reconciler {
                 let plan = FirstStart { spec: instance_spec(work, token), managed_role_verifier };
                 let done = engine.first_start(&plan).await;
                 self.or_end_holders(work, done).await?;
+                self.lock_out_of_copy(work).await?;
                 failpoint!("reconciler.first_start_done");
                 if !store.volume_admitted(volume, token).await? {
                     return Err(StepError::Lost);

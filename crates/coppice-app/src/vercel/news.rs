@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use coppice_core::{Error, Result};
 use coppice_failpoint::failpoint;
-use coppice_store::VercelNews;
+use coppice_store::{StoreError, VercelNews};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
@@ -80,8 +80,20 @@ impl App {
             Some(reply) if !reply.status.is_success() => {
                 Err(Error::unavailable(format!("Vercel: secrets of {}: {}", news.project, reply.status)))
             }
-            _ => Ok(self.store.vercel_login_taken(news, &login.id, rotation).await?),
+            _ => self.note_taken(news, &login, rotation).await,
         }
+    }
+
+    async fn note_taken(&self, news: &VercelNews, login: &NewLogin, rotation: i64) -> Result<()> {
+        let mut tx = self.store.begin().await?;
+        let place = (&news.project, &news.branch);
+        let is_handed_over = self.end_former_in_tx(&mut tx, place, &news.installation).await?;
+        self.store.vercel_login_taken_in_tx(&mut tx, news, &login.id, rotation).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        if is_handed_over {
+            self.reconciler.nudge(news.branch.clone());
+        }
+        Ok(())
     }
 }
 

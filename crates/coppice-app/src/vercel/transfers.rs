@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
 use coppice_core::audit::RequestOrigin;
 use coppice_core::vercel::VercelInstallation;
-use coppice_core::{BranchId, Error, ErrorCode, ProjectId, Result};
+use coppice_core::{BranchId, Error, ErrorCode, ProjectId, Result, VercelInstallationId};
 use coppice_failpoint::failpoint;
 use coppice_oauth::random;
 use coppice_store::{StoreError, Tx, VercelTransfer};
@@ -53,7 +53,7 @@ impl App {
     ///
     /// # Errors
     /// `invalid_token`, `installation_not_found`, `project_not_found`; `transfer_over` when it was taken, or not in
-    /// time; `project_limit_reached`
+    /// time, or who has them is disabled; `project_limit_reached`
     pub async fn check_vercel_transfer(&self, caller: &VercelCaller, id: &str) -> Result<()> {
         let known = self.living_installation_of(caller).await?;
         let mut tx = self.store.begin().await?;
@@ -95,14 +95,42 @@ impl App {
             let moved = self.store.vercel_resource_move_in_tx(&mut tx, project, &transfer.from, to).await?;
             branches.extend(moved.ok_or_else(|| unknown_resource(project.as_str()))?);
         }
-        // Who had them may know the passwords.
         for branch in &branches {
-            self.note_rotation_in_tx(&mut tx, branch).await?;
+            self.hand_over_in_tx(&mut tx, branch).await?;
         }
         self.store.vercel_transfer_accept_in_tx(&mut tx, &self.key.hash(id), &to.id).await?;
         tx.commit().await.map_err(StoreError::from)?;
         tracing::info!(from = %transfer.from, to = %to.id, "databases got to another account at Vercel");
         Ok(branches)
+    }
+
+    /// Keeps those out for good who had a database, where Vercel has not taken other secrets in time.
+    pub(crate) async fn end_former_vercel_logins(&self) -> Result<()> {
+        for (project, branch, installation) in self.store.vercel_resources_of_former().await? {
+            let mut tx = self.store.begin().await?;
+            self.end_former_in_tx(&mut tx, (&project, &branch), &installation).await?;
+            tx.commit().await.map_err(StoreError::from)?;
+            self.reconciler.nudge(branch);
+        }
+        Ok(())
+    }
+
+    /// Those who had a database could do in it what its managed role can as long as their secrets were good. They
+    /// end, and what was made with them to come back is of no use. True where there was anybody, and `installation`
+    /// has it now.
+    pub(super) async fn end_former_in_tx(
+        &self,
+        tx: &mut Tx,
+        (project, branch): (&ProjectId, &BranchId),
+        installation: &VercelInstallationId,
+    ) -> Result<bool> {
+        // The branch is locked before what it is to Vercel, as by all others.
+        self.store.managed_role_lock_in_tx(tx, branch).await?;
+        let were_any = self.store.vercel_former_end_in_tx(tx, project, installation).await?;
+        if were_any {
+            self.hand_over_in_tx(tx, branch).await?;
+        }
+        Ok(were_any)
     }
 
     async fn lock_transfer_in_tx(&self, tx: &mut Tx, id: &str) -> Result<VercelTransfer> {
@@ -113,7 +141,7 @@ impl App {
         })
     }
 
-    /// Locks the organization that is to get the databases.
+    /// Locks the organizations that have the databases and are to get them.
     async fn check_transfer_in_tx(
         &self,
         tx: &mut Tx,
@@ -129,6 +157,17 @@ impl App {
         }
         if transfer.expires_at <= Utc::now() {
             return over("the transfer request was not accepted in time");
+        }
+        let Some(from) = self.store.vercel_installation(&transfer.from).await? else {
+            return over("who had the databases is gone");
+        };
+        // In one order, whoever gives to whom.
+        let between = BTreeSet::from([&from.organization, &to.organization]);
+        for organization in between {
+            let is_enabled = self.lock_organization_in_tx(tx, organization).await?.is_enabled();
+            if !is_enabled && *organization != to.organization {
+                return over("the organization that has the databases is disabled");
+            }
         }
         self.lock_enabled_organization_in_tx(tx, &to.organization).await?;
         let (present, _) = self.store.project_count_in_tx(tx, &to.organization).await?;

@@ -38,8 +38,8 @@ use super::templates::TEMPLATE_PREFIX;
 use super::untrusted::UntrustedPath;
 use super::volumes::{SourceState, Volumes};
 use super::{
-    HostEngine, contents, control_file, first_start, held_wal, limits, logins, managed_role, measure,
-    prepared, reader, session, sizes, sleep, statistics, verifiers,
+    HostEngine, contents, control_file, first_start, handing_over, held_wal, limits, logins, managed_role,
+    measure, prepared, reader, session, sizes, sleep, statistics, verifiers,
 };
 use crate::{
     Answer, BasePlan, BoxedServerStream, Capacity, DrillPlan, Engine, EngineError, FirstStart, Image,
@@ -374,6 +374,12 @@ impl Engine for LocalEngine {
         let address = self.address(instance);
         let ending = logins::end(&address, key.as_str());
         tokio::time::timeout(CHANGE_PATIENCE, ending).await.unwrap_or_else(|_| Err(EngineError::no_answer()))
+    }
+
+    async fn lock_out(&self, instance: &InstanceId) -> Result<()> {
+        let address = self.address(instance);
+        let locking = handing_over::lock_out(&address);
+        tokio::time::timeout(CHANGE_PATIENCE, locking).await.unwrap_or_else(|_| Err(EngineError::no_answer()))
     }
 
     async fn end_session(&self, instance: &InstanceId, role: &str, process: u32) -> Result<()> {

@@ -21,7 +21,7 @@ use super::session::{Parameter, Patience, Session, column, named};
 use crate::{EngineError, Result};
 
 /// Names of logins, as a regular expression of PostgreSQL.
-const NAMES: &str = "^key_[0-9a-v]{26}$";
+pub(super) const NAMES: &str = "^key_[0-9a-v]{26}$";
 /// Most logins that a copy is looked through for at once.
 const INHERITED_MAX: u32 = 1000;
 /// What is kept waiting by those who hold a login.

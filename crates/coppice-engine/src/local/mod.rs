@@ -23,6 +23,7 @@ mod engine;
 mod first_start;
 mod following;
 mod fresh;
+mod handing_over;
 mod health;
 mod held_wal;
 mod history;

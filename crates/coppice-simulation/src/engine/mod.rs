@@ -443,6 +443,10 @@ impl Engine for SimulatedEngine {
         self.ask("ending the login of a key of", instance, |data| data.wal += 1).await
     }
 
+    async fn lock_out(&self, instance: &InstanceId) -> Result<()> {
+        self.ask("taking passwords from the roles of", instance, |data| data.wal += 1).await
+    }
+
     async fn end_session(&self, instance: &InstanceId, _: &str, _: u32) -> Result<()> {
         self.ask("ending a session of", instance, |_| ()).await
     }
