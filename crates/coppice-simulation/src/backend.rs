@@ -1,6 +1,7 @@
 //! A session of the metastore's server, spoken to in its own protocol
 //! (PostgreSQL manual, chapter "Frontend/Backend Protocol").
 
+use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -50,6 +51,8 @@ pub(crate) struct Backend {
     pub(crate) pid: u32,
     /// Whether a transaction is open.
     pub(crate) is_in_transaction: bool,
+    /// Names of what the simulation itself has prepared.
+    prepared: BTreeSet<&'static str>,
     unread: Vec<u8>,
     answer: Answer,
 }
@@ -65,6 +68,7 @@ impl Backend {
             greeting: vec![],
             pid: 0,
             is_in_transaction: false,
+            prepared: BTreeSet::new(),
             unread: vec![],
             answer: Answer::default(),
         };
@@ -152,6 +156,14 @@ impl Backend {
         let answer = self.wait();
         assert!(answer.errors.is_empty(), "{sql}: {:?}", answer.errors);
         answer.rows
+    }
+
+    /// As [`Backend::query`], for what is asked so often that planning it counts; under a name.
+    pub(crate) fn query_often(&mut self, name: &'static str, sql: &str) -> Vec<Vec<Option<String>>> {
+        if self.prepared.insert(name) {
+            self.query(&format!("prepare {name} as {sql}"));
+        }
+        self.query(&format!("execute {name}"))
     }
 
     /// As [`Backend::query`], for one number.

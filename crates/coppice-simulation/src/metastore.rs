@@ -61,7 +61,8 @@ impl Metastore {
         admin.query(&format!(
             "create function public.now() returns timestamptz language sql stable
                  as $$ select pg_read_file('{}')::timestamptz $$;
-             alter database {database} set search_path = public, pg_catalog",
+             alter database {database} set search_path = public, pg_catalog;
+             alter database {database} set plan_cache_mode = force_generic_plan",
             clock_path.display()
         ));
         let mut new = Self { server, database, clock, histories: 0, admin };
