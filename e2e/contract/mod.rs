@@ -17,6 +17,7 @@ mod repetition;
 mod resends;
 mod transport;
 mod trash;
+mod unanswered;
 
 use std::sync::Arc;
 

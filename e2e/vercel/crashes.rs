@@ -115,7 +115,7 @@ impl Story {
         let _ = self.http.try_send(self.request_with(&token, "PATCH", &path, &name, ""));
         self.http.platform.wait_end();
         assert_eq!(self.told("icfg_one/events").len(), events + 1);
-        self.restart_until("vercel.transferred");
+        self.restart_until("vercel.transfer_begun");
         let is_told = "select bool_and(told_name = 'renamed') from vercel_resources";
         self.wait_until("Vercel knows its name", is_told);
         assert_eq!(self.told("icfg_one/events").len(), events + 2);
@@ -123,7 +123,10 @@ impl Story {
 
     fn gets_to_another_account_whole(&mut self, id: &str, former: [&str; 2]) {
         let body = json!({ "resourceIds": [id], "expiresAt": 4e12 });
-        let begun = self.ask("POST", "icfg_one", TRANSFERS, &body, "").1;
+        self.cut("POST", "icfg_one", TRANSFERS, &body, "begun");
+        self.restart_until("vercel.transferred");
+        let begun = self.ask("POST", "icfg_one", TRANSFERS, &body, "begun").1;
+        assert_eq!(self.metastore("select count(*) from vercel_transfers"), "1", "no second one");
         let accept = format!("{TRANSFERS}/{}/accept", text_of(&begun["providerClaimId"]));
         self.cut("POST", "icfg_two", &accept, &Value::Null, "");
         // A login was written down that Vercel never heard of.

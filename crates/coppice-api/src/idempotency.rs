@@ -8,7 +8,7 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use coppice_app::{App, Begun};
+use coppice_app::{App, Begun, RepeatableCall, Uncommitted};
 use coppice_core::access::CredentialId;
 use coppice_core::{Error, ErrorCode, Result};
 use coppice_wire::secrets_in;
@@ -91,6 +91,7 @@ pub(crate) async fn idempotent(
     };
     let work = async move {
         parts.extensions.insert(InMemory);
+        parts.extensions.insert(call.clone());
         let (bytes, place) = body.into_parts();
         let response = next.run(Request::from_parts(parts, Body::from(bytes))).await;
         drop(place);
@@ -101,6 +102,33 @@ pub(crate) async fn idempotent(
         Ok(Err(error)) => ApiError::from(error).into_response(),
         Err(failed) => ApiError::from(Error::internal(failed)).into_response(),
     }
+}
+
+/// An answer that is kept, with what it tells of.
+#[derive(Clone, Copy, Debug)]
+struct Kept;
+
+/// Has an operation that may be repeated done together with keeping its answer, where it leaves that to its caller. So
+/// this comes before whoever writes down how it ended.
+pub(crate) async fn committed(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    let Some(call) = request.extensions_mut().remove::<RepeatableCall>() else {
+        return next.run(request).await;
+    };
+    match app.carry_out(call.clone(), next.run(request)).await {
+        (response, Some(done)) if response.status().is_success() => commit(&app, &call, done, response)
+            .await
+            .unwrap_or_else(|error| ApiError::from(error).into_response()),
+        (response, _) => response,
+    }
+}
+
+async fn commit(app: &App, call: &RepeatableCall, done: Uncommitted, response: Response) -> Result<Response> {
+    let (mut parts, body) = response.into_parts();
+    let body = to_bytes(body, ANSWER_LIMIT_BYTES).await.map_err(Error::internal)?;
+    let text = std::str::from_utf8(&body).map_err(Error::internal)?;
+    app.commit_call(call, done, parts.status.as_u16(), text).await?;
+    parts.extensions.insert(Kept);
+    Ok(Response::from_parts(parts, Body::from(body)))
 }
 
 /// Whether the operation that is asked for changes nothing.
@@ -120,7 +148,10 @@ fn key_of(request: &Request) -> Result<String> {
 
 /// Keeps the answer. One that says "try again" is not the last word, so the
 /// same key may try again.
-async fn keep(app: &App, call: &coppice_app::RepeatableCall, response: Response) -> Result<Response> {
+async fn keep(app: &App, call: &RepeatableCall, response: Response) -> Result<Response> {
+    if response.extensions().get::<Kept>().is_some() {
+        return Ok(response);
+    }
     let is_refused = response.status().is_client_error();
     let is_harmless = is_refused || only_reads();
     let limit_bytes = if is_refused { REFUSAL_LIMIT_BYTES } else { ANSWER_LIMIT_BYTES };

@@ -165,6 +165,7 @@ pub fn router(
         Limits { rates, trusted_proxies: trusted_proxies.clone(), names: Arc::new(Routes::new(&document)) };
     let page = MetricsPage { exposition, token: config.metrics_token };
     let operations = operations
+        .route_layer(from_fn_with_state(app.clone(), idempotency::committed))
         .route_layer(from_fn_with_state(app.clone(), audit::recorded))
         .route_layer(from_fn_with_state(app.clone(), idempotency::idempotent))
         .route_layer(map_response(uncached))

@@ -1,8 +1,18 @@
-//! Requests that carry an `Idempotency-Key`: the first answer is given again.
+//! Requests that carry an `Idempotency-Key`: the first answer is given again, and nothing is done twice by a process
+//! that ends in between.
+//!
+//! What ends in one commit leaves that to whoever keeps the answer ([`App::commit_with_answer`]): both are there then,
+//! or neither. What goes on after its commit notes there what it did ([`App::note_effect_in_tx`]), and a repetition
+//! goes on from that ([`App::branch_of_call`]).
 
-use coppice_core::{Error, ErrorCode, Result};
-use coppice_store::{AnswerRoom, RepeatableRequest, Repetition, Tx};
+use std::sync::Arc;
+
+use coppice_core::{BranchId, Error, ErrorCode, Result};
+use coppice_failpoint::failpoint;
+use coppice_store::{AnswerRoom, RepeatableRequest, Repetition, StoreError, Tx};
+use parking_lot::Mutex;
 use serde_json::Value;
+use tokio::sync::Notify;
 
 use crate::App;
 
@@ -20,6 +30,26 @@ pub struct RepeatableCall {
     path: String,
     key: String,
     body_hash: String,
+    /// What one like it did before its process ended.
+    effect: Option<String>,
+}
+
+tokio::task_local! {
+    static CALL: Arc<Running>;
+}
+
+/// A call that is being carried out.
+#[derive(Debug)]
+struct Running {
+    call: RepeatableCall,
+    uncommitted: Mutex<Option<Uncommitted>>,
+}
+
+/// What a call did, to be committed with its answer; undone when this is dropped.
+#[derive(Debug)]
+pub struct Uncommitted {
+    tx: Tx,
+    then: Option<Arc<Notify>>,
 }
 
 /// What to do with a request.
@@ -47,7 +77,7 @@ pub struct KeptAnswer<T> {
 
 impl RepeatableCall {
     fn row(&self) -> RepeatableRequest<'_> {
-        let Self { caller, path, key, body_hash } = self;
+        let Self { caller, path, key, body_hash, .. } = self;
         RepeatableRequest { caller, path, key, body_hash }
     }
 
@@ -60,14 +90,18 @@ impl RepeatableCall {
 impl App {
     /// Notes that a call begins, unless one like it did before.
     pub async fn begin_call(&self, credential: &str, path: &str, key: &str, body: &[u8]) -> Result<Begun> {
-        let call = RepeatableCall {
+        let mut call = RepeatableCall {
             caller: self.key.hash(credential),
             path: path.to_owned(),
             key: key.to_owned(),
             body_hash: self.key.hash_bytes(body),
+            effect: None,
         };
         Ok(match self.store.idempotency_begin(call.row(), RUNNING_SECONDS_MAX).await? {
-            Repetition::First => Begun::First(call),
+            Repetition::First(effect) => {
+                call.effect = effect;
+                Begun::First(call)
+            }
             Repetition::Running => Begun::Running,
             Repetition::Mismatch => Begun::Mismatch,
             Repetition::Answered(status, sealed) => {
@@ -88,13 +122,73 @@ impl App {
     ) -> Result<()> {
         let Some(call) = &kept.call else { return Ok(()) };
         let sealed = self.key.seal(&call.owner(), &(kept.body)(told)?.to_string());
-        if self.store.idempotency_keep_in_tx(tx, call.row(), 200, &sealed).await? {
-            return Ok(());
+        let is_kept = self.store.idempotency_keep_in_tx(tx, call.row(), 200, &sealed).await?;
+        is_kept.then_some(()).ok_or_else(faster)
+    }
+
+    /// Carries out what a call asks for. What it leaves uncommitted is to be committed with its answer by
+    /// [`App::commit_call`], or undone by dropping it.
+    pub async fn carry_out<T>(
+        &self,
+        call: RepeatableCall,
+        work: impl Future<Output = T>,
+    ) -> (T, Option<Uncommitted>) {
+        let running = Arc::new(Running { call, uncommitted: Mutex::default() });
+        let done = CALL.scope(running.clone(), work).await;
+        (done, running.uncommitted.lock().take())
+    }
+
+    /// Commits what a call did with its answer.
+    ///
+    /// # Errors
+    /// `idempotency_in_progress` when another one like it was faster; nothing is done then.
+    pub async fn commit_call(
+        &self,
+        call: &RepeatableCall,
+        done: Uncommitted,
+        status: u16,
+        body: &str,
+    ) -> Result<()> {
+        let Uncommitted { mut tx, then } = done;
+        let sealed = self.key.seal(&call.owner(), body);
+        if !self.store.idempotency_keep_in_tx(&mut tx, call.row(), status, &sealed).await? {
+            return Err(faster());
         }
-        Err(Error::Conflict {
-            code: ErrorCode::IdempotencyInProgress,
-            public: "another request with this idempotency key was faster; try again in a second".to_owned(),
-        })
+        tx.commit().await.map_err(StoreError::from)?;
+        failpoint!("request.committed");
+        then.inspect(|waiting| waiting.notify_one());
+        Ok(())
+    }
+
+    /// Commits the last of what is done for a request, and wakes who does the rest of it. Where the request may be
+    /// repeated, both wait for its answer, so nothing may be asked of the metastore until then: it would not be seen.
+    pub(crate) async fn commit_with_answer(&self, tx: Tx, then: Option<&Arc<Notify>>) -> Result<()> {
+        let then = then.cloned();
+        let Ok(running) = CALL.try_with(Arc::clone) else {
+            tx.commit().await.map_err(StoreError::from)?;
+            then.inspect(|waiting| waiting.notify_one());
+            return Ok(());
+        };
+        match running.uncommitted.lock().replace(Uncommitted { tx, then }) {
+            None => Ok(()),
+            Some(_) => Err(Error::internal("a request was committed twice")),
+        }
+    }
+
+    /// Notes with what a request does to which branch it does it, so that a repetition does not do it again.
+    ///
+    /// # Errors
+    /// `idempotency_in_progress` when another one like it was faster.
+    pub(crate) async fn note_effect_in_tx(&self, tx: &mut Tx, branch: &BranchId) -> Result<()> {
+        let Ok(running) = CALL.try_with(Arc::clone) else { return Ok(()) };
+        let is_noted = self.store.idempotency_note_in_tx(tx, running.call.row(), branch.as_str()).await?;
+        is_noted.then_some(()).ok_or_else(faster)
+    }
+
+    /// The branch that was noted by a request that this one repeats, whose process ended before it had an answer.
+    pub(crate) fn branch_of_call(&self) -> Option<BranchId> {
+        let noted = CALL.try_with(|running| running.call.effect.clone()).ok().flatten();
+        noted.and_then(|noted| BranchId::parse(&noted))
     }
 
     /// Keeps the answer of a call for a day, or forgets the call when its
@@ -115,5 +209,12 @@ impl App {
             }
         }
         Ok(self.store.idempotency_forget(call.row()).await?)
+    }
+}
+
+fn faster() -> Error {
+    Error::Conflict {
+        code: ErrorCode::IdempotencyInProgress,
+        public: "another request with this idempotency key was faster; try again in a second".to_owned(),
     }
 }

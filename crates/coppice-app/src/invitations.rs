@@ -132,8 +132,7 @@ impl App {
         };
         let record = self.store.invitation_insert_in_tx(&mut tx, &new).await?;
         self.mail_invitation_in_tx(&mut tx, organization, &id).await?;
-        tx.commit().await.map_err(StoreError::from)?;
-        self.mail_nudge.notify_one();
+        self.commit_with_answer(tx, Some(&self.mail_nudge)).await?;
         self.visible(access, record)
     }
 
@@ -191,9 +190,7 @@ impl App {
         let (hash, sealed) = (self.link_hash(&secret), self.key.seal(id.as_str(), &secret));
         self.store.invitation_renew_in_tx(&mut tx, id, &hash, &sealed, INVITATION_DAYS).await?;
         self.mail_invitation_in_tx(&mut tx, organization, id).await?;
-        tx.commit().await.map_err(StoreError::from)?;
-        self.mail_nudge.notify_one();
-        Ok(())
+        self.commit_with_answer(tx, Some(&self.mail_nudge)).await
     }
 
     /// The invitation behind a link, for the page that offers it.
@@ -258,7 +255,7 @@ impl App {
                 role
             }
         };
-        tx.commit().await.map_err(StoreError::from)?;
+        self.commit_with_answer(tx, None).await?;
         Ok(Accepted { organization: invitation.organization, role })
     }
 

@@ -6,7 +6,7 @@ use chrono::Utc;
 use coppice_core::access::{AskedExpiry, Caller, Grant, Principal, Scope, check_fresh, check_role};
 use coppice_core::api_key::{ApiKey, ApiKeyKind, ApiKeySecret};
 use coppice_core::{ApiKeyId, Error, ErrorCode, OrganizationId, Result};
-use coppice_store::{NewApiKey, ReachedBranch, ReachedProject, StoreError, Tx};
+use coppice_store::{NewApiKey, ReachedBranch, ReachedProject, Tx};
 use parking_lot::Mutex;
 
 use crate::access::not_a_member;
@@ -134,7 +134,7 @@ impl App {
             made_with: Some(&caller.credential),
         };
         let key = self.store.key_insert_in_tx(&mut tx, &row).await?;
-        tx.commit().await.map_err(StoreError::from)?;
+        self.commit_with_answer(tx, None).await?;
         Ok((key, secret))
     }
 

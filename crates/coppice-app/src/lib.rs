@@ -102,7 +102,7 @@ pub use credentials::Credentials;
 pub use events::{EventPage, EventQuery};
 pub use extensions::{Extension, ExtensionKind};
 pub use github::{AppKey, GithubConfig, GithubDelivery, JobKey, LinkRequest, MappingRequest};
-pub use idempotency::{Begun, KeptAnswer, RepeatableCall};
+pub use idempotency::{Begun, KeptAnswer, RepeatableCall, Uncommitted};
 pub use identity::{
     Authorization, ClientClaim, Device, DeviceAnswer, Enrolment, HALF_LIFETIME, IdentityConfig,
     IdentityError, LINK_LIFETIME, NewFactor, NewRecoveryCodes, PASSWORD_MAX, PASSWORD_MIN, PasskeyRemoved,

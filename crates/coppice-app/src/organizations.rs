@@ -76,7 +76,7 @@ impl App {
             false => self.store.marketplace_bind_in_tx(&mut tx, owner, &id).await?,
         };
         organization = self.lock_organization_in_tx(&mut tx, &id).await?;
-        tx.commit().await.map_err(StoreError::from)?;
+        self.commit_with_answer(tx, None).await?;
         Ok((organization, marketplace))
     }
 

@@ -38,7 +38,7 @@ impl App {
         let mut tx = self.store.begin().await?;
         self.lock_enabled_organization_in_tx(&mut tx, &place.organization).await?;
         let project = self.insert_project_in_tx(&mut tx, &place, &new.name, &new.configuration).await?;
-        tx.commit().await.map_err(coppice_store::StoreError::from)?;
+        self.commit_with_answer(tx, None).await?;
         Ok(project)
     }
 

@@ -49,10 +49,14 @@ impl App {
             return self.rotate_login(&branch, login, username).await;
         }
         self.check_username(&branch, username)?;
+        if self.branch_of_call().is_some() {
+            return Ok(());
+        }
         let id = &branch.id;
         let mut tx = self.store.begin().await?;
         let is_up = self.note_rotation_in_tx(&mut tx, id).await?;
         self.store.vercel_rotation_ask_in_tx(&mut tx, id).await?;
+        self.note_effect_in_tx(&mut tx, id).await?;
         let done = self.reconciler.watch(id);
         tx.commit().await.map_err(StoreError::from)?;
         failpoint!("rotation.noted");

@@ -29,8 +29,9 @@ pub struct AnswerRoom {
 /// What is known of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Repetition {
-    /// It is the first of its kind; its answer is to be kept.
-    First,
+    /// It is the first of its kind; its answer is to be kept. What one like it did that ended without an answer is
+    /// not to be done again.
+    First(Option<String>),
     /// The first one is still running.
     Running,
     /// Another body came with the same key before.
@@ -49,28 +50,31 @@ struct RequestRow {
 impl Store {
     /// Notes that a request begins, unless one like it was noted before. A
     /// running one is given up `patience_seconds` after it began: its process
-    /// must have died.
+    /// must have died. What it did by then is known of those with the same body only.
     pub async fn idempotency_begin(
         &self,
         request: RepeatableRequest<'_>,
         patience_seconds: u32,
     ) -> Result<Repetition> {
-        let begun = sqlx::query(
+        let begun: Option<Option<String>> = sqlx::query_scalar(
             "insert into idempotent_requests as r (caller, path, key, body_hash) values ($1, $2, $3, $4)
              on conflict (caller, path, key) do update
-                 set body_hash = excluded.body_hash, started_at = now(), status = null, answer_sealed = null
+                 set body_hash = excluded.body_hash, started_at = now(), status = null, answer_sealed = null,
+                     effect = case when r.started_at >= now() - interval '1 day' then r.effect end
                  where r.started_at < now() - interval '1 day'
-                    or (r.status is null and r.started_at < now() - make_interval(secs => $5))",
+                    or (r.status is null and r.started_at < now() - make_interval(secs => $5)
+                        and (r.effect is null or r.body_hash = excluded.body_hash))
+             returning effect",
         )
         .bind(request.caller)
         .bind(request.path)
         .bind(request.key)
         .bind(request.body_hash)
         .bind(f64::from(patience_seconds))
-        .execute(&self.pool)
+        .fetch_optional(&self.pool)
         .await?;
-        if begun.rows_affected() == 1 {
-            return Ok(Repetition::First);
+        if let Some(effect) = begun {
+            return Ok(Repetition::First(effect));
         }
         let row: Option<RequestRow> = sqlx::query_as(
             "select body_hash, status, answer_sealed from idempotent_requests
@@ -142,10 +146,33 @@ impl Store {
         Ok(kept.rows_affected() == 1)
     }
 
-    /// Forgets a request that was begun, so that it can be tried again, unless its answer is kept.
+    /// Notes what a request that was begun did, together with that; false where an answer is kept, something is noted,
+    /// or nothing is known of the request: what it did is to be rolled back then.
+    pub async fn idempotency_note_in_tx(
+        &self,
+        tx: &mut Tx,
+        request: RepeatableRequest<'_>,
+        effect: &str,
+    ) -> Result<bool> {
+        let noted = sqlx::query(
+            "update idempotent_requests set effect = $4
+             where caller = $1 and path = $2 and key = $3 and status is null and effect is null",
+        )
+        .bind(request.caller)
+        .bind(request.path)
+        .bind(request.key)
+        .bind(effect)
+        .execute(&mut **tx)
+        .await?;
+        Ok(noted.rows_affected() == 1)
+    }
+
+    /// Forgets a request that was begun, so that it can be tried again, unless its answer is kept, or it is known what
+    /// it did.
     pub async fn idempotency_forget(&self, request: RepeatableRequest<'_>) -> Result<()> {
         sqlx::query(
-            "delete from idempotent_requests where caller = $1 and path = $2 and key = $3 and status is null",
+            "delete from idempotent_requests
+             where caller = $1 and path = $2 and key = $3 and status is null and effect is null",
         )
         .bind(request.caller)
         .bind(request.path)

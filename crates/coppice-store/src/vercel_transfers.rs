@@ -41,8 +41,9 @@ impl From<TransferRow> for VercelTransfer {
 
 impl Store {
     /// Writes down that databases of an installation are to get to another one.
-    pub async fn vercel_transfer_insert(
+    pub async fn vercel_transfer_insert_in_tx(
         &self,
+        tx: &mut Tx,
         id_hash: &str,
         from: &VercelInstallationId,
         projects: &[ProjectId],
@@ -57,7 +58,7 @@ impl Store {
         .bind(from.as_str())
         .bind(projects)
         .bind(expires_at)
-        .execute(&self.pool)
+        .execute(&mut **tx)
         .await?;
         Ok(())
     }

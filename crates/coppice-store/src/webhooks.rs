@@ -142,8 +142,9 @@ impl Store {
 
     /// Gives a webhook another secret; the one that it has signs as well for
     /// [`FORMER_SECRET_HOURS`].
-    pub async fn webhook_rotate(
+    pub async fn webhook_rotate_in_tx(
         &self,
+        tx: &mut Tx,
         organization: &OrganizationId,
         id: &WebhookId,
         secret_sealed: &[u8],
@@ -158,7 +159,7 @@ impl Store {
             .bind(id.as_str())
             .bind(secret_sealed)
             .bind(FORMER_SECRET_HOURS as i32)
-            .fetch_optional(&self.pool)
+            .fetch_optional(&mut **tx)
             .await?;
         Ok(row.map(Webhook::from))
     }

@@ -8,7 +8,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use chrono::DateTime;
-use coppice_app::App;
+use coppice_app::{App, KeptAnswer};
 use coppice_core::Error;
 use coppice_wire as wire;
 use serde_json::json;
@@ -40,9 +40,10 @@ async fn begin(State(app): State<App>, partner: Partner, body: RawBody) -> Resul
     let until = DateTime::from_timestamp_millis(asked.expires_at as i64);
     let until = until.ok_or_else(|| Error::invalid_field("expiresAt", "is no time"))?;
     let Partner { caller, origin, repeat } = partner;
-    once(app.clone(), repeat, json!(asked), |_| async move {
-        let id = app.begin_vercel_transfer(&caller, &asked.resource_ids, until, &origin).await?;
-        Ok(json!(wire::VercelTransfer { provider_claim_id: id }))
+    once(app.clone(), repeat, json!(asked), |call| async move {
+        let body = |id: &String| Ok(json!(wire::VercelTransfer { provider_claim_id: id.clone() }));
+        let kept = KeptAnswer { call, body };
+        body(&app.begin_vercel_transfer(&caller, &asked.resource_ids, until, &kept, &origin).await?)
     })
     .await
 }

@@ -14,6 +14,7 @@ use coppice_core::parameter::check_parameters;
 use coppice_core::project::{Project, ScaleToZero, ScaleToZeroChange};
 use coppice_core::target::{InBranch, InProject};
 use coppice_core::{ApiKeyId, BranchId, Error, ErrorCode, Result, VolumeId};
+use coppice_failpoint::failpoint;
 use coppice_store::{BaseMoment, BranchQuotas, NewBranch, PullKey, Tx};
 
 use super::{SpecChange, checked_expiry, name_taken};
@@ -165,6 +166,9 @@ impl App {
         new: &NewBranchRequest,
         made_for: Option<MadeFor<'_>>,
     ) -> Result<Branch> {
+        if let Some(id) = self.branch_of_call() {
+            return self.come_up(place, &id, self.reconciler.watch(&id)).await;
+        }
         self.check_backups(new.backups)?;
         let (id, volume) = (BranchId::generate(), VolumeId::generate(Utc::now()));
         let password = new_password();
@@ -211,14 +215,20 @@ impl App {
             }
             None => {}
         }
+        self.note_effect_in_tx(&mut tx, &id).await?;
         // Before the commit, so that no change of its state can be missed.
         let ready = self.reconciler.watch(&id);
         tx.commit().await.map_err(|error| name_taken(error.into(), &new.name))?;
+        failpoint!("branch.committed");
+        self.come_up(place, &id, ready).await
+    }
 
+    /// Waits a while for a branch that was made to be ready, or to have failed.
+    async fn come_up(&self, place: &InProject, id: &BranchId, ready: impl Future) -> Result<Branch> {
         self.reconciler.nudge(id.clone());
         // Also over when the branch failed or was deleted: the row tells.
         let _ = tokio::time::timeout(self.config.create_wait, ready).await;
-        match self.find_in_project(place, &id).await {
+        match self.find_in_project(place, id).await {
             Err(Error::NotFound { code: code @ ErrorCode::BranchNotFound, .. }) => Err(Error::NotFound {
                 code,
                 public: format!(

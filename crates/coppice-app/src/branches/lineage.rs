@@ -33,6 +33,9 @@ impl App {
             let reason = "a key for what it makes moves no other branch";
             return Err(Error::access_denied(ErrorCode::RestrictedKey, reason));
         }
+        if self.branch_of_call().is_some() {
+            return self.find_branch(access).await;
+        }
         let (mut tx, branch) = self.begin_with(access).await?;
         let parent = branch.parent.as_ref().ok_or_else(|| {
             let public = format!("branch {} has no parent whose place it could take", branch.name);
@@ -40,6 +43,7 @@ impl App {
         })?;
         self.check_promotion(&mut tx, &branch.id, parent).await?;
         self.store.branch_promote_in_tx(&mut tx, &branch.id, parent).await?;
+        self.note_effect_in_tx(&mut tx, &branch.id).await?;
         tx.commit().await.map_err(StoreError::from)?;
         self.find_branch(access).await
     }

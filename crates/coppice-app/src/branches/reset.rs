@@ -7,6 +7,7 @@ use coppice_core::image::PostgresVersion;
 use coppice_core::lsn::Lsn;
 use coppice_core::target::InBranch;
 use coppice_core::{BranchId, Error, ErrorCode, Result, VolumeId};
+use coppice_failpoint::failpoint;
 use coppice_store::{NewVolume, Replacement, Tx};
 
 use super::busy;
@@ -49,6 +50,9 @@ impl App {
     pub async fn reset_branch(&self, access: &Access<InBranch>, to: &ResetTo) -> Result<Branch> {
         let InBranch { within, branch: id } = &access.target;
         let seen = self.find_in_project(within, id).await?;
+        if self.branch_of_call().is_some() {
+            return Ok(seen);
+        }
         let origin = origin(access, &seen, to)?;
         // Before anything is locked: it takes a look at the log.
         let past = self.find_reset_moment(access, &seen, &origin, to).await?;
@@ -83,8 +87,10 @@ impl App {
         if !self.store.branch_plan_replacement_in_tx(&mut tx, &current, &new, &why).await? {
             return Err(busy(id));
         }
+        self.note_effect_in_tx(&mut tx, id).await?;
         let done = self.reconciler.watch(id);
         tx.commit().await.map_err(coppice_store::StoreError::from)?;
+        failpoint!("reset.committed");
         self.reconciler.nudge(id.clone());
         let _ = tokio::time::timeout(self.config.create_wait, done).await;
         self.find_in_project(within, id).await

@@ -105,6 +105,9 @@ impl App {
     /// `branch_limit_reached`, `organization_disabled`, `budget_reached`
     pub async fn undelete_branch(&self, access: &Access<InTrash>, name: Option<&str>) -> Result<Branch> {
         let InTrash { within, branch: id } = &access.target;
+        if self.branch_of_call().is_some() {
+            return self.find_in_project(within, id).await;
+        }
         let mut tx = self.store.begin().await?;
         self.lock_enabled_organization_in_tx(&mut tx, &access.organization.id).await?;
         let project = self.lock_project(&mut tx, within).await?;
@@ -121,6 +124,7 @@ impl App {
             return Err(Error::branch_not_found(id));
         }
         self.check_branches_of_key(&mut tx, access.caller.credential.key()).await?;
+        self.note_effect_in_tx(&mut tx, id).await?;
         tx.commit().await.map_err(StoreError::from)?;
         self.reconciler.nudge(id.clone());
         self.find_in_project(within, id).await

@@ -32,6 +32,9 @@ impl App {
     #[tracing::instrument(level = "debug", skip_all)]
     pub async fn upgrade_branch(&self, access: &Access<InBranch>, to: &UpgradeTo) -> Result<Branch> {
         let InBranch { within, branch: id } = &access.target;
+        if self.branch_of_call().is_some() {
+            return self.find_in_project(within, id).await;
+        }
         let mut tx = self.store.begin().await?;
         self.lock_enabled_organization_in_tx(&mut tx, &access.organization.id).await?;
         let project = self.lock_project(&mut tx, within).await?;
@@ -64,6 +67,7 @@ impl App {
         if !self.store.branch_plan_replacement_in_tx(&mut tx, &current, &new, &why).await? {
             return Err(busy(id));
         }
+        self.note_effect_in_tx(&mut tx, id).await?;
         tx.commit().await.map_err(coppice_store::StoreError::from)?;
         self.reconciler.nudge(id.clone());
         self.find_in_project(within, id).await

@@ -13,7 +13,7 @@ use coppice_store::{StoreError, Tx, VercelTransfer};
 
 use super::VercelCaller;
 use super::resources::unknown_resource;
-use crate::App;
+use crate::{App, KeptAnswer};
 
 /// Longest time that databases can be taken for.
 const LIFETIME_MAX: TimeDelta = TimeDelta::days(90);
@@ -28,6 +28,7 @@ impl App {
         caller: &VercelCaller,
         resources: &[String],
         until: DateTime<Utc>,
+        kept: &KeptAnswer<String>,
         origin: &RequestOrigin,
     ) -> Result<String> {
         let known = self.living_installation_of(caller).await?;
@@ -41,12 +42,28 @@ impl App {
         }
         let about = (&known.organization, projects.first().filter(|_| projects.len() == 1));
         let line = self.begin_vercel_audit(caller, about, "createTransfer", origin).await?;
-        let id = random::secret();
         let until = until.min(now + LIFETIME_MAX).trunc_subsecs(3);
-        let made = self.store.vercel_transfer_insert(&self.key.hash(&id), &known.id, &projects, until).await;
-        let outcome = made.map_err(Error::from);
+        let outcome = self.make_transfer(&known, &projects, until, kept).await;
+        failpoint!("vercel.transfer_begun");
         self.end_audit_with(&line, &outcome).await;
-        outcome.map(|()| id)
+        outcome
+    }
+
+    async fn make_transfer(
+        &self,
+        from: &VercelInstallation,
+        projects: &[ProjectId],
+        until: DateTime<Utc>,
+        kept: &KeptAnswer<String>,
+    ) -> Result<String> {
+        let id = random::secret();
+        let mut tx = self.store.begin().await?;
+        self.store
+            .vercel_transfer_insert_in_tx(&mut tx, &self.key.hash(&id), &from.id, projects, until)
+            .await?;
+        self.keep_answer_in_tx(&mut tx, kept, &id).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        Ok(id)
     }
 
     /// Whether the caller's installation could take what is meant by an id.

@@ -95,7 +95,7 @@ impl App {
             ));
         }
         let webhook = self.store.webhook_insert_in_tx(&mut tx, organization, &row).await?;
-        tx.commit().await.map_err(StoreError::from)?;
+        self.commit_with_answer(tx, None).await?;
         Ok((webhook, secret))
     }
 
@@ -164,8 +164,11 @@ impl App {
         let OnWebhook { within: InOrganization { organization }, webhook: id } = &access.target;
         let secret = secret::generate();
         let sealed = self.key.seal(id.as_str(), &secret);
-        let rotated = self.store.webhook_rotate(organization, id, &sealed).await?;
-        Ok((rotated.ok_or_else(|| not_found(id))?, secret))
+        let mut tx = self.store.begin().await?;
+        let rotated = self.store.webhook_rotate_in_tx(&mut tx, organization, id, &sealed).await?;
+        let rotated = rotated.ok_or_else(|| not_found(id))?;
+        self.commit_with_answer(tx, None).await?;
+        Ok((rotated, secret))
     }
 
     /// Deliveries to a webhook, the newest first, behind the one with the id `cursor`.

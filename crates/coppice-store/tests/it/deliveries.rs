@@ -179,7 +179,9 @@ async fn a_replaced_secret_signs_for_a_day() {
     let (store, mut sql) = with_rows(&server.database().await).await;
     store.event_publish().await.unwrap();
     let id = webhook(&store, "w", &[], &[]).await;
-    let rotated = store.webhook_rotate(&organization(), &id, b"t").await.unwrap().unwrap();
+    let mut tx = store.begin().await.unwrap();
+    let rotated = store.webhook_rotate_in_tx(&mut tx, &organization(), &id, b"t").await.unwrap().unwrap();
+    tx.commit().await.unwrap();
     assert!(rotated.former_secret_until > Some(chrono::Utc::now() + Duration::from_secs(23 * 3600)));
     let secrets = async |sql: &mut PgConnection| {
         happen(&store, sql, 1).await;

@@ -22,7 +22,7 @@ async fn answers_of_one_caller_have_a_room_and_those_of_others_their_own() {
         ("b", "4", 20, None, true),
     ] {
         let request = request(caller, key);
-        assert_eq!(store.idempotency_begin(request, 60).await.unwrap(), Repetition::First);
+        assert_eq!(store.idempotency_begin(request, 60).await.unwrap(), Repetition::First(None));
         let answer = vec![0; length];
         let kept = store.idempotency_finish(request, 200, &answer, room).await.unwrap();
         assert_eq!(kept, is_kept, "{caller} {key}");
@@ -48,10 +48,10 @@ async fn an_answer_that_was_kept_with_what_it_tells_of_is_kept_once_and_outlives
         kept
     };
     assert!(!keep(b"unknown", true).await);
-    assert_eq!(store.idempotency_begin(request, 60).await.unwrap(), Repetition::First);
+    assert_eq!(store.idempotency_begin(request, 60).await.unwrap(), Repetition::First(None));
     assert!(keep(b"rolled back", false).await);
     // Whoever gave the first one up after a while began another one; the first to commit wins.
-    assert_eq!(store.idempotency_begin(request, 0).await.unwrap(), Repetition::First);
+    assert_eq!(store.idempotency_begin(request, 0).await.unwrap(), Repetition::First(None));
     assert!(keep(b"first", true).await);
     assert!(!keep(b"second", true).await);
     store.idempotency_forget(request).await.unwrap();
@@ -60,4 +60,34 @@ async fn an_answer_that_was_kept_with_what_it_tells_of_is_kept_once_and_outlives
     assert!(store.idempotency_finish(request, 200, b"last", None).await.unwrap());
     let again = store.idempotency_begin(request, 0).await.unwrap();
     assert_eq!(again, Repetition::Answered(200, b"last".to_vec()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_request_did_is_known_to_those_that_repeat_it_until_it_is_answered() {
+    let server = Postgres::shared();
+    let (store, _) = with_rows(&server.database().await).await;
+    let request = RepeatableRequest { caller: "a", path: "/p", key: "1", body_hash: "b" };
+    let note = async |effect: &str, is_committed: bool| {
+        let mut tx = store.begin().await.unwrap();
+        let noted = store.idempotency_note_in_tx(&mut tx, request, effect).await.unwrap();
+        if is_committed {
+            tx.commit().await.unwrap();
+        }
+        noted
+    };
+    assert!(!note("unknown", true).await);
+    assert_eq!(store.idempotency_begin(request, 60).await.unwrap(), Repetition::First(None));
+    assert!(note("rolled back", false).await);
+    assert!(note("one", true).await);
+    assert!(!note("two", true).await, "it is done once");
+    // It could not say how it went.
+    store.idempotency_forget(request).await.unwrap();
+    assert_eq!(store.idempotency_begin(request, 60).await.unwrap(), Repetition::Running);
+    let other = RepeatableRequest { body_hash: "c", ..request };
+    assert_eq!(store.idempotency_begin(other, 0).await.unwrap(), Repetition::Mismatch);
+    let again = store.idempotency_begin(request, 0).await.unwrap();
+    assert_eq!(again, Repetition::First(Some("one".to_owned())));
+    assert!(store.idempotency_finish(request, 201, b"answer", None).await.unwrap());
+    let again = store.idempotency_begin(request, 0).await.unwrap();
+    assert_eq!(again, Repetition::Answered(201, b"answer".to_vec()));
 }
