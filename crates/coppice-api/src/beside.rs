@@ -7,7 +7,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Extension;
 use axum::http::request::Parts;
-use axum::middleware::from_fn;
+use axum::http::response;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use coppice_core::proxies::TrustedProxies;
 use serde_json::Value;
@@ -18,13 +19,16 @@ use crate::arrival::{CALLERS, Senders};
 use crate::audience::Audience;
 use crate::body::{BodyError, value_in};
 use crate::error::ApiError;
-use crate::identify::identify;
-use crate::{context, departure, limit_time, panicked, remainder};
+use crate::identify::{CallerKind, identify, note_route};
+use crate::route::Routes;
+use crate::{context, departure, document, limit_time, panicked, remainder};
 
 /// The API with `way` beside it, at paths of its own: answers are made and sent
 /// like those of operations. Who may come that way is for it to check.
 pub fn beside(api: Router, way: Router, trusted_proxies: TrustedProxies) -> Router {
+    let names = Arc::new(Routes::new(document()));
     way.layer(from_fn(|request, next| limit_time(Audience::Api, request, next)))
+        .layer(from_fn_with_state(names, note_route))
         .layer(CatchPanicLayer::custom(|panic| panicked(Audience::Api, &panic)))
         .layer(CompressionLayer::new())
         .layer(from_fn(departure::leave_in_turn))
@@ -32,6 +36,13 @@ pub fn beside(api: Router, way: Router, trusted_proxies: TrustedProxies) -> Rout
         .layer(from_fn(identify))
         .layer(from_fn(remainder::discard_remainder))
         .fallback_service(api)
+}
+
+/// Notes for the log who sent what came that way, by what the API answered them.
+pub fn note_sender(answered: &response::Parts) {
+    if let Some(CallerKind(kind)) = answered.extensions.get() {
+        context::note_caller(kind);
+    }
 }
 
 /// Reads the JSON that comes that way: of a sender who is known, and with a place

@@ -13,6 +13,10 @@ use crate::context::{self, Context, REQUEST_ID};
 use crate::metrics::Observed;
 use crate::route::Routes;
 
+/// What kind of caller a request was answered to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallerKind(pub(crate) &'static str);
+
 /// Gives the request an id, keeps it for the log and sends it back.
 pub(crate) async fn identify(mut request: Request, next: Next) -> Response {
     let sent = request.headers().get(&REQUEST_ID).and_then(|value| value.to_str().ok());
@@ -45,6 +49,7 @@ async fn answer(request: Request, next: Next, is_options: bool, observed: Observ
     context.write_to(response.headers_mut());
     // For whoever stands around the router.
     response.extensions_mut().insert(context.route());
+    response.extensions_mut().insert(CallerKind(context.caller()));
     response
 }
 

@@ -107,7 +107,7 @@ use tower_http::cors::{AllowHeaders, Any, CorsLayer};
 
 pub use crate::metrics_page::{Exposition, MetricsToken};
 pub use crate::route::Route;
-pub use beside::{beside, read_json};
+pub use beside::{beside, note_sender, read_json};
 pub use connections::ConnectionLimits;
 pub use hosts::Hosts;
 pub use oauth::sign_in_link;

@@ -59,6 +59,7 @@ impl Guard {
         if answered.head.status != StatusCode::OK {
             return Err(self.refusal(parts, answered));
         }
+        coppice_api::note_sender(&answered.head);
         let known: Value = serde_json::from_slice(&answered.body).unwrap_or_default();
         let scopes = known["scopes"].as_array().into_iter().flatten();
         let scopes = scopes.filter_map(|scope| scope.as_str().map(str::to_owned)).collect();
