@@ -40,11 +40,12 @@ DRIVER ?= btrfs
 SECONDS ?= 600
 SEED ?=
 
-soak: setup ## Let everything happen to branches, then to a pool, in random order (DRIVER, SECONDS, SEED), then run suites
+soak: setup ## Let everything happen to branches, then to a pool, in random order (DRIVER, SECONDS, SEED), then 1,000 pull requests, then suites
 	COPPICE_SOAK_SECONDS=$(SECONDS) COPPICE_SOAK_SEED=$(SEED) \
 	  cargo test --locked -p coppice --test e2e soak::$(DRIVER) -- --nocapture
 	COPPICE_SOAK_SECONDS=$(SECONDS) COPPICE_SOAK_SEED=$(SEED) \
 	  cargo test --locked -p coppice-gateway --test it exchanges -- --nocapture
+	COPPICE_SOAK_PULLS=1000 cargo test --locked -p coppice --test e2e github::crowd -- --nocapture
 	$(MAKE) suites
 
 # So many losses of a machine, and how often its store is written to, in seconds.

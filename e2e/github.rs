@@ -2,6 +2,8 @@
 //! and signs what it sends.
 
 mod crashes;
+mod crowd;
+mod described;
 mod jobs;
 mod secrets;
 
@@ -40,8 +42,17 @@ fn node() -> PathBuf {
 
 impl Github {
     fn start() -> Self {
-        let program =
-            NodeProgram::start(&node(), &directory(), &["github.mjs", WEBHOOK_SECRET, CLIENT_SECRET]);
+        Self::run(&[])
+    }
+
+    /// As [`Self::start`]; what is asked of it is held against what GitHub says of its API.
+    fn start_checked() -> Self {
+        Self::run(&[&described::description().display().to_string()])
+    }
+
+    fn run(more: &[&str]) -> Self {
+        let arguments = [&["github.mjs", WEBHOOK_SECRET, CLIENT_SECRET], more].concat();
+        let program = NodeProgram::start(&node(), &directory(), &arguments);
         let (url, key) = (text_of(&program.about["url"]), text_of(&program.about["pem"]));
         Self { program, url, key }
     }
@@ -235,7 +246,7 @@ fn ten_at_once(platform: &Platform, github: &mut Github) {
 
 #[test]
 fn a_pull_request_has_a_branch_for_as_long_as_it_is_open_however_deliveries_come() {
-    let mut github = Github::start();
+    let mut github = Github::start_checked();
     let directory = tempfile::tempdir().expect("a directory");
     let flags = flags(&github, directory.path());
     let mut platform = Platform::start(PROGRAM, Options { flags, ..options() });
@@ -252,6 +263,7 @@ fn a_pull_request_has_a_branch_for_as_long_as_it_is_open_however_deliveries_come
     assert!(text_of(&checks[0]["details_url"]).contains(&text_of(&made["id"])));
     let place = checks[0]["details_url"].clone();
     assert_eq!(github.deployments(first), json!([[github.commit(first), "success", place]]));
+    described::the_library_of_github_sees_what_the_app_told(&mut github, first);
     jobs::get_their_branch(&platform, &mut github, shop);
     platform = secrets::are_kept(platform, &mut github, first, &made);
 
@@ -311,6 +323,7 @@ fn a_pull_request_has_a_branch_for_as_long_as_it_is_open_however_deliveries_come
     github.set_state(first, "open");
     assert_ne!(wait_ready(&platform, &mut github, first)["id"], made["id"]);
     assert_eq!(github.comments(first).len(), 1);
+    described::all_was_asked_as_github_describes_it(&mut github);
     platform.cli(&["github", "unmap", "--yes"]);
     assert!(branch(&platform, first).is_some(), "it stays until its time is over");
     assert!(!platform.run(&["github", "show"]).status.success());

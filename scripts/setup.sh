@@ -125,6 +125,30 @@ install_prometheus() {
   mv "$fetched" target/prometheus
 }
 
+# GitHub's own description of its API, as far as it is asked. Its package has it in eleven forms, 385 MB
+# unpacked, of which one is wanted.
+describe_github() {
+  local package=@octokit/openapi@23.0.2 cut=target/github/description.json made_of
+  local sum=a55f0cecbf46636dc0c9b36f4e6a369f28e6a669edebedac444fedaabd192d07
+  sum+=0f4b8967c3bbb979918d9b044d9010b70fb8195db171e401f32d455105718386
+  made_of=$(sha256sum e2e/github/describe.mjs; echo "$package $sum")
+  [[ -f $cut ]] && cmp --silent - target/github/.made-of <<<"$made_of" && return
+  echo "setup: fetching the npm package $package"
+  local fetched=target/github.partial
+  rm -rf "$fetched" target/github
+  mkdir -p "$fetched"
+  npm pack "$package" --pack-destination "$fetched" --silent >/dev/null ||
+    fail "npm could not fetch $package; its message is above"
+  [[ $(sha512sum <"$(echo "$fetched"/*.tgz)") == "$sum  -" ]] ||
+    fail "the npm package $package is another one than it was"
+  tar --extract --gzip --file "$fetched"/*.tgz --directory "$fetched" --strip-components=2 \
+    package/generated/api.github.com.json
+  node e2e/github/describe.mjs "$fetched/api.github.com.json" "$fetched/description.json"
+  rm "$fetched"/*.tgz "$fetched/api.github.com.json"
+  echo "$made_of" >"$fetched/.made-of"
+  mv "$fetched" target/github
+}
+
 have cargo || fail "cargo is missing; install Rust 1.95 or newer (https://rustup.rs), then try again"
 { have node && have npm; } || fail "node or npm is missing; install Node.js 20 or newer, then try again"
 
@@ -145,6 +169,7 @@ install_npm e2e/clients
 install_npm e2e/mcp
 install_npm e2e/webhooks
 install_npm e2e/github
+describe_github
 install_npm e2e/vercel
 install_npm e2e/stripe
 install_npm e2e/orb

@@ -1,17 +1,27 @@
 // GitHub for the stories: the published emulator of it, behind a door that adds what the emulator lacks
-// (which repositories of an installation a person may do what with, where its App is, deployments) and that holds,
-// doubles and loses deliveries as it is told to.
+// (which repositories of an installation a person may do what with, where its App is, deployments, limits) and that
+// holds, doubles and loses deliveries as it is told to. GitHub's own library for Apps has the same settings as the
+// platform, and checks what comes and what there is.
+//
+// With a description of GitHub's API as the third argument, all that the platform asks of that is held against it by
+// Prism, which stands between them.
 //
 // Prints where it is as a line of JSON, then carries out commands, a line of JSON each, and answers each with one.
 
+import { spawn } from 'node:child_process';
 import { generateKeyPairSync, randomUUID } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { App } from '@octokit/app';
+import { Octokit } from '@octokit/core';
 import { createEmulator } from 'emulate';
 import { exportJWK, generateKeyPair, SignJWT } from 'jose';
 
 const webhookSecret = process.argv[2];
 const clientSecret = process.argv[3];
+const description = process.argv[4];
 const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
 const pem = privateKey.export({ type: 'pkcs1', format: 'pem' });
 
@@ -21,9 +31,13 @@ let held = [];
 let job = {};
 
 const listening = (server) => new Promise((resolve) => server.listen(0, '127.0.0.1', () => resolve(server.address().port)));
-const free = createServer();
-const port = await listening(free);
-await new Promise((resolve) => free.close(resolve));
+
+async function freePort() {
+  const free = createServer();
+  const port = await listening(free);
+  await new Promise((resolve) => free.close(resolve));
+  return port;
+}
 
 async function whole(request) {
   const pieces = [];
@@ -75,6 +89,7 @@ async function delivered(request, response) {
   const headers = Object.fromEntries(names.map((name) => [name, request.headers[name]]));
   // The emulator's ids are times, and two deliveries may have the same one.
   const delivery = { headers: { ...headers, 'x-github-delivery': randomUUID() }, body: await whole(request) };
+  if (!(await library.webhooks.verify(delivery.body.toString(), headers['x-hub-signature-256']))) unverified += 1;
   if (mode === 'hold') held.push(delivery);
   // As if nobody had answered.
   if (mode === 'lose') noted(delivery, 0);
@@ -195,7 +210,7 @@ const PATTERNS = [
   [/^\/repos\/octocat\/shop\/deployments\b/, deployed],
 ];
 
-const door = createServer((request, response) => {
+const answered = (request, response) => {
   const handler = {
     '/_delivered': delivered,
     '/user/installations/100/repositories': repositoriesOf,
@@ -206,13 +221,71 @@ const door = createServer((request, response) => {
     '/app/hook/deliveries': deliveries,
   }[request.url.split('?')[0]] ?? PATTERNS.find(([pattern]) => pattern.test(request.url))?.[1] ?? passed;
   handler(request, response).catch((error) => response.writeHead(502).end(String(error)));
+};
+
+/** What tokens of installations were refused until `until`, as one that asks too much is. */
+const limit = { until: 0, refused: 0, asked: 0 };
+
+function limited({ headers }, response) {
+  if (!/\bghs_/.test(headers.authorization ?? '')) return false;
+  limit.asked += 1;
+  const left = Math.ceil((limit.until - Date.now()) / 1000);
+  if (left <= 0) return false;
+  limit.refused += 1;
+  const message = 'You have exceeded a secondary rate limit.';
+  response.writeHead(403, { 'content-type': 'application/json', 'retry-after': left }).end(JSON.stringify({ message }));
+  return true;
+}
+
+const behind = createServer(answered);
+let prism = null;
+/** What the description does not allow of what was asked, and how often each of its operations was. */
+const checked = { mismatches: [], operations: {} };
+
+/** Starts Prism before what is behind the door. */
+async function startPrism() {
+  const { paths } = JSON.parse(readFileSync(description));
+  for (const [path, methods] of Object.entries(paths)) for (const method of Object.keys(methods)) checked.operations[`${method.toUpperCase()} ${path}`] = 0;
+  const port = await freePort();
+  const program = fileURLToPath(new URL('node_modules/@stoplight/prism-cli/dist/index.js', import.meta.url));
+  const upstream = `http://127.0.0.1:${await listening(behind)}`;
+  const child = spawn(process.execPath, [program, 'proxy', description, upstream, '--host', '127.0.0.1', '--port', String(port)], { stdio: ['ignore', 'pipe', 'inherit'] });
+  process.on('exit', () => child.kill());
+  for await (const line of createInterface({ input: child.stdout })) if (line.includes('is listening')) break;
+  child.stdout.resume();
+  prism = `http://127.0.0.1:${port}`;
+}
+
+const isOf = (path) => new RegExp(`^${path.replace(/{[^}]+}/g, '[^/]+')}$`);
+
+/** Asks Prism, which asks what is behind the door, and writes down what it says of the question. */
+async function throughPrism(request, response) {
+  const { host, connection, 'content-length': _, ...headers } = request.headers;
+  const body = ['GET', 'HEAD'].includes(request.method) ? undefined : await whole(request);
+  const answer = await fetch(`${prism}${request.url}`, { method: request.method, headers, body: body?.length ? body : undefined, redirect: 'manual' });
+  const place = request.url.split('?')[0];
+  const known = Object.keys(checked.operations).filter((name) => name.startsWith(`${request.method} `));
+  const operation = known.find((name) => isOf(name.split(' ')[1]).test(place));
+  if (operation) checked.operations[operation] += 1;
+  const said = JSON.parse(answer.headers.get('sl-violations') ?? '[]').filter(({ location }) => location[0] === 'request');
+  for (const one of said) checked.mismatches.push(`${request.method} ${request.url}: ${one.location.join('.')}: ${one.message}`);
+  const kept = ['content-type', 'location', 'link', 'retry-after'].filter((name) => answer.headers.has(name));
+  response.writeHead(answer.status, Object.fromEntries(kept.map((name) => [name, answer.headers.get(name)])));
+  response.end(Buffer.from(await answer.arrayBuffer()));
+}
+
+const door = createServer((request, response) => {
+  if (limited(request, response)) return;
+  const isApi = request.headers['user-agent']?.startsWith('coppice/') && !/^\/(login|jobs)\//.test(request.url);
+  if (!prism || !isApi) return answered(request, response);
+  throughPrism(request, response).catch((error) => response.writeHead(502).end(String(error)));
 });
 const url = `http://127.0.0.1:${await listening(door)}`;
 
 const permissions = { checks: 'write', contents: 'read', issues: 'write', metadata: 'read', pull_requests: 'write' };
 const github = await createEmulator({
   service: 'github',
-  port,
+  port: await freePort(),
   seed: {
     tokens: Object.fromEntries(['octocat', 'stranger'].map((login) => [`${login}_token`, { login, scopes: ['repo', 'user'] }])),
     github: {
@@ -232,6 +305,14 @@ const github = await createEmulator({
   },
 });
 const inner = github.url;
+if (description) await startPrism();
+
+/** GitHub's own library, with what the platform is set up with. */
+const library = new App({
+  appId: 4242, privateKey: pem, webhooks: { secret: webhookSecret },
+  oauth: { clientId: 'Iv1.coppice', clientSecret }, Octokit: Octokit.defaults({ baseUrl: url }),
+});
+let unverified = 0;
 
 /** Asks GitHub something as a person. */
 async function ask(login, method, path, body) {
@@ -263,6 +344,26 @@ const commands = {
     return Object.values(byGuid);
   },
   deployments: async () => deployments,
+  /** Has tokens of installations refused for so many seconds. */
+  limit: async ({ seconds }) => { Object.assign(limit, { until: Date.now() + seconds * 1000, refused: 0 }); },
+  /** How many requests came with tokens of installations, and came although they were not to. */
+  counts: async () => ({ asked: limit.asked, refused: limit.refused }),
+  checked: async () => checked,
+  /** What GitHub's own library sees with the settings of the platform: the App, and checks and comments of its own. */
+  library: async ({ pull, commit }) => {
+    const { data: itself } = await library.octokit.request('GET /app');
+    const installations = [];
+    await library.eachInstallation(({ installation }) => { installations.push(installation.id); });
+    const shop = { owner: 'octocat', repo: 'shop' };
+    const octokit = await library.getInstallationOctokit(installations[0]);
+    const checks = await octokit.request('GET /repos/{owner}/{repo}/commits/{ref}/check-runs', { ...shop, ref: commit });
+    const comments = await octokit.request('GET /repos/{owner}/{repo}/issues/{issue_number}/comments', { ...shop, issue_number: pull });
+    return {
+      app: [itself.id, itself.slug], installations, unverified,
+      checks: checks.data.check_runs.map((run) => [run.name, run.conclusion]),
+      comments: comments.data.map((comment) => comment.user.login),
+    };
+  },
   job: async ({ claims }) => { job = claims; },
   ask: async ({ login, method, path, body }) => ask(login, method, path, body),
   /** The code that whoever installs the App comes back with. */

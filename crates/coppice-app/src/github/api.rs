@@ -1,7 +1,7 @@
 //! Asking GitHub.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use coppice_core::error::{UNAVAILABLE_SECONDS, chain};
@@ -25,6 +25,8 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 const ANSWER_LIMIT_BYTES: usize = 16 << 20;
 /// Longest pause that GitHub can ask for, in seconds.
 const PAUSE_MAX: u32 = 3600;
+/// The pause where it does not say how long.
+const PAUSE_UNSAID: i64 = 60;
 
 /// Why something asked of GitHub did not come.
 #[derive(Debug, thiserror::Error)]
@@ -69,14 +71,49 @@ impl From<GithubError> for Error {
 /// What was asked of GitHub, or why it did not come.
 pub(super) type Asked<T> = std::result::Result<T, GithubError>;
 
+/// Whose requests GitHub counts together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum CountedFor {
+    App,
+    /// GitHub's number of it.
+    Installation(i64),
+    /// Each with a token of their own, which is used once.
+    Person,
+}
+
+/// What a request shows, and whose it is.
+#[derive(Clone, Copy)]
+pub(super) struct Asker<'a> {
+    pub(super) token: &'a str,
+    pub(super) counted_for: CountedFor,
+}
+
+impl<'a> Asker<'a> {
+    pub(super) fn app(token: &'a str) -> Self {
+        Self { token, counted_for: CountedFor::App }
+    }
+
+    pub(super) fn person(token: &'a str) -> Self {
+        Self { token, counted_for: CountedFor::Person }
+    }
+}
+
 /// A token for one repository.
 #[derive(Clone)]
 pub(crate) struct RepositoryToken {
     /// What is shown.
     pub(super) secret: Zeroizing<String>,
+    /// Of whom it is, as GitHub numbers them.
+    pub(super) installation: i64,
     /// What the repository is called now: owner and name.
     pub(super) full_name: String,
     pub(super) expires_at: DateTime<Utc>,
+}
+
+impl RepositoryToken {
+    pub(super) fn asker(&self) -> Asker<'_> {
+        Asker { token: &self.secret, counted_for: CountedFor::Installation(self.installation) }
+    }
 }
 
 impl std::fmt::Debug for RepositoryToken {
@@ -94,6 +131,8 @@ pub(crate) struct Github {
     pub(super) jobs: TokenSigner,
     /// By installation and repository, both GitHub's numbers.
     pub(super) tokens: Mutex<BTreeMap<(i64, i64), RepositoryToken>>,
+    /// Until when GitHub wants to be left alone by whom.
+    pauses: Mutex<BTreeMap<CountedFor, Instant>>,
 }
 
 /// An answer of a good status.
@@ -119,7 +158,7 @@ impl Github {
     /// It is not asked before something is to be known of it.
     pub(crate) fn new(config: GithubConfig) -> Self {
         let jobs = TokenSigner::new(config.jobs_issuer.clone());
-        Self { config, client: OnceCell::new(), jobs, tokens: Mutex::default() }
+        Self { config, client: OnceCell::new(), jobs, tokens: Mutex::default(), pauses: Mutex::default() }
     }
 
     async fn client(&self) -> Asked<&Client> {
@@ -130,8 +169,38 @@ impl Github {
         self.client.get_or_try_init(make).await
     }
 
-    /// Asks the API something, with a token.
+    /// Asks the API something; nothing while it wants to be left alone, which it takes ill otherwise
+    /// (docs.github.com, "Best practices for using the REST API").
     pub(super) async fn ask(
+        &self,
+        request: (Method, &str),
+        by: Asker<'_>,
+        body: Option<&Value>,
+        what: &'static str,
+    ) -> Asked<Answer> {
+        if let Some(seconds) = self.pause_of(by.counted_for, Instant::now()) {
+            return Err(GithubError::Limited(seconds));
+        }
+        let asked = self.ask_now(request, by.token, body, what).await;
+        if let Err(GithubError::Limited(seconds)) = &asked
+            && by.counted_for != CountedFor::Person
+        {
+            tracing::warn!("GitHub wants to be asked again in {seconds} seconds, not to be asked for {what}");
+            let until = Instant::now() + Duration::from_secs((*seconds).into());
+            self.pauses.lock().insert(by.counted_for, until);
+        }
+        asked
+    }
+
+    /// Seconds that are left of a pause, at least one.
+    fn pause_of(&self, counted_for: CountedFor, now: Instant) -> Option<u32> {
+        let mut pauses = self.pauses.lock();
+        pauses.retain(|_, until| *until > now);
+        let left = pauses.get(&counted_for)?.duration_since(now).as_secs_f64().ceil();
+        Some(left as u32)
+    }
+
+    async fn ask_now(
         &self,
         (method, path): (Method, &str),
         token: &str,
@@ -166,7 +235,7 @@ impl Github {
         let Reply { status, headers, body } = asking::ask(request, ANSWER_LIMIT_BYTES)
             .await
             .map_err(|lost| GithubError::Away(format!("{what}: {lost}")))?;
-        if let Some(seconds) = pause(status, &headers, Utc::now()) {
+        if let Some(seconds) = pause(status, &headers, &body, Utc::now()) {
             return Err(GithubError::Limited(seconds));
         }
         if status.is_server_error() {
@@ -200,8 +269,8 @@ fn at(base: &Url, path: &str) -> Asked<Url> {
 }
 
 /// How long GitHub wants to be left alone, in seconds, if it does
-/// (docs.github.com, "Rate limits for the REST API").
-fn pause(status: StatusCode, headers: &HeaderMap, now: DateTime<Utc>) -> Option<u32> {
+/// (docs.github.com, "Rate limits for the REST API"). Only the message tells some limits from what is forbidden.
+fn pause(status: StatusCode, headers: &HeaderMap, body: &[u8], now: DateTime<Utc>) -> Option<u32> {
     if !matches!(status.as_u16(), 403 | 429) {
         return None;
     }
@@ -209,7 +278,12 @@ fn pause(status: StatusCode, headers: &HeaderMap, now: DateTime<Utc>) -> Option<
     let is_used_up = number("x-ratelimit-remaining") == Some(0);
     let asked = number(RETRY_AFTER.as_str())
         .or_else(|| number("x-ratelimit-reset").filter(|_| is_used_up).map(|reset| reset - now.timestamp()));
-    let asked = asked.or((status == StatusCode::TOO_MANY_REQUESTS).then_some(60))?;
+    let is_limit = || {
+        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        status == StatusCode::TOO_MANY_REQUESTS
+            || body["message"].as_str().is_some_and(|message| message.contains("rate limit"))
+    };
+    let asked = asked.or_else(|| is_limit().then_some(PAUSE_UNSAID))?;
     Some(u32::try_from(asked.max(1)).unwrap_or(PAUSE_MAX).min(PAUSE_MAX))
 }
 
@@ -249,7 +323,7 @@ mod tests {
                 .collect::<HeaderMap>()
         };
         let now = DateTime::from_timestamp(1_000, 0).expect("a time");
-        let told = |status, pairs: &[_]| pause(status, &headers(pairs), now);
+        let told = |status, pairs: &[_]| pause(status, &headers(pairs), b"{}", now);
         assert_eq!(told(StatusCode::FORBIDDEN, &[("retry-after", "7")]), Some(7));
         assert_eq!(
             told(StatusCode::FORBIDDEN, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1090")]),
@@ -262,5 +336,9 @@ mod tests {
         assert_eq!(told(StatusCode::TOO_MANY_REQUESTS, &[]), Some(60));
         assert_eq!(told(StatusCode::TOO_MANY_REQUESTS, &[("retry-after", "99999999")]), Some(3600));
         assert_eq!(told(StatusCode::OK, &[("retry-after", "7")]), None);
+        let said = |message: &str| pause(StatusCode::FORBIDDEN, &headers(&[]), message.as_bytes(), now);
+        assert_eq!(said(r#"{"message":"You have exceeded a secondary rate limit. Please wait."}"#), Some(60));
+        assert_eq!(said(r#"{"message":"Resource not accessible by integration"}"#), None);
+        assert_eq!(said("not JSON"), None);
     }
 }

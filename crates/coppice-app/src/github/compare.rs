@@ -62,14 +62,15 @@ impl Github {
         let (installation, repository) = (reached.installation, reached.mapping.repository);
         let token = self.token_for(installation, repository).await?;
         let path = format!("/repos/{}/pulls/{number}", token.full_name);
-        match self.ask((Method::GET, &path), &token.secret, None, "a pull request").await {
+        match self.ask((Method::GET, &path), token.asker(), None, "a pull request").await {
             Ok(answer) => Ok((token, Some(answer.json::<PullTold>()?.into()))),
             Err(GithubError::Refused { status, .. }) if status.as_u16() == 404 => Ok((token, None)),
-            Err(error) => {
+            Err(refused @ GithubError::Refused { .. }) => {
                 // It may have been taken back, or the repository renamed: the next one knows.
                 self.forget_token(installation, repository);
-                Err(error)
+                Err(refused)
             }
+            Err(error) => Err(error),
         }
     }
 
@@ -82,7 +83,7 @@ impl Github {
                 "/repos/{}/pulls?state=open&sort=created&direction=asc&per_page={PAGE}&page={page}",
                 token.full_name
             );
-            let asked = self.ask((Method::GET, &path), &token.secret, None, "open pull requests");
+            let asked = self.ask((Method::GET, &path), token.asker(), None, "open pull requests");
             let told: Vec<PullTold> = asked.await?.json()?;
             let is_last = told.len() < PAGE;
             found.extend(told.into_iter().map(Pull::from));

@@ -10,7 +10,7 @@ use reqwest::Method;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use super::api::{Asked, Github, GithubError};
+use super::api::{Asked, Asker, Github, GithubError};
 use crate::{Access, App};
 
 /// Repositories of an answer, the most that GitHub gives.
@@ -57,7 +57,8 @@ impl Github {
         let mut found = vec![];
         for page in 1..=PAGES_MAX {
             let path = format!("/user/installations/{installation}/repositories?per_page={PAGE}&page={page}");
-            let asked = self.ask((Method::GET, &path), &token, None, "the repositories of a person");
+            let asked =
+                self.ask((Method::GET, &path), Asker::person(&token), None, "the repositories of a person");
             let Page { repositories } = match asked.await {
                 Ok(answer) => answer.json()?,
                 Err(GithubError::Refused { .. }) => return Ok(vec![]),

@@ -44,17 +44,26 @@ const PAGES_MAX: usize = 10;
 struct Failed {
     why: String,
     pause: u32,
+    /// Whether GitHub said itself how long the pause is.
+    is_said: bool,
+}
+
+impl Failed {
+    fn new(why: String, pause: u32) -> Self {
+        Self { why, pause, is_said: false }
+    }
 }
 
 impl From<GithubError> for Failed {
     fn from(error: GithubError) -> Self {
-        Self { pause: error.pause(), why: error.to_string() }
+        let is_said = matches!(error, GithubError::Limited(_));
+        Self { pause: error.pause(), why: error.to_string(), is_said }
     }
 }
 
 impl From<Error> for Failed {
     fn from(error: Error) -> Self {
-        Self { pause: SOON, why: error.for_log() }
+        Self::new(error.for_log(), SOON)
     }
 }
 
@@ -111,11 +120,17 @@ impl App {
         failpoint!("github.claimed");
         let mut told = claimed.told.clone();
         let outcome = tokio::time::timeout(PATIENCE, self.do_what_is_needed(claimed, &mut told)).await;
-        let late = || Failed { why: "it takes too long".to_owned(), pause: LATER };
-        let next = outcome.unwrap_or_else(|_| Err(late())).unwrap_or_else(|Failed { why, pause }| {
-            tracing::warn!("pull request {} of mapping {}: {why}", claimed.key.number, claimed.key.mapping);
-            AfterLook::Again(longer(pause, claimed.attempts))
-        });
+        let late = || Failed::new("it takes too long".to_owned(), LATER);
+        let next =
+            outcome.unwrap_or_else(|_| Err(late())).unwrap_or_else(|Failed { why, pause, is_said }| {
+                let (number, mapping) = (claimed.key.number, &claimed.key.mapping);
+                if is_said {
+                    tracing::debug!("pull request {number} of mapping {mapping}: {why}");
+                    return AfterLook::Again(pause);
+                }
+                tracing::warn!("pull request {number} of mapping {mapping}: {why}");
+                AfterLook::Again(longer(pause, claimed.attempts))
+            });
         failpoint!("github.looked");
         Ok(self.store.github_pull_end(claimed, &told, next).await?)
     }
@@ -225,7 +240,7 @@ impl Look<'_> {
         body: Option<&Value>,
         what: &'static str,
     ) -> Asked<super::api::Answer> {
-        self.github.ask((method, path), &self.token.secret, body, what).await
+        self.github.ask((method, path), self.token.asker(), body, what).await
     }
 
     /// Has GitHub show what is new, by a check and a deployment of the commit and a comment, unless that was told.
@@ -254,14 +269,17 @@ impl Look<'_> {
         let path = format!("/repos/{name}/commits/{commit}/check-runs?check_name={CHECK}&per_page={PAGE}");
         let known: Runs = self.ask(Method::GET, &path, None, "checks of a commit").await?.json()?;
         let known = known.check_runs.into_iter().find(|run| run.external_id.as_deref() == Some(id));
-        let body = json!({
-            "name": CHECK, "head_sha": commit, "status": "completed", "conclusion": words.conclusion,
+        let mut body = json!({
+            "name": CHECK, "status": "completed", "conclusion": words.conclusion,
             "external_id": id, "details_url": place,
             "output": { "title": words.title, "summary": words.text },
         });
         let (method, path) = match known {
             Some(run) => (Method::PATCH, format!("/repos/{name}/check-runs/{}", run.id)),
-            None => (Method::POST, format!("/repos/{name}/check-runs")),
+            None => {
+                body["head_sha"] = json!(commit);
+                (Method::POST, format!("/repos/{name}/check-runs"))
+            }
         };
         self.ask(method, &path, Some(&body), "a check").await.map(drop)
     }

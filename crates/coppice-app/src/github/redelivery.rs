@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use reqwest::Method;
 use serde::Deserialize;
 
-use super::api::{Asked, Github, GithubError};
+use super::api::{Asked, Asker, Github, GithubError};
 use crate::App;
 
 /// How often GitHub is asked which deliveries failed, and how soon again when it does not say.
@@ -52,7 +52,7 @@ impl Github {
         let (mut found, mut cursor) = (vec![], String::new());
         for _ in 0..PAGES_MAX {
             let path = format!("/app/hook/deliveries?per_page={PAGE}{cursor}");
-            let answer = self.ask((Method::GET, &path), app, None, "deliveries").await?;
+            let answer = self.ask((Method::GET, &path), Asker::app(app), None, "deliveries").await?;
             let page: Vec<Attempt> = answer.json()?;
             let is_last = page.last().is_none_or(|attempt| attempt.delivered_at < since);
             found.extend(page.into_iter().filter(|attempt| attempt.delivered_at >= since));
@@ -71,7 +71,7 @@ impl Github {
         let count = failed.len().min(AGAIN_MAX);
         for id in &failed[..count] {
             let path = format!("/app/hook/deliveries/{id}/attempts");
-            match self.ask((Method::POST, &path), &app, None, "a delivery again").await {
+            match self.ask((Method::POST, &path), Asker::app(&app), None, "a delivery again").await {
                 Ok(_) => {}
                 // It is too old, or of an App's hook that is no more.
                 Err(refused @ GithubError::Refused { .. }) => tracing::debug!("{refused}"),

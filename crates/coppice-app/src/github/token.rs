@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::json;
 use zeroize::Zeroizing;
 
-use super::api::{Asked, Github, GithubError, RepositoryToken};
+use super::api::{Asked, Asker, Github, GithubError, RepositoryToken};
 
 /// A token is not used any more when it is this near to its end.
 const SPARE: TimeDelta = TimeDelta::minutes(5);
@@ -48,14 +48,20 @@ impl Github {
         let path = format!("/app/installations/{installation}/access_tokens");
         let app = self.app_token().map_err(|error| GithubError::Away(error.for_log()))?;
         let body = json!({ "repository_ids": [repository] });
-        let answer = self.ask((Method::POST, &path), &app, Some(&body), "a token for a repository").await?;
+        let answer = self
+            .ask((Method::POST, &path), Asker::app(&app), Some(&body), "a token for a repository")
+            .await?;
         let made: Made = answer.json()?;
         let named = made.repositories.into_iter().find(|named| named.id == repository);
         let Some(named) = named.filter(|named| is_full_name(&named.full_name)) else {
             return Err(GithubError::Away("a token for another repository".to_owned()));
         };
-        let token =
-            RepositoryToken { secret: made.token, full_name: named.full_name, expires_at: made.expires_at };
+        let token = RepositoryToken {
+            secret: made.token,
+            installation,
+            full_name: named.full_name,
+            expires_at: made.expires_at,
+        };
         let mut tokens = self.tokens.lock();
         tokens.retain(|_, kept| kept.expires_at > now + SPARE);
         tokens.insert(place, token.clone());
@@ -70,7 +76,7 @@ impl Github {
     /// Where people install the App: GitHub knows what it is called at present.
     pub(super) async fn install_page(&self) -> Asked<String> {
         let app = self.app_token().map_err(|error| GithubError::Away(error.for_log()))?;
-        let answer = self.ask((Method::GET, "/app"), &app, None, "the App itself").await?;
+        let answer = self.ask((Method::GET, "/app"), Asker::app(&app), None, "the App itself").await?;
         let page = install_page(&self.config.site, &answer.json::<AppItself>()?.html_url);
         page.ok_or_else(|| GithubError::Away("the App's page is on another web site".to_owned()))
     }
@@ -79,7 +85,7 @@ impl Github {
     pub(super) async fn has_installation(&self, installation: i64) -> Asked<bool> {
         let path = format!("/app/installations/{installation}");
         let app = self.app_token().map_err(|error| GithubError::Away(error.for_log()))?;
-        match self.ask((Method::GET, &path), &app, None, "an installation").await {
+        match self.ask((Method::GET, &path), Asker::app(&app), None, "an installation").await {
             Ok(answer) => Ok(answer.json::<Seen>()?.suspended_at.is_none()),
             Err(refused) if refused.is_gone() => Ok(false),
             Err(error) => Err(error),
