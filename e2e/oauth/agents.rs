@@ -6,9 +6,11 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use serde_json::json;
+
 use super::browser::Browser;
 use super::shared;
-use crate::http::Http;
+use crate::http::{Http, text_of};
 
 /// Where a client is sent back to that reads the answer from its input.
 const NOWHERE: &str = "http://127.0.0.1:9/";
@@ -96,11 +98,36 @@ fn mcp_remote_signs_in_and_brings_the_tools_to_clients_of_local_servers() {
     assert!(said.contains("\nDONE\n"), "{said}");
 }
 
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port()
+}
+
+#[test]
+fn the_conformance_program_finds_nothing_wrong_with_where_agents_sign_in() {
+    let http = shared();
+    let port = free_port();
+    let asked = json!({
+        "client_name": "conformance",
+        "redirect_uris": [format!("http://127.0.0.1:{port}/callback")],
+        "token_endpoint_auth_method": "none",
+    });
+    let client = http.send(http.anonymous("POST", "/oauth/register").json(&asked)).expect(201);
+    let of_agents = http.anonymous("GET", "/.well-known/oauth-protected-resource/mcp");
+    let metadata = http.send(of_agents).expect(200);
+    let mut program = node();
+    program
+        .args(["node_modules/@modelcontextprotocol/conformance/dist/index.js", "authorization"])
+        .args(["--url", &text_of(&metadata["authorization_servers"][0])])
+        .args(["--client-id", &text_of(&client["client_id"])])
+        .args(["--resource", &text_of(&metadata["resource"]), "--port", &port.to_string()]);
+    let said = run(&http, program);
+    assert!(said.contains("2 passed, 0 failed"), "{said}");
+}
+
 #[test]
 fn the_inspector_signs_in_and_finds_nothing_wrong_with_the_tools() {
     let http = shared();
-    let port =
-        TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port();
+    let port = free_port();
     let mut program = node();
     program
         // Without a terminal it asks nobody otherwise.
