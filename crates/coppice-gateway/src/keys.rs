@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use aws_lc_rs::rand;
+use coppice_core::random;
 use coppice_pgwire::startup::CancelKey;
 use parking_lot::Mutex;
 
@@ -49,7 +49,7 @@ impl Keys {
         let known = known.entry(process_id).or_default();
         loop {
             let mut secret = vec![0; secret_length];
-            rand::fill(&mut secret).expect("the system random source works");
+            random::fill(&mut secret);
             let key = CancelKey { process_id, secret: secret.into() };
             // Four bytes are few enough for two of the same to happen.
             if !known.iter().any(|(other, _)| *other == key) {

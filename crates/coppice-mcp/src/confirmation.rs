@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
-use aws_lc_rs::rand::{self, SystemRandom};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use coppice_core::random;
 use parking_lot::Mutex;
 
 /// The argument that it is said in.
@@ -18,6 +18,8 @@ const PERIOD: Duration = Duration::from_secs(300);
 /// Random bytes that it begins with: the same thing is asked for anew each time.
 const UNIQUE_BYTES: usize = 9;
 const TAG_BYTES: usize = 12;
+/// As long as what HMAC-SHA-256 makes (RFC 2104, section 3).
+const KEY_BYTES: usize = 32;
 
 /// Makes and knows confirmations, each of which is good once. They end with the
 /// process: who has an old one is asked again.
@@ -30,14 +32,15 @@ pub(crate) struct Confirmations {
 
 impl Confirmations {
     pub(crate) fn new() -> Self {
-        let key = Key::generate(HMAC_SHA256, &SystemRandom::new()).expect("random bytes");
-        Self { key, used: Mutex::default() }
+        let mut key = [0; KEY_BYTES];
+        random::fill(&mut key);
+        Self { key: Key::new(HMAC_SHA256, &key), used: Mutex::default() }
     }
 
     /// For one thing that one credential wants to do.
     pub(crate) fn make(&self, credential: &str, what: &str) -> String {
         let mut unique = [0; UNIQUE_BYTES];
-        rand::fill(&mut unique).expect("random bytes");
+        random::fill(&mut unique);
         self.at(period(), &unique, credential, what)
     }
 

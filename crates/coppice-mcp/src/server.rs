@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use aws_lc_rs::rand;
 use axum::Router;
 use axum::http::Method;
 use axum::http::header::USER_AGENT;
 use axum::http::request::Parts;
+use coppice_core::random;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, ListToolsResult,
     PaginatedRequestParams, ServerCapabilities, ServerConfig,
@@ -136,9 +136,7 @@ impl ServerHandler for Server {
 /// A mark that nobody can know before.
 fn frame() -> String {
     let mut bytes = [0; 8];
-    if rand::fill(&mut bytes).is_err() {
-        return String::new();
-    }
+    random::fill(&mut bytes);
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text

@@ -1,6 +1,6 @@
 //! Codes that people type.
 
-use aws_lc_rs::rand;
+use coppice_core::random;
 
 /// No vowels, so that no words appear, and nothing that looks like something else.
 const ALPHABET: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
@@ -10,7 +10,7 @@ pub(crate) fn generate(length: usize) -> String {
     let mut code = String::with_capacity(length);
     while code.len() < length {
         let mut byte = [0];
-        rand::fill(&mut byte).expect("the system random source works");
+        random::fill(&mut byte);
         // Values from 240 on would make the first letters likelier.
         if byte[0] < 240 {
             code.push(ALPHABET[usize::from(byte[0] % 20)] as char);

@@ -1,6 +1,6 @@
 //! Secrets that nobody can guess, and comparing them.
 
-use aws_lc_rs::{constant_time, digest, rand};
+use aws_lc_rs::{constant_time, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
@@ -11,7 +11,7 @@ pub const SECRET_LENGTH: usize = 43;
 /// escaping anywhere.
 pub fn secret() -> String {
     let mut bytes = [0; 32];
-    rand::fill(&mut bytes).expect("the system random source works");
+    coppice_core::random::fill(&mut bytes);
     URL_SAFE_NO_PAD.encode(bytes)
 }
 

@@ -1,8 +1,8 @@
 //! Codes of an authenticator app (RFC 6238): six digits, SHA-1, half a minute
 //! each, which is what every app can do.
 
-use aws_lc_rs::rand;
 use chrono::{DateTime, Utc};
+use coppice_core::random;
 use totp_rs::{Builder, Secret, Totp, TotpError};
 use zeroize::Zeroizing;
 
@@ -16,7 +16,7 @@ const ISSUER: &str = "Coppice";
 /// Makes the secret of an app, as base32.
 pub fn generate() -> Zeroizing<String> {
     let mut bytes = Zeroizing::new([0; SECRET_LENGTH]);
-    rand::fill(bytes.as_mut()).expect("the system random source works");
+    random::fill(bytes.as_mut());
     Zeroizing::new(Secret::new_stack(*bytes).to_base32())
 }
 

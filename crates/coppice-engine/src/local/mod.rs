@@ -71,6 +71,7 @@ use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 
 use coppice_core::image::PostgresVersion;
+use coppice_core::random;
 
 pub use barman::{BarmanPlan, export_to_barman};
 pub use engine::LocalEngine;
@@ -202,15 +203,14 @@ fn ensure_secret(data_dir: &Path) -> Result<String> {
     if let Ok(text) = fs::read_to_string(&path) {
         return Ok(text);
     }
-    let text = random_hex::<24>()?;
+    let text = random_hex::<24>();
     write_durably(&path, text.as_bytes(), 0o600)?;
     Ok(text)
 }
 
 /// So many bytes that nobody guesses, in hexadecimal.
-fn random_hex<const BYTES: usize>() -> Result<String> {
+fn random_hex<const BYTES: usize>() -> String {
     let mut bytes = [0u8; BYTES];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .map_err(EngineError::io("making a secret"))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    random::fill(&mut bytes);
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

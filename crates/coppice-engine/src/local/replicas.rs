@@ -138,7 +138,7 @@ impl LocalEngine {
         let name = name_of(replica)?;
         let servers = &self.host.servers;
         let server = servers.living(primary).ok_or_else(|| EngineError::NotRunning(primary.clone()))?;
-        let password = random_hex::<32>()?;
+        let password = random_hex::<32>();
         let socket = self.host.layout().instance_socket(primary);
         let neighbour = match servers.is_root {
             false => None,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use aws_lc_rs::rand;
+use coppice_core::random;
 use coppice_engine::BoxedServerStream;
 use coppice_pgwire::frame::Frame;
 use coppice_pgwire::scram::Verifier;
@@ -96,7 +96,7 @@ pub(crate) struct User<'a> {
 /// What no client knows before it is asked for.
 fn proof() -> String {
     let mut bytes = [0; 16];
-    rand::fill(&mut bytes).expect("the system random source works");
+    random::fill(&mut bytes);
     format!("{:032x}", u128::from_ne_bytes(bytes))
 }
 

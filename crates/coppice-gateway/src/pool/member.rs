@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use aws_lc_rs::rand;
-use coppice_core::BranchId;
+use coppice_core::{BranchId, random};
 use coppice_pgwire::{encode, session};
 use tokio::time::{Instant, timeout_at};
 
@@ -87,7 +86,7 @@ impl Gateway {
         let parameters = parameters.filter(|(name, _)| name != "application_name").cloned().collect();
         let key = pool.keys.of(PoolKey { parameters, verifier: proven.verifier.clone() });
         let mut process_id = [0; 4];
-        rand::fill(&mut process_id).expect("the system random source works");
+        random::fill(&mut process_id);
         let process_id = u32::from_ne_bytes(process_id) >> 1;
         let target = Arc::<Target>::default();
         let mut member = Member {

@@ -188,8 +188,8 @@ impl Branch {
         let (id, told) = (BranchId::generate(), Arc::new(Mutex::new(told)));
         let own_admin = superuser(&postgres).await;
         let branch = OneBranch { postgres, admin: own_admin, branch: id.clone(), told: told.clone() };
-        let gateway =
-            Gateway::new(config, certificate, Arc::new(branch), Arc::<Sessions>::default()).unwrap();
+        let gateway = Gateway::new(config, certificate, Arc::new(branch), Arc::<Sessions>::default())
+            .expect("a gateway");
         let gateway = Arc::new(gateway);
         let router = gateway_routes(gateway.clone(), TrustedProxies::default());
         let listening = OnceCell::new();

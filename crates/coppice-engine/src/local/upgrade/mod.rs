@@ -150,8 +150,8 @@ impl LocalEngine {
             from: self.address(&parts.old),
             to: self.address(&parts.new),
             programs,
-            restorer: format!("coppice_restorer_{}", random_hex::<16>()?),
-            password: random_hex::<24>()?,
+            restorer: format!("coppice_restorer_{}", random_hex::<16>()),
+            password: random_hex::<24>(),
         };
         // Not only programs evaluate what the owner wrote.
         let left_out = tokio::select! {
