@@ -249,8 +249,9 @@ async function startPrism() {
   const port = await freePort();
   const program = fileURLToPath(new URL('node_modules/@stoplight/prism-cli/dist/index.js', import.meta.url));
   const upstream = `http://127.0.0.1:${await listening(behind)}`;
-  const child = spawn(process.execPath, [program, 'proxy', description, upstream, '--host', '127.0.0.1', '--port', String(port)], { stdio: ['ignore', 'pipe', 'inherit'] });
-  process.on('exit', () => child.kill());
+  // A story that ends kills this program, which can end nothing of its own then.
+  const command = ['--pdeathsig', 'KILL', process.execPath, program, 'proxy', description, upstream];
+  const child = spawn('setpriv', [...command, '--host', '127.0.0.1', '--port', String(port)], { stdio: ['ignore', 'pipe', 'inherit'] });
   for await (const line of createInterface({ input: child.stdout })) if (line.includes('is listening')) break;
   child.stdout.resume();
   prism = `http://127.0.0.1:${port}`;
