@@ -100,6 +100,7 @@ fn a_branch_goes_back_to_any_second_that_was_kept() {
         }
         exactly_what_was_there_at_a_place(&coppice, branch, &written);
     }
+    a_record_that_is_written_over_several_files_is_seen_when_it_is_whole(&coppice);
     a_backup_is_restored_to_exactly_the_first_rows(&coppice);
     what_was_dropped_is_back(&coppice);
     moments_that_were_not_kept_are_refused(&mut coppice);
@@ -123,6 +124,22 @@ fn exactly_what_was_there_at_a_place(coppice: &Platform, branch: &str, written: 
     assert_eq!(coppice.sql("place", "SELECT max(n) FROM t"), middle.row.to_string());
     assert_eq!(coppice.sql("place", "INSERT INTO t VALUES (1000, '')"), "INSERT 0 1", "it can be written");
     coppice.cli(&["branch", "delete", "place", "--yes"]);
+}
+
+/// Not even the end of its file changes any more when the rest of such a record comes.
+fn a_record_that_is_written_over_several_files_is_seen_when_it_is_whole(coppice: &Platform) {
+    // Not transactional: it is written as far as there was no room for it in memory.
+    coppice.sql("main", "SELECT pg_logical_emit_message(false, 'far', repeat('x', 20000000)) IS NULL");
+    let later = Utc::now() + TimeDelta::seconds(4);
+    wait_for("it is looked at while nothing comes", PATIENCE, || {
+        (time(&history(coppice, "main")["window"]["to"]) > later).then_some(())
+    });
+    let place = "BEGIN; CREATE TABLE far AS SELECT 1 AS i; COMMIT; SELECT pg_current_wal_insert_lsn()";
+    let place = coppice.sql("main", place).lines().last().expect("a place").to_owned();
+    wait_for("all of it is seen", PATIENCE, || {
+        let seen = text(&history(coppice, "main")["window"]["toLsn"]);
+        (coppice.sql("main", &format!("SELECT '{seen}'::pg_lsn >= '{place}'")) == "t").then_some(())
+    });
 }
 
 /// Waits until the backup of a branch can be restored to some time after this call.

@@ -91,6 +91,7 @@ impl Volume {
             gaps: gaps(&entries),
             next_kept: behind_kept.max(log.segment().number(first.mark.lsn)),
             snapshots,
+            ends_in: log.segment().number(last.mark.lsn),
             changed: None,
             is_settled: false,
         }))
@@ -128,6 +129,7 @@ impl Volume {
             gaps: gaps(&entries),
             next_kept: log.segment().number(end.at),
             snapshots,
+            ends_in: log.segment().number(end.at),
             changed: None,
             is_settled: false,
         })
@@ -138,7 +140,7 @@ impl Volume {
         let live = wal_of(&self.data)?;
         // Whatever is committed by now is found below.
         let now = now_ms().max(known.seen_ms);
-        let name = known.log.file_name(known.log.segment().number(known.place.at));
+        let name = known.log.file_name(known.ends_in);
         let looking = || EngineError::io(format!("looking at {name}"));
         let changed = live.file(name.as_str()).map_err(looking())?;
         let changed = changed.map(|(_, stat)| (stat.st_mtime, stat.st_mtime_nsec));
@@ -146,13 +148,13 @@ impl Volume {
             known.seen_ms = now;
             return Ok(Some(known));
         }
-        let walked = self.walk(&known, &live)?;
+        let (walked, ends_in) = self.walk(&known, &live)?;
         if walked == known.place && self.is_beyond(&known)? {
             return Ok(None);
         }
-        known.is_settled =
-            walked == known.place && changed.is_none_or(|(seconds, _)| seconds * 1000 + TICK_MS < now);
-        known.changed = changed;
+        known.is_settled = (walked, ends_in) == (known.place, known.ends_in)
+            && changed.is_none_or(|(seconds, _)| seconds * 1000 + TICK_MS < now);
+        (known.changed, known.ends_in) = (changed, ends_in);
         if walked != known.place {
             let mark = Mark { at_ms: now, since_ms: known.seen_ms, lsn: walked.at, is_first: false };
             self.marks.add(&Entry { mark, previous: walked.previous })?;
@@ -174,12 +176,14 @@ impl Volume {
         Ok(Some(known))
     }
 
-    /// Where the log ends now.
-    fn walk(&self, known: &Known, live: &UntrustedDir) -> Result<Place> {
+    /// Where the log ends now, and the file in which that was found: a later one than the
+    /// place is in, where a record is written that is not whole yet.
+    fn walk(&self, known: &Known, live: &UntrustedDir) -> Result<(Place, u64)> {
         let mut files = Files::new(known.log, vec![self.kept.directory(), live]);
         let walked =
             known.log.walk(known.place, None, &mut files).map_err(EngineError::io("reading the log"))?;
-        Ok(walked.place)
+        let ends_in = files.number().unwrap_or_else(|| known.log.segment().number(walked.place.at));
+        Ok((walked.place, ends_in))
     }
 
     /// Whether the server is further than can be walked to.
@@ -189,7 +193,7 @@ impl Volume {
         }
         // It may have gone on since the log was read.
         let live = wal_of(&self.data)?;
-        Ok(self.walk(known, &live)? == known.place)
+        Ok(self.walk(known, &live)?.0 == known.place)
     }
 }
 

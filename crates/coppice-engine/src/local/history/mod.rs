@@ -59,8 +59,9 @@ struct Known {
     /// The first file of the log that is not kept yet.
     next_kept: u64,
     snapshots: Vec<Facts>,
-    /// When the file that is being written was last changed, and whether all
-    /// that it had then was seen.
+    /// The file in which the last walk found the end of the log.
+    ends_in: u64,
+    /// When that was last changed, and whether all that it had then was seen.
     changed: Option<(i64, u64)>,
     is_settled: bool,
 }

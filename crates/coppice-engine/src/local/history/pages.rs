@@ -30,6 +30,11 @@ impl<'a> Files<'a> {
         Self { log, directories, open: None, chunk, read: (Lsn(0), 0) }
     }
 
+    /// The file that a page was last asked of.
+    pub(super) fn number(&self) -> Option<u64> {
+        self.open.as_ref().map(|(number, _)| *number)
+    }
+
     fn open(&mut self, number: u64) -> io::Result<Option<&File>> {
         if self.open.as_ref().is_none_or(|(open, _)| *open != number) {
             let name = self.log.file_name(number);
