@@ -7,7 +7,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use coppice_failpoint::failpoint;
 use rustix::fs::{FallocateFlags, FlockOperation};
@@ -160,17 +161,64 @@ fn initial_length(directory: &Path, options: &StorageOptions) -> Result<u64> {
     )))
 }
 
+/// Tries of a program that somebody else may be in the way of.
+const TRIES: u32 = 10;
+/// Before the second of them; then twice as long before each.
+const REST: Duration = Duration::from_millis(20);
+
 /// Without discarding: that would give the reserved blocks back.
 fn format(image: &Path) -> Result<()> {
-    let output = Command::new("mkfs.btrfs")
-        .args(["--quiet", "--force", "--nodiscard", "--label", "coppice"])
-        .arg(image)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(EngineError::io("starting mkfs.btrfs (Debian package btrfs-progs)"))?;
+    let mut mkfs = Command::new("mkfs.btrfs");
+    mkfs.args(["--quiet", "--force", "--nodiscard", "--label", "coppice"]).arg(image).stdin(Stdio::null());
+    let run = || mkfs.output().map_err(EngineError::io("starting mkfs.btrfs (Debian package btrfs-progs)"));
+    let output = undisturbed(run)?;
     if output.status.success() {
         return Ok(());
     }
     let reason = String::from_utf8_lossy(&output.stderr);
     Err(EngineError::Other(format!("mkfs.btrfs failed: {}", reason.trim())))
+}
+
+/// Runs mkfs.btrfs again when it could not see whether the image is in use: to find that
+/// out it looks at every loop device of the machine, and fails when one goes meanwhile.
+fn undisturbed(mut run: impl FnMut() -> Result<Output>) -> Result<Output> {
+    let mut rest = REST;
+    for _ in 1..TRIES {
+        let output = run()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        let is_disturbed = said.contains("cannot check mount status")
+            && ["No such device or address", "No such file or directory"]
+                .iter()
+                .any(|why| said.contains(why));
+        if output.status.success() || !is_disturbed {
+            return Ok(output);
+        }
+        std::thread::sleep(rest);
+        rest *= 2;
+    }
+    run()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program that says something and fails, so many times, and then does well.
+    fn disturbed(times: u32, words: &str) -> (u32, bool) {
+        let mut runs = 0;
+        let output = undisturbed(|| {
+            runs += 1;
+            let script = if runs > times { "exit 0" } else { "echo \"$0\" >&2; exit 1" };
+            let run = Command::new("sh").args(["-c", script, words]).output();
+            run.map_err(EngineError::io("starting sh"))
+        });
+        (runs, output.expect("it runs").status.success())
+    }
+
+    #[test]
+    fn a_loop_device_that_goes_while_the_pool_is_made_does_not_keep_it_from_being_made() {
+        let words = "ERROR: cannot check mount status of /x/pool.img.new: No such device or address";
+        assert_eq!(disturbed(2, words), (3, true));
+        assert_eq!(disturbed(1, "ERROR: /x/pool.img.new is mounted"), (1, false), "nobody is in the way");
+    }
 }
