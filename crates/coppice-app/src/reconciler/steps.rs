@@ -84,7 +84,7 @@ impl Reconciler {
             Step::StopReplicas => self.stop_replicas(work, token).await?,
             Step::RemoveReplicas => self.remove_replicas(work, token).await?,
             Step::Remove => {
-                self.remove_old_volumes(work).await?;
+                self.remove_old_volumes(&work.doomed).await?;
                 self.remove_data(volume).await?;
                 engine.remove_instance(instance).await?;
                 failpoint!("reconciler.instance_removed");
@@ -196,10 +196,13 @@ impl Reconciler {
             self.watch_server(work);
         }
         // Nobody waits for that; whoever looks after versions asks again.
-        if let Err(error) = self.remove_old_volumes(work).await {
-            tracing::info!(branch = %id, "a former volume of branch {id} is still there: {}", error.reason());
+        match self.let_go_of_old_volumes(work, token).await {
+            Err(error) if !matches!(error, StepError::Lost) => {
+                tracing::info!(branch = %id, "a former volume of branch {id} is still there: {}", error.reason());
+                Ok(())
+            }
+            done => done,
         }
-        Ok(())
     }
 
     /// A server that does not answer is not ready, whatever its files say.

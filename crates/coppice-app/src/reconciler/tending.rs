@@ -134,6 +134,8 @@ impl Reconciler {
             let host = &inner.control_plane.host;
             let claimed = inner.store.branch_claim(&branch, host, token, LEASE_SECONDS).await?;
             *work = claimed.ok_or(StepError::Lost)?;
+            // Whoever removes them may be waited for here.
+            work.doomed.clear();
             loop {
                 let seen = Seen {
                     goal: work.branch.goal,

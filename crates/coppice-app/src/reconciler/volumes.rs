@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use coppice_core::VolumeId;
+use coppice_core::branch::Goal;
 use coppice_core::claim::ClaimToken;
 use coppice_core::volume::{VolumeLabel, VolumeSource, VolumeState};
 use coppice_engine::{EngineError, StopMode, VolumeFacts, VolumePlan};
@@ -129,9 +130,28 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Removes what the branch had before and nobody can go back to any more.
-    pub(super) async fn remove_old_volumes(&self, work: &BranchWork) -> Result<(), StepError> {
-        for volume in &work.doomed {
+    /// Removes what the branch had before and nobody can go back to any more. Without
+    /// snapshots that takes as long as there are files; one that is up is looked after
+    /// meanwhile.
+    pub(super) async fn let_go_of_old_volumes(
+        &self,
+        work: &mut BranchWork,
+        token: ClaimToken,
+    ) -> Result<(), StepError> {
+        let doomed = std::mem::take(&mut work.doomed);
+        if doomed.is_empty() {
+            return Ok(());
+        }
+        let removing = self.remove_old_volumes(&doomed);
+        match work.branch.goal {
+            Goal::Running => self.while_tended(removing, work, token, &CancellationToken::new()).await?,
+            _ => removing.await,
+        }
+    }
+
+    /// Removes volumes that a branch had before.
+    pub(super) async fn remove_old_volumes(&self, doomed: &[VolumeId]) -> Result<(), StepError> {
+        for volume in doomed {
             self.remove_data(volume).await?;
             self.inner.store.volume_removed(volume).await?;
         }
