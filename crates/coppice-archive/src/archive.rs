@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use chrono::{DateTime, Utc};
-use coppice_core::{InstallationId, VolumeId, random};
+use coppice_core::{InstallationId, VolumeId};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::path::Path;
 use object_store::{GetResultPayload, ObjectMeta, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions};
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::manifest::Manifest;
 use crate::seal::Keys;
+use crate::times::{Times, stamp, time_of};
 use crate::{ArchiveError, ArchiveKey, Result, StorePlace};
 
 /// The format that this program writes, and the newest that it reads.
@@ -24,6 +26,11 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 pub(crate) const SEALED_BYTES_MAX: usize = 1 << 30;
 /// Most names that a listing of objects has: a piece of a log each second is a month and a half of one volume.
 const NAMES_MAX: usize = 4_000_000;
+
+/// How long the answer to something small may take.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Bytes a second that a line has at least.
+const SLOWEST_LINE: usize = 256 << 10;
 
 /// What a store says of itself, in clear.
 #[derive(Debug, Serialize, Deserialize)]
@@ -70,20 +77,6 @@ impl fmt::Display for BaseName {
     }
 }
 
-/// The last part of a name that sorts by time.
-pub(crate) fn stamp(time_ms: i64) -> String {
-    let mut unique = [0; 4];
-    random::fill(&mut unique);
-    format!("{time_ms:015}-{}", hex::encode(unique))
-}
-
-/// The time in a name that ends with a [`stamp`].
-pub(crate) fn time_of(name: &str) -> DateTime<Utc> {
-    let stamp = name.rsplit('/').next().unwrap_or_default();
-    let ms = stamp.split('-').next().and_then(|ms| ms.parse().ok()).unwrap_or_default();
-    DateTime::from_timestamp_millis(ms).unwrap_or_default()
-}
-
 /// A store, opened with its key.
 #[derive(Debug)]
 pub struct Archive {
@@ -92,6 +85,7 @@ pub struct Archive {
     installation: InstallationId,
     /// The number of this process among its owners; none for a reader.
     generation: Option<u64>,
+    pub(crate) times: Times,
 }
 
 impl Archive {
@@ -163,7 +157,7 @@ impl Archive {
             return Err(ArchiveError::WrongKey(head.installation));
         }
         let installation = InstallationId::from_trusted(head.installation);
-        Ok(Self { objects, keys, installation, generation: None })
+        Ok(Self { objects, keys, installation, generation: None, times: Times::default() })
     }
 
     /// Whose store it is.
@@ -265,9 +259,11 @@ impl Archive {
     /// Fails when another process has taken the store over.
     ///
     /// # Errors
-    /// [`ArchiveError::TakenOver`], also for who only reads; when the store can't be read.
+    /// [`ArchiveError::TakenOver`], also for who only reads; when the store can't be read,
+    /// or does not answer soon.
     pub async fn check_owner(&self) -> Result<()> {
-        match Some(self.newest_owner().await?) == self.generation {
+        let newest = soon("looking for its owner", 0, self.newest_owner()).await?;
+        match Some(newest) == self.generation {
             true => Ok(()),
             false => Err(ArchiveError::TakenOver),
         }
@@ -288,6 +284,16 @@ impl Archive {
         let newest = owners.last().and_then(|owner| owner.location.filename()?.parse().ok());
         Ok(newest.unwrap_or_default())
     }
+}
+
+/// Does something with so many bytes that is tried again when it fails: a store that is silent
+/// must not keep it from that for as long as other requests may take.
+pub(crate) async fn soon<T>(action: &str, bytes: usize, work: impl Future<Output = Result<T>>) -> Result<T> {
+    let patience = PATIENCE + Duration::from_secs((bytes / SLOWEST_LINE) as u64);
+    let done = tokio::time::timeout(patience, work).await;
+    done.unwrap_or_else(|_| {
+        Err(ArchiveError::Silent { action: action.to_owned(), seconds: patience.as_secs() })
+    })
 }
 
 /// Reads an object, whose store is not trusted to end it.

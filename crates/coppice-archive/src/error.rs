@@ -18,6 +18,14 @@ pub enum ArchiveError {
         #[source]
         source: object_store::Error,
     },
+    /// The bucket or directory does not answer.
+    #[error("{action} in the store: it did not answer within {seconds} seconds")]
+    Silent {
+        /// As above.
+        action: String,
+        /// How long it was waited for.
+        seconds: u64,
+    },
     /// A file of the source or the target fails.
     #[error("{action}")]
     File {
@@ -31,7 +39,10 @@ pub enum ArchiveError {
     #[error("there is no coppice.json: this is no store of coppice, or its prefix is another one")]
     NoStore,
     /// Another key made the store.
-    #[error("the store was made with another key: name the secret.key of the installation {0}")]
+    #[error(
+        "the store was made with another key: name the secret.key of the installation {0}, or give each installation \
+         a bucket or a prefix of its own"
+    )]
     WrongKey(String),
     /// A later release made the store.
     #[error("the store has format {0}, which this program does not know: use a newer one")]

@@ -31,6 +31,7 @@ mod read;
 mod records;
 mod seal;
 mod sweep;
+mod times;
 mod wal;
 mod write;
 

@@ -4,7 +4,8 @@ use chrono::{DateTime, Utc};
 use coppice_core::HostId;
 use serde::{Deserialize, Serialize};
 
-use crate::archive::{SEALED_BYTES_MAX, stamp, time_of};
+use crate::archive::SEALED_BYTES_MAX;
+use crate::times::{stamp, time_of};
 use crate::{Archive, ArchiveError, Result};
 
 /// An export of the metastore.
@@ -28,14 +29,15 @@ impl RecordsName {
 }
 
 impl Archive {
-    /// Writes an export of the metastore.
+    /// Writes an export of the metastore: the newest one, also where `taken_at` is not.
     ///
     /// # Errors
     /// When the store can't be written, or is another process's by now.
     pub async fn put_records(&self, records: &Records, taken_at: DateTime<Utc>) -> Result<()> {
         let content = postcard::to_stdvec(records);
         let content = content.map_err(|error| ArchiveError::Refused(error.to_string()))?;
-        self.put_sealed(&format!("records/{}", stamp(taken_at.timestamp_millis())), &content).await
+        let time = self.next_among("records", &["records".to_owned()], taken_at).await?;
+        self.put_sealed(&format!("records/{}", stamp(time.timestamp_millis())), &content).await
     }
 
     /// Exports that are there, oldest first.

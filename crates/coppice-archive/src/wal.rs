@@ -4,6 +4,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use coppice_core::VolumeId;
 use coppice_core::lsn::Lsn;
 
+use crate::archive::soon;
 use crate::manifest::Manifest;
 use crate::{Archive, ArchiveError, BaseFacts, Result};
 
@@ -44,8 +45,9 @@ fn no_log(reached: Lsn, until: DateTime<Utc>) -> ArchiveError {
 }
 
 impl Archive {
-    /// Writes a piece of a volume's log that begins at `start`. The caller has seen
-    /// that this process [owns](Self::check_owner) the store.
+    /// Writes a piece of a volume's log that begins at `start`, behind all that is there
+    /// also where `seen_at` is not. The caller has seen that this process
+    /// [owns](Self::check_owner) the store.
     ///
     /// # Errors
     /// When the store can't be written, or the piece is longer than [`PIECE_BYTES_MAX`].
@@ -59,10 +61,12 @@ impl Archive {
         if bytes.len() > PIECE_BYTES_MAX {
             return Err(ArchiveError::Refused(format!("a piece of a log with {} bytes", bytes.len())));
         }
-        let (time, end) = (seen_at.timestamp_millis(), start.0 + bytes.len() as u64);
+        let time = self.next_time(volume, seen_at).await?.timestamp_millis();
+        let end = start.0 + bytes.len() as u64;
         let name = format!("wal/{volume}/{time:015}-{:016X}-{end:016X}", start.0);
         let sealed = self.keys.seal(&name, bytes)?;
-        self.put(&name, sealed).await
+        let (action, bytes) = (format!("writing {name}"), sealed.len());
+        soon(&action, bytes, self.put(&name, sealed)).await
     }
 
     /// Pieces of a volume's log, oldest first.
@@ -140,10 +144,14 @@ impl Archive {
     /// # Errors
     /// When the store can't be written, or is another process's by now.
     pub async fn remove_log(&self, volume: &VolumeId, before: DateTime<Utc>) -> Result<()> {
-        let pieces = self.log_pieces(volume).await?.into_iter();
-        let old: Vec<_> = pieces.filter(|piece| piece.seen_at < before).collect();
+        let pieces = self.log_pieces(volume).await?;
+        let count = pieces.len();
+        let old: Vec<_> = pieces.into_iter().filter(|piece| piece.seen_at < before).collect();
         if !old.is_empty() {
             self.check_owner().await?;
+        }
+        if old.len() == count {
+            self.forget_times(volume);
         }
         for piece in old {
             self.delete(&piece.object).await?;

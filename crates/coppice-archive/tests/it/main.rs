@@ -6,3 +6,4 @@ mod moments;
 mod s3;
 mod stores;
 mod support;
+mod unreliable;

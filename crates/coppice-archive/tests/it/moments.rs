@@ -13,10 +13,12 @@ fn at(second: i64) -> DateTime<Utc> {
 
 /// A store with a base of a volume, taken at a second, whose log ends at a place.
 fn base(store: &Store, second: i64, log_end: Option<u64>) -> BaseName {
+    let volume = VolumeId::from_trusted("vol_1");
+    let time = store.runtime.block_on(store.archive.next_time(&volume, at(second))).expect("a time");
     store.within(|| {
         let facts = BaseFacts {
-            volume: VolumeId::from_trusted("vol_1"),
-            taken_ms: second * 1000,
+            volume,
+            taken_ms: time.timestamp_millis(),
             log_end: log_end.map(Lsn),
             label: "{}".to_owned(),
         };
@@ -44,8 +46,8 @@ fn needed(store: &Store, base: &BaseName, until: Option<i64>) -> Option<Vec<u64>
 #[test]
 fn a_moment_needs_the_log_up_to_what_was_seen_after_it_and_no_gap() {
     let store = Store::new();
-    let first = base(&store, 100, Some(1000));
     piece(&store, 90, 500, 900);
+    let first = base(&store, 100, Some(1000));
     for (second, from, to) in [(110, 900, 1100), (120, 1100, 1200), (500, 1200, 1300)] {
         piece(&store, second, from, to);
     }
@@ -92,4 +94,26 @@ fn a_base_without_a_log_is_all_that_there_is() {
     let store = Store::new();
     let only = base(&store, 100, None);
     assert_eq!(needed(&store, &only, Some(500)), Some(vec![]));
+}
+
+#[test]
+fn whatever_a_clock_does_what_was_written_last_comes_last() {
+    let mut store = Store::new();
+    let first = base(&store, 10_000, Some(1000));
+    piece(&store, 10_010, 1000, 1100);
+    // Back by two hours, and on by three.
+    piece(&store, 2_820, 1100, 1200);
+    piece(&store, 13_620, 1200, 1300);
+    let second = base(&store, 10_030, Some(1300));
+    // Another process, whose clock is behind all of that.
+    store.reopen();
+    piece(&store, 10_040, 1300, 1400);
+    assert_eq!(needed(&store, &first, None), Some(vec![1100, 1200, 1300, 1400]));
+    assert_eq!(needed(&store, &second, None), Some(vec![1400]));
+    let bases =
+        store.runtime.block_on(store.archive.bases(&VolumeId::from_trusted("vol_1"))).expect("listed");
+    assert_eq!(bases, [first, second]);
+    let third = base(&store, 50, Some(1400));
+    piece(&store, 60, 1400, 1500);
+    assert_eq!(needed(&store, &third, None), Some(vec![1500]), "and one without what was before it");
 }

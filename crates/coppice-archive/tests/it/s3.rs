@@ -14,24 +14,36 @@ use crate::support::{installation, key};
 /// Set for the process that works in a bucket: it is where credentials are read from.
 const BUCKET: &str = "COPPICE_TEST_BUCKET";
 
-#[test]
-fn a_bucket_does_what_a_directory_does() {
-    let server = S3Server::start();
+/// Does a test of this program in a process of its own, which has a server's bucket.
+pub(crate) fn in_a_bucket(test: &str, server: &S3Server, endpoint: &str, more: &[(&str, &str)]) {
     let mut again = Command::new(std::env::current_exe().expect("this program"));
     again
-        .args(["--exact", "s3::within_a_bucket", "--nocapture"])
+        .args(["--exact", test, "--nocapture"])
         .env(BUCKET, "bucket")
-        .envs(server.environment());
+        .envs(server.environment())
+        .env("AWS_ENDPOINT_URL", endpoint)
+        .envs(more.iter().copied());
     let done = again.output().expect("it runs");
     let said = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success() && said.contains("worked in a bucket"), "{said}");
     assert!(!said.contains(S3_SECRET), "{said}");
 }
 
+/// The bucket of this process; none where it is not such a one.
+pub(crate) fn bucket() -> Option<String> {
+    std::env::var(BUCKET).ok()
+}
+
+#[test]
+fn a_bucket_does_what_a_directory_does() {
+    let server = S3Server::start();
+    in_a_bucket("s3::within_a_bucket", &server, &server.endpoint(), &[]);
+}
+
 /// Does something only in the process that the test above begins.
 #[test]
 fn within_a_bucket() {
-    let Ok(bucket) = std::env::var(BUCKET) else { return };
+    let Some(bucket) = bucket() else { return };
     let runtime = Runtime::new().expect("a runtime");
     let place: StorePlace = format!("s3://{bucket}/a/prefix").parse().expect("a bucket");
     let take = || runtime.block_on(Archive::take(&place, &key(1), &installation()));

@@ -1,13 +1,19 @@
 //! Whose a store is, and who may write to it.
 
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 
+use aws_lc_rs::hmac;
 use chrono::{Duration, Utc};
-use coppice_archive::{Archive, ArchiveError, Records, StorePlace};
+use coppice_archive::{Archive, ArchiveError, ArchiveKey, Records, StorePlace};
 use coppice_core::lsn::Lsn;
 use coppice_core::{HostId, InstallationId, VolumeId};
+use coppice_test_support::python_program;
+use proptest::prelude::*;
+use zeroize::Zeroizing;
 
-use crate::support::{Store, installation, key};
+use crate::support::{Store, installation, key, tree};
 
 fn records(text: &str) -> Records {
     Records { host: HostId::from_trusted("hst_1"), export: text.as_bytes().to_vec() }
@@ -117,7 +123,7 @@ fn pieces_of_a_log_come_in_the_order_in_which_they_were_seen() {
     let (volume, now) = (VolumeId::from_trusted("vol_1"), Utc::now());
     let other = VolumeId::from_trusted("vol_10");
     for (volume, ago, start, bytes) in
-        [(&volume, 1, 0x300, "later"), (&volume, 2, 0x100, "first"), (&other, 3, 0x100, "another's")]
+        [(&volume, 2, 0x100, "first"), (&volume, 1, 0x300, "later"), (&other, 3, 0x100, "another's")]
     {
         let seen_at = now - Duration::minutes(ago);
         runtime.block_on(archive.put_log(volume, seen_at, Lsn(start), bytes.as_bytes())).expect("written");
@@ -139,7 +145,7 @@ fn records_are_kept_as_they_are_and_the_oldest_go() {
     let store = Store::new();
     let (runtime, archive) = (&store.runtime, &store.archive);
     let now = Utc::now();
-    for ago in [3, 1, 2, 0] {
+    for ago in [3, 2, 1, 0] {
         let text = format!("records of {ago} minutes ago");
         let records = records(&text);
         let put = archive.put_records(&records, now - Duration::minutes(ago));
@@ -151,6 +157,94 @@ fn records_are_kept_as_they_are_and_the_oldest_go() {
     let expected = [1, 0].map(|ago| records(&format!("records of {ago} minutes ago")));
     assert_eq!(texts.collect::<Vec<_>>(), expected);
     assert!(left[1].taken_at() - left[0].taken_at() == Duration::minutes(1));
+    let late = records("records after the clock went back");
+    runtime.block_on(archive.put_records(&late, now - Duration::hours(3))).expect("written");
+    let newest = runtime.block_on(archive.records()).expect("listed").pop().expect("there are some");
+    assert_eq!(runtime.block_on(archive.get_records(&newest)).expect("read"), late);
     let stored = fs::read(&store.objects("records")[0]).expect("an object");
     assert!(!stored.windows(7).any(|part| part == b"records"), "it is encrypted");
+}
+
+/// The key that a master key of these bytes means.
+fn of_master_key(bytes: &[u8]) -> ArchiveKey {
+    let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, bytes), b"coppice archive 1");
+    ArchiveKey::new(Zeroizing::new(derived.as_ref().try_into().expect("32 bytes")))
+}
+
+#[test]
+fn whoever_has_the_key_reads_a_store_without_this_program() {
+    let secret = [9; 32];
+    let store = Store::with_key(&of_master_key(&secret));
+    let source = tempfile::tempdir().expect("a directory");
+    for (name, content) in
+        [("base/1", vec![7; 200_000]), ("base/2", vec![]), ("PG_VERSION", b"18\n".to_vec())]
+    {
+        let path = source.path().join(name);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
+        fs::write(path, content).expect("a file");
+    }
+    let first = store.write(source.path(), 1000, None).expect("written");
+    fs::write(source.path().join("base/1"), vec![8; 70_000]).expect("a file");
+    let second = store.write(source.path(), 2000, Some(&first.base)).expect("written");
+    let newest = records("what the metastore exported");
+    store.runtime.block_on(store.archive.put_records(&newest, Utc::now())).expect("written");
+
+    let key_file = source.path().join("secret.key");
+    let read = |secret: &[u8], arguments: &[&str]| {
+        fs::write(&key_file, secret).expect("a file");
+        let reader = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/reader/read_store.py");
+        let mut command = Command::new(python_program("python"));
+        command.arg(reader).arg(&store.directory).arg(&key_file).args(arguments);
+        command.output().expect("python runs")
+    };
+    let verified = read(&secret, &["verify"]);
+    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
+    let told = String::from_utf8_lossy(&verified.stdout).into_owned();
+    assert!(told.contains(&format!("{}: 3 files", second.base)), "{told}");
+    let target = source.path().join("restored").display().to_string();
+    let restored = read(&secret, &["restore", second.base.as_str(), &target]);
+    assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
+    let own = store.restore(&second.base).expect("restored");
+    assert_eq!(tree(Path::new(&target)), tree(own.path()));
+    assert_eq!(read(&secret, &["records"]).stdout, newest.export);
+    let text = format!("coppice secret key 2\nkey {0}\narchive {1}\n", "00".repeat(32), {
+        let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &secret), b"coppice archive 1");
+        hex::encode(derived)
+    });
+    assert_eq!(read(text.as_bytes(), &["records"]).stdout, newest.export, "after a rekey");
+    let refused = read(&[8; 32], &["list"]);
+    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("not the key"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn a_bit_that_flips_anywhere_is_found(place in any::<prop::sample::Index>(), bit in 0..8_u32, seed in any::<u32>()) {
+        let store = Store::new();
+        let source = tempfile::tempdir().expect("a directory");
+        let noise = (0..70_000_u32).map(|n| n.wrapping_add(seed).wrapping_mul(2_654_435_761)).collect::<Vec<_>>();
+        fs::write(source.path().join("1"), noise.into_iter().flat_map(u32::to_le_bytes).collect::<Vec<_>>()).expect("a file");
+        let base = store.write(source.path(), 1000, None).expect("written").base;
+        let (runtime, archive) = (&store.runtime, &store.archive);
+        let volume = VolumeId::from_trusted("vol_1");
+        runtime.block_on(archive.put_log(&volume, Utc::now(), Lsn(0x100), &[5; 3000])).expect("written");
+        runtime.block_on(archive.put_records(&records("some"), Utc::now())).expect("written");
+        // In each kind as often.
+        let kinds = ["bases", "packs", "wal", "records"];
+        let object = store.objects(kinds[place.index(kinds.len())]).remove(0);
+        let mut content = fs::read(&object).expect("an object");
+        let (length, at) = (content.len(), place.index(content.len()));
+        content[at] ^= 1 << bit;
+        fs::write(&object, content).expect("written");
+        let found = [
+            store.verify(&base).err(),
+            runtime.block_on(async { archive.get_log(&archive.log_pieces(&volume).await?[0]).await }).err(),
+            runtime.block_on(async { archive.get_records(&archive.records().await?[0]).await }).err(),
+        ];
+        let found: Vec<_> = found.into_iter().flatten().collect();
+        let name = object.strip_prefix(&store.directory).expect("below it").display().to_string();
+        prop_assert!(matches!(&found[..], [ArchiveError::Damaged { object, .. }] if *object == name || object.contains(&name)),
+            "bit {bit} of byte {at} of {length} in {name}: {found:?}");
+    }
 }

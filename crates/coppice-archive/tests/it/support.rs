@@ -34,12 +34,22 @@ pub(crate) struct Store {
 
 impl Store {
     pub(crate) fn new() -> Self {
+        Self::with_key(&key(1))
+    }
+
+    pub(crate) fn with_key(key: &ArchiveKey) -> Self {
         let home = tempfile::tempdir().expect("a directory");
         let directory = home.path().join("store");
         let place = StorePlace::Directory(directory.clone());
         let runtime = Runtime::new().expect("a runtime");
-        let archive = runtime.block_on(Archive::take(&place, &key(1), &installation())).expect("a store");
+        let archive = runtime.block_on(Archive::take(&place, key, &installation())).expect("a store");
         Self { runtime, place, archive: Arc::new(archive), directory, _home: home }
+    }
+
+    /// As another process takes it over.
+    pub(crate) fn reopen(&mut self) {
+        let taken = self.runtime.block_on(Archive::take(&self.place, &key(1), &installation()));
+        self.archive = Arc::new(taken.expect("a store"));
     }
 
     /// Does something on this thread that waits for the store.

@@ -136,7 +136,8 @@ impl LocalEngine {
         let label = self.volumes.label(&plan.volume)?;
         let label = label.ok_or_else(|| EngineError::NoVolume(plan.volume.clone()))?;
         let label = serde_json::to_string(&label).map_err(|error| EngineError::Other(error.to_string()))?;
-        let (volume, taken_ms) = (plan.volume.clone(), Utc::now().timestamp_millis());
+        let taken_ms = archive.next_time(&plan.volume, Utc::now()).await?.timestamp_millis();
+        let volume = plan.volume.clone();
         let read = move |data: &UntrustedPath, log_end: Option<Lsn>| {
             failpoint!("base.frozen");
             let facts = BaseFacts { volume, taken_ms, log_end, label };
