@@ -79,6 +79,7 @@ fn metadata(backup: Backup) -> wire::BackupMetadata {
         earliest_restore: backup.span.as_ref().map(|span| stamp(span.from)),
         latest_restore: backup.span.as_ref().map(|span| stamp(span.to)),
         gaps: gaps.map(|(from, to)| wire::HistoryGap { from: stamp(*from), to: stamp(*to) }).collect(),
+        lag_seconds: backup.lag.map(|lag| lag.as_secs()),
         last_verified: backup.verified_at.map(wire::Timestamp),
         last_drill: backup.last_drill.map(|(at, report)| drill(at, report)),
         description: format!(

@@ -13,14 +13,14 @@ use coppice_core::usage::METERING;
 use coppice_core::{Error, Result};
 use futures_util::FutureExt as _;
 use tokio::sync::OnceCell;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::backups::Upkeep;
 use crate::drills::Rest;
 use crate::github::Redelivery;
 use crate::history::Keeper;
 use crate::logins::Endings;
+use crate::pace::Pace;
 use crate::{App, budgets, marketplace, metrics, orb, stripe};
 
 /// Pause before a task that panicked is begun again.
@@ -68,22 +68,34 @@ impl Tasks {
         self.0.push(AbortOnDropHandle::new(tokio::spawn(async move {
             let mut timer = tokio::time::interval(period);
             timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            let mut complaint = None;
+            let mut turns = Turns { name, complaint: None };
             loop {
                 timer.tick().await;
-                let done = AssertUnwindSafe(work(state.clone())).catch_unwind().await;
-                let failure = match done {
-                    Ok(Ok(())) => None,
-                    Ok(Err(error)) => Some(error.for_log()),
-                    Err(_) => Some("it panicked".to_owned()),
-                };
-                match &failure {
-                    None => metrics::task_succeeded(name),
-                    // Said once, not at every turn.
-                    Some(why) if failure != complaint => tracing::warn!("the task {name} failed: {why}"),
-                    Some(_) => {}
-                }
-                complaint = failure;
+                turns.take(work(state.clone())).await;
+            }
+        })));
+    }
+
+    /// The same, so that what was there when a turn began is dealt with `period` later: the
+    /// next turn has ended by then, if it takes no longer than those before it.
+    pub fn within<S, F>(
+        &mut self,
+        name: &'static str,
+        period: Duration,
+        state: &S,
+        work: impl Fn(S) -> F + Send + 'static,
+    ) where
+        S: Clone + Send + 'static,
+        F: Future<Output = Result<()>> + Send + 'static,
+    {
+        metrics::task_begun(name, period);
+        let state = state.clone();
+        self.0.push(AbortOnDropHandle::new(tokio::spawn(async move {
+            let (mut pace, mut turns) = (Pace::new(period), Turns { name, complaint: None });
+            loop {
+                let began = Instant::now();
+                let is_done = turns.take(work(state.clone())).await;
+                tokio::time::sleep_until(began + pace.next(began.elapsed(), is_done)).await;
             }
         })));
     }
@@ -94,6 +106,32 @@ impl Tasks {
         F: Future<Output = ()> + Send + 'static,
     {
         self.0.push(AbortOnDropHandle::new(tokio::spawn(kept(name, work))));
+    }
+}
+
+/// A task's turns, one after the other.
+struct Turns {
+    name: &'static str,
+    complaint: Option<String>,
+}
+
+impl Turns {
+    /// Tells whether it went well.
+    async fn take(&mut self, work: impl Future<Output = Result<()>>) -> bool {
+        let name = self.name;
+        let failure = match AssertUnwindSafe(work).catch_unwind().await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.for_log()),
+            Err(_) => Some("it panicked".to_owned()),
+        };
+        match &failure {
+            None => metrics::task_succeeded(name),
+            // Said once, not at every turn.
+            Some(why) if failure != self.complaint => tracing::warn!("the task {name} failed: {why}"),
+            Some(_) => {}
+        }
+        self.complaint = failure;
+        self.complaint.is_none()
     }
 }
 
@@ -171,36 +209,17 @@ impl App {
         if self.config.archive.is_none() {
             return;
         }
-        let (upkeep, every) = (Arc::new(Upkeep::default()), self.config.store_interval);
-        let shared = upkeep.clone();
-        tasks.every("store_records", every, self, move |app| {
-            let upkeep = shared.clone();
-            async move { app.send_records(&upkeep).await }
-        });
-        let shared = upkeep.clone();
-        tasks.every("store_logs", every, self, move |app| {
-            let upkeep = shared.clone();
-            async move { app.send_logs(&upkeep).await }
-        });
-        let shared = upkeep.clone();
-        tasks.every("store_bases", every, self, move |app| {
-            let upkeep = shared.clone();
-            async move { app.make_bases(&upkeep).await }
-        });
-        let shared = upkeep.clone();
-        tasks.every("store_verification", PURGE, self, move |app| {
-            let upkeep = shared.clone();
-            async move { app.verify_bases(&upkeep).await }
-        });
+        let every = self.config.store_interval;
+        tasks.every("store_records", every, self, |app| async move { app.send_records().await });
+        tasks.within("store_logs", every, self, |app| async move { app.send_logs().await });
+        tasks.every("store_bases", every, self, |app| async move { app.make_bases().await });
+        tasks.every("store_verification", PURGE, self, |app| async move { app.verify_bases().await });
         let rest = Arc::new(Rest::default());
         tasks.every_taking("store_drills", DRILL_LOOK, DRILL_LONGEST, self, move |app| {
             let rest = rest.clone();
             async move { app.hold_drills(&rest).await }
         });
-        tasks.every("store_sweep", PURGE, self, move |app| {
-            let upkeep = upkeep.clone();
-            async move { app.sweep_store(&upkeep).await }
-        });
+        tasks.every("store_sweep", PURGE, self, |app| async move { app.sweep_store().await });
     }
 
     /// Pull requests have branches, where there is a GitHub App.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
-use coppice_archive::{Archive, ArchiveError, BaseName, Records, StoreFailure};
+use coppice_archive::{Archive, ArchiveError, BaseName, PIECE_BYTES_MAX, Records, StoreFailure};
+use coppice_core::lsn::Lsn;
 use coppice_core::{Error, ErrorCode, Result, VolumeId};
 use coppice_engine::{BasePlan, EngineError};
 use coppice_failpoint::failpoint;
@@ -39,6 +40,44 @@ pub(crate) struct Upkeep {
     exported: Mutex<Option<(String, Instant)>>,
     /// Volumes that rest, with all of their logs in the store.
     complete: Mutex<HashSet<VolumeId>>,
+    /// Of the others: by when all of their logs was there.
+    sent: Mutex<HashMap<VolumeId, Instant>>,
+}
+
+impl Upkeep {
+    /// Volumes whose logs are to be in the store; one that is new here is behind from now on.
+    fn begin_turn(&self, logs: Vec<StoredLog>) -> Vec<(StoredLog, Lsn)> {
+        let (mut complete, mut sent, now) = (self.complete.lock(), self.sent.lock(), Instant::now());
+        let resting: HashSet<_> =
+            logs.iter().filter(|log| !log.is_up).map(|log| log.volume.clone()).collect();
+        complete.retain(|volume| resting.contains(volume));
+        let due: Vec<_> = logs.into_iter().filter(|log| !complete.contains(&log.volume)).collect();
+        let before = std::mem::take(&mut *sent);
+        sent.extend(
+            due.iter()
+                .map(|StoredLog { volume, .. }| (volume.clone(), before.get(volume).copied().unwrap_or(now))),
+        );
+        due.into_iter().filter_map(|log| log.stored.map(|stored| (log, stored))).collect()
+    }
+
+    /// Everything that a volume's log had at a time is in the store.
+    fn reached(&self, log: &StoredLog, at: Instant) {
+        if log.is_up {
+            self.sent.lock().insert(log.volume.clone(), at);
+        } else {
+            self.sent.lock().remove(&log.volume);
+            self.complete.lock().insert(log.volume.clone());
+        }
+    }
+
+    /// For how long what a volume wrote may not be in the store; none when its log is
+    /// not written there.
+    fn lag(&self, volume: &VolumeId) -> Option<Duration> {
+        if self.complete.lock().contains(volume) {
+            return Some(Duration::ZERO);
+        }
+        self.sent.lock().get(volume).map(Instant::elapsed)
+    }
 }
 
 fn failed(error: ArchiveError) -> Error {
@@ -62,9 +101,9 @@ async fn verify(archive: &Arc<Archive>, base: &BaseName) -> Result<(), ArchiveEr
 
 impl App {
     /// Makes the bases that are due, one after the other.
-    pub(crate) async fn make_bases(&self, upkeep: &Upkeep) -> Result<()> {
+    pub(crate) async fn make_bases(&self) -> Result<()> {
         let Some(store) = &self.config.archive else { return Ok(()) };
-        let _alone = upkeep.bases.lock().await;
+        let _alone = self.upkeep.bases.lock().await;
         let due = self.store.base_due(&self.config.host, self.config.store_interval).await?;
         if due.is_empty() {
             return Ok(());
@@ -73,7 +112,7 @@ impl App {
         store.archive().await.map_err(failed)?.check_owner().await.map_err(failed)?;
         for due in due {
             let now = Instant::now();
-            if upkeep.resting.lock().get(&due.volume).is_some_and(|until| *until > now) {
+            if self.upkeep.resting.lock().get(&due.volume).is_some_and(|until| *until > now) {
                 continue;
             }
             let made = self.make_base(&due).await;
@@ -83,9 +122,9 @@ impl App {
                 let branch = &due.branch;
                 tracing::warn!(%branch, "branch {branch} can't be backed up: {}", error.chain());
                 metrics::base_failed();
-                upkeep.resting.lock().insert(due.volume.clone(), now + REST);
+                self.upkeep.resting.lock().insert(due.volume.clone(), now + REST);
             } else {
-                upkeep.resting.lock().remove(&due.volume);
+                self.upkeep.resting.lock().remove(&due.volume);
             }
         }
         Ok(())
@@ -118,34 +157,46 @@ impl App {
         self.store.base_insert(&due.branch, &row, rests_at.as_deref()).await.map_err(noting)
     }
 
+    /// For how long what a volume wrote may not be in the store, by its log or else by
+    /// its newest base, which was last seen to have all at `base_seen_at`; none when
+    /// nothing of it is there.
+    pub(crate) fn lag_of(&self, volume: &VolumeId, base_seen_at: Option<DateTime<Utc>>) -> Option<Duration> {
+        let since_base = || (Utc::now() - base_seen_at?).to_std().ok();
+        self.config.archive.as_ref()?;
+        self.upkeep.lag(volume).or_else(since_base)
+    }
+
+    /// The same of the volume that is furthest behind, among those whose logs are written
+    /// there.
+    pub fn store_lag(&self) -> Duration {
+        self.upkeep.sent.lock().values().map(Instant::elapsed).max().unwrap_or_default()
+    }
+
     /// Writes what is new of the logs of all branches into the store.
-    pub(crate) async fn send_logs(&self, upkeep: &Upkeep) -> Result<()> {
+    pub(crate) async fn send_logs(&self) -> Result<()> {
         let Some(store) = &self.config.archive else { return Ok(()) };
-        let logs = self.store.log_stored(&self.config.host).await?;
-        let due: Vec<_> = {
-            let mut complete = upkeep.complete.lock();
-            let resting: HashSet<_> =
-                logs.iter().filter(|log| !log.is_up).map(|log| log.volume.clone()).collect();
-            complete.retain(|volume| resting.contains(volume));
-            logs.into_iter().filter(|log| !complete.contains(&log.volume)).collect()
-        };
+        let due = self.upkeep.begin_turn(self.store.log_stored(&self.config.host).await?);
         if due.is_empty() {
             return Ok(());
         }
         let archive = store.archive().await.map_err(failed)?;
         archive.check_owner().await.map_err(failed)?;
-        let archive = &archive;
-        let sent = due.into_iter().map(|log| async move { self.send_log(upkeep, archive, &log).await });
+        let (archive, end) = (&archive, Instant::now() + self.config.store_interval);
+        let sent = due
+            .into_iter()
+            .map(|(log, stored)| async move { self.send_log(archive, &log, stored, end).await });
         let sent: Vec<Result<()>> = stream::iter(sent).buffer_unordered(LOGS_AT_ONCE).collect().await;
         sent.into_iter().collect()
     }
 
-    async fn send_log(&self, upkeep: &Upkeep, archive: &Archive, log: &StoredLog) -> Result<()> {
-        let StoredLog { branch, volume, stored, is_up } = log;
-        let mut at = *stored;
+    /// Writes what a log has by now, and no more: others wait for their turn. What is
+    /// left at `end` comes with the next one.
+    async fn send_log(&self, archive: &Archive, log: &StoredLog, stored: Lsn, end: Instant) -> Result<()> {
+        let StoredLog { branch, volume, .. } = log;
+        let mut at = stored;
         loop {
-            let read = self.engine.log_from(volume, at).await;
-            let bytes = match read {
+            let looked = Instant::now();
+            let bytes = match self.engine.log_from(volume, at).await {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => {
                     tracing::warn!(%branch, "the log of branch {branch} has a gap behind {at}: it gets a new base");
@@ -156,25 +207,28 @@ impl App {
                     return Ok(());
                 }
             };
-            if bytes.is_empty() {
-                break;
+            if !bytes.is_empty() {
+                archive.put_log(volume, Utc::now(), at, &bytes).await.map_err(failed)?;
+                metrics::log_sent(bytes.len());
+                at.0 += bytes.len() as u64;
+                self.store.log_note(volume, Some(at)).await?;
             }
-            archive.put_log(volume, Utc::now(), at, &bytes).await.map_err(failed)?;
-            metrics::log_sent(bytes.len());
-            at.0 += bytes.len() as u64;
-            self.store.log_note(volume, Some(at)).await?;
+            // A full piece: there is more.
+            if bytes.len() < PIECE_BYTES_MAX {
+                self.upkeep.reached(log, looked);
+                return Ok(());
+            }
+            if Instant::now() > end {
+                return Ok(());
+            }
         }
-        if !is_up {
-            upkeep.complete.lock().insert(volume.clone());
-        }
-        Ok(())
     }
 
     /// Writes an export of the metastore into the store, unless nothing has changed.
-    pub(crate) async fn send_records(&self, upkeep: &Upkeep) -> Result<()> {
+    pub(crate) async fn send_records(&self) -> Result<()> {
         let Some(store) = &self.config.archive else { return Ok(()) };
         let (began, now) = (Instant::now(), Utc::now());
-        let before = upkeep.exported.lock().clone();
+        let before = self.upkeep.exported.lock().clone();
         if before.as_ref().is_some_and(|(_, until)| *until > began) {
             return Ok(());
         }
@@ -191,21 +245,21 @@ impl App {
                 .map_err(failed)?;
             archive.thin_records(RECORDS_KEPT).await.map_err(failed)?;
         }
-        *upkeep.exported.lock() = Some((mark, Instant::now() + began.elapsed() * EXPORT_SHARE));
+        *self.upkeep.exported.lock() = Some((mark, Instant::now() + began.elapsed() * EXPORT_SHARE));
         Ok(())
     }
 
     /// Reads through bases whose turn it is, and the log behind them. Fails as long as
     /// anything is known to be damaged.
-    pub(crate) async fn verify_bases(&self, upkeep: &Upkeep) -> Result<()> {
+    pub(crate) async fn verify_bases(&self) -> Result<()> {
         let Some(store) = &self.config.archive else { return Ok(()) };
         let archive = store.archive().await.map_err(failed)?;
-        let alone = upkeep.bases.lock().await;
+        let alone = self.upkeep.bases.lock().await;
         self.adopt_bases(&archive).await?;
         drop(alone);
         while let Some(name) = self.store.base_to_verify(VERIFY_EVERY).await? {
             // Else it might be removed meanwhile.
-            let _alone = upkeep.bases.lock().await;
+            let _alone = self.upkeep.bases.lock().await;
             let damage = match verify(&archive, &BaseName::from_trusted(name.as_str())).await {
                 Ok(()) => String::new(),
                 Err(error @ ArchiveError::Damaged { .. }) => error.chain(),
@@ -254,9 +308,9 @@ impl App {
     }
 
     /// Removes from the store what nobody needs.
-    pub(crate) async fn sweep_store(&self, upkeep: &Upkeep) -> Result<()> {
+    pub(crate) async fn sweep_store(&self) -> Result<()> {
         let Some(store) = &self.config.archive else { return Ok(()) };
-        let _alone = upkeep.bases.lock().await;
+        let _alone = self.upkeep.bases.lock().await;
         let archive = store.archive().await.map_err(failed)?;
         let found = self.adopt_bases(&archive).await?;
         for name in self.store.base_surplus().await? {

@@ -46,6 +46,7 @@ mod metrics;
 mod orb;
 mod organizations;
 mod outside;
+mod pace;
 mod past;
 mod projects;
 pub mod reconciler;
@@ -249,6 +250,7 @@ pub struct App {
     /// Says that Orb has told of something, or is to be told.
     orb_nudge: Arc<Notify>,
     marketplace: Option<Arc<marketplace::AwsMarketplace>>,
+    upkeep: Arc<backups::Upkeep>,
     config: Arc<AppConfig>,
 }
 
@@ -298,6 +300,7 @@ impl App {
             orb,
             orb_nudge: Arc::default(),
             marketplace,
+            upkeep: Arc::default(),
             config: Arc::new(config),
         }
     }

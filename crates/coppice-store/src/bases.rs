@@ -27,15 +27,15 @@ pub struct BaseRow {
     pub log_end: Option<Lsn>,
 }
 
-/// A volume whose log goes on in the store.
+/// A volume whose log belongs into the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredLog {
     /// Its branch.
     pub branch: BranchId,
     /// The volume.
     pub volume: VolumeId,
-    /// How far it is there.
-    pub stored: Lsn,
+    /// How far it is there; none until its next base is.
+    pub stored: Option<Lsn>,
     /// Whether a server may be writing it.
     pub is_up: bool,
 }
@@ -175,23 +175,31 @@ impl Store {
         Ok(())
     }
 
-    /// Volumes of a host whose log goes on in the store, how far it is there, and
-    /// whether a server may be writing it.
+    /// Volumes of a host whose log goes on in the store, or will behind their next base;
+    /// how far it is there, and whether a server may be writing it. Those of which no
+    /// base can be made are left out, and those whose bases have no log.
     pub async fn log_stored(&self, host: &HostId) -> Result<Vec<StoredLog>> {
-        let rows: Vec<(String, String, String, bool)> = sqlx::query_as(
+        let rows: Vec<(String, String, Option<String>, bool)> = sqlx::query_as(
             "select b.id, v.id, v.stored_lsn::text, b.goal = 'running' or b.state <> 'hibernated'
              from branches b join volumes v on v.id = b.volume_id
-             where v.host_id = $1 and v.state = 'admitted' and v.stored_lsn is not null
-               and b.goal in ('running', 'hibernated', 'trashed')",
+             where v.host_id = $1 and v.state = 'admitted' and b.goal in ('running', 'hibernated', 'trashed')
+               and (v.stored_lsn is not null
+                    or not b.backup_failing and b.goal <> 'trashed'
+                       and not exists (select from bases x where x.volume_id = v.id and x.log_end is null
+                                       and not exists (select from bases later where later.volume_id = v.id
+                                                       and later.taken_at > x.taken_at)))",
         )
         .bind(host.as_str())
         .fetch_all(&self.pool)
         .await?;
         let logs = rows.into_iter().map(|(branch, volume, lsn, is_up)| {
-            let stored =
-                lsn.parse().map_err(|_| StoreError::UnknownValue { what: "place in a log", value: lsn })?;
+            let parsed = lsn.as_deref().map(str::parse).transpose();
+            let unknown = |_| StoreError::UnknownValue {
+                what: "place in a log",
+                value: lsn.clone().unwrap_or_default(),
+            };
             let (branch, volume) = (BranchId::from_trusted(branch), VolumeId::from_trusted(volume));
-            Ok(StoredLog { branch, volume, stored, is_up })
+            Ok(StoredLog { branch, volume, stored: parsed.map_err(unknown)?, is_up })
         });
         logs.collect()
     }
@@ -308,6 +316,18 @@ impl Store {
     pub async fn base_span(&self, volume: &VolumeId) -> Result<Option<(DateTime<Utc>, DateTime<Utc>)>> {
         let query = "select min(complete_at), max(complete_at) from bases where volume_id = $1 having count(complete_at) > 0";
         Ok(sqlx::query_as(query).bind(volume.as_str()).fetch_optional(&self.pool).await?)
+    }
+
+    /// When the newest base of each of these volumes was last seen to have all that the
+    /// volume has.
+    pub async fn base_seen_at(&self, volumes: &[VolumeId]) -> Result<Vec<(VolumeId, DateTime<Utc>)>> {
+        let ids: Vec<_> = volumes.iter().map(VolumeId::as_str).collect();
+        let query =
+            "select volume_id, max(seen_at) from bases where volume_id = any($1) and complete_at is not null
+                     group by volume_id";
+        let rows: Vec<(String, DateTime<Utc>)> =
+            sqlx::query_as(query).bind(&ids).fetch_all(&self.pool).await?;
+        Ok(rows.into_iter().map(|(volume, seen)| (VolumeId::from_trusted(volume), seen)).collect())
     }
 
     /// Forgets a base that was removed from the store.

@@ -59,6 +59,11 @@ pub struct BackupMetadata {
     /// Times between these two that it can't be restored to, newest first; at most 100.
     #[serde(default)]
     pub gaps: Vec<HistoryGap>,
+    /// For how many seconds what was written may not be in the store: what a lost machine would take with it. Absent where
+    /// there is no store, or nothing of the branch in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = 4, nullable = false)]
+    pub lag_seconds: Option<u64>,
     /// When the newest full copy was last restored for proof and found sound; absent when it never was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]

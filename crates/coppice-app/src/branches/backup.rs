@@ -1,6 +1,7 @@
 //! What can be restored of branches.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use coppice_core::backup::{BackupChange, DrillReport};
@@ -28,6 +29,9 @@ pub struct Backup {
     /// The times at which it can be restored, also to what it was before it was reset or
     /// upgraded; none when there are none yet.
     pub span: Option<Span>,
+    /// For how long what was written may not be in the store; none where there is no store,
+    /// or nothing of the branch in it.
+    pub lag: Option<Duration>,
     /// When it was last restored for proof, and what came of it; none when it never was.
     pub last_drill: Option<(DateTime<Utc>, DrillReport)>,
     /// When that last went well.
@@ -65,10 +69,13 @@ impl App {
         for (id, version) in self.store.versions_of_branches(&ids).await? {
             versions.entry(id).or_default().push(version);
         }
+        let volumes: Vec<_> = branches.iter().map(|branch| branch.volume.clone()).collect();
+        let seen: BTreeMap<_, _> = self.store.base_seen_at(&volumes).await?.into_iter().collect();
         let found = branches.into_iter().map(|branch| {
             let versions = versions.remove(&branch.id).unwrap_or_default();
             let drills = drills.get(&branch.id).cloned();
-            async move { self.backup_of(branch, &versions, drills).await }
+            let base_seen_at = seen.get(&branch.volume).copied();
+            async move { self.backup_of(branch, &versions, drills, base_seen_at).await }
         });
         stream::iter(found).buffered(LOOKS_MAX).try_collect().await
     }
@@ -88,7 +95,9 @@ impl App {
         };
         let drills = self.store.drill_list(std::slice::from_ref(id)).await?.pop();
         let versions = self.store.branch_versions(id).await?;
-        self.backup_of(found, &versions, drills.map(|(_, drills)| drills)).await
+        let seen = self.store.base_seen_at(std::slice::from_ref(&found.volume)).await?.pop();
+        let (drills, seen) = (drills.map(|(_, drills)| drills), seen.map(|(_, at)| at));
+        self.backup_of(found, &versions, drills, seen).await
     }
 
     async fn backup_of(
@@ -96,9 +105,11 @@ impl App {
         branch: Branch,
         versions: &[BranchVersion],
         drills: Option<Drills>,
+        base_seen_at: Option<DateTime<Utc>>,
     ) -> Result<Backup> {
         let drills = drills.unwrap_or_default();
         Ok(Backup {
+            lag: self.lag_of(&branch.volume, base_seen_at),
             span: self.span_of_branch(&branch, versions, true).await?,
             last_drill: drills.last,
             verified_at: drills.verified_at,

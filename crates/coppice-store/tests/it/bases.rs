@@ -163,3 +163,32 @@ async fn a_drill_is_due_of_the_branch_whose_last_one_is_longest_ago_and_of_one_t
         assert!(due(Some(week)).await.is_some(), "{again}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_belongs_into_the_store_but_where_none_is_kept_and_no_base_can_be_made() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_rows(&server.database().await).await;
+    sql.execute("update volumes set state = 'admitted', stored_lsn = '0/7'").await.unwrap();
+    let logs = async || {
+        let logs = store.log_stored(&HostId::from_trusted("h")).await.unwrap();
+        logs.into_iter().next().map(|log| log.stored.map(|lsn| lsn.0))
+    };
+    assert_eq!(logs().await, Some(Some(7)));
+    sql.execute("update volumes set stored_lsn = null").await.unwrap();
+    assert_eq!(logs().await, Some(None), "there will be a base");
+    sql.execute("update branches set backup_failing = true").await.unwrap();
+    assert_eq!(logs().await, None, "not of this one");
+    sql.execute("update branches set backup_failing = false").await.unwrap();
+    base(&mut sql, "first", "2 hours").await;
+    assert_eq!(logs().await, Some(None), "its log had a gap");
+    base(&mut sql, "second", "1 hour").await;
+    sql.execute("update bases set log_end = null where name = 'second'").await.unwrap();
+    assert_eq!(logs().await, None, "none is kept");
+    let volumes = [VolumeId::from_trusted("v"), VolumeId::from_trusted("w")];
+    assert_eq!(store.base_seen_at(&volumes).await.unwrap(), [], "it is not known what they have");
+    sql.execute("update bases set complete_at = taken_at").await.unwrap();
+    let seen = store.base_seen_at(&volumes).await.unwrap();
+    let [(volume, at)] = &seen[..] else { panic!("{seen:?}") };
+    assert_eq!(volume, &volumes[0]);
+    assert!((Utc::now() - *at - TimeDelta::hours(1)).abs() < TimeDelta::minutes(1), "{at}");
+}

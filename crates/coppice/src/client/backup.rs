@@ -71,6 +71,7 @@ pub(super) async fn run(command: BackupCommand, client: &Client, as_json: bool) 
                 ("branch", branch.name),
                 ("from", time(backup.earliest_restore)),
                 ("to", time(backup.latest_restore)),
+                ("store lacks", backup.lag_seconds.map_or_else(String::new, |lag| format!("{lag} s"))),
                 ("verified", verified(&backup)),
                 ("drill", backup.last_drill.map_or_else(String::new, told)),
                 ("is", backup.description),

@@ -167,6 +167,12 @@ impl Page {
         text.sample("coppice_branches_failing", &[], work.failing as f64);
         text.gauge("coppice_instances_running", "Servers of branches that run.");
         text.sample("coppice_instances_running", &[], work.servers as f64);
+        let name = "coppice_store_log_lag_seconds";
+        text.gauge(
+            name,
+            "For how long what the branch that is furthest behind wrote may not be in the store.",
+        );
+        text.sample(name, &[], self.app.store_lag().as_secs_f64());
     }
 
     async fn write_metastore(&self, text: &mut Text) {
