@@ -3,6 +3,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -98,6 +99,48 @@ fn a_branch_becomes_what_its_parent_is_under_a_writing_client_and_can_go_back() 
     a_branch_takes_the_place_of_its_parent(&coppice);
     // All of it goes with the branch.
     coppice.cli(&["branch", "delete", "kid", "main", "grandkid", "--purge", "--yes"]);
+    assert_eq!(coppice.stop_all(), Leftovers::default());
+}
+
+/// Whether what pgbench keeps in three places and in a history is the same everywhere.
+const BALANCED: &str = "SELECT (SELECT sum(abalance) FROM pgbench_accounts) = coalesce(d, 0) AND
+    (SELECT sum(tbalance) FROM pgbench_tellers) = coalesce(d, 0) AND
+    (SELECT sum(bbalance) FROM pgbench_branches) = coalesce(d, 0) FROM (SELECT sum(delta) d FROM pgbench_history) h";
+
+#[test]
+fn a_branch_is_reset_again_and_again_under_pgbench_and_each_time_is_what_its_parent_was() {
+    let mut coppice = platform();
+    let url = coppice.connection_string("main");
+    let filled = Command::new("pgbench").args(["-iq", &url]).output().expect("pgbench runs");
+    assert!(filled.status.success(), "{}", String::from_utf8_lossy(&filled.stderr));
+    coppice.cli(&["branch", "create", "kid", "--parent", "main"]);
+    let (parent, kid) = (url, coppice.connection_string("kid"));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for url in [&parent, &kid] {
+            let is_over = &is_over;
+            // Its sessions end with each reset.
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    let _ = Command::new("pgbench").args(["-nc2", "-T2", url]).output();
+                }
+            });
+        }
+        let count = |branch: &str| -> u64 {
+            let counted = || coppice.psql(branch, "SELECT count(*) FROM pgbench_history").out.parse().ok();
+            wait_for("it is counted", PATIENCE, counted)
+        };
+        for _ in 0..3 {
+            let before = wait_for("the parent goes on", PATIENCE, || Some(count("main")).filter(|n| *n > 0));
+            wait_for("the child goes on", PATIENCE, || (count("kid") > 0).then_some(()));
+            coppice.cli(&["branch", "reset", "kid", "--yes"]);
+            assert!(count("kid") >= before, "what was there before is there");
+            assert_eq!(coppice.sql("kid", BALANCED), "t", "and nothing by half");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(coppice.sql("main", BALANCED), "t");
+    assert_eq!(versions(&coppice, "kid").len(), 3);
     assert_eq!(coppice.stop_all(), Leftovers::default());
 }
 

@@ -158,6 +158,31 @@ fn compare(server: &Server, log: Log, from: Place) -> Place {
     }
 }
 
+/// Compares each record with what the server's own reader of its log says, where there
+/// is one.
+fn compare_records(server: &Server, log: Log, from: Place, to: Place) {
+    let reader = "SELECT count(*) FROM pg_available_extensions WHERE name = 'pg_walinspect'";
+    if server.ask(reader) == "0" {
+        return;
+    }
+    server.ask("CREATE EXTENSION pg_walinspect");
+    let records = format!(
+        "SELECT start_lsn, end_lsn, prev_lsn FROM pg_get_wal_records_info('{}', '{}')",
+        from.at, to.at
+    );
+    let mut files = Files { log, directory: server.wal(), page: [0; PAGE] };
+    let (mut place, mut count) = (from, 0);
+    for record in server.ask(&records).lines() {
+        let places: Vec<Lsn> = record.split('|').map(|place| place.parse().expect("a place")).collect();
+        let [start, end, previous] = places[..] else { panic!("{record}") };
+        assert!(place.previous.is_none_or(|found| found == previous), "{record}: {place:?}");
+        place = log.walk(place, Some(end), &mut files).expect("read").place;
+        assert_eq!(place, Place { at: without_header(end), previous: Some(start) }, "{record}");
+        count += 1;
+    }
+    assert!(count > 1000 && place == to, "{count} records, {place:?} and {to:?}");
+}
+
 #[test]
 fn a_walk_ends_where_servers_of_every_release_say_that_their_log_does() {
     let releases = installed();
@@ -175,6 +200,7 @@ fn a_walk_ends_where_servers_of_every_release_say_that_their_log_does() {
         let big = "SELECT pg_logical_emit_message(false, 'x', repeat('x', 300000))";
         server.ask(big);
         let written = compare(&server, log, new);
+        compare_records(&server, log, BEGINNING, written);
         server.ask("SELECT pg_switch_wal()");
         server.ask("CHECKPOINT");
         server.crash();
