@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.parse
 
-from lib.client import Connection
+from lib.client import Connection, ServerError
 
 
 def end(*_):
@@ -108,13 +108,13 @@ class Platform:
         for socket in sockets:
             try:
                 connection = Connection(socket + "/.s.PGSQL.5432", "platform", "", "coppice")
-            except OSError:
-                # Left by a server that was killed.
-                continue
-            if connection.ask("SELECT id FROM installation") in installation.values():
+                found = connection.ask("SELECT id FROM installation")
                 connection.close()
+            except (OSError, ServerError):
+                # Left by a server that was killed, or another platform's that has just begun.
+                continue
+            if found in installation.values():
                 return socket
-            connection.close()
         raise RuntimeError("the metastore is not running")
 
     def delete(self, branch):
