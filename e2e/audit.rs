@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::access::OF_OTHERS;
 use crate::http::{Answer, Http, Shared, fields, text_of};
 use crate::people::{Person, in_metastore};
-use crate::setup::{PROGRAM, options, platform, postgres_dir};
+use crate::setup::{PROGRAM, arm, options, platform};
 
 const FIELDS: [&str; 18] = [
     "action",
@@ -325,20 +325,18 @@ fn no_secret_is_in_the_log() {
 
 #[test]
 fn a_crash_leaves_a_line_whose_result_nobody_knows() {
-    let postgres = postgres_dir().join("17.10").display().to_string();
     let mut http = Http::new(platform());
     for (step, is_made) in [("audit.begun", false), ("audit.ending", true)] {
         let organization = http.new_organization(step);
         http.platform.kill();
-        let rule = format!("{step}=abort");
-        http.platform.set_environment(&[("COPPICE_POSTGRES_DIRS", &postgres), ("COPPICE_FAILPOINTS", &rule)]);
+        arm(&mut http.platform, step);
         http.platform.spawn();
         http.platform.wait_ready();
         let projects = format!("/organizations/{organization}/projects");
         let cut = http.platform.client().call("POST", &projects, Some(&json!({ "name": "p" })));
         assert!(cut.is_err(), "{step}: the process died: {cut:?}");
         http.platform.wait_end();
-        http.platform.set_environment(&[("COPPICE_POSTGRES_DIRS", &postgres)]);
+        arm(&mut http.platform, "");
         http.platform.spawn();
         http.platform.wait_ready();
         let made = http.get(&projects).expect(200)["projects"].as_array().map(Vec::len);

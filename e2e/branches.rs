@@ -1,9 +1,13 @@
 //! What stories do with branches through the API.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use coppice_test_support::Platform;
-use serde_json::Value;
+use coppice_test_support::{Platform, wait_for};
+use serde_json::{Value, json};
+
+/// How long a busy machine may take.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The API's path of a branch of the only project.
 pub(crate) fn path(coppice: &Platform, branch: &str) -> String {
@@ -23,6 +27,16 @@ pub(crate) fn describe(coppice: &Platform, path: &str) -> Value {
 
 pub(crate) fn status(coppice: &Platform, path: &str) -> String {
     describe(coppice, path)["status"]["statusType"].as_str().expect("a status").to_owned()
+}
+
+pub(crate) fn wait_for_status(coppice: &Platform, path: &str, wanted: &str) {
+    wait_for(wanted, PATIENCE, || (status(coppice, path) == wanted).then_some(()));
+}
+
+/// Puts a branch to sleep.
+pub(crate) fn hibernate(coppice: &Platform, path: &str) {
+    change(coppice, path, &json!({ "hibernate": true }));
+    wait_for_status(coppice, path, "STATUS_TYPE_HIBERNATED");
 }
 
 /// The data directory of a branch on the host.

@@ -3,8 +3,7 @@
 use coppice_test_support::{Platform, psql};
 use serde_json::json;
 
-use crate::branches::status;
-use crate::sleep::wait_for_status;
+use crate::branches::{status, wait_for_status};
 
 /// A branch that connections wake uses up its budget, and gets more.
 pub(crate) fn keeps_asleep(coppice: &Platform, main: &str, url: &str) {

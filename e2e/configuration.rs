@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::branches::{change, describe, path, status};
 use crate::http::{fields, text_of};
-use crate::setup::{environment_with, every_release, platform, postgres_dir};
+use crate::setup::{arm, every_release, platform};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -306,7 +306,6 @@ fn a_server_that_hangs_takes_its_parameters_later_and_is_no_failed_branch() {
 
 #[test]
 fn an_abort_while_parameters_are_taken_is_made_up_for() {
-    let postgres = postgres_dir().join("17.10").display().to_string();
     let mut coppice = platform();
     let main = path(&coppice, "main");
     for (step, parameters, expected) in [
@@ -314,15 +313,14 @@ fn an_abort_while_parameters_are_taken_is_made_up_for() {
         ("configuration.stopped", json!({ "shared_buffers": "64MB" }), ("shared_buffers", "64MB")),
         ("configuration.taken", json!({ "shared_buffers": "32MB" }), ("shared_buffers", "32MB")),
     ] {
-        let rule = format!("{step}=abort");
-        coppice.set_environment(&environment_with(&postgres, &[("COPPICE_FAILPOINTS", &rule)]));
+        arm(&mut coppice, step);
         coppice.restart();
         wait_for("it is up", PATIENCE, || (status(&coppice, &main) == "STATUS_TYPE_HEALTHY").then_some(()));
         // The process may end before it answers.
         let body = json!({ "postgresConfigurationParameters": parameters });
         let _ = coppice.client().call("PATCH", &main, Some(&body));
         wait_for(step, PATIENCE, || coppice.has_ended().then_some(()));
-        coppice.set_environment(&environment_with(&postgres, &[]));
+        arm(&mut coppice, "");
         coppice.restart();
         wait_for("it has them", PATIENCE, || {
             let said = coppice.psql("main", &format!("SHOW {}", expected.0));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use coppice_test_support::{Leftovers, Options, Platform, wait_for};
 
 use crate::orphans::wait_until_explained;
-use crate::setup::{PROGRAM, environment_with, options, platform, postgres_dir};
+use crate::setup::{PROGRAM, arm, environment_with, options, platform, postgres_dir};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -153,8 +153,7 @@ fn an_abort_at_any_step_is_finished_or_cleaned_away_at_the_next_start() {
 
     for step in steps {
         coppice.kill();
-        let rule = format!("{step}=abort");
-        coppice.set_environment(&environment_with(&postgres, &[("COPPICE_FAILPOINTS", &rule)]));
+        arm(&mut coppice, step);
         coppice.spawn();
         // Some steps happen at the start, some in the life of a branch, some
         // only at the very first start.
@@ -168,7 +167,7 @@ fn an_abort_at_any_step_is_finished_or_cleaned_away_at_the_next_start() {
             coppice.wait_ready();
             live(&coppice);
         }
-        coppice.set_environment(&environment_with(&postgres, &[]));
+        arm(&mut coppice, "");
         coppice.restart();
         converge(&coppice);
         let _ = coppice.run(&["branch", "delete", "kid", "--purge", "--yes"]);
@@ -179,7 +178,6 @@ fn an_abort_at_any_step_is_finished_or_cleaned_away_at_the_next_start() {
 
 #[test]
 fn an_abort_at_any_step_of_the_first_start_is_made_up_for() {
-    let postgres = postgres_dir().join("17.10").display().to_string();
     let steps = [
         "image.copied",
         "image.marked",
@@ -197,15 +195,14 @@ fn an_abort_at_any_step_of_the_first_start_is_made_up_for() {
     ];
     let mut coppice = Platform::prepare(PROGRAM, Options { begins_with_nothing: true, ..options() });
     for step in steps {
-        let rule = format!("{step}=abort");
-        coppice.set_environment(&environment_with(&postgres, &[("COPPICE_FAILPOINTS", &rule)]));
+        arm(&mut coppice, step);
         coppice.spawn();
         wait_for("it is up or has ended", PATIENCE, || {
             (coppice.has_ended() || coppice.log().contains("coppice is ready")).then_some(())
         });
         coppice.kill();
     }
-    coppice.set_environment(&environment_with(&postgres, &[]));
+    arm(&mut coppice, "");
     coppice.spawn();
     coppice.wait_ready();
     converge(&coppice);

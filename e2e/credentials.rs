@@ -10,23 +10,12 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::branches::{change, describe, path, status};
+use crate::branches::{change, describe, hibernate, path, status, wait_for_status};
 use crate::http::{Http, text_of};
-use crate::setup::{
-    PROGRAM, environment_with, every_release, fixed_gateway, options, platform, postgres_dir,
-};
+use crate::setup::{PROGRAM, arm, every_release, fixed_gateway, options, platform};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const MAJORS: [&str; 4] = ["15", "16", "17", "18"];
-
-fn wait_for_status(coppice: &Platform, path: &str, wanted: &str) {
-    wait_for(wanted, PATIENCE, || (status(coppice, path) == wanted).then_some(()));
-}
-
-pub(crate) fn hibernate(coppice: &Platform, path: &str) {
-    change(coppice, path, &json!({ "hibernate": true }));
-    wait_for_status(coppice, path, "STATUS_TYPE_HIBERNATED");
-}
 
 pub(crate) fn rotate(coppice: &Platform, path: &str) {
     let body = json!({ "username": "app" });
@@ -394,7 +383,6 @@ fn unfinished(coppice: &Platform) -> String {
 
 #[test]
 fn an_abort_at_any_step_of_a_rotation_is_made_up_for() {
-    let postgres = postgres_dir().join("17.10").display().to_string();
     let flags = fixed_gateway().to_vec();
     let mut coppice = Platform::prepare(PROGRAM, Options { flags, ..options() });
     coppice.spawn();
@@ -416,9 +404,8 @@ fn an_abort_at_any_step_of_a_rotation_is_made_up_for() {
     ] {
         let before = wait_for("a password", PATIENCE, || url(&coppice, &main));
         assert_eq!(psql(&before, "SELECT 1").out, "1", "before {step}");
-        let rule = format!("{step}=abort");
         coppice.kill();
-        coppice.set_environment(&environment_with(&postgres, &[("COPPICE_FAILPOINTS", &rule)]));
+        arm(&mut coppice, step);
         coppice.spawn();
         coppice.wait_ready();
         wait_for_status(&coppice, &main, "STATUS_TYPE_HEALTHY");
@@ -436,7 +423,7 @@ fn an_abort_at_any_step_of_a_rotation_is_made_up_for() {
             _ => call(&coppice, "POST", &rotation, json!({ "username": "app" })),
         }
         wait_for(step, PATIENCE, || coppice.has_ended().then_some(()));
-        coppice.set_environment(&environment_with(&postgres, &[]));
+        arm(&mut coppice, "");
         coppice.restart();
         let after = wait_for_new(&coppice, &main, &before);
         let sign_in = || Some(psql(&after, "SELECT 1")).filter(|said| said.is_ok);

@@ -13,17 +13,13 @@ use std::time::Duration;
 use coppice_test_support::{Platform, wait_for};
 use serde_json::json;
 
-use crate::branches::{change, describe, path, status};
+use crate::branches::{change, describe, path, status, wait_for_status};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Lets connections wake the branch.
 fn make_sleepy(coppice: &Platform, path: &str, minutes: u32) {
     change(coppice, path, &json!({ "scaleToZero": { "enabled": true, "inactivityPeriodMinutes": minutes } }));
-}
-
-fn wait_for_status(coppice: &Platform, path: &str, wanted: &str) {
-    wait_for(wanted, PATIENCE, || (status(coppice, path) == wanted).then_some(()));
 }
 
 /// Waits until a branch answers this SQL, and returns what it says.

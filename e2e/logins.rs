@@ -7,13 +7,11 @@ use std::time::Duration;
 use coppice_test_support::{Platform, psql, wait_for};
 use serde_json::{Value, json};
 
-use crate::branches::{change, path, status};
-use crate::credentials::{hibernate, is_refused};
+use crate::branches::{change, hibernate, path, status};
+use crate::credentials::is_refused;
 use crate::http::{Http, text_of};
 use crate::replicas::{wait_read, wait_whole};
-use crate::setup::{
-    PROGRAM, environment_with, every_release, fixed_gateway, options, platform, postgres_dir,
-};
+use crate::setup::{PROGRAM, arm, every_release, fixed_gateway, options, platform};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const MAJORS: [&str; 4] = ["15", "16", "17", "18"];
@@ -393,20 +391,18 @@ fn what_the_owner_of_a_branch_does_to_a_login_breaks_nothing() {
 
 #[test]
 fn a_platform_that_ends_while_it_ends_a_login_goes_on_with_it() {
-    let postgres = postgres_dir().join("17.10").display().to_string();
     let [flag, gateway] = fixed_gateway();
     let start = coppice_test_support::Options { flags: vec![flag, gateway], ..options() };
     let mut http = Http::new(Platform::start(PROGRAM, start));
     let main = path(&http.platform, "main");
-    http.platform
-        .set_environment(&environment_with(&postgres, &[("COPPICE_FAILPOINTS", "logins.ended=abort")]));
+    arm(&mut http.platform, "logins.ended");
     http.platform.restart();
     let one = key(&http, "reader", &json!({}));
     let reads = url(&http, &one, &main);
     does(&reads, "SELECT 1");
     delete(&http, &one);
     wait_for("it ends", PATIENCE, || http.platform.has_ended().then_some(()));
-    http.platform.set_environment(&environment_with(&postgres, &[]));
+    arm(&mut http.platform, "");
     http.platform.restart();
     assert!(is_refused(&reads));
     wait_for("it is forgotten", PATIENCE, || {

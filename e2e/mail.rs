@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::http::{Http, text_of};
 use crate::oauth::join;
 use crate::people::{in_metastore, token_of};
-use crate::setup::{PROGRAM, options, postgres_dir};
+use crate::setup::{PROGRAM, arm, options};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const PASSWORD: &str = "correct horse battery staple";
@@ -322,14 +322,10 @@ fn a_letter_that_cannot_be_put_together_is_given_up_like_one_that_cannot_be_sent
 #[test]
 fn a_crash_around_sending_loses_no_letter() {
     let server = Server::start(&[]);
-    let postgres = postgres_dir().join("17.10").display().to_string();
     let mut http = platform_with(server.port, &["--smtp-tls", "none"], &[]);
     for (step, sent) in [("mail.claimed", 0), ("mail.sent", 1)] {
         http.platform.kill();
-        http.platform.set_environment(&[
-            ("COPPICE_POSTGRES_DIRS", &postgres),
-            ("COPPICE_FAILPOINTS", &format!("{step}=abort")),
-        ]);
+        arm(&mut http.platform, step);
         http.platform.spawn();
         http.platform.wait_ready();
         // The process may die before it has answered.
@@ -340,7 +336,7 @@ fn a_crash_around_sending_loses_no_letter() {
         assert_eq!(letters(&http), "1", "{step}: it is still to be sent");
         // Its process is dead, so nobody waits for the end of the lease.
         in_metastore(&http, "update mails set due_at = now()");
-        http.platform.set_environment(&[("COPPICE_POSTGRES_DIRS", &postgres)]);
+        arm(&mut http.platform, "");
         http.platform.spawn();
         http.platform.wait_ready();
         let mail = server.next();

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::branches::{change, path, status};
 use crate::http::text_of;
-use crate::setup::{environment_with, platform, postgres_dir};
+use crate::setup::{arm, platform};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -198,7 +198,6 @@ fn what_can_not_be_is_refused(coppice: &Platform, place: &str) {
 
 #[test]
 fn an_abort_while_a_branch_is_reset_is_made_up_for() {
-    let postgres = postgres_dir().join("17.10").display().to_string();
     let mut coppice = platform();
     coppice.sql("main", "CREATE TABLE t (i int); INSERT INTO t VALUES (0)");
     coppice.cli(&["branch", "create", "kid", "--parent", "main"]);
@@ -215,14 +214,13 @@ fn an_abort_while_a_branch_is_reset_is_made_up_for() {
     for (round, step) in (1..).zip(steps) {
         coppice.sql("main", &format!("INSERT INTO t VALUES ({round})"));
         coppice.sql("kid", "INSERT INTO t VALUES (100)");
-        let rule = format!("{step}=abort");
-        coppice.set_environment(&environment_with(&postgres, &[("COPPICE_FAILPOINTS", &rule)]));
+        arm(&mut coppice, step);
         coppice.restart();
         wait_for("it is up", PATIENCE, || (status(&coppice, &kid) == "STATUS_TYPE_HEALTHY").then_some(()));
         // The process ends before it answers.
         let _ = coppice.client().call("POST", &format!("{kid}/reset"), Some(&json!({})));
         wait_for(step, PATIENCE, || coppice.has_ended().then_some(()));
-        coppice.set_environment(&environment_with(&postgres, &[]));
+        arm(&mut coppice, "");
         coppice.restart();
         wait_for("it is reset", PATIENCE, || {
             (versions(&coppice, "kid").len() == round && status(&coppice, &kid) == "STATUS_TYPE_HEALTHY")

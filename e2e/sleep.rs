@@ -6,23 +6,14 @@ use std::time::Duration;
 use coppice_test_support::{Platform, psql, wait_for};
 use serde_json::{Value, json};
 
-use crate::branches::{change, path, status};
+use crate::branches::{change, hibernate, path, status, wait_for_status};
 use crate::budgets;
-use crate::setup::{environment_with, platform, pooled_url, postgres_dir};
+use crate::setup::{arm, platform, pooled_url};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(crate) fn wait_for_status(coppice: &Platform, path: &str, wanted: &str) {
-    wait_for(wanted, PATIENCE, || (status(coppice, path) == wanted).then_some(()));
-}
-
 fn sleepy() -> Value {
     json!({ "scaleToZero": { "enabled": true, "inactivityPeriodMinutes": 1 } })
-}
-
-fn hibernate(coppice: &Platform, path: &str) {
-    change(coppice, path, &json!({ "hibernate": true }));
-    wait_for_status(coppice, path, "STATUS_TYPE_HIBERNATED");
 }
 
 #[test]
@@ -309,15 +300,13 @@ fn without_what_its_sleep_keeps_a_branch_is_woken_to_ask_who_may_come_in() {
     change(&coppice, &main, &sleepy());
     coppice.sql("main", "CREATE TABLE t AS SELECT 7 AS i");
     let id = coppice.branch_id("main");
-    let postgres = postgres_dir().join("17.10").display().to_string();
 
     // The control plane dies after the server was stopped, before anything was kept.
-    let fail = environment_with(&postgres, &[("COPPICE_FAILPOINTS", "reconciler.asleep=abort")]);
-    coppice.set_environment(&fail);
+    arm(&mut coppice, "reconciler.asleep");
     coppice.restart();
     let _ = coppice.run(&["branch", "hibernate", "main", "--yes"]);
     coppice.wait_end();
-    coppice.set_environment(&environment_with(&postgres, &[]));
+    arm(&mut coppice, "");
     coppice.restart();
     wait_for_status(&coppice, &main, "STATUS_TYPE_HIBERNATED");
     assert_eq!(kept_roles(&coppice, "main"), "");

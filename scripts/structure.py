@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Prints files of a crate that need each other, directly or around, and crates that need others
-than docs/ARCHITECTURE.md says; fails if there are any.
+"""Prints files of a crate that need each other, directly or around, what a crate is built with and
+does not use, and crates that need others than docs/ARCHITECTURE.md says; fails if there are any.
 
 A file needs another when it names something of it by a path that begins with crate, super or
 self. What a file lists as its own parts (mod) and passes on (pub use) it does not need.
@@ -85,9 +85,9 @@ def reached(start, graph):
     return seen
 
 
-def circles(crate):
+def circles(source):
     """Groups of files that need each other."""
-    files = modules(f"crates/{crate}/src")
+    files = modules(source)
     graph = {module: needs(module, files) for module in files}
     left = {module: reached(module, graph) for module in files}
     while left:
@@ -112,12 +112,38 @@ def documented_crates():
     return {crate: sorted(set(re.findall(r"[\w-]+", needed)) - {"nothing"}) for crate, needed in rows}
 
 
+def unused(crate):
+    """What a crate is built with and no file of it names."""
+    with open(f"crates/{crate}/Cargo.toml") as file:
+        manifest = file.read()
+    listed = re.findall(r"^\[(?:dev-|build-)?dependencies\]\n(.*?)(?=^\[|\Z)", manifest, re.S | re.M)
+    names = {name for section in listed for name in re.findall(r"^([\w-]+)", section, re.M)}
+    places = [f"crates/{crate}"] + re.findall(r'^path = "\.\./\.\./([\w-]+)/main\.rs"', manifest, re.M)
+    text = "".join(text_of_tree(place) for place in places)
+    return sorted(name for name in names if not re.search(rf"\b{name.replace('-', '_')}\b", text))
+
+
+def text_of_tree(source):
+    """Everything in a directory's Rust files but comments."""
+    found = ""
+    for directory, inside, files in os.walk(source):
+        inside[:] = [name for name in inside if name not in ("node_modules", "target")]
+        for file in (file for file in files if file.endswith(".rs")):
+            with open(os.path.join(directory, file)) as opened:
+                found += re.sub(r"//[^\n]*", "", opened.read())
+    return found
+
+
 def complaints():
     """Everything that is wrong."""
     documented = documented_crates()
+    for circle in circles("e2e"):
+        yield f"these files of e2e need each other: {circle}"
     for crate in sorted(os.listdir("crates")):
-        for circle in circles(crate):
+        for circle in circles(f"crates/{crate}/src"):
             yield f"these files of {crate} need each other: {circle}"
+        for dependency in unused(crate):
+            yield f"crates/{crate} does not use {dependency}"
         needed = needed_crates(crate)
         if documented.get(crate) != needed:
             yield f"crates/{crate} needs {', '.join(needed) or 'nothing'}; docs/ARCHITECTURE.md says otherwise"

@@ -9,8 +9,8 @@ use nix::unistd::Pid;
 use serde_json::json;
 
 use super::open_session::OpenSession;
-use crate::branches::{change, path, status};
-use crate::credentials::{hibernate, is_refused, rotate, url, wait_for_new};
+use crate::branches::{change, hibernate, path, status};
+use crate::credentials::{is_refused, rotate, url, wait_for_new};
 use crate::setup::{PROGRAM, postgres_dir};
 
 /// How long a story waits for what takes moments on a machine that does nothing else.

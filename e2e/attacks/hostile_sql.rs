@@ -16,8 +16,8 @@ use serde_json::json;
 
 use super::blocked_sessions::{MAKE_SQL_ASCII, at, oldest_and_newest};
 use super::open_session::OpenSession;
-use crate::branches::{change, describe, path};
-use crate::credentials::{hibernate, rotate, url};
+use crate::branches::{change, describe, hibernate, path};
+use crate::credentials::{rotate, url};
 
 /// Longest time that one operation may take.
 const SOON: Duration = Duration::from_secs(60);

@@ -3,8 +3,7 @@
 use coppice_test_support::{Platform, psql};
 use serde_json::{Value, json};
 
-use crate::branches::{change, path};
-use crate::credentials::hibernate;
+use crate::branches::{change, hibernate, path};
 use crate::setup::every_release;
 
 /// The oldest release has large objects that a read-only transaction does not

@@ -43,6 +43,7 @@ mod marketplace;
 mod members;
 mod metering;
 mod metrics;
+pub mod operator;
 mod orb;
 mod organizations;
 mod outside;

@@ -9,6 +9,7 @@
 mod audit;
 mod backup;
 mod export;
+mod organizations;
 mod recover;
 mod sign_in;
 mod sign_in_link;
@@ -20,9 +21,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use clap::{Args, Subcommand, ValueEnum};
-use coppice_core::OrganizationId;
-use coppice_core::organization::{BillingStatus, UsageTier};
+use clap::{Args, Subcommand};
+use coppice_app::operator;
+use coppice_core::Error;
 use coppice_engine::local::HostEngine;
 use coppice_engine::local::installation::ControlLock;
 use coppice_store::{ConnectOptions, Store, check_export};
@@ -31,9 +32,10 @@ use tokio::io::BufReader;
 use audit::{Change, recorded};
 use backup::BackupCommand;
 
-use crate::config::DataDir;
+use crate::chain::chain;
+use crate::config::{DataDir, exports};
 use crate::secret_key;
-use crate::serve::{LAUNCHER, METASTORE_PATIENCE, chain, metastore_options};
+use crate::serve::{LAUNCHER, METASTORE_PATIENCE, metastore_options};
 
 /// Flags of `coppice admin`.
 #[derive(Args, Debug)]
@@ -69,7 +71,7 @@ enum AdminCommand {
     Backup(BackupCommand),
     /// Organizations
     #[command(subcommand, after_help = "Example: coppice admin org list")]
-    Org(OrganizationCommand),
+    Org(organizations::OrganizationCommand),
     /// People's accounts
     #[command(subcommand, after_help = "Example: coppice admin user list")]
     User(users::UserCommand),
@@ -108,49 +110,6 @@ enum AdminCommand {
         #[arg(long)]
         forget_old: bool,
     },
-}
-
-#[derive(Subcommand, Debug)]
-enum OrganizationCommand {
-    /// List every organization
-    #[command(alias = "ls", after_help = "Example: coppice admin org list")]
-    List,
-    /// Put all branches of an organization to sleep, and allow only reading and deleting
-    #[command(after_help = "Example: coppice admin org disable org_… --reason 'unpaid'")]
-    Disable {
-        /// Its id
-        organization: String,
-        /// Why; its members are shown it
-        #[arg(long, default_value = "")]
-        reason: String,
-    },
-    /// Undo that: the branches that it put to sleep are woken
-    #[command(after_help = "Example: coppice admin org enable org_…")]
-    Enable {
-        /// Its id
-        organization: String,
-    },
-    /// Say how much an organization is trusted
-    #[command(after_help = "Example: coppice admin org tier org_… t2")]
-    Tier {
-        /// Its id
-        organization: String,
-        /// t1: new; t2: known to pay
-        tier: Tier,
-    },
-    /// Take back a deletion that its owner asked for and that is not done yet
-    #[command(after_help = "Example: coppice admin org cancel-deletion org_…")]
-    CancelDeletion {
-        /// Its id
-        organization: String,
-    },
-}
-
-/// How much an organization is trusted.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Tier {
-    T1,
-    T2,
 }
 
 #[derive(Subcommand, Debug)]
@@ -238,7 +197,7 @@ pub(crate) async fn admin(args: AdminArgs, as_json: bool) -> anyhow::Result<()> 
         AdminCommand::User(command) => {
             let hash = match &command {
                 users::UserCommand::Create { email, .. } => {
-                    Some(sign_in::ask_password(&users::address(email)?)?)
+                    Some(sign_in::ask_password(&operator::address(email).map_err(told)?)?)
                 }
                 _ => None,
             };
@@ -246,7 +205,10 @@ pub(crate) async fn admin(args: AdminArgs, as_json: bool) -> anyhow::Result<()> 
             with_metastore(&data_dir, metastore_url, work).await
         }
         AdminCommand::Org(command) => {
-            with_metastore(&data_dir, metastore_url, async |store| organization(&store, command).await).await
+            with_metastore(&data_dir, metastore_url, async |store| {
+                organizations::carry_out(&store, command).await
+            })
+            .await
         }
         AdminCommand::CorrectUsage(arguments) => {
             with_metastore(&data_dir, metastore_url, async |store| usage::correct(&store, arguments).await)
@@ -259,98 +221,9 @@ pub(crate) async fn admin(args: AdminArgs, as_json: bool) -> anyhow::Result<()> 
     }
 }
 
-impl OrganizationCommand {
-    /// What it changes, and of which organization.
-    fn change(&self) -> Option<(&'static str, String)> {
-        let (action, organization) = match self {
-            Self::List => return None,
-            Self::Disable { organization, .. } => ("admin.org.disable", organization),
-            Self::Enable { organization } => ("admin.org.enable", organization),
-            Self::Tier { organization, .. } => ("admin.org.tier", organization),
-            Self::CancelDeletion { organization } => ("admin.org.cancelDeletion", organization),
-        };
-        Some((action, organization.clone()))
-    }
-}
-
-async fn organization(store: &Store, command: OrganizationCommand) -> anyhow::Result<()> {
-    match command.change() {
-        None => carry_out(store, command).await,
-        Some((action, organization)) => {
-            let change = Change { action, organization: Some(&organization), target: None };
-            recorded(store, change, carry_out(store, command)).await
-        }
-    }
-}
-
-async fn carry_out(store: &Store, command: OrganizationCommand) -> anyhow::Result<()> {
-    match command {
-        OrganizationCommand::List => {
-            for found in store.organization_list_all().await? {
-                let status = if found.is_enabled() { "enabled" } else { "disabled" };
-                let why = [found.admin_reason, found.billing_reason].join(" ");
-                say!("{}  {status}  {}  {}", found.id, found.name, why.trim());
-            }
-            Ok(())
-        }
-        OrganizationCommand::Disable { organization, reason } => {
-            let branches = set_disabled(store, &organization, true, &reason).await?;
-            say!("organization {organization} is disabled; {branches} branches are put to sleep");
-            Ok(())
-        }
-        OrganizationCommand::Enable { organization } => {
-            let branches = set_disabled(store, &organization, false, "").await?;
-            say!("organization {organization} is enabled; {branches} branches are woken");
-            Ok(())
-        }
-        OrganizationCommand::Tier { organization, tier } => {
-            let tier = match tier {
-                Tier::T1 => UsageTier::T1,
-                Tier::T2 => UsageTier::T2,
-            };
-            let id = OrganizationId::from_trusted(organization.as_str());
-            if !store.organization_set_tier(&id, tier).await? {
-                return Err(no_such(&organization));
-            }
-            say!("organization {organization} has tier {}", tier.as_str());
-            Ok(())
-        }
-        OrganizationCommand::CancelDeletion { organization } => cancel_deletion(store, &organization).await,
-    }
-}
-
-fn no_such(organization: &str) -> anyhow::Error {
-    anyhow::anyhow!("there is no organization {organization}: see `coppice admin org list`")
-}
-
-async fn set_disabled(
-    store: &Store,
-    organization: &str,
-    is_disabled: bool,
-    reason: &str,
-) -> anyhow::Result<u32> {
-    let id = OrganizationId::from_trusted(organization);
-    let branches = store.organization_set_disabled(&id, is_disabled, reason).await?;
-    branches.ok_or_else(|| no_such(organization))
-}
-
-async fn cancel_deletion(store: &Store, organization: &str) -> anyhow::Result<()> {
-    let id = OrganizationId::from_trusted(organization);
-    let mut tx = store.begin().await?;
-    match store.organization_billing_in_tx(&mut tx, &id).await? {
-        None => return Err(no_such(organization)),
-        Some(BillingStatus::DeletionRequested) => {}
-        Some(_) => bail!("nobody asked for the deletion of organization {organization}"),
-    }
-    store.organization_set_billing_in_tx(&mut tx, &id, BillingStatus::Ok, "").await?;
-    tx.commit().await.context("taking the deletion back")?;
-    say!("organization {organization} is not going to be deleted");
-    Ok(())
-}
-
-/// Where exports go that nobody named a place for.
-pub(crate) fn exports(data_dir: &Path) -> PathBuf {
-    data_dir.join("exports")
+/// A refusal, or what a log would say.
+fn told(error: Error) -> anyhow::Error {
+    anyhow::anyhow!(error.for_log())
 }
 
 fn now() -> impl std::fmt::Display {

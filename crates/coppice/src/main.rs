@@ -10,6 +10,7 @@
 mod say;
 
 mod admin;
+mod chain;
 mod client;
 mod config;
 mod doctor;

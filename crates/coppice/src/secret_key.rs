@@ -14,7 +14,7 @@ use coppice_failpoint::failpoint;
 use coppice_store::Store;
 use zeroize::Zeroizing;
 
-use crate::serve::chain;
+use crate::chain::chain;
 
 fn path(data_dir: &Path) -> PathBuf {
     data_dir.join("secret.key")

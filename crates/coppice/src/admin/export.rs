@@ -15,8 +15,8 @@ use nix::unistd::{User, geteuid};
 use serde_json::json;
 
 use super::store_args::StoreArgs;
+use crate::chain::chain;
 use crate::client::since;
-use crate::serve::chain;
 
 /// What to export, and where to.
 #[derive(Args, Debug)]

@@ -21,7 +21,8 @@ use coppice_store::{Store, check_export};
 use super::audit::{Change, recorded};
 use super::connect;
 use super::store_args::StoreArgs;
-use crate::serve::{LAUNCHER, chain, metastore_options};
+use crate::chain::chain;
+use crate::serve::{LAUNCHER, metastore_options};
 
 /// Flags of `coppice admin recover`.
 #[derive(Args, Debug)]

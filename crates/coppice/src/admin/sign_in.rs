@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use coppice_app::hash_password;
+use coppice_app::{hash_password, operator};
 use coppice_store::{OldPassword, Store};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use zeroize::Zeroizing;
 
-use super::users;
+use super::told;
 use crate::secret_key::master_key;
 
 /// Asks for the password that a user is to have, and hashes it. To be called
@@ -22,7 +22,7 @@ pub(super) fn ask_password(email: &str) -> anyhow::Result<String> {
 
 /// Sets the password of a user, of which `hash` is kept.
 pub(super) async fn set_password(store: &Store, email: &str, hash: &str) -> anyhow::Result<()> {
-    let user = users::find(store, email).await?;
+    let user = operator::find_user(store, email).await.map_err(told)?;
     store.user_set_password(&user, hash, OldPassword::Any, None).await?;
     say!("the password of {email} is set; every session of theirs has ended");
     Ok(())

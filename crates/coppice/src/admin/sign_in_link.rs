@@ -4,11 +4,12 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use coppice_app::operator;
 use coppice_core::UserId;
 use coppice_store::Store;
 
 use super::audit::{Change, recorded};
-use super::users;
+use super::told;
 use crate::secret_key::master_key;
 
 #[derive(Args, Debug)]
@@ -27,7 +28,7 @@ pub(super) async fn make(store: &Store, data_dir: &Path, arguments: &SignInLinkA
         None => last_site(data_dir)?,
     };
     let user = match &arguments.email {
-        Some(email) => users::find(store, email).await?,
+        Some(email) => operator::find_user(store, email).await.map_err(told)?,
         None => store.user_first().await?.context("nobody has an account yet: start the platform first")?,
     };
     let change = Change {

@@ -1,13 +1,12 @@
 //! What an operator does to people's accounts.
 
-use anyhow::{Context, bail};
-use chrono::Utc;
 use clap::Subcommand;
+use coppice_app::operator;
 use coppice_core::limits::PERSON_NAME_LENGTH_MAX;
-use coppice_core::{UserId, email};
-use coppice_store::{NewUser, Store, StoreError};
+use coppice_store::Store;
 
 use super::audit::{Change, recorded};
+use super::told;
 
 #[derive(Subcommand, Debug)]
 pub(super) enum UserCommand {
@@ -56,11 +55,6 @@ fn name(text: &str) -> Result<String, String> {
     coppice_core::name::problem(text).map_or_else(|| Ok(text.to_owned()), Err)
 }
 
-/// The address as accounts have it.
-pub(super) fn address(text: &str) -> anyhow::Result<String> {
-    email::normalised(text).with_context(|| format!("{text} is no email address like ada@example.com"))
-}
-
 /// Carries out a command. `hash` is of the password of who is created.
 pub(super) async fn carry_out(store: &Store, command: UserCommand, hash: Option<&str>) -> anyhow::Result<()> {
     match command {
@@ -85,14 +79,6 @@ fn change<'a>(action: &'a str, email: &'a str) -> Change<'a> {
     Change { action, organization: None, target: Some(email) }
 }
 
-/// Who has this address.
-pub(super) async fn find(store: &Store, email: &str) -> anyhow::Result<UserId> {
-    let found = store.user_find_by_email(email).await?;
-    let found = found
-        .with_context(|| format!("nobody here has the address {email}: see `coppice admin user list`"))?;
-    Ok(found.user.id)
-}
-
 async fn list(store: &Store) -> anyhow::Result<()> {
     for account in store.user_list_all().await? {
         let user = account.user;
@@ -106,36 +92,20 @@ async fn list(store: &Store) -> anyhow::Result<()> {
 }
 
 async fn create(store: &Store, email: &str, name: &str, hash: Option<&str>) -> anyhow::Result<()> {
-    let email = address(email)?;
-    let id = UserId::generate(Utc::now());
-    let new = NewUser { id: &id, email: &email, is_email_verified: true, name, password: hash };
-    let mut tx = store.begin().await?;
-    match store.user_insert_in_tx(&mut tx, &new).await {
-        Err(error) if error.is_unique_violation("users_email") => {
-            bail!(
-                "{email} has an account already: `coppice admin set-password {email}` gives it a new password"
-            )
-        }
-        inserted => inserted?,
-    }
-    tx.commit().await.map_err(StoreError::from)?;
+    let email = operator::address(email).map_err(told)?;
+    let id = operator::create_user(store, &email, name, hash).await.map_err(told)?;
     say!("{email} has an account now ({id}), and signs in with that password");
     Ok(())
 }
 
 async fn remove_second_factor(store: &Store, email: &str) -> anyhow::Result<()> {
-    let id = find(store, email).await?;
-    let mut tx = store.begin().await?;
-    if !store.second_factor_remove_in_tx(&mut tx, &id).await? {
-        bail!("{email} has no second factor");
-    }
-    tx.commit().await.map_err(StoreError::from)?;
+    operator::remove_second_factor(store, email).await.map_err(told)?;
     say!("{email} has no second factor any more; every session of theirs has ended");
     Ok(())
 }
 
 async fn set_disabled(store: &Store, email: &str, is_disabled: bool) -> anyhow::Result<()> {
-    let id = find(store, email).await?;
+    let id = operator::find_user(store, email).await.map_err(told)?;
     store.user_set_disabled(&id, is_disabled).await?;
     match is_disabled {
         true => say!("{email} is disabled: every session has ended, and keys of theirs are refused"),

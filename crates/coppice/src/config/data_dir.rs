@@ -1,12 +1,17 @@
 //! Which data directory is meant, and whether this account may rely on it.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::Args;
 
 use crate::refusal::Refused;
+
+/// Where exports go that nobody named a place for.
+pub(crate) fn exports(data_dir: &Path) -> PathBuf {
+    data_dir.join("exports")
+}
 
 /// Where the data of a machine is, unless told otherwise.
 fn default_data_dir() -> PathBuf {

@@ -37,7 +37,7 @@ use coppice_mail::Mailer;
 
 use crate::logging::LogConfig;
 use auth::AuthConfig;
-pub(crate) use data_dir::DataDir;
+pub(crate) use data_dir::{DataDir, exports};
 use gateway::{ClientLimits, PublicGateway};
 use settings::{AUDIT_DAYS_MAX, Settings};
 

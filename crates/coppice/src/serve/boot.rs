@@ -18,7 +18,8 @@ use coppice_gateway::Sessions;
 use coppice_store::{ConnectOptions, Store};
 
 use super::drain::Predecessors;
-use super::{LAUNCHER, METASTORE_PATIENCE, chain, gateway, notify};
+use super::{LAUNCHER, METASTORE_PATIENCE, gateway, notify};
+use crate::chain::chain;
 use crate::config::Config;
 use crate::secret_key::master_key;
 
@@ -175,7 +176,7 @@ async fn connect_metastore(config: &Config, host: &HostEngine) -> anyhow::Result
         }
     };
     let store = Store::connect(options, METASTORE_PATIENCE).await.context("connecting to the metastore")?;
-    let exports = crate::admin::exports(host.layout().data_dir());
+    let exports = crate::config::exports(host.layout().data_dir());
     if let Some(path) = store.migrate_after_export(&exports).await? {
         say!("the metastore as it was before its migration: {}", path.display());
     }

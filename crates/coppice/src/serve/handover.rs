@@ -26,7 +26,7 @@ use rustix::net::{
 };
 use tokio::net::UnixListener;
 
-use super::chain;
+use crate::chain::chain;
 
 /// How long an old process may take to give the control lock back.
 const LOCK_PATIENCE: Duration = Duration::from_secs(120);

@@ -24,12 +24,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use coppice_engine::EngineError;
 use coppice_engine::local::durable::write_durably;
 use coppice_engine::local::installation::ControlLock;
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::chain::chain;
 use crate::config::{Config, ServeArgs};
 use crate::traces::Traces;
 use boot::boot;
@@ -109,11 +109,6 @@ fn reachable(address: SocketAddr) -> SocketAddr {
         ip => ip,
     };
     SocketAddr::new(ip, address.port())
-}
-
-/// The whole chain of an engine error as one line.
-pub(crate) fn chain(error: &EngineError) -> anyhow::Error {
-    anyhow::anyhow!("{}", error.chain())
 }
 
 /// Runs the platform until SIGTERM or SIGINT, or until a successor takes over.

@@ -15,7 +15,8 @@ use coppice_engine::{Engine, StopMode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::{DYING_PATIENCE, LAUNCHER, ServeRecord, chain, drain};
+use super::{DYING_PATIENCE, LAUNCHER, ServeRecord, drain};
+use crate::chain::chain;
 use crate::config::DataDir;
 
 /// How long a control plane may take to let its requests end.
