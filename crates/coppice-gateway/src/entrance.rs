@@ -67,7 +67,7 @@ impl Gateway {
         };
         let (gateway, displaced) = (self.clone(), place.displaced());
         let refused = arrival.refused.clone();
-        let served = async move {
+        let served = Box::pin(async move {
             let origin = Origin { peer: visitor.address, client: visitor.address };
             let deadline = arrival.began() + gateway.config.startup_timeout;
             let negotiated =
@@ -82,7 +82,7 @@ impl Gateway {
                     tracing::debug!(client = %visitor.address, "a client did not get to its startup: {error}");
                 }
             }
-        };
+        });
         self.serve_until_cut(async move {
             if until_displaced(displaced, served).await {
                 let _ = refused.set(Reason::TooMany);

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -191,7 +192,7 @@ impl Gateway {
             }
         };
         let (gateway, displaced) = (self.clone(), place.displaced());
-        let served = async move { gateway.serve_client(tcp, client_address, place).await };
+        let served = Box::pin(async move { gateway.serve_client(tcp, client_address, place).await });
         self.serve_until_cut(async move {
             until_displaced(displaced, served).await;
         });
@@ -226,8 +227,12 @@ impl Gateway {
     }
 }
 
+/// What serves a client. It is in a place of its own, because each future around
+/// it would have room for it twice.
+type Served = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// Goes on until it ends, or its client's place is another's; tells which.
-pub(crate) async fn until_displaced(displaced: CancellationToken, served: impl Future<Output = ()>) -> bool {
+pub(crate) async fn until_displaced(displaced: CancellationToken, served: Served) -> bool {
     let is_displaced = displaced.run_until_cancelled(served).await.is_none();
     if is_displaced {
         metrics::refused(Reason::TooMany);

@@ -11,6 +11,7 @@ use coppice_pgwire::encode;
 use coppice_pgwire::frame::Frame;
 use coppice_pgwire::scram::{Keys, SCRAM_SHA_256, ScramClient, ScramError, ServerProof};
 use coppice_pgwire::startup::CancelKey;
+use zeroize::Zeroizing;
 
 use crate::authenticate::ProvenRole;
 use crate::connection::Connection;
@@ -121,7 +122,7 @@ async fn prove(connection: &mut Connection<BoxedServerStream>, proof: Proof<'_>)
     let Authentication::SaslContinue(challenge) = read_authentication(connection).await? else {
         return Err(unexpected().into());
     };
-    let (answer, server_proof) = respond(scram, &challenge, proof).map_err(failed)?;
+    let (answer, server_proof) = respond(scram, &challenge, proof).await.map_err(failed)?;
     encode::sasl_response(&mut connection.outgoing, answer.as_bytes());
     connection.flush().await?;
     let Authentication::SaslFinal(last) = read_authentication(connection).await? else {
@@ -134,7 +135,7 @@ async fn prove(connection: &mut Connection<BoxedServerStream>, proof: Proof<'_>)
     }
 }
 
-fn respond(
+async fn respond(
     scram: ScramClient,
     challenge: &[u8],
     proof: Proof<'_>,
@@ -144,6 +145,12 @@ fn respond(
         Proof::Password(_) if Keys::iterations(challenge)?.get() > ITERATIONS_MAX => {
             Err(ScramError::Malformed("more iterations than the platform makes"))
         }
-        Proof::Password(password) => Keys::derive(challenge, password)?.respond(scram, challenge),
+        Proof::Password(password) => {
+            // It takes a millisecond or more, which other sessions of this thread would wait for.
+            let (asked, password) = (challenge.to_vec(), Zeroizing::new(password.to_owned()));
+            let deriving = tokio::task::spawn_blocking(move || Keys::derive(&asked, &password));
+            let keys = deriving.await.expect("deriving keys doesn't panic");
+            keys?.respond(scram, challenge)
+        }
     }
 }

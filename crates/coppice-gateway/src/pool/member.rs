@@ -183,7 +183,9 @@ impl Gateway {
                             .await?
                             .ok_or_else(|| Refusal::wrong_password(&member.visit.destination.user_as_sent))?,
                     };
-                    let reached = self.reach(client, &mut member.visit, found, &member.proven).await;
+                    // Seldom, and far more than what a client needs that has a session.
+                    let reached =
+                        Box::pin(self.reach(client, &mut member.visit, found, &member.proven)).await;
                     let (server, session, route) = match reached {
                         Ok(reached) => reached,
                         Err(End::RefusedByServer(said))
