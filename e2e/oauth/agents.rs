@@ -85,6 +85,14 @@ fn the_official_library_for_python_signs_in_and_uses_tools() {
 }
 
 #[test]
+fn the_official_library_for_typescript_signs_in_and_uses_tools() {
+    let mut program = node();
+    program.arg("official_client.mjs");
+    let said = run(&shared(), program);
+    assert!(said.ends_with("DONE\n"), "{said}");
+}
+
+#[test]
 fn fastmcp_signs_in_and_uses_tools() {
     let said = run(&shared(), python("fastmcp_client.py"));
     assert!(said.ends_with("DONE\n"), "{said}");
