@@ -86,7 +86,7 @@ build_console() {
 
 # What tests use of PyPI, as the lists pin it.
 install_python_packages() {
-  local lists=({e2e/{barman,github,schemathesis,mail,mcp,oauth_clients,snippets,clients,webhooks},crates/coppice-archive/tests/moto}/requirements.txt)
+  local lists=({e2e/{barman,github,schemathesis,mail,mcp,oauth_clients,snippets,clients,webhooks,stripe},crates/coppice-archive/tests/moto}/requirements.txt)
   cat "${lists[@]}" | cmp --silent - target/python/installed.txt && return
   echo "setup: installing the Python packages of ${lists[*]}"
   rm -rf target/python
@@ -159,7 +159,8 @@ mapfile -t packages < <(missing_packages | tr ' ' '\n')
 install_python_packages
 scripts/unpack-postgres.sh
 # The published client of the API; what drives a browser, and a provider to sign in at; a standard client;
-# serverless drivers; what people connect with; GitHub; Vercel; what signs as Stripe does, and as Orb.
+# serverless drivers; what people connect with; GitHub; Vercel; what signs as Stripe does, and a Stripe that
+# others rebuilt; what signs as Orb.
 install_npm e2e/sdk
 install_npm e2e/browser
 install_npm e2e/oauth_clients

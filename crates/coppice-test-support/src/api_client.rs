@@ -20,6 +20,11 @@ pub struct ApiClient {
 }
 
 impl ApiClient {
+    /// For another service, which takes JSON and a key of its own.
+    pub fn of_other(base: &str, key: &str) -> Self {
+        Self { base: base.to_owned(), organization: String::new(), key: Some(key.to_owned()) }
+    }
+
     /// Sends a request; returns status and body. `{org}` in the path is the
     /// organization.
     ///

@@ -1,6 +1,7 @@
 //! What organizations pay with: deliveries that Stripe's own library has signed, and a double of Stripe that is asked.
 
 pub(crate) mod double;
+mod rebuilt;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
