@@ -78,16 +78,11 @@ impl App {
         }
     }
 
-    /// What an instance type costs for an hour, and a GiB of storage for a month:
-    /// by the price list, where there is one, else by the catalogue.
+    /// What an instance type costs for an hour, and a GiB of storage for a month, by the price list; nothing without one.
     pub fn rates_of(&self, kind: &InstanceType) -> (f64, f64) {
-        let Some(prices) = &self.config.prices else {
-            let hour = f64::from(kind.hourly_rate_milli_usd) / 1000.0;
-            return (hour, f64::from(kind.storage_monthly_rate_cents) / 100.0);
-        };
         let now = Utc::now();
         let rate = |meter| {
-            let price = prices.unit_price(meter, &kind.name, now)?;
+            let price = self.config.prices.as_ref()?.unit_price(meter, &kind.name, now)?;
             price.to_plain_string().parse::<f64>().ok()
         };
         (rate(Meter::Awake).unwrap_or_default(), rate(Meter::Storage).unwrap_or_default())

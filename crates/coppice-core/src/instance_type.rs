@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A size with its price.
+/// A size; what it costs, a price list says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InstanceType {
     /// For example `small`.
@@ -13,32 +13,26 @@ pub struct InstanceType {
     pub ram_gib: u32,
     /// Share of CPU time under contention, relative to the other types.
     pub cpu_weight: u32,
-    /// Thousandths of a USD per instance and hour.
-    pub hourly_rate_milli_usd: u32,
-    /// Hundredths of a USD per GiB and month.
-    pub storage_monthly_rate_cents: u32,
 }
 
 /// The default catalogue, smallest first.
 pub fn catalogue() -> Vec<InstanceType> {
     [
-        ("micro", 1, 1, 50, 10),
-        ("small", 1, 2, 100, 20),
-        ("medium", 2, 4, 200, 40),
-        ("large", 2, 8, 200, 80),
-        ("xlarge", 4, 16, 400, 160),
-        ("2xlarge", 8, 32, 800, 320),
-        ("4xlarge", 16, 64, 1600, 640),
-        ("8xlarge", 32, 128, 3200, 1280),
+        ("micro", 1, 1, 50),
+        ("small", 1, 2, 100),
+        ("medium", 2, 4, 200),
+        ("large", 2, 8, 200),
+        ("xlarge", 4, 16, 400),
+        ("2xlarge", 8, 32, 800),
+        ("4xlarge", 16, 64, 1600),
+        ("8xlarge", 32, 128, 3200),
     ]
     .into_iter()
-    .map(|(name, vcpus, ram_gib, cpu_weight, hourly_rate_milli_usd)| InstanceType {
+    .map(|(name, vcpus, ram_gib, cpu_weight)| InstanceType {
         name: name.to_owned(),
         vcpus,
         ram_gib,
         cpu_weight,
-        hourly_rate_milli_usd,
-        storage_monthly_rate_cents: 25,
     })
     .collect()
 }

@@ -40,7 +40,7 @@ pub struct RegionList {
     pub regions: Vec<Region>,
 }
 
-/// A size with its price.
+/// A size, with its price where there is a price list.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InstanceType {
@@ -53,10 +53,10 @@ pub struct InstanceType {
     /// Memory in GiB.
     #[schema(example = 2, minimum = 1)]
     pub ram: u32,
-    /// USD per instance and hour.
+    /// What an instance costs for an hour, in the currency of the price list; 0 when nobody is charged for it.
     #[schema(example = 0.02, minimum = 0)]
     pub hourly_rate: f64,
-    /// USD per GiB and month.
+    /// What a GiB of storage costs for a month, in the same way.
     #[schema(example = 0.25, minimum = 0)]
     pub storage_monthly_rate: f64,
     /// Where it is offered.

@@ -73,11 +73,17 @@ pub(super) async fn instance_types(client: &Client, as_json: bool) -> anyhow::Re
     if as_json {
         return output::json(&list);
     }
+    let has_prices =
+        list.instance_types.iter().any(|kind| kind.hourly_rate > 0.0 || kind.storage_monthly_rate > 0.0);
+    let mut header = vec!["REGION", "NAME", "VCPUS", "RAM GIB"];
+    header.extend(["PER HOUR", "PER GIB MONTH"].into_iter().filter(|_| has_prices));
     let rows = list.instance_types.into_iter().map(|kind| {
-        let (hour, month) = (format!("{:.3}", kind.hourly_rate), format!("{:.2}", kind.storage_monthly_rate));
-        vec![kind.region, kind.name, kind.vcpus.to_string(), kind.ram.to_string(), hour, month]
+        let prices = [kind.hourly_rate, kind.storage_monthly_rate].map(|price| price.to_string());
+        let mut row = vec![kind.region, kind.name, kind.vcpus.to_string(), kind.ram.to_string()];
+        row.extend(prices.into_iter().filter(|_| has_prices));
+        row
     });
-    output::table(&["REGION", "NAME", "VCPUS", "RAM GIB", "PER HOUR", "PER GIB MONTH"], rows.collect());
+    output::table(&header, rows.collect());
     Ok(())
 }
 
