@@ -4,6 +4,7 @@
 mod branches;
 mod invitations;
 mod keys;
+mod labels;
 mod logs;
 mod members;
 mod metrics;

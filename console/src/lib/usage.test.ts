@@ -6,6 +6,7 @@ const ROW = {
   projectName: "shop",
   branchID: null,
   branchName: null,
+  labels: null,
   beganAt: null,
   meter: "awake" as const,
   quantity: "1.500000",
@@ -25,6 +26,15 @@ test("days stay in their order, and branches say where they are", () => {
   const days = byThing([day("2026-01-02T00:00:00.000Z", "9"), day("2026-01-01T00:00:00.000Z", "1")]);
   expect(days.map(({ name }) => name)).toEqual(["2026-01-01", "2026-01-02"]);
   expect(byThing([{ ...ROW, branchID: "b", branchName: "main" }])[0]).toMatchObject({ name: "main", of: "shop" });
+});
+
+test("labels are told apart as they are typed", () => {
+  const of = (labels: Record<string, string>, cost: string) => ({ ...ROW, projectID: null, projectName: null, labels, cost });
+  const lines = byThing([of({}, "1"), of({ env: "dev", team: "shop" }, "9"), of({}, "2")]);
+  expect(lines.map(({ name, cost }) => [name, cost])).toEqual([
+    ["env=dev, team=shop", 9],
+    ["No labels", 3],
+  ]);
 });
 
 test("months are those of UTC", () => {

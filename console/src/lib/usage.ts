@@ -5,6 +5,7 @@ interface UsageRow {
   projectName: string | null;
   branchID: string | null;
   branchName: string | null;
+  labels: Record<string, string> | null;
   beganAt: string | null;
   meter: "awake" | "asleep" | "storage" | "shared" | "egress";
   quantity: string;
@@ -23,12 +24,18 @@ export interface UsageOfOne {
 
 const NOTHING = { awake: 0, asleep: 0, storage: 0, shared: 0, egress: 0 };
 
-/** One line of each project, branch or day; what costs most first, days in their order. */
+function inWords(labels: Record<string, string>): string {
+  const pairs = Object.entries(labels).map(([key, value]) => `${key}=${value}`);
+  return pairs.join(", ") || "No labels";
+}
+
+/** One line of each project, branch, set of labels or day; what costs most first, days in their order. */
 export function byThing(rows: readonly UsageRow[]): UsageOfOne[] {
   const things = new Map<string, UsageOfOne>();
   for (const row of rows) {
-    const id = row.beganAt ?? row.branchID ?? row.projectID ?? "";
-    const name = row.beganAt?.slice(0, 10) ?? row.branchName ?? row.projectName ?? "";
+    const labels = row.labels && inWords(row.labels);
+    const id = row.beganAt ?? row.branchID ?? row.projectID ?? labels ?? "";
+    const name = row.beganAt?.slice(0, 10) ?? row.branchName ?? row.projectName ?? labels ?? "";
     const of = row.branchID ? (row.projectName ?? "") : "";
     const thing = things.get(id) ?? { id, name, of, amounts: { ...NOTHING }, cost: 0 };
     thing.amounts[row.meter] += Number(row.quantity);

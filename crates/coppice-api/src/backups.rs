@@ -55,6 +55,7 @@ async fn restore_from_backup(
     let new = NewBranchRequest {
         name: asked.name,
         description: asked.description.unwrap_or_default(),
+        labels: Default::default(),
         scale_to_zero: scale_to_zero_change(asked.scale_to_zero),
         // What somebody wanted back is not to go by itself.
         expiry: AskedExpiry::Never,

@@ -49,7 +49,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
             .answers("The branch.")
             .runs(describe_branch),
         patch("", &UPDATE_BRANCH)
-            .says(AREA, "Change a branch", "Its name, description, when it may sleep, whether it is protected, and when it expires, in any state; for how\nlong what it was is kept; whether it sleeps; its storage, which may only grow; its size, which its parameters follow as far as they were not chosen; its\nrelease of PostgreSQL, by itself; its preload libraries; and PostgreSQL parameters, over those it has: a default takes\nits place back. Size, release, libraries and some parameters (`restartRequired` of getBranchPostgresConfig) restart the\nserver; a sleeping branch has them when it wakes. If the server does not start with them, the branch has what it had\nbefore again, and its `message` says why. Falling asleep, waking and restarting go on in the background.")
+            .says(AREA, "Change a branch", "Its name, description, labels, when it may sleep, whether it is protected, and when it expires, in any state; for how\nlong what it was is kept; whether it sleeps; its storage, which may only grow; its size, which its parameters follow as far as they were not chosen; its\nrelease of PostgreSQL, by itself; its preload libraries; and PostgreSQL parameters, over those it has: a default takes\nits place back. Size, release, libraries and some parameters (`restartRequired` of getBranchPostgresConfig) restart the\nserver; a sleeping branch has them when it wakes. If the server does not start with them, the branch has what it had\nbefore again, and its `message` says why. Falling asleep, waking and restarting go on in the background.")
             .answers("The branch as it is now.")
             .refuses(409, "The name is taken; a protected branch would expire; or the server is being changed, then `Retry-After` says when to try again.")
             .refuses_bodies_by(backup_settings::refused)
@@ -74,6 +74,7 @@ async fn list_branches(app: App, access: Access<InProject>) -> Result<Shown<wire
         backups_enabled: app.makes_backups(),
         description: branch.description,
         parent_id: branch.parent.map(|parent| parent.to_string()),
+        labels: branch.labels,
         protected: branch.is_protected,
         expires_at: branch.expires_at.map(wire::Expiry),
     });
@@ -93,6 +94,7 @@ async fn describe_branch(app: App, access: Access<InBranch>) -> Result<Shown<wir
     let details = app.describe_branch(&access).await?;
     let branch = &details.branch;
     Ok(Shown(wire::BranchDetails {
+        labels: branch.labels.clone(),
         protected: branch.is_protected,
         expires_at: branch.expires_at.map(wire::Expiry),
         backups_enabled: app.makes_backups(),
@@ -208,7 +210,7 @@ fn configuration(branch: &Branch) -> wire::ClusterConfiguration {
 }
 
 fn request_from(asked: wire::CreateBranch) -> Result<NewBranchRequest> {
-    let (name, description, scale_to_zero, expiry, backups, origin) = match asked {
+    let (name, description, labels, scale_to_zero, expiry, backups, origin) = match asked {
         wire::CreateBranch::Inherit(asked) => {
             let origin = Origin::Inherit {
                 parent: BranchId::from_trusted(asked.parent_id),
@@ -216,18 +218,20 @@ fn request_from(asked: wire::CreateBranch) -> Result<NewBranchRequest> {
                 version: asked.version_id.map(VolumeId::from_trusted),
                 moment: moment_from(asked.target_time, asked.target_lsn)?,
             };
-            let expiry = asked_expiry(asked.expires_at);
-            (asked.name, asked.description, asked.scale_to_zero, expiry, asked.backup_configuration, origin)
+            let (expiry, backups) = (asked_expiry(asked.expires_at), asked.backup_configuration);
+            (asked.name, asked.description, asked.labels, asked.scale_to_zero, expiry, backups, origin)
         }
         wire::CreateBranch::Custom(asked) => {
             let origin = Origin::Custom(custom_from(asked.configuration));
             let expiry = asked.expires_at.map_or(AskedExpiry::Never, |end| AskedExpiry::At(end.0));
-            (asked.name, asked.description, asked.scale_to_zero, expiry, asked.backup_configuration, origin)
+            let backups = asked.backup_configuration;
+            (asked.name, asked.description, asked.labels, asked.scale_to_zero, expiry, backups, origin)
         }
     };
     Ok(NewBranchRequest {
         name,
         description: description.unwrap_or_default(),
+        labels: labels.unwrap_or_default(),
         scale_to_zero: scale_to_zero_change(scale_to_zero),
         expiry,
         backups: backup_settings::change_from(backups)?,
@@ -239,6 +243,7 @@ fn change_from(asked: wire::UpdateBranch) -> Result<BranchChange> {
     Ok(BranchChange {
         name: asked.name,
         description: asked.description,
+        labels: asked.labels.unwrap_or_default(),
         scale_to_zero: scale_to_zero_change(asked.scale_to_zero),
         is_protected: asked.protected,
         expiry: asked_expiry(asked.expires_at),

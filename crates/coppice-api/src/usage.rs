@@ -3,13 +3,15 @@
 use std::fmt::Write as _;
 
 use chrono::{DateTime, Datelike, Days, Months, TimeDelta, Utc};
-use coppice_app::{Access, App, UsageGrouping, UsageLine, UsageRequest, UsageStep};
+use coppice_app::{Access, App, ByLabels, UsageGrouping, UsageLine, UsageRequest, UsageStep};
 use coppice_core::amount::Decimal;
+use coppice_core::labels::{KEY_RULE, LABELS_MAX, is_key};
 use coppice_core::operation::GET_USAGE;
 use coppice_core::usage::Meter;
 use coppice_core::{Error, Result};
 use coppice_wire::{self as wire, UsageGroup};
 use serde::Deserialize;
+use serde_json::json;
 use utoipa::IntoParams;
 
 use crate::endpoint::{Endpoint, Forms, Query, Written, get};
@@ -38,8 +40,9 @@ struct GetUsage {
     /// Up to the end of the hour that this is in, at most 400 days later: an RFC 3339 date-time. Without it until now.
     #[param(value_type = Option<String>, example = "2026-02-01T00:00:00Z", format = "time")]
     to: Option<DateTime<Utc>>,
-    /// What is told apart, with commas between: project, branch, type, and one of hour, day and month.
-    #[param(max_length = 64, format = "sought", example = "project,day")]
+    /// What is told apart, with commas between: project, branch, type, one of hour, day and month, and labels that the
+    /// branch had then: all (`labels`), or those with some keys (`label:KEY`, at most 16).
+    #[param(max_length = 1024, format = "sought", example = "project,day")]
     group_by: Option<String>,
     /// How the answer looks. Without it `Accept` decides.
     #[param(inline)]
@@ -57,6 +60,7 @@ async fn get_usage(app: App, access: Access, Query(asked): Query<GetUsage>) -> R
         grouping: UsageGrouping {
             by_project: has(UsageGroup::Project),
             by_branch: has(UsageGroup::Branch),
+            by_labels: by_labels(&group_by)?,
             by: step(&group_by)?,
         },
         by_instance_type: has(UsageGroup::Type),
@@ -84,18 +88,9 @@ fn groups(text: &str) -> Result<Vec<UsageGroup>> {
     let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
     let mut groups = vec![];
     for word in words {
-        let group = match word {
-            "project" => UsageGroup::Project,
-            "branch" => UsageGroup::Branch,
-            "type" => UsageGroup::Type,
-            "hour" => UsageGroup::Hour,
-            "day" => UsageGroup::Day,
-            "month" => UsageGroup::Month,
-            _ => {
-                let why = "must be project, branch, type, hour, day or month, or several with commas between";
-                return Err(Error::invalid_query("groupBy", why));
-            }
-        };
+        let group: UsageGroup = word.parse().map_err(|why| {
+            Error::invalid_query("groupBy", format_args!("{why}, or several with commas between"))
+        })?;
         if !groups.contains(&group) {
             groups.push(group);
         }
@@ -103,12 +98,35 @@ fn groups(text: &str) -> Result<Vec<UsageGroup>> {
     Ok(groups)
 }
 
+fn by_labels(groups: &[UsageGroup]) -> Result<Option<ByLabels>> {
+    let keys = groups.iter().filter_map(|group| match group {
+        UsageGroup::Label(key) => Some(key.clone()),
+        _ => None,
+    });
+    let keys: Vec<_> = keys.collect();
+    let has_all = groups.contains(&UsageGroup::Labels);
+    match &keys[..] {
+        [] => Ok(has_all.then_some(ByLabels::All)),
+        _ if has_all => Err(Error::invalid_query("groupBy", "must have either labels or some of label:KEY")),
+        keys if keys.len() > LABELS_MAX => {
+            let why = format_args!("must have at most {LABELS_MAX} of label:KEY");
+            Err(Error::invalid_query("groupBy", why))
+        }
+        some if !some.iter().all(|key| is_key(key)) => Err(Error::invalid_query("groupBy", KEY_RULE)),
+        _ => Ok(Some(ByLabels::Of(keys))),
+    }
+}
+
 fn step(groups: &[UsageGroup]) -> Result<Option<UsageStep>> {
     let mut steps = groups.iter().filter_map(|group| match group {
         UsageGroup::Hour => Some(UsageStep::Hour),
         UsageGroup::Day => Some(UsageStep::Day),
         UsageGroup::Month => Some(UsageStep::Month),
-        UsageGroup::Project | UsageGroup::Branch | UsageGroup::Type => None,
+        UsageGroup::Project
+        | UsageGroup::Branch
+        | UsageGroup::Label(_)
+        | UsageGroup::Labels
+        | UsageGroup::Type => None,
     });
     match (steps.next(), steps.next()) {
         (_, Some(_)) => Err(Error::invalid_query("groupBy", "must have only one of hour, day and month")),
@@ -131,6 +149,7 @@ fn to_wire(line: UsageLine) -> wire::UsageRow {
         project_name,
         branch_id: branch_id.map(|id| id.to_string()),
         branch_name,
+        labels: line.labels,
         began_at: line.began_at.map(wire::Timestamp),
         instance_type: line.instance_type,
         meter: match line.meter {
@@ -149,7 +168,7 @@ fn to_wire(line: UsageLine) -> wire::UsageRow {
 /// Columns of the FinOps Open Cost and Usage Specification that say something here.
 const COLUMNS: &str = "ChargePeriodStart,ChargePeriodEnd,ServiceCategory,ServiceName,ChargeCategory,\
     ChargeDescription,SubAccountId,SubAccountName,ResourceId,ResourceName,SkuId,ConsumedQuantity,ConsumedUnit,\
-    BilledCost,EffectiveCost,ContractedCost,ListCost,BillingCurrency";
+    BilledCost,EffectiveCost,ContractedCost,ListCost,BillingCurrency,Tags";
 
 impl Forms for wire::Usage {
     const KINDS: &'static [&'static str] = &[CSV];
@@ -166,6 +185,7 @@ impl Forms for wire::Usage {
                 wire::UsageMeter::Egress => ("Data sent to clients", "egress"),
             };
             let id = |id: &Option<String>| cell(id.as_deref().unwrap_or_default());
+            let tags = row.labels.as_ref().map(|labels| cell(&json!(labels).to_string()));
             let cost = row.cost.clone().unwrap_or_default();
             let cells = [
                 time(start),
@@ -186,6 +206,7 @@ impl Forms for wire::Usage {
                 cost.clone(),
                 cost,
                 self.currency.clone().unwrap_or_default(),
+                tags.unwrap_or_default(),
             ];
             // Writing to a text does not fail.
             let _ = write!(text, "{}\r\n", cells.join(","));

@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
 use coppice_core::amount::{Decimal, Whole};
+use coppice_core::labels::Labels;
 use coppice_core::price_list::cost;
 use coppice_core::usage::Meter;
 use coppice_core::{BranchId, Error, ErrorCode, ProjectId, Result};
@@ -37,6 +38,8 @@ pub struct UsageLine {
     pub project: Option<(ProjectId, String)>,
     /// The branch, and what it was last called.
     pub branch: Option<(BranchId, String)>,
+    /// The labels that the branch had, of those that are told apart.
+    pub labels: Option<Labels>,
     /// When its time began.
     pub began_at: Option<DateTime<Utc>>,
     /// The type of the instances.
@@ -59,7 +62,7 @@ pub struct UsageReport {
     pub to: DateTime<Utc>,
     /// What was used before is certain.
     pub sealed_until: DateTime<Utc>,
-    /// By time, project, branch, meter and instance type.
+    /// By time, project, branch, labels, meter and instance type.
     pub lines: Vec<UsageLine>,
     /// In what costs are, where anybody is charged.
     pub currency: Option<String>,
@@ -79,7 +82,7 @@ impl App {
             organization: &access.organization.id,
             from,
             to,
-            grouping: request.grouping,
+            grouping: request.grouping.clone(),
             boundaries: &boundaries,
             is_own_only: false,
             // Each type makes a row there, and perhaps none here.
@@ -133,7 +136,9 @@ fn lines(
         if !by_instance_type {
             row.instance_type.clear();
         }
-        let key = |row: &UsageRow| (row.began_at, row.project.clone(), row.branch.clone(), row.meter);
+        let key = |row: &UsageRow| {
+            (row.began_at, row.project.clone(), row.branch.clone(), row.labels.clone(), row.meter)
+        };
         // Rows of one line follow each other.
         match lines.last_mut() {
             Some((last, sum, costs)) if key(last) == key(&row) && last.instance_type == row.instance_type => {
@@ -146,6 +151,7 @@ fn lines(
     let line = |(row, quantity, cost): (UsageRow, Whole, Option<Decimal>)| UsageLine {
         project: row.project,
         branch: row.branch,
+        labels: row.labels,
         began_at: row.began_at,
         instance_type: Some(row.instance_type).filter(|kind| !kind.is_empty()),
         meter: row.meter,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::backup::BackupConfiguration;
 use crate::image::PostgresVersion;
+use crate::labels::Labels;
 use crate::project::ScaleToZero;
 use crate::storage::Fullness;
 use crate::{BranchId, OrganizationId, ProjectId, RegionId, VolumeId};
@@ -131,6 +132,8 @@ pub struct Branch {
     pub name: String,
     /// Empty when none was given.
     pub description: String,
+    /// What it is told apart by.
+    pub labels: Labels,
     /// The branch it was made from, unless that one is deleted.
     pub parent: Option<BranchId>,
     /// What it is made of.

@@ -43,6 +43,7 @@ pub mod image;
 pub mod instance_type;
 pub mod invoice;
 pub mod key_limits;
+pub mod labels;
 pub mod limits;
 pub mod login;
 pub mod lsn;

@@ -109,7 +109,7 @@ static ROWS: [Row; 15] = [
          milliseconds, which takes no room at first: the safe place to try a change. With mode `custom` and a \
          configuration it is an empty database.",
     )
-    .takes(&["mode", "name", "parentID", "configuration", "description", "scaleToZero"])
+    .takes(&["mode", "name", "parentID", "configuration", "description", "labels", "scaleToZero"])
     .needs(&["mode", "name"])
     .effect(Effect::Adds),
     Row::new(
@@ -117,7 +117,7 @@ static ROWS: [Row; 15] = [
         &operation::UPDATE_BRANCH,
         "Changes a branch: its name, when it sleeps, its parameters, or puts it to sleep. What is absent stays.",
     )
-    .takes(&["name", "description", "scaleToZero", "hibernate", "storage", "postgresConfigurationParameters"])
+    .takes(&["name", "description", "labels", "scaleToZero", "hibernate", "storage", "postgresConfigurationParameters"])
     .effect(Effect::Changes),
     Row::new(
         "delete_branch",

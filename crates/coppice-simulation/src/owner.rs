@@ -143,6 +143,7 @@ async fn create(
     let new = NewBranchRequest {
         name: name.to_owned(),
         description: String::new(),
+        labels: Default::default(),
         scale_to_zero,
         expiry,
         backups: Default::default(),

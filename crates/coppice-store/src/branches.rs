@@ -1,12 +1,14 @@
 //! Branches: what their owners say of them. Sleeping and waking is in
 //! `sleep.rs`, the reconciler's work in `work.rs`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use coppice_core::backup::{BackupConfiguration, BackupTime};
 use coppice_core::branch::{Branch, BranchSpec, BranchState, Goal};
 use coppice_core::image::PostgresVersion;
+use coppice_core::labels::Labels;
 use coppice_core::lsn::Lsn;
 use coppice_core::project::ScaleToZero;
 use coppice_core::storage::Fullness;
@@ -19,7 +21,7 @@ use sqlx::{FromRow, Postgres};
 use crate::projects::scale_to_zero;
 use crate::{BaseMoment, NewVolume, Result, Store, StoreError, Tx};
 
-pub(crate) const COLUMNS: &str = "b.id, p.organization_id, b.project_id, b.name, b.description, \
+pub(crate) const COLUMNS: &str = "b.id, p.organization_id, b.project_id, b.name, b.description, b.labels, \
     b.parent_id, b.region, b.image_major, b.image_minor, b.instance_type, b.replicas, b.storage_gib, b.parameters, \
     b.preload_libraries, b.scale_to_zero, b.inactivity_minutes, b.protected, b.expires_at, b.backup_retention_days, \
     b.backup_day, b.backup_minute, b.goal, b.generation, b.state, b.message, b.fullness, \
@@ -33,6 +35,7 @@ pub(crate) struct BranchRow {
     project_id: String,
     name: String,
     description: String,
+    labels: Json<Labels>,
     parent_id: Option<String>,
     region: String,
     image_major: i32,
@@ -83,6 +86,7 @@ impl TryFrom<BranchRow> for Branch {
             project: ProjectId::from_trusted(row.project_id),
             name: row.name,
             description: row.description,
+            labels: row.labels.0,
             parent: row.parent_id.map(BranchId::from_trusted),
             spec: BranchSpec {
                 region: RegionId::from_trusted(row.region),
@@ -138,6 +142,8 @@ pub struct NewBranch<'a> {
     pub name: &'a str,
     /// For people.
     pub description: &'a str,
+    /// What it is told apart by.
+    pub labels: &'a Labels,
     /// What it is made of.
     pub spec: &'a BranchSpec,
     /// When it may sleep.
@@ -165,6 +171,8 @@ pub struct BranchNote<'a> {
     pub name: &'a str,
     /// For people.
     pub description: &'a str,
+    /// What it is told apart by.
+    pub labels: Cow<'a, Labels>,
     /// When it may sleep.
     pub scale_to_zero: ScaleToZero,
     /// Whether it can't be deleted, and does not expire.
@@ -181,6 +189,7 @@ impl<'a> BranchNote<'a> {
         Self {
             name: &branch.name,
             description: &branch.description,
+            labels: Cow::Borrowed(&branch.labels),
             scale_to_zero: branch.scale_to_zero,
             is_protected: branch.is_protected,
             expires_at: branch.expires_at,
@@ -211,9 +220,9 @@ impl Store {
                  image_minor, instance_type, replicas, storage_gib, parameters, preload_libraries,
                  scale_to_zero, inactivity_minutes, goal, state, volume_id, password_sealed,
                  managed_role_verifier, expires_at, made_with, backup_retention_days, backup_day, backup_minute,
-                 root_id)
+                 labels, root_id)
              values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, 'running',
-                 'creating', $16, $17, $18, $19, $20, $21, $22, $23, (select coalesce(root_id, id) from branches where id = $3))",
+                 'creating', $16, $17, $18, $19, $20, $21, $22, $23, $24, (select coalesce(root_id, id) from branches where id = $3))",
         )
         .bind(new.id.as_str())
         .bind(new.project.as_str())
@@ -238,6 +247,7 @@ impl Store {
         .bind(new.backups.retention_days as i16)
         .bind(new.backups.time.day.map(i16::from))
         .bind(new.backups.time.minute as i16)
+        .bind(Json(new.labels))
         .execute(&mut **tx)
         .await?;
         let volume = NewVolume {
@@ -378,7 +388,7 @@ impl Store {
         sqlx::query(
             "update branches set name = $2, description = $3, scale_to_zero = $4, inactivity_minutes = $5,
                  protected = $6, expires_at = $7, backup_retention_days = $8, backup_day = $9, backup_minute = $10,
-                 updated_at = now(),
+                 labels = $11, updated_at = now(),
                  idle_since = case when (scale_to_zero, inactivity_minutes) = ($4, $5) then idle_since
                               else now() end
              where id = $1 and deleted_at is null",
@@ -393,6 +403,7 @@ impl Store {
         .bind(note.backups.retention_days as i16)
         .bind(note.backups.time.day.map(i16::from))
         .bind(note.backups.time.minute as i16)
+        .bind(Json(note.labels.as_ref()))
         .execute(&mut **tx)
         .await?;
         Ok(())

@@ -128,7 +128,7 @@ pub use subscriptions::{ArrivedSubscription, EndedSubscription};
 pub use transfer::{ExportHeader, Transferred, check_export};
 pub use trash::Doomed;
 pub use usage::{MeteredVolume, StoredBytes, UsageReading, UsageTurn};
-pub use usage_report::{UsageGrouping, UsageQuery, UsageRow, UsageStep};
+pub use usage_report::{ByLabels, UsageGrouping, UsageQuery, UsageRow, UsageStep};
 pub use users::{NewUser, UserAccount};
 pub use vercel::VercelNote;
 pub use vercel_news::VercelNews;

@@ -368,6 +368,10 @@ async fn turn_back(tx: &mut Tx) -> Result<()> {
         "update usage_storage set began_at = now() where began_at > now()",
         "delete from usage_egress where hour > now()",
         "update usage_meter set sealed_until = date_trunc('hour', now(), 'UTC') where sealed_until > now()",
+        "with moved as (delete from usage_labels where from_hour > labels_hour() returning *)
+         insert into usage_labels (branch_id, from_hour, labels)
+         select distinct on (branch_id) branch_id, labels_hour(), labels from moved order by branch_id, from_hour desc
+         on conflict (branch_id, from_hour) do update set labels = excluded.labels",
     ] {
         sqlx::query(statement).execute(&mut **tx).await?;
     }

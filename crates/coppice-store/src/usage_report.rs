@@ -2,23 +2,36 @@
 //! that are not.
 
 use chrono::{DateTime, Utc};
+use coppice_core::labels::Labels;
 use coppice_core::usage::Meter;
 use coppice_core::{BranchId, OrganizationId, ProjectId};
 use sqlx::FromRow;
+use sqlx::types::Json;
 
 use crate::usage::measured;
 use crate::usage_spans::Spans;
 use crate::{Result, Store, StoreError};
 
 /// What is told apart in a report of usage.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsageGrouping {
     /// Projects.
     pub by_project: bool,
     /// Branches; with their projects.
     pub by_branch: bool,
+    /// Labels that branches had.
+    pub by_labels: Option<ByLabels>,
     /// Times.
     pub by: Option<UsageStep>,
+}
+
+/// Labels that are told apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ByLabels {
+    /// All of them.
+    All,
+    /// Those with these keys.
+    Of(Vec<String>),
 }
 
 /// Times that are told apart; all in UTC.
@@ -69,6 +82,8 @@ pub struct UsageRow {
     pub project: Option<(ProjectId, String)>,
     /// The branch, and what it was last called.
     pub branch: Option<(BranchId, String)>,
+    /// The labels that the branch had, of those that are told apart.
+    pub labels: Option<Labels>,
     /// When the time began in which it was used.
     pub began_at: Option<DateTime<Utc>>,
     /// How many of the boundaries came before.
@@ -87,6 +102,7 @@ struct Row {
     project_name: Option<String>,
     branch_id: Option<String>,
     branch_name: Option<String>,
+    labels: Option<Json<Labels>>,
     began_at: Option<DateTime<Utc>>,
     period: i32,
     meter: String,
@@ -103,6 +119,7 @@ impl TryFrom<Row> for UsageRow {
         Ok(Self {
             project: row.project_id.map(ProjectId::from_trusted).zip(row.project_name),
             branch: row.branch_id.map(BranchId::from_trusted).zip(row.branch_name),
+            labels: row.labels.map(|labels| labels.0),
             began_at: row.began_at,
             period: usize::try_from(row.period).unwrap_or_default(),
             meter,
@@ -112,18 +129,38 @@ impl TryFrom<Row> for UsageRow {
     }
 }
 
-/// Parts of `used` with what is sealed: of the days `$10` and the hours `$11`. Where hours are left out that are billed
-/// at a marketplace, days with such hours are read by hours.
-fn sealed(is_own_only: bool) -> String {
-    let of = |table: &str, at: &str, times: &str| {
+/// Parts of `used` with what is sealed: of the days `$10` and the hours `$11`. Days are read by hours of which some are
+/// left out, since they are billed at a marketplace, and those of branches that got other labels in them.
+fn sealed(query: &UsageQuery<'_>) -> String {
+    let (days, hours) = match query.is_own_only {
+        false => ("$10".to_owned(), "$11".to_owned()),
+        true => own_times(),
+    };
+    let part = |table: &str, at: &str, which: &str| {
         format!(
             "select u.branch_id, u.{at} as at, u.meter, u.instance_type, u.quantity
-             from {table} u join metered using (branch_id) where u.{at} = any({times}) union all "
+             from {table} u join metered using (branch_id) {which} union all "
         )
     };
-    if !is_own_only {
-        return of("usage_days", "day", "$10") + &of("usage_hours", "hour", "$11");
+    let hours = part("usage_hours", "hour", &format!("where u.hour = any({hours})"));
+    if query.grouping.by_labels.is_none() {
+        return part("usage_days", "day", &format!("where u.day = any({days})")) + &hours;
     }
+    let changed = format!(
+        "select l.branch_id, d.day from labels l join unnest({days}::timestamptz[]) as d (day)
+             on l.from_hour > d.day and l.from_hour < d.day + interval '24 hours'"
+    );
+    let alike = format!("where u.day = any({days}) and (u.branch_id, u.day) not in ({changed})");
+    let other = format!(
+        "join (select distinct * from ({changed}) c) c on c.branch_id = u.branch_id
+             and u.hour >= c.day and u.hour < c.day + interval '24 hours'"
+    );
+    part("usage_days", "day", &alike) + &part("usage_hours", "hour", &other) + &hours
+}
+
+/// Of the days `$10` those of which no hour is billed at a marketplace, and the hours that are not of the others, and of
+/// the hours `$11`.
+fn own_times() -> (String, String) {
     let hours_of_day = "generate_series(day, day + interval '23 hours', interval '1 hour') as h (hour)";
     let is_mixed = format!("exists (select from {hours_of_day} where is_billed_at_aws($2, hour))");
     let days = format!("array(select day from unnest($10::timestamptz[]) as d (day) where not {is_mixed})");
@@ -134,7 +171,7 @@ fn sealed(is_own_only: bool) -> String {
                    select hour from unnest($10::timestamptz[]) as d (day), {hours_of_day} where {is_mixed}) h
                where not is_billed_at_aws($2, hour))"
     );
-    of("usage_days", "day", &days) + &of("usage_hours", "hour", &hours)
+    (days, hours)
 }
 
 impl Store {
@@ -154,24 +191,37 @@ impl Store {
                      where not exists (select from usage_sealed s where s.hour = h.hour)
                          and not ($9 and is_billed_at_aws($2, h.hour))) as open),
              {measured},
+             labels as materialized (
+                 select branch_id, from_hour, lead(from_hour) over (partition by branch_id order by from_hour) as until_hour,
+                        case when $13::text[] is null then labels
+                             else (select coalesce(jsonb_object_agg(key, labels -> key), '{{}}')
+                                   from unnest($13) as k (key) where labels ? key) end as labels
+                 from usage_labels join metered using (branch_id) where $12),
              used as ({sealed} select branch_id, hour as at, meter, instance_type, quantity from measured)
              select case when $5 or $6 then b.project_id end as project_id,
                     case when $5 or $6 then b.project_name end as project_name,
                     case when $6 then b.branch_id end as branch_id,
                     case when $6 then b.branch_name end as branch_name,
+                    case when $12 then coalesce(l.labels, '{{}}') end as labels,
                     case when $7::text is not null then date_trunc($7, u.at, 'UTC') end as began_at,
                     width_bucket(u.at, $1::timestamptz[]) as period, u.meter, u.instance_type, sum(u.quantity)::text as quantity
              from used u join usage_branches b using (branch_id)
-             group by 1, 2, 3, 4, 5, 6, 7, 8 having sum(u.quantity) <> 0
-             order by 5, 2, 1, 4, 3, 7, 8, 6 limit $8",
+             left join labels l on l.branch_id = u.branch_id
+                 and u.at >= l.from_hour and (l.until_hour is null or u.at < l.until_hour)
+             group by 1, 2, 3, 4, 5, 6, 7, 8, 9 having sum(u.quantity) <> 0
+             order by 6, 2, 1, 4, 3, 5, 8, 9, 7 limit $8",
             measured = measured("(select open from hours)"),
-            sealed = sealed(query.is_own_only),
+            sealed = sealed(query),
         );
         let spans = match query.grouping.by {
             Some(UsageStep::Hour) => Spans::by_hours(query.from, query.to),
             Some(UsageStep::Day | UsageStep::Month) | None => {
                 Spans::by_days(query.from, query.to, query.boundaries)
             }
+        };
+        let keys = match &query.grouping.by_labels {
+            Some(ByLabels::Of(keys)) => Some(keys.clone()),
+            Some(ByLabels::All) | None => None,
         };
         let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
             // Planned for the hours that are asked for, which may be few or all.
@@ -187,6 +237,8 @@ impl Store {
             .bind(query.is_own_only)
             .bind(spans.days)
             .bind(spans.hours)
+            .bind(query.grouping.by_labels.is_some())
+            .bind(keys)
             .fetch_all(&self.pool)
             .await?;
         rows.into_iter().map(UsageRow::try_from).collect()

@@ -87,6 +87,11 @@ pub struct InheritBranch {
         format = "description"
     )]
     pub description: Option<String>,
+    /// What it is told apart by, for example in what is used: at most 16. A key has at most 63 letters, digits, dots,
+    /// hyphens, underscores and slashes. Those of its parent are not taken over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = first_labels)]
+    pub labels: Option<BTreeMap<String, String>>,
     /// When it may sleep, if not as the project says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale_to_zero: Option<ScaleToZeroChange>,
@@ -143,6 +148,11 @@ pub struct CustomBranch {
         format = "description"
     )]
     pub description: Option<String>,
+    /// What it is told apart by, for example in what is used: at most 16. A key has at most 63 letters, digits, dots,
+    /// hyphens, underscores and slashes. Those of its parent are not taken over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = first_labels)]
+    pub labels: Option<BTreeMap<String, String>>,
     /// When it may sleep, if not as the project says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale_to_zero: Option<ScaleToZeroChange>,
@@ -171,6 +181,11 @@ pub struct UpdateBranch {
         format = "description"
     )]
     pub description: Option<String>,
+    /// Labels over those it has, of which there are at most 16; an empty value takes one away. What it uses counts for
+    /// the new ones from this hour on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = changed_labels)]
+    pub labels: Option<BTreeMap<String, String>>,
     /// When it may sleep.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale_to_zero: Option<ScaleToZeroChange>,
@@ -223,6 +238,33 @@ fn changed_parameters() -> Schema {
     parameters("PostgreSQL parameters over those it has; a default takes the choice away. At most 200.")
 }
 
+pub(crate) fn first_labels() -> Schema {
+    labels("What it is told apart by; at most 16. Those of its parent are not taken over.", 1)
+}
+
+fn changed_labels() -> Schema {
+    labels("Labels over those it has, of which there are at most 16; an empty value takes one away.", 0)
+}
+
+fn labels(description: &str, value_min: usize) -> Schema {
+    let text = |format: &str| {
+        let format = SchemaFormat::Custom(format.to_owned());
+        ObjectBuilder::new().schema_type(Type::String).format(Some(format))
+    };
+    let key = text("label-key").min_length(Some(1)).max_length(Some(63));
+    let key = key.pattern(Some("^[A-Za-z0-9][A-Za-z0-9._/-]*$"));
+    let value = text("remark").min_length(Some(value_min)).max_length(Some(255));
+    let mut object = ObjectBuilder::new()
+        .schema_type(SchemaType::from_iter([Type::Object, Type::Null]))
+        .description(Some(description))
+        .property_names(Some(key))
+        .additional_properties(Some(value))
+        .max_properties(Some(32))
+        .build();
+    object.example = Some(json!({ "team": "shop" }));
+    object.into()
+}
+
 /// A refusal names every parameter that is wrong; there are far fewer that can be set.
 fn parameters(description: &str) -> Schema {
     let text = || ObjectBuilder::new().schema_type(Type::String);
@@ -230,7 +272,7 @@ fn parameters(description: &str) -> Schema {
     let mut object = ObjectBuilder::new()
         .schema_type(SchemaType::from_iter([Type::Object, Type::Null]))
         .description(Some(description))
-        .property_names(Some(text()))
+        .property_names(Some(text().format(Some(SchemaFormat::Custom("looked-up".to_owned())))))
         .additional_properties(Some(value))
         .max_properties(Some(200))
         .build();

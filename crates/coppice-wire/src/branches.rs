@@ -35,6 +35,10 @@ pub struct ListedBranch {
     #[serde(rename = "parentID")]
     #[schema(required)]
     pub parent_id: Option<String>,
+    /// What it is told apart by, beside its name; absent when it has none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(required = false, example = json!({ "team": "shop" }))]
+    pub labels: BTreeMap<String, String>,
     /// True when it can't be deleted, and does not expire.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
@@ -90,6 +94,10 @@ pub struct BranchDetails {
     /// What every answer on one branch has.
     #[serde(flatten)]
     pub branch: Branch,
+    /// What it is told apart by, beside its name; absent when it has none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(required = false, example = json!({ "team": "shop" }))]
+    pub labels: BTreeMap<String, String>,
     /// True when it can't be deleted, and does not expire.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]

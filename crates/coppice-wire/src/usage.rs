@@ -1,18 +1,26 @@
 //! What organizations use.
 
+use std::collections::BTreeMap;
+use std::fmt::{self, Display};
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::Timestamp;
 
 /// What is told apart in an answer of getUsage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub enum UsageGroup {
     /// Projects.
     Project,
     /// Branches, with their projects.
     Branch,
+    /// Values of the label with this key.
+    Label(String),
+    /// All labels of branches together.
+    Labels,
     /// Instance types.
     Type,
     /// Hours in UTC.
@@ -21,6 +29,55 @@ pub enum UsageGroup {
     Day,
     /// Months in UTC.
     Month,
+}
+
+impl Display for UsageGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Project => f.write_str("project"),
+            Self::Branch => f.write_str("branch"),
+            Self::Label(key) => write!(f, "label:{key}"),
+            Self::Labels => f.write_str("labels"),
+            Self::Type => f.write_str("type"),
+            Self::Hour => f.write_str("hour"),
+            Self::Day => f.write_str("day"),
+            Self::Month => f.write_str("month"),
+        }
+    }
+}
+
+impl FromStr for UsageGroup {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "project" => Ok(Self::Project),
+            "branch" => Ok(Self::Branch),
+            "labels" => Ok(Self::Labels),
+            "type" => Ok(Self::Type),
+            "hour" => Ok(Self::Hour),
+            "day" => Ok(Self::Day),
+            "month" => Ok(Self::Month),
+            other => match other.strip_prefix("label:") {
+                Some(key) if !key.is_empty() => Ok(Self::Label(key.to_owned())),
+                _ => Err("must be project, branch, label:KEY, labels, type, hour, day or month"),
+            },
+        }
+    }
+}
+
+impl From<UsageGroup> for String {
+    fn from(group: UsageGroup) -> Self {
+        group.to_string()
+    }
+}
+
+impl TryFrom<String> for UsageGroup {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
 }
 
 /// What is counted.
@@ -68,6 +125,9 @@ pub struct UsageRow {
     /// What it was last called.
     #[schema(required, example = "main")]
     pub branch_name: Option<String>,
+    /// The labels that the branch had then: those that are told apart, as far as it had them.
+    #[schema(required, example = json!({ "team": "shop" }))]
+    pub labels: Option<BTreeMap<String, String>>,
     /// When the hour, day or month began; the first and the last may be parts of one.
     #[schema(required)]
     pub began_at: Option<Timestamp>,
@@ -97,9 +157,10 @@ pub struct Usage {
     pub to: Timestamp,
     /// What was used before is certain; the rest may still become a little more or less.
     pub sealed_until: Timestamp,
-    /// What is told apart.
+    /// What is told apart: `project`, `branch`, `label:KEY`, `labels`, `type`, `hour`, `day` or `month`.
+    #[schema(value_type = Vec<String>, example = json!(["project", "label:team"]))]
     pub group_by: Vec<UsageGroup>,
-    /// By time, project, branch, meter and instance type.
+    /// By time, project, branch, labels, meter and instance type.
     pub rows: Vec<UsageRow>,
     /// In what costs are, by ISO 4217; null where nobody is charged.
     #[schema(required, example = "EUR")]

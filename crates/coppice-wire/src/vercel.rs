@@ -318,7 +318,7 @@ fn accepted_policies() -> Schema {
     let mut object = ObjectBuilder::new()
         .schema_type(Type::Object)
         .description(Some("When which policy was accepted, by its id; at most 100."))
-        .property_names(Some(text()))
+        .property_names(Some(text().format(Some(SchemaFormat::Custom("looked-up".to_owned())))))
         .additional_properties(Some(text().format(Some(format))))
         .max_properties(Some(100))
         .build();

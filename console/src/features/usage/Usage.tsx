@@ -23,6 +23,7 @@ export interface UsageSearch {
 const GROUPS = [
   ["Projects", "project"],
   ["Branches", "branch"],
+  ["Labels", "labels"],
   ["Days", "day"],
 ] as const;
 const MONTHS = 12;
@@ -108,7 +109,7 @@ function ByDay({ usage, month }: { usage: Schemas["Usage"]; month: string }) {
 
 function Things({ usage, by }: { usage: Schemas["Usage"]; by: (typeof GROUPS)[number][1] }) {
   const things = useMemo(() => byThing(usage.rows), [usage]);
-  const what = { project: "Project", branch: "Branch", day: "Day" }[by];
+  const what = { project: "Project", branch: "Branch", labels: "Labels", day: "Day" }[by];
   return (
     <div className="card wide" role="region" aria-label={`By ${what.toLowerCase()}`} tabIndex={0}>
       <table className="table">

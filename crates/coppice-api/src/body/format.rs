@@ -3,6 +3,7 @@
 
 use coppice_core::backup::BackupTime;
 use coppice_core::error::excerpt;
+use coppice_core::labels::{KEY_RULE, is_key};
 use coppice_core::name::problem;
 use coppice_core::project::parse_address_range;
 use coppice_core::target::is_record_id;
@@ -53,13 +54,15 @@ const fn ours(name: &'static str, check: Check) -> Format {
     Format { name, is_public: false, check }
 }
 
-static FORMATS: [Format; 14] = [
+static FORMATS: [Format; 15] = [
     // What something is called: without blanks around it, and nothing that can't be seen.
     ours("name", Check::Mended(name)),
     // A remark for people.
     ours("remark", Check::AsIs(remark)),
     // What a branch is for.
     ours("description", Check::AsIs(description)),
+    // What a label is found by.
+    ours("label-key", Check::AsIs(label_key)),
     // The id of a record.
     ours("id", Check::AsIs(id)),
     // The id of a record, or every one.
@@ -101,6 +104,10 @@ fn description(text: &str, length: &Length, place: &Place<'_>) -> Result<()> {
             "must have at most 50 letters, digits, hyphens and blanks, and begin with a letter or digit",
         )),
     }
+}
+
+fn label_key(text: &str, _: &Length, place: &Place<'_>) -> Result<()> {
+    if is_key(text) { Ok(()) } else { Err(place.invalid(KEY_RULE)) }
 }
 
 fn backup_time(text: &str, _: &Length, place: &Place<'_>) -> Result<()> {

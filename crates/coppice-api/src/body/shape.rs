@@ -37,8 +37,8 @@ pub(crate) enum Shape {
     Number(f64, f64),
     /// So many of them, at least and at most.
     List(Box<Shape>, usize, usize),
-    /// So many of them at most, by name.
-    Map(Box<Shape>, usize),
+    /// So many of them at most, by names that may be bounded, too.
+    Map(Box<Shape>, Option<Box<Shape>>, usize),
     /// So many values of any kind at most, by name, and only so many bytes of them.
     Free(usize),
     /// Fields, in the order in which they are looked at. Others are ignored.
@@ -126,11 +126,15 @@ impl Shape {
                 .iter_mut()
                 .enumerate()
                 .try_for_each(|(index, item)| shape.check(item, &Place::Item(place, index))),
-            (Self::Map(_, count_max), Value::Object(values)) if values.len() > *count_max => {
+            (Self::Map(.., count_max), Value::Object(values)) if values.len() > *count_max => {
                 Err(place.too_many(*count_max))
             }
-            (Self::Map(shape, _), Value::Object(values)) => {
-                values.iter_mut().try_for_each(|(name, value)| shape.check(value, &Place::Field(place, name)))
+            (Self::Map(shape, names, _), Value::Object(values)) => {
+                values.iter_mut().try_for_each(|(name, value)| {
+                    let place = Place::Field(place, name);
+                    let named = names.as_ref().map(|shape| shape.check(&mut name.clone().into(), &place));
+                    named.unwrap_or(Ok(())).and_then(|()| shape.check(value, &place))
+                })
             }
             (Self::Free(count_max), Value::Object(values)) if values.len() > *count_max => {
                 Err(place.too_many(*count_max))
@@ -252,7 +256,10 @@ impl Schemas {
             Some(AdditionalProperties::RefOr(values)) => {
                 let count_max =
                     object.max_properties.ok_or_else(|| format!("{place} has no maxProperties"))?;
-                Ok(Shape::Map(Box::new(self.shape(values, &format!("{place}.*"))?), count_max))
+                let names = object.property_names.as_deref();
+                let names = names.map(|names| self.shape(&RefOr::T(names.clone()), &format!("{place}.*")));
+                let values = self.shape(values, &format!("{place}.*"))?;
+                Ok(Shape::Map(Box::new(values), names.transpose()?.map(Box::new), count_max))
             }
             Some(AdditionalProperties::FreeForm(_)) => {
                 let count_max = object

@@ -19,6 +19,13 @@ pub(crate) fn hide(schema: &mut RefOr<Schema>) {
             if let Some(AdditionalProperties::RefOr(values)) = object.additional_properties.as_deref_mut() {
                 hide(values);
             }
+            if let Some(names) = object.property_names.take() {
+                let mut names = RefOr::T(*names);
+                hide(&mut names);
+                if let RefOr::T(names) = names {
+                    object.property_names = Some(Box::new(names));
+                }
+            }
         }
         RefOr::T(Schema::Array(array)) => {
             if let ArrayItems::RefOrSchema(items) = &mut array.items {

@@ -23,6 +23,10 @@ pub(crate) const SEALED: &str = "
         ('b2', '2026-02-01T01:00:00Z', 'egress', '', 0, 1, ''),
         ('b2', '2026-01-31T23:00:00Z', 'asleep', '', 0, 3600000000, '')
         on conflict do nothing;
+    insert into usage_labels (branch_id, from_hour, labels) values
+        ('b1', '2026-01-01T00:00:00Z', '{\"team\": \"=shop\", \"env\": \"prod\"}'),
+        ('b2', '2026-02-01T01:00:00Z', '{\"env\": \"dev\"}')
+        on conflict do nothing;
     update usage_meter set sealed_until = '2026-03-01T00:00:00Z';";
 
 /// The first two hours of February.
@@ -94,7 +98,7 @@ fn usage_is_a_table_for_who_asks_for_one() {
     assert_eq!(
         lines[1],
         "2026-02-01T00:00:00Z,2026-02-01T01:00:00Z,Databases,PostgreSQL,Usage,Compute,prj_gone,\
-         \"'=cmd|\"\"x\"\", y\",,,compute,1.000000,instance-hours,100.000000,100.000000,100.000000,100.000000,EUR"
+         \"'=cmd|\"\"x\"\", y\",,,compute,1.000000,instance-hours,100.000000,100.000000,100.000000,100.000000,EUR,"
     );
     assert_eq!((lines.len(), lines[5 + 1]), (7, ""), "{text}");
     let path = path.replace("{org}", http.organization());
@@ -105,6 +109,39 @@ fn usage_is_a_table_for_who_asks_for_one() {
     let chosen = [("authorization", bearer.as_str()), ("accept", "text/csv")];
     let chosen = http.anonymous("GET", &format!("{path}&format=json"), &chosen);
     assert_eq!(chosen.header("content-type"), "application/json");
+}
+
+#[test]
+fn usage_is_told_apart_by_the_labels_that_branches_had() {
+    let http = used();
+    let of = |query: &str| -> Value {
+        let rows = rows(&http, &format!("{HOURS}&{query}"));
+        rows.iter().map(|row| json!([row["labels"], row["meter"], row["quantity"]])).collect()
+    };
+    assert_eq!(
+        of("groupBy=label:team"),
+        json!([
+            [{}, "asleep", "1.000000"],
+            [{}, "egress", "0.000000"],
+            [{}, "storage", "10.000000"],
+            [{ "team": "=shop" }, "awake", "1.833333"]
+        ])
+    );
+    assert_eq!(
+        of("groupBy=labels,hour")[0],
+        json!([{ "env": "prod", "team": "=shop" }, "awake", "1.000000"])
+    );
+    assert_eq!(of("")[0][0], Value::Null);
+    let answer = http.get("/organizations/{org}/usage?groupBy=label:team,month").expect(200);
+    assert_eq!(answer["groupBy"], json!(["label:team", "month"]));
+    let table = http.get(&format!("/organizations/{{org}}/usage?{HOURS}&groupBy=labels&format=csv")).text();
+    assert!(table.starts_with("ChargePeriodStart,") && table.contains("BillingCurrency,Tags\r\n"), "{table}");
+    assert!(table.contains(r#","{""env"":""dev""}""#), "{table}");
+    assert!(table.contains(r#","{""env"":""prod"",""team"":""=shop""}""#), "{table}");
+    for query in ["groupBy=label:", "groupBy=label:a b", "groupBy=labels,label:team"] {
+        http.get(&format!("/organizations/{{org}}/usage?{}", query.replace(' ', "%20")))
+            .expect_error(400, "invalid_query_parameter");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use coppice_core::backup::{BackupChange, BackupConfiguration};
 use coppice_core::branch::{Branch, BranchSpec, BranchState};
 use coppice_core::error::excerpt;
 use coppice_core::history::Moment;
+use coppice_core::labels::Labels;
 use coppice_core::limits::{BRANCH_CHILDREN_MAX, BRANCH_DEPTH_MAX};
 use coppice_core::lsn::Lsn;
 use coppice_core::parameter::check_parameters;
@@ -17,7 +18,7 @@ use coppice_core::{ApiKeyId, BranchId, Error, ErrorCode, Result, VolumeId};
 use coppice_failpoint::failpoint;
 use coppice_store::{BaseMoment, BranchQuotas, NewBranch, PullKey, Tx};
 
-use super::{SpecChange, checked_expiry, name_taken};
+use super::{SpecChange, checked_expiry, checked_labels, name_taken};
 use crate::configuration::server;
 use crate::past::Past;
 use crate::secrets::{new_password, scram_verifier};
@@ -31,6 +32,8 @@ pub struct NewBranchRequest {
     pub name: String,
     /// Empty when none was given.
     pub description: String,
+    /// What it is told apart by; an empty value is none.
+    pub labels: Labels,
     /// Over the project's default.
     pub scale_to_zero: ScaleToZeroChange,
     /// When it is deleted, over the project's default.
@@ -196,6 +199,7 @@ impl App {
             base: plan.base.as_ref(),
             name: &new.name,
             description: &new.description,
+            labels: &checked_labels(&Labels::new(), &new.labels)?,
             spec: &plan.spec,
             scale_to_zero: plan.default_scale_to_zero.with(new.scale_to_zero),
             expires_at: end_of(&project, &plan, new.expiry)?,

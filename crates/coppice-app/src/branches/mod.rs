@@ -9,6 +9,7 @@ mod trash;
 mod tree;
 mod upgrade;
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -16,6 +17,7 @@ use coppice_core::access::{AskedExpiry, Scope};
 use coppice_core::backup::BackupChange;
 use coppice_core::branch::{Branch, BranchState, Reconfigure};
 use coppice_core::budget::UsedUp;
+use coppice_core::labels::{self, LABELS_MAX, Labels};
 use coppice_core::project::{Project, ScaleToZeroChange};
 use coppice_core::target::{InBranch, InProject};
 use coppice_core::{BranchId, Error, ErrorCode, InstanceId, Result};
@@ -45,6 +47,8 @@ pub struct BranchChange {
     pub name: Option<String>,
     /// What it is for.
     pub description: Option<String>,
+    /// Labels over those it has; an empty value takes one away.
+    pub labels: Labels,
     /// When it may sleep.
     pub scale_to_zero: ScaleToZeroChange,
     /// Whether it can't be deleted, and does not expire.
@@ -246,6 +250,10 @@ fn changed_note<'a>(
     let note = BranchNote {
         name: change.name.as_deref().unwrap_or(&current.name),
         description: change.description.as_deref().unwrap_or(&current.description),
+        labels: match change.labels.is_empty() {
+            true => Cow::Borrowed(&current.labels),
+            false => Cow::Owned(checked_labels(&current.labels, &change.labels)?),
+        },
         scale_to_zero: current.scale_to_zero.with(change.scale_to_zero),
         is_protected: change.is_protected.unwrap_or(current.is_protected),
         expires_at: match change.expiry {
@@ -274,6 +282,19 @@ fn changed_note<'a>(
             ),
         }),
         _ => Ok(note),
+    }
+}
+
+/// The labels of a branch after a change.
+fn checked_labels(current: &Labels, change: &Labels) -> Result<Labels> {
+    let labels = labels::changed(current, change);
+    match labels.len() > LABELS_MAX {
+        true => {
+            let public =
+                format!("labels accepts at most {LABELS_MAX} items: take some away with an empty value");
+            Err(Error::invalid(ErrorCode::TooManyItems, public))
+        }
+        false => Ok(labels),
     }
 }
 

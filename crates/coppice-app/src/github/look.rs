@@ -194,6 +194,7 @@ impl App {
         let new = NewBranchRequest {
             name,
             description: String::new(),
+            labels: Default::default(),
             scale_to_zero: Default::default(),
             expiry: AskedExpiry::At(Utc::now() + PREVIEW_LIFETIME),
             backups: BackupChange::default(),

@@ -167,6 +167,7 @@ impl App {
         let new = NewBranchRequest {
             name: BRANCH.to_owned(),
             description: String::new(),
+            labels: Default::default(),
             scale_to_zero: Default::default(),
             expiry: AskedExpiry::Never,
             backups: BackupChange::default(),

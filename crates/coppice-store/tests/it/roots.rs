@@ -40,6 +40,7 @@ async fn copy(store: &Store, parent: &BranchId, name: &str) -> BranchId {
         base: None,
         name,
         description: "",
+        labels: &Default::default(),
         spec: &spec,
         scale_to_zero: ScaleToZero::default(),
         expires_at: None,

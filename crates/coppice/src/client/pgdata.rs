@@ -110,6 +110,7 @@ impl Copy {
             name: format!("pgdata-{}", coppice_core::id::random_text()),
             parent_id: source.branch.id.clone(),
             description: Some("copied by coppice pgdata".to_owned()),
+            labels: None,
             scale_to_zero: None,
             backup_configuration: None,
             expires_at: None,

@@ -4,21 +4,11 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use clap::{Args, ValueEnum};
 use coppice_wire::{Usage, UsageGroup, UsageMeter, UsageRow};
 
+use super::branch::labels_in_words;
 use super::http::Client;
 use super::output;
 use super::people::in_query;
 use super::times::{moment, since};
-
-/// What to tell apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum By {
-    Project,
-    Branch,
-    Type,
-    Hour,
-    Day,
-    Month,
-}
 
 /// How usage is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -39,9 +29,9 @@ pub(crate) struct UsageArgs {
     /// Until then [default: now]
     #[arg(long, value_name = "TIME", value_parser = since)]
     to: Option<DateTime<Utc>>,
-    /// What to tell apart
-    #[arg(long, value_name = "WHAT", value_delimiter = ',', default_value = "project")]
-    by: Vec<By>,
+    /// What to tell apart, with commas between: project, branch, labels, label:KEY, type, and one of hour, day and month
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', default_value = "project", value_parser = group)]
+    by: Vec<UsageGroup>,
     /// How to print it
     #[arg(long, value_name = "FORMAT", default_value = "table")]
     format: Format,
@@ -52,8 +42,8 @@ type Column = (bool, &'static str, fn(&UsageRow) -> String);
 
 /// Shows what the organization used.
 pub(super) async fn run(arguments: UsageArgs, client: &Client, as_json: bool) -> anyhow::Result<()> {
-    let names = arguments.by.iter().filter_map(By::to_possible_value).map(|by| by.get_name().to_owned());
-    let mut path = client.here(&format!("/usage?groupBy={}", names.collect::<Vec<_>>().join(",")));
+    let names = arguments.by.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let mut path = client.here(&format!("/usage?groupBy={}", in_query(&names)));
     for (name, time) in [("from", arguments.from), ("to", arguments.to)] {
         if let Some(time) = time {
             path += &format!("&{name}={}", in_query(&time.to_rfc3339_opts(SecondsFormat::Secs, true)));
@@ -71,7 +61,9 @@ pub(super) async fn run(arguments: UsageArgs, client: &Client, as_json: bool) ->
         .group_by
         .iter()
         .any(|group| matches!(group, UsageGroup::Hour | UsageGroup::Day | UsageGroup::Month));
-    let columns: [Column; 7] = [
+    let has_labels =
+        usage.group_by.iter().any(|group| matches!(group, UsageGroup::Label(_) | UsageGroup::Labels));
+    let columns: [Column; 8] = [
         (has_time, "SINCE", |row| row.began_at.map(|time| moment(time.0)).unwrap_or_default()),
         (
             usage.group_by.contains(&UsageGroup::Project) || usage.group_by.contains(&UsageGroup::Branch),
@@ -81,6 +73,7 @@ pub(super) async fn run(arguments: UsageArgs, client: &Client, as_json: bool) ->
         (usage.group_by.contains(&UsageGroup::Branch), "BRANCH", |row| {
             row.branch_name.clone().unwrap_or_default()
         }),
+        (has_labels, "LABELS", |row| row.labels.as_ref().map(labels_in_words).unwrap_or_default()),
         (true, "WHAT", what),
         (true, "QUANTITY", |row| row.quantity.clone()),
         (true, "UNIT", |row| row.unit.clone()),
@@ -94,6 +87,10 @@ pub(super) async fn run(arguments: UsageArgs, client: &Client, as_json: bool) ->
         say!("{total} {currency}");
     }
     Ok(())
+}
+
+fn group(text: &str) -> Result<UsageGroup, &'static str> {
+    text.parse()
 }
 
 fn what(row: &UsageRow) -> String {

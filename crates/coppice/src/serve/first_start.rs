@@ -124,6 +124,7 @@ async fn create_main_branch(app: &App, admin: &Path, project: &ProjectId) -> any
     let request = NewBranchRequest {
         name: MAIN_BRANCH.to_owned(),
         description: String::new(),
+        labels: Default::default(),
         scale_to_zero: Default::default(),
         expiry: AskedExpiry::Never,
         backups: Default::default(),

@@ -1,6 +1,7 @@
 //! Metering.
 
 mod history;
+mod labels;
 mod report;
 
 use std::time::Duration;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use coppice_core::OrganizationId;
-use coppice_store::{UsageGrouping, UsageQuery, UsageRow, UsageStep};
+use coppice_store::{ByLabels, UsageGrouping, UsageQuery, UsageRow, UsageStep};
 use sqlx::AssertSqlSafe;
 
 use super::{Metered, branch_id};
@@ -43,6 +43,14 @@ insert into usage_hours (branch_id, hour, meter, instance_type, quantity)
 insert into usage_hours (branch_id, hour, meter, instance_type, correction, quantity, reason)
     select branch_id, hour, meter, instance_type, 1, -quantity / 2, 'half of it' from usage_hours
     where hashint8(extract(epoch from hour)::bigint) % 11 = 0;
+insert into usage_labels (branch_id, from_hour, labels) values
+    ('b1', '2026-02-20T00:00:00Z', '{\"team\": \"shop\", \"env\": \"dev\"}'),
+    ('b1', '2026-02-23T00:00:00Z', '{\"team\": \"shop\"}'),
+    ('b1', '2026-02-25T09:00:00Z', '{\"team\": \"blog\", \"env\": \"prod\"}'),
+    ('b1', '2026-02-25T10:00:00Z', '{\"team\": \"shop\"}'),
+    ('b2', '2026-02-28T23:00:00Z', '{\"env\": \"dev\"}'),
+    ('b3', '2026-02-21T06:00:00Z', '{\"env\": \"dev\"}'), ('b3', '2026-02-22T00:00:00Z', '{}'),
+    ('b7', '2026-02-24T15:00:00Z', '{\"team\": \"shop\"}');
 insert into marketplace_subscriptions (license_id, license_arn, account_id, organization_id, billed_from, bound_at, ended_at)
     values ('was', 'arn:was', '1', 'o', '2026-02-21T05:00:00Z', now(), '2026-02-22T09:20:00Z'),
            ('never', 'arn:never', '1', 'o', '2026-02-26T00:00:00Z', now(), '2026-02-25T09:00:00Z'),
@@ -65,18 +73,23 @@ with parts as (
     union all
     select branch_id, hour, meter, instance_type, quantity from usage_hours)
 select case when $1 or $2 then b.project_id end, case when $2 then b.branch_id end,
+    case when $9 then (
+        select coalesce(jsonb_object_agg(key, value) filter (where $10::text[] is null or key = any($10)), '{}')
+        from jsonb_each((select labels from usage_labels l where l.branch_id = b.branch_id and l.from_hour <= hour
+                         order by from_hour desc limit 1)))::text end,
     date_trunc($3, hour, 'UTC'), width_bucket(hour, $4), meter, instance_type, sum(quantity)::text
 from parts join usage_branches b using (branch_id)
 where organization_id = $5 and hour >= $6 and hour < $7 and not ($8 and is_billed_at_aws($5, hour))
-group by 1, 2, 3, 4, 5, 6 having sum(quantity) <> 0";
+group by 1, 2, 3, 4, 5, 6, 7 having sum(quantity) <> 0";
 
-/// Project, branch, time, period, meter, and type of the instances.
-type Key = (Option<String>, Option<String>, Option<DateTime<Utc>>, i32, String, String);
+/// Project, branch, labels, time, period, meter, and type of the instances.
+type Key = (Option<String>, Option<String>, Option<String>, Option<DateTime<Utc>>, i32, String, String);
 
 fn key_of(row: &UsageRow) -> Key {
     (
         row.project.as_ref().map(|(project, _)| project.to_string()),
         row.branch.as_ref().map(|(branch, _)| branch.to_string()),
+        row.labels.as_ref().map(|labels| format!("{labels:?}").replace(['{', '}'], "")),
         row.began_at,
         i32::try_from(row.period).unwrap(),
         row.meter.as_str().to_owned(),
@@ -95,7 +108,13 @@ impl Metered {
             UsageStep::Day => "day",
             UsageStep::Month => "month",
         });
-        type Row = (Option<String>, Option<String>, Option<DateTime<Utc>>, i32, String, String, String);
+        let (by_labels, keys) = match &query.grouping.by_labels {
+            None => (false, None),
+            Some(ByLabels::All) => (true, None),
+            Some(ByLabels::Of(keys)) => (true, Some(keys.clone())),
+        };
+        type Text = Option<String>;
+        type Row = (Text, Text, Text, Option<DateTime<Utc>>, i32, String, String, String);
         let rows: Vec<Row> = sqlx::query_as(AssertSqlSafe(EXPECTED))
             .bind(query.grouping.by_project)
             .bind(query.grouping.by_branch)
@@ -105,11 +124,15 @@ impl Metered {
             .bind(query.from)
             .bind(query.to)
             .bind(query.is_own_only)
+            .bind(by_labels)
+            .bind(keys)
             .fetch_all(&mut self.sql)
             .await
             .unwrap();
-        let pair = |(project, branch, at, period, meter, kind, quantity)| {
-            ((project, branch, at, period, meter, kind), quantity)
+        let pair = |(project, branch, labels, at, period, meter, kind, quantity): Row| {
+            // A map as Rust shows it, without its braces.
+            let labels = labels.map(|labels: String| labels.replace(['{', '}'], ""));
+            ((project, branch, labels, at, period, meter, kind), quantity)
         };
         rows.into_iter().map(pair).collect()
     }
@@ -133,9 +156,12 @@ async fn a_report_is_the_sum_of_its_hours_whatever_is_asked() {
         boundaries.push(DateTime::UNIX_EPOCH);
         boundaries.sort();
         let by = [None, Some(UsageStep::Hour), Some(UsageStep::Day), Some(UsageStep::Month)];
+        let of = |keys: &[&str]| Some(ByLabels::Of(keys.iter().map(|key| (*key).to_owned()).collect()));
+        let by_labels = [None, None, Some(ByLabels::All), of(&["team"]), of(&["env", "never"])];
         let grouping = UsageGrouping {
             by_project: dice.chance(),
             by_branch: dice.chance(),
+            by_labels: by_labels[dice.roll(5) as usize].clone(),
             by: by[dice.roll(4) as usize],
         };
         let query = UsageQuery {

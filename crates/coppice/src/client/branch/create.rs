@@ -13,7 +13,7 @@ use coppice_wire::{
     InheritBranch, InheritedConfiguration, InstanceTypeList, Timestamp, UpdateBranch,
 };
 
-use super::{Backups, End, Sleep, end, parameter, show, wait_for};
+use super::{Backups, End, Sleep, end, label, parameter, show, wait_for};
 use crate::client::http::Client;
 use crate::client::lookup::{Named, Place};
 use crate::client::times::since;
@@ -43,6 +43,9 @@ pub(crate) struct CreateArgs {
     /// What it is for
     #[arg(long)]
     description: Option<String>,
+    /// What it is told apart by, for example in what is used; repeat for more
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
+    labels: Vec<(String, String)>,
     #[command(flatten)]
     sleep: Sleep,
     #[command(flatten)]
@@ -94,6 +97,7 @@ pub(super) async fn create(client: &Client, arguments: CreateArgs, as_json: bool
         lsn,
         parts,
         description,
+        labels,
         sleep,
         backups,
         project,
@@ -102,7 +106,7 @@ pub(super) async fn create(client: &Client, arguments: CreateArgs, as_json: bool
     } = arguments;
     let project = client.project(project.project.as_deref()).await?;
     let (scale_to_zero, backup_configuration) = (sleep.change(), backups.change());
-    let expires_at = expires.map(|end| end.0);
+    let (expires_at, labels) = (expires.map(|end| end.0), Some(labels.into_iter().collect()));
     let body = match parent {
         Some(parent) => {
             let parent_id = client.branch_in(&project, &parent).await?.id;
@@ -116,6 +120,7 @@ pub(super) async fn create(client: &Client, arguments: CreateArgs, as_json: bool
                 target_time,
                 target_lsn,
                 description,
+                labels,
                 scale_to_zero,
                 backup_configuration,
                 expires_at,
@@ -128,6 +133,7 @@ pub(super) async fn create(client: &Client, arguments: CreateArgs, as_json: bool
                 name,
                 configuration,
                 description,
+                labels,
                 scale_to_zero,
                 backup_configuration,
                 expires_at,

@@ -179,6 +179,7 @@ pub(super) mod tests {
             backups_enabled: false,
             description: String::new(),
             parent_id: parent.map(str::to_owned),
+            labels: Default::default(),
             protected: false,
             expires_at: None,
         }

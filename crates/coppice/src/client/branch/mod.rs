@@ -9,6 +9,7 @@ mod reset;
 mod update;
 mod upgrade;
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
@@ -60,7 +61,7 @@ pub(crate) enum BranchCommand {
     /// Change a branch; what is not named stays
     #[command(
         aliases = ["edit", "set"],
-        after_help = "Example: coppice branch update main --scale-to-zero on --inactivity-minutes 30\n         coppice branch set main --instance-type small --storage 20 --parameter work_mem=16MB\n         coppice branch set main --image postgres:17 --yes\n         coppice branch set main --replicas 2"
+        after_help = "Example: coppice branch update main --scale-to-zero on --inactivity-minutes 30\n         coppice branch set main --instance-type small --storage 20 --parameter work_mem=16MB\n         coppice branch set main --image postgres:17 --yes\n         coppice branch set main --replicas 2\n         coppice branch set main --label team=shop --label env=prod"
     )]
     Update(Box<update::UpdateArgs>),
     /// Let nobody delete a branch, nor its project
@@ -214,6 +215,17 @@ fn kept(is_protected: bool, expires_at: Option<Expiry>) -> String {
 pub(super) fn parameter(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("write NAME=VALUE, like work_mem=16MB")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    let why = "write KEY=VALUE, like team=shop";
+    let (key, value) = text.split_once('=').filter(|(_, value)| !value.is_empty()).ok_or(why)?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+/// Labels in a line, as they are typed.
+pub(super) fn labels_in_words(labels: &BTreeMap<String, String>) -> String {
+    labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(", ")
 }
 
 /// The API's path of a branch.
@@ -383,6 +395,7 @@ pub(super) async fn show(
         ("name", branch.name.clone()),
         ("created", day(&branch.created_at)),
         ("description", branch.description.clone()),
+        ("labels", labels_in_words(&details.labels)),
         ("parent", parent),
         ("status", details.status.message.clone()),
         ("sleeps", sleep),

@@ -6,7 +6,7 @@ use clap::Args;
 use clap_complete::ArgValueCandidates;
 use coppice_wire::{Branch, BranchDetails, BranchStatusType, UpdateBranch};
 
-use super::{Backups, End, Sleep, end, parameter, show, wait_until_taken};
+use super::{Backups, End, Sleep, end, label, parameter, show, wait_until_taken};
 use crate::client::http::Client;
 use crate::client::{BranchTarget, complete, config, output};
 
@@ -21,6 +21,12 @@ pub(crate) struct UpdateArgs {
     /// What it is for
     #[arg(long)]
     description: Option<String>,
+    /// What it is told apart by, over what it has; repeat for more
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
+    labels: Vec<(String, String)>,
+    /// A label that it has no more; repeat for more
+    #[arg(long = "remove-label", value_name = "KEY")]
+    removed_labels: Vec<String>,
     /// Servers besides the primary that only read, 0 to 4
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(0..=4))]
     replicas: Option<u32>,
@@ -57,9 +63,12 @@ pub(crate) struct UpdateArgs {
 impl UpdateArgs {
     fn change(self) -> UpdateBranch {
         let (parameters, preload) = (self.parameters, self.preload_libraries);
+        let removed = self.removed_labels.into_iter().map(|key| (key, String::new()));
+        let labels: BTreeMap<_, _> = self.labels.into_iter().chain(removed).collect();
         UpdateBranch {
             name: self.name,
             description: self.description,
+            labels: (!labels.is_empty()).then_some(labels),
             scale_to_zero: self.sleep.change(),
             backup_configuration: self.backups.change(),
             replicas: self.replicas,
