@@ -247,6 +247,16 @@ mod tests {
     }
 
     #[test]
+    fn a_price_of_zero_charges_nothing_however_much_it_is_of() {
+        let quantity = Whole::from(i64::MAX) * i64::MAX;
+        for price in ["0", "0.000000000000"] {
+            let price = price.parse().expect("a number");
+            let found = cost(&quantity, &price, Meter::Egress, time("2026-02-01T00:00:00Z"), 2);
+            assert_eq!(found.to_plain_string(), "0.00");
+        }
+    }
+
+    #[test]
     fn a_list_that_makes_no_sense_is_refused() {
         for text in ["", "-1", "1e3", "0,5", "NaN", "1.", "1234567890", "0.1234567890123", "٣"] {
             assert!(list(vec![storage("2026-01-01", text)]).is_err(), "{text}");

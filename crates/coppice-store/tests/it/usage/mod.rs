@@ -177,6 +177,12 @@ async fn a_branch_that_flips_all_the_time_pays_for_each_part_of_it_and_no_more()
         metered.run("update branches set goal = 'hibernated'").await;
         metered.pass(TimeDelta::milliseconds(400)).await;
     }
+    for _tenth_of_a_second in 0..100 {
+        metered.run("update branches set goal = 'running'").await;
+        metered.pass(TimeDelta::milliseconds(60)).await;
+        metered.run("update branches set goal = 'hibernated'").await;
+        metered.pass(TimeDelta::milliseconds(40)).await;
+    }
     // Made and gone between two turns.
     metered.make(&branch_id(2)).await;
     metered.pass(TimeDelta::milliseconds(1)).await;
@@ -189,8 +195,8 @@ async fn a_branch_that_flips_all_the_time_pays_for_each_part_of_it_and_no_more()
     metered.run("update branches set goal = 'trashed', deleted_at = now(), purge_at = now() where goal <> 'deleted'").await;
     metered.store.usage_turn(None).await.unwrap();
     assert_eq!(metered.total(Meter::Awake, "micro").await, 36 * SECOND + 1000);
-    assert_eq!(metered.total(Meter::Awake, "small").await, 36 * SECOND);
-    assert_eq!(metered.total(Meter::Asleep, "").await, 48 * SECOND + 1000, "one in the trash sleeps");
+    assert_eq!(metered.total(Meter::Awake, "small").await, 42 * SECOND);
+    assert_eq!(metered.total(Meter::Asleep, "").await, 52 * SECOND + 1000, "one in the trash sleeps");
 }
 
 #[tokio::test]
