@@ -171,7 +171,7 @@ mod tests {
             LogConfig { filter: Some("trace,tokio_postgres=trace".to_owned()), format: LogFormat::Json };
         let filter = config.filter().expect("a filter").to_string();
         assert!(
-            filter.contains("tokio_postgres=info") && !filter.contains("tokio_postgres=trace"),
+            filter.contains("tokio_postgres=warn") && !filter.contains("tokio_postgres=trace"),
             "{filter}"
         );
     }
