@@ -54,8 +54,8 @@ impl Sold {
     /// Has a subscription have begun so many hours ago.
     pub(super) fn begin_earlier(&self, license: &str, hours_ago: i64) {
         self.http.metastore(&format!(
-            "update marketplace_subscriptions set billed_from = date_trunc('hour', now(), 'UTC') - interval '{hours_ago} hours'
-             where license_id = '{license}'",
+            "update marketplace_subscriptions set billed_from = '{}' where license_id = '{license}'",
+            hour(hours_ago),
         ));
     }
 
@@ -197,6 +197,7 @@ fn one_bad_record_keeps_no_other_back_and_what_is_never_charged_is_said() {
 fn what_aws_charges_is_on_no_invoice_of_ours() {
     let sold = Sold::start();
     let organization = sold.new_customer("charged");
+    sold.begin_earlier("l-charged", 0);
     let upcoming = || {
         let path = format!("/organizations/{organization}/billing/invoices/upcoming");
         sold.http.get(&path).expect(200)["total"].clone()
