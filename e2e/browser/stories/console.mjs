@@ -611,7 +611,7 @@ export async function a_viewer_changes_nothing(browser) {
 // On every page there is, all that can be pressed or filled in only shows something.
 async function nothing_that_changes_can_be_pressed(page) {
   const shows =
-    /^(Organization: |Project: |Branch: |Your account|Find and do|Hide the first steps|Show |Hide |Copy|Pause|Follow|More about |As a table|As charts|\d+ (min|h|d)$|Projects$|Branches$|Days$|CSV|Earlier|Filter|Default$|To the content|Schema$|History$|New$|New tab$|Read only|Max rows|Text in the message|Regular expression$|Process$|Level$|How far back|Month in UTC|Find a parameter|Changed only|Compare with$)/;
+    /^(Organization: |Project: |Branch: |Your account|Find and do|Hide the first steps|Show |Hide |Copy|Pause|Follow|More about |As a table|As charts|\d+ (min|h|d)$|Projects$|Branches$|Labels$|Days$|CSV|Earlier|Filter|Default$|To the content|Schema$|History$|New$|New tab$|Read only|Max rows|Text in the message|Regular expression$|Process$|Level$|How far back|Month in UTC|Find a parameter|Changed only|Compare with$)/;
   const links = page.getByRole("navigation", { name: "Pages" }).getByRole("link");
   const pages = await links.evaluateAll((all) => all.map((link) => [link.textContent.trim(), link.href]));
   const seen = [];
