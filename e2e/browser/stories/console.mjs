@@ -403,7 +403,10 @@ async function adds_where_one_is(page) {
 }
 
 async function draws_over_a_chart(page) {
-  const box = await page.getByRole("region", { name: "Memory" }).locator(".u-over").boundingBox();
+  const chart = page.getByRole("region", { name: "Memory" }).locator(".u-over");
+  let box;
+  // It is drawn anew when what it shows comes.
+  await until("there is a chart", async () => (box = await chart.boundingBox()) !== null);
   const [middle, step] = [box.y + box.height / 2, box.width / 4];
   await page.mouse.move(box.x + step, middle);
   await page.mouse.down();
