@@ -243,7 +243,7 @@ fn a_lost_machine_comes_back_from_its_store_and_its_key() {
     drop(coppice);
 
     what_is_in_the_store_is_listed_and_verified(&store, &key);
-    let mut coppice = Platform::prepare(PROGRAM, Options::default());
+    let mut coppice = Platform::prepare(PROGRAM, Options { begins_with_nothing: true, ..Options::default() });
     use_store(&mut coppice, &store);
     let wrong = home.path().join("wrong.key");
     fs::write(&wrong, [7; 32]).expect("a file");
