@@ -48,7 +48,7 @@ fn start_lane(number: usize, stop: CancellationToken) -> io::Result<Handle> {
     let handle = runtime.handle().clone();
     thread::Builder::new().name(format!("gateway-{number}")).spawn(move || {
         runtime.block_on(stop.cancelled());
-        // Nobody waits for what still resolves a name or the like.
+        // Nobody waits for keys that are still being derived.
         runtime.shutdown_background();
     })?;
     Ok(handle)
