@@ -1,5 +1,5 @@
-//! A server that gets to somebody else: who had it gave passwords to roles, and
-//! has sessions.
+//! Handing a server over to somebody else: its former owner gave passwords to
+//! roles, and has sessions.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::{EngineError, Result};
 
 /// What is kept waiting by those who hold a role.
 const PURPOSE: &str = "taking passwords from roles";
-/// Their number is up to who owns the server.
+/// Roles whose passwords one round takes: their number is up to who owns the server.
 const ROLES_AT_ONCE: u32 = 10_000;
 /// A session that has just begun may not show yet whose it is.
 const SETTLING: Duration = Duration::from_millis(300);
@@ -22,15 +22,43 @@ const SETTLING: Duration = Duration::from_millis(300);
 const LOOK: Duration = Duration::from_millis(50);
 /// A session that goes on for so long after it was told to end won't.
 const END_PATIENCE: Duration = Duration::from_secs(2);
+/// Roles that still have passwords after so long are given new ones all the time, or are very many.
+const PATIENCE: Duration = Duration::from_secs(8);
 
-/// Takes the password from every role that has none of the platform's, then ends
-/// all sessions that began before that. The managed role has a new one already.
+/// Takes the password from every role that has none of the platform's, and ends
+/// all sessions. The managed role has a new one already.
+///
+/// Nobody can give a role a password while its sessions are ended. A round in which
+/// no role had one is the last: nobody could begin a session then, and nobody has one.
 ///
 /// # Errors
-/// When the server does not answer, or [`EngineError::Held`] when a session can't be ended.
+/// When the server does not answer, or [`EngineError::Held`] when a session can't be
+/// ended, or roles have passwords in round after round. What earlier rounds took stays
+/// taken, so another try goes on from there.
 pub(super) async fn lock_out(address: &Address) -> Result<()> {
     let session = address.open(Patience::CHANGE).await?;
-    // For all names alike, also those that are no UTF-8. What is done stays done where there are too many for one try.
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        // Changes of roles wait for it, and those that were prepared hold it up.
+        let lock = "BEGIN; LOCK TABLE pg_catalog.pg_authid IN SHARE ROW EXCLUSIVE MODE";
+        insist(address, PURPOSE, session.execute(PURPOSE, lock)).await?;
+        let taken = take_passwords(&session).await?;
+        end_sessions(address, &session).await?;
+        session.execute(PURPOSE, "COMMIT").await?;
+        if taken == 0 {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            let instance = address.instance.clone();
+            tracing::warn!(%instance, "instance {instance}: roles still have passwords after {PATIENCE:?}");
+            return Err(EngineError::Held { instance, transactions: vec![] });
+        }
+    }
+}
+
+/// Tells from how many roles; there may be more.
+async fn take_passwords(session: &Session) -> Result<i64> {
+    // For all names alike, also those that are no UTF-8.
     let statement = format!(
         "WITH taken AS (
              UPDATE pg_catalog.pg_authid SET rolpassword = NULL WHERE oid IN (
@@ -42,24 +70,23 @@ pub(super) async fn lock_out(address: &Address) -> Result<()> {
         following::NAMES,
         logins::NAMES
     );
-    let action = "taking passwords from roles";
-    while {
-        let row = insist(address, PURPOSE, session.query_one(action, &statement, &[])).await?;
-        column::<i64>(&row, 0)? > 0
-    } {}
-    end_sessions(address, &session).await
+    column(&session.query_one(PURPOSE, &statement, &[]).await?, 0)
 }
 
-/// A session has signed in with what was true when it began, or later.
+/// A session has signed in with what was true when it began, or later. Its role may
+/// have been dropped, and then it has no name.
 async fn end_sessions(address: &Address, session: &Session) -> Result<()> {
     let action = "ending sessions that began before";
     let now = session.query_one(action, "SELECT extract(epoch FROM clock_timestamp())::float8", &[]).await?;
     let now: f64 = column(&now, 0)?;
     let query = "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
-         WHERE backend_type = 'client backend' AND usename <> $1 AND backend_start <= to_timestamp($2) LIMIT 1000";
+         WHERE backend_type = 'client backend' AND usename IS DISTINCT FROM $1
+           AND backend_start <= to_timestamp($2) LIMIT 1000";
     let parameters: [Parameter<'_>; 2] = [(&PLATFORM_ROLE, Type::NAME), (&now, Type::FLOAT8)];
     let began = Instant::now();
     loop {
+        // A transaction sees the sessions that it saw first.
+        session.execute(action, "SELECT pg_catalog.pg_stat_clear_snapshot()").await?;
         let none_left = session.query(action, query, &parameters).await?.is_empty();
         if none_left && began.elapsed() > SETTLING {
             return Ok(());
