@@ -13,7 +13,7 @@ use coppice_core::usage::METERING;
 use coppice_core::{Error, Result};
 use futures_util::FutureExt as _;
 use tokio::sync::OnceCell;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::drills::Rest;
@@ -63,17 +63,7 @@ impl Tasks {
         S: Clone + Send + 'static,
         F: Future<Output = Result<()>> + Send + 'static,
     {
-        metrics::task_begun(name, longest);
-        let state = state.clone();
-        self.0.push(AbortOnDropHandle::new(tokio::spawn(async move {
-            let mut timer = tokio::time::interval(period);
-            timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            let mut turns = Turns { name, complaint: None };
-            loop {
-                timer.tick().await;
-                turns.take(work(state.clone())).await;
-            }
-        })));
+        self.repeat(name, longest, move |_, _| period, state, work);
     }
 
     /// The same, so that what was there when a turn began is dealt with `period` later: the
@@ -88,14 +78,32 @@ impl Tasks {
         S: Clone + Send + 'static,
         F: Future<Output = Result<()>> + Send + 'static,
     {
-        metrics::task_begun(name, period);
+        let mut pace = Pace::new(period);
+        self.repeat(name, period, move |took, is_done| pace.next(took, is_done), state, work);
+    }
+
+    /// Does `work` at once, and again and again. By how long a turn took, and whether
+    /// it went well, `pause` says how long after its beginning the next one begins; not
+    /// before it has ended.
+    fn repeat<S, F>(
+        &mut self,
+        name: &'static str,
+        longest: Duration,
+        mut pause: impl FnMut(Duration, bool) -> Duration + Send + 'static,
+        state: &S,
+        work: impl Fn(S) -> F + Send + 'static,
+    ) where
+        S: Clone + Send + 'static,
+        F: Future<Output = Result<()>> + Send + 'static,
+    {
+        metrics::task_begun(name, longest);
         let state = state.clone();
         self.0.push(AbortOnDropHandle::new(tokio::spawn(async move {
-            let (mut pace, mut turns) = (Pace::new(period), Turns { name, complaint: None });
+            let mut turns = Turns { name, complaint: None };
             loop {
                 let began = Instant::now();
                 let is_done = turns.take(work(state.clone())).await;
-                tokio::time::sleep_until(began + pace.next(began.elapsed(), is_done)).await;
+                tokio::time::sleep_until(began + pause(began.elapsed(), is_done)).await;
             }
         })));
     }
