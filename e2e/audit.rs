@@ -1,8 +1,8 @@
 //! Who changed what: every write leaves a line, whatever becomes of it.
 
-use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+mod interruptions;
+mod readers;
+
 use std::time::Duration;
 
 use coppice_test_support::{Options, Platform, wait_for};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::access::OF_OTHERS;
 use crate::http::{Answer, Http, Shared, fields, text_of};
 use crate::people::{Person, in_metastore};
-use crate::setup::{PROGRAM, arm, options, platform};
+use crate::setup::{PROGRAM, options, platform};
 
 const FIELDS: [&str; 18] = [
     "action",
@@ -208,87 +208,6 @@ fn refusals_are_told_and_strangers_do_not_write_into_the_log() {
 }
 
 #[test]
-fn the_log_is_read_in_pages_and_filtered() {
-    let http = shared();
-    let organization = http.new_organization("pages");
-    let path = format!("/organizations/{organization}");
-    let key = http.new_key(&format!("{path}/api-keys"), json!({}));
-    let token = text_of(&key["token"]);
-    for name in ["a", "b", "c"] {
-        http.as_key(&token, "PUT", &path, Some(&json!({ "name": name }))).expect(200);
-    }
-    let all = lines(&http, &organization, "");
-    assert_eq!(all.len(), 5);
-    let log = |query: &str| http.get(&format!("{path}/audit-log?{query}"));
-    let mut pages = vec![];
-    let mut cursor = String::new();
-    loop {
-        let page = log(&format!("limit=2&cursor={cursor}")).expect(200);
-        assert_eq!(fields(&page), ["entries", "next_cursor"]);
-        pages.extend(page["entries"].as_array().expect("a list").clone());
-        match page["next_cursor"].as_str() {
-            Some(next) => cursor = next.to_owned(),
-            None => break,
-        }
-    }
-    assert_eq!(pages, all);
-    assert_eq!(log("limit=5").expect(200)["next_cursor"], Value::Null, "nothing is left");
-    // Another length may go on with it, another question may not.
-    log(&format!("cursor={cursor}")).expect(200);
-    for query in
-        [format!("action=x&cursor={cursor}"), format!("cursor={cursor}x"), "cursor=aud_1.0".to_owned()]
-    {
-        assert_eq!(log(&query).expect_error(400, "invalid_cursor"), "invalid cursor");
-    }
-    let user = text_of(&http.get("/user").expect(200)["id"]);
-    let email = http.platform.setting("COPPICE_EMAIL").to_owned();
-    let middle = text_of(&all[2]["began_at"]);
-    for (query, count) in [
-        (format!("actor={organization}"), 3),
-        (format!("actor={}", text_of(&key["id"])), 3),
-        (format!("actor={user}"), 2),
-        (format!("actor={}", email.to_uppercase()), 2),
-        ("actor=operator".to_owned(), 0),
-        ("actor=usr_nobody".to_owned(), 0),
-        ("action=updateOrganization".to_owned(), 3),
-        (format!("action=updateOrganization&actor={user}"), 0),
-        ("start=2001-01-01T00:00:00Z&end=2002-01-01T00:00:00Z".to_owned(), 0),
-    ] {
-        assert_eq!(lines(&http, &organization, &format!("?{query}")).len(), count, "{query}");
-    }
-    let (from, before) = (format!("?start={middle}"), format!("?end={middle}"));
-    let (later, earlier) = (lines(&http, &organization, &from), lines(&http, &organization, &before));
-    assert_eq!([later, earlier].concat(), all, "the start is in, the end is not");
-    for query in ["limit=0", "limit=201", "limit=x", "start=yesterday", "end=1", "actor=%00"] {
-        log(query).expect_error(400, "invalid_query_parameter");
-    }
-    log("start=2002-01-01T00:00:00Z&end=2001-01-01T00:00:00Z").expect_error(400, "invalid_time_range");
-}
-
-#[test]
-fn only_those_who_run_the_organization_read_its_log() {
-    let http = shared();
-    let organization = http.new_organization("readers");
-    let path = format!("/organizations/{organization}/audit-log");
-    let read = |key: &str| http.as_key(key, "GET", &path, None);
-    for (role, status) in [("admin", 200), ("editor", 403), ("viewer", 403)] {
-        let person = Person::in_organization(&http, &organization, role, role);
-        let answer = read(&person.key);
-        assert_eq!(answer.status, status, "{role}: {}", answer.text());
-        if status == 403 {
-            answer.expect_error(403, "role_not_allowed");
-        }
-    }
-    let key = |limits: Value| http.new_token(&format!("/organizations/{organization}/api-keys"), limits);
-    read(&key(json!({}))).expect(200);
-    read(&key(json!({ "scopes": ["audit:read"] }))).expect(200);
-    for other in ["org:read", "org:write"] {
-        read(&key(json!({ "scopes": [other] }))).expect_error(403, "insufficient_scope");
-    }
-    read(&key(json!({ "projects": ["prj_1"] }))).expect_error(403, "restricted_key");
-}
-
-#[test]
 fn a_repeated_request_leaves_one_line() {
     let http = shared();
     let organization = http.new_organization("repeated");
@@ -324,66 +243,6 @@ fn no_secret_is_in_the_log() {
 }
 
 #[test]
-fn a_crash_leaves_a_line_whose_result_nobody_knows() {
-    let mut http = Http::new(platform());
-    for (step, is_made) in [("audit.begun", false), ("audit.ending", true)] {
-        let organization = http.new_organization(step);
-        http.platform.kill();
-        arm(&mut http.platform, step);
-        http.platform.spawn();
-        http.platform.wait_ready();
-        let projects = format!("/organizations/{organization}/projects");
-        let cut = http.platform.client().call("POST", &projects, Some(&json!({ "name": "p" })));
-        assert!(cut.is_err(), "{step}: the process died: {cut:?}");
-        http.platform.wait_end();
-        arm(&mut http.platform, "");
-        http.platform.spawn();
-        http.platform.wait_ready();
-        let made = http.get(&projects).expect(200)["projects"].as_array().map(Vec::len);
-        assert_eq!(made, Some(usize::from(is_made)), "{step}");
-        let line = &lines(&http, &organization, "?action=createProject")[0];
-        let told = json!([line["result"], line["status"], line["ended_at"], line["created_id"]]);
-        assert_eq!(told, json!(["unknown", null, null, null]), "{step}");
-    }
-}
-
-#[test]
-fn a_client_that_goes_away_does_not_leave_its_change_half_told() {
-    use std::io::Write;
-    const CHANGES: usize = 5;
-    let http = shared();
-    let organization = http.new_organization("gone");
-    let projects =
-        || http.get(&format!("/organizations/{organization}/projects")).expect(200)["projects"].take();
-    let count = || projects().as_array().expect("a list").len();
-    // A client may be gone before its request is looked at, and then nothing is begun.
-    for round in (0..200).take_while(|_| count() < CHANGES) {
-        let body = json!({ "name": format!("p{round}") }).to_string();
-        let host = http.platform.api().trim_start_matches("http://").to_owned();
-        let mut stream = std::net::TcpStream::connect(&host).expect("connects");
-        let request = format!(
-            "POST /organizations/{organization}/projects HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {}\r\n\
-             content-length: {}\r\n\r\n{body}",
-            http.admin(),
-            body.len()
-        );
-        stream.write_all(request.as_bytes()).expect("sent");
-        std::thread::sleep(Duration::from_millis(round % 5));
-        drop(stream);
-    }
-    let values = |list: &Value, field: &str| -> BTreeSet<String> {
-        list.as_array().expect("a list").iter().map(|item| item[field].to_string()).collect()
-    };
-    wait_for("every project has a line with its end", Duration::from_secs(60), || {
-        let made = projects();
-        let told = json!(lines(&http, &organization, "?action=createProject"));
-        let is_done = values(&told, "result") == BTreeSet::from([json!("succeeded").to_string()]);
-        let created = values(&told, "created_id");
-        (is_done && created.len() >= CHANGES && created == values(&made, "id")).then_some(())
-    });
-}
-
-#[test]
 fn old_lines_are_forgotten() {
     let flags = ["--audit-days", "30"].map(str::to_owned).to_vec();
     let mut http = Http::new(Platform::start(PROGRAM, Options { flags, ..options() }));
@@ -399,40 +258,6 @@ fn old_lines_are_forgotten() {
     http.platform.restart();
     let only_new = || (lines(&http, &organization, "").len() == 1).then_some(());
     wait_for("the old one is forgotten", Duration::from_secs(60), only_new);
-}
-
-#[test]
-fn the_log_is_read_and_followed_on_the_command_line() {
-    let http = Http::new(platform());
-    let email = http.platform.setting("COPPICE_EMAIL").to_owned();
-    http.new_project("first");
-    let printed = http.platform.run(&["audit", "--action", "createProject", "--since", "1h"]);
-    let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
-    let line = printed.lines().last().expect("a line");
-    assert!(
-        line.contains("createProject  succeeded") && line.contains(&email) && line.contains("prj_"),
-        "{line}"
-    );
-    let list = http.platform.cli(&["audit", "--actor", &email, "--limit", "1"]);
-    assert_eq!(list["entries"].as_array().map(Vec::len), Some(1));
-
-    let mut following = Command::new(PROGRAM)
-        .args(["audit", "--follow", "--json", "--limit", "0", "--data-dir"])
-        .arg(http.platform.data_dir())
-        .env("COPPICE_URL", http.platform.api())
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("it runs");
-    let mut output = BufReader::new(following.stdout.take().expect("its output")).lines();
-    let mut next =
-        || -> Value { serde_json::from_str(&output.next().expect("a line").expect("text")).expect("JSON") };
-    assert_eq!(next()["action"], "createProject", "what was just before is shown too");
-    http.new_project("second");
-    let second = next();
-    assert_eq!((&second["action"], &second["result"]), (&json!("createProject"), &json!("succeeded")));
-    following.kill().expect("it ends");
-    following.wait().expect("it ends");
 }
 
 #[test]

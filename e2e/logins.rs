@@ -1,6 +1,9 @@
 //! Logins of keys: a database is handed to somebody with a key, and taken away
 //! with it, whatever they or the owner of the branch did meanwhile.
 
+mod keys;
+mod owners;
+
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -325,70 +328,6 @@ fn a_login_is_for_one_branch_and_not_for_its_copies() {
     wait_for("it signs in", PATIENCE, || (psql(&urls[1], &look).out == "7").then_some(()));
 }
 
-/// What the owner of a branch does to the role of a key.
-fn meddles(http: &Http, name: &str) {
-    let coppice = &http.platform;
-    let branch = path(coppice, name);
-    let one = key(http, "writer", &json!({}));
-    let (writes, id) = (url(http, &one, &branch), &one.id);
-    does(&writes, "SELECT 1");
-    let app = coppice.connection_string(name);
-    // From 16 on it may do none of it, and of its own password a role is always master.
-    for sql in [
-        format!("ALTER ROLE {id} NOLOGIN"),
-        format!("ALTER ROLE {id} PASSWORD 'chosen'"),
-        format!("ALTER ROLE {id} RENAME TO renamed"),
-        format!("ALTER ROLE {id} VALID UNTIL '2001-01-01'"),
-        format!("REVOKE pg_write_all_data FROM {id}"),
-        format!("DROP ROLE {id}; CREATE ROLE {id} CREATEDB LOGIN PASSWORD 'chosen'"),
-    ] {
-        psql(&app, &sql);
-        let may = format!("SELECT session_user, rolcreatedb FROM pg_roles WHERE rolname = '{id}'");
-        assert_eq!(does(&writes, &may), format!("{id}|f"), "after {sql}");
-    }
-    does(&writes, &format!("ALTER ROLE {id} PASSWORD 'chosen'"));
-    let password = writes.split([':', '@']).nth(2).unwrap_or_default().to_owned();
-    assert!(is_refused(&writes.replacen(&password, "chosen", 1)), "nor does what it chooses itself count");
-    does(&writes, "BEGIN; CREATE TEMP TABLE nothing (); ROLLBACK; SELECT lo_create(4711)");
-    // Nobody signs in by a name of that kind whom the platform does not know.
-    let made_up = "key_00000000000000000000000000";
-    does(&app, &format!("CREATE ROLE {made_up} LOGIN PASSWORD 'chosen'"));
-    assert!(is_refused(&writes.replacen(id, made_up, 1).replacen(&password, "chosen", 1)));
-
-    // What it holds when it ends keeps nobody waiting.
-    does(&app, "CREATE TABLE held (i int)");
-    does(&writes, "BEGIN; INSERT INTO held VALUES (1); PREPARE TRANSACTION 'held'");
-    does(&app, &format!("GRANT {made_up} TO {id}"));
-    let mut holder = Command::new("psql");
-    let hold = format!("BEGIN; GRANT SELECT ON held TO {id}; SELECT pg_sleep(100000)");
-    holder.args([&app, "-XAtqc", &hold]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let _holder = Waiting(holder.spawn().expect("psql runs"));
-    delete(http, &one);
-    assert!(is_refused(&writes));
-    // It made a large object.
-    wait_for_role(coppice, name, &one, "f");
-    wait_for("its rights go", PATIENCE, || {
-        let sql = format!(
-            "SELECT count(*) FROM pg_auth_members m JOIN pg_roles r ON r.oid = m.member WHERE r.rolname = '{id}'"
-        );
-        (psql(&coppice.superuser_url(name), &sql).out == "0").then_some(())
-    });
-    wait_for("what it prepared goes", PATIENCE, || {
-        (psql(&app, "SELECT count(*) FROM pg_prepared_xacts").out == "0").then_some(())
-    });
-    assert_eq!(does(&app, "SELECT count(*) FROM pg_largeobject_metadata WHERE oid = 4711"), "1");
-}
-
-#[test]
-fn what_the_owner_of_a_branch_does_to_a_login_breaks_nothing() {
-    let http = Http::new(every_release());
-    for major in ["15", "18"] {
-        let name = format!("v{major}");
-        http.platform.cli(&["branch", "create", &name, "--image", &format!("postgres:{major}")]);
-        meddles(&http, &name);
-    }
-}
-
 #[test]
 fn a_platform_that_ends_while_it_ends_a_login_goes_on_with_it() {
     let [flag, gateway] = fixed_gateway();
@@ -409,86 +348,4 @@ fn a_platform_that_ends_while_it_ends_a_login_goes_on_with_it() {
         (psql(&http.platform.metastore_url(), "SELECT count(*) FROM logins").out == "0").then_some(())
     });
     wait_for_role(&http.platform, "main", &one, "");
-}
-
-#[test]
-fn whoever_has_a_login_is_shown_no_other_password_and_makes_nobody_who_is() {
-    let http = Http::new(platform());
-    let coppice = &http.platform;
-    let main = path(coppice, "main");
-    let app = coppice.connection_string("main");
-    let secret = app.split([':', '@']).nth(2).unwrap_or_default();
-    let one = key(&http, "writer", &json!({}));
-    let as_key = |method: &str, path: &str, body: Option<&Value>| http.as_key(&one.token, method, path, body);
-    let before = url(&http, &one, &main);
-    assert_eq!(as_key("GET", &main, None).expect(200)["connectionString"], before.as_str());
-    for place in [main.clone(), format!("{main}/credentials")] {
-        assert!(!as_key("GET", &place, None).text().contains(secret));
-    }
-    as_key("GET", &format!("{main}/credentials?username=app"), None).expect_error(400, "invalid_username");
-    as_key("GET", &format!("{main}/credentials?username={}", one.id), None).expect(200);
-
-    // Rotated is its own.
-    let rotation = format!("{main}/credentials/rotate");
-    as_key("POST", &rotation, Some(&json!({ "username": "app" }))).expect_error(400, "invalid_username");
-    let rotated = as_key("POST", &rotation, Some(&json!({ "username": one.id })));
-    assert_eq!(rotated.status, 204, "{}", rotated.text());
-    let after = url(&http, &one, &main);
-    assert_eq!(does(&after, "SELECT 1"), "1");
-    assert!(is_refused(&before) && does(&app, "SELECT 1") == "1");
-
-    // What it runs through the API is its own, too.
-    coppice.sql("main", "CREATE TABLE t (i int)");
-    let run = |query: &str| as_key("POST", &format!("{main}/execute"), Some(&json!({ "query": query })));
-    let ran = run("INSERT INTO t SELECT 1 RETURNING session_user").expect(200);
-    assert_eq!(ran["rows"][0][0], one.id.as_str());
-    assert_ne!(run("DROP TABLE t").status, 200);
-
-    let made = as_key("POST", "/api-keys", Some(&json!({ "name": "next" }))).expect(201);
-    assert_eq!(made["key"]["database_role"], "writer");
-    let beyond = json!({ "name": "next", "database_role": "owner" });
-    as_key("POST", "/api-keys", Some(&beyond)).expect_error(403, "scope_not_grantable");
-    let invitation = json!({ "email": "ada@example.com", "role": "editor" });
-    as_key("POST", "/organizations/{org}/invitations", Some(&invitation)).expect_error(403, "restricted_key");
-    let wrong = json!({ "name": "next", "database_role": "superuser" });
-    assert_eq!(http.post("/api-keys", &wrong).status, 400);
-}
-
-#[test]
-fn an_agent_is_handed_a_database_by_one_command_and_connects_by_one() {
-    let http = Http::new(platform());
-    let coppice = &http.platform;
-    coppice.sql("main", "CREATE TABLE t AS SELECT 7 AS i");
-    let made = coppice.cli(&[
-        "key",
-        "create",
-        "agent",
-        "--user",
-        "--branch",
-        "main",
-        "--database-role",
-        "reader",
-        "--expires",
-        "1d",
-        "--scope",
-        "org:read,project:read,branch:read,credentials:read,credentials:write",
-    ]);
-    let token = text_of(&made["key"]["token"]);
-    let run = |arguments: &[&str]| {
-        let mut command = Command::new(PROGRAM);
-        command.args(arguments).env("COPPICE_API_KEY", &token).env("COPPICE_URL", coppice.api());
-        let said = command.env("COPPICE_ORGANIZATION", http.organization()).output().expect("it runs");
-        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
-        String::from_utf8_lossy(&said.stdout).trim().to_owned()
-    };
-    let string = run(&["connection-string", "main"]);
-    assert!(string.contains("://key_"), "{string}");
-    assert_eq!(does(&string, "SELECT i FROM t"), "7");
-    assert_eq!(run(&["psql", "main", "--", "-XAtc", "SELECT i FROM t"]), "7");
-    let rotated = run(&["credentials", "rotate", "main", "--yes"]);
-    assert!(rotated.contains("key_"), "{rotated}");
-    assert!(is_refused(&string));
-    let listed = coppice.run(&["key", "list", "--user"]).stdout;
-    let listed = String::from_utf8_lossy(&listed).into_owned();
-    assert!(listed.contains("as a reader"), "{listed}");
 }

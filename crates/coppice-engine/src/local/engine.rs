@@ -1,8 +1,6 @@
 //! [`Engine`] for one Linux machine.
 
 use std::collections::HashMap;
-use std::fs;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,19 +25,13 @@ use tokio::time::timeout;
 use tokio_postgres::types::Type;
 
 use super::blocking::blocking;
-use super::config::processes_max;
-use super::durable::write_durably;
-use super::images::InstalledImage;
 use super::metastore::METASTORE;
-use super::process::controllers::Limits;
-use super::server::ServerPlan;
 use super::session::{Parameter, Session};
 use super::templates::TEMPLATE_PREFIX;
-use super::untrusted::UntrustedPath;
 use super::volumes::{SourceState, Volumes};
 use super::{
-    HostEngine, contents, control_file, first_start, handing_over, held_wal, limits, logins, managed_role,
-    measure, prepared, reader, session, sizes, sleep, statistics, verifiers,
+    HostEngine, contents, control_file, handing_over, held_wal, logins, managed_role, measure, prepared,
+    reader, session, sizes, sleep, statistics, verifiers,
 };
 use crate::{
     Answer, BasePlan, BoxedServerStream, Capacity, DrillPlan, Engine, EngineError, FirstStart, Image,
@@ -47,8 +39,6 @@ use crate::{
     StopMode, UpgradePlan, Upgraded, VolumeFacts, VolumePlan,
 };
 
-/// A server takes its new settings within this time.
-const RELOAD_PATIENCE: Duration = Duration::from_secs(10);
 /// A change that takes longer, others having been ended for it, is given up.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(20);
 
@@ -114,53 +104,6 @@ impl LocalEngine {
         let mutex = self.locks.lock().entry(volume.clone()).or_default().clone();
         mutex.lock_owned().await
     }
-
-    /// A file beside the data that says for which volume the first start is
-    /// done; a copy inherits it and is told apart by the id in it.
-    pub(super) fn first_start_marker(&self, volume: &VolumeId) -> PathBuf {
-        self.host.layout().volume(volume).join("first-start")
-    }
-
-    pub(super) fn is_first_start(&self, volume: &VolumeId) -> bool {
-        fs::read_to_string(self.first_start_marker(volume))
-            .is_ok_and(|text| text == volume.as_str())
-            .eq(&false)
-    }
-
-    async fn start_server(&self, spec: &InstanceSpec, is_first_start: bool) -> Result<()> {
-        let image = self.host.image(spec.version)?;
-        let data = self.volumes.data_dir(&spec.volume);
-        self.host.servers.start(&server_plan(spec, &image, &data, is_first_start)).await?;
-        limits::limit_soon(&self.host, &spec.instance);
-        Ok(())
-    }
-}
-
-pub(super) fn server_plan<'a>(
-    spec: &'a InstanceSpec,
-    image: &'a InstalledImage,
-    data: &'a UntrustedPath,
-    is_first_start: bool,
-) -> ServerPlan<'a> {
-    let limits = Limits {
-        cpu_millis: spec.cpu_millis,
-        cpu_weight: spec.cpu_weight,
-        memory_bytes: spec.memory_bytes,
-        processes_max: processes_max(&spec.settings),
-    };
-    ServerPlan {
-        instance: &spec.instance,
-        image,
-        data,
-        account: spec.account,
-        limits,
-        storage_bytes: Some(spec.storage_bytes),
-        fullness: spec.fullness,
-        settings: &spec.settings,
-        preload_libraries: &spec.preload_libraries,
-        is_first_start,
-        follows: None,
-    }
 }
 
 #[async_trait]
@@ -221,70 +164,15 @@ impl Engine for LocalEngine {
     }
 
     async fn start(&self, spec: &InstanceSpec) -> Result<()> {
-        let _guard = self.lock_volume(&spec.volume).await;
-        if !self.volumes.exists(&spec.volume) {
-            return Err(EngineError::NoVolume(spec.volume.clone()));
-        }
-        self.volumes.check_claim(&spec.volume, spec.claim)?;
-        self.sessions.lock().remove(&spec.instance);
-        if let Some(primary) = &spec.follows {
-            return self.start_replica(spec, primary).await;
-        }
-        let is_first_start = self.is_first_start(&spec.volume);
-        let data = self.volumes.data_dir(&spec.volume);
-        if is_first_start && self.host.servers.observe(&spec.instance, &data).await == InstanceSeen::Stopped {
-            blocking(move || first_start::remove_inherited_files(&data)).await?;
-        }
-        if !is_first_start {
-            self.look_between(&spec.volume).await;
-        }
-        self.start_server(spec, is_first_start).await?;
-        if is_first_start { self.check_moment(spec).await } else { Ok(()) }
+        self.start_instance(spec).await
     }
 
     async fn configure(&self, spec: &InstanceSpec) -> Result<()> {
-        self.volumes.check_claim(&spec.volume, spec.claim)?;
-        let with_as_much = match &spec.follows {
-            Some(_) => Some(self.settings_of_replica(spec).await?),
-            None => None,
-        };
-        let spec = with_as_much.as_ref().unwrap_or(spec);
-        let (image, data) = (self.host.image(spec.version)?, self.volumes.data_dir(&spec.volume));
-        self.host.servers.configure(&server_plan(spec, &image, &data, false))?;
-        let reload = async |session: Arc<Session>| {
-            session.execute("reloading the configuration", "SELECT pg_reload_conf()").await
-        };
-        self.ask(&spec.instance, reload).await
+        self.configure_instance(spec).await
     }
 
     async fn first_start(&self, plan: &FirstStart) -> Result<()> {
-        let spec = &plan.spec;
-        let servers = &self.host.servers;
-        let address = self.address(&spec.instance);
-        let verifier = &plan.managed_role_verifier;
-        let has_statistics = spec.preload_libraries.iter().any(|name| name == first_start::STATISTICS);
-        // An upgraded one is its branch's already.
-        let is_copy = self.is_first_start(&spec.volume);
-        let session = first_start::detach_from_source(&address, verifier, has_statistics, is_copy).await?;
-        failpoint!("first_start.detached");
-        let marker = self.first_start_marker(&spec.volume);
-        write_durably(&marker, spec.volume.as_str().as_bytes(), 0o600)?;
-        failpoint!("first_start.marked");
-        let image = self.host.image(spec.version)?;
-        let data = self.volumes.data_dir(&spec.volume);
-        servers.configure(&server_plan(spec, &image, &data, false))?;
-        let action = "ending the first start";
-        session.execute(action, "SELECT pg_reload_conf()").await?;
-        // The reload reaches this session as soon as the postmaster passed it on.
-        let deadline = Instant::now() + RELOAD_PATIENCE;
-        while Instant::now() < deadline {
-            let row = session.query_one(action, "SHOW dynamic_library_path", &[]).await?;
-            if session::column::<&str>(&row, 0)? == "$libdir" {
-                return Ok(());
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        Err(EngineError::Other(format!("instance {} does not take its new settings", spec.instance)))
+        self.end_first_start(plan).await
     }
 
     async fn keep_for_replica(&self, primary: &InstanceId, replica: &InstanceId) -> Result<()> {

@@ -29,6 +29,7 @@ mod held_wal;
 mod history;
 pub mod images;
 pub mod installation;
+mod instances;
 mod launch;
 pub mod layout;
 mod limits;

@@ -23,8 +23,8 @@ use tokio_postgres::types::Type;
 
 use super::blocking::blocking;
 use super::durable::write_durably;
-use super::engine::server_plan;
 use super::following::{Door, Following, NAME, NAMES};
+use super::instances::server_plan;
 use super::process::launch::Neighbour;
 use super::replica_slots::{drop_role, drop_slot, ensure_role, make_slot, slot, state};
 use super::session::{Patience, column};

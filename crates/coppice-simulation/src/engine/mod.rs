@@ -2,6 +2,9 @@
 //! a simulated disk, and can be interrupted wherever the real one can.
 
 mod machine;
+mod replicas;
+mod servers;
+mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +12,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use coppice_core::backup::{DrillReport, DrillResult};
-use coppice_core::branch::MANAGED_ROLE;
 use coppice_core::claim::ClaimToken;
 use coppice_core::history::{Gap, History, Window};
 use coppice_core::image::PostgresVersion;
@@ -23,20 +25,18 @@ use coppice_core::volume::VolumeLabel;
 use coppice_core::{ApiKeyId, InstanceId, VolumeId};
 use coppice_engine::{
     Answer, BasePlan, BoxedServerStream, Capacity, DrillPlan, Engine, EngineError, FirstStart, Image,
-    ImageContents, InstanceSpec, LogFiles, ReplicaSlot, Result, RoleVerifier, SleepingRoles, SlotState,
-    StopMode, UpgradePlan, Upgraded, VolumeFacts, VolumePlan, Written,
+    ImageContents, InstanceSpec, LogFiles, ReplicaSlot, Result, RoleVerifier, SleepingRoles, StopMode,
+    UpgradePlan, Upgraded, VolumeFacts, VolumePlan, Written,
 };
-use machine::{check_claim, facts};
+use machine::check_claim;
 use tokio::sync::OwnedMutexGuard;
 
-use crate::world::{Data, Health, ProcessId, Volume, World};
+use crate::world::{Data, Health, ProcessId, World};
 
 /// The release that can be run.
 pub(crate) const VERSION: PostgresVersion = PostgresVersion { major: 18, minor: 0 };
 /// A question that is not answered takes so long.
 const NO_ANSWER: Duration = Duration::from_secs(10);
-/// A server that hangs is killed after this time.
-const STOP_PATIENCE: Duration = Duration::from_secs(30);
 
 type Locks = std::sync::Mutex<BTreeMap<VolumeId, Arc<tokio::sync::Mutex<()>>>>;
 
@@ -119,10 +119,6 @@ impl SimulatedEngine {
             false => Ok(()),
         }
     }
-
-    fn stop_now(&self, instance: &InstanceId, mode: StopMode) {
-        self.world.lock().end_server(self.machine, instance, mode == StopMode::Fast);
-    }
 }
 
 #[async_trait]
@@ -141,39 +137,7 @@ impl Engine for SimulatedEngine {
     }
 
     async fn create_volume(&self, plan: &VolumePlan) -> Result<VolumeFacts> {
-        let volume = &plan.label.volume;
-        self.point(format!("making {volume}")).await?;
-        let _guard = self.lock_volume(volume).await;
-        {
-            let mut state = self.world.lock();
-            if state.machines[self.machine].volumes.contains_key(volume) {
-                check_claim(&mut state, self.machine, volume, plan.label.claim)?;
-                return Ok(facts(&state.machines[self.machine].volumes[volume].data));
-            }
-            state.machines[self.machine].staging.insert(volume.clone(), plan.label.clone());
-        }
-        self.point(format!("copying into {volume}")).await?;
-        let data = self.copy(&self.world.lock(), plan)?;
-        self.point(format!("moving {volume} into place")).await?;
-        {
-            let mut state = self.world.lock();
-            let machine = &mut state.machines[self.machine];
-            if machine.volumes.contains_key(volume) {
-                check_claim(&mut state, self.machine, volume, plan.label.claim)?;
-            } else {
-                // Whoever began anew meanwhile has cleared it away.
-                let staged = machine.staging.get(volume).is_some_and(|label| *label == plan.label);
-                if !staged {
-                    return Err(EngineError::Other(format!("{volume} is being made by somebody else")));
-                }
-                machine.staging.remove(volume);
-                let label = plan.label.clone();
-                machine.volumes.insert(volume.clone(), Volume { label, data: data.clone() });
-                state.note(format!("volume {volume} is complete"));
-            }
-        }
-        self.point(format!("reading what {volume} is")).await?;
-        Ok(facts(&data))
+        self.make_volume(plan).await
     }
 
     async fn upgrade(&self, plan: &UpgradePlan) -> Result<Upgraded> {
@@ -186,23 +150,7 @@ impl Engine for SimulatedEngine {
     }
 
     async fn remove_volume(&self, volume: &VolumeId) -> Result<()> {
-        self.point(format!("removing {volume}")).await?;
-        let _guard = self.lock_volume(volume).await;
-        {
-            let mut state = self.world.lock();
-            let machine = &mut state.machines[self.machine];
-            machine.staging.remove(volume);
-            let is_used = machine.servers.values().any(|server| server.volume == *volume);
-            let was_there = machine.volumes.remove(volume).is_some();
-            if is_used {
-                state.violation(format!("volume {volume} is removed under its server"));
-            }
-            if was_there {
-                state.removed.push(volume.clone());
-                state.note(format!("volume {volume} is gone"));
-            }
-        }
-        self.point(format!("emptying the trash of {volume}")).await
+        self.clear_volume(volume).await
     }
 
     async fn observe(&self, instance: &InstanceId, _: &VolumeId) -> Result<InstanceSeen> {
@@ -217,39 +165,7 @@ impl Engine for SimulatedEngine {
     }
 
     async fn start(&self, spec: &InstanceSpec) -> Result<()> {
-        let instance = &spec.instance;
-        self.point(format!("starting {instance}")).await?;
-        let _guard = self.lock_volume(&spec.volume).await;
-        let starts_in = {
-            let mut state = self.world.lock();
-            check_claim(&mut state, self.machine, &spec.volume, spec.claim)?;
-            let now = state.now;
-            let running = state.machines[self.machine].servers.get(instance);
-            if running.is_some_and(|server| server.ready_at <= now) {
-                return Ok(());
-            }
-            if let Some(primary) = &spec.follows
-                && state.serving(self.machine, primary).is_none_or(|(server, _)| server.ready_at > now)
-            {
-                return Err(EngineError::NotRunning(primary.clone()));
-            }
-            state.end_server(self.machine, instance, false);
-            let starts_in = Duration::from_millis(state.dice.between(20, 3_000));
-            self.spawn(&mut state, spec, starts_in);
-            starts_in
-        };
-        self.point_after(format!("waiting for {instance}"), starts_in).await?;
-        let mut state = self.world.lock();
-        let chance = state.faults.failing_servers;
-        if state.dice.happens(chance) {
-            state.end_server(self.machine, instance, false);
-        }
-        match state.machines[self.machine].servers.contains_key(instance) {
-            true => Ok(()),
-            false => {
-                Err(EngineError::StartFailed { instance: instance.clone(), reason: "simulated".to_owned() })
-            }
-        }
+        self.start_server(spec).await
     }
 
     async fn configure(&self, spec: &InstanceSpec) -> Result<()> {
@@ -263,77 +179,23 @@ impl Engine for SimulatedEngine {
     }
 
     async fn first_start(&self, plan: &FirstStart) -> Result<()> {
-        let instance = &plan.spec.instance;
-        self.ask("detaching", instance, |_| ()).await?;
-        self.is_held(instance)?;
-        let (verifier, volume) = (plan.managed_role_verifier.clone(), plan.spec.volume.clone());
-        let had_clients = self
-            .ask("giving its password to", instance, |data| {
-                data.verifier = verifier;
-                data.wal += 1;
-                data.had_clients
-            })
-            .await?;
-        if had_clients {
-            self.world.lock().violation(format!("{instance} had clients before its first start"));
-        }
-        self.ask("marking the first start of", instance, |data| data.first_start = Some(volume)).await?;
-        self.point(format!("ending the first start of {instance}")).await
+        self.end_first_start(plan).await
     }
 
     async fn keep_for_replica(&self, primary: &InstanceId, replica: &InstanceId) -> Result<()> {
-        let name = replica.clone();
-        self.ask("keeping the log for a replica of", primary, |data| {
-            data.slots.insert(name, false);
-        })
-        .await
+        self.keep_log(primary, replica).await
     }
 
     async fn forget_replica(&self, primary: &InstanceId, replica: &InstanceId) -> Result<()> {
-        self.ask("forgetting a replica of", primary, |data| data.slots.remove(replica)).await?;
-        let mut state = self.world.lock();
-        if state.machines[self.machine].servers.contains_key(replica) {
-            state.violation(format!("{replica} is forgotten under its server"));
-        }
-        Ok(())
+        self.drop_slot(primary, replica).await
     }
 
     async fn replica_slots(&self, primary: &InstanceId) -> Result<Vec<ReplicaSlot>> {
-        let overrun = {
-            let mut state = self.world.lock();
-            let chance = state.faults.failing_servers;
-            state.dice.happens(chance)
-        };
-        let slots = self.ask("looking at the slots of replicas of", primary, |data| {
-            data.slots.values_mut().take(1).for_each(|is_lost| *is_lost |= overrun);
-            data.slots.clone()
-        });
-        let slots = slots.await?;
-        let state = self.world.lock();
-        let servers = &state.machines[self.machine].servers;
-        let slots = slots.into_iter().map(|(replica, is_lost)| ReplicaSlot {
-            ordinal: replica.ordinal().unwrap_or_default(),
-            state: match (is_lost, servers.contains_key(&replica)) {
-                (true, _) => SlotState::Lost,
-                (false, true) => SlotState::Active,
-                (false, false) => SlotState::Idle,
-            },
-        });
-        Ok(slots.collect())
+        self.slots_of_replicas(primary).await
     }
 
     async fn stop(&self, instance: &InstanceId, _: Option<&VolumeId>, mode: StopMode) -> Result<()> {
-        self.point(format!("stopping {instance}")).await?;
-        let hangs = {
-            let state = self.world.lock();
-            let server = state.machines[self.machine].servers.get(instance);
-            server.is_some_and(|server| server.health == Health::Hangs)
-        };
-        if hangs && mode == StopMode::Fast {
-            self.point_after(format!("waiting for the end of {instance}"), STOP_PATIENCE).await?;
-        }
-        self.stop_now(instance, mode);
-        self.point(format!("proving that {instance} has ended")).await
+        self.stop_server(instance, mode).await
     }
 
     async fn sleep(
@@ -341,15 +203,7 @@ impl Engine for SimulatedEngine {
         instance: &InstanceId,
         volume: &VolumeId,
     ) -> Result<Option<(SleepingRoles, String)>> {
-        let read =
-            self.ask("reading the roles of", instance, |data| (data.verifier.clone(), data.wal)).await.ok();
-        self.stop(instance, Some(volume), StopMode::Fast).await?;
-        let checkpoint = self.clean_checkpoint(volume).await?;
-        let kept = read.map(|(verifier, wal)| {
-            let verifiers = BTreeMap::from([(MANAGED_ROLE.to_owned(), verifier)]);
-            (SleepingRoles { verifiers }, wal.to_string())
-        });
-        Ok(kept.filter(|(_, wal)| checkpoint.as_ref() == Some(wal)))
+        self.put_to_sleep(instance, volume).await
     }
 
     async fn clean_checkpoint(&self, volume: &VolumeId) -> Result<Option<String>> {

@@ -7,8 +7,9 @@ use std::process::Stdio;
 use coppice_test_support::wait_for;
 use serde_json::json;
 
+use super::client::program;
 use super::double::{Asked, Double, KEY};
-use super::{Billed, PATIENCE, program};
+use super::{Billed, PATIENCE};
 
 #[test]
 fn orbs_own_client_understands_the_double_and_its_types_are_those_of_what_is_sent() {
