@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use coppice_test_support::{Options, Platform, wait_for};
+use coppice_test_support::{Options, Platform, Signal, signal, wait_for};
 use serde_json::json;
 
 use crate::branches::{change, describe, path, status};
@@ -27,10 +27,10 @@ fn memory_max(coppice: &Platform, branch: &str) -> Option<u64> {
 
 /// Does something while a server can't be stopped.
 fn while_it_hangs(coppice: &Platform, branch: &str, run: impl FnOnce()) {
-    let pid = nix::unistd::Pid::from_raw(coppice.postmaster(&coppice.branch_id(branch)) as i32);
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).expect("a signal");
+    let pid = coppice.postmaster(&coppice.branch_id(branch));
+    signal(pid, Signal::STOP).expect("a signal");
     run();
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGCONT).expect("a signal");
+    signal(pid, Signal::CONT).expect("a signal");
 }
 
 fn wait_healthy(coppice: &Platform, branch_path: &str) {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use coppice_test_support::{Platform, wait_for};
+use coppice_test_support::{Platform, Signal, signal, wait_for};
 
 use crate::setup::{PROGRAM, every_release, platform, postgres_dir};
 
@@ -261,8 +261,7 @@ fn commands_read_and_answer_as_in_other_tools() {
     assert!(line.contains("(default, kid)"), "{line}");
 
     let postmaster = coppice.postmaster(&coppice.branch_id("main"));
-    let postmaster = nix::unistd::Pid::from_raw(i32::try_from(postmaster).expect("a pid"));
-    nix::sys::signal::kill(postmaster, nix::sys::signal::Signal::SIGKILL).expect("a signal");
+    signal(postmaster, Signal::KILL).expect("a signal");
     wait_for("the crash is in the ledger", Duration::from_secs(60), || {
         let crashes = coppice.cli(&["branch", "activity", "main"])["crashes"].as_array().map(Vec::len);
         (crashes == Some(1)).then_some(())

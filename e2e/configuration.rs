@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use coppice_test_support::{Platform, psql, wait_for};
+use coppice_test_support::{Platform, Signal, psql, signal, wait_for};
 use serde_json::{Value, json};
 
 use crate::branches::{change, describe, path, status};
@@ -178,10 +178,10 @@ fn what_a_server_counted_is_turned_into_advice_also_while_it_sleeps() {
 fn a_server_that_hangs_does_not_keep_its_parameters_from_being_read() {
     let coppice = platform();
     let branch = path(&coppice, "main");
-    let pid = nix::unistd::Pid::from_raw(coppice.postmaster(&coppice.branch_id("main")) as i32);
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).expect("a signal");
+    let pid = coppice.postmaster(&coppice.branch_id("main"));
+    signal(pid, Signal::STOP).expect("a signal");
     let found = parameters(&coppice, &branch);
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGCONT).expect("a signal");
+    signal(pid, Signal::CONT).expect("a signal");
     assert_eq!(find(&found, "work_mem")["currentValue"], "4MB");
 }
 
@@ -284,13 +284,13 @@ fn a_sleeping_branch_has_its_parameters_when_it_wakes_and_a_child_inherits_them(
 fn a_server_that_hangs_takes_its_parameters_later_and_is_no_failed_branch() {
     let coppice = platform();
     let main = path(&coppice, "main");
-    let pid = nix::unistd::Pid::from_raw(coppice.postmaster(&coppice.branch_id("main")) as i32);
+    let pid = coppice.postmaster(&coppice.branch_id("main"));
     let superuser = coppice.superuser_url("main");
     // A session that is open goes on while the first process hangs.
     let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
                WHERE usename = 'platform' AND pid <> pg_backend_pid()";
     assert!(psql(&superuser, end).is_ok);
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).expect("a signal");
+    signal(pid, Signal::STOP).expect("a signal");
     assert_eq!(set(&coppice, &main, json!({ "work_mem": "9MB" })).0, 200);
     assert_eq!(find(&parameters(&coppice, &main), "work_mem")["currentValue"], "9MB", "it waits");
     let tries = "can't be given its parameters";
@@ -298,7 +298,7 @@ fn a_server_that_hangs_takes_its_parameters_later_and_is_no_failed_branch() {
         (coppice.log().matches(tries).count() > 1).then_some(())
     });
     assert_eq!(status(&coppice, &main), "STATUS_TYPE_HEALTHY");
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGCONT).expect("a signal");
+    signal(pid, Signal::CONT).expect("a signal");
     wait_for("it takes them", PATIENCE, || {
         (coppice.psql("main", "SHOW work_mem").out == "9MB").then_some(())
     });

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use coppice_test_support::{Leftovers, Options, Platform, wait_for};
+use coppice_test_support::{Leftovers, Options, Platform, Signal, signal, wait_for};
 
 use crate::orphans::wait_until_explained;
 use crate::setup::{PROGRAM, arm, environment_with, options, platform, postgres_dir};
@@ -68,8 +68,8 @@ fn a_killed_postmaster_comes_back_although_a_backend_is_busy() {
 }
 
 fn end_server(coppice: &Platform, id: &str) {
-    let pid = nix::unistd::Pid::from_raw(coppice.postmaster(id) as i32);
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("a signal");
+    let pid = coppice.postmaster(id);
+    signal(pid, Signal::KILL).expect("a signal");
 }
 
 fn one_that_ends_again_and_again_rests_and_says_so(coppice: &Platform, id: &str) {
@@ -96,9 +96,9 @@ fn a_lock_file_with_the_pid_of_another_branch_does_not_block_a_start() {
     coppice.sql("main", "CREATE TABLE t (i int); INSERT INTO t VALUES (7)");
     let lock_file = crate::branches::data_of(&coppice, "main").join("postmaster.pid");
     coppice.kill();
-    let pid = nix::unistd::Pid::from_raw(coppice.postmaster(&main) as i32);
+    let pid = coppice.postmaster(&main);
     let stranger = coppice.postmaster(&other);
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("a signal");
+    signal(pid, Signal::KILL).expect("a signal");
     let text = std::fs::read_to_string(&lock_file).expect("a lock file");
     let (_, rest) = text.split_once('\n').expect("several lines");
     std::fs::write(&lock_file, format!("{stranger}\n{rest}")).expect("writable");

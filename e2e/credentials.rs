@@ -5,9 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use coppice_test_support::{Options, Platform, psql, wait_for};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use coppice_test_support::{Options, Platform, Signal, psql, wait_for};
 use serde_json::{Value, json};
 
 use crate::branches::{change, describe, hibernate, path, status, wait_for_status};
@@ -50,9 +48,9 @@ fn signal_server(coppice: &Platform, branch: &str, signal: Signal) {
     let path = format!("/proc/{postmaster}/task/{postmaster}/children");
     let children = std::fs::read_to_string(path).unwrap_or_default();
     let children = children.split_whitespace().map(|pid| pid.parse().expect("a pid"));
-    for pid in std::iter::once(postmaster as i32).chain(children) {
+    for pid in std::iter::once(postmaster).chain(children) {
         // It may have ended by itself.
-        let _ = kill(Pid::from_raw(pid), signal);
+        let _ = coppice_test_support::signal(pid, signal);
     }
 }
 
@@ -274,7 +272,7 @@ fn a_server_that_hangs_is_told_later_and_keeps_its_password_until_then() {
     let coppice = platform();
     let main = path(&coppice, "main");
     let before = url(&coppice, &main).expect("a password");
-    signal_server(&coppice, "main", Signal::SIGSTOP);
+    signal_server(&coppice, "main", Signal::STOP);
     rotate(&coppice, &main);
     rotate(&coppice, &main);
     assert_eq!(url(&coppice, &main).as_ref(), Some(&before));
@@ -282,13 +280,13 @@ fn a_server_that_hangs_is_told_later_and_keeps_its_password_until_then() {
         coppice.log().contains("can't be given its new password").then_some(())
     });
     assert_eq!(status(&coppice, &main), "STATUS_TYPE_HEALTHY", "that is no failure of the branch");
-    signal_server(&coppice, "main", Signal::SIGCONT);
+    signal_server(&coppice, "main", Signal::CONT);
     let after = wait_for_new(&coppice, &main, &before);
     assert_eq!(psql(&after, "SELECT 1").out, "1");
     assert!(is_refused(&before));
 
     // One that is put to sleep meanwhile has the new one when it wakes.
-    signal_server(&coppice, "main", Signal::SIGSTOP);
+    signal_server(&coppice, "main", Signal::STOP);
     rotate(&coppice, &main);
     hibernate(&coppice, &main);
     let last = wait_for_new(&coppice, &main, &after);
@@ -411,7 +409,7 @@ fn an_abort_at_any_step_of_a_rotation_is_made_up_for() {
         wait_for_status(&coppice, &main, "STATUS_TYPE_HEALTHY");
         match step {
             "rotation.asleep" => {
-                signal_server(&coppice, "main", Signal::SIGSTOP);
+                signal_server(&coppice, "main", Signal::STOP);
                 call(&coppice, "POST", &rotation, json!({ "username": "app" }));
                 call(&coppice, "PATCH", &main, json!({ "hibernate": true }));
             }

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use coppice_test_support::{Options, Platform, directory, wait_for};
-use nix::sys::statvfs::statvfs;
+use rustix::fs::statvfs;
 use serde_json::Value;
 
 use crate::setup::PROGRAM;
@@ -21,7 +21,7 @@ fn fill(pool: &Path) -> std::path::PathBuf {
     let freed = Command::new("btrfs").args(["subvolume", "sync"]).arg(pool).status();
     assert!(freed.expect("btrfs runs").success());
     let found = statvfs(pool).expect("a file system");
-    let free = found.blocks_available() * found.fragment_size();
+    let free = found.f_bavail * found.f_frsize;
     assert!(free > 2 * LEFT_FREE, "{free} bytes are free");
     let file = pool.join("filled");
     let length = (free - LEFT_FREE).to_string();

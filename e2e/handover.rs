@@ -5,9 +5,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use coppice_test_support::{Platform, psql, wait_for};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use coppice_test_support::{Platform, Signal, psql, signal, wait_for};
 use serde_json::json;
 
 use crate::branches::{change, describe, path};
@@ -92,7 +90,7 @@ fn an_upgrade_refuses_no_connection_and_cuts_none() {
         let asleep = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
         (coppice.sql("main", asleep) == "1").then_some(())
     });
-    kill(Pid::from_raw(session.child.id() as i32), Signal::SIGINT).expect("a signal");
+    signal(session.child.id(), Signal::INT).expect("a signal");
     // A psql without a terminal ends with a cancelled statement.
     let mut said = String::new();
     session.child.stderr.take().expect("its errors").read_to_string(&mut said).expect("text");

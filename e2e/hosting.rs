@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use coppice_gateway::CertificateFiles;
-use coppice_test_support::{Leftovers, Options, Platform, psql, wait_for};
+use coppice_test_support::{Leftovers, Options, Platform, Signal, psql, signal, wait_for};
 
 use crate::servers::OwnServer;
 use crate::setup::{PROGRAM, options, postgres_dir};
@@ -108,8 +108,7 @@ fn the_end_of_the_first_process_is_the_end_of_every_server() {
     assert!(is_ready, "{}", said());
     let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", container.id()));
     let first = children.expect("children").trim().parse().expect("the container's first process");
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(first), nix::sys::signal::Signal::SIGTERM)
-        .expect("a signal");
+    signal(first, Signal::TERM).expect("a signal");
     let status = container.wait().expect("it ends");
     assert_eq!(status.code(), Some(0), "{}", said());
     assert!(said().contains("everything is stopped"), "{}", said());

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use coppice_test_support::{Options, Platform, psql, wait_for};
+use coppice_test_support::{Options, Platform, Signal, psql, signal, wait_for};
 use serde_json::{Value, json};
 
 use crate::branches::{change, path, status};
@@ -58,14 +58,14 @@ fn log_directory(coppice: &Platform, branch: &str) -> PathBuf {
 }
 
 /// The process that writes what the others of a server log.
-fn logger(postmaster: u32) -> nix::unistd::Pid {
+fn logger(postmaster: u32) -> u32 {
     let children = fs::read_to_string(format!("/proc/{postmaster}/task/{postmaster}/children"));
     let children = children.expect("a server");
     let is_logger = |pid: &&str| {
         fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|title| title.contains("logger"))
     };
     let pid = children.split_whitespace().find(is_logger).expect("a logger");
-    nix::unistd::Pid::from_raw(pid.parse().expect("a pid"))
+    pid.parse().expect("a pid")
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_sleeping_branch_tells_its_log_and_sleeps_on() {
     entry_with(&coppice, &path, "nowhere");
     // What a logger that is late did not write is not lost.
     let logger = logger(coppice.postmaster(&coppice.branch_id("main")));
-    nix::sys::signal::kill(logger, nix::sys::signal::Signal::SIGSTOP).expect("a signal");
+    signal(logger, Signal::STOP).expect("a signal");
     change(&coppice, &path, &json!({ "hibernate": true }));
     wait_for("it sleeps", Duration::from_secs(120), || {
         (status(&coppice, &path) == "STATUS_TYPE_HIBERNATED").then_some(())
@@ -187,7 +187,7 @@ fn what_a_server_puts_among_its_logs_harms_nobody() {
     symlink(&secret, logs.join("postgresql-20300101-000000.json")).expect("a link");
     symlink(&logs, logs.join("postgresql-20300101-000001.json")).expect("a link");
     let fifo = logs.join("postgresql-20300101-000002.json");
-    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).expect("a pipe");
     fs::create_dir(logs.join("postgresql-20300101-000003.json")).expect("a directory");
     fs::write(logs.join("postgresql-20200101-000004.json"), [0, 159, b'\n', b'{', 255, b'\n'])
         .expect("written");

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use coppice_test_support::{Platform, psql, wait_for};
+use coppice_test_support::{Platform, Signal, psql, signal, wait_for};
 use serde_json::{Value, json};
 
 use crate::branches::{change, describe, path, status};
@@ -61,8 +61,7 @@ fn postmaster(coppice: &Platform, instance: &str) -> u32 {
 }
 
 pub(crate) fn kill(pid: u32) {
-    let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("it can be ended");
+    signal(pid, Signal::KILL).expect("it can be ended");
 }
 
 fn slots(coppice: &Platform, branch: &str) -> String {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use coppice_test_support::{psql, wait_for};
+use coppice_test_support::{Signal, psql, signal, wait_for};
 
 /// A PostgreSQL 15 of the test's own, reached by a Unix socket, where everybody
 /// on this machine is its superuser. Gone when dropped.
@@ -45,8 +45,8 @@ impl OwnServer {
         if matches!(self.child.try_wait(), Ok(Some(_))) {
             return;
         }
-        let pid = nix::unistd::Pid::from_raw(self.child.id() as i32);
-        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGQUIT);
+        let pid = self.child.id();
+        let _ = signal(pid, Signal::QUIT);
         let _ = self.child.wait();
     }
 

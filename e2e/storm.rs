@@ -5,9 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use coppice_test_support::{Leftovers, Platform, psql, wait_for};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use coppice_test_support::{Leftovers, Platform, Signal, psql, signal, wait_for};
 use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
@@ -240,7 +238,7 @@ fn happen(coppice: &mut Platform, event: Event, target: &Target, path: &str, con
         Event::KillServer => {
             let _trouble = target.trouble.begin();
             let before = coppice.postmaster(&target.id);
-            let _ = kill(Pid::from_raw(before as i32), Signal::SIGKILL);
+            let _ = signal(before, Signal::KILL);
             wait_for_another_server(coppice, &target.id, before, path);
         }
         // No trouble for anybody.

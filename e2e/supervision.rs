@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use coppice_test_support::{Leftovers, Options, Platform, psql, wait_for};
+use coppice_test_support::{Leftovers, Options, Platform, Signal, psql, signal, wait_for};
 
 use crate::setup::{PROGRAM, options};
 
@@ -125,8 +125,7 @@ fn a_successor_is_the_main_process_and_a_child_of_nobody_who_goes() {
     let coppice = Platform::start(PROGRAM, options);
     manager.hear("READY=1");
     let first = pid_of(&coppice).expect("a pid");
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(first), nix::sys::signal::Signal::SIGHUP)
-        .expect("a signal");
+    signal(first, Signal::HUP).expect("a signal");
     let heard = manager.hear("READY=1");
     let second = pid_of(&coppice).expect("a pid");
     assert_ne!(second, first);
@@ -158,10 +157,10 @@ fn sessions_may_go_on_for_as_long_as_the_drain_says() {
 }
 
 /// The process that serves, as it wrote it down.
-fn pid_of(coppice: &Platform) -> Option<i32> {
+fn pid_of(coppice: &Platform) -> Option<u32> {
     let record = fs::read(coppice.data_dir().join("serve.json")).ok()?;
     let record: serde_json::Value = serde_json::from_slice(&record).ok()?;
-    record["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok())
+    record["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok())
 }
 
 /// The capabilities that the unit leaves to the service, as setpriv names them.
@@ -192,8 +191,7 @@ fn the_rights_that_the_unit_leaves_are_enough() {
 
     let main = coppice.branch_id("main");
     let pid = coppice.postmaster(&main);
-    let postmaster = nix::unistd::Pid::from_raw(pid as i32);
-    nix::sys::signal::kill(postmaster, nix::sys::signal::Signal::SIGKILL).expect("a signal");
+    signal(pid, Signal::KILL).expect("a signal");
     wait_for("another server", PATIENCE, || coppice.psql("main", "SELECT 1").is_ok.then_some(()));
     coppice.restart();
     assert_eq!(coppice.sql("main", "SELECT i FROM t"), "7");

@@ -3,9 +3,7 @@
 
 use std::time::Duration;
 
-use coppice_test_support::{Options, Platform, psql, wait_for};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use coppice_test_support::{Options, Platform, Signal, psql, signal, wait_for};
 use serde_json::json;
 
 use super::open_session::OpenSession;
@@ -84,12 +82,12 @@ fn platform_sessions(coppice: &Platform, branch: &str) -> usize {
 }
 
 /// Processes of the sessions of a branch's users that are in this state.
-fn processes(coppice: &Platform, branch: &str, state: &str) -> Vec<Pid> {
+fn processes(coppice: &Platform, branch: &str, state: &str) -> Vec<u32> {
     let find = format!("SELECT pid FROM pg_stat_activity WHERE usename <> 'platform' AND state = '{state}'");
     let pids = must(&coppice.superuser_url(branch), &find);
     let id = coppice.branch_id(branch);
     let process = |pid: &str| coppice.process(&id, pid.parse().expect("a pid")).expect("its process");
-    pids.lines().map(|pid| Pid::from_raw(process(pid).cast_signed())).collect()
+    pids.lines().map(process).collect()
 }
 
 #[test]
@@ -122,7 +120,7 @@ fn whoever_holds_the_managed_role_does_not_keep_its_password() {
         holder.run("BEGIN; ALTER ROLE app PASSWORD 'x'");
         let stopped = processes(&coppice, &name, "idle in transaction");
         assert_eq!(stopped.len(), 1, "{major}");
-        kill(stopped[0], Signal::SIGSTOP).expect("a signal");
+        signal(stopped[0], Signal::STOP).expect("a signal");
         let third = rotates_soon(&coppice, &path, &second);
         assert_eq!(must(&third, "SELECT count(*) FROM t"), "0");
 

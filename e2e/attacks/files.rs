@@ -8,9 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use coppice_test_support::{Platform, psql, wait_for};
-use nix::fcntl::{AT_FDCWD, OFlag, openat};
-use nix::sys::stat::{Mode, mkdirat};
-use nix::unistd::mkfifo;
+use rustix::fs::{CWD, Mode, OFlags, mkdirat, mkfifoat, openat};
 use serde_json::json;
 
 use super::native::Native;
@@ -72,7 +70,7 @@ fn a_pipe_in_the_place_of_the_lock_file_holds_up_nobody() {
         for file in ["postmaster.pid", "global/pg_control"] {
             assert_eq!(native.number(&format!("unlink('{file}')")), 0, "{file}");
             native.past_the_filter(move |root| {
-                mkfifo(&root.join("data").join(file), Mode::S_IRWXU).expect("a pipe");
+                mkfifoat(CWD, root.join("data").join(file), Mode::RWXU).expect("a pipe");
             });
         }
         begin_child(&coppice, &parent, &format!("{parent}-kid"));
@@ -145,11 +143,11 @@ fn directories_without_bottom_are_deleted_with_their_branch() {
         let native = branch_with_code(&coppice, &branch, major);
         native.past_the_filter(move |root| {
             let open = |at: &dyn AsFd, name: &Path| {
-                openat(at, name, OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()).expect("a directory")
+                openat(at, name, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).expect("a directory")
             };
-            let mut here = open(&AT_FDCWD, &root.join("log"));
+            let mut here = open(&CWD, &root.join("log"));
             for _ in 0..3000 {
-                mkdirat(&here, "d", Mode::S_IRWXU).expect("a directory");
+                mkdirat(&here, "d", Mode::RWXU).expect("a directory");
                 here = open(&here, Path::new("d"));
             }
         });

@@ -5,7 +5,6 @@ use std::panic::catch_unwind;
 use std::path::Path;
 
 use coppice_test_support::Platform;
-use nix::libc;
 
 use super::native::Native;
 use crate::setup::every_release;

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use coppice_test_support::{Options, Platform, wait_for};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use coppice_test_support::{Options, Platform, Signal, signal, wait_for};
 use serde_json::{Value, json};
 
 use crate::branches::{data_of, path};
@@ -61,14 +59,14 @@ fn a_branch_is_no_parent_while_it_changes() {
     let main = path(&http.platform, "main");
     http.wait_healthy(&main);
     let (branches, id) = main.rsplit_once('/').expect("a path");
-    let server = Pid::from_raw(i32::try_from(http.platform.postmaster(id)).expect("a pid"));
+    let server = http.platform.postmaster(id);
     // It is not restarted as long as it does not stop.
-    kill(server, Signal::SIGSTOP).expect("a signal");
+    signal(server, Signal::STOP).expect("a signal");
     let change = json!({ "postgresConfigurationParameters": { "shared_buffers": "64MB" } });
     http.with("PATCH", &main, &change).expect(200);
     assert_eq!(http.get(&main).expect(200)["status"]["status"], "Updating");
     is_refused(&http, branches, &json!(id));
-    kill(server, Signal::SIGCONT).expect("a signal");
+    signal(server, Signal::CONT).expect("a signal");
     http.wait_healthy(&main);
     let body = json!({ "name": "in time", "mode": "inherit", "parentID": id });
     http.post(branches, &body).expect(201);

@@ -1,17 +1,10 @@
 //! Servers that are stuck, and a metastore that dies.
 
-use coppice_test_support::{Leftovers, psql, wait_for};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use coppice_test_support::{Leftovers, Signal, psql, signal, wait_for};
 use serde_json::json;
 
 use super::{PATIENCE, answer, change, describe, make_sleepy, path, refusal, status, wait_for_status};
 use crate::setup::platform;
-
-fn signal(pid: u32, signal: Signal) {
-    // It may have ended by itself.
-    let _ = kill(Pid::from_raw(pid as i32), signal);
-}
 
 /// Every process of a server, the postmaster first.
 fn processes(postmaster: u32) -> Vec<u32> {
@@ -31,7 +24,8 @@ fn a_stuck_server_holds_up_nobody_else_and_can_be_put_to_sleep() {
     let url = coppice.connection_string("main");
     let postmaster = coppice.postmaster(&coppice.branch_id("main"));
     for pid in processes(postmaster) {
-        signal(pid, Signal::SIGSTOP);
+        // It may have ended by itself.
+        let _ = signal(pid, Signal::STOP);
     }
 
     assert_eq!(describe(&coppice, &main)["name"], "main");
@@ -61,7 +55,9 @@ fn many_stuck_servers_hold_up_nobody_else_either() {
     let paths: Vec<_> = names.iter().map(|name| path(&coppice, name)).collect();
     let stuck: Vec<_> =
         names.iter().flat_map(|name| processes(coppice.postmaster(&coppice.branch_id(name)))).collect();
-    stuck.iter().for_each(|pid| signal(*pid, Signal::SIGSTOP));
+    for pid in stuck {
+        let _ = signal(pid, Signal::STOP);
+    }
     paths.iter().for_each(|path| change(&coppice, path, &json!({ "hibernate": true })));
 
     coppice.cli(&["branch", "create", "new", "--parent", "main"]);
@@ -76,7 +72,7 @@ fn a_killed_metastore_comes_back_and_nothing_is_forgotten() {
     coppice.cli(&["branch", "create", "kid", "--parent", "main"]);
     let url = coppice.connection_string("kid");
     let metastore = coppice.metastore_postmaster();
-    signal(metastore, Signal::SIGKILL);
+    signal(metastore, Signal::KILL).expect("a signal");
     wait_for("the metastore is back", PATIENCE, || {
         (coppice.metastore_postmaster() != metastore).then_some(())
     });

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use chrono::Utc;
-use coppice_test_support::{Platform, psql, wait_for};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use coppice_test_support::{Platform, Signal, psql, signal, wait_for};
 use serde_json::json;
 
 use super::{Client, History, PATIENCE, measuring};
@@ -92,21 +90,21 @@ fn a_branch_whose_connections_are_all_taken_is_measured() {
     history.wait_max("connections_active", |count| count >= 3.0);
 }
 
-fn processes(coppice: &Platform, branch: &str) -> Vec<Pid> {
+fn processes(coppice: &Platform, branch: &str) -> Vec<u32> {
     let postmaster = coppice.postmaster(&coppice.branch_id(branch));
     let children = std::fs::read_to_string(format!("/proc/{postmaster}/task/{postmaster}/children"));
     let children = children.expect("its children");
     let children = children.split_whitespace().map(|pid| pid.parse().expect("a pid"));
-    [postmaster as i32].into_iter().chain(children).map(Pid::from_raw).collect()
+    std::iter::once(postmaster).chain(children).collect()
 }
 
 /// Lets them go on when it is dropped.
-struct Stopped(Vec<Pid>);
+struct Stopped(Vec<u32>);
 
 impl Drop for Stopped {
     fn drop(&mut self) {
         for pid in &self.0 {
-            let _ = kill(*pid, Signal::SIGCONT);
+            let _ = signal(*pid, Signal::CONT);
         }
     }
 }
@@ -119,7 +117,7 @@ fn a_branch_that_does_not_answer_delays_no_other() {
     stuck.wait_measured();
     let stopped = Stopped(processes(&coppice, "stuck"));
     for pid in &stopped.0 {
-        kill(*pid, Signal::SIGSTOP).expect("a signal");
+        signal(*pid, Signal::STOP).expect("a signal");
     }
     // What was asked just before may still be answered.
     wait_for("it is silent", PATIENCE, || {
@@ -169,13 +167,13 @@ fn a_server_that_starts_again_makes_no_spike() {
         let pid = psql(&coppice.superuser_url("main"), find).out.parse().ok()?;
         coppice.process(&coppice.branch_id("main"), pid)
     });
-    kill(Pid::from_raw(backend.cast_signed()), Signal::SIGKILL).expect("a signal");
+    signal(backend, Signal::KILL).expect("a signal");
     drop(victim);
     wait_for("it is back", PATIENCE, || coppice.psql("main", "SELECT 1").is_ok.then_some(()));
     History::of(&coppice, "main").wait_measured();
     // So does a crash of all of them.
     let postmaster = coppice.postmaster(&coppice.branch_id("main"));
-    kill(Pid::from_raw(postmaster as i32), Signal::SIGKILL).expect("a signal");
+    signal(postmaster, Signal::KILL).expect("a signal");
     wait_for("it is back", PATIENCE, || coppice.psql("main", "SELECT 1").is_ok.then_some(()));
     wait_healthy(&coppice);
     History::of(&coppice, "main").wait_measured();

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use coppice_test_support::{Options, Platform, psql};
+use coppice_test_support::{Options, Platform, Signal, psql, signal};
 use serde_json::{Value, json};
 
 use crate::http::{Http, text_of};
@@ -57,8 +57,8 @@ fn every_request_has_a_line_and_every_line_of_it_its_id() {
 #[test]
 fn a_fault_is_found_by_the_id_in_its_answer() {
     let http = logging(&["--log-format", "json"]);
-    let stopped = nix::unistd::Pid::from_raw(http.platform.metastore_postmaster() as i32);
-    nix::sys::signal::kill(stopped, nix::sys::signal::Signal::SIGKILL).expect("a signal");
+    let stopped = http.platform.metastore_postmaster();
+    signal(stopped, Signal::KILL).expect("a signal");
     let faulty = std::iter::repeat_with(|| http.get("/organizations")).take(2000).find(|it| it.status >= 500);
     let faulty = faulty.expect("a request meets the metastore that is gone");
     let message = text_of(&faulty.json()["message"]);

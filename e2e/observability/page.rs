@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use coppice_test_support::{Options, Platform, psql, wait_for};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use coppice_test_support::{Options, Platform, Signal, psql, signal, wait_for};
 use reqwest::RequestBuilder;
 
 use super::{families, page, repository, value};
@@ -218,17 +216,17 @@ fn a_token_that_is_none_ends_the_start_and_says_what_to_write() {
 }
 
 /// Processes that stand still until it is dropped.
-pub(super) struct Stopped(Vec<Pid>);
+pub(super) struct Stopped(Vec<u32>);
 
 impl Stopped {
     /// A process and its children.
     pub(super) fn with_children(pid: u32) -> Self {
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("children");
         let pids = children.split_whitespace().map(|child| child.parse().expect("a pid"));
-        let all: Vec<_> = pids.chain([pid as i32]).map(Pid::from_raw).collect();
+        let all: Vec<_> = pids.chain([pid]).collect();
         for pid in &all {
             // One that has just ended is fine.
-            let _ = kill(*pid, Signal::SIGSTOP);
+            let _ = signal(*pid, Signal::STOP);
         }
         Self(all)
     }
@@ -237,7 +235,7 @@ impl Stopped {
 impl Drop for Stopped {
     fn drop(&mut self) {
         for pid in &self.0 {
-            let _ = kill(*pid, Signal::SIGCONT);
+            let _ = signal(*pid, Signal::CONT);
         }
     }
 }

@@ -5,8 +5,7 @@ use std::io::Write as _;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use coppice_test_support::{Signal, signal};
 use serde_json::{Value, json};
 
 use super::Soak;
@@ -209,5 +208,5 @@ fn client_backends(postmaster: u32) -> Vec<u32> {
 
 fn kill_process(pid: u32) {
     // It may have ended by itself.
-    let _ = kill(Pid::from_raw(pid as i32), Signal::SIGKILL);
+    let _ = signal(pid, Signal::KILL);
 }

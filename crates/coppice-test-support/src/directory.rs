@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use nix::mount::{MntFlags, MsFlags};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use tempfile::TempDir;
 
 /// A file system in memory, which every Linux has.
@@ -52,20 +52,20 @@ impl PlatformDirectory {
 impl Drop for PlatformDirectory {
     fn drop(&mut self) {
         if self.is_mounted {
-            let _ = nix::mount::umount2(self.path(), MntFlags::MNT_DETACH);
+            let _ = unmount(self.path(), UnmountFlags::DETACH);
         }
     }
 }
 
 /// Takes privileges, and a kernel with transparent huge pages.
-fn mount_large_pages(place: &Path) -> nix::Result<()> {
-    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
-    nix::mount::mount(Some("coppice-test"), place, Some("tmpfs"), flags, Some("huge=within_size"))
+fn mount_large_pages(place: &Path) -> rustix::io::Result<()> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    mount("coppice-test", place, "tmpfs", flags, Some(c"huge=within_size"))
 }
 
 fn is_roomy() -> bool {
-    let file_system = nix::sys::statvfs::statvfs(Path::new(MEMORY));
-    let free = file_system.map(|free| free.blocks_available() * free.fragment_size()).unwrap_or_default();
+    let file_system = rustix::fs::statvfs(MEMORY);
+    let free = file_system.map(|found| found.f_bavail * found.f_frsize).unwrap_or_default();
     free >= FREE_MIN && memory_available() >= FREE_MIN
 }
 

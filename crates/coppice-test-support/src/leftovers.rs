@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::{Signal, signal};
+
 /// Everything on this machine that belongs to one data directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leftovers {
@@ -28,10 +30,7 @@ impl Leftovers {
     /// Ends, unmounts and detaches all of it.
     pub fn clear(data_dir: &Path) {
         for pid in processes(data_dir) {
-            let _ = nix::sys::signal::kill(
-                nix::unistd::Pid::from_raw(pid as i32),
-                nix::sys::signal::Signal::SIGKILL,
-            );
+            let _ = signal(pid, Signal::KILL);
         }
         for mount in mounts(data_dir).iter().rev() {
             let _ = Command::new("umount").arg("--lazy").arg(mount).status();

@@ -16,6 +16,7 @@ mod platform;
 mod postgres;
 mod psql;
 mod s3;
+mod signal;
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +29,9 @@ pub use pdf::text_of_pdf;
 pub use platform::{Options, Platform};
 pub use postgres::Postgres;
 pub use psql::{Psql, psql};
+pub use rustix::process::Signal;
 pub use s3::{S3_SECRET, S3Server, make_bucket, python_program};
+pub use signal::signal;
 
 /// How long to wait before the next look: a tenth of how long it has taken,
 /// within these.

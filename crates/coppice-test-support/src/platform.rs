@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::directory::PlatformDirectory;
 use crate::fresh::Fresh;
-use crate::{ApiClient, Leftovers, wait_for};
+use crate::{ApiClient, Leftovers, Signal, signal, wait_for};
 
 /// How long a platform may take to be ready; making templates is part of it.
 const READY_PATIENCE: Duration = Duration::from_secs(120);
@@ -222,8 +222,7 @@ impl Platform {
     /// Ends the control plane as a service manager does; returns its exit code.
     pub fn terminate(&mut self) -> Option<i32> {
         let child = self.child.as_ref()?;
-        let pid = nix::unistd::Pid::from_raw(child.id() as i32);
-        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).expect("a signal");
+        signal(child.id(), Signal::TERM).expect("a signal");
         let mut child = self.child.take()?;
         child.wait().ok()?.code()
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::wait_for;
+use crate::{Signal, signal, wait_for};
 
 const BIN: &str = "/usr/lib/postgresql/15/bin";
 const READY_PATIENCE: Duration = Duration::from_secs(60);
@@ -26,7 +26,7 @@ static SHARED: Mutex<Weak<Postgres>> = Mutex::new(Weak::new());
 
 /// PostgreSQL refuses to run as root.
 fn as_postgres(program: PathBuf) -> Command {
-    if !nix::unistd::geteuid().is_root() {
+    if !rustix::process::geteuid().is_root() {
         return Command::new(program);
     }
     let mut command = Command::new("setpriv");
@@ -55,7 +55,7 @@ impl Postgres {
     pub fn of_release(bin: &Path, hba: &str) -> Self {
         let dir = crate::directory("coppice-postgres-");
         let data = dir.path().join("data");
-        if nix::unistd::geteuid().is_root() {
+        if rustix::process::geteuid().is_root() {
             let given = Command::new("chown").arg("postgres:").arg(dir.path()).status();
             assert!(given.expect("chown runs").success());
         }
@@ -102,8 +102,7 @@ impl Drop for Postgres {
         if std::thread::panicking() {
             eprintln!("{}", fs::read_to_string(self.dir.path().join("log")).unwrap_or_default());
         }
-        let pid = nix::unistd::Pid::from_raw(self.server.id() as i32);
-        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGQUIT);
+        let _ = signal(self.server.id(), Signal::QUIT);
         let _ = self.server.wait();
     }
 }

@@ -3,9 +3,7 @@
 use std::thread::{JoinHandle, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use coppice_test_support::{Platform, Psql, psql, wait_for};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use coppice_test_support::{Platform, Psql, Signal, psql, signal, wait_for};
 
 use super::{PATIENCE, as_superuser};
 use crate::branches::{describe, path, status};
@@ -26,10 +24,6 @@ fn title(pid: u32) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default()
 }
 
-fn signal(pid: u32, signal: Signal) -> nix::Result<()> {
-    kill(Pid::from_raw(pid.cast_signed()), signal)
-}
-
 /// Crashes a server in a way that it can't recover from by itself: the process
 /// that replays the log stands still.
 fn catch_in_recovery(coppice: &Platform, branch: &str) {
@@ -44,8 +38,8 @@ fn catch_in_recovery(coppice: &Platform, branch: &str) {
         );
         let walwriter = said.out.lines().last().and_then(|pid| pid.parse().ok())?;
         let postmaster = coppice.postmaster(&id);
-        signal(coppice.process(&id, walwriter)?, Signal::SIGKILL).ok()?;
-        signal(startup_of(postmaster), Signal::SIGSTOP).ok()?;
+        signal(coppice.process(&id, walwriter)?, Signal::KILL).ok()?;
+        signal(startup_of(postmaster), Signal::STOP).ok()?;
         // Its sessions end one by one; whether it had recovered before shows after that.
         wait_for("it serves, or refuses everybody", PATIENCE, || {
             let said = psql(&coppice.superuser_url(branch), "SELECT 1");

@@ -7,8 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use coppice_test_support::{Platform, psql, wait_for};
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::PATIENCE;
 use crate::setup::{PROGRAM, every_release, options};
@@ -66,7 +65,7 @@ fn one_branch_does_not_take_the_memory_processes_and_disk_of_the_machine() {
             let events = std::fs::read_to_string(all.join("pids.events")).unwrap_or_default();
             events.lines().any(|line| line.starts_with("max ") && line != "max 0").then_some(())
         });
-        killpg(Pid::from_raw(forks.id().cast_signed()), Signal::SIGKILL).expect("a group");
+        kill_process_group(Pid::from_child(&forks), Signal::KILL).expect("a group");
         let _ = forks.wait();
         let max: u32 =
             std::fs::read_to_string(all.join("pids.max")).expect("a limit").trim().parse().expect("a number");

@@ -226,8 +226,8 @@ mod tests {
         fs::write(logs.join(FIRST), "line\n").expect("written");
         symlink(&secret, logs.join("postgresql-20260102-030406.json")).expect("a link");
         fs::create_dir(logs.join("postgresql-20260102-030407.json")).expect("a directory");
-        let fifo = CString::new(logs.join("postgresql-20260102-030408.json").to_str().expect("a path"));
-        nix::unistd::mkfifo(fifo.expect("a path").as_c_str(), nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+        let fifo = logs.join("postgresql-20260102-030408.json");
+        rustix::fs::mkfifoat(rustix::fs::CWD, fifo, rustix::fs::Mode::RWXU).expect("a pipe");
         let _socket = std::os::unix::net::UnixListener::bind(logs.join("postgresql-20260102-030409.json"));
         for other in ["x", "postgresql-20260102-030405.log", "postgresql-2026012-030405.json", "\u{e9}.json"]
         {

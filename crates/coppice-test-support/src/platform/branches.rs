@@ -50,7 +50,7 @@ impl Platform {
 
     /// What the platform recorded about a branch's server.
     pub fn server_record(&self, branch_id: &str) -> Value {
-        let parents = ["/run/coppice".to_owned(), format!("/tmp/coppice-{}", nix::unistd::geteuid())];
+        let parents = ["/run/coppice".to_owned(), format!("/tmp/coppice-{}", rustix::process::geteuid())];
         let engines = parents.iter().filter_map(|parent| fs::read_dir(parent).ok()).flatten();
         let mut records = engines
             .filter_map(Result::ok)

@@ -11,7 +11,8 @@ use coppice_archive::{Archive, BarmanBackup, BarmanServer, BaseName, StorePlace}
 use coppice_core::BranchId;
 use coppice_core::volume::VolumeLabel;
 use coppice_engine::local::{BarmanPlan, export_to_barman};
-use nix::unistd::{User, geteuid};
+use nix::unistd::User;
+use rustix::process::geteuid;
 use serde_json::json;
 
 use super::store_args::StoreArgs;

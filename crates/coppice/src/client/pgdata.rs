@@ -82,7 +82,7 @@ pub(super) async fn run(arguments: &PgdataArgs, data_dir: &DataDir, client: &Cli
 
 /// The account that the copy is for; none where files can't be given away.
 fn owner(named: Option<&str>) -> anyhow::Result<Option<User>> {
-    if !nix::unistd::geteuid().is_root() {
+    if !rustix::process::geteuid().is_root() {
         return Ok(None);
     }
     match (User::from_name(named.unwrap_or("postgres"))?, named) {

@@ -5,7 +5,7 @@
 //! of their reach.
 
 use anyhow::{Context, bail};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Most connections that the API gets where nobody chose.
 const API_MAX: usize = 4096;
@@ -27,9 +27,10 @@ impl Doors {
     /// Raises the limit of open files as far as this process may, and shares
     /// it out; `api` is what the operator wants for the API.
     pub(super) fn open(api: Option<u32>) -> anyhow::Result<Self> {
-        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("asking how many files may be open")?;
-        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).context("raising how many files may be open")?;
-        Self::of(usize::try_from(hard).unwrap_or(usize::MAX), api)
+        let hard = getrlimit(Resource::Nofile).maximum;
+        let raised = Rlimit { current: hard, maximum: hard };
+        setrlimit(Resource::Nofile, raised).context("raising how many files may be open")?;
+        Self::of(hard.and_then(|hard| usize::try_from(hard).ok()).unwrap_or(usize::MAX), api)
     }
 
     /// A quarter is for the platform itself, a quarter for the API, the rest

@@ -3,6 +3,8 @@
 
 use std::fs;
 
+use rustix::process::{Resource, getrlimit};
+
 use super::exposition::Text;
 
 /// Adds what can be read; what can't is left out.
@@ -25,7 +27,7 @@ pub(super) fn write(text: &mut Text) {
         // One of them is for counting.
         text.sample("process_open_fds", &[], entries.count().saturating_sub(1) as f64);
     }
-    if let Ok((soft, _)) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE) {
+    if let Some(soft) = getrlimit(Resource::Nofile).current {
         text.gauge("process_max_fds", "File descriptors that may be open.");
         text.sample("process_max_fds", &[], soft as f64);
     }

@@ -11,15 +11,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use nix::libc::{MOUNT_ATTR_NODEV, MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
-use nix::sched::{CloneFlags, setns};
-use nix::unistd::chdir;
+use libc::{MOUNT_ATTR_NODEV, MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
     OpenTreeFlags, UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount, mount_change,
     move_mount, open_tree, unmount,
 };
-use rustix::process::pivot_root;
+use rustix::process::{chdir, pivot_root};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::failure::{Context, Failure};
 use super::launch::{BindMount, Isolation, MountUse, Neighbour};
@@ -94,10 +93,11 @@ pub(super) fn enter(
 pub(super) fn socket_of(neighbour: &Neighbour) -> io::Result<OwnedFd> {
     let own = fs::File::open("/proc/self/ns/mnt")?;
     let other = fs::File::open(format!("/proc/{}/ns/mnt", neighbour.pid))?;
-    setns(other, CloneFlags::CLONE_NEWNS)?;
+    let mounts = Some(LinkNameSpaceType::Mount);
+    move_into_link_name_space(other.as_fd(), mounts)?;
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let tree = open_tree(rustix::fs::CWD, &neighbour.from, flags);
-    setns(own, CloneFlags::CLONE_NEWNS)?;
+    move_into_link_name_space(own.as_fd(), mounts)?;
     Ok(tree?)
 }
 

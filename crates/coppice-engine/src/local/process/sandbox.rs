@@ -15,16 +15,20 @@ use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr, Scope,
     path_beneath_rules,
 };
-use nix::sched::{CloneFlags, unshare};
-use nix::sys::resource::{Resource, setrlimit};
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
-use nix::sys::stat::{Mode, umask};
-use nix::sys::wait::waitpid;
-use nix::unistd::{Gid, Pid, Uid, chdir, dup2_stdin, setgroups, setresgid, setresuid, setsid};
+use rustix::fs::Mode;
+use rustix::process::{
+    Gid, Pid, Resource, Rlimit, Signal, Uid, WaitOptions, chdir, kill_process, setrlimit, setsid, umask,
+    waitpid,
+};
+use rustix::stdio::dup2_stdin;
+use rustix::thread::{UnshareFlags, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use super::failure::{Context, Failure};
 use super::launch::{FileAccess, Isolation, LaunchSpec};
-use super::syscalls::{Fork, execute, filter_calls, fork_beside, fork_child, keep_descriptors_from_programs};
+use super::syscalls::{
+    Fork, execute, filter_calls, fork_beside, fork_child, keep_descriptors_from_programs, leave_namespaces,
+    unblock_signals,
+};
 use super::{root, seccomp};
 
 /// The newest Landlock rules this program knows; an older kernel enforces what
@@ -56,7 +60,7 @@ fn launch() -> Result<std::convert::Infallible, Failure> {
 
     // Fails only for a process that leads a group already.
     let _ = setsid();
-    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None).context("clearing the signal mask")?;
+    unblock_signals().context("clearing the signal mask")?;
     let input = spec.input.as_deref().unwrap_or(Path::new("/dev/null"));
     let input = fs::File::open(input).context("opening the input")?;
     dup2_stdin(&input).context("taking the input")?;
@@ -66,9 +70,10 @@ fn launch() -> Result<std::convert::Infallible, Failure> {
     }
     drop(owners);
     // Neither a file nor, as 0 would do, a program of the host that takes it.
-    setrlimit(Resource::RLIMIT_CORE, 1, 1).context("forbidding core dumps")?;
+    let no_core = Rlimit { current: Some(1), maximum: Some(1) };
+    setrlimit(Resource::Core, no_core).context("forbidding core dumps")?;
     confine_files(&spec.access)?;
-    umask(Mode::from_bits_truncate(0o077));
+    umask(Mode::from_raw_mode(0o077));
     chdir("/").context("changing the directory")?;
     become_program(&spec)
 }
@@ -123,12 +128,12 @@ fn begin(spec: &LaunchSpec) -> Result<(), Failure> {
 #[expect(clippy::disallowed_methods, reason = "nothing is open")]
 fn leave_to(child: Pid, cgroup: Option<&Path>) -> Result<(), Failure> {
     let joined = cgroup.map_or(Ok(()), |cgroup| {
-        fs::write(cgroup.join("cgroup.procs"), child.to_string())
+        fs::write(cgroup.join("cgroup.procs"), child.as_raw_pid().to_string())
             .with_context(|| format!("joining {}", cgroup.display()))
     });
-    joined.and_then(|()| tell(child.as_raw().unsigned_abs())).inspect_err(|_| {
+    joined.and_then(|()| tell(child.as_raw_pid().unsigned_abs())).inspect_err(|_| {
         // Nobody would know of it.
-        let _ = kill(child, Signal::SIGKILL);
+        let _ = kill_process(child, Signal::KILL);
     })?;
     std::process::exit(0);
 }
@@ -141,19 +146,17 @@ fn tell(pid: u32) -> Result<(), Failure> {
 fn isolate(isolation: &Isolation, owners: Option<&OwnedFd>, has_programs: bool) -> Result<(), Failure> {
     let door = isolation.neighbour.as_ref().map(root::socket_of).transpose();
     let door = door.context("finding the socket of the server to follow")?;
-    let apart = CloneFlags::CLONE_NEWNS
-        | CloneFlags::CLONE_NEWNET
-        | CloneFlags::CLONE_NEWIPC
-        | CloneFlags::CLONE_NEWCGROUP;
-    unshare(apart).context("leaving the host's namespaces")?;
-    umask(Mode::from_bits_truncate(0o022));
+    let apart = UnshareFlags::NEWNS | UnshareFlags::NEWNET | UnshareFlags::NEWIPC | UnshareFlags::NEWCGROUP;
+    leave_namespaces(apart).context("leaving the host's namespaces")?;
+    umask(Mode::from_raw_mode(0o022));
     root::enter(isolation, owners, door.as_ref(), has_programs)?;
 
     let (uid, gid) = (Uid::from_raw(isolation.account), Gid::from_raw(isolation.account));
     let groups: Vec<_> = isolation.neighbour.iter().map(|one| Gid::from_raw(one.group)).collect();
-    setgroups(&groups).context("leaving groups")?;
-    setresgid(gid, gid, gid).context("changing the group")?;
-    setresuid(uid, uid, uid).context("changing the account")
+    // Of this thread, which is the only one.
+    set_thread_groups(&groups).context("leaving groups")?;
+    set_thread_res_gid(gid, gid, gid).context("changing the group")?;
+    set_thread_res_uid(uid, uid, uid).context("changing the account")
 }
 
 /// Whose files on disk are to appear as the account's.
@@ -167,7 +170,7 @@ fn owner_on_disk_and_account(isolation: &Isolation) -> Option<(u32, u32)> {
 fn id_mapping_namespace(owner: u32, account: u32) -> io::Result<OwnedFd> {
     let (made_read, made_write) = rustix::pipe::pipe()?;
     let child = fork_child(move || {
-        if unshare(CloneFlags::CLONE_NEWUSER).is_ok() {
+        if leave_namespaces(UnshareFlags::NEWUSER).is_ok() {
             let _ = rustix::io::write(&made_write, b"x");
             // Long enough to be opened; the caller ends it much sooner.
             std::thread::sleep(std::time::Duration::from_secs(30));
@@ -178,12 +181,13 @@ fn id_mapping_namespace(owner: u32, account: u32) -> io::Result<OwnedFd> {
             return Err(io::Error::other("this kernel makes no user namespace"));
         }
         let map = format!("{owner} {account} 1\n");
-        fs::write(format!("/proc/{child}/uid_map"), &map)?;
-        fs::write(format!("/proc/{child}/gid_map"), &map)?;
-        Ok(OwnedFd::from(fs::File::open(format!("/proc/{child}/ns/user"))?))
+        let process = PathBuf::from(format!("/proc/{}", child.as_raw_pid()));
+        fs::write(process.join("uid_map"), &map)?;
+        fs::write(process.join("gid_map"), &map)?;
+        Ok(OwnedFd::from(fs::File::open(process.join("ns/user"))?))
     })();
-    let _ = nix::sys::signal::kill(child, Signal::SIGKILL);
-    let _ = waitpid(child, None);
+    let _ = kill_process(child, Signal::KILL);
+    let _ = waitpid(Some(child), WaitOptions::empty());
     outcome
 }
 

@@ -7,7 +7,7 @@
 //! it is let through by a secret in the three arguments that `execve` does not
 //! have. Nothing holds the secret afterwards but the filter, in the kernel.
 
-use nix::libc::{self, c_long, sock_filter};
+use libc::{c_long, sock_filter};
 
 /// What opens the way for one `execve`.
 pub(super) type ExecKey = [u64; 3];

@@ -6,8 +6,8 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use nix::libc;
-use nix::unistd::{ForkResult, Pid, fork};
+use rustix::process::Pid;
+use rustix::thread::{UnshareFlags, unshare_unsafe};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -61,12 +61,12 @@ fn set_attributes(mount: BorrowedFd<'_>, attributes: u64, userns_fd: u64) -> io:
 )]
 pub(super) fn fork_child(body: impl FnOnce()) -> io::Result<Pid> {
     // SAFETY: the launcher has one thread, so the child may go on as usual.
-    match unsafe { fork() }? {
-        ForkResult::Parent { child } => Ok(child),
-        ForkResult::Child => {
+    match unsafe { libc::fork() } {
+        0 => {
             body();
             std::process::exit(0);
         }
+        pid => Pid::from_raw(pid.max(0)).ok_or_else(io::Error::last_os_error),
     }
 }
 
@@ -113,9 +113,28 @@ pub(super) fn fork_beside(cgroup: Option<BorrowedFd<'_>>, is_first: bool) -> io:
         unsafe { libc::syscall(libc::SYS_clone3, &raw const arguments, size_of::<libc::clone_args>()) };
     match result {
         0 => Ok(Fork::Child),
-        pid if pid > 0 => Ok(Fork::Parent(Pid::from_raw(i32::try_from(pid).unwrap_or_default()))),
-        _ => Err(io::Error::last_os_error()),
+        pid => match i32::try_from(pid.max(0)).ok().and_then(Pid::from_raw) {
+            Some(pid) => Ok(Fork::Parent(pid)),
+            None => Err(io::Error::last_os_error()),
+        },
     }
+}
+
+/// Leaves namespaces for new ones.
+pub(super) fn leave_namespaces(flags: UnshareFlags) -> io::Result<()> {
+    // SAFETY: descriptors are not among what is left.
+    unsafe { unshare_unsafe(flags.difference(UnshareFlags::FILES)) }.map_err(io::Error::from)
+}
+
+/// Lets every signal through that was blocked.
+pub(super) fn unblock_signals() -> io::Result<()> {
+    // SAFETY: the empty set is made before it is used, and the former one is not asked for.
+    let result = unsafe {
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut())
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Sees to it that no descriptor but the first three outlives an `execve`.
