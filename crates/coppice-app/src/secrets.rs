@@ -4,11 +4,10 @@
 //! metastore and never in it.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use aws_lc_rs::{digest, hmac, pbkdf2};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
+use aws_lc_rs::hmac;
 use coppice_archive::ArchiveKey;
 use coppice_core::{Error, Result, random};
+use coppice_pgwire::scram::Verifier;
 use zeroize::Zeroizing;
 
 /// Bytes of a salt, as PostgreSQL makes them.
@@ -130,8 +129,7 @@ impl MasterKey {
     pub(crate) fn reader_secret(&self, branch: &str) -> (Zeroizing<String>, String) {
         let made_for = |what: &str| hmac::sign(&self.readers, format!("{what} {branch}").as_bytes());
         let password = Zeroizing::new(hex::encode(made_for("password")));
-        let salt = made_for("salt").as_ref()[..SALT_LENGTH].try_into().expect("an HMAC-SHA-256 is longer");
-        let verifier = scram_verifier_with(&password, salt);
+        let verifier = Verifier::of(&password, &made_for("salt").as_ref()[..SALT_LENGTH]).to_text();
         (password, verifier)
     }
 
@@ -217,25 +215,10 @@ pub(crate) fn new_password() -> Zeroizing<String> {
     password
 }
 
-/// A SCRAM-SHA-256 verifier as PostgreSQL keeps it (RFC 5803), so that servers
-/// never see a password of ours. The password must be ASCII.
+/// A SCRAM-SHA-256 verifier as PostgreSQL keeps it, so that servers never see a
+/// password of ours.
 pub(crate) fn scram_verifier(password: &str) -> String {
-    scram_verifier_with(password, random_bytes())
-}
-
-fn scram_verifier_with(password: &str, salt: [u8; SALT_LENGTH]) -> String {
-    const ITERATIONS: std::num::NonZeroU32 = std::num::NonZeroU32::new(4096).expect("not zero");
-    let mut salted = Zeroizing::new([0; 32]);
-    pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, ITERATIONS, &salt, password.as_bytes(), salted.as_mut());
-    let key = hmac::Key::new(hmac::HMAC_SHA256, salted.as_ref());
-    let stored_key = digest::digest(&digest::SHA256, hmac::sign(&key, b"Client Key").as_ref());
-    let server_key = hmac::sign(&key, b"Server Key");
-    format!(
-        "SCRAM-SHA-256${ITERATIONS}:{}${}:{}",
-        BASE64.encode(salt),
-        BASE64.encode(stored_key),
-        BASE64.encode(server_key)
-    )
+    Verifier::of(password, &random_bytes::<SALT_LENGTH>()).to_text()
 }
 
 #[cfg(test)]

@@ -43,6 +43,22 @@ impl Verifier {
         })
     }
 
+    /// The verifier of a password, with PostgreSQL's default number of iterations.
+    pub fn of(password: &str, salt: &[u8]) -> Self {
+        super::keys(password, salt, ITERATIONS_DEFAULT).1
+    }
+
+    /// The text that [`Verifier::parse`] reads (RFC 5803).
+    pub fn to_text(&self) -> String {
+        format!(
+            "SCRAM-SHA-256${}:{}${}:{}",
+            self.iterations,
+            BASE64.encode(&self.salt),
+            BASE64.encode(self.stored_key),
+            BASE64.encode(self.server_key)
+        )
+    }
+
     /// A verifier that no password fits, for a role that has none. The same
     /// name always gets the same salt, as a real role would.
     pub fn fake(secret: &[u8; 32], name: &str) -> Self {
@@ -75,6 +91,15 @@ mod tests {
         assert_eq!(verifier.iterations.get(), 4096);
         assert_eq!(verifier.salt, b"saltsaltsaltsalt");
         assert_eq!((verifier.stored_key, verifier.server_key), ([0; 32], [1; 32]));
+        assert_eq!(verifier.to_text(), TEXT);
+    }
+
+    #[test]
+    fn a_password_has_the_keys_with_which_the_exchange_of_rfc_7677_is_made() {
+        let text = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$\
+            WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
+        let salt = Verifier::parse(text).expect("is a verifier").salt;
+        assert_eq!(Verifier::of("pencil", &salt).to_text(), text);
     }
 
     #[test]
