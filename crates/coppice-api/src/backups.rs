@@ -1,7 +1,7 @@
 //! What is kept of what branches were, and branches made from it.
 
 use chrono::{DateTime, Utc};
-use coppice_app::{Access, App, Backup, NewBranchRequest, Origin, SpecChange};
+use coppice_app::{Access, App, Backup, NewBranchRequest, BranchOrigin, SpecChange};
 use coppice_core::Result;
 use coppice_core::access::AskedExpiry;
 use coppice_core::backup::{DrillReport, DrillResult};
@@ -60,7 +60,7 @@ async fn restore_from_backup(
         // What somebody wanted back is not to go by itself.
         expiry: AskedExpiry::Never,
         backups: change_from(asked.backup_configuration)?,
-        origin: Origin::Restored {
+        origin: BranchOrigin::Restored {
             source: access.target.branch.clone(),
             region,
             change: SpecChange { replicas, ..inherited_from(rest) },

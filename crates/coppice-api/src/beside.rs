@@ -20,13 +20,13 @@ use crate::audience::Audience;
 use crate::body::{BodyError, value_in};
 use crate::error::ApiError;
 use crate::identify::{CallerKind, identify, note_route};
-use crate::route::Routes;
+use crate::route::RequestRoutes;
 use crate::{context, departure, document, limit_time, panicked, remainder};
 
 /// The API with `way` beside it, at paths of its own: answers are made and sent
 /// like those of operations. Who may come that way is for it to check.
 pub fn beside(api: Router, way: Router, trusted_proxies: TrustedProxies) -> Router {
-    let names = Arc::new(Routes::new(document()));
+    let names = Arc::new(RequestRoutes::new(document()));
     way.layer(from_fn(|request, next| limit_time(Audience::Api, request, next)))
         .layer(from_fn_with_state(names, note_route))
         .layer(CatchPanicLayer::custom(|panic| panicked(Audience::Api, &panic)))

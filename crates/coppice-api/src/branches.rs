@@ -1,7 +1,7 @@
 //! Branches.
 
 use coppice_app::{
-    Access, App, BranchChange, BranchDetails, CustomBranch, InstanceStatus, NewBranchRequest, Origin,
+    Access, App, BranchChange, BranchDetails, BranchOrigin, CustomBranch, InstanceStatus, NewBranchRequest,
     SpecChange,
 };
 use coppice_core::access::AskedExpiry;
@@ -212,7 +212,7 @@ fn configuration(branch: &Branch) -> wire::ClusterConfiguration {
 fn request_from(asked: wire::CreateBranch) -> Result<NewBranchRequest> {
     let (name, description, labels, scale_to_zero, expiry, backups, origin) = match asked {
         wire::CreateBranch::Inherit(asked) => {
-            let origin = Origin::Inherit {
+            let origin = BranchOrigin::Inherit {
                 parent: BranchId::from_trusted(asked.parent_id),
                 change: inherited_from(asked.configuration.unwrap_or_default()),
                 version: asked.version_id.map(VolumeId::from_trusted),
@@ -222,7 +222,7 @@ fn request_from(asked: wire::CreateBranch) -> Result<NewBranchRequest> {
             (asked.name, asked.description, asked.labels, asked.scale_to_zero, expiry, backups, origin)
         }
         wire::CreateBranch::Custom(asked) => {
-            let origin = Origin::Custom(custom_from(asked.configuration));
+            let origin = BranchOrigin::Custom(custom_from(asked.configuration));
             let expiry = asked.expires_at.map_or(AskedExpiry::Never, |end| AskedExpiry::At(end.0));
             let backups = asked.backup_configuration;
             (asked.name, asked.description, asked.labels, asked.scale_to_zero, expiry, backups, origin)

@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::endpoint::{Answer as _, Done};
 use crate::error::ApiError;
 use crate::oauth::signed_out;
-use crate::origin::Origin;
+use crate::origin::ClientOrigin;
 use crate::proof::ByDoor;
 use crate::request::Call;
 use crate::wishes::Wishes;
@@ -26,7 +26,7 @@ pub(crate) fn routes() -> Router<App> {
 
 /// `GET /console/api/session`: null for whoever is not signed in. Everybody may
 /// ask, and a page that does has done nothing wrong, so it is not refused.
-async fn show(State(app): State<App>, origin: Origin, call: Call) -> Result<Response, ApiError> {
+async fn show(State(app): State<App>, origin: ClientOrigin, call: Call) -> Result<Response, ApiError> {
     let access = match call.authorize_person(&app, &GET_USER).await {
         Err(Error::Unauthenticated { .. }) => return Ok(Json(json!(null)).into_response()),
         outcome => outcome?,
@@ -76,7 +76,7 @@ async fn github_app(State(app): State<App>, call: Call) -> Result<Response, ApiE
 async fn end(
     State(app): State<App>,
     Extension(ByDoor(cookie)): Extension<ByDoor>,
-    origin: Origin,
+    origin: ClientOrigin,
 ) -> Result<Response, ApiError> {
     let session = match &cookie {
         Some(secret) => app.browser_session(secret).await?,

@@ -9,7 +9,7 @@ use tracing::Instrument;
 
 use crate::arrival::Place;
 use crate::audit::notes::Notes;
-use crate::route::Route;
+use crate::route::RequestRoute;
 
 pub(crate) static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -33,7 +33,7 @@ pub(crate) struct RateState {
 pub(crate) struct Context {
     id: String,
     rate: OnceLock<RateState>,
-    route: OnceLock<Arc<Route>>,
+    route: OnceLock<Arc<RequestRoute>>,
     caller: OnceLock<&'static str>,
     audit: Notes,
     place: OnceLock<Place<'static>>,
@@ -50,7 +50,7 @@ pub(crate) fn note_rate(rate: RateState) {
 }
 
 /// Notes where the request went.
-pub(crate) fn note_route(route: Arc<Route>) {
+pub(crate) fn note_route(route: Arc<RequestRoute>) {
     let _ = CURRENT.try_with(|current| current.route.set(route));
 }
 
@@ -65,8 +65,8 @@ pub(crate) fn hold(place: Place<'static>) {
 }
 
 /// Where the request went.
-pub(crate) fn route() -> Arc<Route> {
-    CURRENT.try_with(|current| current.route()).unwrap_or_else(|_| Arc::new(Route::unknown()))
+pub(crate) fn route() -> Arc<RequestRoute> {
+    CURRENT.try_with(|current| current.route()).unwrap_or_else(|_| Arc::new(RequestRoute::unknown()))
 }
 
 /// The operation of the API that the request asks for, if it does.
@@ -105,8 +105,8 @@ impl Context {
     }
 
     /// Where the request went.
-    pub(crate) fn route(&self) -> Arc<Route> {
-        self.route.get().cloned().unwrap_or_else(|| Arc::new(Route::unknown()))
+    pub(crate) fn route(&self) -> Arc<RequestRoute> {
+        self.route.get().cloned().unwrap_or_else(|| Arc::new(RequestRoute::unknown()))
     }
 
     /// The kind of caller; `none` when nobody was asked who it is, or it did

@@ -10,8 +10,8 @@ use axum::response::Response;
 use tracing::Instrument;
 
 use crate::context::{self, Context, REQUEST_ID};
-use crate::metrics::Observed;
-use crate::route::Routes;
+use crate::metrics::OpenRequest;
+use crate::route::RequestRoutes;
 
 /// What kind of caller a request was answered to.
 #[derive(Clone, Copy, Debug)]
@@ -33,11 +33,11 @@ pub(crate) async fn identify(mut request: Request, next: Next) -> Response {
         request.headers_mut().insert(REQUEST_ID.clone(), value);
     }
     let context = Arc::new(Context::new(id));
-    let observed = Observed::begin(request.method(), context.clone());
+    let observed = OpenRequest::begin(request.method(), context.clone());
     context::within(context, answer(request, next, is_options, observed)).instrument(span).await
 }
 
-async fn answer(request: Request, next: Next, is_options: bool, observed: Observed) -> Response {
+async fn answer(request: Request, next: Next, is_options: bool, observed: OpenRequest) -> Response {
     let mut response = next.run(request).await;
     if is_options && response.status() == StatusCode::OK {
         *response.status_mut() = StatusCode::NO_CONTENT;
@@ -54,7 +54,11 @@ async fn answer(request: Request, next: Next, is_options: bool, observed: Observ
 }
 
 /// Notes where the request went, for whoever counts it.
-pub(crate) async fn note_route(State(routes): State<Arc<Routes>>, request: Request, next: Next) -> Response {
+pub(crate) async fn note_route(
+    State(routes): State<Arc<RequestRoutes>>,
+    request: Request,
+    next: Next,
+) -> Response {
     if let Some(pattern) = request.extensions().get::<MatchedPath>() {
         context::note_route(routes.find(request.method(), pattern.as_str()));
     }

@@ -106,7 +106,7 @@ use tower_http::compression::CompressionLayer;
 use tower_http::cors::{AllowHeaders, Any, CorsLayer};
 
 pub use crate::metrics_page::{Exposition, MetricsToken};
-pub use crate::route::Route;
+pub use crate::route::RequestRoute;
 pub use beside::{beside, note_sender, read_json};
 pub use connections::ConnectionLimits;
 pub use hosts::Hosts;
@@ -123,7 +123,7 @@ use door::Door;
 use error::ApiError;
 use identify::{identify, note_route};
 use rates::Rates;
-use route::Routes;
+use route::RequestRoutes;
 
 /// Longest time a request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -162,7 +162,7 @@ pub fn router(
     tokio::spawn(clean(rates.clone()));
     let (operations, document) = openapi::operations();
     let limits =
-        Limits { rates, trusted_proxies: trusted_proxies.clone(), names: Arc::new(Routes::new(&document)) };
+        Limits { rates, trusted_proxies: trusted_proxies.clone(), names: Arc::new(RequestRoutes::new(&document)) };
     let page = MetricsPage { exposition, token: config.metrics_token };
     let operations = operations
         .route_layer(from_fn_with_state(app.clone(), idempotency::committed))
@@ -229,7 +229,7 @@ pub fn router(
 struct Limits {
     rates: Arc<Rates>,
     trusted_proxies: Arc<TrustedProxies>,
-    names: Arc<Routes>,
+    names: Arc<RequestRoutes>,
 }
 
 impl Limits {

@@ -10,7 +10,7 @@ use axum::http::{Method, StatusCode};
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 
 use crate::context::Context;
-use crate::route::Route;
+use crate::route::RequestRoute;
 
 const REQUESTS: &str = "coppice_http_requests_total";
 const DURATION: &str = "coppice_http_request_duration_seconds";
@@ -80,14 +80,14 @@ fn status_class(status: StatusCode) -> &'static str {
 
 /// A request that is being answered. It is counted when it ends, also when
 /// its client goes away before.
-pub(crate) struct Observed {
+pub(crate) struct OpenRequest {
     context: Arc<Context>,
     method: &'static str,
     began: Instant,
     is_ended: bool,
 }
 
-impl Observed {
+impl OpenRequest {
     pub(crate) fn begin(method: &Method, context: Arc<Context>) -> Self {
         gauge!(IN_FLIGHT).increment(1.0);
         Self { context, method: method_label(method), began: Instant::now(), is_ended: false }
@@ -108,7 +108,7 @@ impl Observed {
         self.context.clone()
     }
 
-    fn count(&self, status: &'static str, route: &Route) -> Duration {
+    fn count(&self, status: &'static str, route: &RequestRoute) -> Duration {
         let took = self.began.elapsed();
         let operation = route.operation.clone();
         counter!(REQUESTS, "operation" => operation.clone(), "method" => self.method, "status" => status)
@@ -118,7 +118,7 @@ impl Observed {
     }
 }
 
-impl Drop for Observed {
+impl Drop for OpenRequest {
     fn drop(&mut self) {
         gauge!(IN_FLIGHT).decrement(1.0);
         if !self.is_ended {

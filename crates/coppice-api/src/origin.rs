@@ -10,9 +10,9 @@ use crate::context;
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(crate) struct Origin(pub(crate) RequestOrigin);
+pub(crate) struct ClientOrigin(pub(crate) RequestOrigin);
 
-impl Origin {
+impl ClientOrigin {
     /// What the parts of a request tell.
     pub(crate) fn of(parts: &Parts) -> Self {
         let user_agent = parts.headers.get(USER_AGENT).and_then(|value| value.to_str().ok());
@@ -24,7 +24,7 @@ impl Origin {
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Origin {
+impl<S: Send + Sync> FromRequestParts<S> for ClientOrigin {
     type Rejection = std::convert::Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Self::Rejection> {

@@ -18,7 +18,7 @@ use coppice_wire::SecretField;
 
 use crate::client_address::client_address;
 use crate::error::ApiError;
-use crate::origin::Origin;
+use crate::origin::ClientOrigin;
 use crate::proof::Proof;
 use crate::rates::Rates;
 use crate::wishes::Wishes;
@@ -66,7 +66,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Call {
             path: path.map_or_else(|_| unreadable_path(parts), |path| path.0),
             query: query.map(|query| query.0).unwrap_or_default(),
             address: client_address(parts),
-            origin: Origin::of(parts).0,
+            origin: ClientOrigin::of(parts).0,
             is_counted: parts.extensions.get::<Counted>().is_some(),
             gateway: parts.extensions.get::<Arc<Gateway>>().cloned(),
             rates: rates.map_err(|_| Error::internal("the router has no rate limits"))?.0,

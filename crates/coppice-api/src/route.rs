@@ -8,14 +8,14 @@ use utoipa::openapi::OpenApi;
 
 /// Where a request went.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Route {
+pub struct RequestRoute {
     /// The id of the operation; of routes without one their pattern.
     pub operation: Arc<str>,
     /// The pattern of its path.
     pub pattern: Arc<str>,
 }
 
-impl Route {
+impl RequestRoute {
     fn new(operation: &str, pattern: &str) -> Self {
         Self { operation: operation.into(), pattern: pattern.into() }
     }
@@ -33,9 +33,9 @@ impl Route {
 
 /// Operations by pattern and method.
 #[derive(Debug)]
-pub(crate) struct Routes(HashMap<String, Vec<(Method, Arc<Route>)>>);
+pub(crate) struct RequestRoutes(HashMap<String, Vec<(Method, Arc<RequestRoute>)>>);
 
-impl Routes {
+impl RequestRoutes {
     /// Those of the document.
     pub(crate) fn new(document: &OpenApi) -> Self {
         let paths = document.paths.paths.iter().map(|(path, item)| {
@@ -48,7 +48,7 @@ impl Routes {
             ];
             let named = operations.into_iter().filter_map(|(method, documented)| {
                 let id = documented.as_ref()?.operation_id.as_deref()?;
-                Some((method, Arc::new(Route::new(id, path))))
+                Some((method, Arc::new(RequestRoute::new(id, path))))
             });
             (path.clone(), named.collect())
         });
@@ -56,12 +56,12 @@ impl Routes {
     }
 
     /// Where a request with this method for a path of this pattern goes.
-    pub(crate) fn find(&self, method: &Method, pattern: &str) -> Arc<Route> {
+    pub(crate) fn find(&self, method: &Method, pattern: &str) -> Arc<RequestRoute> {
         // HEAD is GET without a body.
         let method = if method == Method::HEAD { &Method::GET } else { method };
         let of_path = self.0.get(pattern).into_iter().flatten();
         let mut known = of_path.filter(|(known, _)| known == method).map(|(_, route)| route.clone());
-        known.next().unwrap_or_else(|| Arc::new(Route::new(pattern, pattern)))
+        known.next().unwrap_or_else(|| Arc::new(RequestRoute::new(pattern, pattern)))
     }
 }
 
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_route_is_its_operation_or_its_pattern() {
-        let routes = Routes::new(crate::document());
+        let routes = RequestRoutes::new(crate::document());
         let pattern = "/organizations/{organizationID}";
         for (method, pattern, expected) in [
             (Method::GET, pattern, "getOrganization"),

@@ -31,7 +31,7 @@ pub(crate) use transfers::{ACCEPTANCE, TRANSFERS, VERIFICATION};
 use crate::body::{Place, RawBody, Shape};
 use crate::client_address::client_address;
 use crate::context;
-use crate::origin::Origin;
+use crate::origin::ClientOrigin;
 use crate::proof::bearer_of;
 use crate::rates::Rates;
 use repeat::Repeat;
@@ -84,7 +84,7 @@ impl FromRequestParts<App> for Partner {
                 context::note_caller("vercel");
                 rates.admit_credential(&caller.credential())?;
                 let repeat = Repeat::of(parts, &caller)?;
-                Ok(Self { caller, origin: Origin::of(parts).0, repeat })
+                Ok(Self { caller, origin: ClientOrigin::of(parts).0, repeat })
             }
             Err(error) => {
                 if matches!(error, Error::Forbidden { .. }) {

@@ -90,8 +90,8 @@ pub use billing::{InvoicePage, InvoiceSummary, UpcomingInvoice, invoice_number};
 pub use bootstrap::FirstAccount;
 pub use branch_metrics::{InstanceSeries, MetricsRequest};
 pub use branches::{
-    Backup, BranchChange, BranchDetails, BranchInTree, CustomBranch, InstanceStatus, NewBranchRequest,
-    Origin, ResetTo, SpecChange, UpgradeTo,
+    Backup, BranchChange, BranchDetails, BranchInTree, BranchOrigin, CustomBranch, InstanceStatus,
+    NewBranchRequest, ResetTo, SpecChange, UpgradeTo,
 };
 pub use budgets::BudgetLine;
 pub use connections::Connectable;

@@ -9,7 +9,7 @@ use coppice_core::{Error, ErrorCode, Result, VolumeId};
 use coppice_store::BaseMoment;
 
 use crate::App;
-use crate::branches::Origin;
+use crate::branches::BranchOrigin;
 
 /// A moment of a volume's past: a place in its log, or behind a base in the store.
 /// Without either, its end.
@@ -28,14 +28,14 @@ struct Choice {
 
 impl App {
     /// Where a new branch begins; none for one that begins at no moment of the past.
-    pub(crate) async fn find_past(&self, place: &InProject, origin: &Origin) -> Result<Option<Past>> {
+    pub(crate) async fn find_past(&self, place: &InProject, origin: &BranchOrigin) -> Result<Option<Past>> {
         match origin {
-            Origin::Inherit { version: None, moment: None, .. } | Origin::Custom(_) => Ok(None),
-            Origin::Inherit { parent, version, moment, .. } => {
+            BranchOrigin::Inherit { version: None, moment: None, .. } | BranchOrigin::Custom(_) => Ok(None),
+            BranchOrigin::Inherit { parent, version, moment, .. } => {
                 let parent = self.find_in_project(place, parent).await?;
                 self.find_own_past(&parent, version.as_ref(), *moment).await.map(Some)
             }
-            Origin::Restored { source, time, .. } => {
+            BranchOrigin::Restored { source, time, .. } => {
                 let source = self.find_in_project(place, source).await?;
                 self.find_restored(&source, *time).await.map(Some)
             }

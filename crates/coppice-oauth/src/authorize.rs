@@ -92,7 +92,7 @@ pub struct AuthorizationRequest {
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum AuthorizationRefusal {
     /// Shown to the person.
     Shown(OAuthError),
     /// Sent to the client.
@@ -102,24 +102,24 @@ pub enum Refusal {
 /// The client that a request names.
 ///
 /// # Errors
-/// [`Refusal::Shown`] when it names none, or two.
-pub fn client_id(params: &Params) -> Result<&str, Refusal> {
+/// [`AuthorizationRefusal::Shown`] when it names none, or two.
+pub fn client_id(params: &Params) -> Result<&str, AuthorizationRefusal> {
     if params.repeats(&["client_id", "redirect_uri"]) {
-        return Err(Refusal::Shown(OAuthError::invalid_request("client_id and redirect_uri come once")));
+        return Err(AuthorizationRefusal::Shown(OAuthError::invalid_request("client_id and redirect_uri come once")));
     }
-    params.get("client_id").ok_or_else(|| Refusal::Shown(OAuthError::invalid_request("client_id is missing")))
+    params.get("client_id").ok_or_else(|| AuthorizationRefusal::Shown(OAuthError::invalid_request("client_id is missing")))
 }
 
 /// Understands a request of `client`, the one that it names.
 ///
 /// # Errors
-/// A [`Refusal`] that says where the error goes.
-pub fn read(params: &Params, client: &Client, issuers: &Issuers) -> Result<AuthorizationRequest, Refusal> {
+/// An [`AuthorizationRefusal`] that says where the error goes.
+pub fn read(params: &Params, client: &Client, issuers: &Issuers) -> Result<AuthorizationRequest, AuthorizationRefusal> {
     let redirect_uri = params
         .get("redirect_uri")
-        .ok_or_else(|| Refusal::Shown(OAuthError::invalid_request("redirect_uri is missing")))?;
+        .ok_or_else(|| AuthorizationRefusal::Shown(OAuthError::invalid_request("redirect_uri is missing")))?;
     if !client.allows_redirect(redirect_uri) {
-        return Err(Refusal::Shown(OAuthError::invalid_request("redirect_uri is not one of this client's")));
+        return Err(AuthorizationRefusal::Shown(OAuthError::invalid_request("redirect_uri is not one of this client's")));
     }
     let state = params.get("state").map(str::to_owned);
     let response_type = match params.get("response_type") {
@@ -130,8 +130,8 @@ pub fn read(params: &Params, client: &Client, issuers: &Issuers) -> Result<Autho
     let destination = Destination { redirect_uri: redirect_uri.to_owned(), response_type, state };
     let sent = |error| match client.trust {
         // Whoever registered it may only want to be the way to a site of theirs.
-        Trust::Nobody => Refusal::Shown(error),
-        Trust::Own | Trust::Operator => Refusal::Sent(Box::new(destination.clone()), error),
+        Trust::Nobody => AuthorizationRefusal::Shown(error),
+        Trust::Own | Trust::Operator => AuthorizationRefusal::Sent(Box::new(destination.clone()), error),
     };
     let response_type = check_response_type(params, client, response_type).map_err(sent)?;
     check_extras(params, response_type).map_err(sent)?;
@@ -228,7 +228,7 @@ fn max_age(params: &Params) -> Result<Option<TimeDelta>, OAuthError> {
 
 /// What has to happen next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum AuthorizationStep {
     /// The person signs in, anew if they are signed in.
     SignIn,
     /// The person is asked whether the client may.
@@ -243,21 +243,21 @@ impl AuthorizationRequest {
     /// Decides what is next for a person who signed in at `signed_in_at`, if
     /// they did, and who agreed to this before, or did not have to, if
     /// `has_consent`.
-    pub fn step(&self, signed_in_at: Option<DateTime<Utc>>, has_consent: bool, now: DateTime<Utc>) -> Step {
+    pub fn step(&self, signed_in_at: Option<DateTime<Utc>>, has_consent: bool, now: DateTime<Utc>) -> AuthorizationStep {
         let is_recent = |at: DateTime<Utc>| self.max_age.is_none_or(|max_age| now - at <= max_age);
         if self.prompt.sign_in || !signed_in_at.is_some_and(is_recent) {
             return match self.prompt.none {
-                true => Step::Refuse(OAuthError::new(ErrorCode::LoginRequired, "nobody is signed in")),
-                false => Step::SignIn,
+                true => AuthorizationStep::Refuse(OAuthError::new(ErrorCode::LoginRequired, "nobody is signed in")),
+                false => AuthorizationStep::SignIn,
             };
         }
         if self.prompt.consent || !has_consent {
             return match self.prompt.none {
-                true => Step::Refuse(OAuthError::new(ErrorCode::ConsentRequired, "the person was not asked")),
-                false => Step::AskConsent,
+                true => AuthorizationStep::Refuse(OAuthError::new(ErrorCode::ConsentRequired, "the person was not asked")),
+                false => AuthorizationStep::AskConsent,
             };
         }
-        Step::Answer
+        AuthorizationStep::Answer
     }
 }
 
@@ -289,21 +289,21 @@ mod tests {
         Issuers::new("https://platform", &[]).expect("a realm")
     }
 
-    fn asked(query: &str) -> Result<AuthorizationRequest, Refusal> {
+    fn asked(query: &str) -> Result<AuthorizationRequest, AuthorizationRefusal> {
         let params = Params::parse(query.as_bytes()).expect("parameters");
         client_id(&params).and_then(|_| read(&params, &client(), &issuers()))
     }
 
-    fn code(more: &str) -> Result<AuthorizationRequest, Refusal> {
+    fn code(more: &str) -> Result<AuthorizationRequest, AuthorizationRefusal> {
         asked(&format!(
             "client_id=c&redirect_uri=https%3A%2F%2Fapp%2Fcb&response_type=code&code_challenge={HASH}\
              &code_challenge_method=S256&state=s{more}"
         ))
     }
 
-    fn sent(outcome: Result<AuthorizationRequest, Refusal>) -> &'static str {
+    fn sent(outcome: Result<AuthorizationRequest, AuthorizationRefusal>) -> &'static str {
         match outcome {
-            Err(Refusal::Sent(destination, error)) => {
+            Err(AuthorizationRefusal::Sent(destination, error)) => {
                 assert!(destination.error_url("i", &error).starts_with("https://app/cb"));
                 error.code.as_str()
             }
@@ -320,7 +320,7 @@ mod tests {
             "client_id=c&client_id=d&redirect_uri=https://app/cb",
             "client_id=c&redirect_uri=https://app/cb&redirect_uri=https://evil",
         ] {
-            assert!(matches!(asked(query), Err(Refusal::Shown(_))), "{query}");
+            assert!(matches!(asked(query), Err(AuthorizationRefusal::Shown(_))), "{query}");
         }
     }
 
@@ -366,7 +366,7 @@ mod tests {
         let stranger = Client { trust: Trust::Nobody, ..client() };
         let params =
             Params::parse(b"client_id=c&redirect_uri=https://app/cb&response_type=code").expect("parameters");
-        assert!(matches!(read(&params, &stranger, &issuers()), Err(Refusal::Shown(_))));
+        assert!(matches!(read(&params, &stranger, &issuers()), Err(AuthorizationRefusal::Shown(_))));
     }
 
     #[test]
@@ -399,7 +399,7 @@ mod tests {
             ("&max_age=0", at(9), true, "SignIn"),
         ] {
             let step = match code(more).expect("well-formed").step(signed_in_at, has_consent, now) {
-                Step::Refuse(error) => error.code.as_str().to_owned(),
+                AuthorizationStep::Refuse(error) => error.code.as_str().to_owned(),
                 other => format!("{other:?}"),
             };
             assert_eq!(step, expected, "{more} {signed_in_at:?}");

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono::Utc;
-use coppice_app::{Access, App, BranchChange, CustomBranch, NewBranchRequest, Origin, ResetTo, SpecChange};
+use coppice_app::{
+    Access, App, BranchChange, BranchOrigin, CustomBranch, NewBranchRequest, ResetTo, SpecChange,
+};
 use coppice_core::access::{AskedExpiry, Caller, CredentialId, Grant, Principal};
 use coppice_core::branch::{BranchState, MANAGED_ROLE};
 use coppice_core::organization::{BillingStatus, Organization, Role, UsageTier};
@@ -82,7 +84,7 @@ async fn change(action: &Action, app: &App, world: &World, machine: usize) -> Re
         }
         Action::Child { parent, name, lasts } => {
             let rows = world.lock().next_row;
-            let origin = Origin::Inherit {
+            let origin = BranchOrigin::Inherit {
                 parent: parent.clone(),
                 change: SpecChange::default(),
                 version: None,
@@ -137,7 +139,7 @@ async fn create(
     name: &str,
     scale_to_zero: ScaleToZeroChange,
     lasts: Option<Duration>,
-    origin: Origin,
+    origin: BranchOrigin,
 ) -> Result<String> {
     let expiry = lasts.map_or(AskedExpiry::Unsaid, |time| AskedExpiry::At(Utc::now() + time));
     let new = NewBranchRequest {
@@ -223,8 +225,8 @@ async fn visit(
     Ok("gave up".to_owned())
 }
 
-fn custom() -> Origin {
-    Origin::Custom(CustomBranch {
+fn custom() -> BranchOrigin {
+    BranchOrigin::Custom(CustomBranch {
         region: REGION.to_owned(),
         instance_type: "micro".to_owned(),
         image: "postgres:18".to_owned(),

@@ -162,7 +162,7 @@ pub(crate) async fn trace_request(request: Request, next: Next) -> Response {
     let method = request.method().clone();
     span.set_attribute("http.request.method", method.to_string());
     let response = next.run(request).instrument(span.clone()).await;
-    if let Some(route) = response.extensions().get::<Arc<coppice_api::Route>>() {
+    if let Some(route) = response.extensions().get::<Arc<coppice_api::RequestRoute>>() {
         span.context().span().update_name(format!("{method} {}", route.pattern));
         span.set_attribute("http.route", route.pattern.to_string());
         span.set_attribute("coppice.operation", route.operation.to_string());

@@ -4,7 +4,7 @@ use axum::extract::{Extension, State};
 use axum::response::Response;
 use coppice_app::BrowserSession;
 use coppice_app::{App, Authorization};
-use coppice_oauth::authorize::{Refusal, Step, after_sign_in};
+use coppice_oauth::authorize::{AuthorizationRefusal, AuthorizationStep, after_sign_in};
 use coppice_oauth::client::Trust;
 use coppice_oauth::params::Params;
 use coppice_oauth::{ErrorCode, OAuthError};
@@ -43,8 +43,8 @@ pub(super) async fn authorize(
 async fn understand(app: &App, realm: &KnownRealm, params: &Params) -> Result<Authorization, Response> {
     match app.read_authorization(params).await {
         Ok(Ok(authorization)) => Ok(authorization),
-        Ok(Err(Refusal::Shown(refusal))) => Err(error::wrong_request(&refusal)),
-        Ok(Err(Refusal::Sent(destination, refusal))) => {
+        Ok(Err(AuthorizationRefusal::Shown(refusal))) => Err(error::wrong_request(&refusal)),
+        Ok(Err(AuthorizationRefusal::Sent(destination, refusal))) => {
             Err(redirect(&destination.error_url(&app.issuers().issuer(&realm.realm), &refusal)))
         }
         Err(failed) => Err(error::page(&failed)),
@@ -63,15 +63,17 @@ async fn handle(
         app.authorization_step(&authorization, session).await.map_err(|failed| error::page(&failed))?;
     match (step, session) {
         // Nobody was asked anything, so it leads only to sites that somebody vouches for.
-        (Step::Refuse(refusal), _) if authorization.client.trust == Trust::Nobody => {
+        (AuthorizationStep::Refuse(refusal), _) if authorization.client.trust == Trust::Nobody => {
             Err(error::wrong_request(&refusal))
         }
-        (Step::Refuse(refusal), _) => {
+        (AuthorizationStep::Refuse(refusal), _) => {
             Ok(redirect(&app.refuse_authorization(&realm.realm, &authorization, &refusal)))
         }
-        (Step::AskConsent, Some(session)) => Ok(ask(browser, realm, &authorization, params, session)),
-        (Step::Answer, Some(session)) => answer(app, realm, &authorization, session).await,
-        (Step::SignIn, _) | (_, None) => {
+        (AuthorizationStep::AskConsent, Some(session)) => {
+            Ok(ask(browser, realm, &authorization, params, session))
+        }
+        (AuthorizationStep::Answer, Some(session)) => answer(app, realm, &authorization, session).await,
+        (AuthorizationStep::SignIn, _) | (_, None) => {
             let next = format!("{}?{}", realm.authorize_path(), after_sign_in(params).encode());
             Ok(sign_in::page(app, browser, &next, "", None).await)
         }
@@ -137,13 +139,15 @@ async fn decide(app: &App, browser: &Browser, form: &Params) -> Result<Response,
     let authorization = understand(app, &realm, &params).await?;
     let step = app.authorization_step(&authorization, browser.session.as_ref()).await;
     match (step.map_err(|failed| error::page(&failed))?, &browser.session) {
-        (Step::AskConsent | Step::Answer, Some(session)) if form.get(ANSWER_FIELD) == Some("allow") => {
+        (AuthorizationStep::AskConsent | AuthorizationStep::Answer, Some(session))
+            if form.get(ANSWER_FIELD) == Some("allow") =>
+        {
             app.note_consent(&authorization, session, &browser.origin)
                 .await
                 .map_err(|failed| error::page(&failed))?;
             answer(app, &realm, &authorization, session).await
         }
-        (Step::AskConsent | Step::Answer, Some(_)) => {
+        (AuthorizationStep::AskConsent | AuthorizationStep::Answer, Some(_)) => {
             let denied = OAuthError::new(ErrorCode::AccessDenied, "the person said no");
             Ok(redirect(&app.refuse_authorization(&realm.realm, &authorization, &denied)))
         }

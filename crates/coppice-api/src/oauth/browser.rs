@@ -18,7 +18,7 @@ use coppice_oauth::random;
 use zeroize::Zeroizing;
 
 use super::{cookies, error};
-use crate::origin::Origin;
+use crate::origin::ClientOrigin;
 use crate::pages::CSRF_FIELD;
 
 /// See the module.
@@ -68,7 +68,7 @@ where
         let half = sent(HALF).map(|secret| Zeroizing::new(secret.to_owned()));
         let is_new = known.is_none();
         let id = known.unwrap_or_else(random::secret);
-        Ok(Self { app, id, is_new, half, session, origin: Origin::of(parts).0 })
+        Ok(Self { app, id, is_new, half, session, origin: ClientOrigin::of(parts).0 })
     }
 }
 

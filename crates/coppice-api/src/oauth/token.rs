@@ -13,7 +13,7 @@ use serde_json::json;
 use super::body::ClientBody;
 use super::{Address, KnownRealm, client_auth, error};
 use crate::error::ApiError;
-use crate::origin::Origin;
+use crate::origin::ClientOrigin;
 use crate::proof::bearer_of;
 
 async fn understand(app: &App, headers: &HeaderMap, body: &[u8]) -> Result<(Client, Params), IdentityError> {
@@ -25,7 +25,7 @@ async fn understand(app: &App, headers: &HeaderMap, body: &[u8]) -> Result<(Clie
 pub(super) async fn token(
     State(app): State<App>,
     Extension(realm): Extension<KnownRealm>,
-    origin: Origin,
+    origin: ClientOrigin,
     headers: HeaderMap,
     ClientBody(body): ClientBody,
 ) -> Response {
@@ -63,7 +63,7 @@ pub(super) async fn device_authorization(
 /// `POST /oauth/revoke`: 200 also for what is no token.
 pub(super) async fn revoke(
     State(app): State<App>,
-    origin: Origin,
+    origin: ClientOrigin,
     headers: HeaderMap,
     ClientBody(body): ClientBody,
 ) -> Response {

@@ -37,14 +37,14 @@ pub(crate) use self::script::console_routes;
 use crate::context::REQUEST_ID;
 use crate::identify::{identify, note_route};
 use crate::remainder::discard_remainder;
-use crate::route::Routes;
+use crate::route::RequestRoutes;
 
 /// Shorter answers are sent faster than they are compressed.
 const COMPRESSED_FROM_BYTES: u64 = 8 << 10;
 
 /// What branches are reached by over HTTP, with what every request meets.
 pub fn gateway_routes(gateway: Arc<Gateway>, trusted_proxies: TrustedProxies) -> Router {
-    let names = Arc::new(Routes::new(crate::document()));
+    let names = Arc::new(RequestRoutes::new(crate::document()));
     Router::new()
         .route("/sql", post(query::query))
         // One trailing slash is ignored.

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, header};
-use coppice_api::{ApiConfig, Exposition, Hosts, Route, document, router};
+use coppice_api::{ApiConfig, Exposition, Hosts, RequestRoute, document, router};
 use coppice_app::background::Tasks;
 use coppice_app::reconciler::ControlPlane;
 use coppice_app::{
@@ -270,7 +270,7 @@ impl Http {
         self.runtime.block_on(async {
             let response = self.router.clone().oneshot(request).await.expect("an answer");
             let (parts, body) = response.into_parts();
-            let route = parts.extensions.get::<Arc<Route>>().expect("a route");
+            let route = parts.extensions.get::<Arc<RequestRoute>>().expect("a route");
             let headers = parts.headers.iter().map(|(name, value)| {
                 (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
             });

@@ -41,12 +41,12 @@ pub struct NewBranchRequest {
     /// Over what new branches have.
     pub backups: BackupChange,
     /// Where its data comes from.
-    pub origin: Origin,
+    pub origin: BranchOrigin,
 }
 
 /// Where a new branch's data comes from.
 #[derive(Clone, Debug)]
-pub enum Origin {
+pub enum BranchOrigin {
     /// A copy of another branch, as it is now or was at a moment, or of a version of it.
     Inherit {
         /// The other branch.
@@ -112,10 +112,10 @@ struct Plan {
 }
 
 /// A branch is restored where it is.
-fn check_region(origin: &Origin, source: &Branch) -> Result<()> {
+fn check_region(origin: &BranchOrigin, source: &Branch) -> Result<()> {
     let is_in = &source.spec.region;
     match origin {
-        Origin::Restored { region: Some(region), .. } if *region != *is_in.as_str() => {
+        BranchOrigin::Restored { region: Some(region), .. } if *region != *is_in.as_str() => {
             let public = format!("invalid region {}: branch {} is in {is_in}", excerpt(region), source.id);
             Err(Error::invalid(ErrorCode::InvalidRegion, public))
         }
@@ -247,11 +247,11 @@ impl App {
         &self,
         tx: &mut Tx,
         project: &Project,
-        origin: &Origin,
+        origin: &BranchOrigin,
         past: Option<Past>,
     ) -> Result<Plan> {
         match origin {
-            Origin::Custom(custom) => Ok(Plan {
+            BranchOrigin::Custom(custom) => Ok(Plan {
                 spec: self.custom_spec(custom).await?,
                 source: None,
                 moment: None,
@@ -259,12 +259,12 @@ impl App {
                 parent: None,
                 default_scale_to_zero: project.configuration.base_branches,
             }),
-            Origin::Inherit { parent, change, .. } | Origin::Restored { source: parent, change, .. } => {
+            BranchOrigin::Inherit { parent, change, .. } | BranchOrigin::Restored { source: parent, change, .. } => {
                 let found =
                     self.store.branch_find_in_tx(tx, &project.organization, &project.id, parent).await?;
                 let parent = found.ok_or_else(|| Error::branch_not_found(parent))?;
                 let is_at_rest = matches!(parent.state, BranchState::Ready | BranchState::Hibernated);
-                if matches!(origin, Origin::Inherit { version: None, .. }) && !is_at_rest {
+                if matches!(origin, BranchOrigin::Inherit { version: None, .. }) && !is_at_rest {
                     return Err(Error::NotReady {
                         code: ErrorCode::ParentNotReady,
                         public: format!("parent branch {} is not ready", parent.id),

@@ -27,7 +27,7 @@ use crate::{Access, Activity, App};
 
 pub use backup::Backup;
 pub(crate) use create::MadeFor;
-pub use create::{CustomBranch, NewBranchRequest, Origin};
+pub use create::{CustomBranch, NewBranchRequest, BranchOrigin};
 pub use reset::ResetTo;
 use spec::NewSpec;
 pub use spec::SpecChange;

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::api::{Asked, Github, GithubError, RepositoryToken};
 use super::words::{News, Words};
 use crate::App;
-use crate::branches::{MadeFor, NewBranchRequest, Origin, SpecChange};
+use crate::branches::{MadeFor, NewBranchRequest, BranchOrigin, SpecChange};
 
 /// Pull requests that are looked at at the same time.
 const AT_ONCE: u32 = 8;
@@ -198,7 +198,7 @@ impl App {
             scale_to_zero: Default::default(),
             expiry: AskedExpiry::At(Utc::now() + PREVIEW_LIFETIME),
             backups: BackupChange::default(),
-            origin: Origin::Inherit { parent, change: SpecChange::default(), version: None, moment: None },
+            origin: BranchOrigin::Inherit { parent, change: SpecChange::default(), version: None, moment: None },
         };
         self.make_branch(&place, None, &new, Some(MadeFor::Pull(&claimed.key))).await
     }

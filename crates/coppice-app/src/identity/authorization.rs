@@ -4,7 +4,9 @@ use chrono::{TimeDelta, Utc};
 use coppice_core::audit::RequestOrigin;
 use coppice_core::{Error, ErrorCode, SessionId};
 use coppice_oauth::OAuthError;
-use coppice_oauth::authorize::{self, AuthorizationRequest, Refusal, ResponseType, Step};
+use coppice_oauth::authorize::{
+    self, AuthorizationRefusal, AuthorizationRequest, AuthorizationStep, ResponseType,
+};
 use coppice_oauth::client::Client;
 use coppice_oauth::issuer::Realm;
 use coppice_oauth::params::Params;
@@ -35,14 +37,19 @@ impl App {
     /// Understands an authorization request.
     ///
     /// # Errors
-    /// A [`Refusal`] that says where the error goes, or that the metastore fails.
-    pub async fn read_authorization(&self, params: &Params) -> Result<Result<Authorization, Refusal>, Error> {
+    /// An [`AuthorizationRefusal`] that says where the error goes, or that the metastore fails.
+    pub async fn read_authorization(
+        &self,
+        params: &Params,
+    ) -> Result<Result<Authorization, AuthorizationRefusal>, Error> {
         let id = match authorize::client_id(params) {
             Ok(id) => id,
             Err(refusal) => return Ok(Err(refusal)),
         };
         let Some(client) = self.oauth_client(id).await? else {
-            return Ok(Err(Refusal::Shown(OAuthError::invalid_request("there is no such client"))));
+            return Ok(Err(AuthorizationRefusal::Shown(OAuthError::invalid_request(
+                "there is no such client",
+            ))));
         };
         let read = authorize::read(params, &client, self.issuers());
         Ok(read.map(|request| Authorization { client, request }))
@@ -53,7 +60,7 @@ impl App {
         &self,
         authorization: &Authorization,
         session: Option<&BrowserSession>,
-    ) -> Result<Step, Error> {
+    ) -> Result<AuthorizationStep, Error> {
         let has_consent = match session {
             Some(session) => self.has_consent(authorization, session).await?,
             None => false,

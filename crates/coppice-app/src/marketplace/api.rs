@@ -93,7 +93,7 @@ impl std::fmt::Debug for AwsMarketplace {
 }
 
 #[derive(Default, Deserialize)]
-struct Refusal {
+struct ErrorBody {
     #[serde(rename = "__type", default)]
     kind: String,
     #[serde(alias = "Message", default)]
@@ -185,7 +185,7 @@ fn credentials(config: &AwsMarketplaceConfig) -> Asked<AwsCredentialProvider> {
 
 /// What an answer says that is none. It may say again what it was told.
 fn refusal(status: StatusCode, body: &[u8], credential: &AwsCredential, what: &'static str) -> AwsError {
-    let told: Refusal = serde_json::from_slice(body).unwrap_or_default();
+    let told: ErrorBody = serde_json::from_slice(body).unwrap_or_default();
     let kind = told.kind.rsplit('#').next().unwrap_or_default();
     let kind = excerpt(kind.split(':').next().unwrap_or_default()).into_owned();
     let why = told.message.replace(&credential.secret_key, "…").replace(&credential.key_id, "…");

@@ -90,7 +90,7 @@ pub(crate) struct Orb {
 }
 
 #[derive(Default, Deserialize)]
-struct Refusal {
+struct ErrorBody {
     title: Option<String>,
     detail: Option<String>,
     #[serde(default)]
@@ -184,7 +184,7 @@ impl Orb {
 
 /// What an answer says that is none. It may say again what it was told.
 fn refusal(status: StatusCode, body: &[u8], api_key: &str, what: &'static str) -> OrbError {
-    let told: Refusal = serde_json::from_slice(body).unwrap_or_default();
+    let told: ErrorBody = serde_json::from_slice(body).unwrap_or_default();
     let said = told.detail.or(told.title).into_iter().chain(told.validation_errors);
     let without_key = |text: &str| excerpt(&text.replace(api_key, "…")).into_owned();
     let why = without_key(&said.collect::<Vec<_>>().join("; "));

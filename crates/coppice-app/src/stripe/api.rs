@@ -76,7 +76,7 @@ pub(crate) struct Stripe {
 }
 
 #[derive(Deserialize)]
-struct Refusal {
+struct ErrorBody {
     error: Told,
 }
 
@@ -171,7 +171,7 @@ impl Stripe {
 
 /// What an answer says that is none. It may say again what it was told.
 fn refusal(status: StatusCode, body: &[u8], secret_key: &str, what: &'static str) -> StripeError {
-    let told = serde_json::from_slice::<Refusal>(body).ok().map(|refusal| refusal.error);
+    let told = serde_json::from_slice::<ErrorBody>(body).ok().map(|refusal| refusal.error);
     let is_missing = told.as_ref().is_some_and(|told| told.code.as_deref() == Some("resource_missing"));
     let why = told.and_then(|told| told.message).unwrap_or_default();
     let why = excerpt(&why.replace(secret_key, "…")).into_owned();

@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 
 use super::VercelCaller;
 use crate::App;
-use crate::branches::{CustomBranch, MadeFor, NewBranchRequest, Origin};
+use crate::branches::{BranchOrigin, CustomBranch, MadeFor, NewBranchRequest};
 use crate::idempotency::KeptAnswer;
 use crate::secrets::{new_password, scram_verifier};
 
@@ -171,7 +171,7 @@ impl App {
             scale_to_zero: Default::default(),
             expiry: AskedExpiry::Never,
             backups: BackupChange::default(),
-            origin: Origin::Custom(CustomBranch {
+            origin: BranchOrigin::Custom(CustomBranch {
                 region: region.to_owned(),
                 instance_type: kind.name,
                 image: image_name(image.version),

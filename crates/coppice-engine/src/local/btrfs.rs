@@ -71,7 +71,7 @@ struct SubvolInfo {
 
 /// How a subvolume came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum SubvolumeOrigin {
     /// It was made empty.
     Empty,
     /// It was made as a snapshot, in this transaction.
@@ -137,11 +137,11 @@ pub(super) fn generation(path: &Path) -> io::Result<u64> {
 }
 
 /// How an open subvolume came to be.
-pub(super) fn origin(subvolume: &File) -> io::Result<Origin> {
+pub(super) fn origin(subvolume: &File) -> io::Result<SubvolumeOrigin> {
     let info = info(subvolume)?;
     Ok(match info.parent_uuid {
-        [0, 0] => Origin::Empty,
-        _ => Origin::Snapshot { made: info.otransid },
+        [0, 0] => SubvolumeOrigin::Empty,
+        _ => SubvolumeOrigin::Snapshot { made: info.otransid },
     })
 }
 

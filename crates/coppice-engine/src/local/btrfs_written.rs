@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 
-use super::btrfs::{Origin, origin};
+use super::btrfs::{SubvolumeOrigin, origin};
 
 const BTRFS_IOCTL_MAGIC: u8 = 0x94;
 /// The kernel's structure ends before the buffer, which is of any length.
@@ -94,7 +94,7 @@ impl Place {
 /// counting takes longer than `until`.
 pub(super) fn since_snapshot(path: &Path, until: Instant) -> io::Result<Option<u64>> {
     let subvolume = File::open(path)?;
-    let Origin::Snapshot { made } = origin(&subvolume)? else { return Ok(None) };
+    let SubvolumeOrigin::Snapshot { made } = origin(&subvolume)? else { return Ok(None) };
     let mut search = new_search();
     let (mut from, mut bytes) = (Some(Place::FIRST), 0_u64);
     while let Some(place) = from {

@@ -29,12 +29,17 @@ impl LocalEngine {
         Ok(())
     }
 
-    pub(super) async fn copy_back(&self, plan: &VolumePlan, source: &VolumeId, lsn: Lsn) -> Result<()> {
+    pub(super) async fn create_from_moment(
+        &self,
+        plan: &VolumePlan,
+        source: &VolumeId,
+        lsn: Lsn,
+    ) -> Result<()> {
         let (volumes, label, source) = (self.volumes.clone(), plan.label.clone(), source.clone());
         blocking(move || volumes.copy_back(&source, &label, lsn)).await
     }
 
-    pub(super) async fn copy_volume(&self, plan: &VolumePlan, source: &VolumeId) -> Result<()> {
+    pub(super) async fn create_from_volume(&self, plan: &VolumePlan, source: &VolumeId) -> Result<()> {
         let (volumes, label, id) = (self.volumes.clone(), plan.label.clone(), source.clone());
         self.with_source(plan.source_instance.as_ref(), source, move |state| volumes.copy(&id, &label, state))
             .await

@@ -129,8 +129,8 @@ impl Engine for LocalEngine {
     async fn create_volume(&self, plan: &VolumePlan) -> Result<VolumeFacts> {
         let volume = &plan.label.volume;
         match &plan.source {
-            VolumeSource::Volume(source) => self.copy_volume(plan, source).await?,
-            VolumeSource::Moment(source, lsn) => self.copy_back(plan, source, *lsn).await?,
+            VolumeSource::Volume(source) => self.create_from_volume(plan, source).await?,
+            VolumeSource::Moment(source, lsn) => self.create_from_moment(plan, source, *lsn).await?,
             VolumeSource::Base(base, until) => self.create_from_base(plan, base, *until).await?,
             VolumeSource::Template => {
                 let template = self.template(plan.label.version).await?;

@@ -51,12 +51,12 @@ struct TokenAnswer {
 
 /// Why the authorization server said no (RFC 6749, section 5.2).
 #[derive(Debug, Deserialize)]
-struct Refusal {
+struct ErrorBody {
     error: String,
     error_description: Option<String>,
 }
 
-impl Refusal {
+impl ErrorBody {
     fn words(self) -> String {
         self.error_description.unwrap_or(self.error)
     }
@@ -64,7 +64,7 @@ impl Refusal {
 
 enum Answer<T> {
     Given(T),
-    Refused(Refusal),
+    Refused(ErrorBody),
 }
 
 async fn ask<T: serde::de::DeserializeOwned>(

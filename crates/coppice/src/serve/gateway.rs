@@ -35,13 +35,13 @@ const POOLED_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the gateway's threads ask is answered by those of the program, so that
 /// no session waits while another one's branch is looked up.
-struct Platform {
+struct PlatformBranches {
     app: App,
     predecessors: Arc<Predecessors>,
     runtime: Handle,
 }
 
-impl Platform {
+impl PlatformBranches {
     async fn answer<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
         let task = AbortOnDropHandle::new(self.runtime.spawn(work.in_current_span()));
         match task.await.map_err(JoinError::try_into_panic) {
@@ -68,7 +68,7 @@ fn route(found: Connectable) -> Route {
 }
 
 #[async_trait]
-impl Branches for Platform {
+impl Branches for PlatformBranches {
     async fn find(&self, branch: &BranchId, role: &str) -> Result<Option<Route>> {
         let (app, branch, role) = (self.app.clone(), branch.clone(), role.to_owned());
         let found = self.answer(async move { app.find_for_connection(&branch, &role).await }).await?;
@@ -194,7 +194,7 @@ pub(super) fn start(
         drain_timeout: DRAIN_MAX,
         fake_salt_secret: app.fake_salt_secret(),
     };
-    let platform = Arc::new(Platform { app, predecessors, runtime: Handle::current() });
+    let platform = Arc::new(PlatformBranches { app, predecessors, runtime: Handle::current() });
     let gateway = Gateway::new(gateway_config, certificate, platform, sessions);
     Ok(Arc::new(gateway.context("starting the gateway's threads")?))
 }

@@ -8,7 +8,7 @@ mod certificate;
 mod descriptors;
 mod drain;
 mod exposition;
-mod first_start;
+mod first_project;
 mod gateway;
 mod handover;
 mod init;
@@ -145,7 +145,7 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         place: place(&config.data_dir)?,
     };
     record.write(&config.data_dir)?;
-    first_start::ensure(&platform.app, &config, api, gateway_address).await?;
+    first_project::ensure(&platform.app, &config, api, gateway_address).await?;
     platform.app.note_set_up();
     say!("coppice is ready");
     notify::ready(&format!("API on {api}, gateway on {gateway_address}"));

@@ -22,7 +22,7 @@ fn drill() -> VolumeId {
 }
 
 impl Volumes {
-    pub(super) fn create_volume(
+    pub(super) fn make(
         &self,
         label: &VolumeLabel,
         fill: &mut dyn FnMut(&UntrustedPath) -> Result<()>,
@@ -47,7 +47,7 @@ impl Volumes {
         self.publish(&label.volume, &staged)
     }
 
-    pub(super) fn copy_volume(
+    pub(super) fn make_copy(
         &self,
         source: &VolumeId,
         label: &VolumeLabel,

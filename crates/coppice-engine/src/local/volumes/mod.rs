@@ -195,7 +195,7 @@ impl Volumes {
         label: &VolumeLabel,
         fill: &mut dyn FnMut(&UntrustedPath) -> Result<()>,
     ) -> Result<()> {
-        self.create_volume(label, fill)
+        self.make(label, fill)
     }
 
     /// Makes a volume with the data of `source` as it is now.
@@ -205,7 +205,7 @@ impl Volumes {
     /// [`EngineError::NoVolume`] when the source is missing,
     /// [`EngineError::NotCopyable`] when its data is not in one piece.
     pub fn copy(&self, source: &VolumeId, label: &VolumeLabel, state: SourceState<'_>) -> Result<()> {
-        self.copy_volume(source, label, state)
+        self.make_copy(source, label, state)
     }
 
     /// Refuses a claim that is older than the newest one that acted on the

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use coppice_app::{App, CustomBranch, FirstAccount, LINK_LIFETIME, NewBranchRequest, Origin, Presented};
+use coppice_app::{
+    App, BranchOrigin, CustomBranch, FirstAccount, LINK_LIFETIME, NewBranchRequest, Presented,
+};
 use coppice_core::access::AskedExpiry;
 use coppice_core::branch::{BranchState, MANAGED_ROLE};
 use coppice_core::operation::CREATE_BRANCH;
@@ -128,7 +130,7 @@ async fn create_main_branch(app: &App, admin: &Path, project: &ProjectId) -> any
         scale_to_zero: Default::default(),
         expiry: AskedExpiry::Never,
         backups: Default::default(),
-        origin: Origin::Custom(CustomBranch {
+        origin: BranchOrigin::Custom(CustomBranch {
             region: REGION.to_owned(),
             instance_type: smallest.name,
             image: coppice_core::image::image_name(image.version),
