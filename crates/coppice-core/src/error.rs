@@ -187,7 +187,7 @@ impl Error {
         Self::Unavailable { private: cause.to_string() }
     }
 
-    /// The status of HTTP that means it.
+    /// The status that it has in answers of the API, and in the audit log also where nobody is answered.
     pub fn status(&self) -> u16 {
         match self {
             Self::Invalid { .. } => 400,

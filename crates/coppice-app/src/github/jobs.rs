@@ -255,8 +255,8 @@ impl App {
         };
         let mut tx = self.store.begin().await?;
         let enabled = self.lock_enabled_organization_in_tx(&mut tx, organization).await;
-        enabled.map_err(|error| match error.status() {
-            403 => IdentityError::from(denied(error.to_string())),
+        enabled.map_err(|error| match error {
+            Error::Forbidden { .. } => IdentityError::from(denied(error.to_string())),
             _ => error.into(),
         })?;
         let max = self.config.limits.api_keys_max;

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::api::{Asked, Github, GithubError, RepositoryToken};
 use super::words::{News, Words};
 use crate::App;
-use crate::branches::{MadeFor, NewBranchRequest, BranchOrigin, SpecChange};
+use crate::branches::{BranchOrigin, MadeFor, NewBranchRequest, SpecChange};
 
 /// Pull requests that are looked at at the same time.
 const AT_ONCE: u32 = 8;
@@ -156,7 +156,13 @@ impl App {
                 _ => (News::Ready, AfterLook::Rest, Some(branch.id)),
             },
             // What the organization's own limits say, it may hear.
-            Err(refused) if matches!(refused.status(), 400 | 403 | 412 | 429) => {
+            Err(
+                refused @ (Error::Invalid { .. }
+                | Error::Forbidden { .. }
+                | Error::InsufficientScope { .. }
+                | Error::NotReady { .. }
+                | Error::TooMany { .. }),
+            ) => {
                 let pause = refused.retry_after_seconds().unwrap_or(LATER).max(LATER);
                 (News::Refused(refused.to_string()), AfterLook::Again(pause.min(PAUSE_MAX)), None)
             }
@@ -198,7 +204,12 @@ impl App {
             scale_to_zero: Default::default(),
             expiry: AskedExpiry::At(Utc::now() + PREVIEW_LIFETIME),
             backups: BackupChange::default(),
-            origin: BranchOrigin::Inherit { parent, change: SpecChange::default(), version: None, moment: None },
+            origin: BranchOrigin::Inherit {
+                parent,
+                change: SpecChange::default(),
+                version: None,
+                moment: None,
+            },
         };
         self.make_branch(&place, None, &new, Some(MadeFor::Pull(&claimed.key))).await
     }
