@@ -6,11 +6,13 @@ use coppice_wire::{
     BackupList, BackupMetadata, Branch, BranchStatusType, Drill, DrillResult, RestoreBranch, Timestamp,
 };
 
-use super::branch::{Backups, Sleep, show, show_gaps, wait_for};
+use super::branch::{show, show_gaps};
 use super::http::Client;
 use super::lookup::{Named, Place};
 use super::output;
+use super::settings::{Backups, Sleep};
 use super::times::{moment, since};
+use super::waiting::wait_for;
 use super::{BranchTarget, ProjectChoice};
 
 /// What to do with what is kept of what branches were.

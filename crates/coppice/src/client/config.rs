@@ -10,8 +10,9 @@ use coppice_wire::{
 };
 
 use super::BranchTarget;
-use super::branch::{parameter, wait_until_taken};
 use super::http::Client;
+use super::settings::parameter;
+use super::waiting::wait_until_taken;
 use super::words::quoted;
 use super::{complete, output};
 use crate::refusal::Refused;

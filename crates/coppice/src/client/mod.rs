@@ -29,6 +29,7 @@ mod profiles;
 mod programs;
 mod project;
 mod server;
+mod settings;
 mod times;
 mod tokens;
 mod transfer;
@@ -36,6 +37,7 @@ mod transport;
 mod trash;
 mod usage;
 mod verification;
+mod waiting;
 mod webhook;
 pub(crate) mod words;
 

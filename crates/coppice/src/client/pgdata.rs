@@ -21,10 +21,10 @@ use coppice_wire::{
 };
 use nix::unistd::User;
 
-use super::branch::wait_for;
 use super::connection::credentials;
 use super::http::Client;
 use super::lookup::{Named, Place};
+use super::waiting::wait_for;
 use super::words::quoted;
 use super::{BranchTarget, output, server};
 use crate::config::DataDir;

@@ -4,10 +4,10 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use clap::{Args, ValueEnum};
 use coppice_wire::{Usage, UsageGroup, UsageMeter, UsageRow};
 
-use super::branch::labels_in_words;
 use super::http::Client;
 use super::output;
 use super::people::in_query;
+use super::settings::labels_in_words;
 use super::times::{moment, since};
 
 /// How usage is printed.

@@ -13,10 +13,12 @@ use coppice_wire::{
     InheritBranch, InheritedConfiguration, InstanceTypeList, Timestamp, UpdateBranch,
 };
 
-use super::{Backups, End, Sleep, end, label, parameter, show, wait_for};
+use super::show;
 use crate::client::http::Client;
 use crate::client::lookup::{Named, Place};
+use crate::client::settings::{Backups, End, Sleep, end, label, parameter};
 use crate::client::times::since;
+use crate::client::waiting::wait_for;
 use crate::client::{ProjectChoice, complete, output};
 use crate::refusal::Refused;
 

@@ -9,30 +9,22 @@ mod reset;
 mod update;
 mod upgrade;
 
-use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
-
-use anyhow::bail;
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use clap_complete::ArgValueCandidates;
-use coppice_core::backup::BackupTime;
 use coppice_wire::{
-    BackupConfigurationChange, Branch, BranchActivity, BranchDetails, BranchStatusType, Expiry,
-    ScaleToZeroChange, Timestamp, UpdateBranch,
+    Branch, BranchActivity, BranchDetails, BranchStatusType, Expiry, Timestamp, UpdateBranch,
 };
 
 use super::http::Client;
 use super::lookup::Place;
-use super::output::{self, Switch, day};
+use super::output::{self, day};
+use super::settings::labels_in_words;
+use super::waiting::wait_for;
 use super::words::{count, quoted};
-use super::{BranchTarget, ProjectChoice, activity, complete, times};
+use super::{BranchTarget, ProjectChoice, activity, complete};
 
 pub(super) use delete::is_missing;
 pub(super) use history::show_gaps;
-
-/// How long a command waits for a branch.
-const PATIENCE: Duration = Duration::from_secs(600);
-const POLL: Duration = Duration::from_millis(250);
 
 /// What to do with branches.
 #[derive(Subcommand, Debug)]
@@ -150,59 +142,6 @@ pub(crate) enum BranchCommand {
     },
 }
 
-/// When a branch sleeps.
-#[derive(Args, Clone, Copy, Debug)]
-pub(crate) struct Sleep {
-    /// Whether it sleeps when nobody uses it
-    #[arg(long, value_name = "on|off")]
-    scale_to_zero: Option<Switch>,
-    /// After how many minutes it does
-    #[arg(long, value_name = "MINUTES")]
-    inactivity_minutes: Option<u32>,
-}
-
-impl Sleep {
-    pub(super) fn change(self) -> Option<ScaleToZeroChange> {
-        let change = ScaleToZeroChange {
-            enabled: self.scale_to_zero.map(Switch::is_on),
-            inactivity_period_minutes: self.inactivity_minutes,
-        };
-        (change.enabled.is_some() || change.inactivity_period_minutes.is_some()).then_some(change)
-    }
-}
-
-/// For how long a branch can be gone back to.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct Backups {
-    /// For how many days it can be restored, from 2 to 35
-    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(2..=35))]
-    retention: Option<u32>,
-    /// When a full copy is made, where there is a store: day of the week (0 is Sunday, * every day), hour and minute, UTC
-    #[arg(long, value_name = "DAY:HH:MM")]
-    backup_time: Option<BackupTime>,
-}
-
-impl Backups {
-    pub(super) fn change(&self) -> Option<BackupConfigurationChange> {
-        let change = BackupConfigurationChange {
-            retention_period: self.retention,
-            backup_time: self.backup_time.map(|time| time.to_string()),
-        };
-        (change != BackupConfigurationChange::default()).then_some(change)
-    }
-}
-
-/// When a branch is deleted; none is never.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct End(Option<Expiry>);
-
-fn end(text: &str) -> Result<End, String> {
-    if text == "never" {
-        return Ok(End(None));
-    }
-    times::expiry(text).map(|end| End(Some(Expiry(end))))
-}
-
 /// For how long a branch stays, in words.
 fn kept(is_protected: bool, expires_at: Option<Expiry>) -> String {
     match expires_at {
@@ -210,22 +149,6 @@ fn kept(is_protected: bool, expires_at: Option<Expiry>) -> String {
         Some(end) => format!("until {}", day(&Timestamp(end.0))),
         None => "-".to_owned(),
     }
-}
-
-pub(super) fn parameter(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE, like work_mem=16MB")?;
-    Ok((name.trim().to_owned(), value.trim().to_owned()))
-}
-
-fn label(text: &str) -> Result<(String, String), String> {
-    let why = "write KEY=VALUE, like team=shop";
-    let (key, value) = text.split_once('=').filter(|(_, value)| !value.is_empty()).ok_or(why)?;
-    Ok((key.to_owned(), value.to_owned()))
-}
-
-/// Labels in a line, as they are typed.
-pub(super) fn labels_in_words(labels: &BTreeMap<String, String>) -> String {
-    labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(", ")
 }
 
 /// The API's path of a branch.
@@ -325,46 +248,6 @@ async fn change_to(
     show(client, place, &branch, as_json).await
 }
 
-/// Waits until a branch is what it shall be, or can't become so.
-pub(super) async fn wait_for(
-    client: &Client,
-    place: &Place,
-    wanted: BranchStatusType,
-) -> anyhow::Result<BranchDetails> {
-    let started = Instant::now();
-    loop {
-        let details: BranchDetails = client.get(&client.path_of(place)).await?;
-        let name = &details.branch.name;
-        match details.status.status_type {
-            now if now == wanted => return Ok(details),
-            BranchStatusType::Fault => {
-                bail!("branch {name} could not be started: {}", details.status.message)
-            }
-            _ if started.elapsed() > PATIENCE => {
-                bail!("branch {name} is not ready yet: see `coppice branch show {}`", quoted(name))
-            }
-            _ => tokio::time::sleep(POLL).await,
-        }
-    }
-}
-
-/// Waits until a branch has taken its new settings; fails when they were taken
-/// back.
-pub(super) async fn wait_until_taken(client: &Client, place: &Place) -> anyhow::Result<BranchDetails> {
-    let asked: BranchDetails = client.get(&client.path_of(place)).await?;
-    if asked.status.status_type != BranchStatusType::Transient {
-        return Ok(asked);
-    }
-    let details = wait_for(client, place, BranchStatusType::Healthy).await?;
-    match details.configuration == asked.configuration {
-        true => Ok(details),
-        false => {
-            let reason = details.status.lifecycle.reason.unwrap_or(details.status.message);
-            bail!("branch {} was not changed: {reason}", details.branch.name)
-        }
-    }
-}
-
 /// Shows a branch; its parent by name where that may be seen.
 pub(super) async fn show(
     client: &Client,
@@ -420,15 +303,4 @@ pub(super) async fn show(
     }
     output::properties(&rows);
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_parameter_is_a_name_and_a_value() {
-        assert_eq!(parameter("work_mem=16MB"), Ok(("work_mem".to_owned(), "16MB".to_owned())));
-        assert!(parameter("work_mem").is_err());
-    }
 }

@@ -9,10 +9,11 @@ use coppice_wire::{
     Branch, BranchDetails, BranchHistory, BranchStatusType, ResetBranch, ResetSource, Timestamp,
 };
 
-use super::{sessions_of, show, wait_for};
+use super::{sessions_of, show};
 use crate::client::http::Client;
 use crate::client::lookup::Place;
 use crate::client::times::since;
+use crate::client::waiting::{POLL, wait_for};
 use crate::client::words::count;
 use crate::client::{BranchTarget, complete, output};
 
@@ -102,7 +103,7 @@ async fn wait_until_settled(client: &Client, place: &Place) -> anyhow::Result<Br
         let details: BranchDetails = client.get(&client.path_of(place)).await?;
         match details.status.status_type {
             BranchStatusType::Hibernated => return Ok(details),
-            BranchStatusType::Transient => tokio::time::sleep(super::POLL).await,
+            BranchStatusType::Transient => tokio::time::sleep(POLL).await,
             _ => return wait_for(client, place, BranchStatusType::Healthy).await,
         }
     }

@@ -6,8 +6,10 @@ use clap::Args;
 use clap_complete::ArgValueCandidates;
 use coppice_wire::{Branch, BranchDetails, BranchStatusType, UpdateBranch};
 
-use super::{Backups, End, Sleep, end, label, parameter, show, wait_until_taken};
+use super::show;
 use crate::client::http::Client;
+use crate::client::settings::{Backups, End, Sleep, end, label, parameter};
+use crate::client::waiting::wait_until_taken;
 use crate::client::{BranchTarget, complete, config, output};
 
 /// A change of a branch.

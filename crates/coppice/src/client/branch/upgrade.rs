@@ -5,9 +5,10 @@ use clap::Args;
 use coppice_core::branch::TRIAL_PASSED;
 use coppice_wire::{Branch, BranchDetails, BranchStatusType, UpgradeBranch};
 
-use super::{POLL, sessions_of, show};
+use super::{sessions_of, show};
 use crate::client::http::Client;
 use crate::client::lookup::Place;
+use crate::client::waiting::POLL;
 use crate::client::words::count;
 use crate::client::{BranchTarget, output};
 
