@@ -98,7 +98,7 @@ pub(crate) enum Unread {
     NoRoom,
 }
 
-/// What is told to whom there is no room for.
+/// The error for a request for whose body there is no room.
 pub(crate) fn no_room() -> Error {
     Error::unavailable("bodies of other requests fill their room")
 }

@@ -18,7 +18,7 @@ pub(crate) fn change_from(asked: Option<wire::BackupConfigurationChange>) -> Res
     Ok(BackupChange { retention_days: retention_period, time })
 }
 
-/// What is said of settings of backups that are none.
+/// The error for invalid settings of backups.
 pub(crate) fn refused(error: Error) -> Error {
     let Error::Invalid { code: ErrorCode::InvalidField, public } = &error else { return error };
     match public.strip_prefix("invalid backupConfiguration.") {

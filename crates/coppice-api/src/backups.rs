@@ -1,7 +1,7 @@
 //! What is kept of what branches were, and branches made from it.
 
 use chrono::{DateTime, Utc};
-use coppice_app::{Access, App, Backup, NewBranchRequest, BranchOrigin, SpecChange};
+use coppice_app::{Access, App, Backup, BranchOrigin, NewBranchRequest, SpecChange};
 use coppice_core::Result;
 use coppice_core::access::AskedExpiry;
 use coppice_core::backup::{DrillReport, DrillResult};
@@ -57,7 +57,7 @@ async fn restore_from_backup(
         description: asked.description.unwrap_or_default(),
         labels: Default::default(),
         scale_to_zero: scale_to_zero_change(asked.scale_to_zero),
-        // What somebody wanted back is not to go by itself.
+        // A branch that somebody restored does not expire.
         expiry: AskedExpiry::Never,
         backups: change_from(asked.backup_configuration)?,
         origin: BranchOrigin::Restored {

@@ -130,7 +130,7 @@ async fn customer(app: &App, access: &Access, billing_email: String) -> Result<w
     })
 }
 
-/// Of which something is left. One that says not from when on it counts has done so since `always`.
+/// The credits that are not used up. A credit without a beginning counts since `always`.
 fn left(credits: &[Credit], always: DateTime<Utc>, now: DateTime<Utc>) -> Vec<wire::BillingCredit> {
     credits.iter().filter(|credit| credit.is_left(now)).map(|credit| credit_to_wire(credit, always)).collect()
 }

@@ -48,7 +48,7 @@ async fn show(State(app): State<App>, origin: ClientOrigin, call: Call) -> Resul
     Ok(Json(json!({
         "user": { "id": user.id.as_str(), "email": user.email, "name": user.name },
         "isFresh": is_fresh,
-        // Whoever limits who may connect wants to be among them.
+        // People add it to the address filter, so that they can still connect.
         "address": origin.0.address,
         "organizations": organizations.collect::<Vec<_>>(),
         // Open pages compare it with what they began with.

@@ -98,7 +98,7 @@ pub(crate) async fn detached<T: Send + 'static>(
 }
 
 impl Context {
-    /// That of a request that has just come.
+    /// The context of a request that has just come.
     pub(crate) fn new(id: String) -> Self {
         let (rate, route, caller, place) = Default::default();
         Self { id, rate, route, caller, audit: Notes::default(), place }

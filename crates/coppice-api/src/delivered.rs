@@ -30,7 +30,7 @@ pub(crate) fn did_not_arrive(unread: Unread, most: &str) -> Response {
 /// Answers a delivery that came.
 pub(crate) fn answered(taken: Result<()>, rates: &Rates, parts: &Parts) -> Result<Response, ApiError> {
     let Err(refused) = taken else { return Ok(Json(json!({})).into_response()) };
-    // Who can't sign guesses; who can may send as much as they like.
+    // A sender without the key guesses, so wrong signatures count for the rate of their address; right ones don't.
     if refused.code() == ErrorCode::InvalidSignature {
         rates.admit_address(client_address(parts))?;
     }

@@ -126,11 +126,11 @@ mod tests {
         assert!(unread.iter().all(|answer| answer.status().is_success()), "half of the room");
         assert_eq!(out.answered(64 << 10).await.status().as_u16(), 503);
         assert!(out.answered(100).await.status().is_success(), "a small one needs no place");
-        // What was sent has left.
+        // An answer that was sent gives its room back.
         let body = unread.pop().expect("one").into_body();
         assert_eq!(to_bytes(body, usize::MAX).await.expect("a body").len(), 64 << 10);
         assert!(out.answered(64 << 10).await.status().is_success());
-        // What is being sent has not: its bytes are there, whoever holds them.
+        // One that is still being sent does not: its bytes are in memory.
         let body = unread.pop().expect("one").into_body();
         let sending = to_bytes(body, usize::MAX).await.expect("a body");
         assert_eq!(out.answered(128 << 10).await.status().as_u16(), 503);

@@ -43,7 +43,7 @@ const READ_PATIENCE: Duration = Duration::from_secs(30);
 /// For catalogues, while they are gathered.
 static CATALOGUES: LazyLock<Room> =
     LazyLock::new(|| Room::new(64 << 20, usize::MAX, Duration::MAX, Duration::from_secs(3)));
-/// What is compared at once: a catalogue takes several times its length then.
+/// How many comparisons go on at once: during one, a catalogue takes several times its length.
 static COMPARED: Turns = Turns::new(2);
 
 pub(crate) fn endpoints() -> Vec<Endpoint> {

@@ -32,8 +32,8 @@ const HEADER: &str = "x-coppice-console";
 /// See the module.
 #[derive(Clone)]
 pub(crate) struct Door {
-    /// What is behind it, without CORS, and without compression: by the length
-    /// of an answer nobody learns of the secrets in it.
+    /// The router behind it, without CORS, and without compression, so that the
+    /// length of an answer tells nothing of the secrets in it.
     pub(crate) behind: Router,
     pub(crate) app: App,
     pub(crate) hosts: Arc<Hosts>,

@@ -141,7 +141,7 @@ pub struct ApiConfig {
     pub address_requests_per_second: NonZeroU32,
     /// Who may say by `X-Forwarded-For` where a client is.
     pub trusted_proxies: TrustedProxies,
-    /// Whoever has it may read `/metrics`; without one only this machine may.
+    /// The token that allows reading `/metrics`; without one only this machine may.
     pub metrics_token: Option<MetricsToken>,
     /// Names of this site.
     pub hosts: Hosts,
@@ -161,8 +161,11 @@ pub fn router(
     let rates = Arc::new(Rates::new(config.requests_per_second, config.address_requests_per_second));
     tokio::spawn(clean(rates.clone()));
     let (operations, document) = openapi::operations();
-    let limits =
-        Limits { rates, trusted_proxies: trusted_proxies.clone(), names: Arc::new(RequestRoutes::new(&document)) };
+    let limits = Limits {
+        rates,
+        trusted_proxies: trusted_proxies.clone(),
+        names: Arc::new(RequestRoutes::new(&document)),
+    };
     let page = MetricsPage { exposition, token: config.metrics_token };
     let operations = operations
         .route_layer(from_fn_with_state(app.clone(), idempotency::committed))

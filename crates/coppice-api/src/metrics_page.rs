@@ -41,7 +41,7 @@ impl MetricsToken {
     /// Shortest one that is taken, in bytes.
     pub const LENGTH_MIN: usize = 16;
 
-    /// None when it is too short to be one, or can't be sent as a header.
+    /// Makes a token; none when the text is too short, or can't be sent in a header.
     pub fn new(text: &str) -> Option<Self> {
         let is_sendable = text.bytes().all(|byte| byte.is_ascii_graphic());
         (text.len() >= Self::LENGTH_MIN && is_sendable).then(|| Self(text.into()))

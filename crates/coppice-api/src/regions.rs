@@ -12,7 +12,7 @@ use utoipa::IntoParams;
 use crate::endpoint::{Endpoint, Query, Shown, get};
 use crate::error::as_unauthenticated;
 
-/// Of which region.
+/// The parameters of the query.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct InRegion {

@@ -31,7 +31,7 @@ pub(crate) async fn discard_remainder(request: Request, next: Next) -> Response 
         return next.run(request).await;
     }
     let is_http1 = request.version() < Version::HTTP_2;
-    // Who asks before sending a body sends none after a refusal.
+    // A client that asks before it sends a body (Expect) sends none after a refusal.
     let waits_for_consent = request.headers().contains_key(EXPECT);
     let (parts, body) = request.into_parts();
     let mut body = SharedBody(Arc::new(Mutex::new(body)));

@@ -36,7 +36,7 @@ impl RequestRoute {
 pub(crate) struct RequestRoutes(HashMap<String, Vec<(Method, Arc<RequestRoute>)>>);
 
 impl RequestRoutes {
-    /// Those of the document.
+    /// The operations of the document.
     pub(crate) fn new(document: &OpenApi) -> Self {
         let paths = document.paths.paths.iter().map(|(path, item)| {
             let operations = [

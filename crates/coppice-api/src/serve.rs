@@ -38,7 +38,7 @@ const DRAIN_PATIENCE: Duration = Duration::from_secs(30);
 /// Pause after an accept that failed, for example for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// What is told to whom there is no room for.
+/// The answer to a client for which there is no room.
 fn full() -> String {
     let id = random_text();
     format!(
@@ -106,7 +106,7 @@ struct Served {
     builder: Builder<TokioExecutor>,
     router: Router,
     gateway: Arc<Gateway>,
-    /// Whoever has not said anything yet is not waited for then.
+    /// Once it is cancelled, connections that have sent nothing yet are closed.
     ending: CancellationToken,
 }
 

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Datelike, SecondsFormat, Utc};
 use coppice_core::{Error, ErrorCode, Result};
 
-/// What is wrong with a text that is none.
+/// What is wrong with a text that is no time.
 pub(crate) const WHY_NONE: &str = "must be an RFC 3339 date-time, like 2027-01-01T00:00:00Z";
 
 /// Length of the date that a time begins with.
@@ -19,7 +19,7 @@ pub(crate) struct AskedTime {
 }
 
 impl AskedTime {
-    /// Of a text that was found to be a time.
+    /// Reads a text that was found to be a time.
     pub(crate) fn of(text: String) -> Result<Self> {
         let at = parse(&text).ok_or_else(|| Error::internal("a time that was checked is none"))?;
         let said = match text.ends_with('Z') {

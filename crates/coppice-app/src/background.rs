@@ -260,7 +260,7 @@ impl App {
         let every = Duration::from_secs(5);
         tasks.every("vercel_endings", every, self, |app| async move { app.finish_vercel_endings().await });
         tasks.every("vercel_news", every, self, |app| async move {
-            // Also of those who can't be told anything any more.
+            // Also for installations that can't be told anything any more.
             let ended = app.end_former_vercel_logins().await;
             app.tell_vercel().await.and(ended)
         });

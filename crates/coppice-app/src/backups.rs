@@ -40,7 +40,7 @@ pub(crate) struct Upkeep {
     exported: Mutex<Option<(String, Instant)>>,
     /// Volumes that rest, with all of their logs in the store.
     complete: Mutex<HashSet<VolumeId>>,
-    /// Of the others: by when all of their logs was there.
+    /// For the other volumes: when all of their logs was in the store.
     sent: Mutex<HashMap<VolumeId, Instant>>,
 }
 
@@ -322,7 +322,7 @@ impl App {
         for volume in archive.logs().await.map_err(failed)? {
             let before = match oldest.get(&volume) {
                 Some(oldest) => *oldest,
-                // Of a volume that no record knows.
+                // A base of a volume that no record knows.
                 None if has_base.contains(&volume) => continue,
                 None => Utc::now(),
             };

@@ -68,7 +68,7 @@ impl App {
                 recorded.entry(id).or_default().push(bucket);
             }
         }
-        // One that was removed is shown where it was asked for, or did something.
+        // A removed instance is shown if it was asked for by name, or has samples.
         for id in known.into_iter().filter(|id| is_asked(id)) {
             if !request.instances.is_empty() || history.instances.contains(id) {
                 recorded.entry(id).or_default();

@@ -123,7 +123,7 @@ impl App {
     /// Takes about as long as [`App::role_verifier`], and tells nothing.
     #[tracing::instrument(level = "debug", skip_all)]
     pub async fn ask_nobody(&self) {
-        // Whoever waits for this would learn of an error by the next question.
+        // An error shows at the next question.
         let _ = self.store.verifier_of_nobody().await;
     }
 

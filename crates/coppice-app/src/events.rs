@@ -84,7 +84,7 @@ impl EventFeed {
         if has_room {
             *count += 1;
         }
-        // One that is made only to be dropped would take a place away.
+        // Made only where there is room: dropping it gives a place back.
         has_room.then(|| Waiting { feed: self, organization })
     }
 }

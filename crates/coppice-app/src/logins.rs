@@ -43,7 +43,7 @@ pub(crate) struct Endings {
     last: Mutex<Option<(BranchId, ApiKeyId)>>,
 }
 
-/// Whom a password is sealed for; the store's list of sealed columns says the same.
+/// The owner that a password is sealed for, as in the store's list of sealed columns.
 fn owner(branch: &BranchId, key: &ApiKeyId) -> String {
     format!("{branch} {key}")
 }

@@ -72,7 +72,7 @@ impl Cause {
         }
     }
 
-    /// Of a start before which the branch and its volume were in these states.
+    /// The kind of a start, by the states of the branch and its volume before it.
     fn of(volume: VolumeState, before: BranchState) -> Self {
         match (volume, before) {
             (VolumeState::Present, BranchState::Updating) => Self::Update,

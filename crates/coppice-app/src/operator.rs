@@ -22,7 +22,7 @@ pub fn address(text: &str) -> Result<String> {
     email::normalised(text).ok_or_else(|| refused(format!("{text} is no email address like ada@example.com")))
 }
 
-/// Who has this address.
+/// The user with this address.
 ///
 /// # Errors
 /// When nobody has it.

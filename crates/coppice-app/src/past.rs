@@ -14,7 +14,7 @@ use crate::branches::BranchOrigin;
 /// A moment of a volume's past: a place in its log, or behind a base in the store.
 /// Without either, its end.
 pub(crate) struct Past {
-    /// Of the branch: its own, or a version.
+    /// The branch's own volume, or that of a version.
     pub(crate) volume: VolumeId,
     pub(crate) lsn: Option<Lsn>,
     pub(crate) base: Option<BaseMoment>,

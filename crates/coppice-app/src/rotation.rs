@@ -182,8 +182,8 @@ impl App {
     }
 }
 
-/// Whom a role's verifier is sealed for; the store's list of sealed columns
-/// says the same.
+/// The owner that a role's verifier is sealed for, as in the store's list of
+/// sealed columns.
 fn owner(branch: &BranchId, role: &str) -> String {
     format!("{branch} {role}")
 }

@@ -52,7 +52,7 @@ impl App {
         let (branch, before) = (&instance.branch, instance.fullness);
         let now = before.after(bytes, limit);
         if now == Fullness::Shut && now == before {
-            // Whoever was let in before it was told to let nobody in.
+            // Sessions that began before the server was told to let nobody in.
             let _ = self.engine.end_sessions(&instance.id, false).await;
         }
         if now == before {

@@ -31,7 +31,7 @@ pub struct UsageRequest {
     pub by_instance_type: bool,
 }
 
-/// What was used of one thing. What is not told apart is none.
+/// What was used of one thing. A field by which the answer is not grouped is none.
 #[derive(Clone, Debug)]
 pub struct UsageLine {
     /// The project, and what it was last called.

@@ -304,7 +304,7 @@ async fn read(objects: &dyn ObjectStore, name: &str, bytes_max: usize) -> Result
     if found.meta.size > bytes_max as u64 {
         return Err(too_long());
     }
-    // Of a file no more is read than it was long before.
+    // A file that grows meanwhile is read no further than it was long.
     let GetResultPayload::Stream(mut pieces) = found.payload else {
         return found.bytes().await.map_err(reading());
     };

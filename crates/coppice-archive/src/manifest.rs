@@ -103,7 +103,7 @@ impl Manifest {
         postcard::to_stdvec(self).map_err(|error| ArchiveError::Refused(error.to_string()))
     }
 
-    /// Also checks what everything else counts on.
+    /// Reads a manifest, and checks what all other code relies on.
     pub(crate) fn decode(object: &str, bytes: &[u8]) -> Result<Self> {
         let manifest: Self =
             postcard::from_bytes(bytes).map_err(|error| ArchiveError::damaged(object, error.to_string()))?;

@@ -22,7 +22,7 @@ pub fn is_key(text: &str) -> bool {
         && text.chars().all(is_allowed)
 }
 
-/// What there is after a change: an empty value takes its label away.
+/// The labels after a change: an empty value takes its label away.
 pub fn changed(labels: &Labels, change: &Labels) -> Labels {
     let mut all = labels.clone();
     all.extend(change.clone());

@@ -65,15 +65,15 @@ pub struct PriceList {
 /// Prices that are valid at the same time. What has none is not charged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prices {
-    /// Of an instance for an hour, by its type.
+    /// The price of an instance for an hour, by its type.
     pub compute: BTreeMap<String, Decimal>,
-    /// Of a GiB for a month, of what no other branch pays for.
+    /// The price of a GiB for a month that no other branch pays for.
     pub storage: Option<Decimal>,
-    /// The same of what another one pays for.
+    /// The same for data that another branch pays for, too.
     pub shared: Option<Decimal>,
-    /// Of a GiB.
+    /// The price of a GiB that is sent.
     pub egress: Option<Decimal>,
-    /// Of other things for a month, by name: each organization has them.
+    /// Prices of other things for a month, by name: each organization has them.
     pub fixed: Vec<(String, Decimal)>,
 }
 

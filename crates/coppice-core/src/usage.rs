@@ -109,7 +109,7 @@ impl Witness {
             return Self::Waits;
         }
         let ago = |last: LastTurn| TimeDelta::from_std(last.ago).unwrap_or(TimeDelta::MAX);
-        // Whoever else counted since may have seen the clock leap already.
+        // Another process that counted since may have seen the clock leap already.
         let own = last.filter(|last| last.at <= until).and_then(|last| last.at.checked_add_signed(ago(last)));
         match own {
             Some(expected) if now - expected > TOLERANCE && until <= expected => {

@@ -131,7 +131,7 @@ pub trait LogFiles: Send + Sync {
 /// How long logs are kept.
 #[derive(Clone, Debug)]
 pub struct LogRetention {
-    /// What was last written longer ago goes.
+    /// Files that were last written longer ago are removed.
     pub age: Duration,
     /// Most bytes of one instance; the oldest go first.
     pub bytes_max: u64,

@@ -26,7 +26,7 @@ const KEY_BYTES: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Confirmations {
     key: Key,
-    /// Those that were used, and the period in which.
+    /// Confirmations that were used, each with its period.
     used: Mutex<BTreeMap<String, u64>>,
 }
 
@@ -57,7 +57,7 @@ impl Confirmations {
             return false;
         }
         let mut used = self.used.lock();
-        // One that was used before that is known no more.
+        // Older confirmations are not valid any more, so they need not be remembered.
         used.retain(|_, period| *period + 1 >= now);
         used.insert(said.to_owned(), now).is_none()
     }

@@ -105,21 +105,31 @@ pub enum AuthorizationRefusal {
 /// [`AuthorizationRefusal::Shown`] when it names none, or two.
 pub fn client_id(params: &Params) -> Result<&str, AuthorizationRefusal> {
     if params.repeats(&["client_id", "redirect_uri"]) {
-        return Err(AuthorizationRefusal::Shown(OAuthError::invalid_request("client_id and redirect_uri come once")));
+        return Err(AuthorizationRefusal::Shown(OAuthError::invalid_request(
+            "client_id and redirect_uri come once",
+        )));
     }
-    params.get("client_id").ok_or_else(|| AuthorizationRefusal::Shown(OAuthError::invalid_request("client_id is missing")))
+    params
+        .get("client_id")
+        .ok_or_else(|| AuthorizationRefusal::Shown(OAuthError::invalid_request("client_id is missing")))
 }
 
 /// Understands a request of `client`, the one that it names.
 ///
 /// # Errors
 /// An [`AuthorizationRefusal`] that says where the error goes.
-pub fn read(params: &Params, client: &Client, issuers: &Issuers) -> Result<AuthorizationRequest, AuthorizationRefusal> {
+pub fn read(
+    params: &Params,
+    client: &Client,
+    issuers: &Issuers,
+) -> Result<AuthorizationRequest, AuthorizationRefusal> {
     let redirect_uri = params
         .get("redirect_uri")
         .ok_or_else(|| AuthorizationRefusal::Shown(OAuthError::invalid_request("redirect_uri is missing")))?;
     if !client.allows_redirect(redirect_uri) {
-        return Err(AuthorizationRefusal::Shown(OAuthError::invalid_request("redirect_uri is not one of this client's")));
+        return Err(AuthorizationRefusal::Shown(OAuthError::invalid_request(
+            "redirect_uri is not one of this client's",
+        )));
     }
     let state = params.get("state").map(str::to_owned);
     let response_type = match params.get("response_type") {
@@ -129,7 +139,7 @@ pub fn read(params: &Params, client: &Client, issuers: &Issuers) -> Result<Autho
     };
     let destination = Destination { redirect_uri: redirect_uri.to_owned(), response_type, state };
     let sent = |error| match client.trust {
-        // Whoever registered it may only want to be the way to a site of theirs.
+        // A client that anybody could register may be made only to redirect people to a site.
         Trust::Nobody => AuthorizationRefusal::Shown(error),
         Trust::Own | Trust::Operator => AuthorizationRefusal::Sent(Box::new(destination.clone()), error),
     };
@@ -243,17 +253,28 @@ impl AuthorizationRequest {
     /// Decides what is next for a person who signed in at `signed_in_at`, if
     /// they did, and who agreed to this before, or did not have to, if
     /// `has_consent`.
-    pub fn step(&self, signed_in_at: Option<DateTime<Utc>>, has_consent: bool, now: DateTime<Utc>) -> AuthorizationStep {
+    pub fn step(
+        &self,
+        signed_in_at: Option<DateTime<Utc>>,
+        has_consent: bool,
+        now: DateTime<Utc>,
+    ) -> AuthorizationStep {
         let is_recent = |at: DateTime<Utc>| self.max_age.is_none_or(|max_age| now - at <= max_age);
         if self.prompt.sign_in || !signed_in_at.is_some_and(is_recent) {
             return match self.prompt.none {
-                true => AuthorizationStep::Refuse(OAuthError::new(ErrorCode::LoginRequired, "nobody is signed in")),
+                true => AuthorizationStep::Refuse(OAuthError::new(
+                    ErrorCode::LoginRequired,
+                    "nobody is signed in",
+                )),
                 false => AuthorizationStep::SignIn,
             };
         }
         if self.prompt.consent || !has_consent {
             return match self.prompt.none {
-                true => AuthorizationStep::Refuse(OAuthError::new(ErrorCode::ConsentRequired, "the person was not asked")),
+                true => AuthorizationStep::Refuse(OAuthError::new(
+                    ErrorCode::ConsentRequired,
+                    "the person was not asked",
+                )),
                 false => AuthorizationStep::AskConsent,
             };
         }

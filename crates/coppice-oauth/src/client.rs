@@ -20,7 +20,7 @@ pub const CONSOLE: &str = "console";
 pub struct SecretDigest(String);
 
 impl SecretDigest {
-    /// Of a secret that the operator chose.
+    /// The digest of a secret that the operator chose.
     pub fn of(secret: &str) -> Self {
         Self(sha256(secret))
     }

@@ -78,7 +78,7 @@ impl Resource {
         }
     }
 
-    /// One that was kept.
+    /// Reads a resource that the metastore kept.
     pub fn from_trusted(text: &str) -> Self {
         if text == Self::Api.as_str() { Self::Api } else { Self::Agents }
     }

@@ -84,7 +84,7 @@ impl Scopes {
         other.0.iter().all(|word| self.has(word) || (is_of_api(word) && self.has(EVERYTHING)))
     }
 
-    /// Those that are rights in the API.
+    /// The scopes that are rights in the API.
     pub fn of_api(&self) -> Vec<String> {
         self.0.iter().filter(|word| is_of_api(word)).cloned().collect()
     }

@@ -166,7 +166,7 @@ pub struct RefreshClaims {
 }
 
 impl RefreshClaims {
-    /// Of the same person and session as an access token, with an id that nobody knows before.
+    /// Claims for the person and the session of an access token, with an id that can't be guessed.
     pub fn beside(access: &AccessClaims, exp: DateTime<Utc>, jti: String) -> Self {
         Self {
             iss: access.iss.clone(),

@@ -11,7 +11,7 @@ use crate::schema::{Key, Kind, Node, Schema, part};
 pub(crate) struct Drops<'a> {
     from: &'a Schema,
     fates: &'a BTreeMap<Key, Fate>,
-    /// Who needs whom, the other way round.
+    /// By object, the objects that need it.
     pub(crate) users: BTreeMap<&'a Key, BTreeSet<&'a Key>>,
     /// Everything, users before what they use.
     pub(crate) order: Vec<&'a Key>,
@@ -91,7 +91,7 @@ impl<'a> Drops<'a> {
 
     fn find_early(&mut self) {
         let mut users = self.users.clone();
-        // Who uses a part uses the whole.
+        // An object that uses a part of another one uses all of it.
         for (key, node) in &self.from.nodes {
             let Some(whole) = self.container(key, node) else { continue };
             let Some((whole, _)) = self.from.nodes.get_key_value(&whole) else { continue };

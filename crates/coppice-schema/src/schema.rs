@@ -93,7 +93,7 @@ impl Schema {
         self.server.major
     }
 
-    /// Who needs whom, the other way round.
+    /// By object, the objects that need it.
     pub(crate) fn users(&self) -> BTreeMap<&Key, BTreeSet<&Key>> {
         let mut users: BTreeMap<&Key, BTreeSet<&Key>> = BTreeMap::new();
         for (key, node) in &self.nodes {
@@ -182,7 +182,7 @@ impl Reading {
         for (of, is) in &self.edges {
             if let (Some(of), Some(is)) = (self.find(*of), self.find(*is))
                 && of != is
-                // That it goes with a column is an object of its own.
+                // The ownership of a sequence by a column is an object of its own.
                 && !(of.kind == Kind::Sequence && is.kind == Kind::Column)
             {
                 needs.push((of.clone(), is.clone()));

@@ -86,7 +86,7 @@ pub struct ServerError(Bytes);
 impl ServerError {
     /// With the body of the message.
     pub(crate) fn new(body: Bytes) -> Self {
-        // Also a short one lies in memory that was made for what came with it.
+        // Copied, since a short body may be a slice of a large buffer.
         Self(if body.len() > BODY_BYTES_MAX { shortened(&body) } else { Bytes::copy_from_slice(&body) })
     }
 

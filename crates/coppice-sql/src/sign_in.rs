@@ -121,7 +121,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Signing<S> {
         let turn = COMPUTING.acquire().await;
         let password = password.clone();
         let answer = move || -> Result<(String, ServerProof), Failure> {
-            // Also when nobody waits for it any more.
+            // Held until the work is done, also when nobody waits for it any more.
             let _turn = turn;
             Ok(Keys::derive(&challenge, &password)?.respond(client, &challenge)?)
         };

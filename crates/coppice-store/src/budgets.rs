@@ -318,7 +318,7 @@ async fn tell_in_tx(tx: &mut Tx, reach: &BudgetReach, month: NaiveDate) -> Resul
 }
 
 /// Puts the branches of an organization to sleep that a budget keeps asleep.
-/// Those that connections may wake are left to them afterwards; the others
+/// Afterwards, branches with scale-to-zero wait for a connection, and the others
 /// resume.
 async fn sleep_in_tx(tx: &mut Tx, organization: &OrganizationId) -> Result<Vec<BranchId>> {
     let asleep: Vec<String> = sqlx::query_scalar(

@@ -196,7 +196,7 @@ fn credential_from(row: &PgRow) -> Result<CredentialMatch> {
     Ok(CredentialMatch { caller, is_user_disabled: key.disabled, membership })
 }
 
-/// None for who is no member.
+/// The membership in a row; none for a caller who is no member.
 fn member_from(row: &PgRow) -> Result<Option<Membership>> {
     let is_member = row.try_get::<Option<String>, _>("id")?.is_some();
     is_member.then(|| membership_from(row)).transpose()

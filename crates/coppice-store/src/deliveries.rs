@@ -163,7 +163,7 @@ impl Store {
     /// Has events that are being published sent to the webhooks that want them.
     pub(crate) async fn delivery_insert_in_tx(&self, tx: &mut Tx, events: &[Published]) -> Result<()> {
         let organizations: Vec<&str> = events.iter().map(|event| event.organization.as_str()).collect();
-        // None of them is deleted meanwhile.
+        // The lock keeps them from being deleted meanwhile.
         let webhooks: Vec<(String, String, Vec<String>, Vec<String>)> = sqlx::query_as(
             "select id, organization_id, types, projects from webhooks
              where enabled and organization_id = any($1) order by id for key share",

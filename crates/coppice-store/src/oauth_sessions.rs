@@ -238,7 +238,7 @@ impl Store {
         session: &SessionId,
         grace: TimeDelta,
     ) -> Result<RefreshMatch> {
-        // What is not there yet is of a request that this one crossed.
+        // A successor without a row is being made by a request that this one crosses.
         let done = sqlx::query(
             "update refresh_tokens set replaced_at = coalesce(replaced_at, now())
              where id_hash = $1 and session_id = $2

@@ -15,7 +15,7 @@ pub struct SealedColumn {
     pub table: &'static str,
     /// Its name.
     pub column: &'static str,
-    /// Whom a value is sealed for, as SQL on its row.
+    /// The owner that a value is sealed for, as SQL on its row.
     pub owner: &'static str,
 }
 
@@ -44,7 +44,7 @@ pub const SEALED: &[SealedColumn] = &[
 pub struct SealedValue {
     /// Where its row is; good until the row changes.
     pub place: String,
-    /// Whom it is sealed for.
+    /// The owner that it is sealed for.
     pub owner: String,
     /// The value.
     pub sealed: Vec<u8>,

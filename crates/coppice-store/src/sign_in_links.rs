@@ -37,7 +37,7 @@ impl Store {
         Ok(email)
     }
 
-    /// Whom a link signs in, which it does no more from then on.
+    /// Uses a link up; returns the user whom it signs in.
     pub async fn sign_in_link_take(&self, id_hash: &str) -> Result<Option<UserId>> {
         let user: Option<String> = sqlx::query_scalar(
             "delete from sign_in_links where id_hash = $1 and expires_at > now() returning user_id",

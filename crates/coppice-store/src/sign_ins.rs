@@ -11,7 +11,7 @@ use crate::{Result, Store, StoreError, Tx};
 /// Which password another one may take the place of.
 #[derive(Clone, Copy)]
 pub enum OldPassword<'a> {
-    /// Whatever there is.
+    /// Any password, or none.
     Any,
     /// The one with this hash; none where there must be none.
     Exactly(Option<&'a str>),
@@ -299,7 +299,7 @@ impl Store {
             "delete from half_sign_ins where expires_at < now()",
             "delete from sign_in_links where expires_at < now()",
             "delete from passkey_questions where expires_at < now()",
-            // One that is ours and not there any more was replaced.
+            // A token with our signature that has no row counts as replaced.
             "delete from refresh_tokens where replaced_at < now() - interval '1 day'",
             "delete from attempts where began_at < now() - interval '1 day'",
             "delete from oauth_clients c where coalesce(last_used_at, created_at) < now() - interval '90 days'

@@ -7,7 +7,7 @@ use sqlx::FromRow;
 
 use crate::{Result, Store, Tx};
 
-/// Whoever came too long ago comes again.
+/// Removes arrivals that were too long ago: their customers have to come again.
 const ARRIVALS: &str = "delete from marketplace_arrivals where expires_at <= now()";
 
 /// Whether a subscription paid for an organization that is deleted, so that it may pay for another.
@@ -21,7 +21,7 @@ pub struct ArrivedSubscription {
     pub license: String,
     /// The account at AWS that pays.
     pub account: String,
-    /// Who has taken it, unless what it paid for is deleted.
+    /// The user who has taken it, unless the organization it paid for is deleted.
     pub user: Option<UserId>,
     /// Whether it pays for an organization.
     pub is_bound: bool,
@@ -29,14 +29,14 @@ pub struct ArrivedSubscription {
     pub is_over: bool,
 }
 
-/// One that is over, and has usage that AWS may not have been told.
+/// A subscription that is over, and has usage that AWS may not have been told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedSubscription {
     /// What tells it apart.
     pub license: String,
     /// When it ended.
     pub ended_at: DateTime<Utc>,
-    /// Whom it paid for, and from when on.
+    /// The organizations that it paid for, and from when on.
     pub paid_for: Vec<(OrganizationId, DateTime<Utc>)>,
 }
 

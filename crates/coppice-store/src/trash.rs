@@ -13,9 +13,9 @@ use crate::{Result, Store, StoreError, Tx};
 /// Branches of a project that are to be removed for good.
 #[derive(Clone, Copy, Debug)]
 pub enum Doomed<'a> {
-    /// One that is not in the trash.
+    /// A branch that is not in the trash.
     Branch(&'a BranchId),
-    /// One that is.
+    /// A branch in the trash.
     Trashed(&'a BranchId),
     /// All that are.
     Trash,

@@ -158,8 +158,8 @@ fn sealed(query: &UsageQuery<'_>) -> String {
     part("usage_days", "day", &alike) + &part("usage_hours", "hour", &other) + &hours
 }
 
-/// Of the days `$10` those of which no hour is billed at a marketplace, and the hours that are not of the others, and of
-/// the hours `$11`.
+/// SQL for the times that are not billed at a marketplace: days of `$10` without such an hour; and other hours, of the
+/// remaining days and of `$11`.
 fn own_times() -> (String, String) {
     let hours_of_day = "generate_series(day, day + interval '23 hours', interval '1 hour') as h (hour)";
     let is_mixed = format!("exists (select from {hours_of_day} where is_billed_at_aws($2, hour))");

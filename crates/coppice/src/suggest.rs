@@ -24,7 +24,7 @@ struct Given {
 struct Repeated {
     id: String,
     long: String,
-    /// None of a flag.
+    /// The value; a flag has none.
     value: Option<String>,
 }
 

@@ -35,7 +35,7 @@ impl Notes {
         self.with(|noted| noted.targets = ids);
     }
 
-    /// What is gone now was called so.
+    /// Notes the names of what the request deleted.
     pub(crate) fn names(&self, names: Vec<String>) {
         self.with(|noted| noted.names = names);
     }

@@ -63,7 +63,7 @@ pub(crate) struct Field {
 pub(crate) type Unbounded = String;
 
 impl Shape {
-    /// That of a type.
+    /// The shape of a type.
     ///
     /// # Errors
     /// Names what has no bound.
@@ -73,7 +73,7 @@ impl Shape {
         Schemas(schemas.into_iter().collect()).shape(&T::schema(), &T::name())
     }
 
-    /// That of the parameters of a query.
+    /// The shape of a query's parameters.
     ///
     /// # Errors
     /// Names what has no bound.

@@ -54,7 +54,7 @@ struct Relation {
     files: Vec<u32>,
 }
 
-/// Of the first one, what the second one has not.
+/// How many bytes of each table the first branch has that the second one has not.
 pub(super) async fn bytes(
     app: &App,
     [branch, against]: [&Compared; 2],

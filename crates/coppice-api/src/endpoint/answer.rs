@@ -41,7 +41,7 @@ pub(crate) trait Forms: Sized {
     /// The media types.
     const KINDS: &'static [&'static str];
 
-    /// What is sent as one of them. Texts are in UTF-8.
+    /// The body of the answer in one of the kinds. Texts are in UTF-8.
     fn form(self, kind: &str) -> impl Future<Output = Result<Vec<u8>>> + Send;
 
     /// What a browser saves one of them as; without a name it shows it.

@@ -42,7 +42,7 @@ pub(crate) struct SentQuery<T>(pub(crate) T, pub(crate) Sender);
 pub(crate) struct Form {
     /// What it may look like.
     pub(super) shape: Shape,
-    /// What is said of what does not.
+    /// The error for a body of another shape.
     pub(super) refused: fn(Error) -> Error,
 }
 

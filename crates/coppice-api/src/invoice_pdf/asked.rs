@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use coppice_core::{Error, ErrorCode, Result};
 use parking_lot::Mutex;
 
-/// Those that are written or wait for it, which have their lines in memory; each once, so that nobody keeps the others
-/// out with one.
+/// Invoices that are being written or wait for it, which have their lines in memory. Each is there once, so that
+/// requests for one invoice don't keep other invoices out.
 static ASKED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 const ASKED_MAX: usize = 16;
 /// Seconds after which to ask again.

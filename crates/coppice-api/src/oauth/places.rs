@@ -39,7 +39,7 @@ pub(super) fn outside(browser: &Browser, next: &str) -> String {
     browser.sign_in_path(OUTSIDE, next, changes_sign_in)
 }
 
-/// That button, if there is a provider, with its address.
+/// The button for the outside provider, if there is one, which leads to `address`.
 pub(super) fn outside_link<'a>(app: &'a App, address: &'a str) -> Option<OutsideLink<'a>> {
     app.outside_name().map(|name| OutsideLink { href: address, name })
 }

@@ -56,7 +56,7 @@ async fn show(State(app): State<App>, browser: Browser) -> Response {
     page(&app, &browser, session, None).await.unwrap_or_else(|failed| error::page(&failed))
 }
 
-/// What there is, or else the page to add an app.
+/// The page with the second factors of the person, or to add an app where there are none.
 async fn page(
     app: &App,
     browser: &Browser,

@@ -52,7 +52,7 @@ pub(super) enum Event {
 /// Takes frames apart. Keeps nothing but where it is.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
-    /// Of the frame whose payload is being read.
+    /// The payload that is being read; none between frames.
     payload: Option<Payload>,
     /// A message was begun and not ended.
     is_within_message: bool,
@@ -92,7 +92,7 @@ impl Reader {
                 continue;
             };
             let is_data = matches!(payload.opcode, Opcode::Binary | Opcode::Continuation);
-            // Those that control the connection are short, and looked at as a whole.
+            // Control frames are short, and handled once they are complete.
             if !is_data && (received.len() as u64) < payload.left {
                 return Ok(None);
             }

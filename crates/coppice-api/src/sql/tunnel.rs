@@ -38,7 +38,7 @@ const PING: Duration = Duration::from_secs(30);
 /// How long a client may take to be told the end.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// What is heard of a client.
+/// The frames that a client sends.
 struct Incoming<S> {
     socket: ReadHalf<S>,
     reader: Reader,

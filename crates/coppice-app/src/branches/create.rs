@@ -230,7 +230,7 @@ impl App {
     /// Waits a while for a branch that was made to be ready, or to have failed.
     async fn come_up(&self, place: &InProject, id: &BranchId, ready: impl Future) -> Result<Branch> {
         self.reconciler.nudge(id.clone());
-        // Also over when the branch failed or was deleted: the row tells.
+        // It also ends when the branch fails or is deleted: the row tells.
         let _ = tokio::time::timeout(self.config.create_wait, ready).await;
         match self.find_in_project(place, id).await {
             Err(Error::NotFound { code: code @ ErrorCode::BranchNotFound, .. }) => Err(Error::NotFound {
@@ -259,7 +259,8 @@ impl App {
                 parent: None,
                 default_scale_to_zero: project.configuration.base_branches,
             }),
-            BranchOrigin::Inherit { parent, change, .. } | BranchOrigin::Restored { source: parent, change, .. } => {
+            BranchOrigin::Inherit { parent, change, .. }
+            | BranchOrigin::Restored { source: parent, change, .. } => {
                 let found =
                     self.store.branch_find_in_tx(tx, &project.organization, &project.id, parent).await?;
                 let parent = found.ok_or_else(|| Error::branch_not_found(parent))?;

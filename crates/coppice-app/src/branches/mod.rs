@@ -27,7 +27,7 @@ use crate::{Access, Activity, App};
 
 pub use backup::Backup;
 pub(crate) use create::MadeFor;
-pub use create::{CustomBranch, NewBranchRequest, BranchOrigin};
+pub use create::{BranchOrigin, CustomBranch, NewBranchRequest};
 pub use reset::ResetTo;
 use spec::NewSpec;
 pub use spec::SpecChange;
@@ -175,7 +175,7 @@ impl App {
             self.reconciler.nudge(id.clone());
         }
         if has_new_spec && new.how == Reconfigure::Reload && !has_new_goal {
-            // Also over when the server does not answer; it is told later.
+            // It also ends when the server does not answer, which is told later then.
             let _ = tokio::time::timeout(RELOAD_WAIT, done).await;
         }
         self.find_in_project(within, id).await

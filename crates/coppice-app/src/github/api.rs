@@ -103,7 +103,7 @@ impl<'a> Asker<'a> {
 pub(crate) struct RepositoryToken {
     /// What is shown.
     pub(super) secret: Zeroizing<String>,
-    /// Of whom it is, as GitHub numbers them.
+    /// The installation, by GitHub's number.
     pub(super) installation: i64,
     /// What the repository is called now: owner and name.
     pub(super) full_name: String,
@@ -127,7 +127,7 @@ impl std::fmt::Debug for RepositoryToken {
 pub(crate) struct Github {
     pub(super) config: GithubConfig,
     client: OnceCell<Client>,
-    /// Who says what jobs run for.
+    /// The issuer of the tokens of jobs.
     pub(super) jobs: TokenSigner,
     /// By installation and repository, both GitHub's numbers.
     pub(super) tokens: Mutex<BTreeMap<(i64, i64), RepositoryToken>>,

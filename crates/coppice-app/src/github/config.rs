@@ -31,7 +31,7 @@ pub struct GithubConfig {
     pub site: Url,
     /// Where programs ask; no slash at its end.
     pub api: Url,
-    /// Who signs what proves which pull request a job runs for, exactly as it calls itself.
+    /// The issuer of the tokens that prove for which pull request a job runs, exactly as it calls itself.
     pub jobs_issuer: String,
 }
 

@@ -42,9 +42,9 @@ pub enum Arrival {
 /// Which organization a subscription is to pay for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payable {
-    /// One that is made for it, with a name.
+    /// An organization that is made for it, by its name.
     New(String),
-    /// One that there is.
+    /// An organization that exists.
     Known(OrganizationId),
 }
 

@@ -14,7 +14,7 @@ pub enum AwsIdentity {
         /// What requests are signed with.
         secret: Zeroizing<String>,
     },
-    /// Whom the `AWS_…` variables name, or the machine is.
+    /// The account of the `AWS_…` variables, or of the machine.
     Machine,
 }
 

@@ -22,7 +22,7 @@ pub(crate) const LOOK: Duration = Duration::from_secs(10);
 const MESSAGES_MAX: u32 = 10;
 const WAIT_SECONDS: u32 = 5;
 const LEASE_SECONDS: u32 = 60;
-/// Who sends what is about agreements, and what the names of events begin with. They end in whom they are told.
+/// The source of events about agreements, and the beginnings of their names. Their ends name the recipient.
 const SOURCE: &str = "aws.agreement-marketplace";
 const ENDS: &str = "License Deprovisioned - ";
 const GOES_ON: &str = "License Updated - ";

@@ -95,7 +95,7 @@ impl App {
         if refused.is_empty() {
             return Ok(self.store.orb_usage_sent(due).await?);
         }
-        // Of a request that has one bad event Orb takes none: the others are sent again without it.
+        // Orb takes no event of a request with a bad one: the good ones are sent again without it.
         let mut is_known = false;
         for event in refused {
             let Some(one) = due.iter().find(|one| key(one) == event.idempotency_key) else { continue };
@@ -149,7 +149,7 @@ impl Orb {
             self.post(&key, (&["events", "backfills"], &[]), &body, "a backfill").await?;
         failpoint!("orb.backfill");
         let sent = self.ingest(due, Some(&backfill.id)).await;
-        // Also one that brought nothing, so that another can take its place.
+        // A backfill that brought nothing is closed, too: only then can there be another one.
         let path = ["events", "backfills", backfill.id.as_str(), "close"];
         let key = format!("coppice-close-{}", backfill.id);
         let closed: Asked<Backfill> =

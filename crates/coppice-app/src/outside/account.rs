@@ -14,7 +14,7 @@ use coppice_store::VerifiedUser;
 use super::{OutsideAnswer, OutsideAttempt, OutsideError, OutsidePerson};
 use crate::{AccountEvent, AccountEventKind, App};
 
-/// Whom attempts are sealed for.
+/// The owner that attempts are sealed for.
 const OWNER: &str = "outside sign-in";
 
 /// The way to the provider.

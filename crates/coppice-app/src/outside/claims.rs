@@ -72,7 +72,7 @@ fn is_address(text: &str) -> bool {
         && parts.is_some_and(|(name, host)| !name.is_empty() && !host.is_empty())
 }
 
-/// Whom a token must be from, for, and in answer to.
+/// The issuer, the audience and the nonce that a token must have.
 pub(super) struct Expected<'a> {
     pub(super) issuer: &'a str,
     pub(super) client_id: &'a str,

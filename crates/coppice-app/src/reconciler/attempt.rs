@@ -27,8 +27,8 @@ const FAILED_AFTER: Duration = Duration::from_secs(10);
 /// A server that did not start so often with settings that are new to it may
 /// start with those of before.
 const UNPROVEN_TRIES: u32 = 3;
-/// One that takes longer is waiting for something, and no longer keeps others
-/// from being worked on.
+/// A step that takes longer waits for something, and gives its place to another
+/// branch.
 const SLOT_PATIENCE: Duration = Duration::from_secs(5);
 /// What its owner is told of a server that rests.
 pub(super) const ENDS_AGAIN: &str = "the server ended again and again, so its next start waits";
@@ -113,8 +113,8 @@ impl Reconciler {
                 Some(pause(*attempts))
             }
             Err(StepError::Lost) => {
-                // Whoever has it now counts it, or there is nothing to do. If it
-                // comes back, the timer finds it.
+                // The new holder of the claim counts it, or there is nothing to do.
+                // If the branch comes back, the timer finds it.
                 inner.lock().forget(&branch);
                 None
             }

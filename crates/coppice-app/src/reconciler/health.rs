@@ -30,7 +30,7 @@ const LOOKS_AT_ILL_MAX: usize = 4;
 const REFUSAL_NORMAL: Duration = Duration::from_secs(3);
 /// A server that is busy may take so long to let somebody in.
 const SILENCE_NORMAL: Duration = Duration::from_secs(20);
-/// One that refuses for longer than a start is worth is started anew, …
+/// A server that refuses clients for longer is started anew, …
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(20);
 /// … and so is one that says and does nothing. Each start in vain doubles it.
 const SILENCE_PATIENCE: Duration = Duration::from_secs(60);
@@ -185,7 +185,7 @@ impl Health {
         before.map_or(Verdict::Wait, |complaint| complaint.verdict) != verdict
     }
 
-    /// Those that were well for long enough have no history any more.
+    /// Forgets servers that were well for long enough.
     fn discharge(&self) {
         self.patients.lock().retain(|_, patient| {
             let is_well = patient.complaint.is_none() && !patient.is_asked;

@@ -63,7 +63,7 @@ impl Reconciler {
                 failpoint!("reconciler.started");
             }
             Step::FirstStart => {
-                // One that hangs from here on has to be found like any other.
+                // A server that hangs during its first start is found as any other.
                 self.watch_server(work);
                 let managed_role_verifier = work.managed_role_verifier.clone();
                 let plan = FirstStart { spec: instance_spec(work, token), managed_role_verifier };
@@ -184,7 +184,7 @@ impl Reconciler {
             inner.unsettled_since.remove(id);
             if state != BranchState::Ready {
                 self.inner.health.forget(id);
-                // Whatever was to be told a server is in the row by now.
+                // The password that the server was to be told is in the row by now.
                 inner.stuck_rotations.remove(id);
             }
         }

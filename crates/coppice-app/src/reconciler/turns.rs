@@ -50,7 +50,7 @@ impl Turns {
     pub(super) async fn wait(&self, organization: &OrganizationId) -> Turn {
         let own = {
             let mut of = self.of.lock();
-            // Those that nobody waits for or holds.
+            // Turns that nobody waits for or holds go.
             of.retain(|_, own| Arc::strong_count(own) > 1);
             of.entry(organization.clone()).or_insert_with(|| Arc::new(Semaphore::new(1))).clone()
         };

@@ -137,7 +137,7 @@ fn no_token() -> Error {
     refused("a token of Vercel's is needed as `Authorization: Bearer`")
 }
 
-/// Who calls is not certain.
+/// The error for a token that does not prove who calls.
 fn refused(why: &str) -> Error {
     Error::Forbidden { code: ErrorCode::InvalidToken, public: why.to_owned() }
 }

@@ -41,7 +41,7 @@ fn normalised(list: Vec<String>) -> Vec<String> {
     kept
 }
 
-/// None asks for what the creator has.
+/// The role of a new key: without one that is asked for, its creator's.
 fn narrowed_role(asked: Option<DatabaseRole>, own: Option<DatabaseRole>) -> Result<Option<DatabaseRole>> {
     match (asked, own) {
         (Some(asked), Some(own)) if asked > own => Err(Error::Forbidden {

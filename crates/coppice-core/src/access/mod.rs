@@ -148,9 +148,9 @@ pub enum AskedExpiry {
     /// Nothing: a new key ends with the credential that makes it, and a branch when it would.
     #[default]
     Unsaid,
-    /// That it goes on until somebody deletes it.
+    /// Never, until somebody deletes it.
     Never,
-    /// Then.
+    /// At this time.
     At(DateTime<Utc>),
 }
 

@@ -59,7 +59,7 @@ impl RawTarget<'_> {
         checked("invoiceID", self.invoice, is_record_id).map(InvoiceId::from_trusted)
     }
 
-    /// Whatever it is of: the wider of the forms that ids have.
+    /// The id of an organization, project, branch or key: the widest of their forms.
     pub(super) fn subject(&self) -> Result<String> {
         checked("subjectID", self.subject, is_organization_id).map(str::to_owned)
     }
@@ -82,7 +82,7 @@ impl RawTarget<'_> {
     }
 }
 
-/// One that is not there has no good form either.
+/// Refuses a path parameter that is absent or has another form.
 fn checked<'a>(name: &str, text: Option<&'a str>, is_id: fn(&str) -> bool) -> Result<&'a str> {
     let invalid =
         || Error::invalid(ErrorCode::InvalidPathParameter, format!("invalid path parameter {name}"));

@@ -12,7 +12,7 @@ use super::session::{PLATFORM_ROLE, Parameter, Patience, Session, column};
 use super::{following, logins};
 use crate::{EngineError, Result};
 
-/// What is kept waiting by those who hold a role.
+/// The work that sessions which hold a role keep waiting.
 const PURPOSE: &str = "taking passwords from roles";
 /// Roles whose passwords one round takes: their number is up to who owns the server.
 const ROLES_AT_ONCE: u32 = 10_000;

@@ -24,7 +24,7 @@ const SLOT: &str = "coppice_wal";
 pub(super) struct Held {
     /// The process that was told.
     pid: u32,
-    /// None when it keeps nothing for us.
+    /// From where on the server keeps its log for us; none when it does not.
     from: Option<Lsn>,
 }
 

@@ -30,7 +30,7 @@ const IS_JSON: u8 = 0x40;
 pub(super) struct LogPipe(File);
 
 impl LogPipe {
-    /// That of a server whose postmaster lives, and has begun to log.
+    /// The pipe of a server whose postmaster lives, and has begun to log.
     pub(super) fn of(server: &ProcessIdentity) -> Option<Self> {
         let error_output = format!("/proc/{}/fd/2", server.pid);
         let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;

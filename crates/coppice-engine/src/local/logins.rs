@@ -24,7 +24,7 @@ use crate::{EngineError, Result};
 pub(super) const NAMES: &str = "^key_[0-9a-v]{26}$";
 /// Most logins that a copy is looked through for at once.
 const INHERITED_MAX: u32 = 1000;
-/// What is kept waiting by those who hold a login.
+/// The work that sessions which hold a login keep waiting.
 const PURPOSE: &str = "ending the login of a key";
 
 /// Has the role be there with its verifier, and do what it should.
@@ -174,7 +174,7 @@ async fn lock(address: &Address, session: &Session, name: &str) -> Result<()> {
         "ALTER ROLE {name} NOLOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS PASSWORD NULL"
     );
     insist(address, PURPOSE, session.execute(action, &locking)).await?;
-    // Of whom it was made a member, by whomever.
+    // Memberships that the role was given, whoever granted them.
     let query = "SELECT format('REVOKE %I FROM %I GRANTED BY %I CASCADE', a.rolname, m.rolname, g.rolname)
         FROM pg_catalog.pg_auth_members s
         JOIN pg_catalog.pg_roles a ON a.oid = s.roleid JOIN pg_catalog.pg_roles m ON m.oid = s.member

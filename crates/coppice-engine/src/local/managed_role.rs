@@ -14,7 +14,7 @@ use super::connecting::Address;
 use super::session::{PLATFORM_DATABASE, Patience, Session, column, named};
 use crate::{EngineError, Result};
 
-/// What is kept waiting by those who hold the role.
+/// The work that sessions which hold the role keep waiting.
 const PURPOSE: &str = "setting the password of the role app";
 /// No verifier of the platform's is longer.
 const VERIFIER_MAX: i32 = 512;

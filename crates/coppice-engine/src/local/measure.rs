@@ -43,7 +43,7 @@ struct Pace {
 }
 
 const PACE: Pace = Pace { share: 100, pause_max: KNOWN_FOR };
-/// That of one that may be near its limit.
+/// The pace for a volume that may be near its limit.
 const PACE_NEAR: Pace = Pace { share: 10, pause_max: Duration::from_secs(2) };
 
 impl Pace {

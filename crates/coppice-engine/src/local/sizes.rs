@@ -71,7 +71,7 @@ impl Sizes {
             if started.duration_since(began) > TURN {
                 break;
             }
-            // One that is gone was removed meanwhile.
+            // A volume that is gone was removed meanwhile.
             let Ok(bytes) = volumes.bytes(volume) else { continue };
             let size = Size { bytes, mark, measured: Instant::now(), took: started.elapsed() };
             self.known.lock().insert(volume.clone(), size);

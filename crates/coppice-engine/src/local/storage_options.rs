@@ -33,7 +33,7 @@ pub struct StorageOptions {
     pub pool_step_bytes: u64,
     /// What the pool leaves free on the host's file system, in bytes.
     pub host_reserve_bytes: u64,
-    /// Of a hundred parts of the room for volumes, those that their history may take.
+    /// The share of the room for volumes that their history may take, in percent.
     pub history_share: u8,
     /// Use this driver or fail.
     pub driver: Option<DriverKind>,

@@ -56,7 +56,7 @@ fn owned(owner: &str, acl: &str) -> String {
     format!("pg_catalog.quote_ident(pg_catalog.pg_get_userbyid({owner})) AS owner, {}", grants(acl))
 }
 
-/// Who may do what; null where that is what the kind begins with.
+/// SQL for the grants of an access list; null for the default of its kind.
 fn grants(acl: &str) -> String {
     format!(
         "CASE WHEN {acl} IS NOT NULL THEN (SELECT coalesce(pg_catalog.json_agg(pg_catalog.json_build_array(\

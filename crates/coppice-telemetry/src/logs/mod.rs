@@ -30,7 +30,7 @@ pub use search::{LogCursor, LogPage, LogQuery, search};
 /// Why a search came to nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
-    /// Whoever asked has gone, or time is up.
+    /// The client has gone, or time is up.
     #[error("the search was interrupted")]
     Interrupted,
     /// A file can't be read.

@@ -18,7 +18,7 @@ const UNSETTLED_SECONDS: f64 = 60.0;
 const SPACE_SHARE: f64 = 0.1;
 /// A certificate should not end within this many days.
 const CERTIFICATE_DAYS: f64 = 14.0;
-/// One that is good for longer than anybody looks ahead.
+/// A certificate that is good for longer counts as one without an end.
 const CERTIFICATE_FOREVER_DAYS: f64 = 100.0 * 365.25;
 
 /// Asks the platform of a data directory; says nothing where there is none.

@@ -84,7 +84,7 @@ fn directory(runtime_dir: &Path) -> PathBuf {
 /// The pids of all processes that serve sessions and do nothing else.
 pub(super) fn processes(runtime_dir: &Path) -> Vec<u32> {
     let entries = std::fs::read_dir(directory(runtime_dir)).into_iter().flatten().filter_map(Result::ok);
-    // Who listens is asked: a name may be left of a process that is gone.
+    // The kernel tells who listens: the name of a socket outlives its process.
     let open = entries.filter_map(|entry| std::os::unix::net::UnixStream::connect(entry.path()).ok());
     let peers = open.filter_map(|stream| rustix::net::sockopt::socket_peercred(&stream).ok());
     peers.filter_map(|peer| u32::try_from(peer.pid.as_raw_nonzero().get()).ok()).collect()

@@ -28,7 +28,7 @@ use crate::config::{Config, DRAIN_MAX};
 
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(15);
 const WAKE_TIMEOUT: Duration = Duration::from_secs(50);
-/// Whoever waits for a session while the branch is woken waits no shorter than for that.
+/// A client that waits for a session waits at least as long as a branch may take to wake.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Short beside the minutes after which a branch sleeps.
 const POOLED_IDLE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -195,7 +195,7 @@ mod tests {
         assert!(process.has_ended().expect("a look"));
         let status = child.wait().expect("its status");
         assert!(!status.success(), "{status}");
-        // Whoever has its pid by now is not meant.
+        // A process that has the same pid by now gets no signal.
         process.signal(Signal::KILL).expect("nothing to do");
         process.end_within(Duration::ZERO).await.expect("it has ended");
     }

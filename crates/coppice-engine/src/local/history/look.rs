@@ -31,7 +31,7 @@ pub(super) fn now_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// What is unknown between these.
+/// The gaps between these entries.
 fn gaps(entries: &[Entry]) -> Vec<Gap> {
     entries.iter().skip(1).filter_map(|entry| entry.mark.gap()).collect()
 }

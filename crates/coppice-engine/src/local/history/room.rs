@@ -36,7 +36,7 @@ impl History {
         let mut sum: u64 = sizes.iter().map(|(bytes, _)| bytes).sum();
         while sum > most {
             sizes.sort_unstable_by_key(|(bytes, _)| *bytes);
-            // One that can't be cut stays as it is.
+            // A history that can't be shortened stays as it is.
             let Some((bytes, volume)) = sizes.pop() else { break };
             if let Some(left) = self.shorten(&volume)? {
                 sum = sum - bytes + left;

@@ -25,7 +25,7 @@ pub struct Cgroups {
     unified: PathBuf,
     /// Controllers of the unified hierarchy.
     v2: Vec<Controller>,
-    /// Those that are in version 1, each with its directory.
+    /// Controllers of version 1, each with its directory.
     v1: Vec<(Controller, PathBuf)>,
 }
 

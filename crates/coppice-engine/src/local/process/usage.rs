@@ -40,7 +40,7 @@ pub(in crate::local) fn cpu_used(pid: u32) -> Option<Duration> {
     for _ in 0..ATTEMPTS {
         let living: u64 = children(pid).into_iter().filter_map(times).map(|child| child.own).sum();
         let after = times(pid)?;
-        // Who ended in between was counted twice, or not at all.
+        // A child that ended in between was counted twice, or not at all.
         if after.children == before.children {
             let ticks = after.own + after.children + living;
             return Some(TICK * u32::try_from(ticks).unwrap_or(u32::MAX));

@@ -66,7 +66,7 @@ pub(super) async fn copy(old: &Session, new: &Session) -> Result<()> {
     copy_memberships(old, new).await
 }
 
-/// That a role is a member of another one.
+/// The membership of a role in another one.
 #[derive(Clone, Debug)]
 struct Membership {
     role: String,
@@ -179,8 +179,8 @@ fn with_administration(memberships: Vec<Membership>, roles: &[String]) -> Vec<Me
     given.chain(others).collect()
 }
 
-/// Who grants has to administer already; whoever does not any more is left out as the
-/// one who granted.
+/// A grantor has to administer a role before it grants it. Of one that does not any
+/// more, the memberships stay and the name is left out.
 fn in_order(mut left: Vec<Membership>) -> Vec<Membership> {
     let (mut done, mut administers) = (vec![], BTreeSet::new());
     loop {

@@ -97,7 +97,7 @@ fn ability(directory: &Path) -> Result<DriverKind> {
     if reflinks_work(directory)? { Ok(DriverKind::Reflink) } else { Ok(DriverKind::Copy) }
 }
 
-/// Whoever can do `able` can do the simpler ones as well.
+/// Whether a file system for the driver `able` can do what `wanted` needs.
 fn is_enough(able: DriverKind, wanted: DriverKind) -> bool {
     match wanted {
         DriverKind::Btrfs => able == DriverKind::Btrfs,

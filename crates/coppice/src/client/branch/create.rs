@@ -159,7 +159,7 @@ pub(super) async fn create(client: &Client, arguments: CreateArgs, as_json: bool
     };
     let place = Place { project, branch };
     let branch = match if_not_exists {
-        // One that sleeps is there, too.
+        // A branch that sleeps exists, too.
         true => wait_until_there(client, &place).await?,
         false => wait_for(client, &place, BranchStatusType::Healthy).await?,
     };
