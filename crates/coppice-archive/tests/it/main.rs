@@ -2,6 +2,7 @@
 
 mod barman;
 mod bases;
+mod flips;
 mod moments;
 mod s3;
 mod stores;

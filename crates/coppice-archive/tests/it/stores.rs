@@ -10,7 +10,6 @@ use coppice_archive::{Archive, ArchiveError, ArchiveKey, Records, StorePlace};
 use coppice_core::lsn::Lsn;
 use coppice_core::{HostId, InstallationId, VolumeId};
 use coppice_test_support::python_program;
-use proptest::prelude::*;
 use zeroize::Zeroizing;
 
 use crate::support::{Store, installation, key, tree};
@@ -214,37 +213,4 @@ fn whoever_has_the_key_reads_a_store_without_this_program() {
     assert_eq!(read(text.as_bytes(), &["records"]).stdout, newest.export, "after a rekey");
     let refused = read(&[8; 32], &["list"]);
     assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("not the key"));
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
-
-    #[test]
-    fn a_bit_that_flips_anywhere_is_found(place in any::<prop::sample::Index>(), bit in 0..8_u32, seed in any::<u32>()) {
-        let store = Store::new();
-        let source = tempfile::tempdir().expect("a directory");
-        let noise = (0..70_000_u32).map(|n| n.wrapping_add(seed).wrapping_mul(2_654_435_761)).collect::<Vec<_>>();
-        fs::write(source.path().join("1"), noise.into_iter().flat_map(u32::to_le_bytes).collect::<Vec<_>>()).expect("a file");
-        let base = store.write(source.path(), 1000, None).expect("written").base;
-        let (runtime, archive) = (&store.runtime, &store.archive);
-        let volume = VolumeId::from_trusted("vol_1");
-        runtime.block_on(archive.put_log(&volume, Utc::now(), Lsn(0x100), &[5; 3000])).expect("written");
-        runtime.block_on(archive.put_records(&records("some"), Utc::now())).expect("written");
-        // In each kind as often.
-        let kinds = ["bases", "packs", "wal", "records"];
-        let object = store.objects(kinds[place.index(kinds.len())]).remove(0);
-        let mut content = fs::read(&object).expect("an object");
-        let (length, at) = (content.len(), place.index(content.len()));
-        content[at] ^= 1 << bit;
-        fs::write(&object, content).expect("written");
-        let found = [
-            store.verify(&base).err(),
-            runtime.block_on(async { archive.get_log(&archive.log_pieces(&volume).await?[0]).await }).err(),
-            runtime.block_on(async { archive.get_records(&archive.records().await?[0]).await }).err(),
-        ];
-        let found: Vec<_> = found.into_iter().flatten().collect();
-        let name = object.strip_prefix(&store.directory).expect("below it").display().to_string();
-        prop_assert!(matches!(&found[..], [ArchiveError::Damaged { object, .. }] if *object == name || object.contains(&name)),
-            "bit {bit} of byte {at} of {length} in {name}: {found:?}");
-    }
 }
