@@ -18,7 +18,7 @@ pub struct Mark {
     /// committed before lies before `lsn`.
     pub at_ms: i64,
     /// When it was last seen that nothing had been written since the mark before
-    /// this one.
+    /// this one; where the clock was set back since then, the time that it had by that.
     pub since_ms: i64,
     /// Behind the last record.
     pub lsn: Lsn,

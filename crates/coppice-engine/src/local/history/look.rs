@@ -87,6 +87,7 @@ impl Volume {
             log,
             place: Place { at: last.mark.lsn, previous: last.previous },
             seen_ms: last.mark.at_ms,
+            marked_ms: last.mark.at_ms,
             marks_length: self.marks.length(),
             gaps: gaps(&entries),
             next_kept: behind_kept.max(log.segment().number(first.mark.lsn)),
@@ -125,6 +126,7 @@ impl Volume {
             log,
             place: end,
             seen_ms: mark.at_ms,
+            marked_ms: mark.at_ms,
             marks_length: self.marks.length(),
             gaps: gaps(&entries),
             next_kept: log.segment().number(end.at),
@@ -138,8 +140,9 @@ impl Volume {
     /// None when the log has gone on and what came next is lost.
     fn look_on(&mut self, mut known: Known) -> Result<Option<Known>> {
         let live = wal_of(&self.data)?;
-        // Whatever is committed by now is found below.
-        let now = now_ms().max(known.seen_ms);
+        // Whatever is committed by now is found below. Times stand still where the clock was set back.
+        let clock = now_ms();
+        let now = clock.max(known.seen_ms);
         let name = known.log.file_name(known.ends_in);
         let looking = || EngineError::io(format!("looking at {name}"));
         let changed = live.file(name.as_str()).map_err(looking())?;
@@ -153,13 +156,15 @@ impl Volume {
             return Ok(None);
         }
         known.is_settled = (walked, ends_in) == (known.place, known.ends_in)
-            && changed.is_none_or(|(seconds, _)| seconds * 1000 + TICK_MS < now);
+            && changed.is_none_or(|(seconds, _)| (clock - seconds * 1000).abs() > TICK_MS);
         (known.changed, known.ends_in) = (changed, ends_in);
         if walked != known.place {
-            let mark = Mark { at_ms: now, since_ms: known.seen_ms, lsn: walked.at, is_first: false };
+            // Where times stand still, this was written at one that comes a second time.
+            let since_ms = known.seen_ms.min(clock).max(known.marked_ms);
+            let mark = Mark { at_ms: now, since_ms, lsn: walked.at, is_first: false };
             self.marks.add(&Entry { mark, previous: walked.previous })?;
             known.gaps.extend(mark.gap());
-            known.place = walked;
+            (known.place, known.marked_ms) = (walked, now);
         }
         known.seen_ms = now;
         while known.next_kept < known.log.segment().number(known.place.at) {
@@ -168,7 +173,7 @@ impl Volume {
             }
             known.next_kept += 1;
         }
-        if is_snapshot_due(known.snapshots.last().map(Facts::snapshot), known.place.at, now) {
+        if is_snapshot_due(known.snapshots.last().map(Facts::snapshot), known.place.at, clock) {
             let path = self.path.clone();
             let facts = self.snapshots.take(&path, Some(known.place), &known.log, now)?;
             known.snapshots.push(facts);
@@ -199,14 +204,185 @@ impl Volume {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt as _;
+    use std::path::PathBuf;
+    use std::time::Duration;
+
     use coppice_core::VolumeId;
-    use coppice_wal::Segment;
+    use coppice_core::history::{Moment, OutOfReach};
+    use coppice_wal::{Log, PAGE, Segment};
 
     use super::super::History;
     use super::*;
     use crate::local::layout::Layout;
 
     const FILE: u64 = Segment::USUAL.bytes;
+    /// As src/include/access/xlog_internal.h has it for release 18.
+    const MAGIC: u16 = 0xD118;
+    const SYSTEM: u64 = 7;
+    const HOUR_MS: i64 = 3_600_000;
+
+    /// A volume whose log goes over the end of its first file, as a server writes it: page by page.
+    struct Written {
+        wal: PathBuf,
+        history: History,
+        volume: VolumeId,
+        known: Option<Known>,
+        /// What the server has still to write, from its first page on.
+        pages: Vec<(u64, [u8; PAGE])>,
+        at: u64,
+        previous: u64,
+        _home: tempfile::TempDir,
+    }
+
+    /// CRC-32C, bit by bit.
+    fn checksum(bytes: &[u8]) -> u32 {
+        !bytes.iter().fold(u32::MAX, |value, byte| {
+            let shift = |value: u32, _| if value & 1 == 1 { value >> 1 ^ 0x82F6_3B78 } else { value >> 1 };
+            (0..8).fold(value ^ u32::from(*byte), shift)
+        })
+    }
+
+    impl Written {
+        /// Nothing but the last two pages of the first file is left for what comes.
+        fn begin() -> Self {
+            let home = tempfile::tempdir().expect("a directory");
+            let layout = Layout::new(home.path(), "test");
+            let volume = VolumeId::from_trusted("vol_1");
+            let data = layout.volume(&volume).join("data");
+            let wal = data.join("pg_wal");
+            for directory in [&wal, &data.join("global")] {
+                fs::create_dir_all(directory).expect("a directory");
+            }
+            let mut control = [0; 8192];
+            control[..8].copy_from_slice(&SYSTEM.to_le_bytes());
+            control[48] = 1;
+            fs::write(data.join("global/pg_control"), control).expect("a file");
+            let history = History::new(&layout);
+            let at = 2 * FILE - 2 * PAGE as u64;
+            let (now, place) = (now_ms(), Place { at: Lsn(at), previous: None });
+            let marked_ms = now - HOUR_MS;
+            let mark = Mark { at_ms: marked_ms, since_ms: marked_ms, lsn: place.at, is_first: true };
+            let mut found = history.open(&volume).expect("opened").expect("free");
+            found.marks.add(&Entry { mark, previous: None }).expect("added");
+            let snapshot = serde_json::json!({ "taken_ms": now, "redo": at, "end": at, "previous": null });
+            let known = Known {
+                log: Log::of(18, SYSTEM, 1, Segment::USUAL).expect("a release"),
+                place,
+                seen_ms: now,
+                marked_ms,
+                marks_length: found.marks.length(),
+                gaps: vec![],
+                // Not every file system can keep one.
+                next_kept: 2,
+                snapshots: vec![serde_json::from_value(snapshot).expect("facts")],
+                ends_in: 1,
+                changed: None,
+                is_settled: false,
+            };
+            drop(found);
+            Self { wal, history, volume, known: Some(known), pages: vec![], at, previous: 8, _home: home }
+        }
+
+        fn begin_page(&mut self, continued: usize) {
+            let is_first = self.at.is_multiple_of(FILE);
+            let mut page = [0; PAGE];
+            page[..2].copy_from_slice(&MAGIC.to_le_bytes());
+            page[2] = u8::from(continued > 0) | u8::from(is_first) << 1;
+            page[4] = 1;
+            page[8..16].copy_from_slice(&self.at.to_le_bytes());
+            page[16..20].copy_from_slice(&(continued as u32).to_le_bytes());
+            if is_first {
+                page[24..32].copy_from_slice(&SYSTEM.to_le_bytes());
+                page[32..36].copy_from_slice(&(FILE as u32).to_le_bytes());
+                page[36..40].copy_from_slice(&(PAGE as u32).to_le_bytes());
+            }
+            self.pages.push((self.at, page));
+            self.at += if is_first { 40 } else { 24 };
+        }
+
+        /// Adds a record, and tells where it ends.
+        fn add(&mut self, body: &[u8]) -> Lsn {
+            if self.at.is_multiple_of(PAGE as u64) {
+                self.begin_page(0);
+            }
+            let mut header = [0; 24];
+            header[..4].copy_from_slice(&(body.len() as u32 + 24).to_le_bytes());
+            header[8..16].copy_from_slice(&self.previous.to_le_bytes());
+            header[17] = 10;
+            let sum = checksum(&[body, &header[..20]].concat());
+            header[20..].copy_from_slice(&sum.to_le_bytes());
+            self.previous = self.at;
+            let record = [&header[..], body].concat();
+            let mut left = &record[..];
+            while !left.is_empty() {
+                if self.at.is_multiple_of(PAGE as u64) {
+                    self.begin_page(left.len());
+                }
+                let offset = (self.at % PAGE as u64) as usize;
+                let (now, later) = left.split_at(left.len().min(PAGE - offset));
+                let (_, page) = self.pages.last_mut().expect("a page");
+                page[offset..offset + now.len()].copy_from_slice(now);
+                self.at += now.len() as u64;
+                left = later;
+            }
+            self.at = self.at.next_multiple_of(8);
+            Lsn(self.at)
+        }
+
+        /// Has the server write what lies before a place, long ago: each file is settled at once.
+        fn write_before(&mut self, end: u64, seconds_ago: u64) {
+            for (place, page) in self.pages.iter().filter(|(place, _)| *place < end) {
+                let path = self.wal.join(Segment::USUAL.name(1, place / FILE));
+                let mut options = File::options();
+                let file = options.create(true).truncate(false).write(true).open(path).expect("a file");
+                file.write_all_at(page, place % FILE).expect("written");
+                file.set_modified(SystemTime::now() - Duration::from_secs(seconds_ago)).expect("a time");
+            }
+            self.pages.retain(|(place, _)| *place >= end / PAGE as u64 * PAGE as u64);
+        }
+
+        /// Looks, and tells how far the log is seen to go.
+        fn look(&mut self) -> Lsn {
+            let mut found = self.history.open(&self.volume).expect("opened").expect("free");
+            found.look(&mut self.known, 18).expect("looked at");
+            self.known.as_ref().expect("known").place.at
+        }
+
+        /// Where a moment is, as far as anything is marked.
+        fn find(&self, at_ms: i64) -> std::result::Result<Lsn, OutOfReach> {
+            let marks = self.history.open(&self.volume).expect("opened").expect("free").marks;
+            let marks = marks.read().expect("read").into_iter().map(|entry| entry.mark).collect();
+            let seen_ms = self.known.as_ref().expect("known").seen_ms;
+            let history = coppice_core::history::History { marks, seen_ms, ..Default::default() };
+            history.find(Moment::Time(chrono::DateTime::from_timestamp_millis(at_ms).expect("a time")))
+        }
+    }
+
+    #[test]
+    fn what_came_after_the_clock_was_set_back_is_at_no_time_that_it_had_not_had() {
+        let mut written = Written::begin();
+        let place = |written: &mut Written, seconds_ago| {
+            let end = written.add(&[1; 100]);
+            written.write_before(written.at, seconds_ago);
+            assert_eq!(written.look(), end);
+            end
+        };
+        let first = place(&mut written, 60);
+        let before = now_ms();
+        // It was three hours later by then.
+        written.known.as_mut().expect("known").seen_ms = before + 3 * HOUR_MS;
+        let [_, third] = [50, 40].map(|seconds_ago| place(&mut written, seconds_ago));
+        let after = now_ms();
+        assert_eq!(written.find(before), Ok(first));
+        for later in [1, HOUR_MS, 3 * HOUR_MS - (after - before) - 1] {
+            let found = written.find(after + later);
+            assert!(matches!(found, Err(OutOfReach::Gap(..))), "{later}: {found:?}");
+        }
+        assert_eq!(written.find(before + 3 * HOUR_MS), Ok(third));
+        assert_eq!(written.known.expect("known").gaps.len(), 1, "it is told once");
+    }
 
     #[test]
     fn marks_of_what_a_failed_machine_may_have_lost_are_forgotten() {

@@ -51,6 +51,8 @@ struct Known {
     place: Place,
     /// When nothing was behind it for the last time.
     seen_ms: i64,
+    /// The time of the last mark.
+    marked_ms: i64,
     /// Length of the marks by then: another process has worked on them if it differs.
     marks_length: u64,
     /// Gaps among the marks, oldest first; those before the first mark may be left from

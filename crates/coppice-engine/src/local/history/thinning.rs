@@ -141,6 +141,10 @@ mod tests {
         assert!(!is_snapshot_due(last, Lsn(1000 + SNAPSHOT_BYTES - 1), 0));
         assert!(is_snapshot_due(last, Lsn(1000 + SNAPSHOT_BYTES), 0));
         assert!(!is_snapshot_due(Some(taken(0, 1)), Lsn(2 * SNAPSHOT_BYTES), 9_999), "a moment ago");
+        assert!(
+            is_snapshot_due(Some(taken(-120, 1)), Lsn(2 * SNAPSHOT_BYTES), 0),
+            "by a clock that was set back"
+        );
         assert!(is_snapshot_due(last, Lsn(1001), MINUTE_MS));
         assert!(!is_snapshot_due(last, Lsn(1000), 60 * MINUTE_MS), "nothing was written");
     }
