@@ -361,6 +361,35 @@ mod tests {
     }
 
     #[test]
+    fn a_record_over_two_files_is_seen_when_all_of_it_is_there() {
+        // The next file may be there before it is written to, and it may not.
+        for is_there in [true, false] {
+            let mut written = Written::begin();
+            let first = written.add(&[1; 100]);
+            let whole = written.add(&[2; 3 * PAGE]);
+            if is_there {
+                let next = File::create(written.wal.join(Segment::USUAL.name(1, 2))).expect("a file");
+                next.set_len(FILE).expect("a length");
+                next.set_modified(SystemTime::now() - Duration::from_secs(60)).expect("a time");
+            }
+            written.write_before(2 * FILE, 60);
+            for look in 0..3 {
+                assert_eq!(written.look(), first, "look {look}: half of the next one is there");
+            }
+            // Its first page there, and then the rest.
+            written.write_before(2 * FILE + PAGE as u64, 40);
+            for look in 0..3 {
+                assert_eq!(written.look(), first, "look {look}: a part is still missing");
+            }
+            written.write_before(written.at, 20);
+            assert_eq!(written.look(), whole);
+            let last = written.add(&[3; 10]);
+            written.write_before(written.at, 10);
+            assert_eq!(written.look(), last);
+        }
+    }
+
+    #[test]
     fn what_came_after_the_clock_was_set_back_is_at_no_time_that_it_had_not_had() {
         let mut written = Written::begin();
         let place = |written: &mut Written, seconds_ago| {
