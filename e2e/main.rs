@@ -58,6 +58,7 @@ mod store;
 mod storm;
 mod supervision;
 mod systemd;
+mod terminal;
 mod tidying;
 mod tour;
 mod unprivileged;

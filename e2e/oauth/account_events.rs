@@ -1,9 +1,5 @@
 //! What happens to an account is in the operator's audit log.
 
-use std::fs::{self, File};
-use std::io::Write as _;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use coppice_test_support::wait_for;
@@ -12,7 +8,7 @@ use serde_json::{Value, json};
 use super::browser::Browser;
 use super::{challenge, join, new_user, operator, shared, tokens_of_spa, with_clients};
 use crate::http::{Http, text_of};
-use crate::setup::PROGRAM;
+use crate::terminal::Terminal;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -154,55 +150,22 @@ fn nobody_elses_wrong_password_is_told_of_an_account() {
     assert!(!String::from_utf8_lossy(&shown.stdout).contains("nobody@example.com"));
 }
 
-/// `coppice admin set-password` at a terminal, with somebody who takes their
-/// time; ends with the test.
-struct Terminal(Child);
-
-impl Terminal {
-    fn open(http: &Http, email: &str, shown: &Path) -> Self {
-        let command = format!(
-            "'{PROGRAM}' admin set-password {email} --data-dir '{}'",
-            http.platform.data_dir().display()
-        );
-        let child = Command::new("script")
-            .args(["--quiet", "--flush", "--return", "--command", &command, "/dev/null"])
-            .stdin(Stdio::piped())
-            .stdout(File::create(shown).expect("a file"))
-            .spawn();
-        Self(child.expect("script runs"))
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn whoever_thinks_about_a_password_keeps_no_platform_from_starting() {
     let mut http = Http::new(with_clients(&[]));
     let email = http.platform.setting("COPPICE_EMAIL").to_owned();
     http.platform.kill();
-    let directory = tempfile::tempdir().expect("a directory");
-    let shown = directory.path().join("shown");
-    let mut terminal = Terminal::open(&http, &email, &shown);
-    let is_shown = |text: &str| {
-        let shown = fs::read_to_string(&shown).unwrap_or_default();
-        shown.contains(text).then_some(shown)
-    };
-    wait_for("it asks", PATIENCE, || is_shown("New password of"));
+    let mut terminal = Terminal::open(&http.platform, &["admin", "set-password", &email]);
+    terminal.wait_for("New password of");
     http.platform.spawn();
     http.platform.wait_ready();
     let noted = || http.platform.run(&["admin", "audit", "--action", "admin.setPassword"]).stdout;
     assert!(noted().is_empty(), "nothing is begun");
-    let mut input = terminal.0.stdin.take().expect("standard input");
-    writeln!(input, "a stump with a new shoot").expect("it is read");
-    wait_for("it asks again", PATIENCE, || is_shown("The same again"));
-    writeln!(input, "a stump with a new shoot").expect("it is read");
-    let said = wait_for("it is done", PATIENCE, || is_shown("is set"));
+    terminal.type_line("a stump with a new shoot");
+    terminal.wait_for("The same again");
+    terminal.type_line("a stump with a new shoot");
+    let said = terminal.wait_for("is set");
     assert!(!said.contains("stump"), "nobody reads along: {said}");
-    assert!(terminal.0.wait().expect("it ends").success());
+    assert!(terminal.wait_end());
     assert!(!noted().is_empty());
 }

@@ -6,7 +6,7 @@ import { best } from "./find";
 import { linkIn } from "./github";
 import { by, masked, type Place, SNIPPETS, WEB_SNIPPETS } from "./snippets";
 import { ago, fromField, inField, lasting, sentence, took, until } from "./time";
-import { filtered, freeName, rows } from "./tree";
+import { filtered, freeName, rows, typedToDelete } from "./tree";
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
@@ -66,6 +66,15 @@ test("children stand below their parent, and whose parent is gone at the top", (
     ["e", 0, 0],
   ]);
   expect(found[2]?.goesOn).toEqual([true, false]);
+});
+
+test("what is no copy is deleted by its name, also among others", () => {
+  const typed = (...ids: string[]) => typedToDelete(FOREST.filter(({ id }) => ids.includes(id))).word;
+  expect(typed("a")).toBe("a");
+  expect(typed("b")).toBe("b");
+  expect(typed("b", "c", "d")).toBe("3");
+  expect(typed("a", "b", "c")).toBe("a");
+  expect(typedToDelete([branch("main", null), branch("other", null)]).word).toBe("main other");
 });
 
 test("what is folded hides its children", () => {

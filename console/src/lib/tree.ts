@@ -70,3 +70,15 @@ export function freeName(parent: string, names: ReadonlySet<string>): string {
     if (!names.has(name)) return name;
   }
 }
+
+/**
+ * What is typed before branches are deleted: of one its name, of several the names of those that are no copies, or
+ * else how many they are.
+ */
+export function typedToDelete(branches: readonly Node[]): { word: string; what: string } {
+  const [first] = branches;
+  if (first && branches.length === 1) return { word: first.name, what: "its name" };
+  const bases = branches.filter(({ parentID }) => parentID === null).map(({ name }) => name);
+  if (bases.length === 0) return { word: String(branches.length), what: "how many" };
+  return { word: bases.join(" "), what: "what is no copy" };
+}

@@ -70,6 +70,18 @@ export async function a_branch_is_made_and_deleted_by_the_keyboard(browser) {
   await page.getByText("No difference in the schema").waitFor();
   await page.goBack();
 
+  // What was not typed as it is called is not deleted.
+  await row("main").focus();
+  await page.keyboard.press("Delete");
+  await page.getByRole("heading", { name: "Delete main?" }).waitFor();
+  for (const typed of ["", "mai"]) {
+    await page.keyboard.type(typed);
+    await page.keyboard.press("Enter");
+    assert.notEqual(await branchNamed("main"), undefined);
+    assert.ok(await page.getByRole("dialog").isVisible());
+  }
+  await page.keyboard.press("Escape");
+
   // Down to the branch and up again, and away with it.
   await row("main").focus();
   await page.keyboard.press("End");

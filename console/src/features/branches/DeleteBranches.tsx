@@ -4,6 +4,7 @@ import { deleteBranch } from "../../api/changes";
 import type { Schemas } from "../../api/client";
 import type { InProject } from "../../api/queries";
 import { counted } from "../../lib/amounts";
+import { typedToDelete } from "../../lib/tree";
 import { Dialog } from "../../ui/Dialog";
 import { Field } from "../../ui/parts";
 import { Trouble } from "../../ui/Trouble";
@@ -17,11 +18,11 @@ interface DeleteProps {
 
 const NAMED_MAX = 8;
 
-/** Says what is lost, and has it typed: one its name, several how many they are. */
+/** Says what is lost, and has it typed. */
 export function DeleteBranches({ path, branches, onClose }: DeleteProps) {
   const [typed, setTyped] = useState("");
   const only = branches.length === 1 ? branches[0] : undefined;
-  const word = only ? only.name : String(branches.length);
+  const { word, what } = typedToDelete(branches);
   const gone = useMutation({
     mutationFn: async () => {
       for (const branch of branches) await deleteBranch({ ...path, branchID: branch.id });
@@ -53,7 +54,7 @@ export function DeleteBranches({ path, branches, onClose }: DeleteProps) {
           {branches.length > NAMED_MAX && <li>and {branches.length - NAMED_MAX} more</li>}
         </ul>
       )}
-      <Field label={only ? `Type its name, ${word}` : `Type how many, ${word}`}>
+      <Field label={`Type ${what}, ${word}`}>
         {(ids) => (
           <input
             {...ids}

@@ -59,15 +59,20 @@ pub(super) async fn delete(client: &Client, deletion: Deletion, as_json: bool) -
     Ok(())
 }
 
-/// Asks; for a branch that is no copy, by its name.
+/// Asks; for branches that are no copies, by the name of each.
 fn confirm(found: &[Named], listed: &[ListedBranch], deletion: &Deletion) -> anyhow::Result<()> {
     let question = question(found, listed, deletion.purge);
-    let is_base = |branch: &&Named| listed.iter().any(|one| one.id == branch.id && one.parent_id.is_none());
-    let mut bases = found.iter().filter(is_base).peekable();
-    if bases.peek().is_none() {
+    let bases = bases(found, listed);
+    if bases.is_empty() {
         return output::confirm(&question, deletion.is_confirmed);
     }
-    bases.try_for_each(|base| output::confirm_by_name(&question, &base.name, deletion.is_confirmed))
+    bases.into_iter().try_for_each(|name| output::confirm_by_name(&question, name, deletion.is_confirmed))
+}
+
+/// Names of those that are no copies; one that was not listed may be none.
+fn bases<'a>(found: &'a [Named], listed: &[ListedBranch]) -> Vec<&'a str> {
+    let is_copy = |branch: &Named| listed.iter().any(|one| one.id == branch.id && one.parent_id.is_some());
+    found.iter().filter(|branch| !is_copy(branch)).map(|branch| branch.name.as_str()).collect()
 }
 
 /// What is said of a branch that was deleted, and may be kept in the trash.
@@ -107,10 +112,25 @@ mod tests {
     use super::super::list::tests::branch;
     use super::*;
 
+    fn named(id: &str) -> Named {
+        Named { id: id.to_owned(), name: format!("b{id}") }
+    }
+
+    #[test]
+    fn whoever_deletes_what_may_be_no_copy_is_asked_for_its_name() {
+        let listed = [branch("1", None), branch("2", Some("1")), branch("3", None)];
+        let asked = |ids: &[&str]| -> Vec<String> {
+            let found: Vec<_> = ids.iter().map(|id| named(id)).collect();
+            bases(&found, &listed).into_iter().map(str::to_owned).collect()
+        };
+        assert_eq!(asked(&["2"]), [""; 0]);
+        assert_eq!(asked(&["1", "2", "3"]), ["b1", "b3"]);
+        assert_eq!(asked(&["2", "9"]), ["b9"], "whoever deletes it may not see it");
+    }
+
     #[test]
     fn whoever_deletes_a_parent_is_told_of_its_children() {
         let listed = [branch("1", None), branch("2", Some("1")), branch("3", Some("1")), branch("4", None)];
-        let named = |id: &str| Named { id: id.to_owned(), name: format!("b{id}") };
         assert_eq!(question(&[named("4")], &listed, false), "Delete branch b4?");
         assert_eq!(
             question(&[named("1"), named("3")], &listed, true),
