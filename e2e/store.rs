@@ -85,6 +85,16 @@ fn what_is_in_the_store_is_listed_and_verified(store: &Path, key: &Path) {
     assert_eq!(backups.iter().filter(|one| is_good(one)).count(), 2, "of what was written to: {backups:?}");
     let verified = admin_backup("verify", store, key);
     assert!(verified.status.success() && said(&verified).contains("are whole"), "{}", said(&verified));
+    // Not the newest: that one is read by everybody.
+    let mut exports = names(&store.join("records"));
+    exports.sort();
+    assert!(exports.len() > 1, "{exports:?}");
+    let oldest = store.join("records").join(&exports[0]);
+    let whole = fs::read(&oldest).expect("an export");
+    flip_a_bit(&oldest);
+    let found = admin_backup("verify", store, key);
+    assert!(!found.status.success() && said(&found).contains(&exports[0]), "{}", said(&found));
+    fs::write(&oldest, whole).expect("written");
 }
 
 /// Has the newest base of a branch be restored for proof.

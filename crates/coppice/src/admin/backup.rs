@@ -120,9 +120,13 @@ pub(super) async fn list(archive: &Archive, as_json: bool) -> anyhow::Result<()>
 pub(super) async fn verify(archive: Arc<Archive>) -> anyhow::Result<()> {
     let mut problems = vec![];
     let records = archive.records().await?;
-    if let Some(name) = records.last() {
+    for name in &records {
         match archive.get_records(name).await {
-            Ok(found) => drop(check_export(found.export.as_slice()).await?),
+            Ok(found) => {
+                let checked = check_export(found.export.as_slice()).await;
+                problems
+                    .extend(checked.err().map(|error| format!("the export of {}: {error}", name.taken_at())));
+            }
             Err(error) => problems.push(error.chain()),
         }
     }
