@@ -56,6 +56,16 @@ impl<'a> Scene<'a> {
         self.ask_of_branch(Action::Wake);
     }
 
+    /// Its owner gives it so many replicas.
+    pub fn replicate_branch(&mut self, count: u32) {
+        self.ask_of_branch(|branch| Action::Replicate(branch, count));
+    }
+
+    /// Its owner deletes it; its data waits in the trash.
+    pub fn delete_branch(&mut self) {
+        self.ask_of_branch(|branch| Action::Delete(branch, false));
+    }
+
     fn ask_of_branch(&mut self, action: impl FnOnce(BranchId) -> Action) {
         let known = self.0.world.lock().known.clone();
         let (branch, _) = known.first().expect("a branch was made").clone();
@@ -108,6 +118,24 @@ impl<'a> Scene<'a> {
     fn until_booted(&mut self) {
         let is_so = |history: &History<'_>| history.processes.iter().all(|one| one.app().is_some());
         self.go_on_until("it has booted", is_so);
+    }
+
+    /// Steps of the engine whose description begins like this take as long as it pleases
+    /// whoever writes the history.
+    pub fn withhold(&mut self, step: Option<&'static str>) {
+        self.0.world.lock().withheld = step;
+    }
+
+    /// Goes on until so many servers run.
+    ///
+    /// # Panics
+    /// When that does not come.
+    pub fn until_servers_run(&mut self, count: usize) {
+        self.go_on_until(&format!("{count} servers"), |history| {
+            let state = history.world.lock();
+            let servers = state.machines.iter().flat_map(|machine| machine.servers.values());
+            servers.filter(|server| server.ready_at <= state.now).count() == count
+        });
     }
 
     /// Every server says nothing any more.

@@ -106,6 +106,8 @@ pub(crate) struct State {
     pub(crate) faults: Faults,
     pub(crate) machines: Vec<Machine>,
     gates: Vec<Gate>,
+    /// Steps whose description begins like this don't go on.
+    pub(crate) withheld: Option<&'static str>,
     /// Clients by branch, and by the process that serves them.
     pub(crate) sessions: Vec<(BranchId, ProcessId)>,
     /// Branches whose new clients have to wait.
@@ -139,6 +141,7 @@ impl World {
             faults: Faults::default(),
             machines: (0..machines).map(|_| Machine::default()).collect(),
             gates: vec![],
+            withheld: None,
             sessions: vec![],
             held: BTreeSet::new(),
             epochs: BTreeMap::new(),
@@ -196,19 +199,20 @@ impl State {
         self.gates.iter().any(|gate| gate.what.starts_with(what))
     }
 
+    fn may_go_on(&self, gate: &Gate) -> bool {
+        gate.due <= self.now && self.withheld.is_none_or(|what| !gate.what.starts_with(what))
+    }
+
     /// How many steps could go on now.
     pub(crate) fn gates_due(&mut self) -> usize {
         self.gates.retain(|gate| !gate.open.is_closed());
-        self.gates.iter().filter(|gate| gate.due <= self.now).count()
+        self.gates.iter().filter(|gate| self.may_go_on(gate)).count()
     }
 
     /// Lets one of the steps that could go on do so.
     pub(crate) fn open_gate(&mut self, number: usize) {
-        let now = self.now;
-        let Some((at, _)) = self.gates.iter().enumerate().filter(|(_, gate)| gate.due <= now).nth(number)
-        else {
-            return;
-        };
+        let mut due = self.gates.iter().enumerate().filter(|(_, gate)| self.may_go_on(gate));
+        let Some((at, _)) = due.nth(number) else { return };
         let gate = self.gates.remove(at);
         let outcome = if gate.fails { ": fails" } else { "" };
         self.note(format!("process {} goes on with {}{outcome}", gate.process.0, gate.what));

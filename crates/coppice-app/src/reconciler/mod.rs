@@ -14,6 +14,7 @@
 mod attempt;
 mod health;
 mod passwords;
+mod replica_copies;
 mod replicas;
 mod steps;
 mod tending;
@@ -77,6 +78,8 @@ struct Work {
     silent_replicas: HashMap<InstanceId, Instant>,
     /// Since when replicas take far more room than their branches may.
     large_replicas: HashMap<InstanceId, Instant>,
+    /// Of branches a replica of which is made, the ordinal of that.
+    replicas_being_made: HashMap<BranchId, u32>,
     /// How often in a row the replicas of branches could not be brought up.
     replica_failures: HashMap<BranchId, u32>,
     failing_since: HashMap<BranchId, (Instant, u32)>,

@@ -17,6 +17,7 @@ use coppice_store::{BranchWork, NewReplica, ReplicaRow};
 
 use super::Reconciler;
 use super::attempt::StepError;
+use super::replica_copies::{NO_MORE, is_up};
 use super::steps::instance_spec;
 use crate::metrics;
 
@@ -94,8 +95,7 @@ impl Reconciler {
         work: &mut BranchWork,
         token: ClaimToken,
     ) -> Result<(), StepError> {
-        let is_up = work.branch.goal == Goal::Running && work.volume.state == VolumeState::Admitted;
-        if !is_up || (work.branch.spec.replicas == 0 && work.replicas.is_empty()) {
+        if !is_up(work) || (work.branch.spec.replicas == 0 && work.replicas.is_empty()) {
             return Ok(());
         }
         let unsettled = |error: EngineError| StepError::ReplicaNotReady(error.chain());
@@ -109,6 +109,10 @@ impl Reconciler {
                     let instance = InstanceId::new(&work.branch.id, ordinal);
                     problem = Some(StepError::ReplicaNotReady(format!("{instance}: {}", error.reason())));
                 }
+            }
+            // It was looked after while a replica was made.
+            if !is_up(work) {
+                return problem.map_or(Ok(()), |_| Err(NO_MORE));
             }
         }
         self.inner.announce(&work.branch.id);
@@ -128,6 +132,10 @@ impl Reconciler {
         slots: &[ReplicaSlot],
         token: ClaimToken,
     ) -> Result<(), StepError> {
+        let being_made = self.inner.lock().replicas_being_made.get(&work.branch.id).copied();
+        if being_made == Some(ordinal) {
+            return Ok(());
+        }
         let slot = slots.iter().find(|slot| slot.ordinal == ordinal).map(|slot| slot.state);
         let mut is_renewed = false;
         loop {
@@ -160,6 +168,8 @@ impl Reconciler {
                     is_renewed = true;
                     self.renew_replica(work, &replica, token).await?;
                 }
+                // One after the other.
+                (ReplicaStep::MakeVolume, Some(_)) if being_made.is_some() => return Ok(()),
                 (ReplicaStep::MakeVolume, Some(replica)) => {
                     is_renewed = true;
                     self.make_replica(work, &replica, token).await?;
@@ -226,23 +236,6 @@ impl Reconciler {
         self.forget_what_was_seen_of(instance);
         self.remove_doomed(&replica.volume.id).await?;
         self.read_replicas(work).await
-    }
-
-    async fn make_replica(
-        &self,
-        work: &mut BranchWork,
-        replica: &ReplicaRow,
-        token: ClaimToken,
-    ) -> Result<(), StepError> {
-        // Before the copy, so that nothing is written in between that it misses.
-        self.inner.engine.keep_for_replica(&work.instance, &replica.instance).await?;
-        self.make_volume(&replica.volume, work, token).await?;
-        failpoint!("reconciler.replica_made");
-        let made = work.replicas.iter_mut().find(|one| one.ordinal == replica.ordinal);
-        if let Some(made) = made {
-            made.volume.state = VolumeState::Present;
-        }
-        Ok(())
     }
 
     async fn start_replica(

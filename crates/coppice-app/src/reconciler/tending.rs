@@ -34,7 +34,7 @@ impl Reconciler {
         token: ClaimToken,
         serves: bool,
     ) -> Result<Option<T>, StepError> {
-        let (branch, is_lost) = (work.branch.id.clone(), CancellationToken::new());
+        let (branch, is_given_up) = (work.branch.id.clone(), CancellationToken::new());
         let is_unwanted = async {
             loop {
                 tokio::time::sleep(LOOK).await;
@@ -49,26 +49,41 @@ impl Reconciler {
                 () = self.inner.stop.cancelled() => None,
                 done = doing => Some(done),
                 () = is_unwanted => None,
-                () = is_lost.cancelled() => None,
+                () = is_given_up.cancelled() => None,
             }
         };
         match serves {
-            true => self.while_tended(doing, work, token, &is_lost).await,
+            true => self.while_tended(doing, work, token, &is_given_up).await,
             false => Ok(doing.await),
         }
     }
 
     /// Does what takes long, and looks after the branch meanwhile; `work` is what it is by
-    /// then. Says so when another claim takes over, which is an error at the end.
+    /// then. Says so when another claim takes over, which is an error at the end, or the
+    /// branch is deleted.
     pub(super) async fn while_tended<T>(
         &self,
         doing: impl Future<Output = T>,
         work: &mut BranchWork,
         token: ClaimToken,
-        is_lost: &CancellationToken,
+        is_unwanted: &CancellationToken,
+    ) -> Result<T, StepError> {
+        self.let_clients_in(work, token).await?;
+        let done = self.beside_tending(doing, work, token, is_unwanted).await;
+        // What comes next may stop its server.
+        self.report_primary(work, token, false).await?;
+        done
+    }
+
+    /// The same for what no server is stopped for.
+    pub(super) async fn beside_tending<T>(
+        &self,
+        doing: impl Future<Output = T>,
+        work: &mut BranchWork,
+        token: ClaimToken,
+        is_unwanted: &CancellationToken,
     ) -> Result<T, StepError> {
         let is_over = CancellationToken::new();
-        self.let_clients_in(work, token).await?;
         let done = async {
             let done = doing.await;
             is_over.cancel();
@@ -83,9 +98,12 @@ impl Reconciler {
                     () = tokio::time::sleep(LOOK) => {}
                 }
                 match self.tend(work, token).await {
+                    Ok(()) if matches!(work.branch.goal, Goal::Trashed | Goal::Deleted) => {
+                        is_unwanted.cancel()
+                    }
                     Ok(()) => {}
                     Err(StepError::Lost) => {
-                        is_lost.cancel();
+                        is_unwanted.cancel();
                         return Err(StepError::Lost);
                     }
                     Err(error) => {
@@ -96,8 +114,6 @@ impl Reconciler {
             }
         };
         let (done, tended) = tokio::join!(done, tended);
-        // What comes next may stop its server.
-        self.report_primary(work, token, false).await?;
         tended.map(|()| done)
     }
 

@@ -57,3 +57,27 @@ fn what_a_dead_process_says_late_changes_nothing_that_its_successor_did() {
     scene.until_settled();
     scene.ends_well();
 }
+
+#[test]
+fn a_branch_sleeps_wakes_and_is_deleted_while_a_replica_of_it_is_copied() {
+    const COPY: &str = "copying into";
+    let mut metastore = Metastore::start();
+    for is_deleted in [false, true] {
+        let mut scene = Scene::begin(&mut metastore);
+        scene.create_branch();
+        scene.until_settled();
+        scene.withhold(Some(COPY));
+        scene.replicate_branch(2);
+        scene.until(COPY);
+        scene.hibernate_branch();
+        scene.until_servers_run(0);
+        scene.wake_branch();
+        scene.until_servers_run(1);
+        if is_deleted {
+            scene.delete_branch();
+            scene.until_servers_run(0);
+        }
+        scene.withhold(None);
+        scene.ends_well();
+    }
+}
