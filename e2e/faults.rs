@@ -6,6 +6,7 @@ mod clock;
 mod connections;
 pub(crate) mod disk;
 mod servers;
+mod steps;
 mod wakes;
 
 use std::time::Duration;

@@ -1,12 +1,12 @@
 //! One look at the log of a volume.
 
 use std::fs;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use coppice_core::history::{Gap, Mark};
 use coppice_core::lsn::Lsn;
 use coppice_wal::Place;
 
+use super::clocks::{Clocks, now_ms};
 use super::marks::Entry;
 use super::pages::Files;
 use super::snapshots::{Facts, log_of, wal_of};
@@ -25,13 +25,7 @@ const TICK_MS: i64 = 1_000;
 /// this time.
 const BEGIN_AGAIN_MS: i64 = 60_000;
 
-/// The time, in milliseconds since the Unix epoch.
-pub(super) fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-}
-
-/// The gaps between these entries.
+/// What is unknown between these.
 fn gaps(entries: &[Entry]) -> Vec<Gap> {
     entries.iter().skip(1).filter_map(|entry| entry.mark.gap()).collect()
 }
@@ -88,6 +82,8 @@ impl Volume {
             place: Place { at: last.mark.lsn, previous: last.previous },
             seen_ms: last.mark.at_ms,
             marked_ms: last.mark.at_ms,
+            clocks: None,
+            left_out_from: None,
             marks_length: self.marks.length(),
             gaps: gaps(&entries),
             next_kept: behind_kept.max(log.segment().number(first.mark.lsn)),
@@ -127,6 +123,8 @@ impl Volume {
             place: end,
             seen_ms: mark.at_ms,
             marked_ms: mark.at_ms,
+            clocks: None,
+            left_out_from: None,
             marks_length: self.marks.length(),
             gaps: gaps(&entries),
             next_kept: log.segment().number(end.at),
@@ -141,8 +139,11 @@ impl Volume {
     fn look_on(&mut self, mut known: Known) -> Result<Option<Known>> {
         let live = wal_of(&self.data)?;
         // Whatever is committed by now is found below. Times stand still where the clock was set back.
-        let clock = now_ms();
-        let now = clock.max(known.seen_ms);
+        let clocks = Clocks::now();
+        let (clock, now) = (clocks.calendar, clocks.calendar.max(known.seen_ms));
+        if known.clocks.replace(clocks).is_some_and(|before| clocks.is_ahead_of(&before)) {
+            known.left_out_from.get_or_insert(known.seen_ms);
+        }
         let name = known.log.file_name(known.ends_in);
         let looking = || EngineError::io(format!("looking at {name}"));
         let changed = live.file(name.as_str()).map_err(looking())?;
@@ -159,8 +160,10 @@ impl Volume {
             && changed.is_none_or(|(seconds, _)| (clock - seconds * 1000).abs() > TICK_MS);
         (known.changed, known.ends_in) = (changed, ends_in);
         if walked != known.place {
-            // Where times stand still, this was written at one that comes a second time.
-            let since_ms = known.seen_ms.min(clock).max(known.marked_ms);
+            // Where times stand still, this was written at one that comes a second time; and those that
+            // were left out may come yet.
+            let since_ms = known.left_out_from.take().unwrap_or(known.seen_ms);
+            let since_ms = since_ms.min(clock).max(known.marked_ms);
             let mark = Mark { at_ms: now, since_ms, lsn: walked.at, is_first: false };
             self.marks.add(&Entry { mark, previous: walked.previous })?;
             known.gaps.extend(mark.gap());
@@ -205,46 +208,32 @@ impl Volume {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
-    use std::os::unix::fs::FileExt as _;
     use std::path::PathBuf;
-    use std::time::Duration;
+    use std::time::{Duration, SystemTime};
 
     use coppice_core::VolumeId;
     use coppice_core::history::{Moment, OutOfReach};
     use coppice_wal::{Log, PAGE, Segment};
 
     use super::super::History;
+    use super::super::written::{SYSTEM, Written};
     use super::*;
     use crate::local::layout::Layout;
 
     const FILE: u64 = Segment::USUAL.bytes;
-    /// As src/include/access/xlog_internal.h has it for release 18.
-    const MAGIC: u16 = 0xD118;
-    const SYSTEM: u64 = 7;
     const HOUR_MS: i64 = 3_600_000;
 
-    /// A volume whose log goes over the end of its first file, as a server writes it: page by page.
-    struct Written {
+    /// A volume whose log comes to the end of its first file.
+    struct Kept {
         wal: PathBuf,
         history: History,
         volume: VolumeId,
         known: Option<Known>,
-        /// What the server has still to write, from its first page on.
-        pages: Vec<(u64, [u8; PAGE])>,
-        at: u64,
-        previous: u64,
+        log: Written,
         _home: tempfile::TempDir,
     }
 
-    /// CRC-32C, bit by bit.
-    fn checksum(bytes: &[u8]) -> u32 {
-        !bytes.iter().fold(u32::MAX, |value, byte| {
-            let shift = |value: u32, _| if value & 1 == 1 { value >> 1 ^ 0x82F6_3B78 } else { value >> 1 };
-            (0..8).fold(value ^ u32::from(*byte), shift)
-        })
-    }
-
-    impl Written {
+    impl Kept {
         /// Nothing but the last two pages of the first file is left for what comes.
         fn begin() -> Self {
             let home = tempfile::tempdir().expect("a directory");
@@ -272,6 +261,8 @@ mod tests {
                 place,
                 seen_ms: now,
                 marked_ms,
+                clocks: None,
+                left_out_from: None,
                 marks_length: found.marks.length(),
                 gaps: vec![],
                 // Not every file system can keep one.
@@ -282,65 +273,7 @@ mod tests {
                 is_settled: false,
             };
             drop(found);
-            Self { wal, history, volume, known: Some(known), pages: vec![], at, previous: 8, _home: home }
-        }
-
-        fn begin_page(&mut self, continued: usize) {
-            let is_first = self.at.is_multiple_of(FILE);
-            let mut page = [0; PAGE];
-            page[..2].copy_from_slice(&MAGIC.to_le_bytes());
-            page[2] = u8::from(continued > 0) | u8::from(is_first) << 1;
-            page[4] = 1;
-            page[8..16].copy_from_slice(&self.at.to_le_bytes());
-            page[16..20].copy_from_slice(&(continued as u32).to_le_bytes());
-            if is_first {
-                page[24..32].copy_from_slice(&SYSTEM.to_le_bytes());
-                page[32..36].copy_from_slice(&(FILE as u32).to_le_bytes());
-                page[36..40].copy_from_slice(&(PAGE as u32).to_le_bytes());
-            }
-            self.pages.push((self.at, page));
-            self.at += if is_first { 40 } else { 24 };
-        }
-
-        /// Adds a record, and tells where it ends.
-        fn add(&mut self, body: &[u8]) -> Lsn {
-            if self.at.is_multiple_of(PAGE as u64) {
-                self.begin_page(0);
-            }
-            let mut header = [0; 24];
-            header[..4].copy_from_slice(&(body.len() as u32 + 24).to_le_bytes());
-            header[8..16].copy_from_slice(&self.previous.to_le_bytes());
-            header[17] = 10;
-            let sum = checksum(&[body, &header[..20]].concat());
-            header[20..].copy_from_slice(&sum.to_le_bytes());
-            self.previous = self.at;
-            let record = [&header[..], body].concat();
-            let mut left = &record[..];
-            while !left.is_empty() {
-                if self.at.is_multiple_of(PAGE as u64) {
-                    self.begin_page(left.len());
-                }
-                let offset = (self.at % PAGE as u64) as usize;
-                let (now, later) = left.split_at(left.len().min(PAGE - offset));
-                let (_, page) = self.pages.last_mut().expect("a page");
-                page[offset..offset + now.len()].copy_from_slice(now);
-                self.at += now.len() as u64;
-                left = later;
-            }
-            self.at = self.at.next_multiple_of(8);
-            Lsn(self.at)
-        }
-
-        /// Has the server write what lies before a place, long ago: each file is settled at once.
-        fn write_before(&mut self, end: u64, seconds_ago: u64) {
-            for (place, page) in self.pages.iter().filter(|(place, _)| *place < end) {
-                let path = self.wal.join(Segment::USUAL.name(1, place / FILE));
-                let mut options = File::options();
-                let file = options.create(true).truncate(false).write(true).open(path).expect("a file");
-                file.write_all_at(page, place % FILE).expect("written");
-                file.set_modified(SystemTime::now() - Duration::from_secs(seconds_ago)).expect("a time");
-            }
-            self.pages.retain(|(place, _)| *place >= end / PAGE as u64 * PAGE as u64);
+            Self { wal, history, volume, known: Some(known), log: Written::from(at), _home: home }
         }
 
         /// Looks, and tells how far the log is seen to go.
@@ -350,10 +283,22 @@ mod tests {
             self.known.as_ref().expect("known").place.at
         }
 
+        /// Has the server write a record, which is seen.
+        fn place(&mut self, seconds_ago: u64) -> Lsn {
+            let end = self.log.add(&[1; 100]);
+            self.log.write_before(&self.wal, end.0, seconds_ago);
+            assert_eq!(self.look(), end);
+            end
+        }
+
+        fn marks(&self) -> Vec<Mark> {
+            let marks = self.history.open(&self.volume).expect("opened").expect("free").marks;
+            marks.read().expect("read").into_iter().map(|entry| entry.mark).collect()
+        }
+
         /// Where a moment is, as far as anything is marked.
         fn find(&self, at_ms: i64) -> std::result::Result<Lsn, OutOfReach> {
-            let marks = self.history.open(&self.volume).expect("opened").expect("free").marks;
-            let marks = marks.read().expect("read").into_iter().map(|entry| entry.mark).collect();
+            let marks = self.marks();
             let seen_ms = self.known.as_ref().expect("known").seen_ms;
             let history = coppice_core::history::History { marks, seen_ms, ..Default::default() };
             history.find(Moment::Time(chrono::DateTime::from_timestamp_millis(at_ms).expect("a time")))
@@ -364,53 +309,47 @@ mod tests {
     fn a_record_over_two_files_is_seen_when_all_of_it_is_there() {
         // The next file may be there before it is written to, and it may not.
         for is_there in [true, false] {
-            let mut written = Written::begin();
-            let first = written.add(&[1; 100]);
-            let whole = written.add(&[2; 3 * PAGE]);
+            let mut kept = Kept::begin();
+            let first = kept.log.add(&[1; 100]);
+            let whole = kept.log.add(&[2; 3 * PAGE]);
             if is_there {
-                let next = File::create(written.wal.join(Segment::USUAL.name(1, 2))).expect("a file");
+                let next = File::create(kept.wal.join(Segment::USUAL.name(1, 2))).expect("a file");
                 next.set_len(FILE).expect("a length");
                 next.set_modified(SystemTime::now() - Duration::from_secs(60)).expect("a time");
             }
-            written.write_before(2 * FILE, 60);
+            kept.log.write_before(&kept.wal, 2 * FILE, 60);
             for look in 0..3 {
-                assert_eq!(written.look(), first, "look {look}: half of the next one is there");
+                assert_eq!(kept.look(), first, "look {look}: half of the next one is there");
             }
             // Its first page there, and then the rest.
-            written.write_before(2 * FILE + PAGE as u64, 40);
+            kept.log.write_before(&kept.wal, 2 * FILE + PAGE as u64, 40);
             for look in 0..3 {
-                assert_eq!(written.look(), first, "look {look}: a part is still missing");
+                assert_eq!(kept.look(), first, "look {look}: a part is still missing");
             }
-            written.write_before(written.at, 20);
-            assert_eq!(written.look(), whole);
-            let last = written.add(&[3; 10]);
-            written.write_before(written.at, 10);
-            assert_eq!(written.look(), last);
+            kept.log.write_before(&kept.wal, whole.0, 20);
+            assert_eq!(kept.look(), whole);
+            let last = kept.log.add(&[3; 10]);
+            kept.log.write_before(&kept.wal, last.0, 10);
+            assert_eq!(kept.look(), last);
         }
     }
 
     #[test]
     fn what_came_after_the_clock_was_set_back_is_at_no_time_that_it_had_not_had() {
-        let mut written = Written::begin();
-        let place = |written: &mut Written, seconds_ago| {
-            let end = written.add(&[1; 100]);
-            written.write_before(written.at, seconds_ago);
-            assert_eq!(written.look(), end);
-            end
-        };
-        let first = place(&mut written, 60);
+        let mut kept = Kept::begin();
+        let first = kept.place(60);
         let before = now_ms();
         // It was three hours later by then.
-        written.known.as_mut().expect("known").seen_ms = before + 3 * HOUR_MS;
-        let [_, third] = [50, 40].map(|seconds_ago| place(&mut written, seconds_ago));
+        kept.known.as_mut().expect("known").seen_ms = before + 3 * HOUR_MS;
+        let [_, third] = [50, 40].map(|seconds_ago| kept.place(seconds_ago));
         let after = now_ms();
-        assert_eq!(written.find(before), Ok(first));
+        assert_eq!(kept.find(before), Ok(first));
         for later in [1, HOUR_MS, 3 * HOUR_MS - (after - before) - 1] {
-            let found = written.find(after + later);
+            let found = kept.find(after + later);
             assert!(matches!(found, Err(OutOfReach::Gap(..))), "{later}: {found:?}");
         }
-        assert_eq!(written.find(before + 3 * HOUR_MS), Ok(third));
-        assert_eq!(written.known.expect("known").gaps.len(), 1, "it is told once");
+        assert_eq!(kept.find(before + 3 * HOUR_MS), Ok(third));
+        assert_eq!(kept.known.expect("known").gaps.len(), 1, "it is told once");
     }
 
     #[test]
@@ -436,5 +375,25 @@ mod tests {
         fs::write(found.history.join("boot"), "another one").expect("written");
         assert_eq!(end(found.load(18).expect("loaded")), Some((Lsn(FILE + 16), 2)), "what was kept is there");
         assert_eq!(end(found.load(18).expect("loaded")), Some((Lsn(FILE + 16), 2)));
+    }
+
+    #[test]
+    fn times_that_a_clock_left_out_are_not_known_to_have_had_nothing() {
+        let mut kept = Kept::begin();
+        let first = kept.place(60);
+        let set = now_ms();
+        // It was three hours earlier a moment ago, and nothing comes at first.
+        let known = kept.known.as_mut().expect("known");
+        (known.seen_ms, known.marked_ms) = (set - 3 * HOUR_MS, set - 4 * HOUR_MS);
+        known.clocks = Some(Clocks { calendar: known.seen_ms, ..Clocks::now() });
+        for _ in 0..2 {
+            assert_eq!(kept.look(), first);
+        }
+        let second = kept.place(50);
+        let now = kept.known.as_ref().expect("known").seen_ms;
+        assert_eq!(kept.find(now), Ok(second));
+        let marks = kept.marks();
+        let last = marks.last().expect("a mark");
+        assert!(last.gap().is_some() && last.since_ms == set - 3 * HOUR_MS, "{last:?}");
     }
 }

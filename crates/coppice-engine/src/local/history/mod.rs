@@ -12,6 +12,7 @@
 //! Only where a snapshot of a running volume is one moment, and files share
 //! blocks: on btrfs.
 
+mod clocks;
 mod kept;
 mod look;
 mod marks;
@@ -21,6 +22,8 @@ mod room;
 mod snapshots;
 mod stored;
 mod thinning;
+#[cfg(test)]
+mod written;
 
 use std::collections::HashMap;
 use std::fs;
@@ -38,7 +41,7 @@ use parking_lot::Mutex;
 use super::layout::Layout;
 use super::untrusted::{self, UntrustedPath};
 use crate::{EngineError, Result};
-use look::now_ms;
+use clocks::{Clocks, now_ms};
 use marks::Marks;
 pub(super) use snapshots::trim_wal;
 use snapshots::{Facts, Snapshots};
@@ -53,6 +56,10 @@ struct Known {
     seen_ms: i64,
     /// The time of the last mark.
     marked_ms: i64,
+    /// What time it was at the last look of this process.
+    clocks: Option<Clocks>,
+    /// What was seen before the clock was set forward, if it was since the last mark.
+    left_out_from: Option<i64>,
     /// Length of the marks by then: another process has worked on them if it differs.
     marks_length: u64,
     /// Gaps among the marks, oldest first; those before the first mark may be left from
