@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use coppice_test_support::{Platform, Psql, Signal, psql, signal, wait_for};
 
-use super::{PATIENCE, as_superuser};
+use super::{PATIENCE, as_superuser, oldest_and_newest};
 use crate::branches::{describe, path, status};
 use crate::faults::disk::{NO_GROWTH, fill};
-use crate::setup::{PROGRAM, every_release, options};
+use crate::setup::{PROGRAM, every_release};
 
 const HEALTHY: &str = "STATUS_TYPE_HEALTHY";
 /// A server that refuses everybody may be called healthy for so long.
@@ -154,7 +154,7 @@ fn never_deluded(coppice: &Platform, branch: &str, mut looks: impl FnMut(bool) -
 
 #[test]
 fn a_full_pool_takes_a_neighbour_down_for_no_longer_than_it_is_full() {
-    let mut coppice = Platform::start(PROGRAM, options());
+    let mut coppice = Platform::start(PROGRAM, oldest_and_newest(&[]));
     coppice.cli(&["branch", "create", "big", "--parent", "main"]);
     coppice.cli(&["branch", "create", "old", "--image", "postgres:15"]);
     for branch in ["main", "old"] {

@@ -1,11 +1,11 @@
 //! Branches that take more than their storage.
 
-use coppice_test_support::{Options, Platform, psql, wait_for};
+use coppice_test_support::{Platform, psql, wait_for};
 use serde_json::json;
 
-use super::PATIENCE;
+use super::{PATIENCE, oldest_and_newest};
 use crate::branches::{change, data_of, describe, path};
-use crate::setup::{PROGRAM, options, postgres_dir};
+use crate::setup::PROGRAM;
 
 /// Most that is written between two looks, and a slow machine's looks.
 pub(super) const OVERSHOOT: u64 = 700 << 20;
@@ -45,10 +45,7 @@ fn defy(coppice: &Platform, path: &str, url: &str) {
 
 #[test]
 fn a_branch_that_fills_its_storage_becomes_read_only_and_more_storage_heals_it() {
-    let postgres = postgres_dir().join("18.4").display().to_string();
-    let environment = vec![("COPPICE_POSTGRES_DIRS".to_owned(), postgres)];
-    let flags = ["--pool-size-gib", "4"].map(str::to_owned).to_vec();
-    let coppice = Platform::start(PROGRAM, Options { environment, flags, ..options() });
+    let coppice = Platform::start(PROGRAM, oldest_and_newest(&["--pool-size-gib", "4"]));
     for major in ["15", "18"] {
         coppice.cli(&["branch", "create", major, "--image", &format!("postgres:{major}"), "--storage", "1"]);
         let (branch, url) = (path(&coppice, major), coppice.connection_string(major));
