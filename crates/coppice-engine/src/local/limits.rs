@@ -5,10 +5,13 @@
 //! now and then, because PostgreSQL replaces processes of its own that ended.
 
 use std::sync::Arc;
+use std::thread::{Builder, scope};
 use std::time::Duration;
 
 use coppice_core::InstanceId;
-use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use rustix::io::Errno;
+use rustix::process::{Gid, Pid, Resource, Rlimit, Uid, prlimit};
+use rustix::thread::{set_thread_res_gid, set_thread_res_uid};
 
 use super::HostEngine;
 use super::metastore::METASTORE;
@@ -33,7 +36,9 @@ impl Servers {
     /// Puts a server under limits that it was not born under. Blocks.
     fn limit_living(&self, instance: &InstanceId) {
         let Some(server) = self.living(instance) else { return };
-        bound_logs(server.pid);
+        if let Some(account) = server.account() {
+            bound_logs(server.pid, account);
+        }
         if instance.as_str() != METASTORE {
             offer_to_the_oom_killer(&server);
         }
@@ -65,7 +70,7 @@ pub(super) fn limit_soon(host: &Arc<HostEngine>, instance: &InstanceId) {
 /// Bounds the files that a server's collector writes. It goes on when a file
 /// can't grow: PostgreSQL ignores `SIGXFSZ`. Code inside a server may call its
 /// process the same, and has then bounded itself.
-fn bound_logs(postmaster: u32) {
+fn bound_logs(postmaster: u32, account: (u32, u32)) {
     let is_collector = |child: &(u32, ProcessDirectory)| {
         let title = child.1.read("cmdline").unwrap_or_default();
         title.trim_end_matches(['\0', ' ']) == COLLECTOR
@@ -73,14 +78,33 @@ fn bound_logs(postmaster: u32) {
     for (pid, collector) in children(postmaster).filter(is_collector) {
         let Some(number) = Pid::from_raw(pid.cast_signed()) else { continue };
         let limit = Rlimit { current: Some(LOG_FILE_MAX), maximum: Some(LOG_FILE_MAX) };
-        // One that has just ended writes nothing.
-        if let Ok(before) = prlimit(Some(number), Resource::Fsize, limit)
-            && collector.parent().is_none()
-        {
+        match in_the_name_of(account, || prlimit(Some(number), Resource::Fsize, limit)) {
             // It ended in between, and this may be somebody else already.
-            let _ = prlimit(Some(number), Resource::Fsize, before);
+            Ok(before) if collector.parent().is_none() => {
+                let _ = prlimit(Some(number), Resource::Fsize, before);
+            }
+            // One that has just ended writes nothing.
+            Ok(_) | Err(Errno::SRCH) => {}
+            Err(error) => tracing::warn!("the logs of process {postmaster} are not bounded: {error}"),
         }
     }
+}
+
+/// Does it on a thread whose real uid and gid are these: of them the kernel asks
+/// whose limits may be lowered. Of others' it takes the right to exceed every
+/// limit (`CAP_SYS_RESOURCE`, capabilities(7)), and services and containers have
+/// none. What the thread may do otherwise stays.
+fn in_the_name_of<T: Send>(
+    (uid, gid): (u32, u32),
+    work: impl FnOnce() -> rustix::io::Result<T> + Send,
+) -> rustix::io::Result<T> {
+    let changed = || {
+        set_thread_res_gid(Gid::from_raw(gid), None, None)?;
+        set_thread_res_uid(Uid::from_raw(uid), None, None)?;
+        work()
+    };
+    scope(|threads| Builder::new().spawn_scoped(threads, changed).ok()?.join().ok())
+        .unwrap_or(Err(Errno::AGAIN))
 }
 
 /// Processes that a server started itself.
@@ -106,6 +130,7 @@ fn offer_to_the_oom_killer(server: &ProcessIdentity) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::CommandExt as _;
     use std::process::{Command, Stdio};
     use std::time::Instant;
 
@@ -114,8 +139,19 @@ mod tests {
     #[test]
     fn whoever_takes_the_name_of_the_collector_does_not_take_its_limit_away() {
         let named = format!("exec 3<&0; for i in 1 2; do (exec -a '{COLLECTOR}' cat <&3) & done; wait");
-        let mut server =
-            Command::new("bash").args(["-c", &named]).stdin(Stdio::piped()).spawn().expect("bash");
+        // A server's account is no other process's.
+        let account = match rustix::process::getuid().is_root() {
+            true => (12_345, 12_346),
+            false => (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()),
+        };
+        let mut server = Command::new("bash")
+            .args(["-c", &named])
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .uid(account.0)
+            .gid(account.1)
+            .spawn()
+            .expect("bash");
         let is_limited = |(_, child): &(u32, ProcessDirectory)| {
             let limits = child.read("limits").unwrap_or_default();
             let line = limits.lines().find(|line| line.starts_with("Max file size")).unwrap_or_default();
@@ -124,7 +160,7 @@ mod tests {
         let deadline = Instant::now() + Duration::from_secs(60);
         while children(server.id()).filter(is_limited).count() < 2 {
             assert!(Instant::now() < deadline, "both are limited");
-            bound_logs(server.id());
+            bound_logs(server.id(), account);
         }
         drop(server.stdin.take());
         server.wait().expect("it ends with its children");
