@@ -52,9 +52,13 @@ fn a_link_in_the_place_of_slots_costs_the_host_nothing() {
             symlink(target, root.join("data/pg_replslot")).expect("a link");
         });
 
-        begin_child(&coppice, &parent, &format!("{parent}-kid"));
+        let kid = format!("{parent}-kid");
+        begin_child(&coppice, &parent, &kid);
         wait_for("the platform met the link", PATIENCE, || {
-            coppice.log().contains("inherited replication slots").then_some(())
+            let kid = coppice.branch_path(&kid)?;
+            let id = kid.rsplit('/').next()?;
+            let is_told = |line: &str| line.contains(id) && line.contains("inherited replication slots");
+            coppice.log().lines().any(is_told).then_some(())
         });
         is_answering(&coppice);
         assert!(victim.path().join("precious/file").exists(), "{major}: root followed the link");
@@ -99,7 +103,8 @@ fn a_socket_that_leads_to_another_server_is_not_spoken_to() {
     let metastore_socket = metastore.split([' ', '=']).nth(1).expect("a path").to_owned() + "/.s.PGSQL.5432";
     let neighbours_socket = socket_of(&format!("{}-1", coppice.branch_id("main")));
     let refusals = || coppice.log().matches("is served by the account").count();
-    let attacks = [(15, &neighbours_socket), (18, &neighbours_socket), (18, &metastore_socket)];
+    let attacks =
+        MAJORS.map(|major| [&neighbours_socket, &metastore_socket].map(|target| (major, target))).concat();
     for (number, (major, target)) in attacks.into_iter().enumerate() {
         let branch = format!("links{number}");
         let native = branch_with_code(&coppice, &branch, major);
