@@ -1,13 +1,18 @@
 //! Requests to the API.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use serde_json::Value;
+
+/// Longer than any answer takes: a platform that hangs fails a test, and does not
+/// keep it from its end.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Made once, as it reads the certificates of the machine. No connection is
 /// kept: each request has a runtime of its own.
 static HTTP: LazyLock<reqwest::Client> = LazyLock::new(|| {
-    let client = reqwest::Client::builder().pool_max_idle_per_host(0);
+    let client = reqwest::Client::builder().pool_max_idle_per_host(0).timeout(PATIENCE);
     client.build().expect("a client")
 });
 
