@@ -81,3 +81,29 @@ async fn reset_statistics(session: &Session) -> Result<()> {
     ];
     session.transaction(action, &statements).await
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn slots_go_and_what_is_linked_in_their_place_stays() {
+        let home = tempfile::tempdir().unwrap();
+        let (data, host) = (UntrustedPath::new(home.path(), "data"), home.path().join("host"));
+        let slots = data.host_path().join("pg_replslot");
+        fs::create_dir_all(host.join("precious/deeper")).unwrap();
+        fs::create_dir_all(slots.join("slot")).unwrap();
+        fs::write(slots.join("slot/state"), "").unwrap();
+        symlink(&host, slots.join("link")).unwrap();
+        remove_inherited_files(&data).unwrap();
+        assert_eq!(fs::read_dir(&slots).unwrap().count(), 0);
+
+        fs::remove_dir(&slots).unwrap();
+        symlink(&host, &slots).unwrap();
+        assert!(remove_inherited_files(&data).is_err());
+        assert!(host.join("precious/deeper").exists());
+    }
+}

@@ -96,6 +96,9 @@ pub(super) fn most_telling(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::time::Duration;
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     use super::*;
 
@@ -116,6 +119,19 @@ mod tests {
         assert_eq!(written_since(&directory, before.as_ref()), "FATAL: of now\n");
         fs::write(directory.host_path().join("postgresql-20260101-000001.json"), "PANIC: later\n").unwrap();
         assert_eq!(written_since(&directory, before.as_ref()), "PANIC: later\n");
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_the_log_holds_up_nobody() {
+        let home = tempfile::tempdir().unwrap();
+        let directory = UntrustedPath::new(home.path(), "log");
+        fs::create_dir(directory.host_path()).unwrap();
+        let pipe = directory.host_path().join("postgresql-20260101-000000.json");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let (sender, ended) = std::sync::mpsc::channel();
+        std::thread::spawn(move || sender.send((end(&directory), written_since(&directory, None))));
+        let (end, words) = ended.recv_timeout(Duration::from_secs(60)).expect("an end");
+        assert_eq!((end.map(|end| end.length), words), (Some(0), String::new()));
     }
 
     #[test]
