@@ -231,6 +231,8 @@ fn what_a_role_keeps_of_its_password_costs_nothing_before_sign_in() {
                  'SCRAM-SHA-256$4096:' || repeat('AAAA', 350000) || '${key}:{key}'); END $$;"
         )
     };
+    let said = coppice.psql("main", &large("large0"));
+    assert!(said.err.contains("encrypted password is too long"), "{}", said.err);
     coppice.sql("v15", &(0..16).map(|number| large(&format!("large{number}"))).collect::<String>());
     coppice.sql("v15", "CREATE ROLE ada LOGIN PASSWORD 'secret'");
     let refused = sign_in_from(&coppice, HERE, &format!("large1.{id}"), "secret").expect_err("refused");
