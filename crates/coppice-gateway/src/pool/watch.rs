@@ -53,9 +53,13 @@ impl Watch {
     }
 }
 
-/// Made-up names that are looked for in one statement, and their bytes.
+/// Made-up names that are looked for in one statement, their bytes, and how many words that
+/// a name may follow.
 const NAMES_MAX: usize = 64;
 const NAME_BYTES_MAX: usize = 128;
+const PLACES_MAX: usize = 1024;
+/// Bytes after such a word in which the name has to end.
+const REACH: usize = 2 * NAME_BYTES_MAX;
 
 /// Names of settings that a statement may set for its session and that no server
 /// lists: those with a dot, which extensions and applications make up. Only
@@ -65,20 +69,24 @@ pub(crate) fn made_up_settings(text: &[u8]) -> Vec<String> {
     if !text.contains(&b'.') {
         return names;
     }
-    let mut rest = text;
+    let (mut rest, mut places) = (text, 0);
     while names.len() < NAMES_MAX
+        && places < PLACES_MAX
         && let Some(start) = rest.iter().position(|byte| is_of_word(*byte))
     {
         rest = &rest[start..];
         let end = rest.iter().position(|byte| !is_of_word(*byte)).unwrap_or(rest.len());
         let (word, after) = rest.split_at(end);
         rest = after;
+        let after = &after[..after.len().min(REACH)];
         let name = if word.eq_ignore_ascii_case(b"set_config") {
             let argument = after.trim_ascii_start().strip_prefix(b"(").map(<[u8]>::trim_ascii_start);
+            places += 1;
             argument
                 .and_then(|argument| argument.strip_prefix(b"'"))
                 .and_then(|name| name.split(|b| *b == b'\'').next())
         } else if word.eq_ignore_ascii_case(b"set") {
+            places += 1;
             let mut words = after.split(|byte| byte.is_ascii_whitespace() || *byte == b'=');
             let mut words = words.by_ref().filter(|word| !word.is_empty());
             words.next().and_then(|word| {
@@ -150,6 +158,11 @@ mod tests {
         }
         let many = "set a.b to c; ".repeat(NAMES_MAX * 2);
         assert_eq!(made_up_settings(many.as_bytes()).len(), NAMES_MAX);
+        // Names are looked for in so many places only, and right behind the word.
+        let late = format!("{}set a.b to c", "set(".repeat(PLACES_MAX));
+        assert_eq!(made_up_settings(late.as_bytes()), [""; 0]);
+        let far = format!("set {}a.b to c", " ".repeat(REACH));
+        assert_eq!(made_up_settings(far.as_bytes()), [""; 0]);
         let long = format!("set a.{} to c", "b".repeat(NAME_BYTES_MAX));
         assert_eq!(made_up_settings(long.as_bytes()), [""; 0]);
     }
