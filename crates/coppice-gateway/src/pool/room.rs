@@ -12,6 +12,8 @@ use crate::refusal::Refusal;
 /// What the clients of one pool may have kept together, and those of all.
 const POOL_BYTES_MAX: usize = 64 << 20;
 const BYTES_MAX: usize = 512 << 20;
+/// What those of one pool may have kept whatever the others have.
+const OWN_BYTES: usize = 256 << 10;
 /// What is taken by anything that is kept, beside its bytes.
 const ENTRY_BYTES: usize = 128;
 
@@ -42,7 +44,7 @@ impl Room {
         let own = self.taken.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let all = self.all.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let held = Held { room: self.clone(), bytes };
-        if own <= POOL_BYTES_MAX && all <= BYTES_MAX {
+        if own <= OWN_BYTES || own <= POOL_BYTES_MAX && all <= BYTES_MAX {
             return Ok(held);
         }
         let whose = if own > POOL_BYTES_MAX { "this branch's pool" } else { "all pools" };
@@ -86,7 +88,11 @@ mod tests {
         drop(held);
         let held: Vec<_> = pools.iter().map(|room| room.hold(63 << 20)).collect();
         assert!(held[..8].iter().all(Result::is_ok) && held[8].is_err());
-        drop(held);
+        let rest: Vec<_> =
+            pools[..8].iter().map_while(|room| room.hold((1 << 20) - 4 * ENTRY_BYTES).ok()).collect();
+        let small = pools[8].hold(OWN_BYTES - ENTRY_BYTES);
+        assert!(small.is_ok() && pools[8].hold(1 << 20).is_err(), "a little is there for each");
+        drop((held, rest, small));
         assert_eq!(all.load(Ordering::Relaxed), 0);
     }
 }
