@@ -1,6 +1,7 @@
 //! What a branch's servers have logged.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use chrono::{DateTime, Utc};
 use coppice_core::target::InBranch;
-use coppice_core::{BranchId, Error, ErrorCode, InstanceId, Result};
+use coppice_core::{BranchId, Error, ErrorCode, InstanceId, OrganizationId, Result};
 use coppice_telemetry::ceil_ms;
 use coppice_telemetry::logs::{
     InstanceLogs, LogCursor, LogEntry, LogFilter, LogFilters, LogPage, LogQuery, OpenLog, SearchError, search,
@@ -24,7 +25,9 @@ use crate::{Access, App, MasterKey};
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Queries that read files at the same time.
 const READERS_MAX: usize = 8;
-/// Of them, queries on one branch.
+/// Of them, queries of one organization.
+const READERS_OF_ORGANIZATION_MAX: usize = 4;
+/// Of these, queries on one branch.
 const READERS_OF_BRANCH_MAX: usize = 2;
 /// Longest cursor that can be one of ours.
 const CURSOR_LENGTH_MAX: usize = 8 << 10;
@@ -59,35 +62,57 @@ pub struct BranchLogs {
 #[derive(Debug)]
 pub(crate) struct Readers {
     all: Arc<Semaphore>,
-    branches: Mutex<HashMap<BranchId, Arc<Semaphore>>>,
+    organizations: Shares<OrganizationId>,
+    branches: Shares<BranchId>,
+}
+
+/// So many turns of each that has some, or waits for one.
+#[derive(Debug)]
+struct Shares<K> {
+    each: usize,
+    turns: Mutex<HashMap<K, Arc<Semaphore>>>,
+}
+
+impl<K: Clone + Eq + Hash> Shares<K> {
+    fn new(each: usize) -> Self {
+        Self { each, turns: Mutex::default() }
+    }
+
+    async fn turn(&self, of: &K) -> Result<OwnedSemaphorePermit> {
+        let own = {
+            let mut turns = self.turns.lock();
+            turns.retain(|_, turns| Arc::strong_count(turns) > 1);
+            turns.entry(of.clone()).or_insert_with(|| Arc::new(Semaphore::new(self.each))).clone()
+        };
+        own.acquire_owned().await.map_err(Error::internal)
+    }
 }
 
 impl Default for Readers {
     fn default() -> Self {
-        Self { all: Arc::new(Semaphore::new(READERS_MAX)), branches: Mutex::default() }
+        Self {
+            all: Arc::new(Semaphore::new(READERS_MAX)),
+            organizations: Shares::new(READERS_OF_ORGANIZATION_MAX),
+            branches: Shares::new(READERS_OF_BRANCH_MAX),
+        }
     }
 }
 
 impl Readers {
-    /// Waits for its turn; first among those on the same branch, so that one
-    /// branch holds up no other.
-    async fn turn(&self, branch: &BranchId) -> Result<[OwnedSemaphorePermit; 2]> {
-        let of_branch = {
-            let mut branches = self.branches.lock();
-            branches.retain(|_, turns| Arc::strong_count(turns) > 1);
-            let new = || Arc::new(Semaphore::new(READERS_OF_BRANCH_MAX));
-            branches.entry(branch.clone()).or_insert_with(new).clone()
-        };
-        let own = of_branch.acquire_owned().await.map_err(Error::internal)?;
+    /// Waits for its turn; first among those on the same branch, then of the same
+    /// organization, so that neither holds up others.
+    async fn turn(&self, branch: &InBranch) -> Result<[OwnedSemaphorePermit; 3]> {
+        let of_branch = self.branches.turn(&branch.branch).await?;
+        let of_organization = self.organizations.turn(&branch.within.organization).await?;
         let all = self.all.clone().acquire_owned().await.map_err(Error::internal)?;
-        Ok([own, all])
+        Ok([of_branch, of_organization, all])
     }
 
     /// Does work in its turn. It has it to its end, also when nobody waits for
     /// that any more.
     async fn read<T: Send + 'static>(
         &self,
-        branch: &BranchId,
+        branch: &InBranch,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let turn = self.turn(branch).await?;
@@ -131,7 +156,7 @@ impl App {
             (1..=branch.spec.replicas + 1).map(|ordinal| InstanceId::new(&branch.id, ordinal)).collect();
         let end = EndWithMe::default();
         let is_over = end.0.clone();
-        let reading = self.log_readers.read(id, move || {
+        let reading = self.log_readers.read(&access.target, move || {
             // Large expressions take a while to compile.
             let filters = LogFilters::new(&request.filters)
                 .map_err(|why| Error::invalid(ErrorCode::InvalidFilter, format!("invalid filter: {why}")))?;
@@ -227,6 +252,9 @@ impl CursorSeal<'_> {
 
 #[cfg(test)]
 mod tests {
+    use coppice_core::ProjectId;
+    use coppice_core::target::InProject;
+
     use super::*;
 
     fn cursor() -> LogCursor {
@@ -237,10 +265,33 @@ mod tests {
         .expect("a cursor")
     }
 
+    fn in_branch(organization: &str, branch: &str) -> InBranch {
+        let within = InProject {
+            organization: OrganizationId::from_trusted(organization),
+            project: ProjectId::from_trusted("p"),
+        };
+        InBranch { within, branch: BranchId::from_trusted(branch) }
+    }
+
+    #[tokio::test]
+    async fn an_organization_with_many_branches_leaves_turns_to_others() {
+        let readers = Readers::default();
+        let mut turns = vec![];
+        for number in 0..READERS_OF_ORGANIZATION_MAX {
+            turns.push(readers.turn(&in_branch("o", &number.to_string())).await.expect("a turn"));
+        }
+        let (own, other) = (in_branch("o", "more"), in_branch("other", "b"));
+        let mut next = Box::pin(readers.turn(&own));
+        assert!(futures_util::poll!(&mut next).is_pending());
+        assert!(futures_util::poll!(Box::pin(readers.turn(&other))).is_ready());
+        turns.pop();
+        assert!(futures_util::poll!(&mut next).is_ready());
+    }
+
     #[tokio::test]
     async fn an_abandoned_query_keeps_its_turn_until_its_work_ends() {
         let readers = Arc::new(Readers::default());
-        let branch = BranchId::from_trusted("b");
+        let branch = in_branch("o", "b");
         let mut ends = vec![];
         for _ in 0..READERS_OF_BRANCH_MAX {
             let (begun, is_begun) = tokio::sync::oneshot::channel();
