@@ -279,6 +279,9 @@ fn a_database_gets_to_another_account_of_vercels_and_who_had_it_can_connect_no_m
     let (status, shown) = story.ask("GET", "icfg_two", &below, &Value::Null, "");
     assert_eq!((status, &shown["id"]), (200, &json!(id)), "{shown}");
     left.leads_nowhere(&first);
+    let handed_over =
+        || (story.metastore("select count(*) from branches where hands_over") == "0").then_some(());
+    wait_for("it is handed over", PATIENCE, handed_over);
     // What Vercel connects with goes on until it has what to connect with next.
     does(&first, "SELECT n FROM kept");
     let meanwhile = Left::behind(&made);
@@ -314,51 +317,59 @@ impl Story {
 
 /// What somebody who has a database makes to come back by, with its secrets.
 struct Left {
-    /// A role that has a password of theirs.
-    role: String,
-    /// A session that goes on, whether anybody listens to it or not.
-    session: Child,
+    /// Roles that have a password of theirs; the second has a name like the platform's.
+    roles: [String; 2],
+    /// Sessions that go on, whether anybody listens to them or not; the role of the second is gone.
+    sessions: [Child; 2],
 }
 
 impl Left {
     fn behind(told: &Value) -> Self {
         let (url, user) = (url(told), secret(told, "PGUSER"));
         let (login, rest) = user.split_once('.').expect("a branch");
-        let password = secret(told, "PGPASSWORD");
+        let of_login = format!("{login}.{rest}:{}@", secret(told, "PGPASSWORD"));
+        let of = |role: &str| url.replace(&of_login, &format!("{role}.{rest}:planted@"));
         does(
             &url,
-            "DROP ROLE IF EXISTS \"left behind\"; CREATE ROLE \"left behind\" LOGIN PASSWORD 'planted'",
+            "DROP ROLE IF EXISTS \"left behind\", coppice_replica_99, dropped; CREATE ROLE \"left behind\" LOGIN PASSWORD 'planted';
+             CREATE ROLE coppice_replica_99 LOGIN PASSWORD 'planted'; CREATE ROLE dropped LOGIN PASSWORD 'planted'",
         );
-        let (of_login, of_role) =
-            (format!("{login}.{rest}:{password}@"), format!("left%20behind.{rest}:planted@"));
-        let role = url.replace(&of_login, &of_role);
+        let [role, dropped] = ["left%20behind", "dropped"].map(of);
         wait_for("the role signs in", PATIENCE, || psql(&role, "SELECT 1").is_ok.then_some(()));
-        let stays = "DO $$ BEGIN LOOP BEGIN PERFORM pg_sleep(600); EXCEPTION WHEN query_canceled THEN NULL; \
-                     END; END LOOP; END $$";
-        let session = Command::new("psql").args([&role, "-X", "-c", stays]).stderr(Stdio::null()).spawn();
-        let session = session.expect("psql runs");
-        let left = Self { role, session };
-        wait_for("a session of its own", PATIENCE, || (Self::sessions(&url) == "1").then_some(()));
+        let stays = "SET application_name = 'stays'; DO $$ BEGIN LOOP BEGIN PERFORM pg_sleep(600); \
+                     EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP; END $$";
+        let start = |role: &String| {
+            let session = Command::new("psql").args([role, "-X", "-c", stays]).stderr(Stdio::null()).spawn();
+            session.expect("psql runs")
+        };
+        let sessions = [&role, &dropped].map(start);
+        let left = Self { roles: [role, of("coppice_replica_99")], sessions };
+        wait_for("sessions of its own", PATIENCE, || (Self::sessions(&url) == "2").then_some(()));
+        does(&url, "DROP ROLE dropped");
         left
     }
 
-    /// How many it has, as somebody else sees.
+    /// How many there are, as somebody else sees.
     fn sessions(url: &str) -> String {
-        let said = psql(url, "SELECT count(*) FROM pg_stat_activity WHERE usename = 'left behind'");
+        let said = psql(url, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'stays'");
         // A session that is cut asks again.
         said.out
     }
 
     fn leads_nowhere(&self, url: &str) {
-        wait_for("its password is good for nothing", PATIENCE, || is_refused(&self.role).then_some(()));
-        wait_for("its session has ended", PATIENCE, || (Self::sessions(url) == "0").then_some(()));
+        for role in &self.roles {
+            wait_for("its password is good for nothing", PATIENCE, || is_refused(role).then_some(()));
+        }
+        wait_for("its sessions have ended", PATIENCE, || (Self::sessions(url) == "0").then_some(()));
     }
 }
 
 impl Drop for Left {
     fn drop(&mut self) {
-        let _ = self.session.kill();
-        let _ = self.session.wait();
+        for session in &mut self.sessions {
+            let _ = session.kill();
+            let _ = session.wait();
+        }
     }
 }
 

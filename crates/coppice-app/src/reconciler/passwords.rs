@@ -10,7 +10,7 @@
 use coppice_core::BranchId;
 use coppice_core::branch::MANAGED_ROLE;
 use coppice_core::claim::ClaimToken;
-use coppice_engine::{EngineError, SleepingRoles};
+use coppice_engine::{EngineError, SleepingRoles, StopMode};
 use coppice_failpoint::failpoint;
 use coppice_store::{BranchWork, StoreError};
 
@@ -69,7 +69,13 @@ impl Reconciler {
     async fn tell(&self, work: &BranchWork, verifier: &str) -> Result<(), StepError> {
         let done = self.inner.engine.set_managed_verifier(&work.instance, verifier).await;
         self.or_end_holders(work, done).await?;
-        if work.hands_over { self.lock_out(work).await } else { Ok(()) }
+        if !work.hands_over {
+            return Ok(());
+        }
+        self.lock_out(work).await?;
+        // Who was still there may have put another role in its place.
+        let done = self.inner.engine.set_managed_verifier(&work.instance, verifier).await;
+        self.or_end_holders(work, done).await
     }
 
     /// Keeps out of a server whoever had it before.
@@ -77,8 +83,9 @@ impl Reconciler {
         let engine = &self.inner.engine;
         let done = engine.lock_out(&work.instance).await;
         self.or_end_holders(work, done).await?;
-        for replica in work.replicas.iter().filter(|replica| replica.is_ready) {
-            engine.end_sessions(&replica.instance, false).await?;
+        // Also of those that do not answer. They are started as ones that ended by themselves.
+        for replica in &work.replicas {
+            engine.stop(&replica.instance, Some(&replica.volume.id), StopMode::Immediate).await?;
         }
         failpoint!("rotation.locked_out");
         Ok(())

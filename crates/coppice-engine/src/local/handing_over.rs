@@ -25,8 +25,10 @@ const END_PATIENCE: Duration = Duration::from_secs(2);
 /// Roles that still have passwords after so long are given new ones all the time, or are very many.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// Takes the password from every role that has none of the platform's, and ends
-/// all sessions. The managed role has a new one already.
+/// Takes the password from every role that has none of the platform's, and ends all
+/// sessions but those of logins, also of those that act as the managed role, that begin
+/// meanwhile. The managed role has a new password already, and the gateway lets nobody
+/// else in.
 ///
 /// Nobody can give a role a password while its sessions are ended. A round in which
 /// no role had one is the last: nobody could begin a session then, and nobody has one.
@@ -37,13 +39,15 @@ const PATIENCE: Duration = Duration::from_secs(8);
 /// taken, so another try goes on from there.
 pub(super) async fn lock_out(address: &Address) -> Result<()> {
     let session = address.open(Patience::CHANGE).await?;
+    let clock = "SELECT extract(epoch FROM clock_timestamp())::float8";
+    let began = column(&session.query_one("asking for the time", clock, &[]).await?, 0)?;
     let deadline = Instant::now() + PATIENCE;
     loop {
         // Changes of roles wait for it, and those that were prepared hold it up.
         let lock = "BEGIN; LOCK TABLE pg_catalog.pg_authid IN SHARE ROW EXCLUSIVE MODE";
         insist(address, PURPOSE, session.execute(PURPOSE, lock)).await?;
         let taken = take_passwords(&session).await?;
-        end_sessions(address, &session).await?;
+        end_sessions(address, &session, began).await?;
         session.execute(PURPOSE, "COMMIT").await?;
         if taken == 0 {
             return Ok(());
@@ -64,7 +68,7 @@ async fn take_passwords(session: &Session) -> Result<i64> {
              UPDATE pg_catalog.pg_authid SET rolpassword = NULL WHERE oid IN (
                  SELECT oid FROM pg_catalog.pg_authid
                  WHERE rolpassword IS NOT NULL AND rolname NOT IN ('{MANAGED_ROLE}', '{PLATFORM_ROLE}')
-                   AND rolname !~ '{}' AND rolname !~ '{}' LIMIT {ROLES_AT_ONCE})
+                   AND NOT (rolreplication AND rolname ~ '{}') AND rolname !~ '{}' LIMIT {ROLES_AT_ONCE})
              RETURNING oid)
          SELECT count(*) FROM taken",
         following::NAMES,
@@ -73,16 +77,21 @@ async fn take_passwords(session: &Session) -> Result<i64> {
     column(&session.query_one(PURPOSE, &statement, &[]).await?, 0)
 }
 
-/// A session has signed in with what was true when it began, or later. Its role may
-/// have been dropped, and then it has no name.
-async fn end_sessions(address: &Address, session: &Session) -> Result<()> {
+/// Those of logins that began later have signed in with what is true. One whose role was
+/// dropped has no name.
+async fn end_sessions(address: &Address, session: &Session, since: f64) -> Result<()> {
     let action = "ending sessions that began before";
-    let now = session.query_one(action, "SELECT extract(epoch FROM clock_timestamp())::float8", &[]).await?;
-    let now: f64 = column(&now, 0)?;
     let query = "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
-         WHERE backend_type = 'client backend' AND usename IS DISTINCT FROM $1
-           AND backend_start <= to_timestamp($2) LIMIT 1000";
-    let parameters: [Parameter<'_>; 2] = [(&PLATFORM_ROLE, Type::NAME), (&now, Type::FLOAT8)];
+         WHERE backend_type IN ('client backend', 'walsender')
+           AND (usename IS NULL OR usename <> $1 AND usename !~ $2
+                AND NOT ((usename ~ $3 OR usename = $5) AND backend_start > to_timestamp($4))) LIMIT 1000";
+    let parameters: [Parameter<'_>; 5] = [
+        (&PLATFORM_ROLE, Type::NAME),
+        (&following::NAMES, Type::TEXT),
+        (&logins::NAMES, Type::TEXT),
+        (&since, Type::FLOAT8),
+        (&MANAGED_ROLE, Type::NAME),
+    ];
     let began = Instant::now();
     loop {
         // A transaction sees the sessions that it saw first.

@@ -13,7 +13,7 @@ use crate::{Result, RoleVerifier, VERIFIER_LENGTH_MAX};
 pub(super) async fn of_role(session: &Session, role: &str) -> Result<Option<RoleVerifier>> {
     let query = "SELECT CASE WHEN octet_length(rolpassword) <= $3 THEN rolpassword END \
          FROM pg_catalog.pg_authid WHERE rolname = $1 AND rolname <> $2 AND rolname !~ '^pg_' \
-           AND NOT (rolreplication AND rolname ~ $4)";
+           AND rolname !~ $4";
     let length_max = VERIFIER_LENGTH_MAX as i32;
     let parameters: [Parameter<'_>; 4] =
         [(&role, Type::NAME), (&PLATFORM_ROLE, Type::NAME), (&length_max, Type::INT4), (&NAMES, Type::TEXT)];
