@@ -13,7 +13,7 @@ use crate::visit::{ATTEMPT_PAUSE, Found, Visit, next_pause, within};
 use crate::waiting::takes_connections;
 
 /// How often a branch that changes under a client's feet is looked at again.
-pub(crate) const ATTEMPTS_MAX: usize = 10;
+const LOOKS_MAX: usize = 10;
 
 impl Gateway {
     /// Looks the branch up, and asks what its client has to prove. A server that
@@ -77,19 +77,32 @@ impl Gateway {
             self.look_up(&BranchId::generate(), visit).await?;
             return Ok(None);
         };
-        let mut found = self.look_up(&branch, visit).await?;
-        for _ in 0..ATTEMPTS_MAX {
-            let Some(seen) = &found else { break };
-            // Nobody waits for, or wakes, what they may not connect to.
-            if !visit.is_admitted(seen) {
-                break;
-            }
+        let found = self.look_up(&branch, visit).await?;
+        let is_enough = |visit: &Visit, seen: &Found| {
+            let is_kept = seen.route.kept != KeptRole::Unknown;
+            // Nobody waits for, or wakes, what they may not connect to. Where nothing was
+            // kept, only the server can say who the client is.
+            !visit.is_admitted(seen) || seen.route.state == BranchState::Hibernated && is_kept
+        };
+        self.settle(client, &branch, visit, found, is_enough).await
+    }
+
+    /// Waits until the branch is at rest, and wakes it if it sleeps; not longer than
+    /// until enough is known.
+    pub(crate) async fn settle(
+        &self,
+        client: &mut Client,
+        branch: &BranchId,
+        visit: &mut Visit,
+        mut found: Option<Found>,
+        is_enough: fn(&Visit, &Found) -> bool,
+    ) -> Result<Option<Found>, End> {
+        for _ in 0..LOOKS_MAX {
+            let Some(seen) = found.as_ref().filter(|seen| !is_enough(visit, seen)) else { break };
             match seen.route.state {
                 BranchState::Ready | BranchState::Failed | BranchState::Deleted => break,
-                BranchState::Hibernated if seen.route.kept != KeptRole::Unknown => break,
-                // Nothing was kept: only its server can say who the client is.
                 BranchState::Hibernated => {
-                    if !self.wake(&branch, visit).await? {
+                    if !self.wake(branch, visit).await? {
                         break;
                     }
                 }
@@ -100,7 +113,7 @@ impl Gateway {
                 | BranchState::Upgrading
                 | BranchState::Unknown => {}
             }
-            found = self.wait(client, &branch, visit).await?;
+            found = self.wait(client, branch, visit).await?;
         }
         Ok(found)
     }
@@ -114,7 +127,7 @@ impl Gateway {
     }
 
     /// Waits until the branch comes to rest. Its time is not the client's.
-    pub(crate) async fn wait(
+    async fn wait(
         &self,
         client: &mut Client,
         branch: &BranchId,
@@ -129,7 +142,7 @@ impl Gateway {
         Ok(route.map(|route| Found { route, holds_seen }))
     }
 
-    pub(crate) async fn wake(&self, branch: &BranchId, visit: &Visit) -> Result<bool, End> {
+    async fn wake(&self, branch: &BranchId, visit: &Visit) -> Result<bool, End> {
         let is_waking = self.branches.wake(branch, &visit.client).await.map_err(Refusal::from)?;
         if is_waking {
             visit.woken.get_or_init(Instant::now);

@@ -4,13 +4,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use coppice_core::BranchId;
-use coppice_core::branch::BranchState;
 use tokio::time::Instant;
 
 use crate::Route;
 use crate::authenticate::ProvenRole;
 use crate::gateway::Gateway;
-use crate::lookup::ATTEMPTS_MAX;
 use crate::negotiate::Client;
 use crate::refusal::{End, Refusal};
 use crate::server::{self, Proof, Server};
@@ -65,18 +63,15 @@ impl Gateway {
         let began = Instant::now();
         for _ in 0..REACHES_MAX {
             check_replicas(visit, &branch, &found)?;
-            found = self.bring_up(client, visit, &branch, found).await?;
+            let settled = self.settle(client, &branch, visit, Some(found), |_, _| false).await?;
+            found = settled.ok_or_else(unknown)?;
             visit.check_address(&found)?;
             if !takes_connections(found.route.state) {
                 return Err(Refusal::not_ready(&branch, &found.route).into());
             }
             match within(visit.deadline, self.open(visit, &branch, &found, proven)).await {
                 Ok(Opened::Session(opened)) => return Ok(*opened),
-                Ok(Opened::Held(Held(Some(mut hold)))) => {
-                    // Over when the sender is gone.
-                    let _ = hold.changed().await;
-                }
-                Ok(Opened::Held(Held(None))) => {}
+                Ok(Opened::Held(held)) => held.over().await,
                 Err(end) => {
                     let end = self.replica_behind(visit, &branch, began, end);
                     pause = next_pause(end, pause, visit.deadline).await?;
@@ -86,35 +81,6 @@ impl Gateway {
             visit.check_address(&found)?;
         }
         Err(Refusal::server_lost().into())
-    }
-
-    /// Wakes a sleeping branch, and waits for one that is on its way.
-    async fn bring_up(
-        &self,
-        client: &mut Client,
-        visit: &mut Visit,
-        branch: &BranchId,
-        mut found: Found,
-    ) -> Result<Found, End> {
-        for _ in 0..ATTEMPTS_MAX {
-            match found.route.state {
-                BranchState::Ready | BranchState::Failed | BranchState::Deleted => return Ok(found),
-                BranchState::Hibernated => {
-                    if !self.wake(branch, visit).await? {
-                        return Ok(found);
-                    }
-                }
-                BranchState::Creating
-                | BranchState::Hibernating
-                | BranchState::Waking
-                | BranchState::Updating
-                | BranchState::Upgrading
-                | BranchState::Unknown => {}
-            }
-            let waited = self.wait(client, branch, visit).await?;
-            found = waited.ok_or_else(|| Refusal::wrong_password(&visit.destination.user_as_sent))?;
-        }
-        Ok(found)
     }
 
     async fn open(

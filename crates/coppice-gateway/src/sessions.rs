@@ -88,8 +88,18 @@ impl std::fmt::Debug for Sessions {
 }
 
 /// A session can't begin: its branch is, or was meanwhile, about to sleep. The
-/// client has to look again after the receiver closed.
-pub(crate) struct Held(pub(crate) Option<watch::Receiver<()>>);
+/// client has to look again when that is over.
+pub(crate) struct Held(Option<watch::Receiver<()>>);
+
+impl Held {
+    /// Returns when it is.
+    pub(crate) async fn over(self) {
+        if let Some(mut hold) = self.0 {
+            // Nothing is sent; the sender goes.
+            let _ = hold.changed().await;
+        }
+    }
+}
 
 /// Keeps new clients of a branch waiting until it is dropped. They look the
 /// branch up again then.
