@@ -2,6 +2,7 @@
 //! `docs/clients.md`.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -78,16 +79,70 @@ fn certificate(directory: &Path) -> [PathBuf; 2] {
 }
 
 /// What a program printed, a line for each way.
-fn lines(program: &Path, arguments: &[PathBuf], ways: &Value) -> Vec<Value> {
+fn lines(program: &Path, arguments: &[impl AsRef<OsStr>], ways: &str) -> Vec<Value> {
     let run = Command::new(program)
         .args(arguments)
-        .env("WAYS", ways.to_string())
+        .env("WAYS", ways)
         .stdin(Stdio::null())
         .output()
         .expect("it runs: `make setup` installs it");
     assert!(run.status.success(), "{program:?}: {}", String::from_utf8_lossy(&run.stderr));
     let lines = String::from_utf8(run.stdout).expect("text");
     lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+/// pgjdbc, which is given the names of all ways, as a wildcard record would have them.
+fn by_pgjdbc(directory: &Path, ways: &Value) -> Vec<Value> {
+    let described = || ways["ways"].as_array().expect("ways").iter();
+    let fields = |way: &Value| {
+        let fields = ["tls", "route", "pool", "host", "user", "options"];
+        fields.map(|name| way[name].as_str().expect("text").to_owned()).join("\t")
+    };
+    let common = ["port", "password", "certificate", "sql"].map(|name| match &ways[name] {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    });
+    let all = [common.join("\t")].into_iter().chain(described().map(fields));
+    let names: String =
+        described().map(|way| format!("127.0.0.1 {}\n", way["host"].as_str().expect("text"))).collect();
+    let hosts = directory.join("hosts");
+    std::fs::write(&hosts, names).expect("a file of hosts");
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e/clients/Ways.java");
+    let arguments = [
+        format!("-Djdk.net.hosts.file={}", hosts.display()),
+        "--class-path".to_owned(),
+        "/usr/share/java/postgresql.jar".to_owned(),
+        here.display().to_string(),
+    ];
+    lines(Path::new("java"), &arguments, &all.collect::<Vec<_>>().join("\n"))
+}
+
+/// tokio-postgres, which brings no TLS of its own.
+async fn by_tokio_postgres(ways: &Value) -> Vec<Value> {
+    let mut told = vec![];
+    for way in Way::all().filter(|way| way.tls == "plain") {
+        let [host, user, options] = way.place(ways["branch"].as_str().expect("text"));
+        let mut place = tokio_postgres::Config::new();
+        let port = ways["port"].as_u64().and_then(|port| port.try_into().ok()).expect("a port");
+        place.host(host).port(port).user(user).dbname("app").options(options);
+        place.password(ways["password"].as_str().expect("text"));
+        let asked = async {
+            let (client, connection) = place.connect(tokio_postgres::NoTls).await?;
+            let ended = tokio::spawn(connection);
+            let answer = client.query_one(SQL, &[]).await.map(|row| row.get::<_, String>(0));
+            drop(client);
+            ended.await.expect("the connection doesn't panic")?;
+            answer
+        };
+        let Way { tls, route, pool } = way;
+        let mut line = json!({ "client": "tokio-postgres 0.7", "tls": tls, "route": route, "pool": pool });
+        match asked.await {
+            Ok(answer) => line["answer"] = answer.into(),
+            Err(error) => line["error"] = error.to_string().into(),
+        }
+        told.push(line);
+    }
+    told
 }
 
 /// sqlx, which finds its server by its name only, and binds no sign-in to its channel.
@@ -168,10 +223,13 @@ fn clients_come_in_by_every_way_that_they_know() {
     let scripts = ["py", "mjs"].map(|kind| here.join(format!("e2e/clients/ways.{kind}")));
     let [python, node] = &scripts;
     let psqls = [vec![python.clone(), "psql".into()], releases.to_vec()].concat();
-    let mut told = lines(&here.join("target/python/bin/python3"), &psqls, &ways);
-    told.extend(lines(Path::new("node"), std::slice::from_ref(node), &ways));
+    let text = ways.to_string();
+    let mut told = lines(&here.join("target/python/bin/python3"), &psqls, &text);
+    told.extend(lines(Path::new("node"), std::slice::from_ref(node), &text));
+    told.extend(by_pgjdbc(directory.path(), &ways));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     told.extend(runtime.block_on(by_sqlx(&ways)));
+    told.extend(runtime.block_on(by_tokio_postgres(&ways)));
 
     let table = table(&told);
     let document = std::fs::read_to_string(here.join("docs/clients.md")).expect("the document");

@@ -38,6 +38,8 @@ missing_packages() {
   have_file '/usr/share/postgresql/*/extension/pg_stat_statements.control' || echo postgresql-contrib
   have chromium || echo chromium
   have pdftotext || echo poppler-utils
+  have javac || echo default-jdk-headless
+  have_file /usr/share/java/postgresql.jar || echo libpostgresql-jdbc-java
   { have python3 && have_file '/usr/lib/python3*/ensurepip/__init__.py'; } || echo python3 python3-venv
 }
 
