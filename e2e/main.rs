@@ -43,6 +43,7 @@ mod recoveries;
 mod refusals;
 mod rekey;
 mod replicas;
+mod replication;
 mod resets;
 mod rights;
 mod schemathesis;

@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::Instrument as _;
 
 use crate::authenticate::{self, ProvenRole};
+use crate::connection::{Connection, Duplex};
 use crate::destination::Destination;
 use crate::failures::{Attempt, SLOW};
 use crate::gateway::{Gateway, turn_away};
@@ -25,6 +26,7 @@ use crate::proxy::{Origin, find_origin};
 use crate::reason::Reason;
 use crate::refusal::{End, Refusal};
 use crate::relay::relay;
+use crate::replication::{LogicalOnly, Replication};
 use crate::server::Server;
 use crate::sessions::{Session, Starting, until_over};
 use crate::visit::{Found, Visit, within};
@@ -60,6 +62,8 @@ impl Arrival {
 enum Begun {
     /// A session of its own, as long as it stays, and the key that cancels what it does.
     Own(Box<Server>, Session, KnownKey),
+    /// The same, for one that receives changes.
+    Changes(Box<Server>, Session, KnownKey),
     /// A session whenever it needs one.
     Shared(Box<Member>),
 }
@@ -111,15 +115,11 @@ impl Gateway {
                 metrics::begun(began.elapsed(), woken);
                 match begun {
                     Begun::Own(server, session, _key) => {
-                        let relaying = pin!(relay(client.connection, server.connection, &session));
-                        match until_over(session.over.clone(), relaying).await {
-                            Some(Ok(())) => {}
-                            Some(Err(error)) => {
-                                tracing::debug!(client = %address, "a session was cut: {error}");
-                            }
-                            None => tracing::debug!(client = %address, "the login of a session is over"),
-                        }
-                        return;
+                        return pass_on(client.connection, *server, session, address).await;
+                    }
+                    Begun::Changes(server, session, _key) => {
+                        let client = LogicalOnly::of(client.connection);
+                        return Box::pin(pass_on(client, *server, session, address)).await;
                     }
                     Begun::Shared(mut member) => {
                         let over = member.pooled.over.clone();
@@ -217,7 +217,11 @@ impl Gateway {
         encode::backend_key_data(outgoing, &known.key);
         outgoing.extend_from_slice(&server.greeting);
         within(visit.deadline, async { Ok(client.connection.flush().await?) }).await?;
-        Ok((Begun::Own(Box::new(server), session, known), visit.woken.into_inner()))
+        let begun = match visit.destination.replication {
+            Replication::Off => Begun::Own,
+            Replication::Logical => Begun::Changes,
+        };
+        Ok((begun(Box::new(server), session, known), visit.woken.into_inner()))
     }
 
     /// Returns the route only for a client that proved who it is.
@@ -252,6 +256,16 @@ impl Gateway {
         // Without a route the verifier was made up, and nobody gets here.
         let found = found.ok_or_else(|| Refusal::wrong_password(user))?;
         Ok((found, ProvenRole { client_key: accepted.client_key, verifier }))
+    }
+}
+
+/// Passes on what both sides say until one of them is done, or the login is over.
+async fn pass_on(client: Connection<impl Duplex>, server: Server, session: Session, address: IpAddr) {
+    let relaying = pin!(relay(client, server.connection, &session));
+    match until_over(session.over.clone(), relaying).await {
+        Some(Ok(())) => {}
+        Some(Err(error)) => tracing::debug!(client = %address, "a session was cut: {error}"),
+        None => tracing::debug!(client = %address, "the login of a session is over"),
     }
 }
 

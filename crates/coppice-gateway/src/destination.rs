@@ -13,6 +13,7 @@ use coppice_engine::ROLE_LENGTH_MAX;
 use crate::negotiate::Tls;
 use crate::reason::Reason;
 use crate::refusal::Refusal;
+use crate::replication::Replication;
 
 /// Where a client wants to go.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub(crate) struct Destination {
     pub(crate) is_pooled: bool,
     /// Whether a replica serves it.
     pub(crate) reads_only: bool,
+    /// Whether it is a session, or receives changes.
+    pub(crate) replication: Replication,
     /// What the server gets: user, database, and the rest as it was sent.
     pub(crate) parameters: Vec<(String, String)>,
 }
@@ -42,7 +45,7 @@ impl Destination {
         domain: Option<&str>,
         is_pooled: bool,
     ) -> Result<Self, Refusal> {
-        let Parameters { user, database, options, others } = Parameters::sort(parameters)?;
+        let Parameters { user, database, options, replication, others } = Parameters::sort(parameters)?;
         let (named_by_option, options) = options.as_deref().map(take_branch).unwrap_or_default();
         let (role, named_by_user) = cut_branch(&user);
         let named = server_name
@@ -56,12 +59,21 @@ impl Destination {
         let mut parameters = vec![("user".to_owned(), role.to_owned()), ("database".to_owned(), database)];
         parameters.extend((!options.is_empty()).then(|| ("options".to_owned(), options)));
         parameters.extend(others);
+        let is_pooled = endpoint.map_or(is_pooled, |endpoint| matches!(endpoint, "pooler" | "pooled_rw"));
+        let reads_only = endpoint == Some("ro");
+        if replication == Replication::Logical {
+            if is_pooled || reads_only {
+                return Err(not_primary());
+            }
+            parameters.push(("replication".to_owned(), "database".to_owned()));
+        }
         Ok(Self {
             // Nobody can have a longer name; a server would cut it and find somebody else.
             branch: BranchId::parse(branch_name).filter(|_| role.len() <= ROLE_LENGTH_MAX),
             branch_name: branch_name.to_owned(),
-            is_pooled: endpoint.map_or(is_pooled, |endpoint| matches!(endpoint, "pooler" | "pooled_rw")),
-            reads_only: endpoint == Some("ro"),
+            is_pooled,
+            reads_only,
+            replication,
             role: role.to_owned(),
             parameters,
             user_as_sent: user,
@@ -98,6 +110,7 @@ struct Parameters {
     user: String,
     database: Option<String>,
     options: Option<String>,
+    replication: Replication,
     others: Vec<(String, String)>,
 }
 
@@ -105,19 +118,13 @@ impl Parameters {
     /// Of repeated ones the last counts, as in PostgreSQL.
     fn sort(parameters: Vec<(String, String)>) -> Result<Self, Refusal> {
         let (mut user, mut database, mut options, mut others) = (None, None, None, vec![]);
+        let mut replication = Replication::Off;
         for (name, value) in parameters {
             match name.as_str() {
                 "user" => user = Some(value),
                 "database" => database = Some(value),
                 "options" => options = Some(value),
-                "replication" if ["false", "off", "no", "0"].contains(&value.as_str()) => {}
-                "replication" => {
-                    return Err(Refusal::new(
-                        Reason::Unsupported,
-                        "0A000",
-                        "replication connections are not available",
-                    ));
-                }
+                "replication" => replication = Replication::parse(&value)?,
                 _ if name.starts_with("_pq_.") => {}
                 _ => others.push((name, value)),
             }
@@ -126,13 +133,18 @@ impl Parameters {
         let user = user.filter(not_empty).ok_or_else(|| {
             Refusal::new(Reason::NotAllowed, "28000", "no PostgreSQL user name specified in startup packet")
         })?;
-        Ok(Self { user, database: database.filter(not_empty), options, others })
+        Ok(Self { user, database: database.filter(not_empty), options, replication, others })
     }
 }
 
 fn no_branch() -> Refusal {
     Refusal::new(Reason::NoBranch, "08004", "the connection does not say which branch it is for")
         .with_hint("Append the id of the branch to the user name, as in app.<branch>, or set options to endpoint=<branch>.")
+}
+
+fn not_primary() -> Refusal {
+    Refusal::new(Reason::Unsupported, "0A000", "changes are sent by the primary, to a connection of its own")
+        .with_hint("Leave out -pooler or -ro after the branch.")
 }
 
 /// Splits `<branch>-<endpoint>`; a name with an unknown endpoint stays whole.

@@ -98,13 +98,24 @@ fn endpoints_of_the_primary_are_cut_off_and_others_refused() {
 }
 
 #[test]
-fn replication_is_refused_and_a_user_is_needed() {
+fn changes_come_from_the_primary_and_nothing_else_is_replicated() {
     let user = format!("app.{BRANCH}");
-    let replicate =
-        |value| find(&[("user", &user), ("replication", value)], None).err().map(|error| error.code);
-    assert_eq!(replicate("database"), Some("0A000"));
-    assert_eq!(replicate("true"), Some("0A000"));
-    assert_eq!(replicate("false"), None);
+    let replicate = |user: &str, value| find(&[("replication", value), ("user", user)], None);
+    let found = replicate(&user, "database").expect("is passed on");
+    assert_eq!(passed_on(&found).last(), Some(&("replication", "database")));
+    assert!(
+        !passed_on(&replicate(&user, "false").expect("is a session"))
+            .iter()
+            .any(|one| one.0 == "replication")
+    );
+    assert_eq!(replicate(&user, "true").expect_err("is refused").code, "0A000");
+    for endpoint in ["pooler", "pooled_rw", "ro"] {
+        let refused = replicate(&format!("{user}-{endpoint}"), "database").expect_err("is refused");
+        assert_eq!(refused, not_primary());
+    }
+    // The last one counts, and is the only one that the server sees.
+    let both = [("user", user.as_str()), ("replication", "database"), ("replication", "off")];
+    assert_eq!(find(&both, None).expect("is a session").replication, Replication::Off);
     assert_eq!(find(&[("database", "app")], None).expect_err("is refused").code, "28000");
 }
 

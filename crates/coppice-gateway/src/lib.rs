@@ -33,6 +33,7 @@ mod reach;
 mod reason;
 mod refusal;
 mod relay;
+mod replication;
 mod server;
 mod sessions;
 mod turns;

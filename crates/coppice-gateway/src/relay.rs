@@ -27,7 +27,7 @@ thread_local! {
 /// that only ends its own direction still gets the answers it asked for, and
 /// what a server said before it went away still reaches the client.
 pub(crate) async fn relay(
-    client: Connection<Box<dyn Duplex>>,
+    client: Connection<impl Duplex>,
     server: Connection<impl Duplex>,
     session: &Session,
 ) -> io::Result<()> {

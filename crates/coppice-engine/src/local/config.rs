@@ -9,16 +9,21 @@ use std::path::Path;
 use coppice_core::storage::Fullness;
 
 use super::following::all_names;
+use super::slots;
 
 /// Connections that stay free for the platform while others take all that
 /// there are; fewer where there are few.
 const RESERVED_CONNECTIONS: u32 = 3;
 /// Connections where nothing else is said, as in PostgreSQL.
 const CONNECTIONS: u32 = 100;
+/// Replication slots where nothing else is said, as in PostgreSQL.
+const REPLICATION_SLOTS: u32 = 10;
+/// Processes that send WAL: as many as in PostgreSQL, and the platform's.
+const WAL_SENDERS: u32 = 10 + slots::RESERVED;
 /// Processes that are neither sessions nor workers: the first one, those that
-/// write, archive, collect and launch, three of autovacuum and ten that send
+/// write, archive, collect and launch, three of autovacuum and those that send
 /// WAL, and as many again, for those that are about to end.
-const OTHER_PROCESSES: u32 = 50;
+const OTHER_PROCESSES: u32 = 50 + 2 * slots::RESERVED;
 /// WAL that a replication slot may hold back where storage is not limited.
 const SLOT_WAL_MAX_MB: u64 = 4096;
 /// The part of a branch's storage that one process may take for temporary
@@ -148,7 +153,10 @@ impl Configuration<'_> {
             // A role that makes another one may use it at once.
             set("createrole_self_grant", "set, inherit");
         }
-        let is_given_elsewhere = |name: &str| name == "max_connections";
+        let asked = number(self.settings, "max_replication_slots").unwrap_or(REPLICATION_SLOTS);
+        set("max_replication_slots", &(asked + slots::RESERVED).to_string());
+        set("max_wal_senders", &WAL_SENDERS.to_string());
+        let is_given_elsewhere = |name: &str| ["max_connections", "max_replication_slots"].contains(&name);
         // Chosen before servers had to do without it.
         let is_refused = |name: &str, value: &str| name == "io_method" && value == "io_uring";
         for (name, value) in self.settings {
@@ -308,9 +316,21 @@ mod tests {
     #[test]
     fn every_session_and_worker_fits_below_the_limit_of_processes() {
         let setting = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        assert_eq!(processes_max(&[]), 100 + 25 + 8 + 3 + 50);
+        assert_eq!(processes_max(&[]), 100 + 25 + 8 + 3 + OTHER_PROCESSES);
         let settings = [setting("max_connections", "200"), setting("max_worker_processes", "64")];
-        assert_eq!(processes_max(&settings), 200 + 50 + 64 + 3 + 50);
+        assert_eq!(processes_max(&settings), 200 + 50 + 64 + 3 + OTHER_PROCESSES);
+    }
+
+    #[test]
+    fn there_is_room_for_the_slots_that_were_asked_for_and_for_the_platform_s() {
+        let room = |settings: &[(String, String)]| {
+            let file = configuration(settings).file();
+            let mut lines = file.lines().filter(|line| line.starts_with("max_replication_slots"));
+            (lines.next().map(str::to_owned), lines.next().map(str::to_owned))
+        };
+        assert_eq!(room(&[]), (Some("max_replication_slots = '18'".to_owned()), None));
+        let more = [("max_replication_slots".to_owned(), "30".to_owned())];
+        assert_eq!(room(&more), (Some("max_replication_slots = '38'".to_owned()), None));
     }
 
     #[test]

@@ -5,12 +5,12 @@ use coppice_core::plan::InstanceSeen;
 use coppice_core::{InstanceId, VolumeId};
 use tokio::runtime::Handle;
 
-use super::LocalEngine;
 use super::blocking::blocking;
 use super::connecting::Address;
 use super::session::{Patience, Session, column};
 use super::untrusted::UntrustedPath;
 use super::volumes::{LiveSource, SourceState};
+use super::{LocalEngine, slots};
 use crate::{EngineError, Result, VolumePlan};
 
 /// More WAL than this since the source's last checkpoint makes a copy slow to
@@ -111,9 +111,9 @@ struct RunningSource {
 impl LiveSource for RunningSource {
     fn backup_start(&mut self) -> Result<()> {
         let session = self.runtime.block_on(self.address.open(Patience::BACKUP))?;
-        let statements = "SELECT pg_create_physical_replication_slot('coppice_copy_' || pg_backend_pid(), true, true); \
-             SELECT pg_backup_start('coppice', true)";
-        self.runtime.block_on(session.execute("starting a backup of the source", statements))?;
+        self.runtime.block_on(slots::make_for_copy(&session))?;
+        let start = "SELECT pg_backup_start('coppice', true)";
+        self.runtime.block_on(session.execute("starting a backup of the source", start))?;
         self.session = Some(session);
         Ok(())
     }

@@ -30,8 +30,8 @@ use super::session::{Parameter, Session};
 use super::templates::TEMPLATE_PREFIX;
 use super::volumes::{SourceState, Volumes};
 use super::{
-    HostEngine, contents, control_file, handing_over, held_wal, logins, managed_role, measure, prepared,
-    reader, session, sizes, sleep, statistics, verifiers,
+    HostEngine, contents, control_file, following, handing_over, held_wal, logins, managed_role, measure,
+    prepared, reader, session, sizes, sleep, statistics, verifiers,
 };
 use crate::{
     Answer, BasePlan, BoxedServerStream, Capacity, DrillPlan, Engine, EngineError, FirstStart, Image,
@@ -397,10 +397,14 @@ impl Engine for LocalEngine {
     async fn end_sessions(&self, instance: &InstanceId, only_writers: bool) -> Result<()> {
         let end = async |session: Arc<Session>| {
             let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-                       WHERE backend_type = 'client backend' AND usename IS DISTINCT FROM $1 \
+                       WHERE backend_type IN ('client backend', 'walsender') \
+                         AND (usename IS NULL OR usename <> $1 AND usename !~ $3) \
                          AND (backend_xid IS NOT NULL OR NOT $2)";
-            let parameters: [Parameter<'_>; 2] =
-                [(&session::PLATFORM_ROLE, Type::NAME), (&only_writers, Type::BOOL)];
+            let parameters: [Parameter<'_>; 3] = [
+                (&session::PLATFORM_ROLE, Type::NAME),
+                (&only_writers, Type::BOOL),
+                (&following::NAMES, Type::TEXT),
+            ];
             session.query("ending sessions", sql, &parameters).await.map(drop)
         };
         self.ask(instance, end).await

@@ -13,11 +13,8 @@ use tokio_postgres::types::Type;
 
 use super::blocking::blocking;
 use super::session::{Parameter, Session, column};
-use super::{LocalEngine, control_file};
+use super::{LocalEngine, control_file, slots};
 use crate::{Engine, EngineError, InstanceSpec, Result, StopMode};
-
-/// The slot, on every server.
-const SLOT: &str = "coppice_wal";
 
 /// What a server was last told.
 #[derive(Debug, PartialEq, Eq)]
@@ -95,8 +92,8 @@ impl LocalEngine {
 async fn hold(session: &Session, from: Lsn) -> Result<()> {
     let action = "keeping the write-ahead log";
     let place = from.to_string();
-    let both: [Parameter<'_>; 2] = [(&SLOT, Type::NAME), (&place, Type::TEXT)];
-    let found = "SELECT wal_status IS DISTINCT FROM 'lost', restart_lsn < $2::text::pg_lsn \
+    let both: [Parameter<'_>; 2] = [(&slots::WAL, Type::NAME), (&place, Type::TEXT)];
+    let found = "SELECT wal_status IS DISTINCT FROM 'lost' AND slot_type = 'physical', restart_lsn < $2::text::pg_lsn \
                  FROM pg_replication_slots WHERE slot_name = $1";
     let found = session.query_opt(action, found, &both).await?;
     let is_usable = found.as_ref().map_or(Ok(false), |row| column(row, 0))?;
@@ -105,8 +102,7 @@ async fn hold(session: &Session, from: Lsn) -> Result<()> {
         release(session).await?;
     }
     if !is_usable {
-        let make = "SELECT pg_create_physical_replication_slot($1, true)";
-        session.query(action, make, &both[..1]).await?;
+        slots::make(session, slots::WAL).await?;
     } else if is_behind != Some(false) {
         let advance = "SELECT pg_replication_slot_advance($1, $2::text::pg_lsn)";
         session.query(action, advance, &both).await?;
@@ -116,6 +112,5 @@ async fn hold(session: &Session, from: Lsn) -> Result<()> {
 
 /// Has a server keep nothing for us.
 async fn release(session: &Session) -> Result<()> {
-    let drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1";
-    session.query("giving up the write-ahead log", drop, &[(&SLOT, Type::NAME)]).await.map(std::mem::drop)
+    slots::drop_named(session, slots::WAL).await
 }

@@ -69,7 +69,7 @@ async fn set_password(session: &Session, verifier: &str, alone: bool) -> Result<
     // A verifier has no quote in it, whoever made it.
     let verifier = verifier.replace('\'', "");
     statements.push(format!(
-        "ALTER ROLE {MANAGED_ROLE} LOGIN INHERIT CREATEDB CREATEROLE CONNECTION LIMIT -1 \
+        "ALTER ROLE {MANAGED_ROLE} LOGIN INHERIT CREATEDB CREATEROLE REPLICATION CONNECTION LIMIT -1 \
          PASSWORD '{verifier}' VALID UNTIL 'infinity'"
     ));
     session.transaction(action, &statements).await

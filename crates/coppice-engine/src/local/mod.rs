@@ -54,6 +54,7 @@ mod shared_extents;
 mod sizes;
 mod sleep;
 mod sleeping;
+mod slots;
 mod statistics;
 mod storage_options;
 mod taken;

@@ -1,15 +1,10 @@
 //! What a primary has for each of its replicas: a slot, and a role of the same name.
 
-use std::time::{Duration, Instant};
-
 use tokio_postgres::types::Type;
 
 use super::following::NAMES;
-use super::session::{Parameter, Session, column};
+use super::session::{Session, column};
 use crate::{Result, SlotState};
-
-/// How long a process of the primary may take to let go of a slot.
-const DROP_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a row of `pg_replication_slots` says.
 pub(super) fn state(is_active: bool, is_lost: bool) -> SlotState {
@@ -26,31 +21,6 @@ pub(super) async fn slot(session: &Session, name: &str) -> Result<Option<SlotSta
                  WHERE slot_name = $1";
     let row = session.query_opt("looking at the slot of a replica", query, &[(&name, Type::NAME)]).await?;
     row.map(|row| Ok(state(column(&row, 0)?, column(&row, 1)?))).transpose()
-}
-
-/// Makes the slot; the log is kept from now on.
-pub(super) async fn make_slot(session: &Session, name: &str) -> Result<()> {
-    let make = "SELECT pg_create_physical_replication_slot($1, true)";
-    session.query("keeping the log for a replica", make, &[(&name, Type::NAME)]).await.map(drop)
-}
-
-/// What still sends to a server that is gone is ended.
-pub(super) async fn drop_slot(session: &Session, name: &str) -> Result<()> {
-    let action = "dropping the slot of a replica";
-    let by_name: [Parameter<'_>; 1] = [(&name, Type::NAME)];
-    let deadline = Instant::now() + DROP_PATIENCE;
-    loop {
-        let end = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots \
-                   WHERE slot_name = $1 AND active_pid IS NOT NULL";
-        session.query(action, end, &by_name).await?;
-        let drop =
-            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1";
-        match session.query(action, drop, &by_name).await {
-            Err(error) if Instant::now() > deadline || session.is_closed() => return Err(error),
-            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
-            Ok(_) => return Ok(()),
-        }
-    }
 }
 
 /// A role with nothing but the right to replicate, whoever had its name before.

@@ -26,10 +26,10 @@ use super::durable::write_durably;
 use super::following::{Door, Following, NAME, NAMES};
 use super::instances::server_plan;
 use super::process::launch::Neighbour;
-use super::replica_slots::{drop_role, drop_slot, ensure_role, make_slot, slot, state};
+use super::replica_slots::{drop_role, ensure_role, slot, state};
 use super::session::{Patience, column};
 use super::untrusted::UntrustedPath;
-use super::{LocalEngine, control_file, first_start, limits, random_hex};
+use super::{LocalEngine, control_file, first_start, limits, random_hex, slots};
 use crate::{EngineError, InstanceSpec, ReplicaSlot, Result, SlotState, StopMode};
 
 /// The socket of a server in its directory.
@@ -68,10 +68,10 @@ impl LocalEngine {
         self.ask(primary, async |session| match slot(&session, &name).await? {
             Some(SlotState::Idle | SlotState::Active) => Ok(()),
             Some(SlotState::Lost) => {
-                drop_slot(&session, &name).await?;
-                make_slot(&session, &name).await
+                slots::drop_named(&session, &name).await?;
+                slots::make(&session, &name).await
             }
-            None => make_slot(&session, &name).await,
+            None => slots::make(&session, &name).await,
         })
         .await
     }
@@ -80,7 +80,7 @@ impl LocalEngine {
     pub(super) async fn forget_replica(&self, primary: &InstanceId, replica: &InstanceId) -> Result<()> {
         let name = name_of(replica)?;
         self.ask(primary, async |session| {
-            drop_slot(&session, &name).await?;
+            slots::drop_named(&session, &name).await?;
             drop_role(&session, &name).await
         })
         .await

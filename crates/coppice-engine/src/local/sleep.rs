@@ -38,9 +38,10 @@ pub(super) async fn read_roles(address: &Address) -> Result<(SleepingRoles, Stri
             .query_one(
                 action,
                 "SELECT count(pg_terminate_backend(pid)) FROM pg_catalog.pg_stat_activity
-                 WHERE backend_type IN ('client backend', 'parallel worker', 'autovacuum worker')
+                 WHERE (backend_type IN ('client backend', 'parallel worker', 'autovacuum worker')
+                        OR backend_type = 'walsender' AND coalesce(usename, '') !~ $2)
                    AND usename IS DISTINCT FROM $1",
-                &[(&PLATFORM_ROLE, Type::NAME)],
+                &[(&PLATFORM_ROLE, Type::NAME), (&NAMES, Type::TEXT)],
             )
             .await?;
         if column::<i64>(&row, 0)? == 0 || Instant::now() > deadline {
@@ -53,7 +54,7 @@ pub(super) async fn read_roles(address: &Address) -> Result<(SleepingRoles, Stri
             action,
             "SELECT rolname::text, rolpassword FROM pg_catalog.pg_authid
              WHERE octet_length(rolpassword) <= $1 AND rolpassword LIKE 'SCRAM-SHA-256$%'
-               AND rolname <> $2 AND rolname !~ '^pg_' AND NOT (rolreplication AND rolname ~ $5)
+               AND rolname <> $2 AND rolname !~ '^pg_' AND rolname !~ $5
              ORDER BY rolname <> $3, rolcanlogin DESC, oid LIMIT $4",
             &[
                 (&(VERIFIER_LENGTH_MAX as i32), Type::INT4),

@@ -113,7 +113,7 @@ fn statements(contents: Contents, major: u32, platform_password: Option<&str>) -
     match contents {
         Contents::Metastore => lines.push("CREATE DATABASE coppice".to_owned()),
         Contents::Template => {
-            lines.push(format!("CREATE ROLE {MANAGED_ROLE} LOGIN CREATEDB CREATEROLE"));
+            lines.push(format!("CREATE ROLE {MANAGED_ROLE} LOGIN CREATEDB CREATEROLE REPLICATION"));
             lines.push(format!("CREATE DATABASE {MANAGED_DATABASE} OWNER {MANAGED_ROLE}"));
             lines.push(format!("GRANT pg_monitor, pg_signal_backend TO {MANAGED_ROLE}"));
             // As distributions have it, whose initdb finds it by the locale. As a setting

@@ -65,8 +65,8 @@ async fn endpoints_that_do_not_exist_say_so() {
 }
 
 #[tokio::test]
-async fn replication_connections_are_refused() {
+async fn physical_replication_is_refused() {
     let gateway = TestGateway::start().await;
-    let answer = gateway.refusal("replication=database").await;
-    assert!(answer.contains("replication connections are not available"), "{answer}");
+    let answer = gateway.refusal("replication=true").await;
+    assert!(answer.contains("physical replication is not available"), "{answer}");
 }

@@ -6,15 +6,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use coppice_core::branch::{MANAGED_ROLE, READER_ROLE};
 
 use super::quoting;
+use crate::local::following::NAMES;
 use crate::local::session::{PLATFORM_ROLE, Parameter, Session, column, named};
 use crate::{EngineError, Result};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 /// Roles of the owner's: the names of PostgreSQL's own are kept for those. Their numbers
-/// don't tell, because some are made as early as PostgreSQL's. Who may replicate is the
-/// platform's, for a replica, which is made anew.
-const OWN: &str = "rolname !~ '^pg_' AND NOT rolsuper AND NOT rolreplication";
+/// don't tell, because some are made as early as PostgreSQL's. Those of replicas are made
+/// anew.
+fn own() -> String {
+    format!("rolname !~ '^pg_' AND NOT rolsuper AND NOT (rolreplication AND rolname ~ '{NAMES}')")
+}
 /// The roles that reach out of the database, which no tenant has.
 const NEVER: &str = "'pg_read_server_files', 'pg_write_server_files', 'pg_execute_server_program'";
 
@@ -32,10 +35,11 @@ pub(super) fn said(row: &Row, index: usize) -> Result<String> {
 pub(super) async fn copy(old: &Session, new: &Session) -> Result<()> {
     let action = "reading roles";
     let query = format!(
-        "SELECT rolname, rolinherit, rolcreaterole, rolcreatedb, rolcanlogin, rolconnlimit,
+        "SELECT rolname, rolinherit, rolcreaterole, rolcreatedb, rolcanlogin, rolreplication, rolconnlimit,
                 coalesce(rolvaliduntil::text, ''), coalesce(rolpassword, ''),
                 coalesce(shobj_description(oid, 'pg_authid'), '')
-         FROM pg_catalog.pg_authid WHERE {OWN} ORDER BY oid"
+         FROM pg_catalog.pg_authid WHERE {} ORDER BY oid",
+        own()
     );
     for row in old.query(action, &query, &[]).await? {
         let name = said(&row, 0)?;
@@ -47,11 +51,17 @@ pub(super) async fn copy(old: &Session, new: &Session) -> Result<()> {
         if name != MANAGED_ROLE {
             statements.push(format!("CREATE ROLE {role}"));
         }
-        let abilities =
-            [may(1, "INHERIT")?, may(2, "CREATEROLE")?, may(3, "CREATEDB")?, may(4, "LOGIN")?].join(" ");
-        let connections: i32 = column(&row, 5)?;
+        let abilities = [
+            may(1, "INHERIT")?,
+            may(2, "CREATEROLE")?,
+            may(3, "CREATEDB")?,
+            may(4, "LOGIN")?,
+            may(5, "REPLICATION")?,
+        ]
+        .join(" ");
+        let connections: i32 = column(&row, 6)?;
         statements.push(format!("ALTER ROLE {role} {abilities} CONNECTION LIMIT {connections}"));
-        let (until, verifier, comment) = (said(&row, 6)?, said(&row, 7)?, said(&row, 8)?);
+        let (until, verifier, comment) = (said(&row, 7)?, said(&row, 8)?, said(&row, 9)?);
         if !until.is_empty() {
             statements.push(format!("ALTER ROLE {role} VALID UNTIL {}", quoting::text(&until)));
         }
@@ -135,9 +145,10 @@ async fn copy_memberships(old: &Session, new: &Session) -> Result<()> {
 /// administer them all.
 async fn roles_of(old: &Session) -> Result<Vec<String>> {
     let query = format!(
-        "SELECT rolname FROM pg_catalog.pg_authid WHERE {OWN}
+        "SELECT rolname FROM pg_catalog.pg_authid WHERE {}
          AND rolname NOT IN ('{MANAGED_ROLE}', '{READER_ROLE}') AND rolname !~ '^key_[0-9a-v]{{26}}$'
-         ORDER BY rolname"
+         ORDER BY rolname",
+        own()
     );
     old.query("reading roles", &query, &[]).await?.iter().map(|row| said(row, 0)).collect()
 }
