@@ -90,8 +90,11 @@ fn one_branch_does_not_take_the_memory_processes_and_disk_of_the_machine() {
         assert!(said.err.contains("temporary file size exceeds"), "{} {}", said.out, said.err);
         let said = coppice.psql(major, "SET temp_file_limit = -1");
         assert!(said.err.contains("permission denied"), "{}", said.err);
-        let said = coppice.psql(major, "SELECT pg_create_physical_replication_slot('hold', true)");
-        assert!(!said.is_ok, "{}", said.out);
+        let kept =
+            "SELECT setting::int BETWEEN 1 AND 4096 FROM pg_settings WHERE name = 'max_slot_wal_keep_size'";
+        assert_eq!(coppice.sql(major, kept), "t", "of the log a slot holds so much back");
+        let said = coppice.psql(major, "SET max_slot_wal_keep_size = -1");
+        assert!(said.err.contains("cannot be changed now"), "{}", said.err);
     }
     let doctor = coppice.run(&["doctor"]);
     let said = String::from_utf8_lossy(&doctor.stdout).into_owned();

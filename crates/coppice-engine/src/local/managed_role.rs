@@ -68,11 +68,18 @@ async fn set_password(session: &Session, verifier: &str, alone: bool) -> Result<
     }
     // A verifier has no quote in it, whoever made it.
     let verifier = verifier.replace('\'', "");
+    let replication = replication(session.major());
     statements.push(format!(
-        "ALTER ROLE {MANAGED_ROLE} LOGIN INHERIT CREATEDB CREATEROLE REPLICATION CONNECTION LIMIT -1 \
+        "ALTER ROLE {MANAGED_ROLE} LOGIN INHERIT CREATEDB CREATEROLE {replication} CONNECTION LIMIT -1 \
          PASSWORD '{verifier}' VALID UNTIL 'infinity'"
     ));
     session.transaction(action, &statements).await
+}
+
+/// Whether the role may replicate: before 16 only a superuser can alter a role that may,
+/// also its password.
+pub(super) fn replication(major: u32) -> &'static str {
+    if major < 16 { "NOREPLICATION" } else { "REPLICATION" }
 }
 
 /// Gives the role back what it lacks. What can't be given keeps nobody out.

@@ -8,6 +8,7 @@ use coppice_failpoint::failpoint;
 use super::blocking::blocking;
 use super::fresh;
 use super::images::InstalledImage;
+use super::managed_role;
 use super::process::controllers::Limits;
 use super::server::{ServerPlan, Servers};
 use super::session::PLATFORM_ROLE;
@@ -113,7 +114,8 @@ fn statements(contents: Contents, major: u32, platform_password: Option<&str>) -
     match contents {
         Contents::Metastore => lines.push("CREATE DATABASE coppice".to_owned()),
         Contents::Template => {
-            lines.push(format!("CREATE ROLE {MANAGED_ROLE} LOGIN CREATEDB CREATEROLE REPLICATION"));
+            let replication = managed_role::replication(major);
+            lines.push(format!("CREATE ROLE {MANAGED_ROLE} LOGIN CREATEDB CREATEROLE {replication}"));
             lines.push(format!("CREATE DATABASE {MANAGED_DATABASE} OWNER {MANAGED_ROLE}"));
             lines.push(format!("GRANT pg_monitor, pg_signal_backend TO {MANAGED_ROLE}"));
             // As distributions have it, whose initdb finds it by the locale. As a setting
