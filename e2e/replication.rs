@@ -184,7 +184,6 @@ fn an_owner_who_takes_every_slot_keeps_nothing_from_working() {
     let (main, slots) = (path(&coppice, "main"), "SELECT count(*) FROM pg_replication_slots WHERE slot_name");
     // A function that fails takes back what it did, but no slots.
     coppice.sql("main", TAKE_ALL);
-    assert_eq!(coppice.sql("main", "SELECT count(*) FROM pg_replication_slots"), "18");
     change(&coppice, &main, &json!({ "replicas": 1 }));
     wait_whole(&coppice, &main, 2);
     wait_for("the log is kept", PATIENCE, || {
