@@ -76,7 +76,8 @@ const SAME: [&str; 17] = [
      WHERE datname IN ('app', 'other db') ORDER BY 1",
     "SELECT datname, setrole::regrole, setconfig FROM pg_db_role_setting
      LEFT JOIN pg_database d ON d.oid = setdatabase ORDER BY 1, 2, 3",
-    "SELECT rolname, rolcanlogin, rolinherit, rolcreaterole, rolcreatedb, rolsuper, rolreplication, rolbypassrls, rolconnlimit,
+    "SELECT rolname, rolcanlogin, rolinherit, rolcreaterole, rolcreatedb, rolsuper, rolbypassrls, rolconnlimit,
+     rolreplication AND rolname <> 'app',
      rolvaliduntil, shobj_description(oid, 'pg_authid') FROM pg_roles WHERE rolname !~ '^pg_' ORDER BY 1",
 ];
 
