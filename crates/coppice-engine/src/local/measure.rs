@@ -30,6 +30,11 @@ const KNOWN_FOR: Duration = Duration::from_secs(30);
 const SURE_FOR: Duration = Duration::from_secs(300);
 /// Directories that are measured at a time.
 const PLACES: usize = 8;
+/// Of them, places for those that took long the last time: however many there are of
+/// them, all others find a place.
+const SLOW_PLACES: usize = 4;
+/// What is long.
+const SLOW: Duration = Duration::from_secs(1);
 
 /// How often a directory is measured, so that one with many files takes nobody's
 /// processor.
@@ -143,6 +148,7 @@ pub(super) struct Measuring {
     /// Volumes that are being measured, some of them perhaps for ever.
     measuring: Arc<Mutex<HashSet<VolumeId>>>,
     places: Arc<Semaphore>,
+    slow_places: Arc<Semaphore>,
 }
 
 impl Default for Measuring {
@@ -152,6 +158,7 @@ impl Default for Measuring {
             disks: Arc::default(),
             measuring: Arc::default(),
             places: Arc::new(Semaphore::new(PLACES)),
+            slow_places: Arc::new(Semaphore::new(SLOW_PLACES)),
         }
     }
 }
@@ -243,7 +250,10 @@ impl Measuring {
         if self.measuring.lock().contains(volume) {
             return None;
         }
-        let place = self.places.clone().acquire_owned().await.ok()?;
+        let is_slow = self.disks.lock().get(volume).is_some_and(|known| known.took >= SLOW);
+        let slow_place =
+            if is_slow { Some(self.slow_places.clone().acquire_owned().await.ok()?) } else { None };
+        let place = (slow_place, self.places.clone().acquire_owned().await.ok()?);
         if !self.measuring.lock().insert(volume.clone()) {
             return None;
         }
@@ -397,6 +407,13 @@ mod tests {
         assert!(tokio::time::timeout(Duration::from_millis(20), &mut size).await.is_err());
         drop(taken);
         assert_eq!(size.await, Some(0));
+        // Those that took long have their own, and leave the others some.
+        let _slow = measuring.slow_places.acquire_many(SLOW_PLACES as u32).await.expect("places");
+        let other = VolumeId::from_trusted("vol_2");
+        assert_eq!(measuring.disk_size_near_limit(&other, alone(&data)).await, Some(0));
+        measuring.disks.lock().insert(volume.clone(), found(60));
+        let mut size = std::pin::pin!(measuring.disk_size_near_limit(&volume, alone(&data)));
+        assert!(tokio::time::timeout(Duration::from_millis(20), &mut size).await.is_err());
     }
 
     #[tokio::test]
