@@ -10,11 +10,11 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use coppice_app::{Access, App, Compared, StatementLogin};
+use coppice_app::{Access, App, Compared, Shares, StatementLogin};
 use coppice_core::branch::MANAGED_DATABASE;
 use coppice_core::operation::DIFF_BRANCHES;
 use coppice_core::target::InBranch;
-use coppice_core::{BranchId, Error, ErrorCode, Result};
+use coppice_core::{BranchId, Error, ErrorCode, OrganizationId, Result};
 use coppice_gateway::Visitor;
 use coppice_schema::{Change, Diff, SETTINGS, Schema};
 use coppice_sql::{Failure, Isolation, Output, Shape, Statement, Transaction, Wrong};
@@ -45,6 +45,8 @@ static CATALOGUES: LazyLock<Room> =
     LazyLock::new(|| Room::new(64 << 20, usize::MAX, Duration::MAX, Duration::from_secs(3)));
 /// How many comparisons go on at once: during one, a catalogue takes several times its length.
 static COMPARED: Turns = Turns::new(2);
+/// Of them, comparisons of one organization.
+static COMPARED_OF_ORGANIZATION: LazyLock<Shares<OrganizationId>> = LazyLock::new(|| Shares::new(1));
 
 pub(crate) fn endpoints() -> Vec<Endpoint> {
     const AREA: &str = "Branches";
@@ -99,7 +101,11 @@ async fn diff_branches(
         Some(true) => Some(changed::bytes(&app, [&branch, &against], &database, &sender).await?),
         Some(false) | None => None,
     };
-    let compare = move || answer(branch, against, database, [&from.rows, &to.rows]);
+    let own = COMPARED_OF_ORGANIZATION.turn(&access.target.within.organization).await;
+    let compare = move || {
+        let _own = own;
+        answer(branch, against, database, [&from.rows, &to.rows])
+    };
     let diff = COMPARED.take(compare).await?;
     Ok(Shown(wire::BranchDiff { changed_bytes, ..diff }))
 }

@@ -1,7 +1,5 @@
 //! What a branch's servers have logged.
 
-use std::collections::HashMap;
-use std::hash::Hash;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,9 +14,9 @@ use coppice_telemetry::ceil_ms;
 use coppice_telemetry::logs::{
     InstanceLogs, LogCursor, LogEntry, LogFilter, LogFilters, LogPage, LogQuery, OpenLog, SearchError, search,
 };
-use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::shares::{Shares, permit};
 use crate::{Access, App, MasterKey};
 
 /// Longest time a query may take, with the time it waits for its turn.
@@ -66,28 +64,6 @@ pub(crate) struct Readers {
     branches: Shares<BranchId>,
 }
 
-/// So many turns of each that has some, or waits for one.
-#[derive(Debug)]
-struct Shares<K> {
-    each: usize,
-    turns: Mutex<HashMap<K, Arc<Semaphore>>>,
-}
-
-impl<K: Clone + Eq + Hash> Shares<K> {
-    fn new(each: usize) -> Self {
-        Self { each, turns: Mutex::default() }
-    }
-
-    async fn turn(&self, of: &K) -> Result<OwnedSemaphorePermit> {
-        let own = {
-            let mut turns = self.turns.lock();
-            turns.retain(|_, turns| Arc::strong_count(turns) > 1);
-            turns.entry(of.clone()).or_insert_with(|| Arc::new(Semaphore::new(self.each))).clone()
-        };
-        own.acquire_owned().await.map_err(Error::internal)
-    }
-}
-
 impl Default for Readers {
     fn default() -> Self {
         Self {
@@ -101,11 +77,10 @@ impl Default for Readers {
 impl Readers {
     /// Waits for its turn; first among those on the same branch, then of the same
     /// organization, so that neither holds up others.
-    async fn turn(&self, branch: &InBranch) -> Result<[OwnedSemaphorePermit; 3]> {
-        let of_branch = self.branches.turn(&branch.branch).await?;
-        let of_organization = self.organizations.turn(&branch.within.organization).await?;
-        let all = self.all.clone().acquire_owned().await.map_err(Error::internal)?;
-        Ok([of_branch, of_organization, all])
+    async fn turn(&self, branch: &InBranch) -> [OwnedSemaphorePermit; 3] {
+        let of_branch = self.branches.turn(&branch.branch).await;
+        let of_organization = self.organizations.turn(&branch.within.organization).await;
+        [of_branch, of_organization, permit(self.all.clone()).await]
     }
 
     /// Does work in its turn. It has it to its end, also when nobody waits for
@@ -115,7 +90,7 @@ impl Readers {
         branch: &InBranch,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let turn = self.turn(branch).await?;
+        let turn = self.turn(branch).await;
         let reading = tokio::task::spawn_blocking(move || {
             let _turn = turn;
             work()
@@ -278,7 +253,7 @@ mod tests {
         let readers = Readers::default();
         let mut turns = vec![];
         for number in 0..READERS_OF_ORGANIZATION_MAX {
-            turns.push(readers.turn(&in_branch("o", &number.to_string())).await.expect("a turn"));
+            turns.push(readers.turn(&in_branch("o", &number.to_string())).await);
         }
         let (own, other) = (in_branch("o", "more"), in_branch("other", "b"));
         let mut next = Box::pin(readers.turn(&own));
@@ -310,8 +285,7 @@ mod tests {
         let mut next = Box::pin(readers.turn(&branch));
         assert!(futures_util::poll!(&mut next).is_pending(), "their work goes on");
         drop(ends);
-        let turn = tokio::time::timeout(Duration::from_secs(60), next).await.expect("in time");
-        assert!(turn.is_ok());
+        assert!(tokio::time::timeout(Duration::from_secs(60), next).await.is_ok());
     }
 
     #[test]

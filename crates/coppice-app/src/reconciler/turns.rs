@@ -1,13 +1,13 @@
 //! Turns of upgrades, each of which is two servers more.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use coppice_core::OrganizationId;
-use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
+
+use crate::shares::{Shares, permit};
 
 /// Upgrades at a time, on a host.
 const PLACES: usize = 2;
@@ -24,7 +24,7 @@ const LONG_PLACES: usize = 4;
 pub(super) struct Turns {
     places: Arc<Semaphore>,
     long_places: Arc<Semaphore>,
-    of: Mutex<HashMap<OrganizationId, Arc<Semaphore>>>,
+    of: Shares<OrganizationId>,
     short: Duration,
 }
 
@@ -43,18 +43,12 @@ impl Default for Turns {
 impl Turns {
     fn with(short: Duration) -> Self {
         let [places, long_places] = [PLACES, LONG_PLACES].map(|count| Arc::new(Semaphore::new(count)));
-        Self { places, long_places, of: Mutex::default(), short }
+        Self { places, long_places, of: Shares::new(1), short }
     }
 
     /// Waits until it is the turn of an upgrade of an organization's.
     pub(super) async fn wait(&self, organization: &OrganizationId) -> Turn {
-        let own = {
-            let mut of = self.of.lock();
-            // Turns that nobody waits for or holds go.
-            of.retain(|_, own| Arc::strong_count(own) > 1);
-            of.entry(organization.clone()).or_insert_with(|| Arc::new(Semaphore::new(1))).clone()
-        };
-        let own = permit(own).await;
+        let own = self.of.turn(organization).await;
         let (place, long_places) = (permit(self.places.clone()).await, self.long_places.clone());
         let short = self.short;
         let hold = async move {
@@ -64,14 +58,6 @@ impl Turns {
             std::future::pending().await
         };
         Turn { _own: own, _place: AbortOnDropHandle::new(tokio::spawn(hold)) }
-    }
-}
-
-/// Nothing closes the semaphores.
-async fn permit(semaphore: Arc<Semaphore>) -> OwnedSemaphorePermit {
-    match semaphore.acquire_owned().await {
-        Ok(permit) => permit,
-        Err(_) => std::future::pending().await,
     }
 }
 
@@ -94,8 +80,6 @@ mod tests {
         drop(held);
         assert!(tokio::time::timeout(Duration::from_secs(60), second).await.is_ok(), "then it is its turn");
         drop(of_other);
-        turns.wait(&other).await;
-        assert_eq!(turns.of.lock().len(), 1, "those that nobody needs are forgotten");
     }
 
     #[tokio::test]
