@@ -6,9 +6,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use chrono::{SecondsFormat, Utc};
-use coppice_test_support::{
-    Options, Platform, S3_SECRET, S3Server, directory, make_bucket, python_program, wait_for,
-};
+use coppice_test_support::{Options, Platform, S3_SECRET, S3Server, directory, python_program, wait_for};
 use serde_json::Value;
 
 use crate::setup::{PROGRAM, postgres_dir};
@@ -138,8 +136,8 @@ fn exported(output: &Output) -> Value {
 fn a_branch_leaves_for_a_plain_server_through_barman() {
     let home = directory("coppice-files-");
     let (store, key) = (home.path().join("store"), home.path().join("secret.key"));
-    let s3 = S3Server::start();
-    make_bucket(&s3.endpoint(), BUCKET);
+    let s3 = S3Server::swift();
+    s3.make_bucket(BUCKET);
     let mut coppice = Platform::prepare(PROGRAM, Options::default());
     use_store(&mut coppice, &store);
     coppice.spawn();

@@ -88,7 +88,7 @@ build_console() {
 
 # What tests use of PyPI, as the lists pin it.
 install_python_packages() {
-  local lists=({e2e/{barman,github,schemathesis,mail,mcp,oauth_clients,snippets,clients,webhooks,stripe},crates/coppice-archive/tests/moto}/requirements.txt)
+  local lists=({e2e/{barman,github,schemathesis,mail,mcp,oauth_clients,snippets,clients,webhooks,stripe},crates/coppice-archive/tests/{moto,swift}}/requirements.txt)
   cat "${lists[@]}" | cmp --silent - target/python/installed.txt && return
   echo "setup: installing the Python packages of ${lists[*]}"
   rm -rf target/python

@@ -17,6 +17,7 @@ mod postgres;
 mod psql;
 mod s3;
 mod signal;
+mod swift;
 
 use std::time::{Duration, Instant};
 

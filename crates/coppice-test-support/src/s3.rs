@@ -1,22 +1,32 @@
-//! A server that speaks S3, for tests that need a bucket.
+//! Servers that speak S3, for tests that need a bucket.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use tempfile::TempDir;
+
+use crate::swift;
 use crate::wait_for;
 
 const READY_PATIENCE: Duration = Duration::from_secs(60);
 
 /// The secret that [`S3Server::environment`] has; to be found nowhere else.
-pub const S3_SECRET: &str = "very secret";
+pub const S3_SECRET: &str = "very-secret";
 
-/// moto's server. It ends with this, and what was in it is gone.
+/// Makes a bucket of the first argument.
+const MAKE_BUCKET: &str = "import boto3, sys; \
+                           boto3.client('s3', region_name='us-east-1').create_bucket(Bucket=sys.argv[1])";
+
+/// A server that speaks S3. It ends with this, and what was in it is gone.
 #[derive(Debug)]
 pub struct S3Server {
-    process: Child,
-    port: u16,
+    pub(crate) processes: Vec<Child>,
+    pub(crate) port: u16,
+    pub(crate) access_key: &'static str,
+    /// Where it keeps what it has, if that is on a disk.
+    pub(crate) _home: Option<TempDir>,
 }
 
 /// A program of the Python packages that `make setup` installs.
@@ -24,19 +34,42 @@ pub fn python_program(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/python/bin").join(name)
 }
 
+/// Starts a program of theirs that serves until it is killed.
+pub(crate) fn spawn(name: &str, arguments: &[&str]) -> Child {
+    let program = python_program(name);
+    let spawned = Command::new(&program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    spawned.unwrap_or_else(|error| panic!("{}: {error} (`make setup` installs it)", program.display()))
+}
+
+/// Ports that nobody listens on.
+pub(crate) fn free_ports<const COUNT: usize>() -> [u16; COUNT] {
+    let listeners = [(); COUNT].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
+    listeners.map(|listener| listener.local_addr().expect("an address").port())
+}
+
 impl S3Server {
-    /// Starts one on a free port, and waits until it listens.
+    /// Starts moto's server, which imitates AWS in memory and checks nobody's signature.
     pub fn start() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
-        let program = python_program("moto_server");
-        let process = Command::new(&program)
-            .args(["-H", "127.0.0.1", "-p", &port.to_string()])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap_or_else(|error| panic!("{}: {error} (`make setup` installs it)", program.display()));
-        wait_for("moto listens", READY_PATIENCE, || TcpStream::connect(("127.0.0.1", port)).ok());
-        Self { process, port }
+        let [port] = free_ports();
+        let process = spawn("moto_server", &["-H", "127.0.0.1", "-p", &port.to_string()]);
+        let server = Self { processes: vec![process], port, access_key: "id", _home: None };
+        server.wait_for(&[port]);
+        server
+    }
+
+    /// Starts OpenStack Swift, which people keep their objects in: it writes files,
+    /// checks signatures, and has its own reading of S3.
+    pub fn swift() -> Self {
+        swift::start()
+    }
+
+    /// Waits until somebody listens on all of these ports.
+    pub(crate) fn wait_for(&self, ports: &[u16]) {
+        for port in ports {
+            wait_for("the S3 server listens", READY_PATIENCE, || {
+                TcpStream::connect(("127.0.0.1", *port)).ok()
+            });
+        }
     }
 
     /// Where it is.
@@ -47,24 +80,33 @@ impl S3Server {
     /// What a program is told by that has to use it.
     pub fn environment(&self) -> [(&'static str, String); 5] {
         [
-            ("AWS_ACCESS_KEY_ID", "id".to_owned()),
+            ("AWS_ACCESS_KEY_ID", self.access_key.to_owned()),
             ("AWS_SECRET_ACCESS_KEY", S3_SECRET.to_owned()),
             ("AWS_REGION", "us-east-1".to_owned()),
             ("AWS_ENDPOINT_URL", self.endpoint()),
             ("AWS_ALLOW_HTTP", "true".to_owned()),
         ]
     }
+
+    /// Makes a bucket.
+    pub fn make_bucket(&self, name: &str) {
+        make_bucket(&self.environment(), name);
+    }
 }
 
-/// Makes a bucket on the server at an endpoint.
-pub fn make_bucket(endpoint: &str, name: &str) {
-    let made = Command::new("curl").args(["-sfX", "PUT", &format!("{endpoint}/{name}")]).status();
-    assert!(made.expect("curl runs").success());
+/// Makes a bucket on the server that this environment names, or that of this process.
+pub fn make_bucket(environment: &[(&'static str, String)], name: &str) {
+    let mut python = Command::new(python_program("python"));
+    let made = python.args(["-c", MAKE_BUCKET, name]).envs(environment.iter().cloned()).output();
+    let made = made.expect("python runs");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 }
 
 impl Drop for S3Server {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        for process in &mut self.processes {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
     }
 }

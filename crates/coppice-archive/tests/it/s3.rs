@@ -36,11 +36,12 @@ pub(crate) fn bucket() -> Option<String> {
 
 #[test]
 fn a_bucket_does_what_a_directory_does() {
-    let server = S3Server::start();
-    in_a_bucket("s3::within_a_bucket", &server, &server.endpoint(), &[]);
+    for server in [S3Server::start(), S3Server::swift()] {
+        in_a_bucket("s3::within_a_bucket", &server, &server.endpoint(), &[]);
+    }
 }
 
-/// Does something only in the process that the test above begins.
+/// Does something only in the processes that the test above begins.
 #[test]
 fn within_a_bucket() {
     let Some(bucket) = bucket() else { return };
@@ -49,8 +50,7 @@ fn within_a_bucket() {
     let take = || runtime.block_on(Archive::take(&place, &key(1), &installation()));
     let missing = take().expect_err("there is no bucket").chain();
     assert!(missing.contains("coppice.json"), "{missing}");
-    let endpoint = std::env::var("AWS_ENDPOINT_URL").expect("an endpoint");
-    make_bucket(&endpoint, &bucket);
+    make_bucket(&[], &bucket);
 
     let first = take().expect("a store");
     let records = Records { host: HostId::from_trusted("hst_1"), export: vec![7; 100_000] };

@@ -11,7 +11,7 @@ use chrono::Utc;
 use coppice_archive::{Archive, ArchiveError, StorePlace};
 use coppice_core::VolumeId;
 use coppice_core::lsn::Lsn;
-use coppice_test_support::{S3Server, make_bucket};
+use coppice_test_support::S3Server;
 use tokio::runtime::Runtime;
 
 use crate::s3::{bucket, in_a_bucket};
@@ -81,7 +81,7 @@ fn a_server_that_fails_hangs_or_breaks_off_keeps_nothing_waiting_and_spoils_noth
     let home = tempfile::tempdir().expect("a directory");
     let whim = home.path().join("whim");
     let endpoint = Between::start(&server, &whim);
-    make_bucket(&server.endpoint(), "bucket");
+    server.make_bucket("bucket");
     // The process below says what it is to do.
     let place = whim.display().to_string();
     in_a_bucket("unreliable::within_an_unreliable_bucket", &server, &endpoint, &[(WHIM, &place)]);
