@@ -170,6 +170,11 @@ impl Configuration<'_> {
         if self.fullness >= Fullness::Full {
             set("default_transaction_read_only", "on");
         }
+        if self.fullness == Fullness::Shut {
+            // Its workers evaluate what indexes are made of, which may write. Those that go on
+            // against a wraparound evaluate nothing.
+            set("autovacuum", "off");
+        }
         if self.is_first_start {
             // The apply worker of an inherited subscription can't load what it
             // would connect with, so it can't take its parent's place.
@@ -310,6 +315,8 @@ mod tests {
         assert!(with(Fullness::Full).access_file().contains("local all all scram-sha-256"));
         let shut = with(Fullness::Shut);
         assert!(shut.file().contains(read_only) && shut.access_file().contains("local all all reject"));
+        let works_by_itself = |file: String| !file.contains("autovacuum = 'off'");
+        assert!(works_by_itself(with(Fullness::Full).file()) && !works_by_itself(shut.file()));
         assert!(shut.access_file().starts_with("local all platform peer"));
     }
 

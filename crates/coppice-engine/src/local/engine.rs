@@ -396,9 +396,11 @@ impl Engine for LocalEngine {
 
     async fn end_sessions(&self, instance: &InstanceId, only_writers: bool) -> Result<()> {
         let end = async |session: Arc<Session>| {
+            // A replica's is of no database; any role can be called as one's meanwhile. Workers of
+            // autovacuum evaluate what indexes are made of, which may be anything.
             let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-                       WHERE backend_type IN ('client backend', 'walsender') \
-                         AND (usename IS NULL OR usename <> $1 AND usename !~ $3) \
+                       WHERE backend_type IN ('client backend', 'walsender', 'autovacuum worker') \
+                         AND (usename IS NULL OR usename <> $1 AND (usename !~ $3 OR datid IS NOT NULL)) \
                          AND (backend_xid IS NOT NULL OR NOT $2)";
             let parameters: [Parameter<'_>; 3] = [
                 (&session::PLATFORM_ROLE, Type::NAME),

@@ -26,11 +26,11 @@ const END_PATIENCE: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(8);
 
 /// Takes the password from every role that has none of the platform's, and ends all
-/// sessions but those of logins, also of those that act as the managed role, that begin
-/// meanwhile. The managed role has a new password already, and the gateway lets nobody
-/// else in.
+/// sessions but those of logins, also of those that act as the managed role, and of
+/// replicas, that begin meanwhile. The managed role has a new password already, and the
+/// gateway lets nobody else in.
 ///
-/// Nobody can give a role a password while its sessions are ended. A round in which
+/// Nobody can give a role a password, or the name of another, while sessions are ended. A round in which
 /// no role had one is the last: nobody could begin a session then, and nobody has one.
 ///
 /// # Errors
@@ -40,14 +40,15 @@ const PATIENCE: Duration = Duration::from_secs(8);
 pub(super) async fn lock_out(address: &Address) -> Result<()> {
     let session = address.open(Patience::CHANGE).await?;
     let clock = "SELECT extract(epoch FROM clock_timestamp())::float8";
-    let began = column(&session.query_one("asking for the time", clock, &[]).await?, 0)?;
     let deadline = Instant::now() + PATIENCE;
     loop {
         // Changes of roles wait for it, and those that were prepared hold it up.
         let lock = "BEGIN; LOCK TABLE pg_catalog.pg_authid IN SHARE ROW EXCLUSIVE MODE";
         insist(address, PURPOSE, session.execute(PURPOSE, lock)).await?;
+        // Only from here on is a session's role called what it was called when it began.
+        let locked = column(&session.query_one("asking for the time", clock, &[]).await?, 0)?;
         let taken = take_passwords(&session).await?;
-        end_sessions(address, &session, began).await?;
+        end_sessions(address, &session, locked).await?;
         session.execute(PURPOSE, "COMMIT").await?;
         if taken == 0 {
             return Ok(());
@@ -77,14 +78,15 @@ async fn take_passwords(session: &Session) -> Result<i64> {
     column(&session.query_one(PURPOSE, &statement, &[]).await?, 0)
 }
 
-/// Those of logins that began later have signed in with what is true. One whose role was
-/// dropped has no name.
+/// Those of logins and replicas that began later have signed in with what is true. What
+/// others are called by now says nothing, and one whose role was dropped has no name.
 async fn end_sessions(address: &Address, session: &Session, since: f64) -> Result<()> {
     let action = "ending sessions that began before";
     let query = "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
          WHERE backend_type IN ('client backend', 'walsender')
-           AND (usename IS NULL OR usename <> $1 AND usename !~ $2
-                AND NOT ((usename ~ $3 OR usename = $5) AND backend_start > to_timestamp($4))) LIMIT 1000";
+           AND (usename IS NULL OR usename <> $1
+                AND NOT ((usename ~ $2 OR usename ~ $3 OR usename = $5) AND backend_start > to_timestamp($4)))
+         LIMIT 1000";
     let parameters: [Parameter<'_>; 5] = [
         (&PLATFORM_ROLE, Type::NAME),
         (&following::NAMES, Type::TEXT),

@@ -39,7 +39,8 @@ pub(super) async fn read_roles(address: &Address) -> Result<(SleepingRoles, Stri
                 action,
                 "SELECT count(pg_terminate_backend(pid)) FROM pg_catalog.pg_stat_activity
                  WHERE (backend_type IN ('client backend', 'parallel worker', 'autovacuum worker')
-                        OR backend_type = 'walsender' AND coalesce(usename, '') !~ $2)
+                        OR backend_type = 'walsender'
+                           AND (coalesce(usename, '') !~ $2 OR datid IS NOT NULL))
                    AND usename IS DISTINCT FROM $1",
                 &[(&PLATFORM_ROLE, Type::NAME), (&NAMES, Type::TEXT)],
             )
