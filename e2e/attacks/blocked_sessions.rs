@@ -190,6 +190,46 @@ fn a_prepared_transaction_does_not_keep_a_branch_asleep_or_without_children() {
     }
 }
 
+/// Prepares transactions until no lock is left on the server.
+fn takes_every_lock(session: &mut OpenSession, round: u32) {
+    let (mut count, mut number) = (8192, round * 1000);
+    while count > 0 {
+        let said = session.run(&format!(
+            "BEGIN; SELECT count(pg_advisory_xact_lock({number}, i)) FROM generate_series(1, {count}) i;
+             PREPARE TRANSACTION 'lock {number}'"
+        ));
+        number += 1;
+        if said.contains("ERROR") {
+            count /= 2;
+        }
+    }
+}
+
+#[test]
+fn prepared_transactions_that_have_every_lock_keep_nobody_out_for_good() {
+    let coppice = oldest_and_newest();
+    for major in MAJORS {
+        let (_, path) = make_branch(&coppice, major);
+        let url = url(&coppice, &path).expect("a password");
+        must(&url, "CREATE TABLE t AS SELECT 7 AS i");
+        let prepared = || {
+            let said =
+                || Some(psql(&url, "SELECT count(*) FROM pg_prepared_xacts")).filter(|said| said.is_ok);
+            wait_for("it lets its owner in", SOON, said).out
+        };
+        // A server that was just started has some more locks to give.
+        for round in 0..4 {
+            takes_every_lock(&mut OpenSession::new(&url), round);
+            hibernate(&coppice, &path);
+            if prepared() == "0" {
+                break;
+            }
+        }
+        assert_eq!(prepared(), "0", "{major}: {}", coppice.log());
+        assert_eq!(must(&url, "SELECT i FROM t"), "7");
+    }
+}
+
 #[test]
 fn a_prepared_transaction_in_a_database_without_connections_holds_nothing_up() {
     let coppice = oldest_and_newest();

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use coppice_core::VolumeId;
 use coppice_core::plan::InstanceSeen;
+use coppice_core::{InstanceId, VolumeId};
 use coppice_failpoint::failpoint;
+use tokio_postgres::error::SqlState;
 
 use super::blocking::blocking;
 use super::config::processes_max;
@@ -15,10 +16,10 @@ use super::durable::write_durably;
 use super::images::InstalledImage;
 use super::process::controllers::Limits;
 use super::server::ServerPlan;
-use super::session::{Session, column};
+use super::session::{Patience, Session, column};
 use super::untrusted::UntrustedPath;
-use super::{LocalEngine, first_start, limits};
-use crate::{EngineError, FirstStart, InstanceSpec, Result};
+use super::{LocalEngine, control_file, first_start, limits, prepared};
+use crate::{EngineError, FirstStart, InstanceSpec, Result, StopMode};
 
 /// A server takes its new settings within this time.
 const RELOAD_PATIENCE: Duration = Duration::from_secs(10);
@@ -39,9 +40,44 @@ impl LocalEngine {
     async fn start_server(&self, spec: &InstanceSpec, is_first_start: bool) -> Result<()> {
         let image = self.host.image(spec.version)?;
         let data = self.volumes.data_dir(&spec.volume);
-        self.host.servers.start(&server_plan(spec, &image, &data, is_first_start)).await?;
+        let plan = server_plan(spec, &image, &data, is_first_start);
+        self.host.servers.start(&plan).await?;
+        if self.is_kept_out(&spec.instance, &data).await? {
+            self.end_prepared(&plan).await?;
+        }
         limits::limit_soon(&self.host, &spec.instance);
         Ok(())
+    }
+
+    /// Whether prepared transactions have all locks that a server has room for: then
+    /// nobody gets in, not even to end them, and it is the same after each start.
+    async fn is_kept_out(&self, instance: &InstanceId, data: &UntrustedPath) -> Result<bool> {
+        let of_server = data.clone();
+        if !blocking(move || prepared::has_state(&of_server)).await? {
+            return Ok(false);
+        }
+        let opened = self.address(instance).open(Patience::QUESTION).await;
+        Ok(matches!(
+            opened, Err(EngineError::Sql { source, .. }) if source.code() == Some(&SqlState::OUT_OF_MEMORY)
+        ))
+    }
+
+    /// Starts a server anew without what is prepared there.
+    async fn end_prepared(&self, plan: &ServerPlan<'_>) -> Result<()> {
+        let (servers, instance) = (&self.host.servers, plan.instance);
+        servers.stop(instance, Some(plan.data), StopMode::Fast).await?;
+        let data = plan.data.clone();
+        blocking(move || match control_file::clean_checkpoint(&data)? {
+            Some(_) => prepared::remove_every_state(&data),
+            // What the server recovers is in its WAL, too: at another start, then.
+            None => Ok(()),
+        })
+        .await?;
+        tracing::warn!(
+            %instance,
+            "instance {instance}: what was prepared is rolled back, for it had all the locks that there are"
+        );
+        servers.start(plan).await
     }
 
     /// [`crate::Engine::start`]

@@ -110,17 +110,41 @@ async fn roll_back_inside(
     Ok(())
 }
 
+/// Whether the data of a server has the state of any. Blocks.
+///
+/// # Errors
+/// When the directory can't be read.
+pub(super) fn has_state(data: &UntrustedPath) -> Result<bool> {
+    let look = || match data.require()?.directory("pg_twophase")? {
+        Some(states) => Ok(!states.names(1)?.is_empty()),
+        None => Ok(false),
+    };
+    look().map_err(EngineError::io("looking for prepared transactions"))
+}
+
 /// Removes the state of transactions from the data of a server that was stopped
 /// cleanly, so that their state is nowhere else. Blocks.
 ///
 /// # Errors
 /// When the directory can't be read or changed.
 pub(super) fn remove_state(data: &UntrustedPath, transactions: &[u32]) -> Result<()> {
+    remove_states(data, |name| is_state_of(name, transactions))
+}
+
+/// The same, of all there are.
+///
+/// # Errors
+/// As [`remove_state`].
+pub(super) fn remove_every_state(data: &UntrustedPath) -> Result<()> {
+    remove_states(data, |_| true)
+}
+
+fn remove_states(data: &UntrustedPath, is_meant: impl Fn(&str) -> bool) -> Result<()> {
     let action = || EngineError::io("removing prepared transactions");
     let data = data.require().map_err(action())?;
     let Some(states) = data.directory("pg_twophase").map_err(action())? else { return Ok(()) };
     for name in states.names(STATES_MAX).map_err(action())? {
-        if is_state_of(&name.to_string_lossy(), transactions) {
+        if is_meant(&name.to_string_lossy()) {
             states.unlink(&name).map_err(action())?;
         }
     }
@@ -169,6 +193,9 @@ mod tests {
             .collect();
         left.sort();
         assert_eq!(left, ["0000000000000FFF", "000002DA", "x"]);
+        assert!(has_state(&data).expect("it can be read"));
+        remove_every_state(&data).expect("it can be changed");
+        assert!(!has_state(&data).expect("it can be read"));
     }
 
     #[test]
