@@ -119,11 +119,11 @@ impl Gateway {
     }
 
     pub(crate) async fn look_up(&self, branch: &BranchId, visit: &Visit) -> Result<Option<Found>, End> {
-        let holds_seen = self.sessions.holds(branch);
+        let look = self.sessions.look(branch);
         let role = &visit.destination.role;
         let find = async { Ok(self.branches.find(branch, role).await.map_err(Refusal::from)?) };
         let route = within(visit.deadline, find).await?;
-        Ok(route.map(|route| Found { route, holds_seen }))
+        Ok(route.map(|route| Found { route, look }))
     }
 
     /// Waits until the branch comes to rest. Its time is not the client's.
@@ -134,12 +134,12 @@ impl Gateway {
         visit: &mut Visit,
     ) -> Result<Option<Found>, End> {
         let began = Instant::now();
-        let holds_seen = self.sessions.holds(branch);
+        let look = self.sessions.look(branch);
         let (connection, patience) = (&mut client.connection, self.config.wake_timeout);
         let (address, whom) = (visit.client.address, (branch, visit.destination.role.as_str()));
         let route = self.waiters.wait(connection, address, &*self.branches, whom, patience).await?;
         visit.deadline += began.elapsed();
-        Ok(route.map(|route| Found { route, holds_seen }))
+        Ok(route.map(|route| Found { route, look }))
     }
 
     async fn wake(&self, branch: &BranchId, visit: &Visit) -> Result<bool, End> {

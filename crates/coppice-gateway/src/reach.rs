@@ -90,7 +90,7 @@ impl Gateway {
         found: &Found,
         proven: &ProvenRole,
     ) -> Result<Opened, End> {
-        let session = match self.sessions.begin(branch, &visit.client, found.holds_seen) {
+        let session = match self.sessions.begin(branch, &visit.client, &found.look) {
             Ok(session) => session,
             Err(held) => return Ok(Opened::Held(held)),
         };

@@ -165,7 +165,9 @@ mod tests {
         let branch = BranchId::generate();
         let somebody =
             ClientInfo { role: "app".to_owned(), application: String::new(), address: [127, 0, 0, 1].into() };
-        let session = Arc::<Sessions>::default().begin(&branch, &somebody, 0).ok().expect("nobody holds it");
+        let sessions = Arc::<Sessions>::default();
+        let begun = sessions.begin(&branch, &somebody, &sessions.look(&branch));
+        let session = begun.ok().expect("nobody holds it");
         let near_client: Box<dyn Duplex> = Box::new(near_client);
         let relayed =
             async move { relay(Connection::new(near_client), Connection::new(near_server), &session).await };

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use coppice_core::BranchId;
 use coppice_core::awake::NewUse;
@@ -16,6 +16,10 @@ use tokio_util::sync::CancellationToken;
 use crate::ClientInfo;
 use crate::keys::Keys;
 use crate::usage::Usage;
+
+/// For how long a branch without clients is remembered: longer than any can be told
+/// to stay awake without one, so that whoever asks whether it may sleep finds no difference.
+const REMEMBERED: Duration = Duration::from_secs(8 * 24 * 3600);
 
 /// Bytes that passed through the gateway's sessions since it started.
 #[derive(Debug, Default)]
@@ -39,18 +43,61 @@ struct State {
     begun: u64,
     /// Clients of pools, likewise. They keep no branch awake.
     pooled: HashMap<u64, Open>,
-    per_branch: HashMap<BranchId, usize>,
-    /// When the last client of a branch without clients left.
-    last_left: HashMap<BranchId, Instant>,
+    /// Branches that have clients, or had some not long ago.
+    branches: HashMap<BranchId, Known>,
     /// Branches whose new clients wait. Dropping the sender lets them go on.
     held: HashMap<BranchId, watch::Sender<()>>,
-    /// How often each branch was held, and let go, so far.
-    holds: HashMap<BranchId, u64>,
+    /// Which branch each look is at that nothing has made old so far. Looks are
+    /// numbered, too.
+    looks: HashMap<u64, BranchId>,
+    looked: u64,
     usage: Usage,
-    /// Bytes by branch, of past sessions too.
-    traffic: HashMap<BranchId, Arc<Counters>>,
     /// Clients that have no session yet.
     starting: usize,
+}
+
+/// What is known of a branch's clients.
+#[derive(Default)]
+struct Known {
+    open: usize,
+    /// When the last one left; none while there is one.
+    last_left: Option<Instant>,
+    /// Of past sessions too.
+    traffic: Arc<Counters>,
+}
+
+impl Known {
+    fn is_old(&self, now: Instant) -> bool {
+        self.last_left.is_some_and(|left| now.duration_since(left) > REMEMBERED)
+    }
+}
+
+impl State {
+    /// Who looked the branch up so far may have seen it as it is no more.
+    fn make_looks_old(&mut self, branch: &BranchId) {
+        self.looks.retain(|_, looked_at| looked_at != branch);
+    }
+
+    /// Forgets branches that had no client for long. One of a pool may want a session
+    /// at any time, whose bytes are told together with those before.
+    fn forget_old(&mut self, now: Instant) {
+        let Self { branches, pooled, .. } = self;
+        let has_pooled = |branch: &BranchId| pooled.values().any(|client| client.branch == *branch);
+        branches.retain(|branch, known| !known.is_old(now) || has_pooled(branch));
+    }
+}
+
+/// A look at a branch that is about to be done. Its client begins a session with
+/// it, unless the branch was held meanwhile.
+pub(crate) struct Look {
+    sessions: Arc<Sessions>,
+    number: u64,
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        self.sessions.state.lock().looks.remove(&self.number);
+    }
 }
 
 /// Counts a client as starting until it is dropped, which is after its session
@@ -112,8 +159,8 @@ impl Drop for Hold {
     fn drop(&mut self) {
         let mut state = self.sessions.state.lock();
         state.held.remove(&self.branch);
-        // Who looked the branch up during the hold may have seen it as it was before.
-        *state.holds.entry(self.branch.clone()).or_default() += 1;
+        // Also those that looked during the hold.
+        state.make_looks_old(&self.branch);
     }
 }
 
@@ -185,7 +232,7 @@ impl Counters {
 impl Sessions {
     /// Number of sessions that are open to a branch, or about to be.
     pub fn count(&self, branch: &BranchId) -> usize {
-        self.state.lock().per_branch.get(branch).copied().unwrap_or(0)
+        self.state.lock().branches.get(branch).map_or(0, |known| known.open)
     }
 
     /// Number of sessions that are open, or about to be.
@@ -225,66 +272,75 @@ impl Sessions {
 
     /// Takes away what was noted of the use of branches since the last time.
     pub fn take_uses(&self) -> Vec<NewUse> {
-        self.state.lock().usage.take(Instant::now())
+        let (mut state, now) = (self.state.lock(), Instant::now());
+        state.forget_old(now);
+        state.usage.take(now)
     }
 
-    /// Bytes that passed through the sessions of each branch that had one.
+    /// Bytes that passed through the sessions of each branch that had one. What is
+    /// forgotten of a branch without clients begins anew.
     pub fn traffic(&self) -> HashMap<BranchId, ClientTraffic> {
-        self.state.lock().traffic.iter().map(|(branch, counters)| (branch.clone(), counters.read())).collect()
+        let state = self.state.lock();
+        state.branches.iter().map(|(branch, known)| (branch.clone(), known.traffic.read())).collect()
     }
 
     /// The same of one branch.
     pub fn traffic_of(&self, branch: &BranchId) -> ClientTraffic {
-        self.state.lock().traffic.get(branch).map(|counters| counters.read()).unwrap_or_default()
+        self.state.lock().branches.get(branch).map(|known| known.traffic.read()).unwrap_or_default()
     }
 
-    /// When the last client of a branch left; none while it has clients, or
-    /// when it had none since the start.
+    /// When the last client of a branch left; none while it has clients, or when
+    /// that is so long ago that it is forgotten, or it had none since the start.
     pub fn last_left(&self, branch: &BranchId) -> Option<Instant> {
-        self.state.lock().last_left.get(branch).copied()
+        self.state.lock().branches.get(branch).and_then(|known| known.last_left)
     }
 
-    /// How often a branch was held and let go so far; to be asked before it is
-    /// looked up.
-    pub(crate) fn holds(&self, branch: &BranchId) -> u64 {
-        self.state.lock().holds.get(branch).copied().unwrap_or(0)
+    /// To be called before a branch is looked up.
+    pub(crate) fn look(self: &Arc<Self>, branch: &BranchId) -> Look {
+        let mut state = self.state.lock();
+        state.looked += 1;
+        let number = state.looked;
+        state.looks.insert(number, branch.clone());
+        Look { sessions: self.clone(), number }
     }
 
     /// Keeps new clients of a branch waiting; none when it has clients, or is
     /// held already.
     pub fn hold(self: &Arc<Self>, branch: &BranchId) -> Option<Hold> {
         let mut state = self.state.lock();
-        if state.per_branch.contains_key(branch) || state.held.contains_key(branch) {
+        let has_clients = state.branches.get(branch).is_some_and(|known| known.open > 0);
+        if has_clients || state.held.contains_key(branch) {
             return None;
         }
         state.held.insert(branch.clone(), watch::channel(()).0);
-        *state.holds.entry(branch.clone()).or_default() += 1;
+        state.make_looks_old(branch);
         Some(Hold { sessions: self.clone(), branch: branch.clone() })
     }
 
-    /// Adds a session, unless the branch was held since `holds_seen`.
+    /// Adds a session, unless the branch was held since that look at it.
     pub(crate) fn begin(
         self: &Arc<Self>,
         branch: &BranchId,
         client: &ClientInfo,
-        holds_seen: u64,
+        look: &Look,
     ) -> Result<Session, Held> {
         let mut state = self.state.lock();
         if let Some(sender) = state.held.get(branch) {
             return Err(Held(Some(sender.subscribe())));
         }
-        if state.holds.get(branch).copied().unwrap_or(0) != holds_seen {
+        if state.looks.get(&look.number) != Some(branch) {
             return Err(Held(None));
         }
-        state.last_left.remove(branch);
         state.begun += 1;
         let number = state.begun;
         let application = state.usage.begin(branch, &client.application, Instant::now());
-        let traffic = state.traffic.entry(branch.clone()).or_default().clone();
+        let known = state.branches.entry(branch.clone()).or_default();
+        known.open += 1;
+        known.last_left = None;
+        let traffic = known.traffic.clone();
         let open = Open::now(branch, client);
         let over = open.over.clone();
         state.open.insert(number, open);
-        *state.per_branch.entry(branch.clone()).or_default() += 1;
         Ok(Session { sessions: self.clone(), branch: branch.clone(), application, traffic, number, over })
     }
 
@@ -343,15 +399,12 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let mut state = self.sessions.state.lock();
+        let (mut state, now) = (self.sessions.state.lock(), Instant::now());
         state.open.remove(&self.number);
-        state.usage.end(&self.branch, &self.application, Instant::now());
-        if let Some(count) = state.per_branch.get_mut(&self.branch) {
-            *count -= 1;
-            if *count == 0 {
-                state.per_branch.remove(&self.branch);
-                state.last_left.insert(self.branch.clone(), Instant::now());
-            }
+        state.usage.end(&self.branch, &self.application, now);
+        if let Some(known) = state.branches.get_mut(&self.branch) {
+            known.open -= 1;
+            known.last_left = (known.open == 0).then_some(now);
         }
     }
 }

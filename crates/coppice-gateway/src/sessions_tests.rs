@@ -1,7 +1,7 @@
 use super::*;
 
 fn begin(sessions: &Arc<Sessions>, branch: &BranchId) -> Session {
-    let begun = sessions.begin(branch, &somebody(), sessions.holds(branch));
+    let begun = sessions.begin(branch, &somebody(), &sessions.look(branch));
     begun.ok().expect("the branch is not held")
 }
 
@@ -23,13 +23,15 @@ fn a_branch_with_clients_is_not_held() {
 #[test]
 fn a_client_that_looked_before_the_hold_has_to_look_again() {
     let (sessions, branch) = (Arc::<Sessions>::default(), BranchId::generate());
-    let seen = sessions.holds(&branch);
+    let seen = sessions.look(&branch);
     let hold = sessions.hold(&branch).expect("nobody is there");
     let waits = |seen| sessions.begin(&branch, &somebody(), seen).err().expect("is held").0.is_some();
-    assert!(waits(seen));
+    let seen_during = sessions.look(&branch);
+    assert!(waits(&seen));
     drop(hold);
-    assert!(!waits(seen), "it looked before");
-    assert!(sessions.begin(&branch, &somebody(), sessions.holds(&branch)).is_ok());
+    assert!(!waits(&seen), "it looked before");
+    assert!(!waits(&seen_during), "it looked before the end");
+    assert!(sessions.begin(&branch, &somebody(), &sessions.look(&branch)).is_ok());
 }
 
 #[test]
@@ -42,7 +44,41 @@ fn a_session_is_counted_until_it_ends() {
     assert_eq!(sessions.count(&branch), 1);
     drop(two);
     assert_eq!(sessions.count(&branch), 0);
-    assert!(sessions.state.lock().per_branch.is_empty() && sessions.state.lock().open.is_empty());
+    assert!(sessions.state.lock().open.is_empty());
+}
+
+#[test]
+fn a_look_makes_no_session_at_another_branch_and_stays_good_while_others_are_held() {
+    let (sessions, [branch, other]) = (Arc::<Sessions>::default(), [(); 2].map(|()| BranchId::generate()));
+    let look = sessions.look(&branch);
+    drop(sessions.hold(&other));
+    assert!(sessions.begin(&other, &somebody(), &look).is_err());
+    assert!(sessions.begin(&branch, &somebody(), &look).is_ok());
+    drop(look);
+    assert!(sessions.state.lock().looks.is_empty());
+}
+
+#[test]
+fn a_branch_is_forgotten_long_after_its_last_client_and_no_earlier() {
+    let sessions = Arc::<Sessions>::default();
+    let [past, current, pool] = [(); 3].map(|()| BranchId::generate());
+    for branch in [&past, &pool] {
+        drop(begin(&sessions, branch));
+    }
+    let (session, pooled) = (begin(&sessions, &current), sessions.attend(&pool, &somebody()));
+    let left = sessions.last_left(&past).expect("it had a client");
+    let known_at = |time| {
+        let mut state = sessions.state.lock();
+        state.forget_old(time);
+        [&past, &current, &pool].map(|branch| state.branches.contains_key(branch))
+    };
+    assert_eq!(known_at(left + REMEMBERED), [true, true, true]);
+    let later = Instant::now() + REMEMBERED + Duration::from_secs(1);
+    assert_eq!(known_at(later), [false, true, true]);
+    assert_eq!((sessions.last_left(&past), sessions.count(&current)), (None, 1));
+    assert_eq!(sessions.traffic_of(&past), ClientTraffic::default());
+    drop((session, pooled));
+    assert_eq!(known_at(later + REMEMBERED), [false, false, false]);
 }
 
 #[test]
@@ -85,7 +121,7 @@ async fn a_login_that_is_over_takes_its_sessions_with_it_and_no_others() {
     let (sessions, [branch, other]) = (Arc::<Sessions>::default(), [(); 2].map(|()| BranchId::generate()));
     let login = ClientInfo { role: format!("key_{}", "0".repeat(26)), ..somebody() };
     let begin = |branch, client| {
-        let begun = sessions.begin(branch, client, sessions.holds(branch));
+        let begun = sessions.begin(branch, client, &sessions.look(branch));
         begun.ok().expect("the branch is not held")
     };
     let (session, elsewhere) = (begin(&branch, &login), begin(&other, &login));

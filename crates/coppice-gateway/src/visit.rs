@@ -9,6 +9,7 @@ use crate::destination::Destination;
 use crate::failures::Attempt;
 use crate::reason::Reason;
 use crate::refusal::{End, Refusal};
+use crate::sessions::Look;
 use crate::{ClientInfo, Route};
 
 /// Pause after a server that was just going away, or recovers from a crash;
@@ -27,10 +28,11 @@ pub(crate) struct Visit {
     pub(crate) woken: OnceLock<Instant>,
 }
 
-/// A branch as it was seen, and how often it had been held before that.
+/// A branch as it was seen.
 pub(crate) struct Found {
     pub(crate) route: Route,
-    pub(crate) holds_seen: u64,
+    /// Which look that was.
+    pub(crate) look: Look,
 }
 
 impl Visit {
