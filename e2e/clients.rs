@@ -61,6 +61,17 @@ impl Way {
         json!({ "tls": tls, "route": route, "pool": pool, "host": host, "user": user, "options": options })
     }
 
+    /// What came of it with this client, as the programs of others print it.
+    fn told(&self, client: &str, answer: Result<String, impl std::fmt::Display>) -> Value {
+        let Self { tls, route, pool } = self;
+        let mut line = json!({ "client": client, "tls": tls, "route": route, "pool": pool });
+        match answer {
+            Ok(answer) => line["answer"] = answer.into(),
+            Err(error) => line["error"] = error.to_string().into(),
+        }
+        line
+    }
+
     /// What [`SQL`] says there: a session that others share knows nothing of its clients.
     fn expected(tls: &str, pool: &str) -> &'static str {
         if tls == "plain" || pool == "pooled" { "app" } else { "app TLSv1.3" }
@@ -134,13 +145,7 @@ async fn by_tokio_postgres(ways: &Value) -> Vec<Value> {
             ended.await.expect("the connection doesn't panic")?;
             answer
         };
-        let Way { tls, route, pool } = way;
-        let mut line = json!({ "client": "tokio-postgres 0.7", "tls": tls, "route": route, "pool": pool });
-        match asked.await {
-            Ok(answer) => line["answer"] = answer.into(),
-            Err(error) => line["error"] = error.to_string().into(),
-        }
-        told.push(line);
+        told.push(way.told("tokio-postgres 0.7", asked.await));
     }
     told
 }
@@ -165,13 +170,7 @@ async fn by_sqlx(ways: &Value) -> Vec<Value> {
             let mut session = place.ssl_root_cert(text("certificate")).connect().await?;
             sqlx::query_scalar::<_, String>(SQL).fetch_one(&mut session).await
         };
-        let Way { tls, route, pool } = way;
-        let mut line = json!({ "client": "sqlx 0.9", "tls": tls, "route": route, "pool": pool });
-        match asked.await {
-            Ok(answer) => line["answer"] = answer.into(),
-            Err(error) => line["error"] = error.to_string().into(),
-        }
-        told.push(line);
+        told.push(way.told("sqlx 0.9", asked.await));
     }
     told
 }
