@@ -71,11 +71,11 @@ pub(super) fn limit_soon(host: &Arc<HostEngine>, instance: &InstanceId) {
 /// can't grow: PostgreSQL ignores `SIGXFSZ`. Code inside a server may call its
 /// process the same, and has then bounded itself.
 fn bound_logs(postmaster: u32, account: (u32, u32)) {
-    let is_collector = |child: &(u32, ProcessDirectory)| {
-        let title = child.1.read("cmdline").unwrap_or_default();
-        title.trim_end_matches(['\0', ' ']) == COLLECTOR
+    let is_unbounded = |(_, child): &(u32, ProcessDirectory)| {
+        let title = child.read("cmdline").unwrap_or_default();
+        title.trim_end_matches(['\0', ' ']) == COLLECTOR && !is_bounded(child)
     };
-    for (pid, collector) in children(postmaster).filter(is_collector) {
+    for (pid, collector) in children(postmaster).filter(is_unbounded) {
         let Some(number) = Pid::from_raw(pid.cast_signed()) else { continue };
         let limit = Rlimit { current: Some(LOG_FILE_MAX), maximum: Some(LOG_FILE_MAX) };
         match in_the_name_of(account, || prlimit(Some(number), Resource::Fsize, limit)) {
@@ -88,6 +88,14 @@ fn bound_logs(postmaster: u32, account: (u32, u32)) {
             Err(error) => tracing::warn!("the logs of process {postmaster} are not bounded: {error}"),
         }
     }
+}
+
+/// Whether both limits of its files are what they have to be (proc(5), `limits`).
+fn is_bounded(process: &ProcessDirectory) -> bool {
+    let limits = process.read("limits").unwrap_or_default();
+    let found = limits.lines().find_map(|line| line.strip_prefix("Max file size"));
+    let bound = LOG_FILE_MAX.to_string();
+    found.is_some_and(|line| line.split_whitespace().take(2).eq([&*bound, &*bound]))
 }
 
 /// Does it on a thread whose real uid and gid are these: of them the kernel asks
@@ -152,16 +160,20 @@ mod tests {
             .gid(account.1)
             .spawn()
             .expect("bash");
-        let is_limited = |(_, child): &(u32, ProcessDirectory)| {
-            let limits = child.read("limits").unwrap_or_default();
-            let line = limits.lines().find(|line| line.starts_with("Max file size")).unwrap_or_default();
-            line.split_whitespace().nth(3) == Some(&LOG_FILE_MAX.to_string())
-        };
+        let is_limited = |(_, child): &(u32, ProcessDirectory)| is_bounded(child);
         let deadline = Instant::now() + Duration::from_secs(60);
         while children(server.id()).filter(is_limited).count() < 2 {
             assert!(Instant::now() < deadline, "both are limited");
             bound_logs(server.id(), account);
         }
+        // One that differs in anything is bounded anew.
+        let pid = children(server.id()).next().and_then(|(pid, _)| Pid::from_raw(pid.cast_signed()));
+        let pid = Some(pid.expect("it has children"));
+        let lower = Rlimit { current: Some(LOG_FILE_MAX - 1), maximum: Some(LOG_FILE_MAX) };
+        in_the_name_of(account, || prlimit(pid, Resource::Fsize, lower)).expect("it may be lowered");
+        assert_eq!(children(server.id()).filter(is_limited).count(), 1);
+        bound_logs(server.id(), account);
+        assert_eq!(children(server.id()).filter(is_limited).count(), 2);
         drop(server.stdin.take());
         server.wait().expect("it ends with its children");
     }
