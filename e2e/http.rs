@@ -7,7 +7,7 @@ use std::time::Duration;
 pub(crate) use coppice_test_support::{Answer, fields, text_of};
 use coppice_test_support::{Platform, wait_for};
 use reqwest::{Method, RequestBuilder};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::runtime::Runtime;
 
 /// A platform and a client of it.
@@ -16,6 +16,8 @@ pub(crate) struct Http {
     client: reqwest::Client,
     runtime: Runtime,
 }
+
+coppice_test_support::requests!(Http, admin);
 
 impl Http {
     /// A client of a platform that was started.
@@ -72,26 +74,6 @@ impl Http {
         answers.collect()
     }
 
-    /// GET as the first user.
-    pub(crate) fn get(&self, path: &str) -> Answer {
-        self.send(self.request("GET", path))
-    }
-
-    /// A request with a body, as the first user.
-    pub(crate) fn with(&self, method: &str, path: &str, body: &Value) -> Answer {
-        self.send(self.request(method, path).json(body))
-    }
-
-    /// POST as the first user.
-    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
-        self.with("POST", path, body)
-    }
-
-    /// DELETE as the first user.
-    pub(crate) fn delete(&self, path: &str) -> Answer {
-        self.send(self.request("DELETE", path))
-    }
-
     /// A request with another key.
     pub(crate) fn as_key(&self, key: &str, method: &str, path: &str, body: Option<&Value>) -> Answer {
         let request = self.anonymous(method, path).bearer_auth(key);
@@ -101,37 +83,11 @@ impl Http {
         })
     }
 
-    /// Makes an organization and returns its id.
-    pub(crate) fn new_organization(&self, name: &str) -> String {
-        let made = self.post("/organizations", &json!({ "name": name })).expect(201);
-        text_of(&made["id"])
-    }
-
-    /// Makes a project of the first organization and returns its path.
-    pub(crate) fn new_project(&self, name: &str) -> String {
-        let made = self.post("/organizations/{org}/projects", &json!({ "name": name })).expect(201);
-        format!("/organizations/{}/projects/{}", self.organization(), text_of(&made["id"]))
-    }
-
     /// Waits until a branch is ready: on a busy machine its creation answers before.
     pub(crate) fn wait_healthy(&self, branch: &str) {
         let state = || Some(self.get(branch).expect(200)["status"]["statusType"].clone());
         let is_healthy = |state: &Value| *state == "STATUS_TYPE_HEALTHY";
         wait_for("the branch is ready", Duration::from_secs(120), || state().filter(is_healthy));
-    }
-
-    /// Makes a key with more than a name; `at` is where keys are made.
-    pub(crate) fn new_key(&self, at: &str, more: Value) -> Value {
-        let mut body = json!({ "name": "k" });
-        for (name, value) in more.as_object().expect("an object") {
-            body[name] = value.clone();
-        }
-        self.post(at, &body).expect(201)["key"].clone()
-    }
-
-    /// As [`Http::new_key`], only the key's secret.
-    pub(crate) fn new_token(&self, at: &str, more: Value) -> String {
-        text_of(&self.new_key(at, more)["token"])
     }
 }
 

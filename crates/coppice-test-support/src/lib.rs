@@ -15,6 +15,7 @@ mod pdf;
 mod platform;
 mod postgres;
 mod psql;
+mod requests;
 mod s3;
 mod signal;
 mod swift;

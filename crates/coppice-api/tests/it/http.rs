@@ -193,6 +193,8 @@ fn documented() -> HashMap<String, Vec<String>> {
     operations.map(statuses).collect()
 }
 
+coppice_test_support::requests!(Http, key);
+
 impl Http {
     /// Where organizations pay with `paying`.
     pub(crate) fn start(paying: Paying) -> Self {
@@ -324,54 +326,5 @@ impl Http {
     #[track_caller]
     pub(crate) fn call(&self, method: &str, path: &str) -> Answer {
         self.as_key(self.first.key.expose(), method, path, None)
-    }
-
-    /// A request with a body, as the first user.
-    #[track_caller]
-    pub(crate) fn with(&self, method: &str, path: &str, body: &Value) -> Answer {
-        self.as_key(self.first.key.expose(), method, path, Some(body))
-    }
-
-    /// GET as the first user.
-    #[track_caller]
-    pub(crate) fn get(&self, path: &str) -> Answer {
-        self.call("GET", path)
-    }
-
-    /// POST as the first user.
-    #[track_caller]
-    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
-        self.with("POST", path, body)
-    }
-
-    /// DELETE as the first user.
-    #[track_caller]
-    pub(crate) fn delete(&self, path: &str) -> Answer {
-        self.call("DELETE", path)
-    }
-
-    /// Makes an organization and returns its id.
-    pub(crate) fn new_organization(&self, name: &str) -> String {
-        text_of(&self.post("/organizations", &json!({ "name": name })).expect(201)["id"])
-    }
-
-    /// Makes a project of the first organization and returns its path.
-    pub(crate) fn new_project(&self, name: &str) -> String {
-        let made = self.post("/organizations/{org}/projects", &json!({ "name": name })).expect(201);
-        format!("/organizations/{}/projects/{}", self.organization(), text_of(&made["id"]))
-    }
-
-    /// Makes a key with more than a name; `at` is where keys are made.
-    pub(crate) fn new_key(&self, at: &str, more: Value) -> Value {
-        let mut body = json!({ "name": "k" });
-        for (name, value) in more.as_object().expect("an object") {
-            body[name] = value.clone();
-        }
-        self.post(at, &body).expect(201)["key"].clone()
-    }
-
-    /// As [`Http::new_key`], only the key's secret.
-    pub(crate) fn new_token(&self, at: &str, more: Value) -> String {
-        text_of(&self.new_key(at, more)["token"])
     }
 }
