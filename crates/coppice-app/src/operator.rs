@@ -1,10 +1,11 @@
 //! What an operator of the machine does to accounts and organizations. Whoever may read the data
 //! directory may do all of it, also while no platform runs.
 
-use chrono::Utc;
+use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
 use coppice_core::organization::{BillingStatus, UsageTier};
-use coppice_core::{Error, ErrorCode, OrganizationId, Result, UserId, email};
-use coppice_store::{NewUser, Store, StoreError};
+use coppice_core::usage::Meter;
+use coppice_core::{BranchId, Error, ErrorCode, OrganizationId, Result, UserId, email};
+use coppice_store::{NewUser, OldPassword, Store, StoreError};
 
 fn refused(public: impl Into<String>) -> Error {
     Error::invalid(ErrorCode::InvalidField, public)
@@ -50,6 +51,25 @@ pub async fn create_user(store: &Store, email: &str, name: &str, password: Optio
     }
     tx.commit().await.map_err(StoreError::from)?;
     Ok(id)
+}
+
+/// Gives somebody another password, of which `hash` is; their sessions all end.
+///
+/// # Errors
+/// When nobody has the address.
+pub async fn set_password(store: &Store, email: &str, hash: &str) -> Result<()> {
+    let user = find_user(store, email).await?;
+    store.user_set_password(&user, hash, OldPassword::Any, None).await?;
+    Ok(())
+}
+
+/// Lets nothing of somebody in any more, or undoes that.
+///
+/// # Errors
+/// When nobody has the address.
+pub async fn set_user_disabled(store: &Store, email: &str, is_disabled: bool) -> Result<()> {
+    let user = find_user(store, email).await?;
+    Ok(store.user_set_disabled(&user, is_disabled).await?)
 }
 
 /// Removes the second factor of somebody, whose sessions all end.
@@ -111,4 +131,42 @@ pub async fn cancel_deletion(store: &Store, organization: &OrganizationId) -> Re
     store.organization_set_billing_in_tx(&mut tx, organization, BillingStatus::Ok, "").await?;
     tx.commit().await.map_err(StoreError::from)?;
     Ok(())
+}
+
+/// What was metered of a branch, too little by so much.
+#[derive(Clone, Copy, Debug)]
+pub struct Correction<'a> {
+    /// What was counted wrong.
+    pub meter: Meter,
+    /// Of which instance type, where instances were counted.
+    pub instance_type: &'a str,
+    /// Negative where it was too much.
+    pub by: i64,
+    /// For people.
+    pub reason: &'a str,
+}
+
+/// Writes a difference beside what was metered of a branch in the hour that this time
+/// is in; returns when that hour begins.
+///
+/// # Errors
+/// When the hour is not sealed, or nothing was ever metered of that branch.
+pub async fn correct_usage(
+    store: &Store,
+    branch: &BranchId,
+    time: DateTime<Utc>,
+    correction: Correction<'_>,
+) -> Result<DateTime<Utc>> {
+    let Correction { meter, instance_type, by, reason } = correction;
+    let hour = time.duration_trunc(TimeDelta::hours(1)).map_err(|error| refused(error.to_string()))?;
+    let of = match meter {
+        Meter::Awake => instance_type,
+        Meter::Asleep | Meter::Storage | Meter::Shared | Meter::Egress => "",
+    };
+    match store.usage_correct(branch, hour, (meter, of), by, reason).await? {
+        true => Ok(hour),
+        false => Err(refused(format!(
+            "the hour {hour} of branch {branch} is not sealed, or nothing was ever metered of that branch"
+        ))),
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use coppice_app::{hash_password, operator};
-use coppice_store::{OldPassword, Store};
+use coppice_store::Store;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use zeroize::Zeroizing;
 
@@ -22,8 +22,7 @@ pub(super) fn ask_password(email: &str) -> anyhow::Result<String> {
 
 /// Sets the password of a user, of which `hash` is kept.
 pub(super) async fn set_password(store: &Store, email: &str, hash: &str) -> anyhow::Result<()> {
-    let user = operator::find_user(store, email).await.map_err(told)?;
-    store.user_set_password(&user, hash, OldPassword::Any, None).await?;
+    operator::set_password(store, email, hash).await.map_err(told)?;
     say!("the password of {email} is set; every session of theirs has ended");
     Ok(())
 }

@@ -1,13 +1,14 @@
 //! `coppice admin correct-usage`
 
-use anyhow::bail;
-use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use clap::{Args, ValueEnum};
+use coppice_app::operator::{self, Correction};
 use coppice_core::BranchId;
 use coppice_core::usage::Meter;
 use coppice_store::Store;
 
 use super::audit::{Change, recorded};
+use super::told;
 use crate::client::since;
 
 /// What was counted wrong.
@@ -56,19 +57,16 @@ pub(super) async fn correct(store: &Store, arguments: CorrectionArgs) -> anyhow:
         Counted::Shared => Meter::Shared,
         Counted::Egress => Meter::Egress,
     };
-    let hour = arguments.hour.duration_trunc(TimeDelta::hours(1))?;
     let branch = BranchId::from_trusted(arguments.branch.as_str());
-    let of = match meter {
-        Meter::Awake => arguments.instance_type.as_str(),
-        Meter::Asleep | Meter::Storage | Meter::Shared | Meter::Egress => "",
+    let correction = Correction {
+        meter,
+        instance_type: &arguments.instance_type,
+        by: arguments.by,
+        reason: &arguments.reason,
     };
     let change = Change { action: "admin.correctUsage", organization: None, target: Some(&arguments.branch) };
     recorded(store, change, async {
-        if !store.usage_correct(&branch, hour, (meter, of), arguments.by, &arguments.reason).await? {
-            bail!(
-                "the hour {hour} of branch {branch} is not sealed, or nothing was ever metered of that branch"
-            );
-        }
+        let hour = operator::correct_usage(store, &branch, arguments.hour, correction).await.map_err(told)?;
         say!("the hour {hour} of branch {branch} is corrected by {}", arguments.by);
         Ok(())
     })

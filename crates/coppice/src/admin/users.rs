@@ -105,8 +105,7 @@ async fn remove_second_factor(store: &Store, email: &str) -> anyhow::Result<()> 
 }
 
 async fn set_disabled(store: &Store, email: &str, is_disabled: bool) -> anyhow::Result<()> {
-    let id = operator::find_user(store, email).await.map_err(told)?;
-    store.user_set_disabled(&id, is_disabled).await?;
+    operator::set_user_disabled(store, email, is_disabled).await.map_err(told)?;
     match is_disabled {
         true => say!("{email} is disabled: every session has ended, and keys of theirs are refused"),
         false => say!("{email} is enabled, and may sign in"),
