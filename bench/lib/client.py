@@ -20,7 +20,8 @@ class Connection:
     def __init__(self, address, user, password, database, source=None):
         family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
         self.socket = socket.socket(family, socket.SOCK_STREAM)
-        self.socket.settimeout(60)
+        # Large data takes minutes to be vacuumed.
+        self.socket.settimeout(600)
         if source:
             self.socket.bind((source, 0))
         self.socket.connect(address)
