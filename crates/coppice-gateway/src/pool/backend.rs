@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use coppice_core::random;
 use coppice_engine::BoxedServerStream;
 use coppice_pgwire::frame::Frame;
 use coppice_pgwire::scram::Verifier;
@@ -17,7 +16,7 @@ use tokio::time::{Instant, timeout};
 use crate::connection::Connection;
 use crate::keys::Cancellable;
 use crate::pool::places::{Place, Seat};
-use crate::pool::settings::{Left, Parameter, Settings, is_answered};
+use crate::pool::settings::{Chance, Left, Parameter, Settings, Used, is_answered};
 use crate::pool::statement::Prepared;
 use crate::refusal::{End, Refusal};
 use crate::server::Server;
@@ -91,13 +90,6 @@ pub(crate) struct User<'a> {
     pub(crate) settings: &'a Settings,
     /// Its `application_name` at its startup.
     pub(crate) application: &'a str,
-}
-
-/// What no client knows before it is asked for.
-fn proof() -> String {
-    let mut bytes = [0; 16];
-    random::fill(&mut bytes);
-    format!("{:032x}", u128::from_ne_bytes(bytes))
 }
 
 /// Sets what a server reports. What no server has so much of is not kept.
@@ -184,15 +176,15 @@ impl Backend {
 
     /// Makes it the session of this client.
     pub(crate) async fn assume(&mut self, user: &User<'_>) -> Result<(), End> {
-        let is_new = self.client == 0;
         if self.client == user.number {
             return Ok(());
         }
-        let proof = proof();
-        if let Some(sql) = user.settings.preamble(user.application, &self.began_as, is_new, &proof) {
+        let (chance, prepared) = (Chance::new(), self.prepared.len());
+        let used = Used { is_new: self.client == 0, began_as: &self.began_as, prepared };
+        if let Some(sql) = user.settings.preamble(user.application, &used, &chance) {
             let said = self.ask(&sql).await?;
             let rows = said.rows.iter().map(|row| session::data_row(&row.body));
-            if !is_answered(&rows.collect::<Result<Vec<_>, _>>()?, &proof, self.prepared.len()) {
+            if !is_answered(&rows.collect::<Result<Vec<_>, _>>()?, &chance.proof, prepared) {
                 return Err(io::Error::other("it is not as its last client should have left it").into());
             }
         }

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use aws_lc_rs::digest;
+use coppice_core::random;
 
 use crate::pool::room::{Held, Room};
 use crate::pool::statement::Surroundings;
@@ -22,12 +23,13 @@ const DIGITS_MAX: usize = 32 << 10;
 /// gives up.
 const RESET: &str = "SET SESSION AUTHORIZATION DEFAULT;RESET ALL;CLOSE ALL;UNLISTEN *;DISCARD TEMP;\
                      DISCARD SEQUENCES;";
-/// Makes chance what the last client does not know, who may have chosen it.
-const NEW_SEED: &str = ", pg_catalog.setseed(pg_catalog.float8(pg_catalog.hashtextextended( \
-       pg_catalog.gen_random_uuid()::pg_catalog.text, 0)) \
-       OPERATOR(pg_catalog./) '9223372036854775808'::pg_catalog.float8)";
+/// Also undoes what clients have prepared, in a session in which the gateway has
+/// nothing prepared.
+const FORGET: &str = "DEALLOCATE ALL;";
 /// How many statements are prepared, and how many of them not by SQL.
-const COUNTS: &str = "pg_catalog.count(*), pg_catalog.count(CASE WHEN from_sql THEN NULL ELSE 1 END)";
+const COUNTS: &str = ", pg_catalog.count(*), pg_catalog.count(CASE WHEN from_sql THEN NULL ELSE 1 END)";
+/// The function and not its view, which would take a few microseconds to expand.
+const COUNTED: &str = " FROM pg_catalog.pg_prepared_statement()";
 
 /// What is set in the session (`s`), and what else is left in it (`k`). The role
 /// is not in the list, and comes last: it may not set what the others need.
@@ -68,6 +70,35 @@ pub(crate) struct Left {
     pub(crate) set: Vec<(String, String)>,
     /// What can't be moved to another session, for people.
     pub(crate) kept: Vec<String>,
+}
+
+/// What a session has been used for.
+#[derive(Debug, Default)]
+pub(crate) struct Used<'a> {
+    /// Whether for nothing.
+    pub(crate) is_new: bool,
+    /// Its `application_name` at its startup.
+    pub(crate) began_as: &'a str,
+    /// How many statements the gateway has prepared in it.
+    pub(crate) prepared: usize,
+}
+
+/// What no client knows before it is asked for.
+#[derive(Debug)]
+pub(crate) struct Chance {
+    pub(crate) proof: String,
+    /// For `setseed`, from -1 to 1.
+    seed: f64,
+}
+
+impl Chance {
+    pub(crate) fn new() -> Self {
+        let (mut proof, mut seed) = ([0; 16], [0; 4]);
+        random::fill(&mut proof);
+        random::fill(&mut seed);
+        let seed = f64::from(i32::from_ne_bytes(seed)) / f64::from(i32::MAX).next_up();
+        Self { proof: format!("{:032x}", u128::from_ne_bytes(proof)), seed }
+    }
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -165,29 +196,32 @@ impl Settings {
     }
 
     /// What a session has to be told for a client with these settings, whose
-    /// `application_name` at its startup was `application`; none when nothing. It
-    /// began with the name `began_as`, and was used by others unless `is_new`. What
+    /// `application_name` at its startup was `application`; none when nothing. What
     /// answers it is one row, which [`is_answered`] judges.
-    pub(crate) fn preamble(
-        &self,
-        application: &str,
-        began_as: &str,
-        is_new: bool,
-        proof: &str,
-    ) -> Option<String> {
+    pub(crate) fn preamble(&self, application: &str, used: &Used<'_>, chance: &Chance) -> Option<String> {
         let name = hex(b"application_name");
         let is_named = self.set.iter().any(|(set, _)| *set == name);
-        let own = (!is_named && application != began_as).then(|| (name, hex(application.as_bytes())));
-        if is_new && own.is_none() && self.set.is_empty() {
+        let own = (!is_named && application != used.began_as).then(|| (name, hex(application.as_bytes())));
+        if used.is_new && own.is_none() && self.set.is_empty() {
             return None;
         }
-        let mut sql = if is_new { String::new() } else { RESET.to_owned() };
-        let seed = if is_new { "" } else { NEW_SEED };
-        let _ = write!(sql, "SELECT '{proof}', {COUNTS}, pg_catalog.pg_advisory_unlock_all(){seed}");
+        let mut sql = if used.is_new { String::new() } else { RESET.to_owned() };
+        let counts = if used.prepared == 0 { "" } else { COUNTS };
+        if !used.is_new && used.prepared == 0 {
+            sql.push_str(FORGET);
+        }
+        let Chance { proof, seed } = chance;
+        let _ = write!(sql, "SELECT '{proof}'{counts}, pg_catalog.pg_advisory_unlock_all()");
+        if !used.is_new {
+            // What the last client chose, the next one must not be dealt.
+            let _ = write!(sql, ", pg_catalog.setseed('{seed}'::pg_catalog.float8)");
+        }
         for (name, value) in own.iter().chain(&self.set) {
             let _ = write!(sql, ", pg_catalog.set_config({}, {}, false)", text(name), text(value));
         }
-        sql.push_str(" FROM pg_catalog.pg_prepared_statements");
+        if used.prepared > 0 {
+            sql.push_str(COUNTED);
+        }
         Some(sql)
     }
 }
@@ -198,7 +232,8 @@ impl Settings {
 pub(crate) fn is_answered(rows: &[Vec<&[u8]>], proof: &str, prepared: usize) -> bool {
     let count = prepared.to_string();
     let expected = [proof, &count, &count].map(str::as_bytes);
-    matches!(rows, [row] if row.starts_with(&expected))
+    let expected = if prepared == 0 { &expected[..1] } else { &expected };
+    matches!(rows, [row] if row.starts_with(expected))
 }
 
 #[cfg(test)]
@@ -215,18 +250,42 @@ mod tests {
         assert_eq!(left.kept, ["LISTEN"]);
         let mut settings = Settings::default();
         settings.replace(left.set, &Arc::default()).expect("there is room");
-        let sql = settings.preamble("shop", "shop", true, "p").expect("something is set");
-        assert!(sql.starts_with("SELECT 'p', ") && sql.contains("'612e62'"), "{sql}");
-        assert!(settings.preamble("shop", "shop", false, "p").expect("a reset").contains("RESET ALL"));
-        assert_eq!(Settings::default().preamble("shop", "shop", true, "p"), None);
-        let renamed = Settings::default().preamble("shop", "other", true, "p").expect("a name");
-        assert!(renamed.contains(&hex(b"shop")), "{renamed}");
+        let (new, chance) = (Used { is_new: true, began_as: "shop", prepared: 0 }, Chance::new());
+        let sql = settings.preamble("shop", &new, &chance).expect("something is set");
+        assert!(
+            sql.starts_with(&format!("SELECT '{}', ", chance.proof)) && sql.contains("'612e62'"),
+            "{sql}"
+        );
+        let used = Used { is_new: false, ..new };
+        assert!(settings.preamble("shop", &used, &chance).expect("a reset").contains("RESET ALL"));
+        assert_eq!(Settings::default().preamble("shop", &new, &chance), None);
+        let renamed = Settings::default().preamble("other", &new, &chance).expect("a name");
+        assert!(renamed.contains(&hex(b"other")), "{renamed}");
+    }
+
+    #[test]
+    fn statements_of_a_session_are_counted_where_the_gateway_has_some_and_else_forgotten() {
+        let sql = |prepared| {
+            let used = Used { prepared, ..Used::default() };
+            Settings::default().preamble("", &used, &Chance::new()).expect("a reset")
+        };
+        assert!(sql(0).contains(FORGET) && !sql(0).contains(COUNTED), "{}", sql(0));
+        assert!(!sql(1).contains(FORGET) && sql(1).contains(COUNTED), "{}", sql(1));
+    }
+
+    #[test]
+    fn chance_is_another_each_time_and_fit_for_setseed() {
+        let [one, other] = [Chance::new(), Chance::new()];
+        assert_ne!(one.proof, other.proof);
+        assert_ne!(one.seed, other.seed);
+        assert!((0..1000).map(|_| Chance::new().seed).all(|seed| seed.abs() <= 1.0));
     }
 
     #[test]
     fn only_the_answer_to_this_question_counts() {
         let counted = |proof, all, own| row([proof, all, own]);
         assert!(is_answered(&[counted("p", "2", "2")], "p", 2));
+        assert!(is_answered(&[vec![b"p", b""]], "p", 0) && !is_answered(&[vec![b"q", b""]], "p", 0));
         for rows in [
             vec![],
             vec![counted("q", "2", "2")],

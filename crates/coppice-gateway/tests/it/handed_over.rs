@@ -20,6 +20,8 @@ async fn text(client: &Client, sql: &str) -> String {
     client.query_one(sql, &[]).await.unwrap_or_else(|error| panic!("{sql}: {error:?}")).get(0)
 }
 
+const BY_SQL: &str = "select name from pg_prepared_statements where from_sql";
+
 async fn simple(client: &Client, sql: &str) -> Vec<String> {
     let messages = client.simple_query(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
     let values = messages.iter().filter_map(|message| match message {
@@ -50,8 +52,17 @@ async fn statements_that_were_changed_where_nobody_saw_it_stay_with_who_did() {
         }
         let got = victim.query_one(&statement, &[]).await;
         assert_eq!(got.unwrap().get::<_, &str>(0), "as it should be", "{changes}");
-        assert!(simple(&victim, "select name from pg_prepared_statements where from_sql").await.is_empty());
+        assert!(simple(&victim, BY_SQL).await.is_empty());
     }
+    // Also in a session that the gateway knows to have none.
+    let name = simple(&hostile, names).await.pop().expect("the session that the victim had");
+    simple(&hostile, "deallocate all").await;
+    let hidden = format!("prepare {name} as select ''as it should not''::text");
+    simple(&hostile, &format!("select hide('{hidden}')")).await;
+    assert_eq!(simple(&hostile, BY_SQL).await, [name]);
+    assert!(simple(&victim, BY_SQL).await.is_empty());
+    let got = victim.query_one(&statement, &[]).await;
+    assert_eq!(got.unwrap().get::<_, &str>(0), "as it should be");
 }
 
 #[tokio::test]
