@@ -9,16 +9,26 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::{Signal, signal, wait_for};
+use crate::wait_for;
 
 const BIN: &str = "/usr/lib/postgresql/15/bin";
 const READY_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs a server until nobody has the other end of its input, and removes what was
+/// in its directory: also when the tests are killed, or one of them never lets go.
+const KEEPER: &str = r#"
+    "$@" </dev/null &
+    read -r _
+    kill -QUIT $!
+    wait $!
+    rm -rf "$0"
+"#;
 
 /// Ends the server when the last test lets go of it. Its superuser is
 /// `postgres`, and it listens on a socket only.
 #[derive(Debug)]
 pub struct Postgres {
-    server: Child,
+    keeper: Child,
     dir: TempDir,
 }
 
@@ -67,16 +77,20 @@ impl Postgres {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         fs::write(data.join("pg_hba.conf"), hba).expect("a writable file");
         let log = fs::File::create(dir.path().join("log")).expect("a log");
-        let server = as_postgres(bin.join("postgres"))
+        let keeper = as_postgres("sh".into())
+            .args(["-c", KEEPER])
+            .arg(dir.path())
+            .arg(bin.join("postgres"))
             .arg("-D")
             .arg(&data)
             .args(["-c", "listen_addresses=", "-c", "max_connections=200", "-c", "fsync=off", "-c"])
             .arg(format!("unix_socket_directories={}", dir.path().display()))
+            .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()
             .expect("postgres runs");
-        let server = Self { server, dir };
+        let server = Self { keeper, dir };
         wait_for("PostgreSQL is ready", READY_PATIENCE, || server.is_ready().then_some(()));
         server
     }
@@ -102,7 +116,7 @@ impl Drop for Postgres {
         if std::thread::panicking() {
             eprintln!("{}", fs::read_to_string(self.dir.path().join("log")).unwrap_or_default());
         }
-        let _ = signal(self.server.id(), Signal::QUIT);
-        let _ = self.server.wait();
+        drop(self.keeper.stdin.take());
+        let _ = self.keeper.wait();
     }
 }

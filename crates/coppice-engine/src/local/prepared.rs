@@ -7,6 +7,7 @@
 //! prepared transaction is one that never came to an end, as after a crash.
 
 use std::collections::BTreeMap;
+use std::io;
 
 use tokio_postgres::Row;
 
@@ -115,9 +116,9 @@ async fn roll_back_inside(
 /// # Errors
 /// When the directory can't be read.
 pub(super) fn has_state(data: &UntrustedPath) -> Result<bool> {
-    let look = || match data.require()?.directory("pg_twophase")? {
-        Some(states) => Ok(!states.names(1)?.is_empty()),
-        None => Ok(false),
+    let look = || -> io::Result<bool> {
+        let states = data.require()?.directory("pg_twophase")?;
+        states.map_or(Ok(false), |states| Ok(!states.names(1)?.is_empty()))
     };
     look().map_err(EngineError::io("looking for prepared transactions"))
 }
