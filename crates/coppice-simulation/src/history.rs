@@ -110,7 +110,7 @@ impl<'a> History<'a> {
         let Weather { machines, faults, crashes, actions } = weather;
         let world = World::new(seed ^ 0x5EED, machines);
         world.lock().faults = faults;
-        let link = Link::new(metastore.socket());
+        let link = Link::new(metastore.socket(), std::mem::take(&mut metastore.spare));
         let directory = metastore.link_directory();
         Self {
             metastore,

@@ -37,6 +37,8 @@ pub struct Metastore {
     clock: File,
     histories: u32,
     pub(crate) admin: Backend,
+    /// Sessions that no history uses now.
+    pub(crate) spare: Vec<Backend>,
 }
 
 impl Metastore {
@@ -65,7 +67,7 @@ impl Metastore {
              alter database {database} set plan_cache_mode = force_generic_plan",
             clock_path.display()
         ));
-        let mut new = Self { server, database, clock, histories: 0, admin };
+        let mut new = Self { server, database, clock, histories: 0, admin, spare: vec![] };
         new.set_clock(start_of_time());
         new.migrate();
         new.admin = Backend::of_superuser(&socket, &new.database);

@@ -71,7 +71,7 @@ impl History<'_> {
         while !self.processes.is_empty() {
             self.kill(0);
         }
-        self.link.clear(&mut self.metastore.admin);
+        self.metastore.spare = self.link.clear(&mut self.metastore.admin);
         self.world
     }
 }

@@ -99,8 +99,9 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(server: PathBuf) -> Self {
-        Self { server, listeners: BTreeMap::new(), connections: vec![], spare: vec![], count: 0 }
+    /// `spare` are sessions that an earlier history left.
+    pub(crate) fn new(server: PathBuf, spare: Vec<Backend>) -> Self {
+        Self { server, listeners: BTreeMap::new(), connections: vec![], spare, count: 0 }
     }
 
     /// Lets a process connect to a socket in this directory.
@@ -277,8 +278,10 @@ impl Link {
         self.spare.extend(gone.into_iter().filter_map(|one: Connection| one.backend).map(fresh));
     }
 
-    /// Ends every connection, for the next history.
-    pub(crate) fn clear(&mut self, admin: &mut Backend) {
+    /// Ends every connection, and gives the sessions to the next history: what a new
+    /// one costs, which is a process that has to learn the schema, is most of all that
+    /// a history takes.
+    pub(crate) fn clear(mut self, admin: &mut Backend) -> Vec<Backend> {
         self.listeners.clear();
         for connection in &mut self.connections {
             connection.client = None;
@@ -292,7 +295,7 @@ impl Link {
             connection.batches.clear();
         }
         self.retire();
-        self.count = 0;
+        self.spare
     }
 }
 
