@@ -29,6 +29,7 @@ check: setup ## Check format, lints and house rules, then run the tests that nee
 	scripts/tidy.sh
 	cargo fmt --all --check
 	cargo test --workspace --locked --no-run
+	RUSTDOC=$(CURDIR)/scripts/rustdoc-lints cargo test --workspace --locked --quiet --doc
 	npm test --prefix console --silent
 	RUST_TEST_THREADS=$$((2 * RUST_TEST_THREADS)) scripts/tests.sh in-process --lib --bins --test it
 

@@ -2,7 +2,7 @@
 //!
 //! **Owns** which files there are, and their compressed forms.
 //! **Must not know** HTTP; it is asked for names.
-//! **Start reading** at [`file`]. `build.rs` lists the files of `console/dist`, or of the directory
+//! **Start reading** at [`file()`]. `build.rs` lists the files of `console/dist`, or of the directory
 //! that `COPPICE_CONSOLE_DIST` names; without a build there are none.
 
 /// Every file of the build by its path, in the order of bytes.

@@ -1,7 +1,7 @@
 //! Tokens: what they say, and whether to believe them.
 //!
-//! Access and ID tokens are signed with a [`SigningKey`], so that everybody can
-//! check them. Refresh tokens are for us alone and carry a MAC; clients look
+//! Access and ID tokens are signed with a [`SigningKey`](crate::signing::SigningKey),
+//! so that everybody can check them. Refresh tokens are for us alone and carry a MAC; clients look
 //! only at when they end.
 
 use aws_lc_rs::digest;

@@ -16,7 +16,7 @@ pub fn parse(buffer: &mut BytesMut, query: &str) {
 }
 
 /// The beginning of Bind to the statement without a name, up to its values:
-/// `count` of them follow, each as [`value`].
+/// `count` of them follow, each as [`value_head`] and its bytes.
 ///
 /// # Errors
 /// When there are more, or longer, values than a message can have.

@@ -263,7 +263,7 @@ impl<'a> FromSql<'a> for Named<'a> {
 /// one such row does not keep the others from being read.
 ///
 /// # Errors
-/// As [`column`].
+/// As [`column()`].
 pub(super) fn named(row: &Row, index: usize) -> Result<Option<String>> {
     let Named(bytes) = column(row, index)?;
     Ok(std::str::from_utf8(bytes).ok().map(str::to_owned))
