@@ -61,6 +61,15 @@ while IFS= read -r line; do
 done < <(search --line-number --ignore-case --extended-regexp --exclude={devices,invitations}.rs \
   '(clock|statement|transaction|current|local)_?timestamp|current_(date|time)\b' crates/coppice-store/{src,migrations})
 
+# Tests compile debug builds only. What these alone have is in few places, so that nothing else can
+# keep a release from being built.
+while IFS= read -r file; do
+  complain "$file: depends on whether it is a debug build; that is failpoints' and the simulation's matter"
+done < <(search --files-with-matches --extended-regexp --include='*.rs' \
+  'debug_assertions|seed_on_this_thread' crates e2e |
+  grep --invert-match --extended-regexp \
+    '^crates/coppice-(core/src/random|failpoint/src/lib|archive/tests/it/flips)\.rs$|^crates/coppice-simulation/')
+
 # Files that need each other can't be understood, tested or moved one by one; and arrows between
 # crates point as docs/ARCHITECTURE.md says.
 scripts/structure.py || bad=1
