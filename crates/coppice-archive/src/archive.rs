@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use chrono::{DateTime, Utc};
-use coppice_core::{InstallationId, VolumeId};
+use coppice_core::{InstallationId, VolumeId, random};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::path::Path;
 use object_store::{GetResultPayload, ObjectMeta, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions};
@@ -26,6 +26,8 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 pub(crate) const SEALED_BYTES_MAX: usize = 1 << 30;
 /// Most names that a listing of objects has: a piece of a log each second is a month and a half of one volume.
 const NAMES_MAX: usize = 4_000_000;
+/// How often a process tries to own a store that others take at the same moment.
+const OWNING_TRIES: usize = 32;
 
 /// How long the answer to something small may take.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -83,8 +85,8 @@ pub struct Archive {
     objects: Arc<dyn ObjectStore>,
     pub(crate) keys: Keys,
     installation: InstallationId,
-    /// The number of this process among its owners; none for a reader.
-    generation: Option<u64>,
+    /// What tells that this process is its owner; none for a reader.
+    owner: Option<Path>,
     pub(crate) times: Times,
 }
 
@@ -110,21 +112,47 @@ impl Archive {
             put_new(&*objects, HEAD, text).await?;
         }
         let mut archive = Self::of(objects, keys).await?;
-        if archive.installation != *installation {
-            return Err(ArchiveError::OtherInstallation(archive.installation.to_string()));
+        archive.check_installation(installation)?;
+        let own = archive.own().await?;
+        // Two installations that begin a store at once may both have been told that theirs is the head.
+        let kept = archive.whose().await.and_then(|whose| {
+            archive.installation = whose;
+            archive.check_installation(installation)
+        });
+        if let Err(error) = kept {
+            archive.delete(own.as_ref()).await?;
+            return Err(error);
         }
-        loop {
-            let newest = archive.newest_owner().await?;
+        archive.forget_owners(&own).await?;
+        archive.owner = Some(own);
+        Ok(archive)
+    }
+
+    fn check_installation(&self, expected: &InstallationId) -> Result<()> {
+        match self.installation == *expected {
+            true => Ok(()),
+            false => Err(ArchiveError::OtherInstallation(self.installation.to_string())),
+        }
+    }
+
+    /// Makes the newest owner. Two that do so at once may both be told that they made an object
+    /// of one name, whatever condition they set, so no two have the same name.
+    async fn own(&self) -> Result<Path> {
+        for _ in 0..OWNING_TRIES {
+            let newest = self.newest_owner().await?.map_or(0, |(number, _)| number);
             let next = newest.checked_add(1);
             let next =
                 next.ok_or_else(|| ArchiveError::damaged("owner", "no number is left for an owner"))?;
-            let owner = format!("owner/{next:010}");
-            if put_new(&*archive.objects, &owner, vec![]).await? {
-                archive.generation = Some(next);
-                archive.forget_owners(&owner).await?;
-                return Ok(archive);
+            let mut unique = [0; 8];
+            random::fill(&mut unique);
+            let own = Path::from(format!("owner/{next:010}-{}", hex::encode(unique)));
+            self.put(own.as_ref(), vec![]).await?;
+            match self.newest_owner().await? {
+                Some((_, newest)) if newest == own => return Ok(own),
+                _ => self.delete(own.as_ref()).await?,
             }
         }
+        Err(ArchiveError::TakenOver)
     }
 
     /// Opens a store that is there, to read from it.
@@ -136,7 +164,15 @@ impl Archive {
     }
 
     async fn of(objects: Arc<dyn ObjectStore>, keys: Keys) -> Result<Self> {
-        let head = match read(&*objects, HEAD, HEAD_BYTES_MAX).await {
+        let unknown = InstallationId::from_trusted("");
+        let mut archive = Self { objects, keys, installation: unknown, owner: None, times: Times::default() };
+        archive.installation = archive.whose().await?;
+        Ok(archive)
+    }
+
+    /// Reads whose store it is.
+    async fn whose(&self) -> Result<InstallationId> {
+        let head = match read(&*self.objects, HEAD, HEAD_BYTES_MAX).await {
             Err(ArchiveError::Store { source: object_store::Error::NotFound { .. }, .. }) => {
                 return Err(ArchiveError::NoStore);
             }
@@ -153,11 +189,10 @@ impl Archive {
             }
         }
         let head: Head = serde_json::from_value(head).map_err(damaged)?;
-        if head.check != keys.check() {
+        if head.check != self.keys.check() {
             return Err(ArchiveError::WrongKey(head.installation));
         }
-        let installation = InstallationId::from_trusted(head.installation);
-        Ok(Self { objects, keys, installation, generation: None, times: Times::default() })
+        Ok(InstallationId::from_trusted(head.installation))
     }
 
     /// Whose store it is.
@@ -263,26 +298,31 @@ impl Archive {
     /// or does not answer soon.
     pub async fn check_owner(&self) -> Result<()> {
         let newest = soon("looking for its owner", 0, self.newest_owner()).await?;
-        match Some(newest) == self.generation {
-            true => Ok(()),
-            false => Err(ArchiveError::TakenOver),
+        match newest {
+            Some((_, newest)) if Some(&newest) == self.owner.as_ref() => Ok(()),
+            _ => Err(ArchiveError::TakenOver),
         }
     }
 
     /// Removes what earlier owners left.
-    async fn forget_owners(&self, own: &str) -> Result<()> {
+    async fn forget_owners(&self, own: &Path) -> Result<()> {
         for owner in self.list("owner").await? {
-            if owner.location.as_ref() < own {
+            if owner.location < *own {
                 self.delete(owner.location.as_ref()).await?;
             }
         }
         Ok(())
     }
 
-    async fn newest_owner(&self) -> Result<u64> {
-        let owners = self.list("owner").await?;
-        let newest = owners.last().and_then(|owner| owner.location.filename()?.parse().ok());
-        Ok(newest.unwrap_or_default())
+    /// The owner of the greatest number, and that number. Of several with one number it is that of
+    /// the greatest name.
+    async fn newest_owner(&self) -> Result<Option<(u64, Path)>> {
+        let owners = self.list("owner").await?.into_iter().map(|owner| owner.location);
+        let numbered = owners.filter_map(|owner| {
+            let number = owner.filename()?.split('-').next()?.parse().ok()?;
+            Some((number, owner))
+        });
+        Ok(numbered.max())
     }
 }
 
@@ -318,13 +358,12 @@ async fn read(objects: &dyn ObjectStore, name: &str, bytes_max: usize) -> Result
     Ok(content.freeze())
 }
 
-/// Writes an object unless there is one of that name; tells whether it did.
-async fn put_new(objects: &dyn ObjectStore, name: &str, content: Vec<u8>) -> Result<bool> {
+/// Writes an object unless there is one of that name.
+async fn put_new(objects: &dyn ObjectStore, name: &str, content: Vec<u8>) -> Result<()> {
     let options = PutOptions::from(PutMode::Create);
     match objects.put_opts(&Path::from(name), content.into(), options).await {
-        Ok(_) => Ok(true),
-        Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
-            Ok(false)
+        Ok(_) | Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
+            Ok(())
         }
         Err(error) => Err(ArchiveError::store(format!("writing {name}"))(error)),
     }

@@ -9,7 +9,7 @@
 //! | object | what |
 //! |---|---|
 //! | `coppice.json` | which format, whose store, and a proof of the key; the only thing in clear |
-//! | `owner/<n>` | one for each process that took the store over; the greatest may write |
+//! | `owner/<n>-<random>` | one for each process that took the store over; the greatest may write |
 //! | `bases/<volume>/<time>-<random>` | the manifest of a base; without it there is no base |
 //! | `wal/<volume>/<time>-<start>-<end>` | a piece of a write-ahead log |
 //! | `packs/<random>` | blocks of files; each pack has a key of its own |

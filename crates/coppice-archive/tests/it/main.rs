@@ -4,6 +4,7 @@ mod barman;
 mod bases;
 mod flips;
 mod moments;
+mod owners;
 mod s3;
 mod stores;
 mod support;

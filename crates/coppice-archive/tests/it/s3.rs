@@ -60,7 +60,7 @@ fn within_a_bucket() {
 
     let second = take().expect("taken over");
     let refused = runtime.block_on(first.put_records(&records, Utc::now()));
-    assert!(matches!(refused, Err(ArchiveError::TakenOver)), "conditional writes tell owners apart");
+    assert!(matches!(refused, Err(ArchiveError::TakenOver)), "it has another owner");
     let names = runtime.block_on(second.records()).expect("listed");
     assert_eq!(names.len(), 1);
     assert_eq!(runtime.block_on(second.get_records(&names[0])).expect("read"), records);

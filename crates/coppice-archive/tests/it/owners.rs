@@ -1,0 +1,67 @@
+//! Several that take one store in the same moment: one of them owns it.
+
+use coppice_archive::{Archive, ArchiveError, StorePlace};
+use coppice_core::InstallationId;
+use coppice_test_support::{S3Server, make_bucket};
+use tokio::runtime::Runtime;
+
+use crate::s3::{bucket, in_a_bucket};
+use crate::support::{installation, key};
+
+/// Stores that are taken by several. Of two such writes OpenStack Swift lets both through every other time.
+const STORES: usize = 12;
+
+/// Takes a store as these at once, and tells how many own it afterwards.
+fn owners(runtime: &Runtime, place: &StorePlace, takers: &[InstallationId]) -> usize {
+    let taken: Vec<_> = takers
+        .iter()
+        .cloned()
+        .map(|taker| {
+            let place = place.clone();
+            runtime.spawn(async move { Archive::take(&place, &key(1), &taker).await })
+        })
+        .collect();
+    let taken = taken.into_iter().map(|taker| runtime.block_on(taker).expect("no panic"));
+    let archives: Vec<Archive> = taken
+        .filter_map(|taken| match taken {
+            Ok(archive) => Some(archive),
+            Err(ArchiveError::OtherInstallation(_)) if takers[0] != takers[1] => None,
+            Err(error) => panic!("{}", error.chain()),
+        })
+        .collect();
+    archives.iter().filter(|archive| runtime.block_on(archive.check_owner()).is_ok()).count()
+}
+
+fn each_has_one_owner(place: &str) {
+    let runtime = Runtime::new().expect("a runtime");
+    for store in 0..STORES {
+        let place = |name: &str| format!("{place}/{name}{store}").parse().expect("a place");
+        let others = [1, 2].map(|n| InstallationId::from_trusted(format!("ins_{n}")));
+        assert_eq!(owners(&runtime, &place("shared"), &[installation(), installation()]), 1, "{store}");
+        assert_eq!(owners(&runtime, &place("others"), &others), 1, "{store}");
+        // Now there are owners before them.
+        assert_eq!(owners(&runtime, &place("shared"), &[installation(), installation()]), 1, "{store}");
+    }
+}
+
+#[test]
+fn a_directory_that_two_take_at_once_has_one_owner() {
+    let home = tempfile::tempdir().expect("a directory");
+    each_has_one_owner(&format!("file://{}", home.path().display()));
+}
+
+#[test]
+fn a_bucket_that_two_take_at_once_has_one_owner() {
+    for server in [S3Server::start(), S3Server::swift()] {
+        in_a_bucket("owners::within_a_bucket_that_two_take", &server, &server.endpoint(), &[]);
+    }
+}
+
+/// Does something only in the processes that the test above begins.
+#[test]
+fn within_a_bucket_that_two_take() {
+    let Some(bucket) = bucket() else { return };
+    make_bucket(&[], &bucket);
+    each_has_one_owner(&format!("s3://{bucket}"));
+    println!("worked in a bucket");
+}
