@@ -15,6 +15,7 @@ mod pdf;
 mod platform;
 mod postgres;
 mod psql;
+mod python;
 mod requests;
 mod s3;
 mod signal;
@@ -31,8 +32,9 @@ pub use pdf::text_of_pdf;
 pub use platform::{Options, Platform};
 pub use postgres::Postgres;
 pub use psql::{Psql, psql};
+pub use python::python_program;
 pub use rustix::process::Signal;
-pub use s3::{S3_SECRET, S3Server, make_bucket, python_program};
+pub use s3::{S3_SECRET, S3Server, make_bucket};
 pub use signal::signal;
 
 /// How long to wait before the next look: a tenth of how long it has taken,

@@ -1,12 +1,12 @@
 //! Servers that speak S3, for tests that need a bucket.
 
-use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::net::TcpStream;
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::python::{free_ports, python_program, spawn};
 use crate::swift;
 use crate::wait_for;
 
@@ -22,29 +22,11 @@ const MAKE_BUCKET: &str = "import boto3, sys; \
 /// A server that speaks S3. It ends with this, and what was in it is gone.
 #[derive(Debug)]
 pub struct S3Server {
-    pub(crate) processes: Vec<Child>,
-    pub(crate) port: u16,
-    pub(crate) access_key: &'static str,
+    processes: Vec<Child>,
+    port: u16,
+    access_key: &'static str,
     /// Where it keeps what it has, if that is on a disk.
-    pub(crate) _home: Option<TempDir>,
-}
-
-/// A program of the Python packages that `make setup` installs.
-pub fn python_program(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/python/bin").join(name)
-}
-
-/// Starts a program of theirs that serves until it is killed.
-pub(crate) fn spawn(name: &str, arguments: &[&str]) -> Child {
-    let program = python_program(name);
-    let spawned = Command::new(&program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    spawned.unwrap_or_else(|error| panic!("{}: {error} (`make setup` installs it)", program.display()))
-}
-
-/// Ports that nobody listens on.
-pub(crate) fn free_ports<const COUNT: usize>() -> [u16; COUNT] {
-    let listeners = [(); COUNT].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
-    listeners.map(|listener| listener.local_addr().expect("an address").port())
+    _home: Option<TempDir>,
 }
 
 impl S3Server {
@@ -60,11 +42,17 @@ impl S3Server {
     /// Starts OpenStack Swift, which people keep their objects in: it writes files,
     /// checks signatures, and has its own reading of S3.
     pub fn swift() -> Self {
-        swift::start()
+        let home = tempfile::tempdir().expect("a directory");
+        let ports = free_ports();
+        let processes = swift::start(home.path(), ports, S3_SECRET);
+        let access_key = swift::ACCESS_KEY;
+        let server = Self { processes, port: ports[swift::PROXY], access_key, _home: Some(home) };
+        server.wait_for(&ports);
+        server
     }
 
     /// Waits until somebody listens on all of these ports.
-    pub(crate) fn wait_for(&self, ports: &[u16]) {
+    fn wait_for(&self, ports: &[u16]) {
         for port in ports {
             wait_for("the S3 server listens", READY_PATIENCE, || {
                 TcpStream::connect(("127.0.0.1", *port)).ok()

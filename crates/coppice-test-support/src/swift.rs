@@ -2,25 +2,25 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 
-use crate::s3::{S3_SECRET, S3Server, free_ports, python_program, spawn};
+use crate::python::{python_program, spawn};
 
 /// What is behind the proxy, each with a ring that has one device.
 const PARTS: [&str; 3] = ["account", "container", "object"];
 const DEVICE: &str = "disk";
-const ACCESS_KEY: &str = "test:tester";
+/// Which of the ports is the proxy's.
+pub(crate) const PROXY: usize = PARTS.len();
+pub(crate) const ACCESS_KEY: &str = "test:tester";
 
-pub(crate) fn start() -> S3Server {
-    let home = tempfile::tempdir().expect("a directory");
-    let directory = home.path();
+/// Starts its programs, which keep everything in a directory and know one secret.
+pub(crate) fn start(directory: &Path, ports: [u16; PROXY + 1], secret: &str) -> Vec<Child> {
     fs::create_dir_all(directory.join("devices").join(DEVICE)).expect("a directory");
     write(
         directory,
         "swift",
         "[swift-hash]\nswift_hash_path_suffix = test\n[storage-policy:0]\nname = all\ndefault = yes\n",
     );
-    let ports = free_ports::<4>();
     for (part, port) in PARTS.into_iter().zip(ports) {
         ring(directory, part, port);
         let settings = format!(
@@ -28,17 +28,13 @@ pub(crate) fn start() -> S3Server {
         );
         write(directory, part, &(common(directory, port) + &settings));
     }
-    let port = ports[PARTS.len()];
-    write(directory, "proxy", &(common(directory, port) + &proxy()));
+    write(directory, "proxy", &(common(directory, ports[PROXY]) + &proxy(secret)));
     let names = PARTS.iter().chain(&["proxy"]);
-    let processes = names.map(|name| {
+    let started = names.map(|name| {
         let settings = directory.join(format!("{name}.conf"));
         spawn(&format!("swift-{name}-server"), &[settings.to_str().expect("its name is text")])
     });
-    let processes = processes.collect();
-    let server = S3Server { processes, port, access_key: ACCESS_KEY, _home: Some(home) };
-    server.wait_for(&ports);
-    server
+    started.collect()
 }
 
 fn write(directory: &Path, name: &str, settings: &str) {
@@ -56,7 +52,7 @@ fn common(directory: &Path, port: u16) -> String {
 }
 
 /// The way of a request through the proxy: S3, its signature, large objects.
-fn proxy() -> String {
+fn proxy(secret: &str) -> String {
     let ways = ["catch_errors", "gatekeeper", "listing_formats", "s3api", "tempauth", "slo"];
     let mut settings = format!(
         "[pipeline:main]\npipeline = {} proxy-server\n[app:proxy-server]\nuse = egg:swift#proxy\naccount_autocreate = true\n",
@@ -65,7 +61,7 @@ fn proxy() -> String {
     for way in ways {
         let more = match way {
             "s3api" => "location = us-east-1\n".to_owned(),
-            "tempauth" => format!("user_test_tester = {S3_SECRET} .admin\n"),
+            "tempauth" => format!("user_test_tester = {secret} .admin\n"),
             _ => String::new(),
         };
         settings += &format!("[filter:{way}]\nuse = egg:swift#{way}\n{more}");
