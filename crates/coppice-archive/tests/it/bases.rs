@@ -15,7 +15,7 @@ use crate::support::{Store, tree};
 
 const BLOCK: usize = 64 << 10;
 
-fn noise(length: usize, seed: u64) -> Vec<u8> {
+pub(crate) fn noise(length: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let step = || {
         state ^= state << 13;
@@ -29,7 +29,7 @@ fn noise(length: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-fn source(files: &BTreeMap<String, Vec<u8>>) -> tempfile::TempDir {
+pub(crate) fn source(files: &BTreeMap<String, Vec<u8>>) -> tempfile::TempDir {
     let home = tempfile::tempdir().expect("a directory");
     for (name, content) in files {
         let path = home.path().join(name);

@@ -1,12 +1,14 @@
 //! Several that take one store in the same moment: one of them owns it.
 
+use std::fs;
+
 use coppice_archive::{Archive, ArchiveError, StorePlace};
 use coppice_core::InstallationId;
 use coppice_test_support::{S3Server, make_bucket};
 use tokio::runtime::Runtime;
 
 use crate::s3::{bucket, in_a_bucket};
-use crate::support::{installation, key};
+use crate::support::{Store, installation, key};
 
 /// Stores that are taken by several. Of two such writes OpenStack Swift lets both through every other time.
 const STORES: usize = 12;
@@ -64,4 +66,18 @@ fn within_a_bucket_that_two_take() {
     make_bucket(&[], &bucket);
     each_has_one_owner(&format!("s3://{bucket}"));
     println!("worked in a bucket");
+}
+
+#[test]
+fn an_owner_of_an_earlier_release_is_one() {
+    let store = Store::new();
+    let earlier = store.directory.join("owner/0000000007");
+    fs::write(&earlier, "").expect("a file");
+    let lost = store.runtime.block_on(store.archive.check_owner());
+    assert!(matches!(lost, Err(ArchiveError::TakenOver)), "its number is greater");
+    let next = store.runtime.block_on(Archive::take(&store.place, &key(1), &installation()));
+    store.runtime.block_on(next.expect("taken over").check_owner()).expect("the owner");
+    assert!(!earlier.exists(), "nobody needs it");
+    let names = store.objects("owner");
+    assert!(names.len() == 1 && names[0].display().to_string().contains("/0000000008-"), "{names:?}");
 }

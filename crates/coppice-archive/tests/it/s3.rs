@@ -2,14 +2,15 @@
 
 use std::process::Command;
 
-use chrono::Utc;
+use chrono::{Duration, Utc};
 use coppice_archive::{Archive, ArchiveError, Records, StorePlace};
 use coppice_core::lsn::Lsn;
 use coppice_core::{HostId, VolumeId};
 use coppice_test_support::{S3_SECRET, S3Server, make_bucket};
 use tokio::runtime::Runtime;
 
-use crate::support::{installation, key};
+use crate::bases::{noise, source};
+use crate::support::{Store, installation, key, tree};
 
 /// Set for the process that works in a bucket: it is where credentials are read from.
 const BUCKET: &str = "COPPICE_TEST_BUCKET";
@@ -70,5 +71,48 @@ fn within_a_bucket() {
     runtime.block_on(second.remove_log(&volume, Utc::now())).expect("removed");
     assert_eq!(runtime.block_on(second.log_pieces(&volume)).expect("listed"), []);
     assert!(matches!(runtime.block_on(Archive::open(&place, &key(2))), Err(ArchiveError::WrongKey(_))));
+    println!("worked in a bucket");
+}
+
+#[test]
+fn a_base_in_a_bucket_comes_back_and_goes_with_its_packs() {
+    for server in [S3Server::start(), S3Server::swift()] {
+        server.make_bucket("bucket");
+        in_a_bucket("s3::within_a_bucket_with_bases", &server, &server.endpoint(), &[]);
+    }
+}
+
+/// Does something only in the processes that the test above begins.
+#[test]
+fn within_a_bucket_with_bases() {
+    let Some(bucket) = bucket() else { return };
+    let mut store = Store::within_bucket(format!("s3://{bucket}/p").parse().expect("a bucket"));
+    // More than one pack, and names that an URL would have otherwise.
+    let mut files = [("a/b", noise(40 << 20, 1)), ("a/\u{e4} +%2F&", noise(100_000, 2)), ("c/empty", vec![])]
+        .map(|(name, content)| (name.to_owned(), content))
+        .into();
+    let from = source(&files);
+    let first = store.write(from.path(), 1, None).expect("written").base;
+    store.reopen();
+    files.insert("c/more".to_owned(), noise(100_000, 3));
+    let from = source(&files);
+    let second = store.write(from.path(), 2, Some(&first)).expect("written").base;
+    let volume = VolumeId::from_trusted("vol_1");
+    assert_eq!(
+        store.runtime.block_on(store.archive.bases(&volume)).expect("listed"),
+        [first.clone(), second.clone()]
+    );
+    store.verify(&second).expect("sound");
+    assert_eq!(tree(store.restore(&second).expect("restored").path()), tree(from.path()));
+
+    let later = Utc::now() + Duration::hours(1);
+    let sweep = || store.runtime.block_on(store.archive.sweep(later)).expect("swept");
+    let remove = |base| store.runtime.block_on(store.archive.remove_base(base)).expect("removed");
+    remove(&first);
+    assert_eq!(sweep(), 0, "the second one has blocks of the first");
+    store.verify(&second).expect("sound");
+    remove(&second);
+    assert!(sweep() > 1, "all of them go");
+    assert_eq!(store.runtime.block_on(store.archive.all_bases()).expect("listed"), []);
     println!("worked in a bucket");
 }

@@ -39,8 +39,17 @@ impl Store {
 
     pub(crate) fn with_key(key: &ArchiveKey) -> Self {
         let home = tempfile::tempdir().expect("a directory");
+        let place = StorePlace::Directory(home.path().join("store"));
+        Self::take(place, key, home)
+    }
+
+    /// One that is not a directory: there is nothing in its own.
+    pub(crate) fn within_bucket(place: StorePlace) -> Self {
+        Self::take(place, &key(1), tempfile::tempdir().expect("a directory"))
+    }
+
+    fn take(place: StorePlace, key: &ArchiveKey, home: TempDir) -> Self {
         let directory = home.path().join("store");
-        let place = StorePlace::Directory(directory.clone());
         let runtime = Runtime::new().expect("a runtime");
         let archive = runtime.block_on(Archive::take(&place, key, &installation())).expect("a store");
         Self { runtime, place, archive: Arc::new(archive), directory, _home: home }
