@@ -9,6 +9,7 @@ mod answer;
 mod api_client;
 mod directory;
 mod fresh;
+mod kept;
 mod leftovers;
 mod node;
 mod pdf;

@@ -1,34 +1,26 @@
 //! A bare PostgreSQL server of the tests' own, shared by those that run at the
 //! same time.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::kept::Kept;
 use crate::wait_for;
 
 const BIN: &str = "/usr/lib/postgresql/15/bin";
 const READY_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs a server until nobody has the other end of its input, and removes what was
-/// in its directory: also when the tests are killed, or one of them never lets go.
-const KEEPER: &str = r#"
-    "$@" </dev/null &
-    read -r _
-    kill -QUIT $!
-    wait $!
-    rm -rf "$0"
-"#;
-
 /// Ends the server when the last test lets go of it. Its superuser is
 /// `postgres`, and it listens on a socket only.
 #[derive(Debug)]
 pub struct Postgres {
-    keeper: Child,
+    _server: Kept,
     dir: TempDir,
 }
 
@@ -77,20 +69,16 @@ impl Postgres {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         fs::write(data.join("pg_hba.conf"), hba).expect("a writable file");
         let log = fs::File::create(dir.path().join("log")).expect("a log");
-        let keeper = as_postgres("sh".into())
-            .args(["-c", KEEPER])
-            .arg(dir.path())
-            .arg(bin.join("postgres"))
-            .arg("-D")
-            .arg(&data)
-            .args(["-c", "listen_addresses=", "-c", "max_connections=200", "-c", "fsync=off", "-c"])
-            .arg(format!("unix_socket_directories={}", dir.path().display()))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .expect("postgres runs");
-        let server = Self { keeper, dir };
+        let mut shell = as_postgres("sh".into());
+        shell.stderr(log);
+        let sockets = format!("unix_socket_directories={}", dir.path().display());
+        let settings = ["listen_addresses=", "max_connections=200", "fsync=off", &sockets];
+        let data = [OsStr::new("-D"), data.as_os_str()];
+        let arguments = data
+            .into_iter()
+            .chain(settings.into_iter().flat_map(|setting| ["-c".as_ref(), setting.as_ref()]));
+        let ended = ("QUIT", dir.path());
+        let server = Self { _server: Kept::start(shell, ended, &bin.join("postgres"), arguments), dir };
         wait_for("PostgreSQL is ready", READY_PATIENCE, || server.is_ready().then_some(()));
         server
     }
@@ -111,12 +99,9 @@ impl Postgres {
 }
 
 impl Drop for Postgres {
-    /// Ends all sessions at once and removes everything.
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("{}", fs::read_to_string(self.dir.path().join("log")).unwrap_or_default());
         }
-        drop(self.keeper.stdin.take());
-        let _ = self.keeper.wait();
     }
 }

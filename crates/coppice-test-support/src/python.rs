@@ -2,7 +2,9 @@
 
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
+
+use crate::kept::Kept;
 
 /// A program of the Python packages that `make setup` installs.
 pub fn python_program(name: &str) -> PathBuf {
@@ -10,10 +12,12 @@ pub fn python_program(name: &str) -> PathBuf {
 }
 
 /// Starts a program of theirs that serves until it is killed.
-pub(crate) fn spawn(name: &str, arguments: &[&str]) -> Child {
+pub(crate) fn spawn(name: &str, arguments: &[&str]) -> Kept {
     let program = python_program(name);
-    let spawned = Command::new(&program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    spawned.unwrap_or_else(|error| panic!("{}: {error} (`make setup` installs it)", program.display()))
+    assert!(program.exists(), "`make setup` installs {}", program.display());
+    let mut shell = Command::new("sh");
+    shell.stderr(Stdio::null());
+    Kept::start(shell, ("KILL", "".as_ref()), &program, arguments)
 }
 
 /// Ports that nobody listens on.

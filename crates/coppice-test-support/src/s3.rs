@@ -1,11 +1,12 @@
 //! Servers that speak S3, for tests that need a bucket.
 
 use std::net::TcpStream;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::kept::Kept;
 use crate::python::{free_ports, python_program, spawn};
 use crate::swift;
 use crate::wait_for;
@@ -22,7 +23,7 @@ const MAKE_BUCKET: &str = "import boto3, sys; \
 /// A server that speaks S3. It ends with this, and what was in it is gone.
 #[derive(Debug)]
 pub struct S3Server {
-    processes: Vec<Child>,
+    _processes: Vec<Kept>,
     port: u16,
     access_key: &'static str,
     /// Where it keeps what it has, if that is on a disk.
@@ -34,7 +35,7 @@ impl S3Server {
     pub fn start() -> Self {
         let [port] = free_ports();
         let process = spawn("moto_server", &["-H", "127.0.0.1", "-p", &port.to_string()]);
-        let server = Self { processes: vec![process], port, access_key: "id", _home: None };
+        let server = Self { _processes: vec![process], port, access_key: "id", _home: None };
         server.wait_for(&[port]);
         server
     }
@@ -44,9 +45,9 @@ impl S3Server {
     pub fn swift() -> Self {
         let home = tempfile::tempdir().expect("a directory");
         let ports = free_ports();
-        let processes = swift::start(home.path(), ports, S3_SECRET);
+        let _processes = swift::start(home.path(), ports, S3_SECRET);
         let access_key = swift::ACCESS_KEY;
-        let server = Self { processes, port: ports[swift::PROXY], access_key, _home: Some(home) };
+        let server = Self { _processes, port: ports[swift::PROXY], access_key, _home: Some(home) };
         server.wait_for(&ports);
         server
     }
@@ -88,13 +89,4 @@ pub fn make_bucket(environment: &[(&'static str, String)], name: &str) {
     let made = python.args(["-c", MAKE_BUCKET, name]).envs(environment.iter().cloned()).output();
     let made = made.expect("python runs");
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-}
-
-impl Drop for S3Server {
-    fn drop(&mut self) {
-        for process in &mut self.processes {
-            let _ = process.kill();
-            let _ = process.wait();
-        }
-    }
 }

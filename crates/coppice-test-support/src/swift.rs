@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::Command;
 
+use crate::kept::Kept;
 use crate::python::{python_program, spawn};
 
 /// What is behind the proxy, each with a ring that has one device.
@@ -14,7 +15,7 @@ pub(crate) const PROXY: usize = PARTS.len();
 pub(crate) const ACCESS_KEY: &str = "test:tester";
 
 /// Starts its programs, which keep everything in a directory and know one secret.
-pub(crate) fn start(directory: &Path, ports: [u16; PROXY + 1], secret: &str) -> Vec<Child> {
+pub(crate) fn start(directory: &Path, ports: [u16; PROXY + 1], secret: &str) -> Vec<Kept> {
     fs::create_dir_all(directory.join("devices").join(DEVICE)).expect("a directory");
     write(
         directory,
