@@ -87,7 +87,7 @@ pub(crate) struct Used<'a> {
 #[derive(Debug)]
 pub(crate) struct Chance {
     pub(crate) proof: String,
-    /// For `setseed`, from -1 to 1.
+    /// For `setseed`.
     seed: f64,
 }
 
@@ -96,9 +96,14 @@ impl Chance {
         let (mut proof, mut seed) = ([0; 16], [0; 4]);
         random::fill(&mut proof);
         random::fill(&mut seed);
-        let seed = f64::from(i32::from_ne_bytes(seed)) / f64::from(i32::MAX).next_up();
-        Self { proof: format!("{:032x}", u128::from_ne_bytes(proof)), seed }
+        let proof = format!("{:032x}", u128::from_ne_bytes(proof));
+        Self { proof, seed: seed_of(i32::from_ne_bytes(seed)) }
     }
+}
+
+/// From -1 to 1, as `setseed` takes it.
+fn seed_of(number: i32) -> f64 {
+    f64::from(number) / -f64::from(i32::MIN)
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -278,7 +283,7 @@ mod tests {
         let [one, other] = [Chance::new(), Chance::new()];
         assert_ne!(one.proof, other.proof);
         assert_ne!(one.seed, other.seed);
-        assert!((0..1000).map(|_| Chance::new().seed).all(|seed| seed.abs() <= 1.0));
+        assert!([i32::MIN, -1, 0, i32::MAX].map(seed_of).iter().all(|seed| seed.abs() <= 1.0));
     }
 
     #[test]
