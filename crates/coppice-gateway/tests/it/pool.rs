@@ -25,6 +25,14 @@ impl TestGateway {
         self.admin.batch_execute(&sql).await.unwrap();
     }
 
+    /// Whether the server has told that there may be no more.
+    async fn was_refused_a_session(&self) -> bool {
+        let log = "pg_read_binary_file(current_setting('data_directory') || '/../log')";
+        let sql = format!("select position(convert_to($1, 'UTF8') in {log}) > 0");
+        let message = format!("too many connections for role \"{}\"", self.role);
+        self.admin.query_one(&sql, &[&message]).await.unwrap().get(0)
+    }
+
     async fn end_sessions(&self) {
         let end = "select pg_terminate_backend(pid, 60000) from pg_stat_activity where usename = $1";
         self.admin.query(end, &[&self.role]).await.unwrap();
@@ -206,7 +214,10 @@ async fn what_can_not_go_with_a_client_makes_it_keep_its_session() {
         transaction.execute("select 1", &[]).await.unwrap();
         transactions.push(transaction);
     }
-    let ending = async { drop(transactions) };
+    let ending = async {
+        eventually("one too many was refused", async || gateway.was_refused_a_session().await).await;
+        drop(transactions);
+    };
     tokio::join!(async { client.batch_execute("listen news").await.unwrap() }, ending);
     let kept = pid(&client).await;
     let refused = match other.batch_execute("listen news").await {
