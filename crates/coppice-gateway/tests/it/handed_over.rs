@@ -147,3 +147,22 @@ async fn a_literal_means_what_it_says_under_the_settings_of_its_client() {
     assert_eq!(text(&pooled(&gateway).await, day).await, "2");
     assert_eq!(text(&european, day).await, "1");
 }
+
+#[tokio::test]
+async fn a_client_that_leaves_in_the_middle_of_a_copy_leaves_no_lock_behind() {
+    let gateway = TestGateway::start().await;
+    let next = pooled(&gateway).await;
+    next.batch_execute("create table t (i int)").await.unwrap();
+    for says_goodbye in [true, false] {
+        let mut copying = Raw::connect(&gateway, &format!("{}-pooler", gateway.user())).await;
+        copying.send(&[(b'Q', b"copy t from stdin\0")]).await;
+        assert!(copying.hears(b'G').await);
+        let last: [Message; 2] = [(b'd', b"1\n"), (b'X', b"")];
+        copying.send(if says_goodbye { &last } else { &last[..1] }).await;
+        drop(copying);
+        let locked =
+            tokio::time::timeout(Duration::from_secs(60), next.batch_execute("begin; lock t; commit"));
+        locked.await.expect("in time").unwrap();
+        assert_eq!(simple(&next, "select count(*) from t").await, ["0"], "{says_goodbye}");
+    }
+}
