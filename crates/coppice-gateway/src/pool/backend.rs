@@ -80,6 +80,8 @@ struct Said {
     rows: Vec<Frame>,
     /// Whether there were more rows than are kept.
     is_cut: bool,
+    /// Notifications that came meanwhile.
+    notified: Vec<Frame>,
 }
 
 /// Who is going to use a session.
@@ -193,11 +195,11 @@ impl Backend {
         Ok(())
     }
 
-    /// What its client has left in it.
-    pub(crate) async fn left(&mut self, settings: &Settings) -> Result<Left, End> {
+    /// What its client has left in it, and notifications for that client.
+    pub(crate) async fn left(&mut self, settings: &Settings) -> Result<(Left, Vec<Frame>), End> {
         let said = self.ask(&settings.question()).await?;
         let rows = said.rows.iter().filter_map(|row| session::data_row(&row.body).ok());
-        Ok(Left::read(rows, said.is_cut))
+        Ok((Left::read(rows, said.is_cut), said.notified))
     }
 
     /// How many sessions the server has for clients.
@@ -218,7 +220,7 @@ impl Backend {
         self.has_unnamed = false;
         encode::query(&mut self.stream.outgoing, sql);
         self.stream.flush().await?;
-        let (mut rows, mut refused, mut left) = (vec![], None, MESSAGE_LENGTH_MAX);
+        let (mut rows, mut notified, mut refused, mut left) = (vec![], vec![], None, MESSAGE_LENGTH_MAX);
         loop {
             let frame = self.stream.read_frame(MESSAGE_LENGTH_MAX).await?;
             match frame.tag {
@@ -228,10 +230,15 @@ impl Backend {
                         rows.push(frame);
                     }
                 }
+                b'A' => {
+                    let bytes = frame.body.len() + ROW_BYTES;
+                    left = left.checked_sub(bytes).ok_or_else(|| io::Error::other("it notifies too much"))?;
+                    notified.push(frame);
+                }
                 b'S' => report(&mut self.reported, &frame.body),
                 b'E' => refused = Some(frame),
                 b'Z' if refused.is_none() && &frame.body[..] == b"I" => {
-                    return Ok(Said { rows, is_cut: left == 0 });
+                    return Ok(Said { rows, is_cut: left == 0, notified });
                 }
                 b'Z' => {
                     let refused = refused.map_or_else(|| Refusal::server_lost().into(), End::RefusedByServer);

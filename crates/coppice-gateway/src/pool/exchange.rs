@@ -102,6 +102,8 @@ impl Exchange<'_> {
     /// Goes on until the session is between two transactions, or the client has
     /// left. What the client has not read by then is still in its connection.
     pub(crate) async fn run(mut self) -> Result<Outcome, Broken> {
+        // Notifications may have come with the answer to a question of the gateway.
+        self.take_from_server()?;
         std::future::poll_fn(|context| self.poll(context)).await
     }
 
@@ -126,7 +128,8 @@ impl Exchange<'_> {
             return None;
         }
         let is_in_transaction = matches!(state.status, Some(b'T' | b'E'));
-        let is_between = state.pending.is_idle() && state.passing_up == 0 && !is_in_transaction;
+        let is_passing = state.passing_up > 0 || state.passing_down > 0;
+        let is_between = state.pending.is_idle() && !is_passing && !is_in_transaction;
         // What it sent before it left waits until there is room for the answers.
         let is_last = state.has_quit || (state.has_left && !takes && !self.is_unread());
         let is_over = is_last && (state.pending.is_answered() || state.passing_up > 0);

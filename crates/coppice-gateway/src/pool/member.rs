@@ -257,7 +257,7 @@ impl Member {
                 return Ok(outcome);
             }
             if outcome.is_suspect {
-                is_kept = self.settle(backend).await?;
+                is_kept = self.settle(client, backend).await?;
             }
             if !is_kept {
                 return Ok(outcome);
@@ -267,11 +267,14 @@ impl Member {
 
     /// Finds out what the client has left in its session; returns whether it has
     /// to keep it for that.
-    async fn settle(&mut self, backend: &mut Backend) -> Result<bool, Broken> {
-        let left = backend.left(&self.settings).await.map_err(|end| {
+    async fn settle(&mut self, client: &mut Client, backend: &mut Backend) -> Result<bool, Broken> {
+        let (left, notified) = backend.left(&self.settings).await.map_err(|end| {
             tracing::debug!("a session of a pool does not say what is left in it: {end:?}");
             Broken::Server { is_told: false }
         })?;
+        for frame in notified {
+            encode::begin(&mut client.connection.outgoing, frame.tag, &[&frame.body], 0);
+        }
         self.settings.replace(left.set, &self.pool.library.room).map_err(Broken::Refused)?;
         let is_kept = !left.kept.is_empty();
         if backend.place.keep(is_kept) {

@@ -166,3 +166,18 @@ async fn a_client_that_leaves_in_the_middle_of_a_copy_leaves_no_lock_behind() {
         assert_eq!(simple(&next, "select count(*) from t").await, ["0"], "{says_goodbye}");
     }
 }
+
+#[tokio::test]
+async fn a_notification_reaches_who_has_just_begun_to_listen() {
+    let gateway = TestGateway::start().await;
+    let other = gateway.connect().await;
+    for round in 0..50 {
+        let mut listening = Raw::connect(&gateway, &format!("{}-pooler", gateway.user())).await;
+        listening.send(&[(b'Q', b"listen news\0")]).await;
+        assert!(listening.hears(b'Z').await);
+        // While the pool asks what is left in the session.
+        other.batch_execute("notify news").await.unwrap();
+        let told = tokio::time::timeout(Duration::from_secs(60), listening.hears(b'A')).await;
+        assert!(told.unwrap_or_else(|_| panic!("not in time: {round}")));
+    }
+}
