@@ -4,10 +4,10 @@ use std::fs;
 
 use coppice_archive::{Archive, ArchiveError, StorePlace};
 use coppice_core::InstallationId;
-use coppice_test_support::{S3Server, make_bucket};
+use coppice_test_support::make_bucket;
 use tokio::runtime::Runtime;
 
-use crate::s3::{bucket, in_a_bucket};
+use crate::s3::{bucket, in_each_bucket};
 use crate::support::{Store, installation, key};
 
 /// Stores that are taken by several. Of two such writes OpenStack Swift lets both through every other time.
@@ -54,9 +54,7 @@ fn a_directory_that_two_take_at_once_has_one_owner() {
 
 #[test]
 fn a_bucket_that_two_take_at_once_has_one_owner() {
-    for server in [S3Server::start(), S3Server::swift()] {
-        in_a_bucket("owners::within_a_bucket_that_two_take", &server, &server.endpoint(), &[]);
-    }
+    in_each_bucket("owners::within_a_bucket_that_two_take");
 }
 
 /// Does something only in the processes that the test above begins.

@@ -30,6 +30,13 @@ pub(crate) fn in_a_bucket(test: &str, server: &S3Server, endpoint: &str, more: &
     assert!(!said.contains(S3_SECRET), "{said}");
 }
 
+/// The same on each of the servers that there are.
+pub(crate) fn in_each_bucket(test: &str) {
+    for server in [S3Server::start(), S3Server::swift()] {
+        in_a_bucket(test, &server, &server.endpoint(), &[]);
+    }
+}
+
 /// The bucket of this process; none where it is not such a one.
 pub(crate) fn bucket() -> Option<String> {
     std::env::var(BUCKET).ok()
@@ -37,9 +44,7 @@ pub(crate) fn bucket() -> Option<String> {
 
 #[test]
 fn a_bucket_does_what_a_directory_does() {
-    for server in [S3Server::start(), S3Server::swift()] {
-        in_a_bucket("s3::within_a_bucket", &server, &server.endpoint(), &[]);
-    }
+    in_each_bucket("s3::within_a_bucket");
 }
 
 /// Does something only in the processes that the test above begins.
@@ -76,16 +81,14 @@ fn within_a_bucket() {
 
 #[test]
 fn a_base_in_a_bucket_comes_back_and_goes_with_its_packs() {
-    for server in [S3Server::start(), S3Server::swift()] {
-        server.make_bucket("bucket");
-        in_a_bucket("s3::within_a_bucket_with_bases", &server, &server.endpoint(), &[]);
-    }
+    in_each_bucket("s3::within_a_bucket_with_bases");
 }
 
 /// Does something only in the processes that the test above begins.
 #[test]
 fn within_a_bucket_with_bases() {
     let Some(bucket) = bucket() else { return };
+    make_bucket(&[], &bucket);
     let mut store = Store::within_bucket(format!("s3://{bucket}/p").parse().expect("a bucket"));
     // More than one pack, and names that an URL would have otherwise.
     let mut files = [("a/b", noise(40 << 20, 1)), ("a/\u{e4} +%2F&", noise(100_000, 2)), ("c/empty", vec![])]
