@@ -156,7 +156,13 @@ impl Exchange<'_> {
     /// Whether the server has enough to do, or the client to read: answers of the
     /// gateway itself wait for it as those of the server do.
     pub(crate) fn is_full(&self) -> bool {
-        self.server.stream.outgoing.len() >= HELD_MAX || self.state.pending.is_crowded() || self.is_unread()
+        self.server.stream.outgoing.len() >= HELD_MAX || self.is_crowded() || self.is_unread()
+    }
+
+    /// Whether answers are to come before the next message. One that is half passed
+    /// on is finished first: the server waits for the rest of it.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.state.passing_up == 0 && self.state.pending.is_crowded()
     }
 
     /// Whether the client has enough to read.

@@ -70,7 +70,7 @@ impl Exchange<'_> {
     /// A server need not answer before it sees a Sync, and answers are what
     /// makes room here.
     fn ask_for_answers(&mut self) {
-        let is_crowded = self.state.pending.is_crowded();
+        let is_crowded = self.is_crowded();
         if is_crowded && !self.state.is_asked {
             encode::empty(&mut self.server.stream.outgoing, b'H');
         }

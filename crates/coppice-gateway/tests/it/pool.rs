@@ -9,6 +9,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
 
 use crate::gateway::{PASSWORD, TestGateway, error_of, eventually};
+use crate::raw::{Message, Raw};
 
 impl TestGateway {
     fn pooled_user(&self) -> String {
@@ -135,6 +136,32 @@ async fn the_same_text_is_another_statement_where_it_is_about_another_table() {
         assert_eq!(one_client.query_one(&statement, &[]).await.unwrap().get::<_, i32>(0), 1);
         assert_eq!(one::<String>(&other, text).await, "x");
     }
+}
+
+#[tokio::test]
+async fn a_batch_of_any_length_is_answered_as_it_was_sent() {
+    let gateway = TestGateway::start().await;
+    let mut client = Raw::connect(&gateway, &gateway.pooled_user()).await;
+    let query: [Message<'_>; 3] = [
+        (b'P', b"\0select $1::text\0\0\0"),
+        (b'B', b"\0\0\0\0\0\x01\0\0\0\x04text\0\0"),
+        (b'E', b"\0\0\0\0\0"),
+    ];
+    let mut batch = query.repeat(20_000);
+    batch.push((b'S', b""));
+    client.send(&batch).await;
+    let (mut rows, mut completed) = (0, 0);
+    loop {
+        let frame = client.next().await.expect("it is open");
+        match frame.tag {
+            b'D' if frame.body.ends_with(b"text") => rows += 1,
+            b'C' => completed += 1,
+            b'1' | b'2' => {}
+            b'Z' => break,
+            tag => panic!("{}: {}", tag as char, frame.body.escape_ascii()),
+        }
+    }
+    assert_eq!((rows, completed), (20_000, 20_000));
 }
 
 #[tokio::test]

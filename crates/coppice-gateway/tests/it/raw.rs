@@ -1,5 +1,7 @@
 //! A client that sends what it likes.
 
+use std::pin::pin;
+
 use bytes::BytesMut;
 use coppice_pgwire::encode;
 use coppice_pgwire::frame::Frame;
@@ -26,13 +28,25 @@ impl Raw {
         Self { stream: signed_in.stream, received: signed_in.received }
     }
 
+    /// Sends messages, and takes the answers that come meanwhile.
     pub(crate) async fn send(&mut self, messages: &[Message<'_>]) {
         let mut bytes = BytesMut::new();
         for (tag, body) in messages {
             encode::begin(&mut bytes, *tag, &[body], 0);
         }
-        // That the connection has ended is seen by who reads.
-        let _ = self.stream.write_all(&bytes).await;
+        let (mut reader, mut writer) = self.stream.split();
+        let mut sending = pin!(writer.write_all(&bytes));
+        loop {
+            tokio::select! {
+                // That the connection has ended is seen by who reads.
+                _ = &mut sending => return,
+                read = reader.read_buf(&mut self.received) => {
+                    if read.unwrap_or(0) == 0 {
+                        return;
+                    }
+                }
+            }
+        }
     }
 
     /// The next message; none when the connection ends before.
