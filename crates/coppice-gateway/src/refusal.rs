@@ -109,7 +109,7 @@ impl Refusal {
     }
 
     pub(crate) fn report(&self) -> ErrorReport<'_> {
-        ErrorReport { code: self.code, message: &self.message, hint: self.hint.as_deref() }
+        ErrorReport { code: self.code, message: &self.message, hint: self.hint.as_deref(), routine: None }
     }
 
     /// The one answer to a wrong password, an unknown role and an unknown branch.

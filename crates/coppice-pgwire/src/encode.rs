@@ -34,6 +34,8 @@ pub struct ErrorReport<'a> {
     pub message: &'a str,
     /// What to do next, if anything can be said.
     pub hint: Option<&'a str>,
+    /// The function of PostgreSQL's source that reports the same, where drivers go by that.
+    pub routine: Option<&'a str>,
 }
 
 /// ErrorResponse with severity FATAL: the connection ends with it.
@@ -49,8 +51,9 @@ pub fn error(buffer: &mut BytesMut, error: &ErrorReport<'_>) {
 fn error_response(buffer: &mut BytesMut, severity: &str, error: &ErrorReport<'_>) {
     message(buffer, b'E', |body| {
         let hint = error.hint.map(|hint| (b'H', hint));
+        let routine = error.routine.map(|routine| (b'R', routine));
         let fields = [(b'S', severity), (b'V', severity), (b'C', error.code), (b'M', error.message)];
-        for (field, text) in fields.into_iter().chain(hint) {
+        for (field, text) in fields.into_iter().chain(hint).chain(routine) {
             body.put_u8(field);
             cstr(body, text);
         }
@@ -186,7 +189,8 @@ mod tests {
     #[test]
     fn an_error_says_severity_code_message_and_hint() {
         let mut buffer = BytesMut::new();
-        fatal_error(&mut buffer, &ErrorReport { code: "08004", message: "no\0pe", hint: Some("do so") });
+        let error = ErrorReport { code: "08004", message: "no\0pe", hint: Some("do so"), routine: None };
+        fatal_error(&mut buffer, &error);
         assert_eq!(&buffer[..], b"E\0\0\0\x27SFATAL\0VFATAL\0C08004\0Mnope\0Hdo so\0\0".as_slice());
     }
 

@@ -253,7 +253,8 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Tunnel<S> {
             other => {
                 tracing::debug!("a client could not be signed in: {other}");
                 let hint = Some("Sign in without sending the password at once.");
-                let failed = encode::ErrorReport { code: "08006", message: "the sign-in failed", hint };
+                let failed =
+                    encode::ErrorReport { code: "08006", message: "the sign-in failed", hint, routine: None };
                 encode::fatal_error(&mut message, &failed);
             }
         }

@@ -1,15 +1,32 @@
 //! What a server says, as the client of a pool gets it.
 
 use bytes::{Buf as _, BytesMut};
-use coppice_pgwire::encode;
+use coppice_pgwire::WireError;
+use coppice_pgwire::encode::{self, ErrorReport};
 use coppice_pgwire::session::{self, HEADER_LENGTH, Header};
 
 use crate::pool::backend::report;
 use crate::pool::exchange::{Broken, Exchange};
 use crate::pool::pending::Expected;
+use crate::pool::statement::shape;
 
 /// Messages that say what has to be known are not longer.
 const KNOWN_LENGTH_MAX: usize = 64 << 10;
+/// Neither is what describes a statement, which may have 65535 parameters.
+const SHAPE_LENGTH_MAX: usize = 512 << 10;
+
+/// The function of a server that finds a statement to be another one than it was.
+const REVALIDATION: &str = "RevalidateCachedQuery";
+
+/// What becomes of a message.
+enum Taken {
+    /// It goes on to the client.
+    Passed,
+    /// It was for the gateway alone.
+    Kept,
+    /// The client is told that its statement is not any more what it was.
+    Stale,
+}
 
 impl Exchange<'_> {
     /// Takes what has come from the server.
@@ -32,18 +49,26 @@ impl Exchange<'_> {
                 self.answer_own();
             }
             let Some(header) = Header::decode(&received[end..])? else { break };
-            let is_known =
-                matches!(header.tag, b'Z' | b'S' | b'C' | b'E') && header.length() <= KNOWN_LENGTH_MAX;
+            let is_of_shape = matches!(header.tag, b't' | b'T' | b'n') && self.state.pending.is_shape_due();
+            if is_of_shape && header.length() > SHAPE_LENGTH_MAX {
+                return Err(WireError::Malformed("description").into());
+            }
+            let is_short = header.length() <= KNOWN_LENGTH_MAX;
+            let is_known = is_of_shape || (is_short && matches!(header.tag, b'Z' | b'S' | b'C' | b'E'));
             if self.state.passing_down > 0 || (is_known && received.len() - end < header.length()) {
                 break;
             }
             let body = if is_known { end + HEADER_LENGTH..end + header.length() } else { 0..0 };
-            if self.take_answer(header.tag, &received[body])? {
-                self.pass_on(received, &mut end);
-                // What is for the gateway alone has no body.
-                received.advance(HEADER_LENGTH);
-            } else {
+            let taken = self.take_answer(header.tag, &received[body])?;
+            if matches!(taken, Taken::Passed) {
                 self.state.passing_down = header.length();
+                continue;
+            }
+            self.pass_on(received, &mut end);
+            // What is for the gateway alone is there as a whole.
+            received.advance(header.length());
+            if matches!(taken, Taken::Stale) {
+                self.tell_stale();
             }
         }
         self.pass_on(received, &mut end);
@@ -58,8 +83,8 @@ impl Exchange<'_> {
     }
 
     /// Takes a message, of which the body is there if something has to be known
-    /// of it. Returns whether it is for the gateway alone.
-    fn take_answer(&mut self, tag: u8, body: &[u8]) -> Result<bool, Broken> {
+    /// of it.
+    fn take_answer(&mut self, tag: u8, body: &[u8]) -> Result<Taken, Broken> {
         let answer = self.state.pending.answered(tag)?;
         if let Some(watch) = answer.watch {
             let tag = session::text(body);
@@ -76,18 +101,43 @@ impl Exchange<'_> {
                 self.state.surroundings = None;
             }
             b'E' => self.take_error(body),
+            b't' if answer.is_ours => self.state.parameters = body.to_vec(),
             _ => {}
+        }
+        if let Some(of) = answer.shape_of {
+            let shape = shape(&std::mem::take(&mut self.state.parameters), body)?;
+            self.server.prepared.note_shape(&of.content, &of.name, shape);
+            if let Some(name) = of.client_name {
+                self.statements.note_shape(&name, shape);
+            }
         }
         // What it may still answer must not come to another client.
         self.server.is_worn |= answer.is_unsure;
         answer.undone.into_iter().for_each(|undone| self.undo(undone));
-        Ok(answer.is_ours)
+        let names_none = || session::error_field(body, b'C') == Some(b"26000");
+        Ok(match (answer.is_ours, answer.is_stale) {
+            (true, _) => Taken::Kept,
+            (_, true) if names_none() => Taken::Stale,
+            _ => Taken::Passed,
+        })
+    }
+
+    /// What a server says of a statement whose columns are not any more what its client was told.
+    fn tell_stale(&mut self) {
+        let report = ErrorReport {
+            code: "0A000",
+            message: "cached plan must not change result type",
+            hint: Some("Prepare the statement again: what it is about was changed."),
+            // By this drivers know that it helps to prepare it again.
+            routine: Some(REVALIDATION),
+        };
+        encode::error(&mut self.client.outgoing, &report);
     }
 
     fn take_error(&mut self, body: &[u8]) {
         self.state.is_told |= session::error_field(body, b'V').is_some_and(|severity| severity != b"ERROR");
         // A table was changed since another client prepared this here.
-        if session::error_field(body, b'R') == Some(b"RevalidateCachedQuery") {
+        if session::error_field(body, b'R') == Some(REVALIDATION.as_bytes()) {
             self.server.is_worn = true;
         }
     }
@@ -95,26 +145,24 @@ impl Exchange<'_> {
     /// Takes back what was noted of a message that the server has skipped.
     fn undo(&mut self, skipped: Expected) {
         match skipped {
-            Expected::Parse { name: Some(name), client_name } => {
-                self.server.prepared.remove(&name);
+            Expected::Parse { made: Some(made), client_name } => {
+                self.server.prepared.take_back(made);
                 if let Some(name) = client_name {
                     self.statements.remove(&name);
                 }
             }
-            Expected::Parse { name: None, .. } => self.server.has_unnamed = false,
+            Expected::Parse { made: None, .. } => self.server.has_unnamed = false,
+            // It was asked for, and nobody knows it.
+            Expected::Shape(of) => self.server.prepared.let_go(&of.content),
             Expected::ParseUnnamed(former) | Expected::CloseUnnamed(former) => {
                 self.statements.unnamed = former.unnamed;
                 self.server.has_unnamed = former.is_on_server;
             }
-            Expected::Eviction(name) => {
-                self.server.prepared.insert(name);
-            }
-            Expected::KnownParse(name) => {
-                self.statements.remove(&name);
-            }
-            Expected::KnownClose(name, Some(statement)) => {
+            Expected::Eviction(content, on_server) => self.server.prepared.put(content, on_server),
+            Expected::CloseOld(name) => self.server.prepared.put_old(name),
+            Expected::KnownClose(name, Some(known)) => {
                 // It was there before, so there is room for it.
-                let _ = self.statements.insert(&name, &statement, &self.library.room);
+                let _ = self.statements.insert(&name, known, &self.library.room);
             }
             _ => {}
         }

@@ -16,7 +16,7 @@ use crate::connection::{Connection, Duplex};
 use crate::pool::backend::Backend;
 use crate::pool::pending::Pending;
 use crate::pool::settings::Settings;
-use crate::pool::statement::{ClientStatements, Library, Surroundings};
+use crate::pool::statement::{ClientStatements, Content, Library, Surroundings};
 use crate::pool::watch::Watch;
 use crate::reason::Reason;
 use crate::refusal::Refusal;
@@ -92,6 +92,10 @@ pub(crate) struct State {
     pub(crate) is_asked: bool,
     /// What the client's next Execute is of, as far as is known.
     pub(crate) bound: Option<Watch>,
+    /// The types of the parameters of a statement whose shape is being told.
+    pub(crate) parameters: Vec<u8>,
+    /// The statement that the server was last given anew, because its client knows another shape of it.
+    pub(crate) renewed: Option<Content>,
     /// Where statements are read, once that was asked for.
     pub(crate) surroundings: Option<Surroundings>,
     /// Whether the client has got all that was written to it.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use coppice_pgwire::WireError;
 
-use crate::pool::statement::{Statement, Unnamed};
+use crate::pool::statement::{Content, Known, Made, OnServer, Unnamed};
 use crate::pool::watch::Watch;
 
 /// Messages under way before the server is asked to answer what it has, and
@@ -22,19 +22,24 @@ const BYTES_MAX: usize = 256 << 10;
 pub(crate) enum Expected {
     /// A Parse.
     Parse {
-        /// Its name on the server; none for the unnamed statement, which the gateway makes again.
-        name: Option<Arc<str>>,
+        /// What it changes on the server; none for the unnamed statement, which the gateway makes again.
+        made: Option<Made>,
         /// As its client calls it; none when the gateway sent it.
         client_name: Option<Box<[u8]>>,
     },
     /// A client's Parse of the unnamed statement, and what was there before.
     ParseUnnamed(Former),
-    /// A Close of the gateway, to make room, by the name on the server.
-    Eviction(Arc<str>),
-    /// A Parse that the gateway answers: the server has the statement.
-    KnownParse(Box<[u8]>),
+    /// A Describe of the gateway, which asks for the shape of a statement.
+    Shape(ShapeOf),
+    /// A Close of the gateway, to make room.
+    Eviction(Content, OnServer),
+    /// A Close of the gateway, of one that another has taken the place of.
+    CloseOld(Arc<str>),
     /// A Close that the gateway answers.
-    KnownClose(Box<[u8]>, Option<Arc<Statement>>),
+    KnownClose(Box<[u8]>, Option<Known>),
+    /// A Bind or a Describe of what is not any more as its client knows it: it names none, so that the server
+    /// fails.
+    Stale,
     Bind,
     Describe,
     Execute(Watch),
@@ -46,6 +51,16 @@ pub(crate) enum Expected {
     Query(Watch),
     /// The end of what a client copies in; nothing answers it.
     CopyEnd,
+}
+
+/// Whose shape is asked for.
+#[derive(Debug)]
+pub(crate) struct ShapeOf {
+    pub(crate) content: Content,
+    /// On the server.
+    pub(crate) name: Arc<str>,
+    /// As the client calls it that has this shape from now on, if it does.
+    pub(crate) client_name: Option<Box<[u8]>>,
 }
 
 /// The unnamed statement, as it was.
@@ -67,11 +82,12 @@ impl Expected {
     /// Bytes that a client has us keep for it.
     fn bytes(&self) -> usize {
         match self {
-            Self::Parse { client_name, .. } => client_name.as_ref().map_or(0, |name| name.len()),
+            Self::Parse { client_name, .. } | Self::Shape(ShapeOf { client_name, .. }) => {
+                client_name.as_ref().map_or(0, |name| name.len())
+            }
             Self::ParseUnnamed(former) | Self::CloseUnnamed(former) => former.bytes(),
-            Self::KnownParse(name) => name.len(),
             Self::KnownClose(name, closed) => {
-                name.len() + closed.as_ref().map_or(0, |statement| statement.rest.len())
+                name.len() + closed.as_ref().map_or(0, |known| known.statement.rest.len())
             }
             _ => 0,
         }
@@ -79,10 +95,10 @@ impl Expected {
 
     /// Whether it makes or ends a statement.
     fn is_change(&self) -> bool {
-        use Expected::{CloseUnnamed, Eviction, KnownClose, KnownParse, Parse, ParseUnnamed};
+        use Expected::{CloseOld, CloseUnnamed, Eviction, KnownClose, Parse, ParseUnnamed};
         matches!(
             self,
-            Parse { .. } | ParseUnnamed(_) | CloseUnnamed(_) | Eviction(_) | KnownParse(_) | KnownClose(..)
+            Parse { .. } | ParseUnnamed(_) | CloseUnnamed(_) | CloseOld(_) | Eviction(..) | KnownClose(..)
         )
     }
 
@@ -101,6 +117,10 @@ pub(crate) struct Answer {
     pub(crate) watch: Option<Watch>,
     /// What the server is not going to do, latest first.
     pub(crate) undone: Vec<Expected>,
+    /// It tells the last of the shape of this one.
+    pub(crate) shape_of: Option<ShapeOf>,
+    /// It refuses what names none ([`Expected::Stale`]).
+    pub(crate) is_stale: bool,
     /// How much the server is going to answer can't be told any more.
     pub(crate) is_unsure: bool,
 }
@@ -135,10 +155,10 @@ impl Pending {
         self.queue.len() >= LENGTH_MAX || self.bytes >= BYTES_MAX
     }
 
-    fn pop(&mut self) {
-        if let Some(expected) = self.queue.pop_front() {
-            self.forget(&expected);
-        }
+    fn pop(&mut self) -> Option<Expected> {
+        let expected = self.queue.pop_front()?;
+        self.forget(&expected);
+        Some(expected)
     }
 
     /// Notes that this is not in the queue any more.
@@ -197,15 +217,18 @@ impl Pending {
 
     /// Whether it is the gateway's turn.
     pub(crate) fn is_due(&self) -> bool {
-        use Expected::{CopyEnd, KnownClose, KnownParse};
-        matches!(self.queue.front(), Some(KnownParse(_) | KnownClose(..) | CopyEnd))
+        matches!(self.queue.front(), Some(Expected::KnownClose(..) | Expected::CopyEnd))
+    }
+
+    /// Whether a shape is told next.
+    pub(crate) fn is_shape_due(&self) -> bool {
+        matches!(self.queue.front(), Some(Expected::Shape(_)))
     }
 
     /// The next answer that the gateway has to give, if it is its turn.
     pub(crate) fn due(&mut self) -> Option<u8> {
         loop {
             let tag = match self.queue.front()? {
-                Expected::KnownParse(_) => Some(b'1'),
                 Expected::KnownClose(..) => Some(b'3'),
                 Expected::CopyEnd => None,
                 _ => return None,
@@ -226,7 +249,15 @@ impl Pending {
                 answer.is_ours = client_name.is_none();
                 true
             }
-            (b'3', Some(Expected::Eviction(_))) => {
+            (b'3', Some(Expected::Eviction(..) | Expected::CloseOld(_))) => {
+                answer.is_ours = true;
+                true
+            }
+            (b't', Some(Expected::Shape(_))) => {
+                answer.is_ours = true;
+                false
+            }
+            (b'T' | b'n', Some(Expected::Shape(_))) => {
                 answer.is_ours = true;
                 true
             }
@@ -253,6 +284,7 @@ impl Pending {
                 false
             }
             (b'E', _) => {
+                answer.is_stale = matches!(front, Some(Expected::Stale));
                 answer.is_unsure = self.swallowed > 0;
                 answer.undone = self.fail();
                 false
@@ -266,7 +298,9 @@ impl Pending {
             _ => false,
         };
         if is_done {
-            self.pop();
+            if let Some(Expected::Shape(of)) = self.pop() {
+                answer.shape_of = Some(of);
+            }
             self.copies = 0;
         }
         Ok(answer)

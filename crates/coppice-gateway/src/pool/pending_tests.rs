@@ -35,18 +35,47 @@ fn a_batch_is_over_with_its_ready_for_query() {
 #[test]
 fn what_the_gateway_sent_by_itself_is_not_answered_to_the_client() {
     let mut pending = pending(vec![
-        Expected::Parse { name: None, client_name: None },
+        Expected::Parse { made: None, client_name: None },
         Expected::Bind,
         execute(),
-        Expected::KnownParse((*b"a").into()),
+        Expected::CloseOld("old".into()),
         Expected::KnownClose((*b"a").into(), None),
         Expected::Sync,
     ]);
     assert_eq!(pending.due(), None, "others come first");
-    assert_eq!(ours(&mut pending, b"12C"), [true, false, false]);
-    assert_eq!((pending.due(), pending.due(), pending.due()), (Some(b'1'), Some(b'3'), None));
+    assert_eq!(ours(&mut pending, b"12C3"), [true, false, false, true]);
+    assert_eq!((pending.due(), pending.due()), (Some(b'3'), None));
     ours(&mut pending, b"Z");
     assert!(pending.is_idle());
+}
+
+#[test]
+fn a_shape_is_told_to_the_gateway_alone_and_is_that_of_the_statement_it_was_asked_for() {
+    let of = |name: &str| Expected::Shape(ShapeOf { content: [0; 16], name: name.into(), client_name: None });
+    let mut pending = pending(vec![of("a"), Expected::Describe, of("b"), Expected::Sync]);
+    assert!(pending.is_shape_due());
+    let mut named = vec![];
+    for (tag, is_ours) in
+        [(b't', true), (b'T', true), (b't', false), (b'n', false), (b't', true), (b'n', true)]
+    {
+        let answer = pending.answered(tag).expect("in order");
+        assert_eq!(answer.is_ours, is_ours, "{tag}");
+        named.extend(answer.shape_of.map(|of| of.name));
+    }
+    assert_eq!(named, ["a".into(), "b".into()]);
+    ours(&mut pending, b"Z");
+    assert!(pending.is_idle());
+}
+
+#[test]
+fn what_names_no_statement_is_refused_and_nothing_else_comes_of_it() {
+    let mut pending = pending(vec![Expected::Stale, execute(), Expected::Sync]);
+    let answer = pending.answered(b'E').expect("in order");
+    assert!(answer.is_stale && !answer.is_ours && answer.undone.len() == 2);
+    ours(&mut pending, b"Z");
+    assert!(!pending.answered(b'E').expect("in order").is_stale);
+    pending.sent(Expected::Stale);
+    assert!(pending.answered(b'2').is_err(), "somebody has made one with that name");
 }
 
 #[test]
@@ -54,13 +83,13 @@ fn after_an_error_everything_up_to_the_sync_is_skipped_and_told() {
     let mut pending = pending(vec![
         Expected::Bind,
         execute(),
-        Expected::KnownParse((*b"a").into()),
+        Expected::KnownClose((*b"a").into(), None),
         Expected::Sync,
         Expected::Query(Watch::Tag),
     ]);
     ours(&mut pending, b"2");
     let undone = pending.answered(b'E').expect("in order").undone;
-    assert!(matches!(undone[..], [Expected::KnownParse(_), Expected::Execute(_)]), "{undone:?}");
+    assert!(matches!(undone[..], [Expected::KnownClose(..), Expected::Execute(_)]), "{undone:?}");
     assert!(!pending.is_skipping);
     ours(&mut pending, b"ZCZ");
     assert!(pending.is_idle());
@@ -86,7 +115,7 @@ fn what_is_kept_of_messages_under_way_is_bounded_by_its_bytes() {
     ours(&mut pending, b"2");
     assert!(pending.due().is_some() && !pending.is_crowded(), "one was answered");
     pending.sent(Expected::Bind);
-    pending.sent(Expected::Parse { name: None, client_name: Some(name()) });
+    pending.sent(Expected::Parse { made: None, client_name: Some(name()) });
     assert!(pending.is_crowded());
     while pending.due().is_some() {}
     ours(&mut pending, b"E");

@@ -7,8 +7,8 @@ use coppice_pgwire::session::{self, HEADER_LENGTH, Header, Subject};
 use coppice_pgwire::{WireError, encode};
 
 use crate::pool::exchange::{Broken, Exchange};
-use crate::pool::pending::{Expected, Former};
-use crate::pool::statement::{Statement, Surroundings, Unnamed};
+use crate::pool::pending::{Expected, Former, ShapeOf};
+use crate::pool::statement::{Known, OnServer, Prepared, Statement, Surroundings, Unnamed};
 use crate::pool::watch::{Watch, made_up_settings};
 use crate::reason::Reason;
 use crate::refusal::Refusal;
@@ -22,6 +22,16 @@ struct Message<'a> {
     header: Header,
     /// Of the body, as far as it is there.
     body: &'a [u8],
+}
+
+/// What a Bind or a Describe is of.
+struct Referred {
+    /// On the server.
+    name: Box<[u8]>,
+    /// What may come of it; none where no client has it, and the server is to say so.
+    watch: Option<Watch>,
+    /// It has another shape there than the client knows, and the name is that of none.
+    is_stale: bool,
 }
 
 impl Exchange<'_> {
@@ -54,7 +64,10 @@ impl Exchange<'_> {
             }
             let end = header.length().min(received.len());
             let message = Message { header, body: &received[HEADER_LENGTH..end] };
-            self.state.is_stalled = self.must_wait(&message)?;
+            if !self.state.has_begun && matches!(header.tag, b'P' | b'B' | b'D') {
+                self.close_old();
+            }
+            self.state.is_stalled = self.must_wait(&message)? || !self.is_ready(&message)?;
             if self.state.is_stalled {
                 break;
             }
@@ -86,6 +99,37 @@ impl Exchange<'_> {
                 b'D' | b'C' if is_whole => matches!(session::subject(message.body)?, Subject::Statement(_)),
                 _ => false,
             })
+    }
+
+    /// Whether what a message is of is on the server, of the shape that its client knows. Where it is not, the server
+    /// is given it, and the message waits for what comes of that; a server that has it anew in another shape has it
+    /// in no other.
+    fn is_ready(&mut self, message: &Message<'_>) -> Result<bool, Broken> {
+        let is_whole = message.body.len() == message.header.body_length;
+        let name = match message.header.tag {
+            _ if self.state.pending.is_skipping => return Ok(true),
+            b'B' => session::bind(message.body)?.statement,
+            b'D' if is_whole => match session::subject(message.body)? {
+                Subject::Statement(name) => name,
+                Subject::Portal => return Ok(true),
+            },
+            _ => return Ok(true),
+        };
+        let Some(Known { statement, shape }) = self.statement(name)? else { return Ok(true) };
+        let is_new = match self.server.prepared.find(&statement.content) {
+            None => true,
+            Some(OnServer { shape: Some(on_server), .. })
+                if shape.is_some_and(|shape| shape != *on_server) =>
+            {
+                self.state.renewed.replace(statement.content) != Some(statement.content)
+            }
+            Some(OnServer { shape: None, .. }) => return Ok(shape.is_none()),
+            Some(_) => return Ok(true),
+        };
+        if is_new {
+            self.prepare(&statement, shape.is_none().then(|| name.into()));
+        }
+        Ok(!is_new)
     }
 
     /// Takes a message; returns how much of its body was used. The rest of it is
@@ -158,36 +202,29 @@ impl Exchange<'_> {
         let surroundings = self.surroundings();
         let statement = self.library.of(parse.rest, &surroundings).map_err(Broken::Refused)?;
         let name: Box<[u8]> = parse.name.into();
-        let mut parsed = Some(statement.name.clone());
         if self.statements.get(&name).is_some() {
             // The server says that there is one already, and keeps that.
-            self.prepare(&statement);
-            parsed = None;
-        } else {
-            self.statements.insert(&name, &statement, &self.library.room).map_err(Broken::Refused)?;
-            if self.server.prepared.has(&statement) {
-                self.state.pending.sent(Expected::KnownParse(name));
-                self.answer_own();
-                return Ok(body.len());
-            }
-            self.evict(&statement);
+            let found = self.server.prepared.find(&statement.content).map(|found| found.name.clone());
+            let taken = found.unwrap_or_else(|| self.prepare(&statement, None));
+            self.state.pending.sent(Expected::Parse { made: None, client_name: Some(name) });
+            self.write_parse(&taken, &statement);
+            return Ok(body.len());
         }
-        self.state.pending.sent(Expected::Parse { name: parsed, client_name: Some(name) });
-        self.write_parse(&statement);
+        let known = Known { statement: statement.clone(), shape: None };
+        self.statements.insert(&name, known, &self.library.room).map_err(Broken::Refused)?;
+        self.make(&statement, Some(name.clone()), Some(name));
         Ok(body.len())
     }
 
     fn take_bind(&mut self, header: Header, body: &[u8]) -> Result<usize, Broken> {
         let bind = session::bind(body)?;
-        let statement = self.statement(bind.statement)?;
-        let watch = self.have(bind.statement, statement.as_ref());
+        let Referred { name, watch, is_stale } = self.refer(bind.statement)?;
         self.state.is_suspect |= watch == Some(Watch::Always);
         self.state.bound = watch;
-        let name = statement.as_ref().map_or(bind.statement, |statement| statement.name.as_bytes());
         let used = bind.length();
-        let parts = [bind.portal, b"\0", name, b"\0"];
+        let parts = [bind.portal, b"\0", &name, b"\0"];
         encode::begin(&mut self.server.stream.outgoing, header.tag, &parts, header.body_length - used);
-        self.state.pending.sent(Expected::Bind);
+        self.state.pending.sent(if is_stale { Expected::Stale } else { Expected::Bind });
         Ok(used)
     }
 
@@ -212,11 +249,9 @@ impl Exchange<'_> {
                 self.state.pending.sent(Expected::Close);
             }
             (_, Subject::Statement(name)) => {
-                let statement = self.statement(name)?;
-                self.have(name, statement.as_ref());
-                let name = statement.as_ref().map_or(name, |statement| statement.name.as_bytes());
-                encode::begin(&mut self.server.stream.outgoing, header.tag, &[b"S", name, b"\0"], 0);
-                self.state.pending.sent(Expected::Describe);
+                let Referred { name, is_stale, .. } = self.refer(name)?;
+                encode::begin(&mut self.server.stream.outgoing, header.tag, &[b"S", &name, b"\0"], 0);
+                self.state.pending.sent(if is_stale { Expected::Stale } else { Expected::Describe });
             }
             (_, Subject::Portal) => {
                 encode::begin(outgoing, header.tag, &[body], 0);
@@ -242,56 +277,86 @@ impl Exchange<'_> {
     /// What the client has under this name. Where other settings are in force than
     /// where it was prepared, it is another statement: its literals may mean
     /// something else, also for others with the same text.
-    fn statement(&mut self, name: &[u8]) -> Result<Option<Arc<Statement>>, Broken> {
+    fn statement(&mut self, name: &[u8]) -> Result<Option<Known>, Broken> {
         let surroundings = self.surroundings();
-        let Some(statement) = self.statements.get(name) else { return Ok(None) };
-        if statement.surroundings == surroundings {
-            return Ok(Some(statement.clone()));
+        let Some(known) = self.statements.get(name) else { return Ok(None) };
+        if known.statement.surroundings == surroundings {
+            return Ok(Some(known.clone()));
         }
-        let statement = self.library.of(&statement.rest, &surroundings).map_err(Broken::Refused)?;
+        let statement = self.library.of(&known.statement.rest, &surroundings).map_err(Broken::Refused)?;
         self.statements.replace(name, &statement);
-        Ok(Some(statement))
+        Ok(self.statements.get(name).cloned())
     }
 
-    /// Has the server prepare what the client has under this name, if it has not;
-    /// tells what may come of it. A name that nobody has is the server's to refuse.
-    fn have(&mut self, name: &[u8], statement: Option<&Arc<Statement>>) -> Option<Watch> {
-        if let Some(statement) = statement {
+    /// What the server has of what the client has under this name.
+    fn refer(&mut self, name: &[u8]) -> Result<Referred, Broken> {
+        if let Some(Known { statement, shape }) = self.statement(name)? {
             self.settings.learn(&statement.made_up);
-            self.prepare(statement);
-            return Some(statement.watch);
+            let found = self.server.prepared.find(&statement.content);
+            let found = found.filter(|found| shape.is_none() || found.shape == shape);
+            let name = found.map_or(Prepared::NOBODY, |found| &found.name);
+            return Ok(Referred {
+                name: name.as_bytes().into(),
+                watch: Some(statement.watch),
+                is_stale: found.is_none(),
+            });
         }
-        let unnamed = self.statements.unnamed.as_ref().filter(|_| name.is_empty())?;
-        if !self.server.has_unnamed {
+        let unnamed = self.statements.unnamed.as_ref().filter(|_| name.is_empty());
+        if let Some(unnamed) = unnamed
+            && !self.server.has_unnamed
+        {
             self.server.has_unnamed = true;
             encode::begin(&mut self.server.stream.outgoing, b'P', &[b"\0", unnamed.rest()], 0);
-            self.state.pending.sent(Expected::Parse { name: None, client_name: None });
+            self.state.pending.sent(Expected::Parse { made: None, client_name: None });
         }
-        Some(unnamed.watch)
+        let watch = unnamed.map(|unnamed| unnamed.watch);
+        Ok(Referred { name: name.into(), watch, is_stale: false })
     }
 
-    fn prepare(&mut self, statement: &Arc<Statement>) {
-        if !self.server.prepared.has(statement) {
-            self.evict(statement);
-            self.write_parse(statement);
-            self.state
-                .pending
-                .sent(Expected::Parse { name: Some(statement.name.clone()), client_name: None });
+    /// Has the server prepare a statement for the gateway, and say its shape, which the
+    /// client then knows that calls it so.
+    fn prepare(&mut self, statement: &Arc<Statement>, known_as: Option<Box<[u8]>>) -> Arc<str> {
+        let name = self.make(statement, None, known_as);
+        encode::empty(&mut self.server.stream.outgoing, b'H');
+        name
+    }
+
+    /// Has the server prepare a statement, which is a client's own Parse if it has its name for it. A server that has
+    /// too many forgets another one.
+    fn make(
+        &mut self,
+        statement: &Arc<Statement>,
+        client_name: Option<Box<[u8]>>,
+        known_as: Option<Box<[u8]>>,
+    ) -> Arc<str> {
+        if let Some((content, evicted)) = self.server.prepared.evict() {
+            self.write_close(&evicted.name);
+            self.state.pending.sent(Expected::Eviction(content, evicted));
+        }
+        let made = self.server.prepared.add(statement.content);
+        let (content, name) = (made.content, made.name.clone());
+        self.state.pending.sent(Expected::Parse { made: Some(made), client_name });
+        self.write_parse(&name, statement);
+        encode::begin(&mut self.server.stream.outgoing, b'D', &[b"S", name.as_bytes(), b"\0"], 0);
+        let of = ShapeOf { content, name: name.clone(), client_name: known_as };
+        self.state.pending.sent(Expected::Shape(of));
+        name
+    }
+
+    /// Between two transactions there is no portal, which would end with its statement.
+    fn close_old(&mut self) {
+        for name in self.server.prepared.take_old() {
+            self.write_close(&name);
+            self.state.pending.sent(Expected::CloseOld(name));
         }
     }
 
-    /// Notes that a statement is going to be on the server, which forgets another
-    /// one if it has too many.
-    fn evict(&mut self, statement: &Statement) {
-        if let Some(evicted) = self.server.prepared.insert(statement.name.clone()) {
-            let parts = [b"S", evicted.as_bytes(), b"\0"];
-            encode::begin(&mut self.server.stream.outgoing, b'C', &parts, 0);
-            self.state.pending.sent(Expected::Eviction(evicted));
-        }
+    fn write_close(&mut self, name: &str) {
+        encode::begin(&mut self.server.stream.outgoing, b'C', &[b"S", name.as_bytes(), b"\0"], 0);
     }
 
-    fn write_parse(&mut self, statement: &Statement) {
-        let parts = [statement.name.as_bytes(), b"\0", &statement.rest];
+    fn write_parse(&mut self, name: &str, statement: &Statement) {
+        let parts = [name.as_bytes(), b"\0", &statement.rest];
         encode::begin(&mut self.server.stream.outgoing, b'P', &parts, 0);
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use coppice_core::branch::BranchState;
 use tokio_postgres::error::SqlState;
+use tokio_postgres::types::Type;
 use tokio_postgres::{Client, NoTls};
 
 use crate::gateway::{PASSWORD, TestGateway, error_of, eventually};
@@ -139,6 +140,57 @@ async fn the_same_text_is_another_statement_where_it_is_about_another_table() {
 }
 
 #[tokio::test]
+async fn what_is_prepared_after_a_table_was_made_again_is_about_the_new_one() {
+    let gateway = TestGateway::start().await;
+    gateway.limit(1).await;
+    let (client, other) = (gateway.pooled().await, gateway.pooled().await);
+    client.batch_execute("create table t (v date); insert into t values ('2026-11-26')").await.unwrap();
+    let (text, insert) = ("select v from t", "insert into t values ($1)");
+    for client in [&client, &other] {
+        let statement = client.prepare(text).await.unwrap();
+        assert_eq!(statement.columns()[0].type_(), &Type::DATE);
+        client.prepare(insert).await.unwrap();
+    }
+    other.batch_execute("drop table t; create table t (v int)").await.unwrap();
+    let statement = client.prepare(insert).await.unwrap();
+    assert_eq!(statement.params(), [Type::INT4]);
+    client.execute(&statement, &[&7]).await.unwrap();
+    let statement = client.prepare(text).await.unwrap();
+    assert_eq!(client.query_one(&statement, &[]).await.unwrap().get::<_, i32>(0), 7);
+    let sql = "select count(*) from pg_prepared_statements";
+    assert_eq!(one::<i64>(&client, sql).await, 3, "two, and this question: the old ones are closed");
+}
+
+#[tokio::test]
+async fn a_client_whose_statement_is_not_any_more_what_it_was_is_told_so_in_every_session() {
+    let gateway = TestGateway::start().await;
+    gateway.limit(2).await;
+    let (mut client, mut other) = (gateway.pooled().await, gateway.pooled().await);
+    client.batch_execute("create table t as select 7 i").await.unwrap();
+    let text = "select i from t";
+    let statement = client.prepare(text).await.unwrap();
+    assert_eq!(client.query_one(&statement, &[]).await.unwrap().get::<_, i32>(0), 7);
+    // A value of this type is of the same length in neither format.
+    other.batch_execute("alter table t alter i type bigint").await.unwrap();
+    let holding = other.transaction().await.unwrap();
+    holding.execute("select 1", &[]).await.unwrap();
+    for _ in 0..2 {
+        let transaction = client.transaction().await.unwrap();
+        assert_eq!(code(transaction.query_one(&statement, &[]).await), SqlState::FEATURE_NOT_SUPPORTED);
+        assert_eq!(code(transaction.query_one("select 1", &[]).await), SqlState::IN_FAILED_SQL_TRANSACTION);
+        transaction.rollback().await.unwrap();
+    }
+    let again = client.prepare(text).await.unwrap();
+    assert_eq!(client.query_one(&again, &[]).await.unwrap().get::<_, i64>(0), 7);
+    assert_eq!(code(client.query_one(&statement, &[]).await), SqlState::FEATURE_NOT_SUPPORTED);
+    holding.commit().await.unwrap();
+    // One that was prepared before the table was what it is now.
+    client.batch_execute("alter table t alter i type int").await.unwrap();
+    assert_eq!(client.query_one(&statement, &[]).await.unwrap().get::<_, i32>(0), 7);
+    assert_eq!(one::<i32>(&other, text).await, 7);
+}
+
+#[tokio::test]
 async fn a_batch_of_any_length_is_answered_as_it_was_sent() {
     let gateway = TestGateway::start().await;
     let mut client = Raw::connect(&gateway, &gateway.pooled_user()).await;
@@ -162,6 +214,21 @@ async fn a_batch_of_any_length_is_answered_as_it_was_sent() {
         }
     }
     assert_eq!((rows, completed), (20_000, 20_000));
+}
+
+#[tokio::test]
+async fn a_portal_lives_on_when_its_statement_is_prepared_once_more() {
+    let gateway = TestGateway::start().await;
+    let mut client = gateway.pooled().await;
+    let text = "select generate_series(1, 4)";
+    let statement = client.prepare(text).await.unwrap();
+    let transaction = client.transaction().await.unwrap();
+    let portal = transaction.bind(&statement, &[]).await.unwrap();
+    assert_eq!(transaction.query_portal(&portal, 2).await.unwrap().len(), 2);
+    let again = transaction.prepare(text).await.unwrap();
+    assert_eq!(transaction.query(&again, &[]).await.unwrap().len(), 4);
+    assert_eq!(transaction.query_portal(&portal, 0).await.unwrap().len(), 2);
+    transaction.commit().await.unwrap();
 }
 
 #[tokio::test]
