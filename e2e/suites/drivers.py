@@ -3,6 +3,8 @@
 from suites import GoTest, Pytest
 
 BRANCH_IN_USER = "the user name that the client gives ends with the branch, the role's does not"
+SHARED_PROCESS = "the process id that a client of a pool has is its own, and no process of the server is"
+OWN_NAMES = "on the server the statements of a pool have names of the gateway, and outlast their clients"
 
 
 def psycopg2_environment(server):
@@ -42,7 +44,12 @@ SUITES = [
         arguments=lambda server: ["tests"],
         environment=psycopg2_environment,
         before=["CREATE EXTENSION IF NOT EXISTS hstore"],
-        expected={"TestConnectionInfo::test_user": BRANCH_IN_USER},
+        expected={
+            "direct": {"TestConnectionInfo::test_user": BRANCH_IN_USER},
+            "pooled": {
+                "test_backend_pid|test_notif(y|ies)|test_many_notifies|test_external_close_async": SHARED_PROCESS
+            },
+        },
     ),
     Pytest(
         name="asyncpg",
@@ -51,8 +58,16 @@ SUITES = [
         parts=["tests"],
         arguments=lambda server: ["tests"],
         expected={
-            "test_pool_config_persistence": "loses a connection now here and now there",
-            "test_executemany_server_failure_during_writes": "which of an error and the last write is first is chance",
+            "direct": {
+                "test_pool_config_persistence": "loses a connection now here and now there",
+                "test_executemany_server_failure_during_writes": "which of an error and the last write is first is chance",
+            },
+            "pooled": {
+                "TestListeners::test_listen_|test_pool_remote_close": SHARED_PROCESS,
+                "test_pool_min_size_restored_after_idle_connection_loss": SHARED_PROCESS,
+                "test_prepare_explicitly_named": OWN_NAMES,
+                "test_introspection_sticks_for_ps": "drops a database in which the pool still has a session",
+            },
         },
     ),
     # Over psycopg 3, whose own tests are in no package.
@@ -87,10 +102,17 @@ SUITES = [
             "CREATE DOMAIN uint64 AS numeric(20, 0)",
         ],
         expected={
-            "v5::TestConnect$": BRANCH_IN_USER,
-            "TestConnectInvalidUser": "a user name without a branch at its end is refused with another SQLSTATE",
-            "TestConnectProtocolVersion32": "the gateway speaks 3.2, with its long secrets, also before PostgreSQL 18",
-            "TestConnectTLS": "pg_stat_ssl is about the socket between the gateway and the server",
+            "direct": {
+                "v5::TestConnect$": BRANCH_IN_USER,
+                "TestConnectInvalidUser": "a user name without a branch at its end is refused with another SQLSTATE",
+                "TestConnectProtocolVersion32": "the gateway speaks 3.2, with its long secrets, also before PostgreSQL 18",
+                "TestConnectTLS": "pg_stat_ssl is about the socket between the gateway and the server",
+            },
+            "pooled": {
+                "TestConnCheckConn|TestCheckIdleConn|TestPoolAcquireChecksIdleConns|TestFatal[RT]xError": SHARED_PROCESS,
+                "TestDeallocateMissing|TestConnMultiplePrepareAndDeallocate|TimeoutBetweenParseAndDescribe": OWN_NAMES,
+                "MaxNumberOfParams|TooManyParams": "a statement with a name is no longer than 256 KiB in a pool",
+            },
         },
     ),
 ]

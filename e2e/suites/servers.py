@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PATIENCE_SECONDS = 120
+# How a suite may come through the gateway, and what stands behind the name of the user then.
+WAYS = {"direct": "", "pooled": "-pooler"}
 
 
 @dataclass
@@ -95,8 +97,8 @@ def bare_server(postgres):
 
 
 @contextlib.contextmanager
-def platform(program, postgres):
-    """A platform with that release alone, and the role of its branch `main`."""
+def platform(program, postgres, way):
+    """A platform with that release alone, and the role of a branch of it."""
     with tempfile.TemporaryDirectory(prefix="coppice-suites-") as directory:
         data = Path(directory) / "data"
         arguments = [program, "serve", "--data-dir", data, "--listen", "127.0.0.1:0"]
@@ -123,7 +125,7 @@ def platform(program, postgres):
             # As short and plain as on the bare server: some tests make URLs of it by replacing letters.
             plain = secrets.token_hex(8)
             Server(host, port, user, password, "app").psql(f"ALTER ROLE app PASSWORD '{plain}'")
-            yield Server(host, port, user, plain, "app")
+            yield Server(host, port, user + WAYS[way], plain, "app")
         finally:
             subprocess.run([program, "stop", "--all", "--data-dir", data], check=False, capture_output=True)
             server.wait()

@@ -27,7 +27,7 @@ class Suite:
     """Somebody's tests."""
 
     name: str
-    # Why tests differ whose names match this expression.
+    # Why tests differ whose names match an expression, by way; what holds directly holds for a pool.
     expected: dict = field(default_factory=dict)
     # SQL that the database needs first.
     before: list = field(default_factory=list)
