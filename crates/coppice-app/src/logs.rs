@@ -1,6 +1,5 @@
 //! What a branch's servers have logged.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,7 +11,8 @@ use coppice_core::target::InBranch;
 use coppice_core::{BranchId, Error, ErrorCode, InstanceId, OrganizationId, Result};
 use coppice_telemetry::ceil_ms;
 use coppice_telemetry::logs::{
-    InstanceLogs, LogCursor, LogEntry, LogFilter, LogFilters, LogPage, LogQuery, OpenLog, SearchError, search,
+    InstanceLogs, LogCursor, LogEntry, LogFiles, LogFilter, LogFilters, LogPage, LogQuery, SearchError,
+    search,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -143,7 +143,7 @@ impl App {
             };
             let open = |instance: InstanceId| {
                 let files = engine.logs(&instance).map_err(|error| Error::internal(error.chain()))?;
-                Ok(Logs { instance, files })
+                Ok((instance, files))
             };
             let logs = instances.into_iter().map(open).collect::<Result<Vec<_>>>()?;
             read(&query, &logs, cursor.as_ref(), &|| is_over.load(Ordering::Relaxed))
@@ -156,36 +156,18 @@ impl App {
 
 fn read(
     query: &LogQuery,
-    logs: &[Logs],
+    logs: &[(InstanceId, Box<dyn LogFiles>)],
     cursor: Option<&LogCursor>,
     is_over: &(dyn Fn() -> bool + Sync),
 ) -> Result<LogPage> {
-    let instances: Vec<&dyn InstanceLogs> = logs.iter().map(|one| one as _).collect();
+    let instances: Vec<_> = logs
+        .iter()
+        .map(|(instance, files)| InstanceLogs { instance: instance.as_str(), files: &**files })
+        .collect();
     search(query, &instances, cursor, is_over).map_err(|error| match error {
         SearchError::Interrupted => Error::Timeout { private: "a log query was interrupted".to_owned() },
         SearchError::Io(error) => Error::internal(format!("reading logs: {error}")),
     })
-}
-
-/// The engine's files as the search wants them.
-struct Logs {
-    instance: InstanceId,
-    files: Box<dyn coppice_engine::LogFiles>,
-}
-
-impl InstanceLogs for Logs {
-    fn instance(&self) -> &str {
-        self.instance.as_str()
-    }
-
-    fn list(&self) -> io::Result<Vec<i64>> {
-        self.files.list()
-    }
-
-    fn open(&self, began: i64) -> io::Result<Option<OpenLog>> {
-        let open = self.files.open(began)?;
-        Ok(open.map(|log| OpenLog { file: log.file, length: log.length, modified_ms: log.modified_ms }))
-    }
 }
 
 /// Tells queries apart, but for how many entries they take.

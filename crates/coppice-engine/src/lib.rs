@@ -33,6 +33,7 @@ mod plans;
 mod roles;
 
 pub use coppice_archive::Written;
+pub use coppice_telemetry::logs::{LogFile, LogFiles, ReadAt};
 pub use drill::DrillPlan;
 pub use error::{EngineError, Result};
 pub use plans::{
@@ -99,33 +100,6 @@ pub enum Answer {
     IsBusy,
     /// It says nothing, and its processes do nothing.
     Hangs,
-}
-
-/// A log file of an instance, opened.
-#[derive(Debug)]
-pub struct LogFile {
-    /// For reading at any place.
-    pub file: std::fs::File,
-    /// Its length in bytes when it was opened.
-    pub length: u64,
-    /// When it was last written, in milliseconds since the Unix epoch.
-    pub modified_ms: i64,
-}
-
-/// The log files of an instance, in PostgreSQL's `jsonlog` format. Each is told
-/// by when it was begun, in seconds since the Unix epoch. Every call blocks.
-pub trait LogFiles: Send + Sync {
-    /// Every file there is now, in no order.
-    ///
-    /// # Errors
-    /// When that can't be found out.
-    fn list(&self) -> std::io::Result<Vec<i64>>;
-
-    /// Opens a file; none when it is not there any more, or is no ordinary one.
-    ///
-    /// # Errors
-    /// When it is there and can't be opened.
-    fn open(&self, began: i64) -> std::io::Result<Option<LogFile>>;
 }
 
 /// How long logs are kept.

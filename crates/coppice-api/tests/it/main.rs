@@ -14,6 +14,7 @@ mod events;
 mod github;
 mod http;
 mod keys;
+mod logs;
 mod marketplace;
 mod orb;
 mod organizations;

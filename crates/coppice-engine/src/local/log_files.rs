@@ -5,7 +5,9 @@
 //! followed, and only ordinary files are opened.
 
 use std::ffi::{CStr, CString};
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 
 use chrono::{DateTime, NaiveDateTime};
 use coppice_core::InstanceId;
@@ -13,7 +15,7 @@ use rustix::fs::FileType;
 
 use super::HostEngine;
 use super::untrusted::{UntrustedDir, UntrustedPath};
-use crate::{EngineError, LogFile, LogFiles, LogRetention, Result};
+use crate::{EngineError, LogFile, LogFiles, LogRetention, ReadAt, Result};
 
 /// What `log_filename` of `config.rs` makes of a time, with the ending that
 /// `jsonlog` gives it.
@@ -59,6 +61,15 @@ fn name_of(began: i64) -> Option<String> {
     DateTime::from_timestamp(began, 0).map(|time| time.format(NAME).to_string())
 }
 
+/// A log file, whatever its server does to it.
+struct Content(File);
+
+impl ReadAt for Content {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(&self.0, buffer, offset)
+    }
+}
+
 impl LogFiles for LogDirectory {
     fn list(&self) -> io::Result<Vec<i64>> {
         Ok(self.names()?.iter().filter_map(|name| began(name)).collect())
@@ -70,7 +81,7 @@ impl LogFiles for LogDirectory {
         let length = u64::try_from(stat.st_size).unwrap_or_default();
         let modified_ms = modified_ns(&stat) / 1_000_000;
         let modified_ms = i64::try_from(modified_ms).unwrap_or(i64::MAX);
-        Ok(Some(LogFile { file, length, modified_ms }))
+        Ok(Some(LogFile { content: Box::new(Content(file)), length, modified_ms }))
     }
 }
 

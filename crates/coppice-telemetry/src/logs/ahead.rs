@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use regex_automata::meta::Regex;
 
 use super::blocks::{BLOCK, read_at_most};
-use super::{InstanceLogs, OpenLog, SearchError};
+use super::{InstanceLogs, LogFile, SearchError};
 
 /// Most processors of one search, with its own.
 const THREADS_MAX: usize = 4;
@@ -45,7 +45,7 @@ struct Progress {
 /// Looks at files ahead of a search.
 pub(super) struct Ahead<'a> {
     prefilter: &'a Regex,
-    logs: &'a dyn InstanceLogs,
+    logs: InstanceLogs<'a>,
     /// In the order of the search.
     files: &'a [i64],
     /// Files that were last written before have nothing.
@@ -71,7 +71,7 @@ impl Drop for Helpers<'_> {
 impl<'a> Ahead<'a> {
     pub(super) fn new(
         prefilter: &'a Regex,
-        logs: &'a dyn InstanceLogs,
+        logs: InstanceLogs<'a>,
         files: &'a [i64],
         too_old_ms: i64,
         is_over: &'a (dyn Fn() -> bool + Sync),
@@ -151,20 +151,20 @@ impl<'a> Ahead<'a> {
     }
 
     fn look(&self, index: usize) -> Result<bool, SearchError> {
-        match self.logs.open(self.files[index])? {
+        match self.logs.files.open(self.files[index])? {
             Some(open) if open.modified_ms >= self.too_old_ms => self.look_at(&open),
             Some(_) | None => Ok(false),
         }
     }
 
-    fn look_at(&self, open: &OpenLog) -> Result<bool, SearchError> {
+    fn look_at(&self, open: &LogFile) -> Result<bool, SearchError> {
         let mut buffer = vec![0; OVERLAP + BLOCK as usize];
         let (mut at, mut kept) = (0, 0);
         while at < open.length {
             if (self.is_over)() || self.progress.lock().is_over {
                 return Err(SearchError::Interrupted);
             }
-            let got = read_at_most(&open.file, &mut buffer[kept..], at)?;
+            let got = read_at_most(&*open.content, &mut buffer[kept..], at)?;
             if got == 0 {
                 break;
             }

@@ -1,12 +1,10 @@
 //! Reading a file backwards, whole lines at a time.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
 use memchr::{memchr, memrchr};
 
-use super::SearchError;
+use super::{ReadAt, SearchError};
 
 /// Blocks begin at multiples of this, so that the same lines are in the same
 /// block whenever they are read. Small in tests, where lines shall cross them.
@@ -36,9 +34,8 @@ impl Block<'_> {
 }
 
 /// Goes through a file from a place to its beginning.
-#[derive(Debug)]
 pub(super) struct BackwardBlocks<'a> {
-    file: &'a File,
+    content: &'a dyn ReadAt,
     /// Where the block ends that is read next; what is above was given out or
     /// is in `carry`.
     at: u64,
@@ -51,8 +48,8 @@ pub(super) struct BackwardBlocks<'a> {
 
 impl<'a> BackwardBlocks<'a> {
     /// Begins at `end`, which is the end of a line or of the file.
-    pub(super) fn new(file: &'a File, end: u64) -> Self {
-        Self { file, at: end, carry: vec![], carry_end: end, buffer: vec![] }
+    pub(super) fn new(content: &'a dyn ReadAt, end: u64) -> Self {
+        Self { content, at: end, carry: vec![], carry_end: end, buffer: vec![] }
     }
 
     /// The next block that a line begins in; none at the beginning of the file.
@@ -65,7 +62,7 @@ impl<'a> BackwardBlocks<'a> {
             let length = usize::try_from(self.at - begin).unwrap_or_default();
             self.buffer.clear();
             self.buffer.resize(length, 0);
-            let got = read_at_most(self.file, &mut self.buffer, begin)?;
+            let got = read_at_most(self.content, &mut self.buffer, begin)?;
             self.buffer.truncate(got);
             self.at = begin;
             // A line that begins right at the block's beginning can't be told
@@ -106,10 +103,10 @@ fn shorten(line: &mut Vec<u8>) {
 }
 
 /// Reads as much as there is.
-pub(super) fn read_at_most(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+pub(super) fn read_at_most(content: &dyn ReadAt, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut got = 0;
     while got < buffer.len() {
-        match file.read_at(&mut buffer[got..], offset + got as u64) {
+        match content.read_at(&mut buffer[got..], offset + got as u64) {
             Ok(0) => break,
             Ok(count) => got += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -120,14 +117,14 @@ pub(super) fn read_at_most(file: &File, buffer: &mut [u8], offset: u64) -> io::R
 }
 
 /// Where the last whole line ends: what follows is still being written.
-pub(super) fn end_of_last_line(file: &File, length: u64) -> io::Result<u64> {
+pub(super) fn end_of_last_line(content: &dyn ReadAt, length: u64) -> io::Result<u64> {
     let mut at = length;
     let mut buffer = vec![];
     while at > 0 {
         let begin = (at - 1) / BLOCK * BLOCK;
         buffer.clear();
         buffer.resize(usize::try_from(at - begin).unwrap_or_default(), 0);
-        let got = read_at_most(file, &mut buffer, begin)?;
+        let got = read_at_most(content, &mut buffer, begin)?;
         if let Some(found) = memrchr(b'\n', &buffer[..got]) {
             return Ok(begin + found as u64 + 1);
         }

@@ -23,7 +23,7 @@ use super::ahead::Ahead;
 use super::blocks::{BackwardBlocks, Block, end_of_last_line, lines_backward, read_at_most};
 use super::filter::LogFilters;
 use super::line::RawEntry;
-use super::{InstanceLogs, LogEntry, OpenLog, SearchError};
+use super::{InstanceLogs, LogEntry, LogFile, SearchError};
 
 /// How far lines may be out of order in a file, in milliseconds.
 pub(super) const DISORDER_MS: i64 = 2_000;
@@ -116,7 +116,7 @@ impl Ord for Candidate {
 /// When it was interrupted, or a file can't be read.
 pub fn search(
     query: &LogQuery,
-    instances: &[&dyn InstanceLogs],
+    instances: &[InstanceLogs<'_>],
     cursor: Option<&LogCursor>,
     is_over: &(dyn Fn() -> bool + Sync),
 ) -> Result<LogPage, SearchError> {
@@ -125,12 +125,12 @@ pub fn search(
     for logs in instances {
         let start = match cursor {
             None => Some(newest_end(*logs)?),
-            Some(cursor) => cursor.instances.iter().find(|known| known.instance == logs.instance()).cloned(),
+            Some(cursor) => cursor.instances.iter().find(|known| known.instance == logs.instance).cloned(),
         };
         let Some(start) = start else { continue };
         let (found, left) = (&mut found, &mut left);
         let mut search = Search { query, logs: *logs, cursor, is_over, found, left, at: start };
-        if query.filters.wants_instance(logs.instance()) {
+        if query.filters.wants_instance(logs.instance) {
             search.run()?;
         }
         readings.push(search.at);
@@ -164,19 +164,19 @@ impl Left {
 }
 
 /// Where the first page begins.
-fn newest_end(logs: &dyn InstanceLogs) -> Result<Reading, SearchError> {
-    let newest = logs.list()?.into_iter().max().unwrap_or(i64::MIN);
-    let end = match logs.open(newest)? {
-        Some(open) => end_of_last_line(&open.file, open.length)?,
+fn newest_end(logs: InstanceLogs<'_>) -> Result<Reading, SearchError> {
+    let newest = logs.files.list()?.into_iter().max().unwrap_or(i64::MIN);
+    let end = match logs.files.open(newest)? {
+        Some(open) => end_of_last_line(&*open.content, open.length)?,
         None => 0,
     };
-    Ok(Reading { instance: logs.instance().to_owned(), from: (newest, end), ceiling_ms: i64::MAX })
+    Ok(Reading { instance: logs.instance.to_owned(), from: (newest, end), ceiling_ms: i64::MAX })
 }
 
 /// The search in the files of one instance.
 struct Search<'a> {
     query: &'a LogQuery,
-    logs: &'a dyn InstanceLogs,
+    logs: InstanceLogs<'a>,
     cursor: Option<&'a LogCursor>,
     is_over: &'a (dyn Fn() -> bool + Sync),
     /// The best so far, of all instances: one more than the page takes, which
@@ -189,7 +189,8 @@ struct Search<'a> {
 impl Search<'_> {
     fn run(&mut self) -> Result<(), SearchError> {
         let (newest, _) = self.at.from;
-        let mut files: Vec<_> = self.logs.list()?.into_iter().filter(|began| *began <= newest).collect();
+        let mut files: Vec<_> =
+            self.logs.files.list()?.into_iter().filter(|began| *began <= newest).collect();
         files.sort_unstable_by_key(|began| Reverse(*began));
         files.truncate(FILES_MAX);
         let first_too_late = self.query.end_ms.saturating_add(MARGIN_MS);
@@ -219,7 +220,7 @@ impl Search<'_> {
     fn run_through(&mut self, files: &[i64], ahead: Option<&Ahead<'_>>) -> Result<bool, SearchError> {
         let (newest, end) = self.at.from;
         for (index, &began) in files.iter().enumerate() {
-            let Some(open) = self.logs.open(began)? else { continue };
+            let Some(open) = self.logs.files.open(began)? else { continue };
             if open.modified_ms < self.too_old_ms() {
                 continue;
             }
@@ -238,9 +239,9 @@ impl Search<'_> {
     }
 
     /// A file without hits tells how far the search has come by its first line.
-    fn pass_over(&mut self, open: &OpenLog, began: i64) -> Result<bool, SearchError> {
+    fn pass_over(&mut self, open: &LogFile, began: i64) -> Result<bool, SearchError> {
         let mut beginning = [0; 64];
-        let got = read_at_most(&open.file, &mut beginning, 0)?;
+        let got = read_at_most(&*open.content, &mut beginning, 0)?;
         if let Some(raw) = RawEntry::find(&beginning[..got]) {
             self.lower_ceiling(raw.timestamp_ms);
         }
@@ -249,8 +250,8 @@ impl Search<'_> {
     }
 
     /// Reads a file; returns whether enough was found.
-    fn read(&mut self, open: &OpenLog, began: i64, end: u64) -> Result<bool, SearchError> {
-        let mut blocks = BackwardBlocks::new(&open.file, end);
+    fn read(&mut self, open: &LogFile, began: i64, end: u64) -> Result<bool, SearchError> {
+        let mut blocks = BackwardBlocks::new(&*open.content, end);
         while let Some(block) = blocks.next(self.is_over)? {
             if !self.search_block(&block, began)? {
                 return Ok(true);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -35,21 +36,31 @@ impl Directory {
     }
 }
 
-impl InstanceLogs for Directory {
-    fn instance(&self) -> &str {
-        &self.instance
+impl Directory {
+    fn logs(&self) -> InstanceLogs<'_> {
+        InstanceLogs { instance: &self.instance, files: self }
     }
+}
 
+struct Content(File);
+
+impl ReadAt for Content {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(&self.0, buffer, offset)
+    }
+}
+
+impl LogFiles for Directory {
     fn list(&self) -> io::Result<Vec<i64>> {
         let names = std::fs::read_dir(self.root.path())?.map(|entry| entry.map(|entry| entry.file_name()));
         Ok(names.filter_map(|name| name.ok()?.to_str()?.parse().ok()).collect())
     }
 
-    fn open(&self, began: i64) -> io::Result<Option<OpenLog>> {
+    fn open(&self, began: i64) -> io::Result<Option<LogFile>> {
         match File::open(self.path(began)) {
             Ok(file) => {
                 let length = file.metadata()?.len();
-                Ok(Some(OpenLog { file, length, modified_ms: i64::MAX }))
+                Ok(Some(LogFile { content: Box::new(Content(file)), length, modified_ms: i64::MAX }))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -69,7 +80,7 @@ fn query(filters: &[LogFilter], limit: usize) -> LogQuery {
     LogQuery { start_ms: i64::MIN, end_ms: i64::MAX, filters, limit }
 }
 
-fn page(query: &LogQuery, logs: &[&dyn InstanceLogs], cursor: Option<&LogCursor>) -> LogPage {
+fn page(query: &LogQuery, logs: &[InstanceLogs<'_>], cursor: Option<&LogCursor>) -> LogPage {
     search(query, logs, cursor, &|| false).expect("a page")
 }
 
@@ -169,7 +180,7 @@ proptest! {
         if let Some((start, length)) = span {
             (query.start_ms, query.end_ms) = (EPOCH_MS + start, EPOCH_MS + start + length);
         }
-        let sources: Vec<&dyn InstanceLogs> = logs.iter().map(|logs| logs as &dyn InstanceLogs).collect();
+        let sources = logs.each_ref().map(Directory::logs);
         let (mut seen, mut cursor, mut events, mut gone) = (vec![], None, events.into_iter(), vec![]);
         // What was there when its page was read has to be on it, what came later never.
         let mut expected = vec![];
@@ -206,7 +217,7 @@ proptest! {
         }
         let filter = LogFilter::Body(BodyMatch::Contains, vec!["needle".to_owned()]);
         let query = query(if wants_needles { std::slice::from_ref(&filter) } else { &[] }, limit);
-        let sources: Vec<&dyn InstanceLogs> = logs.iter().map(|logs| logs as &dyn InstanceLogs).collect();
+        let sources = logs.each_ref().map(Directory::logs);
         let (mut seen, mut cursor) = (BTreeMap::new(), None);
         loop {
             let page = page(&query, &sources, cursor.as_ref());
@@ -227,7 +238,7 @@ proptest! {
         let lines: Vec<_> = lengths.iter().enumerate().map(|(at, length)| format!("{at}{}\n", "x".repeat(*length))).collect();
         logs.append(0, lines.concat().as_bytes());
         let open = logs.open(0).expect("readable").expect("there");
-        let mut blocks = blocks::BackwardBlocks::new(&open.file, open.length);
+        let mut blocks = blocks::BackwardBlocks::new(&*open.content, open.length);
         let (mut seen, mut end) = (vec![], open.length);
         while let Some(block) = blocks.next(&|| false).expect("readable") {
             prop_assert_eq!(block.end, end);
@@ -250,7 +261,7 @@ fn start_is_included_and_end_is_not() {
         logs.append(EPOCH_MS / 1000, line(EPOCH_MS + step, &format!("m{step}")).as_bytes());
     }
     let query = LogQuery { start_ms: EPOCH_MS + 1, end_ms: EPOCH_MS + 3, ..query(&[], 10) };
-    assert_eq!(messages(&page(&query, &[&logs], None).entries), ["m2", "m1"]);
+    assert_eq!(messages(&page(&query, &[logs.logs()], None).entries), ["m2", "m1"]);
 }
 
 #[test]
@@ -260,10 +271,10 @@ fn a_line_that_is_being_written_waits_and_a_torn_one_is_shown_as_it_is() {
     let torn = &line(EPOCH_MS + 1, "torn apart")[..95];
     logs.append(began, line(EPOCH_MS, "whole").as_bytes());
     logs.append(began, torn.as_bytes());
-    assert_eq!(messages(&page(&query(&[], 10), &[&logs], None).entries), ["whole"]);
+    assert_eq!(messages(&page(&query(&[], 10), &[logs.logs()], None).entries), ["whole"]);
     // The server was killed; the next one has a file of its own.
     logs.append(began + 9, line(EPOCH_MS + 9000, "after").as_bytes());
-    let entries = page(&query(&[], 10), &[&logs], None).entries;
+    let entries = page(&query(&[], 10), &[logs.logs()], None).entries;
     assert_eq!(entries[0].message, "after");
     assert!(!entries[1].message.is_empty() && "torn apart".starts_with(&entries[1].message), "{entries:?}");
     assert_eq!(entries[2].message, "whole");
@@ -276,7 +287,7 @@ fn of_a_line_that_is_too_long_beginning_and_end_are_read() {
     logs.append(began, line(EPOCH_MS, "before").as_bytes());
     logs.append(began, line(EPOCH_MS + 1, &format!("long {}", "x".repeat(100_000))).as_bytes());
     logs.append(began, line(EPOCH_MS + 2, "after").as_bytes());
-    let entries = page(&query(&[], 10), &[&logs], None).entries;
+    let entries = page(&query(&[], 10), &[logs.logs()], None).entries;
     assert_eq!((entries[0].message.as_str(), entries[2].message.as_str()), ("after", "before"));
     assert!(entries[1].message.starts_with("long xxx") && entries[1].process == "client backend");
 }
@@ -290,14 +301,14 @@ fn lines_that_are_none_are_passed_over() {
     logs.append(began, &[0; 5000]);
     logs.append(began, b"\n");
     logs.append(began, line(EPOCH_MS + 1, "two").as_bytes());
-    assert_eq!(messages(&page(&query(&[], 10), &[&logs], None).entries), ["two", "one"]);
+    assert_eq!(messages(&page(&query(&[], 10), &[logs.logs()], None).entries), ["two", "one"]);
 }
 
 #[test]
 fn an_interrupted_search_ends() {
     let logs = Directory::new("b-1");
     logs.append(EPOCH_MS / 1000, line(EPOCH_MS, "one").as_bytes());
-    let outcome = search(&query(&[], 10), &[&logs], None, &|| true);
+    let outcome = search(&query(&[], 10), &[logs.logs()], None, &|| true);
     assert!(matches!(outcome, Err(SearchError::Interrupted)));
 }
 
@@ -314,7 +325,7 @@ fn the_newest_entries_are_found_without_reading_the_rest() {
         asked.fetch_add(1, Ordering::Relaxed);
         false
     };
-    let found = search(&query(&[], 10), &[&logs], None, &count).expect("a page");
+    let found = search(&query(&[], 10), &[logs.logs()], None, &count).expect("a page");
     assert_eq!((found.entries.len(), found.next.is_some()), (10, true));
     assert!(asked.into_inner() < 60);
 }
