@@ -329,7 +329,10 @@ impl Exchange<'_> {
         client_name: Option<Box<[u8]>>,
         known_as: Option<Box<[u8]>>,
     ) -> Arc<str> {
-        if let Some((content, evicted)) = self.server.prepared.evict() {
+        if self.server.prepared.is_full()
+            && !self.close_one_old()
+            && let Some((content, evicted)) = self.server.prepared.evict()
+        {
             self.write_close(&evicted.name);
             self.state.pending.sent(Expected::Eviction(content, evicted));
         }
@@ -345,10 +348,14 @@ impl Exchange<'_> {
 
     /// Between two transactions there is no portal, which would end with its statement.
     fn close_old(&mut self) {
-        for name in self.server.prepared.take_old() {
-            self.write_close(&name);
-            self.state.pending.sent(Expected::CloseOld(name));
-        }
+        while self.close_one_old() {}
+    }
+
+    fn close_one_old(&mut self) -> bool {
+        let Some(name) = self.server.prepared.pop_old() else { return false };
+        self.write_close(&name);
+        self.state.pending.sent(Expected::CloseOld(name));
+        true
     }
 
     fn write_close(&mut self, name: &str) {

@@ -4,7 +4,7 @@
 //! client may have prepared it before a table was changed, and a session after
 //! that, or the other way round: so its shape is known of both.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 
 use aws_lc_rs::digest;
@@ -234,8 +234,8 @@ pub(crate) struct Made {
 #[derive(Default)]
 pub(crate) struct Prepared {
     statements: HashMap<Content, Entry>,
-    /// Names of those that others have taken the place of.
-    old: Vec<Arc<str>>,
+    /// Names of those that others have taken the place of, in that order.
+    old: VecDeque<Arc<str>>,
     uses: u64,
     names: u64,
 }
@@ -262,16 +262,20 @@ impl Prepared {
         Some(&entry.on_server)
     }
 
-    /// One that has to be closed before another one is added, if there are too many.
+    /// Whether one has to be closed before another one is added.
+    pub(crate) fn is_full(&self) -> bool {
+        self.len() >= PREPARED_MAX
+    }
+
+    /// Takes out the one that was not used for longest.
     pub(crate) fn evict(&mut self) -> Option<(Content, OnServer)> {
-        let is_full = self.len() >= PREPARED_MAX;
-        let oldest = self.statements.iter().filter(|_| is_full).min_by_key(|(_, entry)| entry.last_use);
+        let oldest = self.statements.iter().min_by_key(|(_, entry)| entry.last_use);
         let content = *oldest?.0;
         Some((content, self.take(&content)?))
     }
 
     /// Adds one. Another one with the same content stays until it is closed
-    /// ([`Prepared::take_old`]): a portal may be of it.
+    /// ([`Prepared::pop_old`]): a portal may be of it.
     pub(crate) fn add(&mut self, content: Content) -> Made {
         self.names += 1;
         let name: Arc<str> = format!("coppice_{}", self.names).into();
@@ -315,14 +319,14 @@ impl Prepared {
         self.old.extend(name);
     }
 
-    /// Those that are going to be closed.
-    pub(crate) fn take_old(&mut self) -> Vec<Arc<str>> {
-        std::mem::take(&mut self.old)
+    /// One that others have taken the place of, and that is going to be closed.
+    pub(crate) fn pop_old(&mut self) -> Option<Arc<str>> {
+        self.old.pop_front()
     }
 
     /// Puts one back that is not closed after all.
     pub(crate) fn put_old(&mut self, name: Arc<str>) {
-        self.old.push(name);
+        self.old.push_front(name);
     }
 
     pub(crate) fn clear(&mut self) {
@@ -366,9 +370,10 @@ mod tests {
     fn a_session_forgets_what_was_not_used_for_longest() {
         let mut prepared = Prepared::default();
         for number in 0..PREPARED_MAX {
-            assert!(prepared.evict().is_none());
+            assert!(!prepared.is_full());
             prepared.add(content(number));
         }
+        assert!(prepared.is_full());
         assert!(prepared.find(&content(0)).is_some(), "and is used");
         let (evicted, _) = prepared.evict().expect("one too many");
         assert_eq!(evicted, content(1));
@@ -389,9 +394,9 @@ mod tests {
         prepared.let_go(&content(1));
         prepared.take_back(second);
         assert_eq!(there(&mut prepared), OnServer { name: first.name.clone(), shape: Some(content(7)) });
-        assert_eq!((prepared.len(), prepared.take_old()), (1, vec![]));
+        assert_eq!((prepared.len(), prepared.pop_old()), (1, None));
         prepared.add(content(1));
-        assert_eq!(prepared.take_old(), std::slice::from_ref(&first.name));
+        assert_eq!(prepared.pop_old().as_ref(), Some(&first.name));
         assert_eq!(prepared.len(), 1);
         prepared.put_old(first.name);
         assert_eq!(prepared.len(), 2, "it was not closed after all");

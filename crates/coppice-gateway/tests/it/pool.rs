@@ -232,6 +232,22 @@ async fn a_portal_lives_on_when_its_statement_is_prepared_once_more() {
 }
 
 #[tokio::test]
+async fn a_server_has_so_many_statements_of_a_pool_however_often_one_is_prepared() {
+    let gateway = TestGateway::start().await;
+    let mut client = gateway.pooled().await;
+    let transaction = client.transaction().await.unwrap();
+    for _ in 0..500 {
+        transaction.prepare("select 1").await.unwrap();
+    }
+    let sql = "select count(*) from pg_prepared_statements";
+    let there = transaction.query_one(sql, &[]).await.unwrap().get::<_, i64>(0);
+    assert!(there <= 200, "{there}");
+    transaction.commit().await.unwrap();
+    assert_eq!(one::<i64>(&client, sql).await, 2, "one of each text");
+    gateway.pooled().await.batch_execute("select 1").await.unwrap();
+}
+
+#[tokio::test]
 async fn what_a_client_sets_goes_with_it_and_to_nobody_else() {
     let gateway = TestGateway::with(|config| config.queue_timeout = Duration::from_secs(20)).await;
     gateway.limit(1).await;
