@@ -161,6 +161,15 @@ pub struct Store {
     options: Arc<PgConnectOptions>,
 }
 
+/// Begins a transaction, in a task of its own: of one that is given up halfway,
+/// the driver would not know, and leave the connection with it open to whoever
+/// uses it next, whose statements would never be committed.
+async fn begin(pool: &PgPool) -> Result<Tx> {
+    let pool = pool.clone();
+    let begun = tokio::spawn(async move { pool.begin().await });
+    Ok(begun.await.map_err(|ended| sqlx::Error::Io(std::io::Error::other(ended)))??)
+}
+
 impl Store {
     /// Connects, waiting at most `patience` for the server.
     ///
@@ -244,7 +253,7 @@ impl Store {
 
     /// Begins a transaction.
     pub async fn begin(&self) -> Result<Tx> {
-        Ok(self.pool.begin().await?)
+        begin(&self.pool).await
     }
 
     /// Listens for branches whose goal or generation changed, in any process.

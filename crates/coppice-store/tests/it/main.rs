@@ -21,6 +21,7 @@ mod roots;
 mod rotation;
 mod sealed;
 mod sign_ins;
+mod transactions;
 mod transfer;
 mod trash;
 mod usage;
