@@ -5,6 +5,7 @@
 mod awake;
 mod bases;
 mod budgets;
+mod claimed_writes;
 mod claims;
 mod constraints;
 mod deleted_organizations;
