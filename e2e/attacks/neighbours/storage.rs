@@ -3,7 +3,7 @@
 use coppice_test_support::{Platform, psql, wait_for};
 use serde_json::json;
 
-use super::{PATIENCE, oldest_and_newest};
+use super::{PATIENCE, as_superuser, oldest_and_newest};
 use crate::branches::{change, data_of, describe, path};
 use crate::setup::PROGRAM;
 
@@ -87,4 +87,53 @@ fn a_branch_that_fills_its_storage_becomes_read_only_and_more_storage_heals_it()
         assert_eq!(describe(&coppice, &branch)["configuration"]["storage"], 5);
         coppice.cli(&["branch", "delete", major, "--purge", "--yes"]);
     }
+}
+
+/// BRIN indexes on a function that writes where autovacuum evaluates it, which it does also against a wraparound
+/// of transaction ids; so many are used up.
+const WRITES_BY_ITSELF: &str = "
+    ALTER DATABASE app SET default_transaction_read_only = off;
+    CREATE FUNCTION key(i int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN i; END';
+    CREATE TABLE t (i int, rest text); CREATE INDEX ON t USING brin (key(i)) WITH (pages_per_range = 1);
+    INSERT INTO t SELECT i, repeat('x', 1000) FROM generate_series(1, 100) i;
+    CREATE SEQUENCE evaluated; CREATE UNLOGGED TABLE used (i int);
+    CREATE UNLOGGED TABLE filler (body text); ALTER TABLE filler ALTER body SET STORAGE EXTERNAL;
+    CREATE FUNCTION write() RETURNS void LANGUAGE plpgsql AS $$BEGIN
+        PERFORM nextval('public.evaluated');
+        LOOP INSERT INTO public.filler SELECT repeat('x', 1 << 20) FROM generate_series(1, 10); END LOOP;
+    END$$;
+    CREATE OR REPLACE FUNCTION key(i int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$BEGIN
+        IF (SELECT backend_type FROM pg_stat_activity WHERE pid = pg_backend_pid()) = 'autovacuum worker' THEN
+            PERFORM public.write();
+        END IF;
+        RETURN i;
+    END$$;
+    DO $$BEGIN FOR i IN 1..110000 LOOP
+        BEGIN INSERT INTO used VALUES (1); EXCEPTION WHEN division_by_zero THEN NULL; END;
+    END LOOP; END$$";
+
+#[test]
+fn a_branch_that_lets_nobody_in_writes_nothing_by_itself() {
+    let coppice = Platform::start(PROGRAM, oldest_and_newest(&["--pool-size-gib", "4"]));
+    let parameters =
+        ["--parameter", "autovacuum_freeze_max_age=100000", "--parameter", "autovacuum_naptime=1s"];
+    coppice.cli(&[&["branch", "create", "shut", "--storage", "1"], &parameters[..]].concat());
+    let branch = path(&coppice, "shut");
+    coppice.sql("shut", WRITES_BY_ITSELF);
+    wait_for_message(&coppice, &branch, "lets nobody in");
+
+    // A start looks for what is near a wraparound.
+    let evaluated = || as_superuser(&coppice, "shut", "SELECT last_value FROM evaluated");
+    let before = evaluated();
+    coppice.cli(&["config", "set", "shut", "max_locks_per_transaction=65", "--yes"]);
+    let is_up = "SELECT pg_postmaster_start_time() < now() - interval '3 s'
+                    AND current_setting('max_locks_per_transaction') = '65'";
+    let is_up = || {
+        let said = psql(&coppice.superuser_url("shut"), is_up);
+        (said.is_ok && said.out == "t").then_some(())
+    };
+    wait_for("it has been up for a moment", PATIENCE, is_up);
+    assert_eq!(evaluated(), before);
+    let taken = size(&data_of(&coppice, "shut"));
+    assert!(taken < (3 << 29) + OVERSHOOT, "{taken} bytes");
 }

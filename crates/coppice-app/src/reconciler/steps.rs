@@ -250,9 +250,9 @@ impl Reconciler {
         let engine = &self.inner.engine;
         engine.configure(spec).await?;
         match work.branch.fullness {
-            Fullness::Fine | Fullness::Tight | Fullness::Short => Ok(()),
             Fullness::Full => engine.end_sessions(&work.instance, true).await,
-            Fullness::Shut => engine.end_sessions(&work.instance, false).await,
+            // A shut one was started anew.
+            _ => Ok(()),
         }
     }
 

@@ -32,6 +32,15 @@ const STORAGE_PART: u64 = 4;
 /// WAL between two checkpoints takes no more of it than one part in so many.
 const STORAGE_PART_OF_WAL: u64 = 8;
 
+/// Keeps a server from doing anything by itself: workers of autovacuum evaluate what indexes are
+/// made of, which may write. Those against a wraparound, which `autovacuum` alone does not stop,
+/// evaluate what BRIN indexes are made of; where nobody writes, no wraparound comes.
+pub(super) const NO_AUTOVACUUM: [(&str, &str); 3] = [
+    ("autovacuum", "off"),
+    ("autovacuum_freeze_max_age", "2000000000"),
+    ("autovacuum_multixact_freeze_max_age", "2000000000"),
+];
+
 /// What decides a server's settings.
 #[derive(Clone, Debug)]
 pub(super) struct Configuration<'a> {
@@ -171,9 +180,9 @@ impl Configuration<'_> {
             set("default_transaction_read_only", "on");
         }
         if self.fullness == Fullness::Shut {
-            // Its workers evaluate what indexes are made of, which may write. Those that go on
-            // against a wraparound evaluate nothing.
-            set("autovacuum", "off");
+            for (name, value) in NO_AUTOVACUUM {
+                set(name, value);
+            }
         }
         if self.is_first_start {
             // The apply worker of an inherited subscription can't load what it
@@ -315,8 +324,9 @@ mod tests {
         assert!(with(Fullness::Full).access_file().contains("local all all scram-sha-256"));
         let shut = with(Fullness::Shut);
         assert!(shut.file().contains(read_only) && shut.access_file().contains("local all all reject"));
-        let works_by_itself = |file: String| !file.contains("autovacuum = 'off'");
-        assert!(works_by_itself(with(Fullness::Full).file()) && !works_by_itself(shut.file()));
+        let sets = |file: &str, (name, value)| file.contains(&format!("{name} = '{value}'"));
+        assert!(NO_AUTOVACUUM.iter().all(|one| sets(&shut.file(), *one)));
+        assert!(!NO_AUTOVACUUM.iter().any(|one| sets(&with(Fullness::Full).file(), *one)));
         assert!(shut.access_file().starts_with("local all platform peer"));
     }
 

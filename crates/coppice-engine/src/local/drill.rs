@@ -47,14 +47,9 @@ const CPU_WEIGHT: u32 = 10;
 const NICE: i32 = 19;
 /// Databases, and tables and indexes of each, of which is known what was looked at.
 const LISTED_MAX: i64 = 100_000;
-/// What the server has otherwise than its branch's: little memory, and nothing to
-/// do but to answer.
-const SETTINGS: [(&str, &str); 4] = [
-    ("shared_buffers", "64MB"),
-    ("maintenance_work_mem", "64MB"),
-    ("work_mem", "4MB"),
-    ("autovacuum", "off"),
-];
+/// What the server has otherwise than its branch's: little memory.
+const SETTINGS: [(&str, &str); 3] =
+    [("shared_buffers", "64MB"), ("maintenance_work_mem", "64MB"), ("work_mem", "4MB")];
 
 /// Tables, and indexes that amcheck knows. What is not logged is empty after recovery.
 const RELATIONS: &str = "SELECT c.oid, c.relkind = 'i', c.relname FROM pg_class c
@@ -240,7 +235,7 @@ impl LocalEngine {
                 processes_max: processes_max(&settings),
             },
             storage_bytes: Some(plan.storage_bytes),
-            // So it lets nobody in but the platform.
+            // So it lets nobody in but the platform, and does nothing by itself.
             fullness: Fullness::Shut,
             settings: &settings,
             preload_libraries: &plan.preload_libraries,

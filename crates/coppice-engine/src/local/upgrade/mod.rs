@@ -25,7 +25,7 @@ use coppice_failpoint::failpoint;
 
 use super::LocalEngine;
 use super::blocking::blocking;
-use super::config::processes_max;
+use super::config::{NO_AUTOVACUUM, processes_max};
 use super::durable::write_durably;
 use super::process::controllers::Limits;
 use super::server::ServerPlan;
@@ -41,14 +41,19 @@ use room::Room;
 /// Memory of the server that is dumped, and of the programs.
 const SMALL: u64 = 512 << 20;
 /// What the server that is dumped has: little, and nothing to do but that.
-const OLD_SETTINGS: [(&str, &str); 2] = [("shared_buffers", "64MB"), ("autovacuum", "off")];
+const OLD_SETTINGS: [(&str, &str); 1] = [("shared_buffers", "64MB")];
 /// What the other one has while it is filled.
-const NEW_SETTINGS: [(&str, &str); 3] =
-    [("autovacuum", "off"), ("synchronous_commit", "off"), ("checkpoint_timeout", "1h")];
+const NEW_SETTINGS: [(&str, &str); 2] = [("synchronous_commit", "off"), ("checkpoint_timeout", "1h")];
 /// Replication slots of a copy that are looked at.
 const SLOTS_MAX: usize = 1024;
 /// Begins the names of those that are the platform's.
 const OWN_SLOTS: &str = "coppice_";
+
+/// Settings of a server that does nothing by itself.
+fn quiet(settings: &[(&str, &str)]) -> Vec<(String, String)> {
+    let all = settings.iter().chain(&NO_AUTOVACUUM);
+    all.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
 
 /// The parts of an upgrade: what runs, and where its data is.
 struct Parts {
@@ -200,7 +205,7 @@ impl LocalEngine {
     async fn start_old(&self, plan: &UpgradePlan, parts: &Parts, data: &UntrustedPath) -> Result<()> {
         let inherited = data.clone();
         blocking(move || first_start::remove_inherited_files(&inherited)).await?;
-        let settings = OLD_SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let settings = quiet(&OLD_SETTINGS);
         let image = self.host.image(plan.from)?;
         let server = ServerPlan {
             instance: &parts.old,
@@ -221,8 +226,7 @@ impl LocalEngine {
     }
 
     async fn start_new(&self, plan: &UpgradePlan, parts: &Parts, data: &UntrustedPath) -> Result<()> {
-        let own = NEW_SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let settings: Vec<_> = plan.spec.settings.iter().cloned().chain(own).collect();
+        let settings: Vec<_> = plan.spec.settings.iter().cloned().chain(quiet(&NEW_SETTINGS)).collect();
         let image = self.host.image(plan.label.version)?;
         let server = ServerPlan {
             instance: &parts.new,
