@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 
 use coppice_core::{InstanceId, VolumeId};
+use tokio_postgres::error::SqlState;
 
 /// A result of the engine.
 pub type Result<T, E = EngineError> = std::result::Result<T, E>;
@@ -109,6 +110,19 @@ impl EngineError {
     /// For `map_err`: wraps an SQL error with what was being done.
     pub fn sql(action: impl Into<String>) -> impl FnOnce(tokio_postgres::Error) -> Self {
         move |source| Self::Sql { action: action.into(), source }
+    }
+
+    /// Whether a server had no room for one more lock, or no memory.
+    pub(crate) fn is_want_of_locks(&self) -> bool {
+        matches!(self, Self::Sql { source, .. } if source.code() == Some(&SqlState::OUT_OF_MEMORY))
+    }
+
+    /// What has all locks of a server holds up the platform as what has one that it needs does.
+    pub(crate) fn or_held(self, instance: &InstanceId) -> Self {
+        match self.is_want_of_locks() {
+            true => Self::Held { instance: instance.clone(), transactions: vec![] },
+            false => self,
+        }
     }
 
     /// The chain of causes in one line of a bounded length. What a server said

@@ -106,6 +106,12 @@ impl LocalEngine {
     }
 }
 
+/// Changes a server, whose owner may be in the way.
+async fn change(instance: &InstanceId, changing: impl Future<Output = Result<()>>) -> Result<()> {
+    let changed = tokio::time::timeout(CHANGE_PATIENCE, changing).await;
+    changed.unwrap_or_else(|_| Err(EngineError::no_answer())).map_err(|error| error.or_held(instance))
+}
+
 #[async_trait]
 impl Engine for LocalEngine {
     fn images(&self) -> Vec<Image> {
@@ -245,8 +251,7 @@ impl Engine for LocalEngine {
 
     async fn set_managed_verifier(&self, instance: &InstanceId, verifier: &str) -> Result<()> {
         let address = self.address(instance);
-        let setting = managed_role::set_verifier(&address, verifier);
-        tokio::time::timeout(CHANGE_PATIENCE, setting).await.unwrap_or_else(|_| Err(EngineError::no_answer()))
+        change(instance, managed_role::set_verifier(&address, verifier)).await
     }
 
     async fn ensure_reader(&self, instance: &InstanceId, verifier: &str) -> Result<()> {
@@ -266,8 +271,7 @@ impl Engine for LocalEngine {
 
     async fn lock_out(&self, instance: &InstanceId) -> Result<()> {
         let address = self.address(instance);
-        let locking = handing_over::lock_out(&address);
-        tokio::time::timeout(CHANGE_PATIENCE, locking).await.unwrap_or_else(|_| Err(EngineError::no_answer()))
+        change(instance, handing_over::lock_out(&address)).await
     }
 
     async fn end_session(&self, instance: &InstanceId, role: &str, process: u32) -> Result<()> {

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use coppice_core::plan::InstanceSeen;
-use coppice_core::{InstanceId, VolumeId};
+use coppice_core::{InstanceId, VolumeId, random};
 use coppice_failpoint::failpoint;
-use tokio_postgres::error::SqlState;
 
 use super::blocking::blocking;
 use super::config::processes_max;
@@ -21,6 +20,8 @@ use super::untrusted::UntrustedPath;
 use super::{LocalEngine, control_file, first_start, limits, prepared};
 use crate::{EngineError, FirstStart, InstanceSpec, Result, StopMode};
 
+/// Room for locks that the platform's work has at least after a start: it takes some twenty.
+const LOCKS: u32 = 256;
 /// A server takes its new settings within this time.
 const RELOAD_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -42,42 +43,52 @@ impl LocalEngine {
         let data = self.volumes.data_dir(&spec.volume);
         let plan = server_plan(spec, &image, &data, is_first_start);
         self.host.servers.start(&plan).await?;
-        if self.is_kept_out(&spec.instance, &data).await? {
-            self.end_prepared(&plan).await?;
-        }
+        while self.lacks_locks(&spec.instance, &data).await? && self.end_largest_prepared(&plan).await? {}
         limits::limit_soon(&self.host, &spec.instance);
         Ok(())
     }
 
-    /// Whether prepared transactions have all locks that a server has room for: then
-    /// nobody gets in, not even to end them, and it is the same after each start.
-    async fn is_kept_out(&self, instance: &InstanceId, data: &UntrustedPath) -> Result<bool> {
+    /// Whether prepared transactions have so many locks that a server has no room for those of
+    /// the platform's work: it can't be told a password then, or nobody gets in at all, and it
+    /// is the same after each start.
+    async fn lacks_locks(&self, instance: &InstanceId, data: &UntrustedPath) -> Result<bool> {
         let of_server = data.clone();
         if !blocking(move || prepared::has_state(&of_server)).await? {
             return Ok(false);
         }
-        let opened = self.address(instance).open(Patience::QUESTION).await;
-        Ok(matches!(
-            opened, Err(EngineError::Sql { source, .. }) if source.code() == Some(&SqlState::OUT_OF_MEMORY)
-        ))
+        // Locks that somebody has already take no room.
+        let mut key = [0; 4];
+        random::fill(&mut key);
+        let key = i32::from_ne_bytes(key);
+        let taking =
+            format!("SELECT count(pg_advisory_xact_lock({key}, i)) FROM generate_series(1, {LOCKS}) i");
+        let taken = async {
+            let session = self.address(instance).open(Patience::QUESTION).await?;
+            session.execute("looking for room for locks", &taking).await
+        };
+        Ok(taken.await.is_err_and(|error| error.is_want_of_locks()))
     }
 
-    /// Starts a server anew without what is prepared there.
-    async fn end_prepared(&self, plan: &ServerPlan<'_>) -> Result<()> {
+    /// Starts a server anew without that of its prepared transactions that has most locks, which is
+    /// the one of which most is written down; false when that can't be done.
+    async fn end_largest_prepared(&self, plan: &ServerPlan<'_>) -> Result<bool> {
         let (servers, instance) = (&self.host.servers, plan.instance);
         servers.stop(instance, Some(plan.data), StopMode::Fast).await?;
         let data = plan.data.clone();
-        blocking(move || match control_file::clean_checkpoint(&data)? {
-            Some(_) => prepared::remove_every_state(&data),
+        let is_ended = blocking(move || match control_file::clean_checkpoint(&data)? {
+            Some(_) => prepared::remove_largest_state(&data),
             // What the server recovers is in its WAL, too: at another start, then.
-            None => Ok(()),
+            None => Ok(false),
         })
         .await?;
-        tracing::warn!(
-            %instance,
-            "instance {instance}: what was prepared is rolled back, for it had all the locks that there are"
-        );
-        servers.start(plan).await
+        if is_ended {
+            tracing::warn!(
+                %instance,
+                "instance {instance}: a prepared transaction is rolled back, for there was hardly room for other locks"
+            );
+        }
+        servers.start(plan).await?;
+        Ok(is_ended)
     }
 
     /// [`crate::Engine::start`]

@@ -20,6 +20,7 @@ use crate::{EngineError, Result};
 const MAX: i64 = 10_000;
 /// Files that are looked at.
 const STATES_MAX: usize = 100_000;
+const REMOVING: &str = "removing prepared transactions";
 
 /// A prepared transaction.
 #[derive(Clone, Debug)]
@@ -129,27 +130,33 @@ pub(super) fn has_state(data: &UntrustedPath) -> Result<bool> {
 /// # Errors
 /// When the directory can't be read or changed.
 pub(super) fn remove_state(data: &UntrustedPath, transactions: &[u32]) -> Result<()> {
-    remove_states(data, |name| is_state_of(name, transactions))
+    let remove = || -> io::Result<()> {
+        let Some(states) = data.require()?.directory("pg_twophase")? else { return Ok(()) };
+        for name in states.names(STATES_MAX)? {
+            if is_state_of(&name.to_string_lossy(), transactions) {
+                states.unlink(&name)?;
+            }
+        }
+        Ok(())
+    };
+    remove().map_err(EngineError::io(REMOVING))
 }
 
-/// The same, of all there are.
+/// The same of the one whose state is largest: a part of it is a list of its locks.
+/// False when there is none.
 ///
 /// # Errors
 /// As [`remove_state`].
-pub(super) fn remove_every_state(data: &UntrustedPath) -> Result<()> {
-    remove_states(data, |_| true)
-}
-
-fn remove_states(data: &UntrustedPath, is_meant: impl Fn(&str) -> bool) -> Result<()> {
-    let action = || EngineError::io("removing prepared transactions");
-    let data = data.require().map_err(action())?;
-    let Some(states) = data.directory("pg_twophase").map_err(action())? else { return Ok(()) };
-    for name in states.names(STATES_MAX).map_err(action())? {
-        if is_meant(&name.to_string_lossy()) {
-            states.unlink(&name).map_err(action())?;
+pub(super) fn remove_largest_state(data: &UntrustedPath) -> Result<bool> {
+    let remove = || -> io::Result<bool> {
+        let Some(states) = data.require()?.directory("pg_twophase")? else { return Ok(false) };
+        let mut largest = None;
+        for name in states.names(STATES_MAX)? {
+            largest = largest.max(Some((states.stat(&name)?.st_size, name)));
         }
-    }
-    Ok(())
+        largest.map_or(Ok(false), |(_, name)| states.unlink(&name))
+    };
+    remove().map_err(EngineError::io(REMOVING))
 }
 
 /// Names are transaction ids in eight hexadecimal digits, since PostgreSQL 17
@@ -194,8 +201,11 @@ mod tests {
             .collect();
         left.sort();
         assert_eq!(left, ["0000000000000FFF", "000002DA", "x"]);
+        fs::write(directory.join("000002DA"), "locks").expect("a file");
+        assert!(remove_largest_state(&data).expect("it can be changed"));
+        assert!(!directory.join("000002DA").exists() && directory.join("x").exists());
         assert!(has_state(&data).expect("it can be read"));
-        remove_every_state(&data).expect("it can be changed");
+        while remove_largest_state(&data).expect("it can be changed") {}
         assert!(!has_state(&data).expect("it can be read"));
     }
 
