@@ -23,6 +23,7 @@
 
 mod archive;
 mod barman;
+mod bounded;
 mod connection;
 mod error;
 mod manifest;

@@ -12,6 +12,7 @@ use object_store::prefix::PrefixStore;
 use object_store::{ClientOptions, ObjectStore};
 use url::Url;
 
+use crate::bounded::BoundedConnector;
 use crate::{ArchiveError, Result};
 
 /// A pack takes that long where a line is slow.
@@ -78,6 +79,7 @@ impl StorePlace {
                 let allows_http = std::env::var("AWS_ALLOW_HTTP").is_ok_and(|text| text == "true");
                 let bucket = AmazonS3Builder::from_env()
                     .with_client_options(options.with_allow_http(allows_http))
+                    .with_http_connector(BoundedConnector)
                     .with_bucket_name(bucket)
                     .build()
                     .map_err(opening())?;

@@ -1,4 +1,4 @@
-//! A bucket whose server fails, hangs, and breaks off in the middle of an answer.
+//! A bucket whose server fails, hangs, breaks off in the middle of an answer, and has answers without end.
 
 use std::fs;
 use std::io::{self, Read, Write as _};
@@ -45,8 +45,10 @@ impl Between {
     /// Passes on one connection, each way in a thread, until either end has enough.
     fn serve(&self, mut client: TcpStream) -> io::Result<()> {
         let whim = || fs::read_to_string(&self.whim).unwrap_or_default();
-        if whim() == "refuse" {
-            return Ok(());
+        match whim().as_str() {
+            "refuse" => return Ok(()),
+            "endless" => return answer_without_end(&client),
+            _ => {}
         }
         let mut server = TcpStream::connect(&self.server)?;
         let (mut from_client, mut to_server) = (client.try_clone()?, server.try_clone()?);
@@ -75,8 +77,20 @@ impl Between {
     }
 }
 
+/// Goes on as far as no client should read.
+fn answer_without_end(mut client: &TcpStream) -> io::Result<()> {
+    // The question first: to end with that unread would reset the connection.
+    let mut piece = vec![b' '; 1 << 20];
+    let _ = client.read(&mut piece)?;
+    client.write_all(
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/xml\r\ncontent-length: 268435456\r\n\r\n",
+    )?;
+    piece.fill(b' ');
+    (0..256).try_for_each(|_| client.write_all(&piece))
+}
+
 #[test]
-fn a_server_that_fails_hangs_or_breaks_off_keeps_nothing_waiting_and_spoils_nothing() {
+fn a_server_that_fails_hangs_breaks_off_or_goes_on_keeps_nothing_waiting_and_spoils_nothing() {
     let server = S3Server::start();
     let home = tempfile::tempdir().expect("a directory");
     let whim = home.path().join("whim");
@@ -122,6 +136,10 @@ fn within_an_unreliable_bucket() {
         Ok(Err(error)) => assert!(!matches!(error, ArchiveError::Damaged { .. }), "{error}"),
         Err(_) => {}
     }
+
+    does("endless");
+    let listed = runtime.block_on(archive.log_pieces(&volume)).expect_err("a list without end").chain();
+    assert!(listed.contains("more than 16777216 bytes"), "{listed}");
 
     // It fails for a while.
     does("fail");
