@@ -139,7 +139,11 @@ async fn an_older_claim_writes_nothing_that_the_newest_does() {
         drop(tx);
         if name == "volume_present" {
             // What is said of a volume counts as long as nobody newer has said something.
-            sqlx::query("update volumes set claim_token = $1").bind(newest.0).execute(&mut sql).await.unwrap();
+            sqlx::query("update volumes set claim_token = $1")
+                .bind(newest.0)
+                .execute(&mut sql)
+                .await
+                .unwrap();
         }
         let before = rows(&mut sql).await;
         write(&store, older).await;
