@@ -127,7 +127,7 @@ impl Exchange<'_> {
             Some(_) => return Ok(true),
         };
         if is_new {
-            self.prepare(&statement, shape.is_none().then(|| name.into()));
+            self.make(&statement, None, shape.is_none().then(|| name.into()));
         }
         Ok(!is_new)
     }
@@ -205,7 +205,7 @@ impl Exchange<'_> {
         if self.statements.get(&name).is_some() {
             // The server says that there is one already, and keeps that.
             let found = self.server.prepared.find(&statement.content).map(|found| found.name.clone());
-            let taken = found.unwrap_or_else(|| self.prepare(&statement, None));
+            let taken = found.unwrap_or_else(|| self.make(&statement, None, None));
             self.state.pending.sent(Expected::Parse { made: None, client_name: Some(name) });
             self.write_parse(&taken, &statement);
             return Ok(body.len());
@@ -313,16 +313,9 @@ impl Exchange<'_> {
         Ok(Referred { name: name.into(), watch, is_stale: false })
     }
 
-    /// Has the server prepare a statement for the gateway, and say its shape, which the
-    /// client then knows that calls it so.
-    fn prepare(&mut self, statement: &Arc<Statement>, known_as: Option<Box<[u8]>>) -> Arc<str> {
-        let name = self.make(statement, None, known_as);
-        encode::empty(&mut self.server.stream.outgoing, b'H');
-        name
-    }
-
-    /// Has the server prepare a statement, which is a client's own Parse if it has its name for it. A server that has
-    /// too many forgets another one.
+    /// Has the server prepare a statement, and say its shape, which from then on is known to the client that knows the
+    /// statement by a name. It is a client's own Parse if it has its name for it. A server that has too many forgets
+    /// another one.
     fn make(
         &mut self,
         statement: &Arc<Statement>,
@@ -341,6 +334,8 @@ impl Exchange<'_> {
         self.state.pending.sent(Expected::Parse { made: Some(made), client_name });
         self.write_parse(&name, statement);
         encode::begin(&mut self.server.stream.outgoing, b'D', &[b"S", name.as_bytes(), b"\0"], 0);
+        // Or it would keep that to itself up to a Sync, for which a message may come first that waits for it.
+        encode::empty(&mut self.server.stream.outgoing, b'H');
         let of = ShapeOf { content, name: name.clone(), client_name: known_as };
         self.state.pending.sent(Expected::Shape(of));
         name

@@ -232,6 +232,20 @@ async fn a_portal_lives_on_when_its_statement_is_prepared_once_more() {
 }
 
 #[tokio::test]
+async fn a_statement_is_used_while_another_of_the_same_text_is_being_prepared() {
+    let gateway = TestGateway::start().await;
+    let mut client = Raw::connect(&gateway, &gateway.pooled_user()).await;
+    client.send(&[(b'P', b"a\0select 1\0\0\0"), (b'S', b"")]).await;
+    assert!(client.hears(b'Z').await);
+    let other: Message<'_> = (b'P', b"b\0select 1\0\0\0");
+    client.send(&[other, (b'B', b"\0a\0\0\0\0\0\0\0"), (b'E', b"\0\0\0\0\0"), (b'S', b"")]).await;
+    for tag in *b"12DCZ" {
+        let frame = tokio::time::timeout(Duration::from_secs(60), client.next()).await;
+        assert_eq!(frame.expect("in time").expect("it is open").tag, tag);
+    }
+}
+
+#[tokio::test]
 async fn a_server_has_so_many_statements_of_a_pool_however_often_one_is_prepared() {
     let gateway = TestGateway::start().await;
     let mut client = gateway.pooled().await;
