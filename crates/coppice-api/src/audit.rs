@@ -40,7 +40,7 @@ pub(crate) async fn recorded(State(app): State<App>, request: Request, next: Nex
                     true => end.created.clone(),
                     false => noted.organization,
                 };
-                app.end_audit(line, &end).await;
+                app.audit.end(line, &end).await;
                 response
             }
         }

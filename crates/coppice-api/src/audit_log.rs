@@ -54,7 +54,7 @@ async fn list_audit_log(
     access: Access,
     Query(asked): Query<ListAuditLog>,
 ) -> Result<Shown<wire::AuditLog>> {
-    let page = app.list_audit_log(&access, &query_of(asked)?).await?;
+    let page = app.audit.list(&access, &query_of(asked)?).await?;
     let entries = page.entries.into_iter().map(to_wire).collect();
     Ok(Shown(wire::AuditLog { entries, next_cursor: page.next_cursor }))
 }

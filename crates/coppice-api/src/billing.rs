@@ -91,7 +91,7 @@ struct GetInvoice {
 }
 
 async fn get_customer(app: App, access: Access) -> Result<Shown<wire::BillingCustomer>> {
-    let email = app.billing_email(&access).await?;
+    let email = app.billing.email(&access).await?;
     Ok(Shown(customer(&app, &access, email).await?))
 }
 
@@ -100,23 +100,23 @@ async fn update_customer(
     access: Access,
     Body(asked): Body<wire::UpdateBillingCustomer>,
 ) -> Result<Shown<wire::BillingCustomer>> {
-    let email = app.set_billing_email(&access, &asked.billing_email).await?;
+    let email = app.billing.set_email(&access, &asked.billing_email).await?;
     Ok(Shown(customer(&app, &access, email).await?))
 }
 
 async fn customer(app: &App, access: &Access, billing_email: String) -> Result<wire::BillingCustomer> {
-    let card = app.card_on_file(access).await?.map(|card| wire::PaymentCard {
+    let card = app.stripe.card_on_file(access).await?.map(|card| wire::PaymentCard {
         brand: card.brand,
         last4: card.last4,
         expiry_month: card.expiry_month,
         expiry_year: card.expiry_year,
     });
-    let marketplace = app.marketplace_of(access).await?.map(marketplace::to_wire);
-    let credits = app.credits(access).await?;
+    let marketplace = app.marketplace.of(access).await?.map(marketplace::to_wire);
+    let credits = app.billing.credits(access).await?;
     Ok(wire::BillingCustomer {
         billing_email,
         marketplace,
-        collection_method: match (&card, app.has_invoices()) {
+        collection_method: match (&card, app.billing.has_invoices()) {
             _ if marketplace.is_some() => wire::CollectionMethod::Marketplace,
             (Some(_), _) => wire::CollectionMethod::StripePaymentMethod,
             (None, true) => wire::CollectionMethod::BankTransfer,
@@ -176,7 +176,7 @@ async fn list_invoices(
     Query(asked): Query<ListInvoices>,
 ) -> Result<Shown<wire::InvoiceList>> {
     let limit = asked.limit.unwrap_or(COUNT_DEFAULT);
-    let page = app.list_invoices(&access, asked.cursor.as_deref(), limit).await?;
+    let page = app.billing.list_invoices(&access, asked.cursor.as_deref(), limit).await?;
     let invoice = |invoice: InvoiceSummary| wire::Invoice {
         amount_due: amount(&invoice.amount_due),
         id: invoice.id,
@@ -196,7 +196,7 @@ async fn list_invoices(
 
 async fn upcoming_invoice(app: App, access: Access) -> Result<Shown<wire::UpcomingInvoice>> {
     let UpcomingInvoice { began_at, target, amount_due, subtotal, total, currency, page } =
-        app.upcoming_invoice(&access).await?;
+        app.billing.upcoming(&access).await?;
     Ok(Shown(wire::UpcomingInvoice {
         created_at: wire::Timestamp(began_at),
         amount_due: amount(&amount_due),
@@ -214,7 +214,7 @@ async fn get_invoice(
     Query(asked): Query<GetInvoice>,
 ) -> Result<Written<wire::InvoiceDetails>> {
     let OnInvoice { organization, invoice } = &access.target;
-    let found = app.find_invoice(organization, invoice).await?;
+    let found = app.billing.find_invoice(organization, invoice).await?;
     let invoice_number = invoice_number(&found);
     let content = found.content;
     let lines = content.lines.into_iter().map(|line| {
@@ -251,12 +251,12 @@ async fn get_invoice(
 }
 
 async fn open_checkout(app: App, access: Access) -> Result<Shown<wire::BillingSession>> {
-    let url = app.open_billing_page(&access, BillingPage::NewCard).await?;
+    let url = app.stripe.open_page(&access, BillingPage::NewCard).await?;
     Ok(Shown(wire::BillingSession { url }))
 }
 
 async fn open_portal(app: App, access: Access) -> Result<Shown<wire::BillingSession>> {
-    let url = app.open_billing_page(&access, BillingPage::Cards).await?;
+    let url = app.stripe.open_page(&access, BillingPage::Cards).await?;
     Ok(Shown(wire::BillingSession { url }))
 }
 

@@ -51,11 +51,11 @@ async fn take(
     let taken = match caller {
         Caller::Stripe => {
             let delivery = StripeDelivery { signature: header("stripe-signature"), body: &body };
-            app.take_stripe_delivery(&delivery).await
+            app.stripe.take_delivery(&delivery).await
         }
         Caller::Orb => {
             let (timestamp, signature) = (header("x-orb-timestamp"), header("x-orb-signature"));
-            app.take_orb_delivery(&OrbDelivery { timestamp, signature, body: &body }).await
+            app.orb.take_delivery(&OrbDelivery { timestamp, signature, body: &body }).await
         }
         Caller::Vercel => {
             let delivery = VercelDelivery { signature: header("x-vercel-signature"), body: &body };

@@ -125,7 +125,7 @@ async fn delete_branch(
 }
 
 fn is_public(app: &App, branch: &Branch) -> bool {
-    let region = app.list_regions().into_iter().find(|region| region.id == branch.spec.region);
+    let region = app.offers.regions().into_iter().find(|region| region.id == branch.spec.region);
     region.is_some_and(|region| region.is_public)
 }
 

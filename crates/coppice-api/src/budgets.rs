@@ -30,7 +30,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
 }
 
 async fn list_budgets(app: App, access: Access) -> Result<Shown<wire::BudgetList>> {
-    let budgets = app.list_budgets(&access).await?;
+    let budgets = app.budgets.list(&access).await?;
     Ok(Shown(wire::BudgetList { budgets: budgets.into_iter().map(to_wire).collect() }))
 }
 
@@ -40,13 +40,13 @@ async fn set_budget(
     Body(asked): Body<wire::SetBudget>,
 ) -> Result<Shown<wire::Budget>> {
     note(&access);
-    let line = app.set_budget(&access, &asked.limit, asked.unit.as_deref()).await?;
+    let line = app.budgets.set(&access, &asked.limit, asked.unit.as_deref()).await?;
     Ok(Shown(to_wire(line)))
 }
 
 async fn delete_budget(app: App, access: Access<OnBudget>) -> Result<Done> {
     note(&access);
-    app.delete_budget(&access).await?;
+    app.budgets.delete(&access).await?;
     Ok(Done)
 }
 

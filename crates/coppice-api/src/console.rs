@@ -93,7 +93,8 @@ async fn index(State(app): State<App>, uri: Uri, headers: HeaderMap) -> Response
     if !is_signed_in(&app, &headers).await {
         return redirect(&sign_in_path(&app, uri.path_and_query().map_or("/console/", PathAndQuery::as_str)));
     }
-    let page = page.replacen(BASE, &format!("<base href=\"{}/console/\"", app.issuers().base_path()), 1);
+    let page =
+        page.replacen(BASE, &format!("<base href=\"{}/console/\"", app.identity.issuers().base_path()), 1);
     let tag = format!("\"{}\"", tag_of(&page));
     let known = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
     let is_known = known.is_some_and(|known| known.split(',').any(|one| one.trim() == tag));
@@ -115,7 +116,7 @@ async fn index(State(app): State<App>, uri: Uri, headers: HeaderMap) -> Response
 /// Whether the page finds who asks; the page says what is wrong if that can't be known.
 async fn is_signed_in(app: &App, headers: &HeaderMap) -> bool {
     match session_cookie(app, headers) {
-        Some(secret) => app.browser_session(secret).await.map_or(true, |session| session.is_some()),
+        Some(secret) => app.identity.browser_session(secret).await.map_or(true, |session| session.is_some()),
         None => false,
     }
 }

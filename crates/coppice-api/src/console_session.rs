@@ -32,8 +32,8 @@ async fn show(State(app): State<App>, origin: ClientOrigin, call: Call) -> Resul
         outcome => outcome?,
     };
     let is_fresh = !access.caller.is_stale;
-    let user = app.get_user(&access).await?;
-    let organizations = app.list_memberships(&access).await?;
+    let user = app.users.get(&access).await?;
+    let organizations = app.organizations.memberships(&access).await?;
     let organizations = organizations.into_iter().map(|(organization, role)| {
         let scopes = Scope::ALL.into_iter().filter(|scope| role.carries(*scope)).map(Scope::as_str);
         json!({
@@ -57,8 +57,8 @@ async fn show(State(app): State<App>, origin: ClientOrigin, call: Call) -> Resul
             "mail": config.mailer.is_some(),
             "passwords": config.has_passwords,
             "backups": app.makes_backups(),
-            "invoices": app.has_invoices(),
-            "cards": app.has_stripe(),
+            "invoices": app.billing.has_invoices(),
+            "cards": app.stripe.is_there(),
         },
     }))
     .into_response())
@@ -79,11 +79,11 @@ async fn end(
     origin: ClientOrigin,
 ) -> Result<Response, ApiError> {
     let session = match &cookie {
-        Some(secret) => app.browser_session(secret).await?,
+        Some(secret) => app.identity.browser_session(secret).await?,
         None => None,
     };
     if let Some(session) = session {
-        app.sign_out(&session, &origin.0).await?;
+        app.identity.sign_out(&session, &origin.0).await?;
     }
     Ok::<_, Error>(signed_out(&app, Done.send(&Wishes::default()).await)).map_err(ApiError::from)
 }

@@ -19,7 +19,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
 }
 
 async fn get_credential(app: App, caller: Caller) -> Result<Shown<wire::Credential>> {
-    let reach = app.reach(&caller).await?;
+    let reach = app.keys.reach(&caller).await?;
     let (organization_id, user_id) = match &caller.principal {
         Principal::Organization(organization) => (Some(organization.to_string()), None),
         Principal::User(user) => (None, Some(user.to_string())),

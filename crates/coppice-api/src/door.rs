@@ -67,7 +67,7 @@ fn check(uri: &Uri, headers: &HeaderMap, door: &Door) -> Result<()> {
     let is_marked = headers.get(HEADER).is_some_and(|sent| sent == "1");
     let is_own = door.hosts.are_called(uri, headers)
         && says("sec-fetch-site", "same-origin")
-        && is_own_origin(uri, headers, door.app.issuers().public_url());
+        && is_own_origin(uri, headers, door.app.identity.issuers().public_url());
     if is_marked && is_own {
         return Ok(());
     }

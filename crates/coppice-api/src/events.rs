@@ -57,7 +57,7 @@ async fn list_events(
         wait: Duration::from_secs(asked.wait.unwrap_or_default().into()).min(WAIT_MAX),
         count_max: asked.limit.unwrap_or(COUNT_DEFAULT),
     };
-    let page = app.list_events(&access, &query).await?;
+    let page = app.events.list(&access, &query).await?;
     let events = page.events.into_iter().map(to_wire).collect::<Result<_>>()?;
     Ok(Shown(wire::EventList { events, cursor: page.cursor }))
 }

@@ -48,7 +48,7 @@ pub(crate) async fn idempotent(
     let Some(proof) = Proof::of(request.headers(), request.extensions()) else {
         return next.run(request).await;
     };
-    let Ok(credential) = app.authenticate(Some(proof.presented()), None).await else {
+    let Ok(credential) = app.callers.authenticate(Some(proof.presented()), None).await else {
         return next.run(request).await;
     };
     context::note_caller(kind_of(&credential.caller));
@@ -60,7 +60,9 @@ pub(crate) async fn idempotent(
         Ok(key) => key,
         Err(error) => return ApiError::from(error).into_response(),
     };
-    if context::operation().is_some_and(|operation| app.check_credential(&credential, operation).is_err()) {
+    if context::operation()
+        .is_some_and(|operation| app.callers.check_credential(&credential, operation).is_err())
+    {
         return next.run(request).await;
     }
     let path = request.uri().path().to_owned();
@@ -79,7 +81,7 @@ pub(crate) async fn idempotent(
         (_, Proof::Bearer(secret) | Proof::Agent(secret)) => secret,
         (_, Proof::Browser(secret)) => secret,
     };
-    let call = match app.begin_call(caller, &path, &key, &body).await {
+    let call = match app.calls.begin(caller, &path, &key, &body).await {
         Ok(Begun::First(call)) => call,
         Ok(Begun::Running) => return running(),
         Ok(Begun::Mismatch) => {
@@ -114,7 +116,7 @@ pub(crate) async fn committed(State(app): State<App>, mut request: Request, next
     let Some(call) = request.extensions_mut().remove::<RepeatableCall>() else {
         return next.run(request).await;
     };
-    match app.carry_out(call.clone(), next.run(request)).await {
+    match app.calls.carry_out(call.clone(), next.run(request)).await {
         (response, Some(done)) if response.status().is_success() => commit(&app, &call, done, response)
             .await
             .unwrap_or_else(|error| ApiError::from(error).into_response()),
@@ -126,7 +128,7 @@ async fn commit(app: &App, call: &RepeatableCall, done: Uncommitted, response: R
     let (mut parts, body) = response.into_parts();
     let body = to_bytes(body, ANSWER_LIMIT_BYTES).await.map_err(Error::internal)?;
     let text = std::str::from_utf8(&body).map_err(Error::internal)?;
-    app.commit_call(call, done, parts.status.as_u16(), text).await?;
+    app.calls.commit(call, done, parts.status.as_u16(), text).await?;
     parts.extensions.insert(Kept);
     Ok(Response::from_parts(parts, Body::from(body)))
 }
@@ -156,7 +158,7 @@ async fn keep(app: &App, call: &RepeatableCall, response: Response) -> Result<Re
     let is_harmless = is_refused || only_reads();
     let limit_bytes = if is_refused { REFUSAL_LIMIT_BYTES } else { ANSWER_LIMIT_BYTES };
     if is_harmless && response.body().size_hint().lower() > limit_bytes as u64 {
-        app.finish_call(call, None, true).await?;
+        app.calls.finish(call, None, true).await?;
         return Ok(response);
     }
     let (parts, body) = response.into_parts();
@@ -164,7 +166,7 @@ async fn keep(app: &App, call: &RepeatableCall, response: Response) -> Result<Re
     let is_final = !parts.status.is_server_error() && parts.status != StatusCode::TOO_MANY_REQUESTS;
     let text = std::str::from_utf8(&body).map_err(Error::internal)?;
     let answer = is_final.then_some((parts.status.as_u16(), text));
-    app.finish_call(call, answer, is_harmless).await?;
+    app.calls.finish(call, answer, is_harmless).await?;
     Ok(Response::from_parts(parts, Body::from(body)))
 }
 

@@ -86,7 +86,7 @@ async fn list_organization_invitations(
     Query(asked): Query<ListInvitations>,
 ) -> Result<Shown<wire::InvitationList>> {
     let (first, max) = (asked.first.unwrap_or(0), asked.max.unwrap_or(COUNT_MAX));
-    let found = app.list_invitations(&access, &asked.into(), first, max).await?;
+    let found = app.invitations.list(&access, &asked.into(), first, max).await?;
     let invitations = found.into_iter().map(to_wire).collect::<Result<_>>()?;
     Ok(Shown(wire::InvitationList { invitations }))
 }
@@ -97,7 +97,7 @@ async fn create_organization_invitation(
     Body(asked): Body<wire::CreateInvitation>,
 ) -> Result<Made<wire::Invitation>> {
     let role = asked.role.map_or(Role::Editor, role_of);
-    let made = app.create_invitation(&access, &asked.email, role).await?;
+    let made = app.invitations.create(&access, &asked.email, role).await?;
     Ok(Made(to_wire(made)?))
 }
 
@@ -105,16 +105,16 @@ async fn get_organization_invitation(
     app: App,
     access: Access<OnInvitation>,
 ) -> Result<Shown<wire::Invitation>> {
-    Ok(Shown(to_wire(app.get_invitation(&access).await?)?))
+    Ok(Shown(to_wire(app.invitations.get(&access).await?)?))
 }
 
 async fn delete_organization_invitation(app: App, access: Access<OnInvitation>) -> Result<Done> {
-    app.delete_invitation(&access).await?;
+    app.invitations.delete(&access).await?;
     Ok(Done)
 }
 
 async fn resend_organization_invitation(app: App, access: Access<OnInvitation>) -> Result<Done> {
-    app.resend_invitation(&access).await?;
+    app.invitations.resend(&access).await?;
     Ok(Done)
 }
 
@@ -123,7 +123,7 @@ async fn accept_invitation(
     access: PersonalAccess,
     Body(asked): Body<wire::AcceptInvitation>,
 ) -> Result<Shown<wire::AcceptedInvitation>> {
-    let accepted = app.accept_invitation(&access, &asked.token).await?;
+    let accepted = app.invitations.accept(&access, &asked.token).await?;
     context::audit_notes(|notes| notes.organization(accepted.organization.to_string()));
     Ok(Shown(wire::AcceptedInvitation {
         organization_id: accepted.organization.to_string(),

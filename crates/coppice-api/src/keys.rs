@@ -50,7 +50,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
 }
 
 async fn list_organization_api_keys(app: App, access: Access) -> Result<Shown<wire::ApiKeyList>> {
-    Ok(Shown(list(app.list_organization_keys(&access).await?)))
+    Ok(Shown(list(app.keys.list_of_organization(&access).await?)))
 }
 
 async fn create_organization_api_key(
@@ -58,7 +58,7 @@ async fn create_organization_api_key(
     access: Access,
     Body(asked): Body<wire::CreateApiKey>,
 ) -> Result<Made<wire::CreatedApiKey>> {
-    Ok(created(app.create_organization_key(&access, &new_key(asked)).await?))
+    Ok(created(app.keys.create_for_organization(&access, &new_key(asked)).await?))
 }
 
 async fn delete_organization_api_keys(
@@ -68,13 +68,13 @@ async fn delete_organization_api_keys(
 ) -> Result<Done> {
     let ids = ids(asked);
     context::audit_notes(|notes| notes.targets(ids.clone()));
-    let names = app.delete_organization_keys(&access, &ids).await?;
+    let names = app.keys.delete_of_organization(&access, &ids).await?;
     context::audit_notes(|notes| notes.names(names));
     Ok(Done)
 }
 
 async fn list_user_api_keys(app: App, access: PersonalAccess) -> Result<Shown<wire::ApiKeyList>> {
-    Ok(Shown(list(app.list_user_keys(&access).await?)))
+    Ok(Shown(list(app.keys.list_of_user(&access).await?)))
 }
 
 async fn create_user_api_key(
@@ -82,7 +82,7 @@ async fn create_user_api_key(
     access: PersonalAccess,
     Body(asked): Body<wire::CreateApiKey>,
 ) -> Result<Made<wire::CreatedApiKey>> {
-    Ok(created(app.create_user_key(&access, &new_key(asked)).await?))
+    Ok(created(app.keys.create_for_user(&access, &new_key(asked)).await?))
 }
 
 async fn delete_user_api_keys(
@@ -92,7 +92,7 @@ async fn delete_user_api_keys(
 ) -> Result<Done> {
     let ids = ids(asked);
     context::audit_notes(|notes| notes.targets(ids.clone()));
-    let names = app.delete_user_keys(&access, &ids).await?;
+    let names = app.keys.delete_of_user(&access, &ids).await?;
     context::audit_notes(|notes| notes.names(names));
     Ok(Done)
 }

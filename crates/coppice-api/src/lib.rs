@@ -206,7 +206,7 @@ pub fn router(
     let routes = routes.layer(cors()).with_state(app.clone());
     // Pages answer no other origin. Compressed, the length of one would tell
     // something of the secrets in its forms.
-    let base_path = app.issuers().base_path().to_owned();
+    let base_path = app.identity.issuers().base_path().to_owned();
     let pages = limits
         .around(
             oauth::pages(&app).merge(github_webhook::pages()).merge(console::routes()).route("/", any(home)),
@@ -337,7 +337,7 @@ fn not_found() -> ApiError {
 async fn home(State(app): State<App>, method: Method, headers: HeaderMap) -> Response {
     let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if matches!(method, Method::GET | Method::HEAD) && accepted.contains("text/html") {
-        oauth::redirect(&format!("{}/console/", app.issuers().base_path()))
+        oauth::redirect(&format!("{}/console/", app.identity.issuers().base_path()))
     } else {
         not_found().into_response()
     }

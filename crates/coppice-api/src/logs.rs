@@ -64,7 +64,7 @@ async fn branch_logs(
     BodyAs(asked, _): BodyAs<wire::BranchLogsRequest, AskedLogs>,
 ) -> Result<Shown<wire::BranchLogs>> {
     let (request, start, end) = log_request(asked)?;
-    let found = app.branch_logs(&access, request).await?;
+    let found = app.logs.of_branch(&access, request).await?;
     let logs = found.entries.into_iter().map(|entry| wire::LogEntry {
         timestamp: wire::Timestamp(DateTime::from_timestamp_millis(entry.timestamp_ms).unwrap_or_default()),
         instance_id: entry.instance,

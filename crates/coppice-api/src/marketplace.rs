@@ -33,7 +33,7 @@ async fn register(
         product_id: aws.product_id,
         account_id: aws.account_id,
     };
-    app.register_marketplace(&access, &registration).await?;
+    app.marketplace.register(&access, &registration).await?;
     Ok(Shown(wire::MarketplaceRegistered {}))
 }
 

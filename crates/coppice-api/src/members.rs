@@ -37,12 +37,12 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
 }
 
 async fn list_organization_members(app: App, access: Access) -> Result<Shown<wire::MemberList>> {
-    let members = app.list_members(&access).await?;
+    let members = app.members.list(&access).await?;
     Ok(Shown(wire::MemberList { members: members.into_iter().map(to_wire).collect() }))
 }
 
 async fn remove_organization_member(app: App, access: Access<OnMember>) -> Result<Done> {
-    note_keys(&app.remove_member(&access).await?);
+    note_keys(&app.members.remove(&access).await?);
     Ok(Done)
 }
 
@@ -51,7 +51,7 @@ async fn set_organization_member_role(
     access: Access<OnMember>,
     Body(asked): Body<wire::SetMemberRole>,
 ) -> Result<Done> {
-    note_keys(&app.set_member_role(&access, role_of(asked.role)).await?);
+    note_keys(&app.members.set_role(&access, role_of(asked.role)).await?);
     Ok(Done)
 }
 

@@ -60,7 +60,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
 }
 
 async fn get_organizations_list(app: App, caller: Caller) -> Result<Shown<wire::OrganizationList>> {
-    let organizations = app.list_organizations(&caller).await?;
+    let organizations = app.organizations.list(&caller).await?;
     Ok(Shown(wire::OrganizationList { organizations: organizations.into_iter().map(to_wire).collect() }))
 }
 
@@ -69,7 +69,7 @@ async fn create_organization(
     access: PersonalAccess,
     Body(asked): Body<wire::CreateOrganization>,
 ) -> Result<Made<wire::MadeOrganization>> {
-    let (organization, marketplace) = app.create_organization(&access, &asked.name).await?;
+    let (organization, marketplace) = app.organizations.create(&access, &asked.name).await?;
     let marketplace = marketplace.map(marketplace::to_wire);
     Ok(Made(wire::MadeOrganization { organization: to_wire(organization), marketplace }))
 }
@@ -87,22 +87,22 @@ async fn update_organization(
         return Err(Error::invalid_field("id", "must be the id in the path"));
     }
     let updated =
-        app.update_organization(&access, asked.name.as_deref(), asked.requires_second_factor).await?;
+        app.organizations.update(&access, asked.name.as_deref(), asked.requires_second_factor).await?;
     Ok(Shown(details(updated)))
 }
 
 async fn delete_organization(app: App, access: Access) -> Result<Done> {
-    app.delete_organization(&access).await?;
+    app.organizations.delete(&access).await?;
     Ok(Done)
 }
 
 async fn request_organization_deletion(app: App, access: Access) -> Result<Begun> {
-    app.request_organization_deletion(&access).await?;
+    app.organizations.request_deletion(&access).await?;
     Ok(Begun)
 }
 
 async fn get_organization_limits(app: App, _: Access) -> Result<Shown<wire::OrganizationLimits>> {
-    let limits = app.organization_limits();
+    let limits = app.organizations.limits();
     Ok(Shown(wire::OrganizationLimits {
         project: effective_limits(&limits),
         max_projects: limits.projects_max,
@@ -115,7 +115,7 @@ async fn get_organization_membership_limits(
     app: App,
     _: Access,
 ) -> Result<Shown<wire::OrganizationMembershipLimits>> {
-    let limits = app.organization_limits();
+    let limits = app.organizations.limits();
     Ok(Shown(wire::OrganizationMembershipLimits {
         max_members: limits.members_max,
         max_invites: limits.invitations_max,

@@ -82,7 +82,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
 }
 
 async fn list_projects(app: App, access: Access) -> Result<Shown<wire::ProjectList>> {
-    let projects = app.list_projects(&access).await?;
+    let projects = app.projects.list(&access).await?;
     Ok(Shown(wire::ProjectList { projects: projects.into_iter().map(to_wire).collect() }))
 }
 
@@ -92,12 +92,12 @@ async fn create_project(
     Body(asked): Body<wire::CreateProject>,
 ) -> Result<Made<wire::Project>> {
     let configuration = ProjectConfiguration::default().with(configuration_change(asked.configuration));
-    let project = app.create_project(&access, &NewProject { name: asked.name, configuration }).await?;
+    let project = app.projects.create(&access, &NewProject { name: asked.name, configuration }).await?;
     Ok(Made(to_wire(project)))
 }
 
 async fn get_project(app: App, access: Access<InProject>) -> Result<Shown<wire::Project>> {
-    Ok(Shown(to_wire(app.get_project(&access).await?)))
+    Ok(Shown(to_wire(app.projects.get(&access).await?)))
 }
 
 async fn update_project(
@@ -106,11 +106,11 @@ async fn update_project(
     Body(asked): Body<wire::UpdateProject>,
 ) -> Result<Shown<wire::Project>> {
     let change = ProjectChange { name: asked.name, configuration: configuration_change(asked.configuration) };
-    Ok(Shown(to_wire(app.update_project(&access, change).await?)))
+    Ok(Shown(to_wire(app.projects.update(&access, change).await?)))
 }
 
 async fn delete_project(app: App, access: Access<InProject>) -> Result<Done> {
-    app.delete_project(&access).await?;
+    app.projects.delete(&access).await?;
     Ok(Done)
 }
 
@@ -119,7 +119,7 @@ async fn get_default_project_limits(app: App, _: Access) -> Result<Shown<wire::P
         max_instances: INSTANCES_PER_BRANCH_MAX,
         min_instances: 1,
         max_description_length: DESCRIPTION_LENGTH_MAX,
-        max_branches: app.organization_limits().branches_per_project_max,
+        max_branches: app.organizations.limits().branches_per_project_max,
     }))
 }
 
@@ -127,8 +127,8 @@ async fn get_project_limits(
     app: App,
     access: Access<InProject>,
 ) -> Result<Shown<wire::EffectiveProjectLimits>> {
-    app.get_project(&access).await?;
-    Ok(Shown(effective_limits(&app.organization_limits())))
+    app.projects.get(&access).await?;
+    Ok(Shown(effective_limits(&app.organizations.limits())))
 }
 
 /// A scale-to-zero setting on the wire.

@@ -57,7 +57,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
 }
 
 async fn list_regions(app: App, _: Access) -> Result<Shown<wire::RegionList>> {
-    let regions = app.list_regions().into_iter().map(|region| wire::Region {
+    let regions = app.offers.regions().into_iter().map(|region| wire::Region {
         id: region.id.to_string(),
         public_access: region.is_public,
         backups_enabled: app.makes_backups(),
@@ -72,8 +72,8 @@ async fn list_instance_types(
     _: Access,
     Query(asked): Query<InRegion>,
 ) -> Result<Shown<wire::InstanceTypeList>> {
-    let types = app.list_instance_types(asked.region.as_deref())?.into_iter().map(|(region, kind)| {
-        let (hourly_rate, storage_monthly_rate) = app.rates_of(&kind);
+    let types = app.offers.instance_types(asked.region.as_deref())?.into_iter().map(|(region, kind)| {
+        let (hourly_rate, storage_monthly_rate) = app.billing.rates_of(&kind);
         wire::InstanceType {
             name: kind.name,
             vcpus: kind.vcpus,
@@ -87,12 +87,13 @@ async fn list_instance_types(
 }
 
 async fn list_images(app: App, _: Access, Query(asked): Query<InRegion>) -> Result<Shown<wire::ImageList>> {
-    let images = app.list_images(asked.region.as_deref())?.into_iter().map(|(image, regions)| wire::Image {
-        name: image_name(image.version),
-        major_version: image.version.major.to_string(),
-        full_version: image.version.to_string(),
-        region: regions.iter().map(ToString::to_string).collect(),
-    });
+    let images =
+        app.offers.images(asked.region.as_deref())?.into_iter().map(|(image, regions)| wire::Image {
+            name: image_name(image.version),
+            major_version: image.version.major.to_string(),
+            full_version: image.version.to_string(),
+            region: regions.iter().map(ToString::to_string).collect(),
+        });
     Ok(Shown(wire::ImageList { images: images.collect() }))
 }
 
@@ -101,7 +102,7 @@ async fn list_extensions(
     _: Access,
     Query(asked): Query<OfImage>,
 ) -> Result<Shown<wire::ExtensionList>> {
-    let found = app.list_extensions(&asked.image, asked.region.as_deref()).await?;
+    let found = app.offers.extensions(&asked.image, asked.region.as_deref()).await?;
     let extensions = found.into_iter().map(|extension| wire::Extension {
         name: extension.name,
         version: extension.version,

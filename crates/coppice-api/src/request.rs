@@ -107,7 +107,7 @@ impl Call {
 
     /// Checks 1 to 4.
     async fn authenticate(&self, app: &App, target: Option<&RawTarget<'_>>) -> Result<Credential> {
-        let outcome = app.authenticate(self.proof.as_ref().map(Proof::presented), target).await;
+        let outcome = app.callers.authenticate(self.proof.as_ref().map(Proof::presented), target).await;
         match &outcome {
             Ok(credential) => context::note_caller(kind_of(&credential.caller)),
             Err(Error::Unauthenticated { .. }) => metrics::authentication_failed(),
@@ -127,7 +127,7 @@ impl Call {
     pub(crate) async fn authorize<T: Target>(&self, app: &App, operation: &Operation) -> Result<Access<T>> {
         let target = self.target();
         let credential = self.authenticate(app, Some(&target)).await?;
-        let outcome = app.authorize(credential.clone(), operation, &target);
+        let outcome = app.callers.authorize(credential.clone(), operation, &target);
         self.begin_audit(app, &credential, operation, Some(&target), outcome.is_err()).await?;
         outcome
     }
@@ -135,7 +135,7 @@ impl Call {
     /// As [`Call::authorize`], where the path names no organization.
     pub(crate) async fn authorize_anywhere(&self, app: &App, operation: &Operation) -> Result<Caller> {
         let credential = self.authenticate(app, None).await?;
-        let outcome = app.authorize_anywhere(credential.clone(), operation);
+        let outcome = app.callers.authorize_anywhere(credential.clone(), operation);
         self.begin_audit(app, &credential, operation, None, outcome.is_err()).await?;
         outcome
     }
@@ -150,12 +150,12 @@ impl Call {
     ) -> Result<()> {
         let mut scopes = secrets.iter().filter_map(|secret| Scope::parse(secret.scope));
         if !self.path.contains_key("organizationID") {
-            let caller = app.authorize_anywhere(self.authenticate(app, None).await?, operation)?;
+            let caller = app.callers.authorize_anywhere(self.authenticate(app, None).await?, operation)?;
             return scopes.try_for_each(|scope| check_scope(&caller, scope));
         }
         let target = self.target();
         let credential = self.authenticate(app, Some(&target)).await?;
-        let access: Access<AnyTarget> = app.authorize_again(credential, operation, &target)?;
+        let access: Access<AnyTarget> = app.callers.authorize_again(credential, operation, &target)?;
         scopes.try_for_each(|scope| access.check(scope))
     }
 
@@ -176,7 +176,7 @@ impl Call {
         if is_refused {
             self.rates.admit_refused(&credential.caller.credential)?;
         }
-        let line = app.begin_audit(credential, operation, target, &self.origin).await?;
+        let line = app.audit.begin(credential, operation, target, &self.origin).await?;
         context::audit_notes(|notes| notes.begin(line));
         Ok(())
     }
@@ -184,7 +184,7 @@ impl Call {
     /// As [`Call::authorize_anywhere`], for what belongs to a person.
     pub(crate) async fn authorize_person(&self, app: &App, operation: &Operation) -> Result<PersonalAccess> {
         let credential = self.authenticate(app, None).await?;
-        let outcome = app.authorize_person(credential.clone(), operation);
+        let outcome = app.callers.authorize_person(credential.clone(), operation);
         self.begin_audit(app, &credential, operation, None, outcome.is_err()).await?;
         outcome
     }

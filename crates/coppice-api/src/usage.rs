@@ -65,7 +65,7 @@ async fn get_usage(app: App, access: Access, Query(asked): Query<GetUsage>) -> R
         },
         by_instance_type: has(UsageGroup::Type),
     };
-    let report = app.usage(&access, &request).await?;
+    let report = app.usage.report(&access, &request).await?;
     let costs = report.lines.iter().filter_map(|line| line.cost.as_ref());
     let total = report.currency.as_ref().map(|_| costs.sum::<Decimal>().with_scale(6).to_plain_string());
     let shown = wire::Usage {

@@ -23,7 +23,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
 }
 
 async fn get_user(app: App, access: PersonalAccess) -> Result<Shown<wire::User>> {
-    Ok(Shown(to_wire(app.get_user(&access).await?)))
+    Ok(Shown(to_wire(app.users.get(&access).await?)))
 }
 
 async fn update_user(
@@ -31,7 +31,7 @@ async fn update_user(
     access: PersonalAccess,
     Body(asked): Body<wire::UpdateUser>,
 ) -> Result<Shown<wire::User>> {
-    Ok(Shown(to_wire(app.update_user(&access, asked.name.as_deref()).await?)))
+    Ok(Shown(to_wire(app.users.update(&access, asked.name.as_deref()).await?)))
 }
 
 fn to_wire(user: User) -> wire::User {

@@ -57,7 +57,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
 }
 
 async fn list_webhooks(app: App, access: Access) -> Result<Shown<wire::WebhookList>> {
-    let webhooks = app.list_webhooks(&access).await?;
+    let webhooks = app.webhooks.list(&access).await?;
     let webhooks = webhooks.into_iter().map(|webhook| to_wire(webhook, None)).collect::<Result<_>>()?;
     Ok(Shown(wire::WebhookList { webhooks }))
 }
@@ -73,12 +73,12 @@ async fn create_webhook(
         types: asked.types.unwrap_or_default().into_iter().map(type_from_wire).collect::<Result<_>>()?,
         projects: asked.projects.unwrap_or_default(),
     };
-    let (webhook, secret) = app.create_webhook(&access, &new).await?;
+    let (webhook, secret) = app.webhooks.create(&access, &new).await?;
     Ok(Made(to_wire(webhook, Some(secret.to_string()))?))
 }
 
 async fn get_webhook(app: App, access: Access<OnWebhook>) -> Result<Shown<wire::Webhook>> {
-    Ok(Shown(to_wire(app.get_webhook(&access).await?, None)?))
+    Ok(Shown(to_wire(app.webhooks.get(&access).await?, None)?))
 }
 
 async fn update_webhook(
@@ -94,16 +94,16 @@ async fn update_webhook(
         projects: asked.projects,
         enabled: asked.enabled,
     };
-    Ok(Shown(to_wire(app.update_webhook(&access, change).await?, None)?))
+    Ok(Shown(to_wire(app.webhooks.update(&access, change).await?, None)?))
 }
 
 async fn delete_webhook(app: App, access: Access<OnWebhook>) -> Result<Done> {
-    app.delete_webhook(&access).await?;
+    app.webhooks.delete(&access).await?;
     Ok(Done)
 }
 
 async fn rotate_webhook(app: App, access: Access<OnWebhook>) -> Result<Shown<wire::Webhook>> {
-    let (webhook, secret) = app.rotate_webhook(&access).await?;
+    let (webhook, secret) = app.webhooks.rotate(&access).await?;
     Ok(Shown(to_wire(webhook, Some(secret.to_string()))?))
 }
 
@@ -125,13 +125,13 @@ async fn list_webhook_deliveries(
     Query(asked): Query<ListDeliveries>,
 ) -> Result<Shown<wire::WebhookDeliveryList>> {
     let count_max = asked.limit.unwrap_or(COUNT_DEFAULT);
-    let page = app.list_deliveries(&access, asked.cursor.as_deref(), count_max).await?;
+    let page = app.webhooks.list_deliveries(&access, asked.cursor.as_deref(), count_max).await?;
     let deliveries = page.deliveries.into_iter().map(delivery).collect::<Result<_>>()?;
     Ok(Shown(wire::WebhookDeliveryList { deliveries, next_cursor: page.next_cursor }))
 }
 
 async fn resend_webhook_delivery(app: App, access: Access<OnDelivery>) -> Result<Begun> {
-    app.resend_delivery(&access).await?;
+    app.webhooks.resend_delivery(&access).await?;
     Ok(Begun)
 }
 

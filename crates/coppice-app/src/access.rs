@@ -1,21 +1,10 @@
-//! Who calls, and may they: checks 3 to 11 of the order of checks, in one place.
+//! A caller, and what it may do where.
 
-use chrono::Utc;
-use coppice_core::access::{
-    Caller, LimitedKeys, Scope, check_every_scope, check_fresh, check_owner, check_role, check_scope,
-    check_second_factor, check_user,
-};
-use coppice_core::api_key::ApiKeySecret;
-use coppice_core::key_limits::{Standing, check_limits};
-use coppice_core::operation::{CallerRule, Operation};
+use coppice_core::access::{Caller, Scope, check_role, check_scope};
 use coppice_core::organization::{Organization, Role};
-use coppice_core::target::{AnyTarget, InBranch, InOrganization, RawTarget, Target};
+use coppice_core::target::{InBranch, InOrganization};
 use coppice_core::{BranchId, Error, ErrorCode, OrganizationId, Result, UserId};
-use coppice_oauth::resource::Resource;
 use coppice_store::Membership;
-
-use crate::App;
-use crate::organizations::organization_disabled;
 
 /// A caller whose credential is good, and what it is to the organization that
 /// the path names.
@@ -23,7 +12,7 @@ use crate::organizations::organization_disabled;
 pub struct Credential {
     /// Who calls.
     pub caller: Caller,
-    membership: Option<Membership>,
+    pub(crate) membership: Option<Membership>,
 }
 
 impl Credential {
@@ -101,161 +90,20 @@ pub struct PersonalAccess {
     pub user: UserId,
 }
 
-/// What somebody shows to say who they are.
-#[derive(Clone, Copy)]
-pub enum Presented<'a> {
-    /// The value after `Bearer `: an API key or an access token.
-    Bearer(&'a str),
-    /// The same, shown where agents use the platform.
-    Agent(&'a str),
-    /// What a browser kept when its person signed in.
-    Browser(&'a str),
-}
-
-impl std::fmt::Debug for Presented<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Bearer(_) => "Bearer",
-            Self::Agent(_) => "Agent",
-            Self::Browser(_) => "Browser",
-        })
-    }
-}
-
-impl App {
-    /// Check 3: who calls? `target` is what the path names, if it names an
-    /// organization.
-    ///
-    /// # Errors
-    /// `missing_token`, `invalid_token`, `expired_token`
-    #[tracing::instrument(level = "debug", skip_all)]
-    pub async fn authenticate(
-        &self,
-        presented: Option<Presented<'_>>,
-        target: Option<&RawTarget<'_>>,
-    ) -> Result<Credential> {
-        let presented = presented.ok_or(Error::Unauthenticated { code: ErrorCode::MissingToken })?;
-        let unknown = Error::Unauthenticated { code: ErrorCode::InvalidToken };
-        // A path that names nothing well-formed is refused later; who calls comes first.
-        let target = target.and_then(|target| AnyTarget::read(target).ok());
-        let organization = target.as_ref().map(|target| &target.organization);
-        let (text, place) = match presented {
-            Presented::Bearer(text) => (text, Resource::Api),
-            Presented::Agent(text) => (text, Resource::Agents),
-            Presented::Browser(secret) => return self.authenticate_browser(secret, organization).await,
-        };
-        let Some(secret) = ApiKeySecret::parse(text) else {
-            return self.authenticate_token(text, place, organization).await;
-        };
-        let hash = self.key.hash(secret.expose());
-        let found = self.store.credential_find(&hash, target.as_ref()).await?;
-        let Some(found) = found.filter(|found| !found.is_user_disabled) else { return Err(unknown) };
-        if found.caller.expiry.is_some_and(|expiry| expiry <= Utc::now()) {
-            return Err(Error::Unauthenticated { code: ErrorCode::ExpiredToken });
-        }
-        if let Some(key) = found.caller.credential.key() {
-            self.key_uses.note(key);
-        }
-        Ok(Credential { caller: found.caller, membership: found.membership })
-    }
-
-    /// Checks 5 to 11: may the caller do this there?
-    ///
-    /// # Errors
-    /// `invalid_path_parameter` and every access error.
-    pub fn authorize<T: Target>(
-        &self,
-        credential: Credential,
-        operation: &Operation,
-        raw: &RawTarget<'_>,
-    ) -> Result<Access<T>> {
-        let access: Access<T> = self.authorize_again(credential, operation, raw)?;
-        if operation.needs_enabled_organization && !access.organization.is_enabled() {
-            return Err(organization_disabled(&access.organization));
-        }
-        Ok(access)
-    }
-
-    /// Whether the caller's credential is good for the operation, wherever that
-    /// may be.
-    ///
-    /// # Errors
-    /// `insufficient_scope`, `user_required`
-    pub fn check_credential(&self, credential: &Credential, operation: &Operation) -> Result<()> {
-        check_caller(&credential.caller, operation)
-    }
-
-    /// As [`App::authorize`] for what was done before and is only told again:
-    /// the organization may be disabled by now.
-    ///
-    /// # Errors
-    /// As [`App::authorize`].
-    pub fn authorize_again<T: Target>(
-        &self,
-        credential: Credential,
-        operation: &Operation,
-        raw: &RawTarget<'_>,
-    ) -> Result<Access<T>> {
-        let target = T::read(raw)?;
-        let Credential { caller, membership } = credential;
-        check_caller(&caller, operation)?;
-        let Some(membership) = membership else {
-            return Err(not_a_member(target.organization()));
-        };
-        let Membership { organization, role, has_second_factor, .. } = &membership;
-        check_second_factor(organization, &caller, *has_second_factor, &self.second_factor_place())?;
-        if let Some(scope) = operation.scope {
-            check_role(*role, scope)?;
-        }
-        match operation.caller {
-            CallerRule::Owner => check_owner(membership.role)?,
-            CallerRule::Anybody | CallerRule::User => {}
-        }
-        check_limits(&caller.grant, operation, target.project(), target.branch(), membership.standing)?;
-        if operation.asks_anew {
-            check_fresh(&caller)?;
-        }
-        Ok(Access {
-            caller,
-            organization: membership.organization,
-            role: membership.role,
-            has_second_factor: membership.has_second_factor,
-            target,
-        })
-    }
-
-    /// Where people add a second factor.
-    pub(crate) fn second_factor_place(&self) -> String {
-        format!("{}/account/second-factor", self.config.public_url)
-    }
-
-    /// As [`App::authorize`], for what belongs to no organization.
-    ///
-    /// # Errors
-    /// `insufficient_scope`, `user_required`, `restricted_key`
-    pub fn authorize_anywhere(&self, credential: Credential, operation: &Operation) -> Result<Caller> {
-        let caller = credential.caller;
-        check_caller(&caller, operation)?;
-        if operation.limited_keys != LimitedKeys::Allowed {
-            check_limits(&caller.grant, operation, None, None, Standing::default())?;
-        }
-        Ok(caller)
-    }
-
-    /// As [`App::authorize_anywhere`], for what belongs to a person.
-    ///
-    /// # Errors
-    /// `insufficient_scope`, `user_required`, `restricted_key`
-    pub fn authorize_person(&self, credential: Credential, operation: &Operation) -> Result<PersonalAccess> {
-        let caller = self.authorize_anywhere(credential, operation)?;
-        let user = check_user(&caller)?.clone();
-        Ok(PersonalAccess { caller, user })
-    }
-}
-
 fn not_for(branch: &BranchId) -> Error {
     let reason = format_args!("this key is not for branch {branch}");
     Error::access_denied(ErrorCode::BranchAccessDenied, reason)
+}
+
+/// Says why, as the organization's status does.
+pub(crate) fn organization_disabled(organization: &Organization) -> Error {
+    let Organization { id, disabled_by_admin, admin_reason, billing_reason, .. } = organization;
+    let reason = if *disabled_by_admin { admin_reason } else { billing_reason };
+    let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+    Error::Forbidden {
+        code: ErrorCode::OrganizationDisabled,
+        public: format!("organization {id} is disabled{why}"),
+    }
 }
 
 /// What whoever is told who does not belong to an organization.
@@ -266,15 +114,7 @@ pub(crate) fn not_a_member(organization: &OrganizationId) -> Error {
     )
 }
 
-/// Checks 6 and 7.
-fn check_caller(caller: &Caller, operation: &Operation) -> Result<()> {
-    match operation.scope {
-        Some(scope) => check_scope(caller, scope)?,
-        None if operation.is_write => check_every_scope(caller)?,
-        None => {}
-    }
-    match operation.caller {
-        CallerRule::Anybody => Ok(()),
-        CallerRule::User | CallerRule::Owner => check_user(caller).map(drop),
-    }
+/// Where people add a second factor.
+pub(crate) fn second_factor_place(public_url: &str) -> String {
+    format!("{public_url}/account/second-factor")
 }

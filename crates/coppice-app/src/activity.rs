@@ -8,6 +8,7 @@ use coppice_core::awake::{AwakePeriod, ClientSession};
 use coppice_core::branch::{Branch, BranchState};
 use coppice_core::target::InBranch;
 
+use crate::rows::find_branch;
 use crate::{Access, App};
 
 /// What keeps a branch awake.
@@ -53,7 +54,7 @@ impl App {
     /// # Errors
     /// `project_not_found`, `branch_not_found`
     pub async fn branch_activity(&self, access: &Access<InBranch>, count: u32) -> Result<Activity> {
-        let branch = self.find_branch(access).await?;
+        let branch = find_branch(&self.store, access).await?;
         self.note_uses().await;
         let crashes = self.store.awake_crashes(&branch.id, count).await?;
         Ok(Activity { crashes, ..self.activity(&branch, count).await? })

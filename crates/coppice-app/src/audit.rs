@@ -5,16 +5,20 @@
 //! nobody knows. Only what happens to accounts, such as signing in, is written
 //! down afterwards, in one step.
 
+use std::sync::Arc;
+
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use coppice_core::audit::{AuditActor, AuditEntry, RequestOrigin};
 use coppice_core::operation::{ACCEPT_INVITATION, Operation, REGISTER_MARKETPLACE};
 use coppice_core::target::{AnyTarget, RawTarget, Target};
 use coppice_core::{AuditId, Error, ErrorCode, InvitationId, OrganizationId, Result, UserId};
 use coppice_failpoint::failpoint;
-use coppice_store::{AuditEnd, AuditFilter, NewAuditLine};
+use coppice_store::{AuditEnd, AuditFilter, NewAuditLine, Store};
+use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
-use crate::{Access, App, Credential};
+use crate::access::{Access, Credential};
+use crate::secrets::MasterKey;
 
 /// Characters of the hash in a cursor.
 const CURSOR_HASH_LENGTH: usize = 16;
@@ -148,13 +152,28 @@ fn first_since(time: DateTime<Utc>) -> AuditId {
     AuditId::first_at(if floor < time { floor + TimeDelta::milliseconds(1) } else { floor })
 }
 
-impl App {
+/// The audit log.
+#[derive(Clone)]
+pub struct Audit {
+    store: Store,
+    key: Arc<MasterKey>,
+    /// Days that lines are kept.
+    days: u32,
+    /// What is still to be written down of what happened to accounts.
+    late_notes: TaskTracker,
+}
+
+impl Audit {
+    pub(crate) fn new(store: Store, key: Arc<MasterKey>, days: u32) -> Self {
+        Self { store, key, days, late_notes: TaskTracker::new() }
+    }
+
     /// Begins a line about a request. Whoever does not belong to the
     /// organization leaves none in its log, but in the operator's.
     ///
     /// # Errors
     /// When the metastore fails; then the change must not be made.
-    pub async fn begin_audit(
+    pub async fn begin(
         &self,
         credential: &Credential,
         operation: &Operation,
@@ -198,7 +217,7 @@ impl App {
     }
 
     /// Completes a line. When that fails the line says that nobody knows.
-    pub async fn end_audit(&self, id: &AuditId, end: &AuditEnd) {
+    pub async fn end(&self, id: &AuditId, end: &AuditEnd) {
         failpoint!("audit.ending");
         if let Err(error) = self.store.audit_end(id, end).await {
             tracing::error!("the result of {id} is missing in the audit log: {error}");
@@ -207,7 +226,7 @@ impl App {
 
     /// Writes down what happened to an account. To be called when it has
     /// happened; what can't be written down is in the log.
-    pub async fn note_account_event(&self, event: &AccountEvent<'_>) {
+    pub async fn note_account(&self, event: &AccountEvent<'_>) {
         let targets: Vec<_> = event.target.iter().cloned().collect();
         let noted = self.note(event, &targets);
         if let Err(error) = noted.await {
@@ -215,15 +234,10 @@ impl App {
         }
     }
 
-    /// As [`App::note_account_event`], while whoever caused it has gone on.
-    pub(crate) fn note_account_event_later(
-        &self,
-        kind: AccountEventKind,
-        user: UserId,
-        origin: &RequestOrigin,
-    ) {
-        let (app, origin) = (self.clone(), origin.clone());
-        let noting = async move { app.note_account_event(&AccountEvent::new(kind, &user, &origin)).await };
+    /// As [`Audit::note_account`], while whoever caused it has gone on.
+    pub(crate) fn note_account_later(&self, kind: AccountEventKind, user: UserId, origin: &RequestOrigin) {
+        let (audit, origin) = (self.clone(), origin.clone());
+        let noting = async move { audit.note_account(&AccountEvent::new(kind, &user, &origin)).await };
         self.late_notes.spawn(noting.in_current_span());
     }
 
@@ -253,7 +267,7 @@ impl App {
     }
 
     /// Begins a line about somebody who accepts an invitation at its page.
-    pub(crate) async fn begin_acceptance_audit(
+    pub(crate) async fn begin_acceptance(
         &self,
         user: &UserId,
         organization: Option<&OrganizationId>,
@@ -261,12 +275,12 @@ impl App {
         origin: &RequestOrigin,
     ) -> Result<AuditId> {
         let targets: Vec<_> = invitation.iter().map(ToString::to_string).collect();
-        self.begin_audit_at_page(user, organization, ACCEPT_INVITATION.id, &targets, origin).await
+        self.begin_at_page(user, organization, ACCEPT_INVITATION.id, &targets, origin).await
     }
 
     /// Begins a line about somebody who says at a page which organization a subscription at a marketplace pays for. It is
     /// in the log of that only if they may say so.
-    pub(crate) async fn begin_registration_audit(
+    pub(crate) async fn begin_registration(
         &self,
         user: &UserId,
         organization: Option<&OrganizationId>,
@@ -274,11 +288,11 @@ impl App {
         origin: &RequestOrigin,
     ) -> Result<AuditId> {
         let targets = [license.to_owned()];
-        self.begin_audit_at_page(user, organization, REGISTER_MARKETPLACE.id, &targets, origin).await
+        self.begin_at_page(user, organization, REGISTER_MARKETPLACE.id, &targets, origin).await
     }
 
     /// Begins a line about what somebody does at a page, and not by the API.
-    async fn begin_audit_at_page(
+    async fn begin_at_page(
         &self,
         user: &UserId,
         organization: Option<&OrganizationId>,
@@ -306,7 +320,7 @@ impl App {
     }
 
     /// Completes a line that no answer of the API completes.
-    pub(crate) async fn end_audit_with<T>(&self, id: &AuditId, outcome: &Result<T>) {
+    pub(crate) async fn end_with<T>(&self, id: &AuditId, outcome: &Result<T>) {
         let end = match outcome {
             Ok(_) => AuditEnd { status: 200, ..AuditEnd::default() },
             Err(error) => AuditEnd {
@@ -315,14 +329,14 @@ impl App {
                 ..AuditEnd::default()
             },
         };
-        self.end_audit(id, &end).await;
+        self.end(id, &end).await;
     }
 
     /// Lines of the organization.
     ///
     /// # Errors
     /// `invalid_cursor`
-    pub async fn list_audit_log(&self, access: &Access, query: &AuditQuery) -> Result<AuditPage> {
+    pub async fn list(&self, access: &Access, query: &AuditQuery) -> Result<AuditPage> {
         let organization = &access.organization.id;
         let older_than_cursor = match &query.cursor {
             Some(cursor) => Some(self.read_cursor(organization, query, cursor)?),
@@ -368,8 +382,8 @@ impl App {
     }
 
     /// Forgets lines that are older than they are kept.
-    pub(crate) async fn purge_audit_log(&self) -> Result<()> {
-        let age = TimeDelta::days(i64::from(self.config.audit_days));
+    pub(crate) async fn purge(&self) -> Result<()> {
+        let age = TimeDelta::days(i64::from(self.days));
         let removed = self.store.audit_purge(&AuditId::first_at(Utc::now() - age)).await?;
         if removed > 0 {
             tracing::info!("removed {removed} lines of the audit log, which were older than {age}");

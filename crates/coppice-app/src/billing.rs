@@ -1,16 +1,21 @@
 //! What organizations are asked for by the operator's price list.
 
+use std::sync::Arc;
+
 use chrono::{DateTime, Datelike as _, NaiveTime, TimeDelta, Utc};
 use coppice_core::amount::{Decimal, Whole, rounded};
 use coppice_core::instance_type::InstanceType;
 use coppice_core::invoice::{InvoiceContent, InvoiceLine, InvoiceStatus};
-use coppice_core::payment::Credit;
+use coppice_core::organization::BillingStatus;
+use coppice_core::payment::{Credit, after_look};
 use coppice_core::price_list::{PriceList, cost, month_of, next_month, per_priced_unit};
 use coppice_core::usage::Meter;
 use coppice_core::{Error, ErrorCode, InvoiceId, OrganizationId, Result};
-use coppice_store::{Invoice, MissingInvoice, UsageGrouping, UsageQuery, UsageRow};
+use coppice_store::{Invoice, MissingInvoice, Store, StoreError, UsageGrouping, UsageQuery, UsageRow};
 
-use crate::{Access, App};
+use crate::Access;
+use crate::orb::OrbApi;
+use crate::stripe::Stripe;
 
 /// Decimals of a quantity.
 const QUANTITY_DECIMALS: u32 = 6;
@@ -64,10 +69,30 @@ pub struct InvoicePage {
     pub next_cursor: Option<String>,
 }
 
-impl App {
+/// What organizations are asked for.
+#[derive(Clone)]
+pub struct Billing {
+    store: Store,
+    /// What is charged, if anybody is.
+    prices: Option<PriceList>,
+    /// Who makes the invoices, if not the platform.
+    orb: Option<Arc<OrbApi>>,
+    stripe: Stripe,
+}
+
+impl Billing {
+    pub(crate) fn new(
+        store: Store,
+        prices: Option<PriceList>,
+        orb: Option<Arc<OrbApi>>,
+        stripe: Stripe,
+    ) -> Self {
+        Self { store, prices, orb, stripe }
+    }
+
     /// Whether anybody is charged here.
     pub fn has_invoices(&self) -> bool {
-        self.config.prices.is_some() || self.orb.is_some()
+        self.prices.is_some() || self.orb.is_some()
     }
 
     /// What the organization has paid already, also what is used up.
@@ -82,14 +107,14 @@ impl App {
     pub fn rates_of(&self, kind: &InstanceType) -> (f64, f64) {
         let now = Utc::now();
         let rate = |meter| {
-            let price = self.config.prices.as_ref()?.unit_price(meter, &kind.name, now)?;
+            let price = self.prices.as_ref()?.unit_price(meter, &kind.name, now)?;
             price.to_plain_string().parse::<f64>().ok()
         };
         (rate(Meter::Awake).unwrap_or_default(), rate(Meter::Storage).unwrap_or_default())
     }
 
     /// Where invoices of the organization go.
-    pub async fn billing_email(&self, access: &Access) -> Result<String> {
+    pub async fn email(&self, access: &Access) -> Result<String> {
         Ok(self.store.billing_email(&access.organization.id).await?)
     }
 
@@ -97,8 +122,8 @@ impl App {
     ///
     /// # Errors
     /// `provider_failed`; nothing is changed then.
-    pub async fn set_billing_email(&self, access: &Access, email: &str) -> Result<String> {
-        self.tell_stripe_email(&access.organization.id, email).await?;
+    pub async fn set_email(&self, access: &Access, email: &str) -> Result<String> {
+        self.stripe.tell_email(&access.organization.id, email).await?;
         self.store.billing_set_email(&access.organization.id, email).await?;
         Ok(email.to_owned())
     }
@@ -146,7 +171,7 @@ impl App {
     ///
     /// # Errors
     /// `invoice_not_found` when nobody is charged here; `provider_failed`.
-    pub async fn upcoming_invoice(&self, access: &Access) -> Result<UpcomingInvoice> {
+    pub async fn upcoming(&self, access: &Access) -> Result<UpcomingInvoice> {
         let none = || {
             let public = "no upcoming invoice".to_owned();
             Error::NotFound { code: ErrorCode::InvoiceNotFound, public }
@@ -156,7 +181,7 @@ impl App {
             let subscription = self.store.orb_subscription(id).await?.ok_or_else(none)?;
             return orb.upcoming_invoice(id, &subscription).await?.ok_or_else(none);
         }
-        let prices = self.config.prices.as_ref().ok_or_else(none)?;
+        let prices = self.prices.as_ref().ok_or_else(none)?;
         let began_at = month_of(Utc::now());
         let organization = &access.organization;
         let of = MissingInvoice {
@@ -184,7 +209,7 @@ impl App {
     /// `unavailable`
     pub async fn issue_invoices(&self) -> Result<()> {
         // Who has prices and Orb shows costs by the one, and charges by the other.
-        let Some(prices) = self.config.prices.as_ref().filter(|_| self.orb.is_none()) else { return Ok(()) };
+        let Some(prices) = self.prices.as_ref().filter(|_| self.orb.is_none()) else { return Ok(()) };
         while let Some(month) = self.store.invoice_month_due().await? {
             let began_at = month.and_time(NaiveTime::MIN).and_utc();
             for of in self.store.invoice_missing(month).await? {
@@ -199,6 +224,30 @@ impl App {
                 }
             }
             self.store.invoice_month_done(month).await?;
+        }
+        Ok(())
+    }
+
+    /// Enables organizations that wait for something to pay with where nobody
+    /// needs that any more, and those with an invoice of Orb's where that makes
+    /// none any more.
+    ///
+    /// # Errors
+    /// `unavailable`
+    pub async fn lift_payment_requirement(&self) -> Result<()> {
+        for id in self.store.organization_list_unpaid().await? {
+            let mut tx = self.store.begin().await?;
+            if let Some(organization) = self.store.organization_lock_in_tx(&mut tx, &id).await? {
+                let has = self.store.means_in_tx(&mut tx, &id).await?;
+                let status = match organization.billing_status {
+                    BillingStatus::InvoiceOverdue if self.orb.is_none() => BillingStatus::Ok,
+                    status => after_look(status, has, has, self.stripe.requires_payment_method()).0,
+                };
+                if status != organization.billing_status {
+                    self.store.organization_set_billing_in_tx(&mut tx, &id, status, "").await?;
+                }
+            }
+            tx.commit().await.map_err(StoreError::from)?;
         }
         Ok(())
     }

@@ -1,14 +1,16 @@
 //! The first start: a user, an organization, a project and its main branch.
 
+use std::sync::Arc;
+
 use chrono::Utc;
 use coppice_core::access::{Grant, Principal};
 use coppice_core::api_key::{ApiKeyKind, ApiKeySecret};
 use coppice_core::{ApiKeyId, Error, OrganizationId, ProjectId, Result, UserId};
-use coppice_store::{NewApiKey, NewUser, StoreError};
+use coppice_store::{NewApiKey, NewUser, Store, StoreError};
 use zeroize::Zeroizing;
 
-use crate::App;
-use crate::secrets::new_password;
+use crate::identity::Passwords;
+use crate::secrets::{MasterKey, new_password};
 
 /// The name of everything that the first start makes.
 const DEFAULT_NAME: &str = "default";
@@ -25,7 +27,19 @@ pub struct FirstAccount {
     pub password: Zeroizing<String>,
 }
 
-impl App {
+/// The first start.
+#[derive(Clone)]
+pub struct Bootstrap {
+    store: Store,
+    key: Arc<MasterKey>,
+    passwords: Arc<Passwords>,
+}
+
+impl Bootstrap {
+    pub(crate) fn new(store: Store, key: Arc<MasterKey>, passwords: Arc<Passwords>) -> Self {
+        Self { store, key, passwords }
+    }
+
     /// Whether the first start was done before.
     pub async fn has_account(&self) -> Result<bool> {
         Ok(self.store.user_first().await?.is_some())
@@ -46,7 +60,7 @@ impl App {
         let (user, organization, project) =
             (UserId::generate(now), OrganizationId::generate(now), ProjectId::generate(now));
         let (key, password) = (ApiKeySecret::generate(ApiKeyKind::User), new_password());
-        let hash = self.hash_off_thread(password.clone()).await?;
+        let hash = self.passwords.hash(password.clone()).await?;
         let made = FirstAccount { organization, project, key, password };
 
         let mut tx = self.store.begin().await?;

@@ -9,6 +9,7 @@ use coppice_core::{Error, ErrorCode, InstanceId, Result};
 use coppice_telemetry::metrics::{Bucket, Plan};
 use futures_util::future::try_join_all;
 
+use crate::rows::find_branch;
 use crate::{Access, App};
 
 /// Which history is asked for.
@@ -42,7 +43,7 @@ impl App {
         access: &Access<InBranch>,
         request: &MetricsRequest,
     ) -> Result<Vec<InstanceSeries>> {
-        let branch = self.find_branch(access).await?;
+        let branch = find_branch(&self.store, access).await?;
         let history = self.store.metric_history(&branch.id).await?;
         let known: BTreeSet<_> =
             history.instances.iter().chain(history.series.iter().map(|(_, id)| id)).collect();

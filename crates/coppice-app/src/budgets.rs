@@ -14,9 +14,12 @@ use coppice_core::price_list::{PriceList, cost, month_of, next_month};
 use coppice_core::target::OnBudget;
 use coppice_core::usage::Meter;
 use coppice_core::{Error, ErrorCode, OrganizationId, Result};
-use coppice_store::{Budget, BudgetPart, BudgetReach, StoreError, Tx};
+use coppice_store::{Budget, BudgetPart, BudgetReach, Store, StoreError, Tx};
 
-use crate::{Access, App};
+use crate::Access;
+use crate::mail::Mail;
+use crate::reconciler::Reconciler;
+use crate::rows::lock_organization_in_tx;
 
 /// How often budgets are looked at. What was used is known up to the meter's
 /// last turn, so that this much and a turn may be used beyond a budget.
@@ -51,17 +54,31 @@ impl BudgetLine {
     }
 }
 
-impl App {
+/// What organizations may use in a month.
+#[derive(Clone)]
+pub struct Budgets {
+    store: Store,
+    reconciler: Reconciler,
+    mail: Mail,
+    /// What is charged, if anybody is.
+    prices: Option<PriceList>,
+}
+
+impl Budgets {
+    pub(crate) fn new(store: Store, reconciler: Reconciler, mail: Mail, prices: Option<PriceList>) -> Self {
+        Self { store, reconciler, mail, prices }
+    }
+
     /// Budgets of an organization.
-    pub async fn list_budgets(&self, access: &Access) -> Result<Vec<BudgetLine>> {
-        Ok(self.read_budgets(&access.organization.id).await?.1)
+    pub async fn list(&self, access: &Access) -> Result<Vec<BudgetLine>> {
+        Ok(self.read(&access.organization.id).await?.1)
     }
 
     /// Sets a budget. What follows from it is done when this returns.
     ///
     /// # Errors
     /// `subject_not_found`, `invalid_field`, `budget_limit_reached`
-    pub async fn set_budget(
+    pub async fn set(
         &self,
         access: &Access<OnBudget>,
         limit: &str,
@@ -69,9 +86,9 @@ impl App {
     ) -> Result<BudgetLine> {
         let (organization, subject) = (&access.organization.id, &access.target.subject);
         let limit = read_limit(limit).ok_or_else(|| Error::invalid_field("limit", "must be a decimal"))?;
-        let unit = self.budget_unit(unit)?;
+        let unit = self.unit(unit)?;
         let mut tx = self.store.begin().await?;
-        self.lock_organization_in_tx(&mut tx, organization).await?;
+        lock_organization_in_tx(&self.store, &mut tx, organization).await?;
         let text = limit.to_plain_string();
         if !self.store.budget_set_in_tx(&mut tx, organization, subject, (&text, unit)).await? {
             return Err(no_subject(subject));
@@ -81,7 +98,7 @@ impl App {
             return Err(Error::invalid(ErrorCode::BudgetLimitReached, public));
         }
         tx.commit().await.map_err(StoreError::from)?;
-        let lines = self.apply_budgets(organization).await?;
+        let lines = self.apply(organization).await?;
         lines.into_iter().find(|line| line.budget.subject == *subject).ok_or_else(|| no_budget(subject))
     }
 
@@ -89,10 +106,10 @@ impl App {
     ///
     /// # Errors
     /// `budget_not_found`
-    pub async fn delete_budget(&self, access: &Access<OnBudget>) -> Result<()> {
+    pub async fn delete(&self, access: &Access<OnBudget>) -> Result<()> {
         let (organization, subject) = (&access.organization.id, &access.target.subject);
         let mut tx = self.store.begin().await?;
-        self.lock_organization_in_tx(&mut tx, organization).await?;
+        lock_organization_in_tx(&self.store, &mut tx, organization).await?;
         let woken = self.store.budget_delete_in_tx(&mut tx, organization, subject).await?;
         let woken = woken.ok_or_else(|| no_budget(subject))?;
         tx.commit().await.map_err(StoreError::from)?;
@@ -101,10 +118,10 @@ impl App {
     }
 
     /// Looks at every budget. One organization's trouble is not another's.
-    pub(crate) async fn look_at_budgets(&self) -> Result<()> {
+    pub(crate) async fn look(&self) -> Result<()> {
         let mut outcome = Ok(());
         for organization in self.store.budget_organizations().await? {
-            if let Err(error) = self.apply_budgets(&organization).await {
+            if let Err(error) = self.apply(&organization).await {
                 tracing::warn!("looking at the budgets of {organization}: {}", error.for_log());
                 outcome = Err(error);
             }
@@ -113,13 +130,13 @@ impl App {
     }
 
     /// What was told of budgets long ago is forgotten.
-    pub(crate) async fn purge_budgets(&self) -> Result<()> {
+    pub(crate) async fn purge(&self) -> Result<()> {
         Ok(self.store.budget_purge().await?)
     }
 
     /// Does what follows from how much of an organization's budgets is used.
-    async fn apply_budgets(&self, organization: &OrganizationId) -> Result<Vec<BudgetLine>> {
-        let (now, lines) = self.read_budgets(organization).await?;
+    async fn apply(&self, organization: &OrganizationId) -> Result<Vec<BudgetLine>> {
+        let (now, lines) = self.read(organization).await?;
         let month = month_of(now).date_naive();
         let is_news = |line: &BudgetLine| {
             let Budget { exhausted_in, told, .. } = &line.budget;
@@ -141,7 +158,7 @@ impl App {
         }
         tx.commit().await.map_err(StoreError::from)?;
         if !outcome.told.is_empty() {
-            self.mail_nudge.notify_one();
+            self.mail.nudge().notify_one();
         }
         for branch in outcome.changed {
             tracing::info!(%branch, "branch {branch} sleeps or wakes for a budget");
@@ -169,18 +186,18 @@ impl App {
                 threshold,
                 month: month.format("%Y-%m").to_string(),
             };
-            self.promise_mail_in_tx(tx, &MailContent::BudgetReached(news)).await?;
+            self.mail.promise_in_tx(tx, &MailContent::BudgetReached(news)).await?;
         }
         Ok(())
     }
 
-    async fn read_budgets(&self, organization: &OrganizationId) -> Result<(DateTime<Utc>, Vec<BudgetLine>)> {
+    async fn read(&self, organization: &OrganizationId) -> Result<(DateTime<Utc>, Vec<BudgetLine>)> {
         let (now, budgets) = self.store.budget_list(organization).await?;
         if budgets.is_empty() {
             return Ok((now, vec![]));
         }
         let (from, renews_at) = (month_of(now), next_month(now));
-        let prices = self.config.prices.as_ref();
+        let prices = self.prices.as_ref();
         let boundaries = prices.map_or_else(|| vec![from], |prices| prices.boundaries(from, renews_at));
         let parts = self.store.budget_parts(organization, (from, renews_at), &boundaries).await?;
         let line = |budget: Budget| {
@@ -194,8 +211,8 @@ impl App {
     }
 
     /// What a new budget counts in.
-    fn budget_unit<'a>(&'a self, asked: Option<&str>) -> Result<&'a str> {
-        let currency = self.config.prices.as_ref().map(|prices| prices.currency.as_str());
+    fn unit<'a>(&'a self, asked: Option<&str>) -> Result<&'a str> {
+        let currency = self.prices.as_ref().map(|prices| prices.currency.as_str());
         match asked {
             None => Ok(currency.unwrap_or(INSTANCE_HOURS)),
             Some(INSTANCE_HOURS) => Ok(INSTANCE_HOURS),

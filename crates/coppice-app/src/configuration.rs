@@ -9,6 +9,7 @@ use coppice_core::target::InBranch;
 use coppice_core::{InstanceId, Result};
 use coppice_engine::ImageContents;
 
+use crate::rows::find_branch;
 use crate::{Access, App};
 
 /// A server that takes longer to tell its statistics is not waited for.
@@ -21,8 +22,8 @@ impl App {
     /// # Errors
     /// `project_not_found`, `branch_not_found`
     pub async fn branch_postgres_config(&self, access: &Access<InBranch>) -> Result<Vec<Described>> {
-        let branch = self.find_branch(access).await?;
-        let contents = self.image_contents(branch.spec.version).await?;
+        let branch = find_branch(&self.store, access).await?;
+        let contents = self.offers.image_contents(branch.spec.version).await?;
         let observed = self.observed(&branch).await?;
         let instance_type = instance_type(&branch.spec.instance_type);
         let preloaded = &branch.spec.preload_libraries;

@@ -8,6 +8,7 @@ use coppice_core::{BranchId, Error, ErrorCode, Result};
 use zeroize::Zeroizing;
 
 use crate::logins::{check_login_name, login_of};
+use crate::rows::find_branch;
 use crate::{Access, App, GatewayPlace};
 
 /// How clients connect to a branch.
@@ -40,7 +41,7 @@ impl App {
         access: &Access<InBranch>,
         username: Option<&str>,
     ) -> Result<Credentials> {
-        let branch = self.find_branch(access).await?;
+        let branch = find_branch(&self.store, access).await?;
         match (username, login_of(access)) {
             (Some(name), Some((key, _))) => check_login_name(&branch, key, name)?,
             (Some(name), None) => self.check_username(&branch, name)?,

@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use coppice_core::event::EventType;
 use coppice_core::{Error, ErrorCode, OrganizationId, Result};
-use coppice_store::{Event, EventFilter};
+use coppice_store::{Event, EventFilter, Store};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use crate::{Access, App};
+use crate::Access;
+use crate::webhooks::Webhooks;
 
 /// Days that events are kept.
 const KEPT_DAYS: u32 = 7;
@@ -50,7 +51,7 @@ pub struct EventPage {
 
 /// Wakes those who wait for events.
 #[derive(Debug, Default)]
-pub(crate) struct EventFeed {
+struct EventFeed {
     /// How often something was published; none while nobody would tell.
     published: watch::Sender<Option<i64>>,
     waiting: Mutex<BTreeMap<OrganizationId, u32>>,
@@ -101,14 +102,26 @@ impl Drop for Waiting<'_> {
     }
 }
 
-impl App {
+/// What happened in organizations.
+#[derive(Clone)]
+pub struct Events {
+    store: Store,
+    feed: Arc<EventFeed>,
+    webhooks: Webhooks,
+}
+
+impl Events {
+    pub(crate) fn new(store: Store, webhooks: Webhooks) -> Self {
+        Self { store, feed: Arc::default(), webhooks }
+    }
+
     /// Lets callers wait for events, until the returned value is dropped.
     pub(crate) fn open_feed(&self) -> OpenFeed {
-        OpenFeed(self.events.clone())
+        OpenFeed(self.feed.clone())
     }
 
     /// Publishes what has happened, and wakes those who wait for it.
-    pub(crate) async fn publish_events(&self, feed: &OpenFeed) -> Result<()> {
+    pub(crate) async fn publish(&self, feed: &OpenFeed) -> Result<()> {
         loop {
             let publication = self.store.event_publication().await?;
             feed.0.note(publication.count);
@@ -116,12 +129,12 @@ impl App {
                 return Ok(());
             }
             self.store.event_publish().await?;
-            self.webhook_nudge.notify_one();
+            self.webhooks.nudge();
         }
     }
 
     /// Forgets events that were kept for long enough.
-    pub(crate) async fn purge_events(&self) -> Result<()> {
+    pub(crate) async fn purge(&self) -> Result<()> {
         self.store.event_purge(KEPT_DAYS, KEPT_MAX).await?;
         Ok(())
     }
@@ -132,7 +145,7 @@ impl App {
     ///
     /// # Errors
     /// `invalid_cursor`
-    pub async fn list_events(&self, access: &Access, query: &EventQuery) -> Result<EventPage> {
+    pub async fn list(&self, access: &Access, query: &EventQuery) -> Result<EventPage> {
         let (organization, grant) = (&access.organization.id, &access.caller.grant);
         let mut filter = EventFilter {
             after: query.after.as_deref().map_or(Ok(0), read_cursor)?,
@@ -141,14 +154,14 @@ impl App {
             branches: grant.branch_limit().map(<[String]>::to_vec),
         };
         let end = Instant::now() + query.wait;
-        let mut published = self.events.published.subscribe();
+        let mut published = self.feed.published.subscribe();
         let mut place = None;
         loop {
             let is_open = published.borrow_and_update().is_some();
             let found = self.store.event_list(organization, &filter, query.count_max).await?;
             let (events, last) = found.ok_or_else(invalid_cursor)?;
             if place.is_none() && !query.wait.is_zero() {
-                place = self.events.wait(organization);
+                place = self.feed.wait(organization);
             }
             let may_wait = events.is_empty() && is_open && place.is_some();
             if !may_wait || timeout_at(end, published.changed()).await.is_err() {

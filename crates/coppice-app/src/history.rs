@@ -10,6 +10,7 @@ use coppice_core::{Error, InstanceId, Result, VolumeId};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
+use crate::rows::find_branch;
 use crate::{Access, App};
 
 /// Looks at a time.
@@ -69,7 +70,7 @@ impl App {
     /// # Errors
     /// `project_not_found`, `branch_not_found`
     pub async fn branch_history(&self, access: &Access<InBranch>) -> Result<History> {
-        let branch = self.find_branch(access).await?;
+        let branch = find_branch(&self.store, access).await?;
         self.history_of(&branch.volume).await
     }
 

@@ -1,20 +1,20 @@
 //! Requests that carry an `Idempotency-Key`: the first answer is given again, and nothing is done twice by a process
 //! that ends in between.
 //!
-//! What ends in one commit leaves that to whoever keeps the answer ([`App::commit_with_answer`]): both are there then,
-//! or neither. What goes on after its commit notes there what it did ([`App::note_effect_in_tx`]), and a repetition
-//! goes on from that ([`App::branch_of_call`]).
+//! What ends in one commit leaves that to whoever keeps the answer ([`commit_with_answer`]): both are there then,
+//! or neither. What goes on after its commit notes there what it did ([`note_effect_in_tx`]), and a repetition
+//! goes on from that ([`branch_of_call`]).
 
 use std::sync::Arc;
 
 use coppice_core::{BranchId, Error, ErrorCode, Result};
 use coppice_failpoint::failpoint;
-use coppice_store::{AnswerRoom, RepeatableRequest, Repetition, StoreError, Tx};
+use coppice_store::{AnswerRoom, RepeatableRequest, Repetition, Store, StoreError, Tx};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use crate::App;
+use crate::secrets::MasterKey;
 
 /// A first request that runs longer than this has died with its process.
 const RUNNING_SECONDS_MAX: u32 = 60;
@@ -55,7 +55,7 @@ pub struct Uncommitted {
 /// What to do with a request.
 #[derive(Debug)]
 pub enum Begun {
-    /// Carry it out, then [`App::finish_call`].
+    /// Carry it out, then [`Calls::finish`].
     First(RepeatableCall),
     /// The first one is still running.
     Running,
@@ -87,9 +87,20 @@ impl RepeatableCall {
     }
 }
 
-impl App {
+/// Calls that may be repeated.
+#[derive(Clone)]
+pub struct Calls {
+    store: Store,
+    key: Arc<MasterKey>,
+}
+
+impl Calls {
+    pub(crate) fn new(store: Store, key: Arc<MasterKey>) -> Self {
+        Self { store, key }
+    }
+
     /// Notes that a call begins, unless one like it did before.
-    pub async fn begin_call(&self, credential: &str, path: &str, key: &str, body: &[u8]) -> Result<Begun> {
+    pub async fn begin(&self, credential: &str, path: &str, key: &str, body: &[u8]) -> Result<Begun> {
         let mut call = RepeatableCall {
             caller: self.key.hash(credential),
             path: path.to_owned(),
@@ -127,7 +138,7 @@ impl App {
     }
 
     /// Carries out what a call asks for. What it leaves uncommitted is to be committed with its answer by
-    /// [`App::commit_call`], or undone by dropping it.
+    /// [`Calls::commit`], or undone by dropping it.
     pub async fn carry_out<T>(
         &self,
         call: RepeatableCall,
@@ -142,7 +153,7 @@ impl App {
     ///
     /// # Errors
     /// `idempotency_in_progress` when another one like it was faster; nothing is done then.
-    pub async fn commit_call(
+    pub async fn commit(
         &self,
         call: &RepeatableCall,
         done: Uncommitted,
@@ -160,42 +171,11 @@ impl App {
         Ok(())
     }
 
-    /// Commits the last of what is done for a request, and wakes who does the rest of it. Where the request may be
-    /// repeated, both wait for its answer, so nothing may be asked of the metastore until then: it would not be seen.
-    pub(crate) async fn commit_with_answer(&self, tx: Tx, then: Option<&Arc<Notify>>) -> Result<()> {
-        let then = then.cloned();
-        let Ok(running) = CALL.try_with(Arc::clone) else {
-            tx.commit().await.map_err(StoreError::from)?;
-            then.inspect(|waiting| waiting.notify_one());
-            return Ok(());
-        };
-        match running.uncommitted.lock().replace(Uncommitted { tx, then }) {
-            None => Ok(()),
-            Some(_) => Err(Error::internal("a request was committed twice")),
-        }
-    }
-
-    /// Notes with what a request does to which branch it does it, so that a repetition does not do it again.
-    ///
-    /// # Errors
-    /// `idempotency_in_progress` when another one like it was faster.
-    pub(crate) async fn note_effect_in_tx(&self, tx: &mut Tx, branch: &BranchId) -> Result<()> {
-        let Ok(running) = CALL.try_with(Arc::clone) else { return Ok(()) };
-        let is_noted = self.store.idempotency_note_in_tx(tx, running.call.row(), branch.as_str()).await?;
-        is_noted.then_some(()).ok_or_else(faster)
-    }
-
-    /// The branch that was noted by a request that this one repeats, whose process ended before it had an answer.
-    pub(crate) fn branch_of_call(&self) -> Option<BranchId> {
-        let noted = CALL.try_with(|running| running.call.effect.clone()).ok().flatten();
-        noted.and_then(|noted| BranchId::parse(&noted))
-    }
-
     /// Keeps the answer of a call for a day, or forgets the call when its
     /// answer is not worth keeping, or when it changed nothing and what is kept
     /// of its caller takes too much room as it is. One that was kept with what
     /// the call did stays.
-    pub async fn finish_call(
+    pub async fn finish(
         &self,
         call: &RepeatableCall,
         answer: Option<(u16, &str)>,
@@ -210,6 +190,37 @@ impl App {
         }
         Ok(self.store.idempotency_forget(call.row()).await?)
     }
+}
+
+/// Commits the last of what is done for a request, and wakes who does the rest of it. Where the request may be
+/// repeated, both wait for its answer, so nothing may be asked of the metastore until then: it would not be seen.
+pub(crate) async fn commit_with_answer(tx: Tx, then: Option<&Arc<Notify>>) -> Result<()> {
+    let then = then.cloned();
+    let Ok(running) = CALL.try_with(Arc::clone) else {
+        tx.commit().await.map_err(StoreError::from)?;
+        then.inspect(|waiting| waiting.notify_one());
+        return Ok(());
+    };
+    match running.uncommitted.lock().replace(Uncommitted { tx, then }) {
+        None => Ok(()),
+        Some(_) => Err(Error::internal("a request was committed twice")),
+    }
+}
+
+/// Notes with what a request does to which branch it does it, so that a repetition does not do it again.
+///
+/// # Errors
+/// `idempotency_in_progress` when another one like it was faster.
+pub(crate) async fn note_effect_in_tx(store: &Store, tx: &mut Tx, branch: &BranchId) -> Result<()> {
+    let Ok(running) = CALL.try_with(Arc::clone) else { return Ok(()) };
+    let is_noted = store.idempotency_note_in_tx(tx, running.call.row(), branch.as_str()).await?;
+    is_noted.then_some(()).ok_or_else(faster)
+}
+
+/// The branch that was noted by a request that this one repeats, whose process ended before it had an answer.
+pub(crate) fn branch_of_call() -> Option<BranchId> {
+    let noted = CALL.try_with(|running| running.call.effect.clone()).ok().flatten();
+    noted.and_then(|noted| BranchId::parse(&noted))
 }
 
 fn faster() -> Error {

@@ -5,24 +5,35 @@
 //! not show that an address is one's own. The one in the letter carries a proof
 //! that nobody else sees; an account made with it has a verified address.
 
-mod links;
+pub(crate) mod links;
+
+use std::sync::Arc;
 
 use chrono::Utc;
 use coppice_core::access::Scope;
 use coppice_core::audit::RequestOrigin;
-use coppice_core::limits::{INVITATION_DAYS, INVITATIONS_PER_HOUR_MAX};
+use coppice_core::limits::{INVITATION_DAYS, INVITATIONS_PER_HOUR_MAX, OrganizationLimits};
 use coppice_core::mail::MailContent;
 use coppice_core::organization::{Invitation, Role};
-use coppice_core::sign_up::SignUp;
 use coppice_core::target::OnInvitation;
 use coppice_core::{Error, ErrorCode, InvitationId, OrganizationId, Result, UserId};
 use coppice_oauth::random;
 use coppice_store::{
-    InvitationFilter, InvitationRecord, NewInvitation, NewUser, OrganizationChange, StoreError, Tx,
+    InvitationFilter, InvitationRecord, NewInvitation, NewUser, OrganizationChange, Store, StoreError, Tx,
 };
 use zeroize::Zeroizing;
 
-use crate::{Access, AccountEvent, AccountEventKind, App, BrowserSession, PersonalAccess};
+use links::InvitationLinks;
+
+use crate::audit::Audit;
+use crate::idempotency::commit_with_answer;
+use crate::identity::Passwords;
+use crate::mail::Mail;
+use crate::members::count_change_in_tx;
+use crate::rows::lock_organization_in_tx;
+use crate::secrets::MasterKey;
+use crate::users::check_not_from_vercel;
+use crate::{Access, AccountEvent, AccountEventKind, BrowserSession, PersonalAccess};
 
 /// An invitation as a caller may see it.
 #[derive(Clone, Debug)]
@@ -87,23 +98,43 @@ fn limit_reached(code: ErrorCode, what: &str, max: u32) -> Error {
     Error::invalid(code, format!("{what} limit of {max} reached"))
 }
 
-impl App {
+/// Invitations to organizations.
+#[derive(Clone)]
+pub struct Invitations {
+    store: Store,
+    key: Arc<MasterKey>,
+    links: InvitationLinks,
+    mail: Mail,
+    audit: Audit,
+    passwords: Arc<Passwords>,
+    limits: OrganizationLimits,
+    /// Whether whoever has no account may make one.
+    may_make_accounts: bool,
+}
+
+impl Invitations {
+    pub(crate) fn new(
+        (store, key): (Store, Arc<MasterKey>),
+        (links, mail): (InvitationLinks, Mail),
+        audit: Audit,
+        passwords: Arc<Passwords>,
+        limits: OrganizationLimits,
+        may_make_accounts: bool,
+    ) -> Self {
+        Self { store, key, links, mail, audit, passwords, limits, may_make_accounts }
+    }
+
     /// Invites somebody. An expired invitation of the same address is replaced.
     ///
     /// # Errors
     /// `scope_not_grantable`, `invitation_conflict`, `invitation_limit_reached`,
     /// `member_limit_reached`, `rate_limited`
-    pub async fn create_invitation(
-        &self,
-        access: &Access,
-        email: &str,
-        role: Role,
-    ) -> Result<VisibleInvitation> {
+    pub async fn create(&self, access: &Access, email: &str, role: Role) -> Result<VisibleInvitation> {
         access.caller.check_grantable(role)?;
         let organization = &access.organization.id;
-        let limits = self.config.limits;
+        let limits = self.limits;
         let mut tx = self.store.begin().await?;
-        self.lock_organization_in_tx(&mut tx, organization).await?;
+        lock_organization_in_tx(&self.store, &mut tx, organization).await?;
         if self.store.invitation_conflicts_in_tx(&mut tx, organization, email).await? {
             return Err(Error::Conflict {
                 code: ErrorCode::InvitationConflict,
@@ -119,26 +150,26 @@ impl App {
                 limits.invitations_max,
             ));
         }
-        self.count_invitation_in_tx(&mut tx, organization).await?;
+        self.count_in_tx(&mut tx, organization).await?;
         let (id, secret) = (InvitationId::generate(Utc::now()), Zeroizing::new(random::secret()));
         let new = NewInvitation {
             id: &id,
             organization,
             email,
             role,
-            link_hash: &self.link_hash(&secret),
+            link_hash: &self.links.hash(&secret),
             link_sealed: &self.key.seal(id.as_str(), &secret),
             days: INVITATION_DAYS,
         };
         let record = self.store.invitation_insert_in_tx(&mut tx, &new).await?;
-        self.mail_invitation_in_tx(&mut tx, organization, &id).await?;
-        self.commit_with_answer(tx, Some(&self.mail_nudge)).await?;
+        self.mail_in_tx(&mut tx, organization, &id).await?;
+        commit_with_answer(tx, Some(self.mail.nudge())).await?;
         self.visible(access, record)
     }
 
     /// Invitations of the organization, the newest first, from the one with
     /// index `offset` on.
-    pub async fn list_invitations(
+    pub async fn list(
         &self,
         access: &Access,
         filter: &InvitationFilter,
@@ -154,7 +185,7 @@ impl App {
     ///
     /// # Errors
     /// `invitation_not_found`
-    pub async fn get_invitation(&self, access: &Access<OnInvitation>) -> Result<VisibleInvitation> {
+    pub async fn get(&self, access: &Access<OnInvitation>) -> Result<VisibleInvitation> {
         let id = &access.target.invitation;
         let found = self.store.invitation_find(&access.organization.id, id).await?;
         self.visible(access, found.ok_or_else(|| not_found(id))?)
@@ -164,7 +195,7 @@ impl App {
     ///
     /// # Errors
     /// `invitation_not_found`
-    pub async fn delete_invitation(&self, access: &Access<OnInvitation>) -> Result<()> {
+    pub async fn delete(&self, access: &Access<OnInvitation>) -> Result<()> {
         let id = &access.target.invitation;
         match self.store.invitation_delete(&access.organization.id, id).await? {
             true => Ok(()),
@@ -176,29 +207,29 @@ impl App {
     ///
     /// # Errors
     /// `invitation_not_found`, `invitation_not_pending`, `rate_limited`
-    pub async fn resend_invitation(&self, access: &Access<OnInvitation>) -> Result<()> {
+    pub async fn resend(&self, access: &Access<OnInvitation>) -> Result<()> {
         let (organization, id) = (&access.organization.id, &access.target.invitation);
         let mut tx = self.store.begin().await?;
-        self.lock_organization_in_tx(&mut tx, organization).await?;
+        lock_organization_in_tx(&self.store, &mut tx, organization).await?;
         match self.store.invitation_lock_in_tx(&mut tx, organization, id).await? {
             None => return Err(not_found(id)),
             Some(false) => return Err(not_pending()),
             Some(true) => {}
         }
-        self.count_invitation_in_tx(&mut tx, organization).await?;
+        self.count_in_tx(&mut tx, organization).await?;
         let secret = Zeroizing::new(random::secret());
-        let (hash, sealed) = (self.link_hash(&secret), self.key.seal(id.as_str(), &secret));
+        let (hash, sealed) = (self.links.hash(&secret), self.key.seal(id.as_str(), &secret));
         self.store.invitation_renew_in_tx(&mut tx, id, &hash, &sealed, INVITATION_DAYS).await?;
-        self.mail_invitation_in_tx(&mut tx, organization, id).await?;
-        self.commit_with_answer(tx, Some(&self.mail_nudge)).await
+        self.mail_in_tx(&mut tx, organization, id).await?;
+        commit_with_answer(tx, Some(self.mail.nudge())).await
     }
 
     /// The invitation behind a link, for the page that offers it.
     ///
     /// # Errors
     /// `invitation_not_found`
-    pub async fn find_invitation(&self, token: &str) -> Result<OfferedInvitation> {
-        let found = self.store.invitation_find_by_link(&self.link_hash(token)).await?;
+    pub async fn find(&self, token: &str) -> Result<OfferedInvitation> {
+        let found = self.store.invitation_find_by_link(&self.links.hash(token)).await?;
         let (invitation, organization_name) = found.ok_or_else(link_not_found)?;
         let has_account = self.store.user_find_by_email(&invitation.email).await?.is_some();
         Ok(OfferedInvitation { invitation, organization_name, has_account })
@@ -210,30 +241,30 @@ impl App {
     /// # Errors
     /// `invitation_not_found`, also when it is for somebody else;
     /// `invitation_not_pending`, `member_limit_reached`
-    pub async fn accept_invitation(&self, access: &PersonalAccess, token: &str) -> Result<Accepted> {
+    pub async fn accept(&self, access: &PersonalAccess, token: &str) -> Result<Accepted> {
         self.join(&access.user, token).await
     }
 
-    /// As [`App::accept_invitation`], for a user who has signed in to a page,
+    /// As [`Invitations::accept`], for a user who has signed in to a page,
     /// from where no line of the audit log was begun.
     ///
     /// # Errors
-    /// As [`App::accept_invitation`].
-    pub async fn accept_invitation_as(
+    /// As [`Invitations::accept`].
+    pub async fn accept_as(
         &self,
         session: &BrowserSession,
         token: &str,
         origin: &RequestOrigin,
     ) -> Result<Accepted> {
-        let found = self.store.invitation_find_by_link(&self.link_hash(token)).await?;
+        let found = self.store.invitation_find_by_link(&self.links.hash(token)).await?;
         let found = found.map(|(invitation, _)| invitation);
         // Only the person who was invited writes into the organization's log.
         let is_theirs = |invitation: &&Invitation| invitation.email.eq_ignore_ascii_case(&session.email);
         let organization = found.as_ref().filter(is_theirs).map(|invitation| &invitation.organization);
         let invitation = found.as_ref().map(|invitation| &invitation.id);
-        let line = self.begin_acceptance_audit(&session.user, organization, invitation, origin).await?;
+        let line = self.audit.begin_acceptance(&session.user, organization, invitation, origin).await?;
         let outcome = self.join(&session.user, token).await;
-        self.end_audit_with(&line, &outcome).await;
+        self.audit.end_with(&line, &outcome).await;
         outcome
     }
 
@@ -243,7 +274,7 @@ impl App {
         if !account.email.eq_ignore_ascii_case(&invitation.email) {
             return Err(link_not_found());
         }
-        self.check_not_from_vercel(user).await?;
+        check_not_from_vercel(&self.store, user).await?;
         let present = self.store.member_role_in_tx(&mut tx, &invitation.organization, user).await?;
         let role = match present {
             Some(role) => role,
@@ -255,7 +286,7 @@ impl App {
                 role
             }
         };
-        self.commit_with_answer(tx, None).await?;
+        commit_with_answer(tx, None).await?;
         Ok(Accepted { organization: invitation.organization, role })
     }
 
@@ -268,35 +299,35 @@ impl App {
     /// `member_limit_reached`; `invalid_field` when the password can't be one;
     /// `account_exists` when the address has an account by now, whose owner has
     /// to sign in instead.
-    pub async fn accept_invitation_as_new(
+    pub async fn accept_as_new(
         &self,
         token: &str,
         person: NewPerson,
         origin: &RequestOrigin,
     ) -> Result<(UserId, Accepted)> {
-        if self.config.sign_up == SignUp::Off || !self.config.has_passwords {
+        if !self.may_make_accounts {
             return Err(Error::Forbidden {
                 code: ErrorCode::SignUpClosed,
                 public: "no account is made by an invitation here".to_owned(),
             });
         }
         // Before anything is computed for whoever has no link.
-        let found = self.store.invitation_find_by_link(&self.link_hash(token)).await?;
+        let found = self.store.invitation_find_by_link(&self.links.hash(token)).await?;
         let (found, _) = found.ok_or_else(link_not_found)?;
         self.check_pending(&found)?;
         let user = UserId::generate(Utc::now());
         let organization = Some(&found.organization);
-        let line = self.begin_acceptance_audit(&user, organization, Some(&found.id), origin).await?;
+        let line = self.audit.begin_acceptance(&user, organization, Some(&found.id), origin).await?;
         let outcome = self.join_as_new(&user, token, person).await;
-        self.end_audit_with(&line, &outcome).await;
+        self.audit.end_with(&line, &outcome).await;
         let accepted = outcome?;
-        self.note_account_event(&AccountEvent::new(AccountEventKind::AccountMade, &user, origin)).await;
+        self.audit.note_account(&AccountEvent::new(AccountEventKind::AccountMade, &user, origin)).await;
         Ok((user, accepted))
     }
 
     async fn join_as_new(&self, user: &UserId, token: &str, person: NewPerson) -> Result<Accepted> {
-        let is_email_verified = random::equal(&person.mailed, &self.mailed_proof(token));
-        let password = self.hash_off_thread(person.password).await?;
+        let is_email_verified = random::equal(&person.mailed, &self.links.proof(token));
+        let password = self.passwords.hash(person.password).await?;
         let (mut tx, invitation) = self.take_invitation(token).await?;
         self.check_pending(&invitation)?;
         let (organization, role) = (invitation.organization, invitation.role);
@@ -321,7 +352,7 @@ impl App {
     /// Takes the invitation behind a link away, until the transaction is rolled
     /// back. Its organization is locked first, as everywhere.
     async fn take_invitation(&self, token: &str) -> Result<(Tx, Invitation)> {
-        let hash = self.link_hash(token);
+        let hash = self.links.hash(token);
         let found = self.store.invitation_find_by_link(&hash).await?;
         let (found, _) = found.ok_or_else(link_not_found)?;
         let mut tx = self.store.begin().await?;
@@ -338,26 +369,21 @@ impl App {
     }
 
     async fn check_member_limit_in_tx(&self, tx: &mut Tx, organization: &OrganizationId) -> Result<()> {
-        let max = self.config.limits.members_max;
+        let max = self.limits.members_max;
         if self.store.member_count_in_tx(tx, organization).await? >= max {
             return Err(limit_reached(ErrorCode::MemberLimitReached, "member", max));
         }
         Ok(())
     }
 
-    async fn count_invitation_in_tx(&self, tx: &mut Tx, organization: &OrganizationId) -> Result<()> {
+    async fn count_in_tx(&self, tx: &mut Tx, organization: &OrganizationId) -> Result<()> {
         let change = OrganizationChange::Invitation;
-        self.count_change_in_tx(tx, organization, change, INVITATIONS_PER_HOUR_MAX).await
+        count_change_in_tx(&self.store, tx, organization, change, INVITATIONS_PER_HOUR_MAX).await
     }
 
-    async fn mail_invitation_in_tx(
-        &self,
-        tx: &mut Tx,
-        organization: &OrganizationId,
-        id: &InvitationId,
-    ) -> Result<()> {
+    async fn mail_in_tx(&self, tx: &mut Tx, organization: &OrganizationId, id: &InvitationId) -> Result<()> {
         let (organization, invitation) = (organization.clone(), id.clone());
-        self.promise_mail_in_tx(tx, &MailContent::Invitation { organization, invitation }).await
+        self.mail.promise_in_tx(tx, &MailContent::Invitation { organization, invitation }).await
     }
 
     fn visible<T>(&self, access: &Access<T>, record: InvitationRecord) -> Result<VisibleInvitation> {
@@ -365,7 +391,7 @@ impl App {
         let may_invite = access.check(Scope::InviteWrite).is_ok()
             && access.caller.check_grantable(record.invitation.role).is_ok();
         let link = match may_invite && record.invitation.is_pending {
-            true => Some(self.invitation_link(&record)?),
+            true => Some(self.links.link(&record)?),
             false => None,
         };
         Ok(VisibleInvitation { invitation: record.invitation, link })

@@ -1,16 +1,20 @@
 //! API keys: making, listing and ending them, and when they were last used.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use chrono::Utc;
 use coppice_core::access::{AskedExpiry, Caller, Grant, Principal, Scope, check_fresh, check_role};
 use coppice_core::api_key::{ApiKey, ApiKeyKind, ApiKeySecret};
 use coppice_core::{ApiKeyId, Error, ErrorCode, OrganizationId, Result};
-use coppice_store::{NewApiKey, ReachedBranch, ReachedProject, Tx};
+use coppice_store::{NewApiKey, ReachedBranch, ReachedProject, Store, Tx};
 use parking_lot::Mutex;
 
 use crate::access::not_a_member;
-use crate::{Access, App, PersonalAccess};
+use crate::idempotency::commit_with_answer;
+use crate::rows::lock_organization_in_tx;
+use crate::secrets::MasterKey;
+use crate::{Access, PersonalAccess};
 
 /// A key to be made; its fields were checked by the caller.
 #[derive(Clone, Debug)]
@@ -52,38 +56,48 @@ impl KeyUses {
     }
 }
 
-impl App {
+/// API keys.
+#[derive(Clone)]
+pub struct Keys {
+    store: Store,
+    key: Arc<MasterKey>,
+    /// Shared with whoever checks callers.
+    uses: Arc<KeyUses>,
+    /// Most keys of an organization or a person.
+    max: u32,
+}
+
+impl Keys {
+    pub(crate) fn new(store: Store, key: Arc<MasterKey>, uses: Arc<KeyUses>, max: u32) -> Self {
+        Self { store, key, uses, max }
+    }
+
     /// Makes a key of the organization.
     ///
     /// # Errors
     /// `scope_not_grantable`, `expiry_in_past`, `api_key_limit_reached`
-    pub async fn create_organization_key(
+    pub async fn create_for_organization(
         &self,
         access: &Access,
         new: &NewKey,
     ) -> Result<(ApiKey, ApiKeySecret)> {
         let organization = access.organization.id.clone();
-        self.create_key(&access.caller, &Principal::Organization(organization), new).await
+        self.create(&access.caller, &Principal::Organization(organization), new).await
     }
 
     /// Makes a key of the calling user.
     ///
     /// # Errors
-    /// As [`App::create_organization_key`].
-    pub async fn create_user_key(
+    /// As [`Keys::create_for_organization`].
+    pub async fn create_for_user(
         &self,
         access: &PersonalAccess,
         new: &NewKey,
     ) -> Result<(ApiKey, ApiKeySecret)> {
-        self.create_key(&access.caller, &Principal::User(access.user.clone()), new).await
+        self.create(&access.caller, &Principal::User(access.user.clone()), new).await
     }
 
-    async fn create_key(
-        &self,
-        caller: &Caller,
-        of: &Principal,
-        new: &NewKey,
-    ) -> Result<(ApiKey, ApiKeySecret)> {
+    async fn create(&self, caller: &Caller, of: &Principal, new: &NewKey) -> Result<(ApiKey, ApiKeySecret)> {
         let grant = caller.grant.narrowed_to(new.grant.clone())?;
         if grant.has_every_scope() {
             check_fresh(caller)?;
@@ -107,7 +121,7 @@ impl App {
         match of {
             Principal::User(user) => self.store.user_lock_in_tx(&mut tx, user).await?,
             Principal::Organization(organization) => {
-                self.lock_organization_in_tx(&mut tx, organization).await?;
+                lock_organization_in_tx(&self.store, &mut tx, organization).await?;
                 self.check_maker_in_tx(&mut tx, organization, caller).await?;
             }
         }
@@ -115,7 +129,7 @@ impl App {
         if !self.store.credential_lives_in_tx(&mut tx, &caller.credential).await? {
             return Err(Error::Unauthenticated { code: ErrorCode::InvalidToken });
         }
-        let max = self.config.limits.api_keys_max;
+        let max = self.max;
         if self.store.key_count_in_tx(&mut tx, of).await? >= max {
             return Err(Error::invalid(
                 ErrorCode::ApiKeyLimitReached,
@@ -134,7 +148,7 @@ impl App {
             made_with: Some(&caller.credential),
         };
         let key = self.store.key_insert_in_tx(&mut tx, &row).await?;
-        self.commit_with_answer(tx, None).await?;
+        commit_with_answer(tx, None).await?;
         Ok((key, secret))
     }
 
@@ -155,22 +169,22 @@ impl App {
 
     /// Keys of the organization, with those marked that whoever runs it should
     /// look at again.
-    pub async fn list_organization_keys(&self, access: &Access) -> Result<Vec<ApiKey>> {
+    pub async fn list_of_organization(&self, access: &Access) -> Result<Vec<ApiKey>> {
         Ok(self.store.key_list(&Principal::Organization(access.organization.id.clone())).await?)
     }
 
     /// Keys of the calling user.
-    pub async fn list_user_keys(&self, access: &PersonalAccess) -> Result<Vec<ApiKey>> {
+    pub async fn list_of_user(&self, access: &PersonalAccess) -> Result<Vec<ApiKey>> {
         Ok(self.store.key_list(&Principal::User(access.user.clone())).await?)
     }
 
     /// Deletes keys of the organization; they end at once. Returns their names.
-    pub async fn delete_organization_keys(&self, access: &Access, ids: &[String]) -> Result<Vec<String>> {
+    pub async fn delete_of_organization(&self, access: &Access, ids: &[String]) -> Result<Vec<String>> {
         Ok(self.store.key_delete(&Principal::Organization(access.organization.id.clone()), ids).await?)
     }
 
     /// Deletes keys of the calling user; they end at once. Returns their names.
-    pub async fn delete_user_keys(&self, access: &PersonalAccess, ids: &[String]) -> Result<Vec<String>> {
+    pub async fn delete_of_user(&self, access: &PersonalAccess, ids: &[String]) -> Result<Vec<String>> {
         Ok(self.store.key_delete(&Principal::User(access.user.clone()), ids).await?)
     }
 
@@ -189,8 +203,8 @@ impl App {
     ///
     /// # Errors
     /// When the metastore fails; the uses are then noted again by later requests.
-    pub async fn write_key_uses(&self) -> Result<()> {
-        let ids: Vec<_> = self.key_uses.take().into_iter().map(|id| id.to_string()).collect();
+    pub async fn write_uses(&self) -> Result<()> {
+        let ids: Vec<_> = self.uses.take().into_iter().map(|id| id.to_string()).collect();
         if ids.is_empty() {
             return Ok(());
         }

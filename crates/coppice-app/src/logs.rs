@@ -9,6 +9,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use chrono::{DateTime, Utc};
 use coppice_core::target::InBranch;
 use coppice_core::{BranchId, Error, ErrorCode, InstanceId, OrganizationId, Result};
+use coppice_engine::SharedEngine;
+use coppice_store::Store;
 use coppice_telemetry::ceil_ms;
 use coppice_telemetry::logs::{
     InstanceLogs, LogCursor, LogEntry, LogFiles, LogFilter, LogFilters, LogPage, LogQuery, SearchError,
@@ -16,8 +18,9 @@ use coppice_telemetry::logs::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::rows::find_branch;
 use crate::shares::{Shares, permit};
-use crate::{Access, App, MasterKey};
+use crate::{Access, MasterKey};
 
 /// Longest time a query may take, with the time it waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -58,7 +61,7 @@ pub struct BranchLogs {
 
 /// Lets a few queries at a time read files.
 #[derive(Debug)]
-pub(crate) struct Readers {
+struct Readers {
     all: Arc<Semaphore>,
     organizations: Shares<OrganizationId>,
     branches: Shares<BranchId>,
@@ -109,29 +112,42 @@ impl Drop for EndWithMe {
     }
 }
 
-impl App {
+/// Logs of branches' servers.
+#[derive(Clone)]
+pub struct Logs {
+    store: Store,
+    engine: SharedEngine,
+    key: Arc<MasterKey>,
+    readers: Arc<Readers>,
+}
+
+impl Logs {
+    pub(crate) fn new(store: Store, engine: SharedEngine, key: Arc<MasterKey>) -> Self {
+        Self { store, engine, key, readers: Arc::default() }
+    }
+
     /// A page of what a branch's servers have logged. Reads files; a sleeping
     /// branch is not woken.
     ///
     /// # Errors
     /// `invalid_filter`, `invalid_cursor`, `project_not_found`,
     /// `branch_not_found`, `upstream_timeout`
-    pub async fn branch_logs(&self, access: &Access<InBranch>, request: LogRequest) -> Result<BranchLogs> {
+    pub async fn of_branch(&self, access: &Access<InBranch>, request: LogRequest) -> Result<BranchLogs> {
         let too_long = |_| Error::Timeout { private: "a log query took too long".to_owned() };
-        tokio::time::timeout(PATIENCE, self.read_branch_logs(access, request)).await.map_err(too_long)?
+        tokio::time::timeout(PATIENCE, self.read(access, request)).await.map_err(too_long)?
     }
 
-    async fn read_branch_logs(&self, access: &Access<InBranch>, request: LogRequest) -> Result<BranchLogs> {
+    async fn read(&self, access: &Access<InBranch>, request: LogRequest) -> Result<BranchLogs> {
         let id = &access.target.branch;
         let seal = CursorSeal { key: &self.key, query: query_name(id, &request)? };
         let cursor = request.cursor.as_deref().map(|text| seal.open(text)).transpose()?;
-        let branch = self.find_branch(access).await?;
+        let branch = find_branch(&self.store, access).await?;
         let engine = self.engine.clone();
         let instances: Vec<_> =
             (1..=branch.spec.replicas + 1).map(|ordinal| InstanceId::new(&branch.id, ordinal)).collect();
         let end = EndWithMe::default();
         let is_over = end.0.clone();
-        let reading = self.log_readers.read(&access.target, move || {
+        let reading = self.readers.read(&access.target, move || {
             // Large expressions take a while to compile.
             let filters = LogFilters::new(&request.filters)
                 .map_err(|why| Error::invalid(ErrorCode::InvalidFilter, format!("invalid filter: {why}")))?;

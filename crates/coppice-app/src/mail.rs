@@ -5,6 +5,7 @@
 //! is sent at least once: a crash right after sending sends it again, with the
 //! same message id. What it says is put together when it is sent.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use coppice_core::budget::{BudgetCovers, USED_UP};
@@ -13,10 +14,11 @@ use coppice_core::mail::{BudgetNews, MailContent};
 use coppice_core::{InvitationId, OrganizationId, Result};
 use coppice_failpoint::failpoint;
 use coppice_mail::{Letter, MailError, Mailer};
-use coppice_store::{DueMail, Tx};
+use coppice_store::{DueMail, Store, Tx};
+use tokio::sync::Notify;
 use zeroize::Zeroizing;
 
-use crate::App;
+use crate::invitations::links::InvitationLinks;
 use crate::metrics::{task_begun, task_succeeded};
 
 /// How long sending one letter may take; then somebody else may try.
@@ -29,17 +31,44 @@ const PAUSE_SECONDS_MAX: u32 = 3600;
 /// About fifteen hours.
 const ATTEMPTS_MAX: u32 = 24;
 
-impl App {
+/// Letters.
+#[derive(Clone)]
+pub struct Mail {
+    store: Store,
+    /// How they are sent, if they are.
+    mailer: Option<Mailer>,
+    links: InvitationLinks,
+    /// See [`crate::AppConfig::public_url`].
+    public_url: String,
+    /// Says that there is something to be sent.
+    nudge: Arc<Notify>,
+}
+
+impl Mail {
+    pub(crate) fn new(
+        store: Store,
+        mailer: Option<Mailer>,
+        links: InvitationLinks,
+        public_url: String,
+    ) -> Self {
+        Self { store, mailer, links, public_url, nudge: Arc::default() }
+    }
+
+    /// To be notified when a letter was promised.
+    pub(crate) fn nudge(&self) -> &Arc<Notify> {
+        &self.nudge
+    }
+
     /// Sends letters for ever, if there is a mail server.
-    pub async fn send_mails(&self) {
-        let Some(mailer) = self.config.mailer.clone() else { return };
+    pub async fn send(&self) {
+        let Some(mailer) = self.mailer.clone() else { return };
         task_begun("mail", LOOK);
         loop {
-            match self.send_due_mail(&mailer).await {
+            match self.send_due(&mailer).await {
                 Ok(true) => task_succeeded("mail"),
                 Ok(false) => {
                     task_succeeded("mail");
-                    let _ = tokio::time::timeout(LOOK, self.mail_nudge.notified()).await;
+                    let _ = tokio::time::timeout(LOOK, self.nudge.notified()).await;
                 }
                 Err(error) => {
                     tracing::warn!("looking for mail to send: {}", error.for_log());
@@ -50,15 +79,15 @@ impl App {
     }
 
     /// Promises a letter, if letters are sent at all.
-    pub(crate) async fn promise_mail_in_tx(&self, tx: &mut Tx, content: &MailContent) -> Result<()> {
-        match &self.config.mailer {
+    pub(crate) async fn promise_in_tx(&self, tx: &mut Tx, content: &MailContent) -> Result<()> {
+        match &self.mailer {
             None => Ok(()),
             Some(_) => Ok(self.store.mail_insert_in_tx(tx, &random_text(), content).await?),
         }
     }
 
     /// Sends one letter; false when none is due.
-    async fn send_due_mail(&self, mailer: &Mailer) -> Result<bool> {
+    async fn send_due(&self, mailer: &Mailer) -> Result<bool> {
         let Some(due) = self.store.mail_claim(LEASE_SECONDS).await? else { return Ok(false) };
         let letter = match self.letter(&due).await {
             Ok(None) => {
@@ -120,7 +149,7 @@ impl App {
                 "You are invited to the organization “{name}” with the role {}.",
                 record.invitation.role.as_str()
             )],
-            link: ("Accept the invitation".to_owned(), self.mailed_link(&record)?),
+            link: ("Accept the invitation".to_owned(), self.links.mailed(&record)?),
             after: vec![
                 format!("The link is for you alone and works until {ends}."),
                 "If you did not expect this, ignore it: nothing happens then.".to_owned(),
@@ -152,7 +181,7 @@ impl App {
                 "At 100 % the branches that it covers are put to sleep until there is more. Nothing is deleted."
             }
         };
-        let place = format!("{}/console/orgs/{organization}/usage", self.config.public_url);
+        let place = format!("{}/console/orgs/{organization}/usage", self.public_url);
         Ok(Some(Letter {
             to,
             subject: format!("{threshold} % of a budget of {name} are used up"),

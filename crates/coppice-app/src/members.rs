@@ -6,13 +6,24 @@ use coppice_core::limits::MEMBER_CHANGES_PER_HOUR_MAX;
 use coppice_core::organization::{Member, Role};
 use coppice_core::target::OnMember;
 use coppice_core::{ApiKeyId, Error, ErrorCode, OrganizationId, Result, UserId};
-use coppice_store::{OrganizationChange, StoreError, Tx};
+use coppice_store::{OrganizationChange, Store, StoreError, Tx};
 
-use crate::{Access, App};
+use crate::Access;
+use crate::rows::lock_organization_in_tx;
 
-impl App {
+/// Members of organizations.
+#[derive(Clone)]
+pub struct Members {
+    store: Store,
+}
+
+impl Members {
+    pub(crate) fn new(store: Store) -> Self {
+        Self { store }
+    }
+
     /// Members of the organization.
-    pub async fn list_members(&self, access: &Access) -> Result<Vec<Member>> {
+    pub async fn list(&self, access: &Access) -> Result<Vec<Member>> {
         Ok(self.store.member_list(&access.organization.id).await?)
     }
 
@@ -23,7 +34,7 @@ impl App {
     /// # Errors
     /// `cannot_remove_self`, `cannot_remove_owner`, `member_not_found`,
     /// `rate_limited`
-    pub async fn remove_member(&self, access: &Access<OnMember>) -> Result<Vec<ApiKeyId>> {
+    pub async fn remove(&self, access: &Access<OnMember>) -> Result<Vec<ApiKeyId>> {
         let (organization, user) = (&access.organization.id, &access.target.user);
         if access.caller.principal == Principal::User(user.clone()) {
             return Err(Error::Forbidden {
@@ -32,13 +43,14 @@ impl App {
             });
         }
         let mut tx = self.store.begin().await?;
-        if self.member_role_in_tx(&mut tx, organization, user).await? == Role::Owner {
+        if self.role_in_tx(&mut tx, organization, user).await? == Role::Owner {
             return Err(Error::Forbidden {
                 code: ErrorCode::CannotRemoveOwner,
                 public: "the owner cannot be removed".to_owned(),
             });
         }
-        self.count_change_in_tx(
+        count_change_in_tx(
+            &self.store,
             &mut tx,
             organization,
             OrganizationChange::Member,
@@ -58,10 +70,10 @@ impl App {
     /// # Errors
     /// `member_not_found`, `owner_role_fixed`, `scope_not_grantable`,
     /// `rate_limited`
-    pub async fn set_member_role(&self, access: &Access<OnMember>, role: Role) -> Result<Vec<ApiKeyId>> {
+    pub async fn set_role(&self, access: &Access<OnMember>, role: Role) -> Result<Vec<ApiKeyId>> {
         let (organization, user) = (&access.organization.id, &access.target.user);
         let mut tx = self.store.begin().await?;
-        match self.member_role_in_tx(&mut tx, organization, user).await? {
+        match self.role_in_tx(&mut tx, organization, user).await? {
             Role::Owner => {
                 return Err(Error::Conflict {
                     code: ErrorCode::OwnerRoleFixed,
@@ -72,7 +84,8 @@ impl App {
             present if present.carries_all_of(role) => {}
             Role::Admin | Role::Editor | Role::Viewer => access.caller.check_grantable(role)?,
         }
-        self.count_change_in_tx(
+        count_change_in_tx(
+            &self.store,
             &mut tx,
             organization,
             OrganizationChange::Member,
@@ -101,35 +114,30 @@ impl App {
     }
 
     /// Locks an organization and one of its memberships.
-    async fn member_role_in_tx(
-        &self,
-        tx: &mut Tx,
-        organization: &OrganizationId,
-        user: &UserId,
-    ) -> Result<Role> {
-        self.lock_organization_in_tx(tx, organization).await?;
+    async fn role_in_tx(&self, tx: &mut Tx, organization: &OrganizationId, user: &UserId) -> Result<Role> {
+        lock_organization_in_tx(&self.store, tx, organization).await?;
         let role = self.store.member_role_in_tx(tx, organization, user).await?;
         role.ok_or_else(|| Error::NotFound {
             code: ErrorCode::MemberNotFound,
             public: format!("member {user} not found"),
         })
     }
+}
 
-    /// Counts a change of an organization, which the transaction has locked.
-    pub(crate) async fn count_change_in_tx(
-        &self,
-        tx: &mut Tx,
-        organization: &OrganizationId,
-        change: OrganizationChange,
-        max: u32,
-    ) -> Result<()> {
-        match self.store.organization_change_in_tx(tx, organization, change, max).await? {
-            None => Ok(()),
-            Some(retry_after_seconds) => Err(Error::TooMany {
-                code: ErrorCode::RateLimited,
-                public: "too many requests".to_owned(),
-                retry_after_seconds,
-            }),
-        }
+/// Counts a change of an organization, which the transaction has locked.
+pub(crate) async fn count_change_in_tx(
+    store: &Store,
+    tx: &mut Tx,
+    organization: &OrganizationId,
+    change: OrganizationChange,
+    max: u32,
+) -> Result<()> {
+    match store.organization_change_in_tx(tx, organization, change, max).await? {
+        None => Ok(()),
+        Some(retry_after_seconds) => Err(Error::TooMany {
+            code: ErrorCode::RateLimited,
+            public: "too many requests".to_owned(),
+            retry_after_seconds,
+        }),
     }
 }

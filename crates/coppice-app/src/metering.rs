@@ -5,36 +5,53 @@
 //! written twice.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Instant;
 
 use chrono::{DateTime, Utc};
 use coppice_core::storage::VolumeBytes;
 use coppice_core::usage::{LastTurn, Witness};
-use coppice_core::{BranchId, Error, Result, VolumeId};
-use coppice_store::{MeteredVolume, StoredBytes, UsageReading, UsageTurn};
+use coppice_core::{BranchId, Error, HostId, Result, VolumeId};
+use coppice_engine::SharedEngine;
+use coppice_store::{MeteredVolume, Store, StoredBytes, UsageReading, UsageTurn};
 use parking_lot::Mutex;
 
-use crate::App;
+use crate::sleep::Clients;
 
 /// What is known between two turns.
 #[derive(Debug, Default)]
-pub(crate) struct Metering {
+struct Turns {
     last: Mutex<Option<(DateTime<Utc>, Instant)>>,
     /// How many of the bytes that clients of a branch were sent are written down.
     /// Held while more are.
     sent: tokio::sync::Mutex<BTreeMap<BranchId, u64>>,
 }
 
-impl App {
+/// The meter of what branches use.
+#[derive(Clone)]
+pub struct Metering {
+    store: Store,
+    engine: SharedEngine,
+    clients: Arc<dyn Clients>,
+    /// Whose volumes are measured.
+    host: HostId,
+    turns: Arc<Turns>,
+}
+
+impl Metering {
+    pub(crate) fn new(store: Store, engine: SharedEngine, clients: Arc<dyn Clients>, host: HostId) -> Self {
+        Self { store, engine, clients, host, turns: Arc::default() }
+    }
+
     /// A turn of the meter: time counts until now, what branches use is read,
     /// and hours that are over are sealed.
-    pub(crate) async fn meter_usage(&self) -> Result<()> {
+    pub(crate) async fn take_turn(&self) -> Result<()> {
         // Read first: then it is not later than the metastore's time.
         let begun = Instant::now();
-        let last = *self.metering.last.lock();
+        let last = *self.turns.last.lock();
         let last = last.map(|(at, seen)| LastTurn { at, ago: begun - seen });
         let turn = self.store.usage_turn(last).await?;
-        *self.metering.last.lock() = Some((turn.now, begun));
+        *self.turns.last.lock() = Some((turn.now, begun));
         report(&turn);
         self.write_egress().await?;
         let stored = self.read_storage().await?;
@@ -57,10 +74,10 @@ impl App {
 
     /// Goes on to its end, also when nobody waits for that any more.
     async fn write_egress(&self) -> Result<()> {
-        let app = self.clone();
+        let metering = self.clone();
         let writing = tokio::spawn(async move {
-            let mut written = app.metering.sent.lock().await;
-            let now = app.clients.sent();
+            let mut written = metering.turns.sent.lock().await;
+            let now = metering.clients.sent();
             let readings = now.iter().filter_map(|(branch, bytes)| {
                 let egress_bytes = bytes - written.get(branch).copied().unwrap_or_default().min(*bytes);
                 let branch = branch.clone();
@@ -71,14 +88,14 @@ impl App {
             *written = now;
             match readings.is_empty() {
                 true => Ok(()),
-                false => app.store.usage_note(&readings).await,
+                false => metering.store.usage_note(&readings).await,
             }
         });
         Ok(writing.await.map_err(Error::internal)??)
     }
 
     /// Shortens what hours were made of, and what others were told of them.
-    pub(crate) async fn purge_usage(&self) -> Result<()> {
+    pub(crate) async fn purge(&self) -> Result<()> {
         self.store.usage_purge().await?;
         let untold = self.store.usage_purge_billed().await?;
         if untold > 0 {
@@ -89,25 +106,26 @@ impl App {
 
     /// What the files of branches on this host take, asleep or not.
     async fn read_storage(&self) -> Result<Vec<UsageReading>> {
-        let volumes = self.store.usage_volumes(&self.config.host).await?;
+        let volumes = self.store.usage_volumes(&self.host).await?;
         // Until its turn to be measured has come, a branch would pay for all that it shares.
-        let known =
-            |volume: &VolumeId| self.engine.known_volume_bytes(volume).and_then(|_| self.known_bytes(volume));
+        let known = |volume: &VolumeId| {
+            self.engine.known_volume_bytes(volume).and_then(|_| known_bytes(&self.engine, volume))
+        };
         let readings = stored(&volumes, known).into_iter();
         let reading = |(branch, stored)| UsageReading { branch, stored: Some(stored), egress_bytes: 0 };
         Ok(readings.map(reading).collect())
     }
+}
 
-    /// What a volume takes, as far as that is known; of what it shares, only when its
-    /// turn to be measured has come.
-    pub(crate) fn known_bytes(&self, volume: &VolumeId) -> Option<VolumeBytes> {
-        let measured = self.engine.known_volume_bytes(volume);
-        // While a server runs on it, it is measured alone more often. What was written since is its own.
-        let now = self.engine.known_disk_bytes(volume);
-        let total = now.or(measured.map(|bytes| bytes.total))?;
-        let shared = measured.and_then(|bytes| bytes.shared).map(|shared| shared.min(total));
-        Some(VolumeBytes { total, shared })
-    }
+/// What a volume takes, as far as that is known; of what it shares, only when its
+/// turn to be measured has come.
+pub(crate) fn known_bytes(engine: &SharedEngine, volume: &VolumeId) -> Option<VolumeBytes> {
+    let measured = engine.known_volume_bytes(volume);
+    // While a server runs on it, it is measured alone more often. What was written since is its own.
+    let now = engine.known_disk_bytes(volume);
+    let total = now.or(measured.map(|bytes| bytes.total))?;
+    let shared = measured.and_then(|bytes| bytes.shared).map(|shared| shared.min(total));
+    Some(VolumeBytes { total, shared })
 }
 
 /// What each branch pays for of its files, and what its parent does.

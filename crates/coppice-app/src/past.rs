@@ -10,6 +10,7 @@ use coppice_store::BaseMoment;
 
 use crate::App;
 use crate::branches::BranchOrigin;
+use crate::rows::find_in_project;
 
 /// A moment of a volume's past: a place in its log, or behind a base in the store.
 /// Without either, its end.
@@ -32,11 +33,11 @@ impl App {
         match origin {
             BranchOrigin::Inherit { version: None, moment: None, .. } | BranchOrigin::Custom(_) => Ok(None),
             BranchOrigin::Inherit { parent, version, moment, .. } => {
-                let parent = self.find_in_project(place, parent).await?;
+                let parent = find_in_project(&self.store, place, parent).await?;
                 self.find_own_past(&parent, version.as_ref(), *moment).await.map(Some)
             }
             BranchOrigin::Restored { source, time, .. } => {
-                let source = self.find_in_project(place, source).await?;
+                let source = find_in_project(&self.store, place, source).await?;
                 self.find_restored(&source, *time).await.map(Some)
             }
         }

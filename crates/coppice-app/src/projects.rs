@@ -1,13 +1,16 @@
 //! Projects.
 
 use chrono::Utc;
+use coppice_core::limits::OrganizationLimits;
 use coppice_core::project::{ConfigurationChange, Project, ProjectConfiguration};
 use coppice_core::target::InProject;
 use coppice_core::{Error, ErrorCode, ProjectId, Result};
-use coppice_store::{Doomed, Tx};
+use coppice_store::{Doomed, Store, Tx};
 
-use crate::branches::protected;
-use crate::{Access, App};
+use crate::Access;
+use crate::idempotency::commit_with_answer;
+use crate::reconciler::Reconciler;
+use crate::rows::{find_project, lock_enabled_organization_in_tx};
 
 /// A project to be made; checked by the caller.
 #[derive(Clone, Debug)]
@@ -27,18 +30,30 @@ pub struct ProjectChange {
     pub configuration: ConfigurationChange,
 }
 
-impl App {
+/// Projects of organizations.
+#[derive(Clone)]
+pub struct Projects {
+    store: Store,
+    reconciler: Reconciler,
+    limits: OrganizationLimits,
+}
+
+impl Projects {
+    pub(crate) fn new(store: Store, reconciler: Reconciler, limits: OrganizationLimits) -> Self {
+        Self { store, reconciler, limits }
+    }
+
     /// Makes a project without branches.
     ///
     /// # Errors
     /// `project_limit_reached`, `project_rate_exceeded`, `organization_disabled`
-    pub async fn create_project(&self, access: &Access, new: &NewProject) -> Result<Project> {
+    pub async fn create(&self, access: &Access, new: &NewProject) -> Result<Project> {
         let organization = access.organization.id.clone();
         let place = InProject { organization, project: ProjectId::generate(Utc::now()) };
         let mut tx = self.store.begin().await?;
-        self.lock_enabled_organization_in_tx(&mut tx, &place.organization).await?;
-        let project = self.insert_project_in_tx(&mut tx, &place, &new.name, &new.configuration).await?;
-        self.commit_with_answer(tx, None).await?;
+        lock_enabled_organization_in_tx(&self.store, &mut tx, &place.organization).await?;
+        let project = self.insert_in_tx(&mut tx, &place, &new.name, &new.configuration).await?;
+        commit_with_answer(tx, None).await?;
         Ok(project)
     }
 
@@ -46,14 +61,14 @@ impl App {
     ///
     /// # Errors
     /// `project_limit_reached`, `project_rate_exceeded`
-    pub(crate) async fn insert_project_in_tx(
+    pub(crate) async fn insert_in_tx(
         &self,
         tx: &mut Tx,
         place: &InProject,
         name: &str,
         configuration: &ProjectConfiguration,
     ) -> Result<Project> {
-        let (organization, limits) = (&place.organization, &self.config.limits);
+        let (organization, limits) = (&place.organization, &self.limits);
         let (present, recent) = self.store.project_count_in_tx(tx, organization).await?;
         if present >= limits.projects_max {
             return Err(Error::invalid(
@@ -77,7 +92,7 @@ impl App {
     }
 
     /// Projects the caller may see.
-    pub async fn list_projects(&self, access: &Access) -> Result<Vec<Project>> {
+    pub async fn list(&self, access: &Access) -> Result<Vec<Project>> {
         let grant = &access.caller.grant;
         let projects = self
             .store
@@ -90,22 +105,15 @@ impl App {
     ///
     /// # Errors
     /// `project_not_found`
-    pub async fn get_project(&self, access: &Access<InProject>) -> Result<Project> {
-        self.find_project(&access.target).await
-    }
-
-    /// The project at a place.
-    pub(crate) async fn find_project(&self, place: &InProject) -> Result<Project> {
-        let InProject { organization, project } = place;
-        let found = self.store.project_find(organization, project).await?;
-        found.ok_or_else(|| Error::project_not_found(project))
+    pub async fn get(&self, access: &Access<InProject>) -> Result<Project> {
+        find_project(&self.store, &access.target).await
     }
 
     /// Changes a project; one that changes nothing leaves it as it is.
     ///
     /// # Errors
     /// `project_not_found`
-    pub async fn update_project(&self, access: &Access<InProject>, change: ProjectChange) -> Result<Project> {
+    pub async fn update(&self, access: &Access<InProject>, change: ProjectChange) -> Result<Project> {
         let id = &access.target.project;
         let mut tx = self.store.begin().await?;
         let locked = self.store.project_lock_in_tx(&mut tx, &access.organization.id, id).await?;
@@ -125,12 +133,12 @@ impl App {
     ///
     /// # Errors
     /// `project_not_found`, `branch_protected`
-    pub async fn delete_project(&self, access: &Access<InProject>) -> Result<()> {
-        self.delete_project_at(&access.target).await
+    pub async fn delete(&self, access: &Access<InProject>) -> Result<()> {
+        self.delete_at(&access.target).await
     }
 
-    /// As [`App::delete_project`], for what has the right to.
-    pub(crate) async fn delete_project_at(&self, place: &InProject) -> Result<()> {
+    /// As [`Projects::delete`], for what has the right to.
+    pub(crate) async fn delete_at(&self, place: &InProject) -> Result<()> {
         let InProject { organization, project: id } = place;
         let mut tx = self.store.begin().await?;
         if !self.store.project_delete_in_tx(&mut tx, organization, id).await? {
@@ -147,5 +155,21 @@ impl App {
             self.reconciler.nudge(branch);
         }
         Ok(())
+    }
+}
+
+/// The complaint about a branch that can't be deleted.
+pub(crate) fn protected(what: &str, it: &str) -> Error {
+    protected_from("delete", what, it)
+}
+
+/// The complaint about a branch that something can't be done to.
+pub(crate) fn protected_from(doing: &str, what: &str, it: &str) -> Error {
+    Error::Conflict {
+        code: ErrorCode::BranchProtected,
+        public: format!(
+            "{what} is protected: to {doing} {it}, take that away first, with `coppice branch unprotect` or \
+             `protected` of updateBranch"
+        ),
     }
 }

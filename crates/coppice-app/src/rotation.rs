@@ -14,7 +14,9 @@ use coppice_failpoint::failpoint;
 use coppice_store::{KeptPassword, ManagedRole, StoreError, Tx};
 use zeroize::Zeroizing;
 
+use crate::idempotency::{branch_of_call, note_effect_in_tx};
 use crate::logins::login_of;
+use crate::rows::find_branch;
 use crate::secrets::{new_password, scram_verifier};
 use crate::{Access, App, MasterKey};
 
@@ -44,19 +46,19 @@ impl App {
     /// # Errors
     /// `invalid_username`, `project_not_found`, `branch_not_found`
     pub async fn rotate_branch_credentials(&self, access: &Access<InBranch>, username: &str) -> Result<()> {
-        let branch = self.find_branch(access).await?;
+        let branch = find_branch(&self.store, access).await?;
         if let Some(login) = login_of(access) {
             return self.rotate_login(&branch, login, username).await;
         }
         self.check_username(&branch, username)?;
-        if self.branch_of_call().is_some() {
+        if branch_of_call().is_some() {
             return Ok(());
         }
         let id = &branch.id;
         let mut tx = self.store.begin().await?;
         let is_up = self.note_rotation_in_tx(&mut tx, id).await?;
         self.store.vercel_rotation_ask_in_tx(&mut tx, id).await?;
-        self.note_effect_in_tx(&mut tx, id).await?;
+        note_effect_in_tx(&self.store, &mut tx, id).await?;
         let done = self.reconciler.watch(id);
         tx.commit().await.map_err(StoreError::from)?;
         failpoint!("rotation.noted");

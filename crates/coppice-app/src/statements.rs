@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep};
 use zeroize::Zeroizing;
 
 use crate::logins::login_of;
+use crate::rows::{find_branch, find_in_project};
 use crate::{Access, App};
 
 /// How long a branch may take to be there for a statement.
@@ -57,13 +58,13 @@ impl App {
         address: IpAddr,
         agent: &str,
     ) -> Result<(Compared, Compared)> {
-        let branch = self.find_branch(access).await?;
+        let branch = find_branch(&self.store, access).await?;
         let against = against.or(branch.parent.as_ref()).ok_or_else(|| {
             let why = format!("branch {} has no parent: name the branch to compare it with", branch.name);
             Error::invalid_field("against", why)
         })?;
         access.check_other_branch(against)?;
-        let against = self.find_in_project(&access.target.within, against).await?;
+        let against = find_in_project(&self.store, &access.target.within, against).await?;
         let (has, wants) = (branch.spec.version.major, against.spec.version.major);
         if has != wants {
             let (one, other) = (&branch.name, &against.name);
@@ -110,7 +111,7 @@ impl App {
         address: IpAddr,
         agent: &str,
     ) -> Result<StatementLogin> {
-        let branch = self.find_branch(access).await?.id;
+        let branch = find_branch(&self.store, access).await?.id;
         match login_of(access) {
             Some(login) => self.login_of_key(branch, login).await,
             None => self.login_as_reader(branch, address, agent).await,
@@ -191,7 +192,7 @@ impl App {
     /// `credentials_not_found`
     pub async fn owner_login(&self, access: &Access<InBranch>) -> Result<StatementLogin> {
         access.check(Scope::CredentialsRead)?;
-        let branch = self.find_branch(access).await?;
+        let branch = find_branch(&self.store, access).await?;
         if let Some(login) = login_of(access) {
             return self.login_of_key(branch.id, login).await;
         }

@@ -3,13 +3,13 @@
 use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
 use coppice_core::amount::{Decimal, Whole};
 use coppice_core::labels::Labels;
-use coppice_core::price_list::cost;
+use coppice_core::price_list::{PriceList, cost};
 use coppice_core::usage::Meter;
 use coppice_core::{BranchId, Error, ErrorCode, ProjectId, Result};
-use coppice_store::{UsageGrouping, UsageQuery, UsageRow};
+use coppice_store::{Store, UsageGrouping, UsageQuery, UsageRow};
 
+use crate::Access;
 use crate::billing::began;
-use crate::{Access, App};
 
 /// Most lines of a report.
 const LINES_MAX: usize = 10_000;
@@ -68,15 +68,27 @@ pub struct UsageReport {
     pub currency: Option<String>,
 }
 
-impl App {
+/// What organizations used, and what that costs.
+#[derive(Clone)]
+pub struct UsageReports {
+    store: Store,
+    /// What is charged, if anybody is.
+    prices: Option<PriceList>,
+}
+
+impl UsageReports {
+    pub(crate) fn new(store: Store, prices: Option<PriceList>) -> Self {
+        Self { store, prices }
+    }
+
     /// What an organization used.
     ///
     /// # Errors
     /// `invalid_time_range`, `invalid_query_parameter`
-    pub async fn usage(&self, access: &Access, request: &UsageRequest) -> Result<UsageReport> {
+    pub async fn report(&self, access: &Access, request: &UsageRequest) -> Result<UsageReport> {
         let (from, to) = hours(request)?;
         let sealed_until = self.store.usage_sealed_until().await?;
-        let prices = self.config.prices.as_ref();
+        let prices = self.prices.as_ref();
         let boundaries = prices.map_or_else(|| vec![from], |prices| prices.boundaries(from, to));
         let query = UsageQuery {
             organization: &access.organization.id,

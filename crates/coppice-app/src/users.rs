@@ -3,18 +3,30 @@
 use coppice_core::organization::User;
 use coppice_core::{Error, ErrorCode, Result, UserId};
 
-use crate::{App, PersonalAccess};
+use coppice_store::Store;
 
-impl App {
+use crate::PersonalAccess;
+
+/// Accounts of people, as they see their own.
+#[derive(Clone)]
+pub struct Users {
+    store: Store,
+}
+
+impl Users {
+    pub(crate) fn new(store: Store) -> Self {
+        Self { store }
+    }
+
     /// The caller's account.
-    pub async fn get_user(&self, access: &PersonalAccess) -> Result<User> {
+    pub async fn get(&self, access: &PersonalAccess) -> Result<User> {
         let user = self.store.user_find(&access.user).await?;
         user.ok_or_else(|| account_gone(&access.user))
     }
 
     /// Renames the caller; without a name nothing changes.
-    pub async fn update_user(&self, access: &PersonalAccess, name: Option<&str>) -> Result<User> {
-        let Some(name) = name else { return self.get_user(access).await };
+    pub async fn update(&self, access: &PersonalAccess, name: Option<&str>) -> Result<User> {
+        let Some(name) = name else { return self.get(access).await };
         let user = self.store.user_rename(&access.user, name).await?;
         user.ok_or_else(|| account_gone(&access.user))
     }
@@ -23,4 +35,17 @@ impl App {
 /// A key dies with its user, so this is a race with the account's removal.
 fn account_gone(_id: &UserId) -> Error {
     Error::Unauthenticated { code: ErrorCode::InvalidToken }
+}
+
+/// Keeps people who came from Vercel to the organization of their installation.
+///
+/// # Errors
+/// `role_not_allowed`
+pub(crate) async fn check_not_from_vercel(store: &Store, user: &UserId) -> Result<()> {
+    if !store.is_from_vercel(user).await? {
+        return Ok(());
+    }
+    let why = "an account of somebody who comes from Vercel is for the organization of their installation alone: \
+               sign in with another account";
+    Err(Error::access_denied(ErrorCode::RoleNotAllowed, why))
 }

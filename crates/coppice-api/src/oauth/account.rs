@@ -69,7 +69,7 @@ async fn offer(
     name: &str,
     problem: Option<(Field, &str)>,
 ) -> Response {
-    let offered = match app.find_invitation(link.token).await {
+    let offered = match app.invitations.find(link.token).await {
         Ok(offered) => offered,
         Err(error) => return refusal(&error),
     };
@@ -124,15 +124,15 @@ async fn accept_as(
     form: &Params,
 ) -> Result<Response, Error> {
     let token = Link::of(form).token;
-    let offered = app.find_invitation(token).await?;
-    app.accept_invitation_as(session, token, &browser.origin).await?;
+    let offered = app.invitations.find(token).await?;
+    app.invitations.accept_as(session, token, &browser.origin).await?;
     Ok(welcome(app, &offered))
 }
 
 /// Makes an account and a member of whoever has the link, and signs them in.
 async fn accept_as_new(app: &App, browser: &Browser, form: &Params) -> Result<Response, Error> {
     let link = Link::of(form);
-    let offered = app.find_invitation(link.token).await?;
+    let offered = app.invitations.find(link.token).await?;
     if offered.has_account {
         return Ok(offer(app, browser, link, "", None).await);
     }
@@ -145,7 +145,7 @@ async fn accept_as_new(app: &App, browser: &Browser, form: &Params) -> Result<Re
         return Ok(offer(app, browser, link, name, Some(problem)).await);
     }
     let person = NewPerson { name: name.to_owned(), password, mailed: link.mailed.to_owned() };
-    let accepted = app.accept_invitation_as_new(link.token, person, &browser.origin).await;
+    let accepted = app.invitations.accept_as_new(link.token, person, &browser.origin).await;
     let user = match accepted {
         Ok((user, _)) => user,
         Err(failed) if failed.code() == ErrorCode::InvalidField => {
@@ -157,7 +157,8 @@ async fn accept_as_new(app: &App, browser: &Browser, form: &Params) -> Result<Re
         }
         Err(failed) => return Err(failed),
     };
-    let begun = app.begin_browser_session(&user, true, &Methods::password(), &browser.origin, None).await?;
+    let begun =
+        app.identity.begin_browser_session(&user, true, &Methods::password(), &browser.origin, None).await?;
     Ok(keep(browser, welcome(app, &offered), &begun))
 }
 
@@ -187,7 +188,7 @@ fn welcome(app: &App, offered: &OfferedInvitation) -> Response {
     pages::welcome(&WelcomePage {
         organization: &offered.organization_name,
         role: offered.invitation.role.as_str(),
-        url: app.issuers().public_url(),
+        url: app.identity.issuers().public_url(),
     })
 }
 
@@ -267,9 +268,9 @@ async fn password_page(
     if !app.config().has_passwords {
         return without_passwords(app);
     }
-    let is_first = match app.has_password(&session.user).await {
+    let is_first = match app.identity.has_password(&session.user).await {
         Ok(true) => false,
-        Ok(false) if app.was_just_asked(session) => true,
+        Ok(false) if app.identity.was_just_asked(session) => true,
         Ok(false) => return ask_anew(app, browser, session, PASSWORD),
         Err(failed) => return error::page(&failed),
     };
@@ -281,7 +282,7 @@ async fn password_page(
 }
 
 fn without_passwords(app: &App) -> Response {
-    let what = format!("People sign in at {} only.", app.outside_name().unwrap_or("another provider"));
+    let what = format!("People sign in at {} only.", app.outside.name().unwrap_or("another provider"));
     let next = "Your password there is changed there.";
     let content = Message { title: "There are no passwords here", what: &what, next, ..Message::default() };
     pages::error(StatusCode::NOT_FOUND, &content)
@@ -318,10 +319,10 @@ async fn changed(
     current: Zeroizing<String>,
     new: Zeroizing<String>,
 ) -> Result<PasswordChange, Error> {
-    if app.has_password(&session.user).await? {
-        return app.change_password(session, current, new, &browser.origin).await;
+    if app.identity.has_password(&session.user).await? {
+        return app.identity.change_password(session, current, new, &browser.origin).await;
     }
-    app.set_first_password(session, new, &browser.origin).await
+    app.identity.set_first_password(session, new, &browser.origin).await
 }
 
 #[cfg(test)]

@@ -41,11 +41,11 @@ pub(super) async fn authorize(
 }
 
 async fn understand(app: &App, realm: &KnownRealm, params: &Params) -> Result<Authorization, Response> {
-    match app.read_authorization(params).await {
+    match app.identity.read_authorization(params).await {
         Ok(Ok(authorization)) => Ok(authorization),
         Ok(Err(AuthorizationRefusal::Shown(refusal))) => Err(error::wrong_request(&refusal)),
         Ok(Err(AuthorizationRefusal::Sent(destination, refusal))) => {
-            Err(redirect(&destination.error_url(&app.issuers().issuer(&realm.realm), &refusal)))
+            Err(redirect(&destination.error_url(&app.identity.issuers().issuer(&realm.realm), &refusal)))
         }
         Err(failed) => Err(error::page(&failed)),
     }
@@ -59,15 +59,18 @@ async fn handle(
 ) -> Result<Response, Response> {
     let authorization = understand(app, realm, params).await?;
     let session = browser.session.as_ref();
-    let step =
-        app.authorization_step(&authorization, session).await.map_err(|failed| error::page(&failed))?;
+    let step = app
+        .identity
+        .authorization_step(&authorization, session)
+        .await
+        .map_err(|failed| error::page(&failed))?;
     match (step, session) {
         // Nobody was asked anything, so it leads only to sites that somebody vouches for.
         (AuthorizationStep::Refuse(refusal), _) if authorization.client.trust == Trust::Nobody => {
             Err(error::wrong_request(&refusal))
         }
         (AuthorizationStep::Refuse(refusal), _) => {
-            Ok(redirect(&app.refuse_authorization(&realm.realm, &authorization, &refusal)))
+            Ok(redirect(&app.identity.refuse_authorization(&realm.realm, &authorization, &refusal)))
         }
         (AuthorizationStep::AskConsent, Some(session)) => {
             Ok(ask(browser, realm, &authorization, params, session))
@@ -86,7 +89,7 @@ async fn answer(
     authorization: &Authorization,
     session: &BrowserSession,
 ) -> Result<Response, Response> {
-    match app.answer_authorization(&realm.realm, authorization, session).await {
+    match app.identity.answer_authorization(&realm.realm, authorization, session).await {
         Ok(url) => Ok(redirect(&url)),
         Err(failed) => Err(error::page(&failed)),
     }
@@ -137,19 +140,20 @@ async fn decide(app: &App, browser: &Browser, form: &Params) -> Result<Response,
     let realm = KnownRealm::find(app, realm).map_err(|unknown| error::page(&unknown))?;
     let params = Params::parse(request.as_bytes()).map_err(|refusal| error::wrong_request(&refusal))?;
     let authorization = understand(app, &realm, &params).await?;
-    let step = app.authorization_step(&authorization, browser.session.as_ref()).await;
+    let step = app.identity.authorization_step(&authorization, browser.session.as_ref()).await;
     match (step.map_err(|failed| error::page(&failed))?, &browser.session) {
         (AuthorizationStep::AskConsent | AuthorizationStep::Answer, Some(session))
             if form.get(ANSWER_FIELD) == Some("allow") =>
         {
-            app.note_consent(&authorization, session, &browser.origin)
+            app.identity
+                .note_consent(&authorization, session, &browser.origin)
                 .await
                 .map_err(|failed| error::page(&failed))?;
             answer(app, &realm, &authorization, session).await
         }
         (AuthorizationStep::AskConsent | AuthorizationStep::Answer, Some(_)) => {
             let denied = OAuthError::new(ErrorCode::AccessDenied, "the person said no");
-            Ok(redirect(&app.refuse_authorization(&realm.realm, &authorization, &denied)))
+            Ok(redirect(&app.identity.refuse_authorization(&realm.realm, &authorization, &denied)))
         }
         // Signed in for too long by now.
         (_, _) => Ok(redirect(&browser.path(&format!("{}?{}", realm.authorize_path(), params.encode())))),

@@ -62,7 +62,9 @@ where
         let sent = |bare| cookies::find(&parts.headers, &cookies::name(&app, bare));
         let known = sent(BROWSER).filter(|value| value.len() == random::SECRET_LENGTH).map(str::to_owned);
         let session = match sent(SESSION) {
-            Some(secret) => app.browser_session(secret).await.map_err(|failed| error::page(&failed))?,
+            Some(secret) => {
+                app.identity.browser_session(secret).await.map_err(|failed| error::page(&failed))?
+            }
             None => None,
         };
         let half = sent(HALF).map(|secret| Zeroizing::new(secret.to_owned()));
@@ -86,7 +88,7 @@ pub(crate) fn signed_out(app: &App, mut response: Response) -> Response {
 impl Browser {
     /// The token of a form for `purpose`.
     pub(crate) fn form_token(&self, purpose: &str) -> String {
-        self.app.form_token(&self.id, self.session.as_ref(), purpose)
+        self.app.identity.form_token(&self.id, self.session.as_ref(), purpose)
     }
 
     /// Whether a form for `purpose` was made for this browser, and for who is
@@ -98,7 +100,7 @@ impl Browser {
 
     /// A path of ours as the browser has to ask for it.
     pub(crate) fn path(&self, path: &str) -> String {
-        format!("{}{path}", self.app.issuers().base_path())
+        format!("{}{path}", self.app.identity.issuers().base_path())
     }
 
     /// A path of ours, as the browser has to ask for it, where somebody signs in
@@ -144,7 +146,7 @@ impl Browser {
     /// When the metastore fails.
     pub(crate) async fn half_sign_in(&self) -> Result<Option<HalfSignIn>, Error> {
         match &self.half {
-            Some(secret) => self.app.half_sign_in(secret).await,
+            Some(secret) => self.app.identity.half_sign_in(secret).await,
             None => Ok(None),
         }
     }

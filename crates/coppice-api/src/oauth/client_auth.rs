@@ -53,11 +53,11 @@ pub(super) async fn client(app: &App, headers: &HeaderMap, form: &Params) -> Res
                 return Err(OAuthError::invalid_request(description).into());
             }
             let secret = Some(secret.as_str()).filter(|secret| !secret.is_empty());
-            app.authenticate_client(ClientClaim { id: &id, secret }).await
+            app.identity.authenticate_client(ClientClaim { id: &id, secret }).await
         }
         None => {
             let id = in_form.0.ok_or_else(OAuthError::invalid_client)?;
-            app.authenticate_client(ClientClaim { id, secret: in_form.1 }).await
+            app.identity.authenticate_client(ClientClaim { id, secret: in_form.1 }).await
         }
     }
 }

@@ -7,7 +7,7 @@ use coppice_app::App;
 /// Its name as browsers know it. With TLS it has a prefix for which they make
 /// sure that no other host has set it.
 pub(super) fn name(app: &App, bare: &str) -> String {
-    match app.issuers().is_https() {
+    match app.identity.issuers().is_https() {
         true => format!("__Host-{bare}"),
         false => bare.to_owned(),
     }
@@ -28,7 +28,7 @@ pub(super) fn find<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
 /// along when the person comes by themselves, by a link, or is sent back by
 /// another site, and never with a form of another site.
 pub(super) fn set(app: &App, response: &mut Response, name: &str, value: &str, seconds: Option<i64>) {
-    let secure = if app.issuers().is_https() { "; Secure" } else { "" };
+    let secure = if app.identity.issuers().is_https() { "; Secure" } else { "" };
     let age = seconds.map(|seconds| format!("; Max-Age={seconds}")).unwrap_or_default();
     let text = format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax{secure}{age}");
     match HeaderValue::from_str(&text) {

@@ -63,7 +63,7 @@ pub(super) async fn device_posted(
     if !browser.made(&posted, &purpose) {
         return error::stale_form();
     }
-    let device = match app.device_with_code(code, session).await {
+    let device = match app.identity.device_with_code(code, session).await {
         Ok(Some(device)) => device,
         Ok(None) => {
             let problem = "No device waits with this code. Check it, or let the device show a new one.";
@@ -73,7 +73,7 @@ pub(super) async fn device_posted(
     };
     let Some(answer) = answer else { return ask(&browser, &device, &session.email) };
     let is_allowed = answer == "allow";
-    match app.answer_device(&device, is_allowed, session, &browser.origin).await {
+    match app.identity.answer_device(&device, is_allowed, session, &browser.origin).await {
         Ok(true) => pages::device_done(&device.client, is_allowed),
         Ok(false) => ask_code(&browser, "", Some("The device does not wait any more. Start again there.")),
         Err(failed) => error::page(&failed),

@@ -30,7 +30,7 @@ pub(super) async fn show_link(
     PageQuery(params): PageQuery,
 ) -> Response {
     let token = params.get(TOKEN).unwrap_or_default();
-    let email = match app.sign_in_link(token).await {
+    let email = match app.identity.sign_in_link(token).await {
         Ok(Some(email)) => email,
         Ok(None) => return of_no_use(),
         Err(failed) => return error::page(&failed),
@@ -54,7 +54,7 @@ pub(super) async fn follow_link(
         return error::stale_form();
     }
     let token = form.get(TOKEN).unwrap_or_default();
-    match app.follow_sign_in_link(token, &browser.origin, browser.session.as_ref()).await {
+    match app.identity.follow_sign_in_link(token, &browser.origin, browser.session.as_ref()).await {
         Ok(Some(begun)) => go_on(&browser, NEXT, &begun),
         Ok(None) => of_no_use(),
         Err(failed) => error::page(&failed),

@@ -88,7 +88,7 @@ async fn handle(
         };
         return Ok(browser.with_form(pages::sign_out(&content)));
     }
-    app.sign_out(session, &browser.origin).await.map_err(|failed| error::page(&failed))?;
+    app.identity.sign_out(session, &browser.origin).await.map_err(|failed| error::page(&failed))?;
     Ok(done(browser, wish.url.as_deref()))
 }
 
@@ -99,7 +99,7 @@ async fn understand(app: &App, params: &Params) -> Result<Wish, Response> {
         return Err(wrong("a parameter comes more than once"));
     }
     let hint = match params.get("id_token_hint") {
-        Some(hint) => app.id_hint(hint).await.map_err(failed)?,
+        Some(hint) => app.identity.id_hint(hint).await.map_err(failed)?,
         None => None,
     };
     let named = params.get("client_id");
@@ -111,7 +111,7 @@ async fn understand(app: &App, params: &Params) -> Result<Wish, Response> {
         return Ok(Wish { url: None, redirect_uri: None, is_vouched: true, user });
     };
     let client = match hint.as_ref().map(|hint| hint.azp.as_str()).or(named) {
-        Some(id) => app.oauth_client(id).await.map_err(failed)?,
+        Some(id) => app.identity.oauth_client(id).await.map_err(failed)?,
         None => None,
     };
     let Some(client) = client.filter(|client| client.allows_redirect(uri)) else {

@@ -40,10 +40,10 @@ pub(super) fn routes() -> Router<App> {
 
 /// `POST /marketplace/aws`
 async fn arrive(State(app): State<App>, browser: Browser, PageForm(form): PageForm) -> Response {
-    if !app.has_marketplace() {
+    if !app.marketplace.is_there() {
         return not_here();
     }
-    match app.arrive_from_marketplace(&secret(&form, TOKEN)).await {
+    match app.marketplace.arrive(&secret(&form, TOKEN)).await {
         Ok(Arrival::Known(secret)) => {
             let mut response = redirect(&browser.path(PLACE));
             cookies::set(&app, &mut response, &cookies::name(&app, COOKIE), &secret, Some(COOKIE_SECONDS));
@@ -73,7 +73,7 @@ async fn arrive(State(app): State<App>, browser: Browser, PageForm(form): PageFo
 
 /// `GET /marketplace/aws`
 async fn show(State(app): State<App>, browser: Browser, headers: HeaderMap) -> Response {
-    if !app.has_marketplace() {
+    if !app.marketplace.is_there() {
         return not_here();
     }
     page(&app, &browser, &headers, "", None).await
@@ -86,7 +86,7 @@ async fn page(
     name: &str,
     problem: Option<&str>,
 ) -> Response {
-    let arrived = match app.marketplace_arrival(&kept(app, headers)).await {
+    let arrived = match app.marketplace.arrival(&kept(app, headers)).await {
         Ok(Some(arrived)) => arrived,
         Ok(None) => {
             return refused(
@@ -116,7 +116,7 @@ async fn page(
         };
         return pages::error(StatusCode::CONFLICT, &content);
     }
-    let organizations = match app.list_payable_organizations(session).await {
+    let organizations = match app.marketplace.list_payable_organizations(session).await {
         Ok(organizations) => organizations,
         Err(failed) => return error::page(&failed),
     };
@@ -163,7 +163,7 @@ async fn redeem(
 ) -> Response {
     let Some(session) = &browser.session else { return redirect(&places::sign_in(&browser, PLACE)) };
     let kept = kept(&app, &headers);
-    match app.marketplace_arrival(&kept).await {
+    match app.marketplace.arrival(&kept).await {
         Ok(Some(arrived)) if browser.made(&form, &question(&arrived)) => {}
         Ok(_) => return error::stale_form(),
         Err(failed) => return error::page(&failed),
@@ -173,7 +173,7 @@ async fn redeem(
         "" => Payable::New(name.to_owned()),
         id => Payable::Known(OrganizationId::from_trusted(id)),
     };
-    match app.redeem_subscription(session, &kept, &payable, &browser.origin).await {
+    match app.marketplace.redeem(session, &kept, &payable, &browser.origin).await {
         Ok(_) => {
             let href = browser.path("/console/");
             let mut response = pages::message(&Message {

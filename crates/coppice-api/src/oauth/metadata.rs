@@ -28,14 +28,15 @@ pub(super) fn routes() -> Router<App> {
 
 /// `GET /.well-known/openid-configuration`
 async fn server(State(app): State<App>, Extension(realm): Extension<KnownRealm>) -> Response {
-    let offers = Offers { registration: app.has_registration(), job_keys: app.has_github() };
-    let found = metadata::of_server(app.issuers(), &realm.realm, app.signing_algorithm(), offers);
+    let offers = Offers { registration: app.identity.has_registration(), job_keys: app.has_github() };
+    let found =
+        metadata::of_server(app.identity.issuers(), &realm.realm, app.identity.signing_algorithm(), offers);
     Json(found).into_response()
 }
 
 /// `GET /.well-known/oauth-protected-resource`
 async fn resource(State(app): State<App>) -> Response {
-    Json(metadata::of_resource(app.issuers(), "")).into_response()
+    Json(metadata::of_resource(app.identity.issuers(), "")).into_response()
 }
 
 /// The same for a part of the platform.
@@ -43,13 +44,13 @@ async fn resource_at(State(app): State<App>, Path(path): Path<String>) -> Respon
     if !path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_/".contains(&byte)) {
         return error::impossible(StatusCode::NOT_FOUND, "no such path");
     }
-    Json(metadata::of_resource(app.issuers(), &format!("/{path}"))).into_response()
+    Json(metadata::of_resource(app.identity.issuers(), &format!("/{path}"))).into_response()
 }
 
 /// `GET /oauth/jwks`. A new key is published for as long as this may be kept
 /// before it signs.
 pub(super) async fn jwks(State(app): State<App>) -> Response {
-    match app.jwks().await {
+    match app.identity.jwks().await {
         Ok(keys) => ([(header::CACHE_CONTROL, "public, max-age=240")], Json(keys)).into_response(),
         Err(failed) => error::failed(failed),
     }

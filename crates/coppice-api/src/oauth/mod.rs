@@ -115,7 +115,7 @@ impl KnownRealm {
     pub(crate) fn find(app: &App, name: Option<&str>) -> Result<Self, Error> {
         let unknown =
             || Error::NotFound { code: ErrorCode::RouteNotFound, public: "no such path".to_owned() };
-        let realm = app.realm(name).cloned().ok_or_else(unknown)?;
+        let realm = app.identity.realm(name).cloned().ok_or_else(unknown)?;
         Ok(Self { realm, name: name.map(str::to_owned) })
     }
 

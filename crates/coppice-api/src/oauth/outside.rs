@@ -32,8 +32,8 @@ async fn begin(
     PageQuery(params): PageQuery,
 ) -> Response {
     let next = params.get(NEXT).and_then(own_path).unwrap_or("/");
-    let Some(name) = app.outside_name() else { return no_provider() };
-    let beginning = match app.begin_outside(next, params.get(ANEW).is_some()).await {
+    let Some(name) = app.outside.name() else { return no_provider() };
+    let beginning = match app.outside.begin(next, params.get(ANEW).is_some()).await {
         Ok(Some(beginning)) => beginning,
         Ok(None) => return no_provider(),
         Err(error) => return refusal(name, Some(&browser.path(next)), OutsideRefusal::Provider(error)),
@@ -77,12 +77,12 @@ async fn finish(
     headers: HeaderMap,
     PageQuery(params): PageQuery,
 ) -> Response {
-    let Some(name) = app.outside_name() else { return no_provider() };
+    let Some(name) = app.outside.name() else { return no_provider() };
     let text = |name: &str| params.get(name).map(str::to_owned);
     let state = text("state").unwrap_or_default();
     let cookie = OutsideAttempt::label(&state).map(|label| cookie(&app, label));
     let sealed = cookie.as_ref().and_then(|name| cookies::find(&headers, name));
-    let attempt = sealed.and_then(|sealed| app.outside_attempt(sealed));
+    let attempt = sealed.and_then(|sealed| app.outside.attempt(sealed));
     let (Some(cookie), Some(attempt)) = (cookie, attempt) else {
         let foreign = OutsideError::Foreign("it brings no attempt with this state".to_owned());
         return refusal(name, None, OutsideRefusal::Provider(foreign));
@@ -90,7 +90,7 @@ async fn finish(
     let answer =
         OutsideAnswer { code: text("code"), state: state.clone(), issuer: text("iss"), error: text("error") };
     let then = browser.path(&attempt.then);
-    let mut response = match app.finish_outside(&attempt, &answer, &browser.origin).await {
+    let mut response = match app.outside.finish(&attempt, &answer, &browser.origin).await {
         Ok(Some(user)) => signed_in(&app, &browser, &user, &attempt.then).await,
         Ok(None) => no_provider(),
         Err(error) => {
@@ -110,8 +110,10 @@ async fn finish(
 
 async fn signed_in(app: &App, browser: &Browser, who: &OutsideUser, then: &str) -> Response {
     let replaced = browser.session.as_ref();
-    let begun =
-        app.begin_browser_session(&who.user, who.was_asked, &who.methods, &browser.origin, replaced).await;
+    let begun = app
+        .identity
+        .begin_browser_session(&who.user, who.was_asked, &who.methods, &browser.origin, replaced)
+        .await;
     match begun {
         Ok(begun) => go_on(browser, then, &begun),
         Err(failed) => error::page(&failed),

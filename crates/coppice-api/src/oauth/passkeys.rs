@@ -50,12 +50,12 @@ async fn try_page(
     name: &str,
     problem: Option<&str>,
 ) -> Result<Response, Error> {
-    if !app.was_just_asked(session) {
+    if !app.identity.was_just_asked(session) {
         return Ok(ask_anew(app, browser, session, PASSKEYS));
     }
-    let options = app.ask_for_passkey(session).await?.map(|options| options.to_string());
-    let have = app.passkeys(&session.user).await?;
-    let factor = app.second_factor(&session.user).await?;
+    let options = app.identity.ask_for_passkey(session).await?.map(|options| options.to_string());
+    let have = app.identity.passkeys(&session.user).await?;
+    let factor = app.identity.second_factor(&session.user).await?;
     let has_app = factor.as_ref().is_some_and(|factor| factor.totp_sealed.is_some());
     let (add, remove) = (browser.path(PASSKEYS), browser.path(REMOVE));
     let (add_csrf, remove_csrf) = (browser.form_token(PASSKEYS), browser.form_token(REMOVE));
@@ -78,7 +78,7 @@ async fn try_page(
         known: &known,
         new,
         is_first: factor.is_none(),
-        are_possible: app.has_passkeys(),
+        are_possible: app.identity.has_passkeys(),
         second_factor: &browser.path(places::SECOND_FACTOR),
         problem,
     })))
@@ -104,7 +104,7 @@ async fn add(State(app): State<App>, browser: Browser, PageForm(form): PageForm)
         return page(&app, &browser, session, name, Some(problem)).await;
     }
     let answer = form.get(PASSKEY).unwrap_or_default();
-    match app.add_passkey(session, name, answer, &browser.origin).await {
+    match app.identity.add_passkey(session, name, answer, &browser.origin).await {
         Ok(Enrolment::First { codes, secret }) => browser.signed_in(show_codes(&codes, true), &secret),
         Ok(Enrolment::Another) => redirect(&browser.path(PASSKEYS)),
         Ok(Enrolment::Wrong) => {
@@ -125,7 +125,7 @@ async fn remove(State(app): State<App>, browser: Browser, PageForm(form): PageFo
         return error::stale_form();
     }
     let id = form.get(ID).unwrap_or_default();
-    match app.remove_passkey(session, id, &browser.origin).await {
+    match app.identity.remove_passkey(session, id, &browser.origin).await {
         Ok(PasskeyRemoved::Done) => redirect(&browser.path(PASSKEYS)),
         Ok(PasskeyRemoved::Last) => {
             let problem = "This is your only second factor by now. Add another one first.";

@@ -23,7 +23,7 @@ pub(super) fn sign_in(browser: &Browser, next: &str) -> String {
 
 /// The same for whom nothing is known of yet.
 pub(crate) fn sign_in_path(app: &App, next: &str) -> String {
-    format!("{}{SIGN_IN}?{}", app.issuers().base_path(), Params::default().with(NEXT, next).encode())
+    format!("{}{SIGN_IN}?{}", app.identity.issuers().base_path(), Params::default().with(NEXT, next).encode())
 }
 
 /// Where the second factor is asked for, after which the person is sent on to `next`.
@@ -41,5 +41,5 @@ pub(super) fn outside(browser: &Browser, next: &str) -> String {
 
 /// The button for the outside provider, if there is one, which leads to `address`.
 pub(super) fn outside_link<'a>(app: &'a App, address: &'a str) -> Option<OutsideLink<'a>> {
-    app.outside_name().map(|name| OutsideLink { href: address, name })
+    app.outside.name().map(|name| OutsideLink { href: address, name })
 }

@@ -19,7 +19,7 @@ pub(super) async fn register(
     address: Address,
     ClientBody(body): ClientBody,
 ) -> Response {
-    if !app.has_registration() {
+    if !app.identity.has_registration() {
         let description = "clients can't register themselves here; ask the operator";
         return error::refused(&OAuthError::new(ErrorCode::InvalidClientMetadata, description));
     }
@@ -27,7 +27,7 @@ pub(super) async fn register(
         let description = format!("the metadata is a JSON object with at most {VALUES_MAX} values");
         return error::refused(&OAuthError::new(ErrorCode::InvalidClientMetadata, description));
     };
-    match app.register_client(&metadata, address.0).await {
+    match app.identity.register_client(&metadata, address.0).await {
         Ok(answer) => error::uncached(StatusCode::CREATED, &answer),
         Err(refused) => error::answer(refused),
     }

@@ -63,10 +63,11 @@ async fn page(
     session: &BrowserSession,
     problem: Option<(FactorField, &str)>,
 ) -> Result<Response, Error> {
-    let Some(factor) = app.second_factor(&session.user).await? else {
+    let Some(factor) = app.identity.second_factor(&session.user).await? else {
         return enrolment(app, browser, session, None, None).await;
     };
-    let asked = app.ask_to_sign(&session.user, &session.id_hash).await?.map(|options| options.to_string());
+    let asked =
+        app.identity.ask_to_sign(&session.user, &session.id_hash).await?.map(|options| options.to_string());
     let (renew, remove) = (browser.path(RENEW), browser.path(REMOVE));
     let form = |action, csrf| Form { action, csrf, hidden: &[], leads_to: None };
     Ok(browser.with_form(pages::second_factor(&SecondFactorPage {
@@ -79,7 +80,7 @@ async fn page(
         passkeys_page: &browser.path(places::PASSKEYS),
         app_page: &browser.path(AUTHENTICATOR),
         recovery_codes: factor.recovery_codes,
-        with_password: app.has_password(&session.user).await?,
+        with_password: app.identity.has_password(&session.user).await?,
         problem,
     })))
 }
@@ -100,14 +101,14 @@ async fn enrolment(
     secret: Option<&str>,
     problem: Option<&str>,
 ) -> Result<Response, Error> {
-    let known = app.second_factor(&session.user).await?;
+    let known = app.identity.second_factor(&session.user).await?;
     if known.as_ref().is_some_and(|known| known.totp_sealed.is_some()) {
         return Ok(redirect(&browser.path(SECOND_FACTOR)));
     }
-    if !app.was_just_asked(session) {
+    if !app.identity.was_just_asked(session) {
         return Ok(ask_anew(app, browser, session, AUTHENTICATOR));
     }
-    let factor = app.new_factor(&session.email, secret)?;
+    let factor = app.identity.new_factor(&session.email, secret)?;
     let passkeys = browser.path(places::PASSKEYS);
     let form = Form {
         action: &browser.path(AUTHENTICATOR),
@@ -144,7 +145,7 @@ async fn add(State(app): State<App>, browser: Browser, PageForm(form): PageForm)
         return error::stale_form();
     }
     let code = form.get("code").unwrap_or_default();
-    let outcome = match app.add_second_factor(session, secret, code, &browser.origin).await {
+    let outcome = match app.identity.add_second_factor(session, secret, code, &browser.origin).await {
         Ok(Enrolment::First { codes, secret }) => Ok(browser.signed_in(show_codes(&codes, true), &secret)),
         Ok(Enrolment::Another) => Ok(redirect(&browser.path(SECOND_FACTOR))),
         Ok(Enrolment::Wrong) => {
@@ -165,7 +166,7 @@ async fn renew(State(app): State<App>, browser: Browser, PageForm(form): PageFor
         return error::stale_form();
     }
     let proof = proof(&form);
-    let outcome = match app.renew_recovery_codes(session, proof, &browser.origin).await {
+    let outcome = match app.identity.renew_recovery_codes(session, proof, &browser.origin).await {
         Ok(NewRecoveryCodes::Done(codes)) => Ok(show_codes(&codes, false)),
         Ok(NewRecoveryCodes::Wrong) => {
             page(&app, &browser, session, Some((FactorField::RenewCode, refusal(proof)))).await
@@ -186,7 +187,7 @@ async fn remove(State(app): State<App>, browser: Browser, PageForm(form): PageFo
         return error::stale_form();
     }
     let (password, proof) = (secret(&form, "password"), proof(&form));
-    let problem = match app.remove_second_factor(session, password, proof, &browser.origin).await {
+    let problem = match app.identity.remove_second_factor(session, password, proof, &browser.origin).await {
         Ok(SecondFactorRemoval::Done) => {
             let sign_in = places::sign_in(&browser, SECOND_FACTOR);
             return browser.signed_out(pages::second_factor_removed(&sign_in));

@@ -55,8 +55,9 @@ async fn try_page(
     problem: Option<&str>,
 ) -> Result<Response, Error> {
     let asks = sign_in::asked(app, next).await?;
-    let factor = app.second_factor(&half.user).await?;
-    let passkey = app.ask_to_sign(&half.user, &half.id_hash).await?.map(|options| options.to_string());
+    let factor = app.identity.second_factor(&half.user).await?;
+    let passkey =
+        app.identity.ask_to_sign(&half.user, &half.id_hash).await?.map(|options| options.to_string());
     let form = Form {
         action: &browser.path(SECOND_STEP),
         csrf: &browser.form_token(&purpose(half, next)),
@@ -86,7 +87,7 @@ async fn finish(app: &App, browser: &Browser, form: &Params) -> Result<Response,
         return Ok(page(app, browser, &half, next, Some(problem)).await);
     }
     let proof = proof(form);
-    let step = app.finish_sign_in(&half, proof, &browser.origin, browser.session.as_ref()).await?;
+    let step = app.identity.finish_sign_in(&half, proof, &browser.origin, browser.session.as_ref()).await?;
     Ok(match step {
         SecondStep::Done(secret) => go_on(browser, next, &SignIn::Done(secret)),
         SecondStep::Wrong => {

@@ -31,7 +31,7 @@ pub(super) fn keep(browser: &Browser, response: Response, begun: &SignIn) -> Res
 /// change how they sign in.
 pub(super) fn ask_anew(app: &App, browser: &Browser, session: &BrowserSession, next: &str) -> Response {
     let sign_in = places::sign_in(browser, next);
-    let Some(name) = app.outside_name().filter(|_| !session.was_asked) else { return redirect(&sign_in) };
+    let Some(name) = app.outside.name().filter(|_| !session.was_asked) else { return redirect(&sign_in) };
     let what = format!("You are signed in because {name} knew you from earlier. That is not enough here.");
     let next = format!("Sign in again. If {name} lets you in without asking, sign out there first.");
     pages::error(

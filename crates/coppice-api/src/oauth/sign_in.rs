@@ -72,7 +72,7 @@ pub(super) async fn asked(app: &App, next: &str) -> Result<Option<Authorization>
         return Ok(None);
     }
     let Ok(params) = Params::parse(query.as_bytes()) else { return Ok(None) };
-    Ok(app.read_authorization(&params).await?.ok())
+    Ok(app.identity.read_authorization(&params).await?.ok())
 }
 
 /// `POST /oauth/sign-in`
@@ -91,7 +91,7 @@ pub(super) async fn sign_in_posted(
         return page(&app, &browser, next, email, Some("Passwords are not accepted here.")).await;
     }
     let password = Zeroizing::new(form.get("password").unwrap_or_default().to_owned());
-    match app.sign_in(email, password, &browser.origin, browser.session.as_ref()).await {
+    match app.identity.sign_in(email, password, &browser.origin, browser.session.as_ref()).await {
         Ok(begun @ (SignIn::Done(_) | SignIn::Half(_))) => go_on(&browser, next, &begun),
         Ok(SignIn::Wrong) => {
             metrics::authentication_failed();

@@ -37,7 +37,7 @@ pub(super) async fn token(
             return Ok(error::uncached(StatusCode::OK, &answer));
         }
         let client = client_auth::client(&app, &headers, &form).await?;
-        let answer = app.token(&realm.realm, &client, &form).await?;
+        let answer = app.identity.token(&realm.realm, &client, &form).await?;
         Ok(error::uncached(StatusCode::OK, &answer))
     };
     work.await.unwrap_or_else(error::answer)
@@ -52,7 +52,7 @@ pub(super) async fn device_authorization(
 ) -> Response {
     let work = async {
         let (client, form) = understand(&app, &headers, &body).await?;
-        app.start_device(&client, &form, address.0).await
+        app.identity.start_device(&client, &form, address.0).await
     };
     match work.await {
         Ok(answer) => error::uncached(StatusCode::OK, &answer),
@@ -70,7 +70,7 @@ pub(super) async fn revoke(
     let work = async {
         let (client, form) = understand(&app, &headers, &body).await?;
         let token = form.get("token").ok_or_else(|| OAuthError::invalid_request("token is missing"))?;
-        app.revoke(&client, token, &origin.0).await.map_err(IdentityError::from)
+        app.identity.revoke(&client, token, &origin.0).await.map_err(IdentityError::from)
     };
     match work.await {
         Ok(()) => error::uncached(StatusCode::OK, &json!({})),
@@ -87,7 +87,7 @@ pub(super) async fn introspect(
     let work = async {
         let (client, form) = understand(&app, &headers, &body).await?;
         let token = form.get("token").ok_or_else(|| OAuthError::invalid_request("token is missing"))?;
-        app.introspect(&client, token).await
+        app.identity.introspect(&client, token).await
     };
     match work.await {
         Ok(answer) => error::uncached(StatusCode::OK, &answer),
@@ -97,7 +97,7 @@ pub(super) async fn introspect(
 
 /// `GET /oauth/userinfo`
 pub(super) async fn user_info(State(app): State<App>, headers: HeaderMap) -> Response {
-    match app.user_info(bearer_of(&headers)).await {
+    match app.identity.user_info(bearer_of(&headers)).await {
         Ok(info) => error::uncached(StatusCode::OK, &info),
         Err(refused @ (Error::Unauthenticated { .. } | Error::InsufficientScope { .. })) => {
             let code = match &refused {

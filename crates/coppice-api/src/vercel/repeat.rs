@@ -52,7 +52,7 @@ pub(super) async fn once<W: Future<Output = Result<Value>> + Send + 'static>(
         return Ok(Json(to_its_end(work(None)).await?).into_response());
     };
     let body = asked.to_string();
-    let call = match app.begin_call(&caller, &path, &key, body.as_bytes()).await? {
+    let call = match app.calls.begin(&caller, &path, &key, body.as_bytes()).await? {
         Begun::First(call) => call,
         Begun::Answered(_, text) => {
             return Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response());
@@ -70,7 +70,7 @@ pub(super) async fn once<W: Future<Output = Result<Value>> + Send + 'static>(
     let done = to_its_end(async move {
         let done = work.await;
         let text = done.as_ref().ok().map(ToString::to_string);
-        app.finish_call(&call, text.as_deref().map(|text| (200, text)), false).await?;
+        app.calls.finish(&call, text.as_deref().map(|text| (200, text)), false).await?;
         done
     });
     Ok(Json(done.await?).into_response())

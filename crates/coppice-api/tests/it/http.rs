@@ -208,8 +208,8 @@ impl Http {
         let many = NonZeroU32::new(10_000).expect("it is not zero");
         let (router, app, first, tasks) = runtime.block_on(async {
             let app = app(options.username("postgres").database("postgres"), paying).await;
-            app.set_up_orb().await.expect("the metastore answers");
-            let first = app.create_first_account(EMAIL, |_| Ok(())).await.expect("an account");
+            app.orb.set_up().await.expect("the metastore answers");
+            let first = app.bootstrap.create_first_account(EMAIL, |_| Ok(())).await.expect("an account");
             app.note_set_up();
             let mut tasks = Tasks::default();
             app.begin_tasks(&mut tasks);
@@ -260,7 +260,7 @@ impl Http {
 
     /// The secret of a link that signs the first user in.
     pub(crate) fn new_sign_in_link(&self) -> String {
-        self.runtime.block_on(self.app.first_sign_in_link()).expect("a link").to_string()
+        self.runtime.block_on(self.app.identity.first_sign_in_link()).expect("a link").to_string()
     }
 
     /// The first user's key.
@@ -284,12 +284,12 @@ impl Http {
 
     /// Makes the invoices that are due.
     pub(crate) fn issue_invoices(&self) {
-        self.runtime.block_on(self.app.issue_invoices()).expect("invoices");
+        self.runtime.block_on(self.app.billing.issue_invoices()).expect("invoices");
     }
 
     /// Enables who waits for something to pay with where nobody needs that.
     pub(crate) fn lift_payment_requirement(&self) {
-        self.runtime.block_on(self.app.lift_payment_requirement()).expect("the metastore answers");
+        self.runtime.block_on(self.app.billing.lift_payment_requirement()).expect("the metastore answers");
     }
 
     /// Carries out statements on the metastore; `{org}` is the organization.

@@ -12,6 +12,7 @@ use coppice_core::{BranchId, Error, ErrorCode, Result};
 use coppice_store::Drills;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
+use crate::rows::find_in_project;
 use crate::{Access, App};
 
 /// Branches that are looked at at a time.
@@ -86,7 +87,7 @@ impl App {
     /// `project_not_found`, `backup_not_found`
     pub async fn get_backup(&self, access: &Access<OnBackup>) -> Result<Backup> {
         let OnBackup { within, branch: id } = &access.target;
-        let found = match self.find_in_project(within, id).await {
+        let found = match find_in_project(&self.store, within, id).await {
             Ok(branch) if self.makes_backups() => branch,
             Ok(_) | Err(Error::NotFound { code: ErrorCode::BranchNotFound, .. }) => {
                 return Err(Error::backup_not_found(id));

@@ -20,7 +20,9 @@ use coppice_store::{BaseMoment, BranchQuotas, NewBranch, PullKey, Tx};
 
 use super::{SpecChange, checked_expiry, checked_labels, name_taken};
 use crate::configuration::server;
+use crate::idempotency::{branch_of_call, note_effect_in_tx};
 use crate::past::Past;
+use crate::rows::{find_in_project, lock_enabled_organization_in_tx, lock_project_in_tx};
 use crate::secrets::{new_password, scram_verifier};
 use crate::vercel::NewDatabase;
 use crate::{Access, App};
@@ -169,7 +171,7 @@ impl App {
         new: &NewBranchRequest,
         made_for: Option<MadeFor<'_>>,
     ) -> Result<Branch> {
-        if let Some(id) = self.branch_of_call() {
+        if let Some(id) = branch_of_call() {
             return self.come_up(place, &id, self.reconciler.watch(&id)).await;
         }
         self.check_backups(new.backups)?;
@@ -181,11 +183,11 @@ impl App {
         // Before anything is locked: it takes a look at the parent's log.
         let past = self.find_past(place, &new.origin).await?;
         let mut tx = self.store.begin().await?;
-        self.lock_enabled_organization_in_tx(&mut tx, &place.organization).await?;
+        lock_enabled_organization_in_tx(&self.store, &mut tx, &place.organization).await?;
         if let Some(MadeFor::Resource(database)) = made_for {
-            self.insert_project_in_tx(&mut tx, place, database.name(), &Default::default()).await?;
+            self.projects.insert_in_tx(&mut tx, place, database.name(), &Default::default()).await?;
         }
-        let project = self.lock_project(&mut tx, place).await?;
+        let project = lock_project_in_tx(&self.store, &mut tx, place).await?;
         let plan = self.plan_branch(&mut tx, &project, &new.origin, past).await?;
         self.check_quotas(&mut tx, &project).await?;
         let used_up = self.store.budget_in_the_way_in_tx(&mut tx, &project.id, made_with).await?;
@@ -219,7 +221,7 @@ impl App {
             }
             None => {}
         }
-        self.note_effect_in_tx(&mut tx, &id).await?;
+        note_effect_in_tx(&self.store, &mut tx, &id).await?;
         // Before the commit, so that no change of its state can be missed.
         let ready = self.reconciler.watch(&id);
         tx.commit().await.map_err(|error| name_taken(error.into(), &new.name))?;
@@ -232,7 +234,7 @@ impl App {
         self.reconciler.nudge(id.clone());
         // It also ends when the branch fails or is deleted: the row tells.
         let _ = tokio::time::timeout(self.config.create_wait, ready).await;
-        match self.find_in_project(place, id).await {
+        match find_in_project(&self.store, place, id).await {
             Err(Error::NotFound { code: code @ ErrorCode::BranchNotFound, .. }) => Err(Error::NotFound {
                 code,
                 public: format!(
@@ -302,13 +304,13 @@ impl App {
     }
 
     async fn custom_spec(&self, custom: &CustomBranch) -> Result<BranchSpec> {
-        let region = self.check_region(&custom.region)?;
+        let region = self.offers.check_region(&custom.region)?;
         let kind = self.offered_type(region.as_str(), &custom.instance_type)?;
-        let version = self.choose_image(&custom.image)?;
+        let version = self.offers.choose_image(&custom.image)?;
         self.check_storage("configuration.storage", custom.storage_gib)?;
-        let contents = self.image_contents(version).await?;
+        let contents = self.offers.image_contents(version).await?;
         let preload_libraries =
-            self.check_preload_libraries(custom.preload_libraries.as_deref(), &contents)?;
+            self.offers.check_preload_libraries(custom.preload_libraries.as_deref(), &contents)?;
         check_parameters(&custom.parameters, &server(version.major, &kind, &preload_libraries, &contents))?;
         Ok(BranchSpec {
             region,

@@ -7,6 +7,8 @@ use coppice_core::{BranchId, Error, ErrorCode, Result};
 use coppice_store::{StoreError, Tx};
 
 use super::create::{too_deep, too_many_children};
+use crate::idempotency::{branch_of_call, note_effect_in_tx};
+use crate::rows::{find_branch, lock_enabled_organization_in_tx, lock_project_in_tx};
 use crate::{Access, App};
 
 impl App {
@@ -19,7 +21,7 @@ impl App {
         if self.store.branch_detach_in_tx(&mut tx, &branch.id).await? {
             tx.commit().await.map_err(StoreError::from)?;
         }
-        self.find_branch(access).await
+        find_branch(&self.store, access).await
     }
 
     /// Puts a branch in the place of its parent, which becomes its child. All the
@@ -33,8 +35,8 @@ impl App {
             let reason = "a key for what it makes moves no other branch";
             return Err(Error::access_denied(ErrorCode::RestrictedKey, reason));
         }
-        if self.branch_of_call().is_some() {
-            return self.find_branch(access).await;
+        if branch_of_call().is_some() {
+            return find_branch(&self.store, access).await;
         }
         let (mut tx, branch) = self.begin_with(access).await?;
         let parent = branch.parent.as_ref().ok_or_else(|| {
@@ -43,16 +45,16 @@ impl App {
         })?;
         self.check_promotion(&mut tx, &branch.id, parent).await?;
         self.store.branch_promote_in_tx(&mut tx, &branch.id, parent).await?;
-        self.note_effect_in_tx(&mut tx, &branch.id).await?;
+        note_effect_in_tx(&self.store, &mut tx, &branch.id).await?;
         tx.commit().await.map_err(StoreError::from)?;
-        self.find_branch(access).await
+        find_branch(&self.store, access).await
     }
 
     async fn begin_with(&self, access: &Access<InBranch>) -> Result<(Tx, Branch)> {
         let InBranch { within, branch: id } = &access.target;
         let mut tx = self.store.begin().await?;
-        self.lock_enabled_organization_in_tx(&mut tx, &access.organization.id).await?;
-        let project = self.lock_project(&mut tx, within).await?;
+        lock_enabled_organization_in_tx(&self.store, &mut tx, &access.organization.id).await?;
+        let project = lock_project_in_tx(&self.store, &mut tx, within).await?;
         let found = self.store.branch_find_in_tx(&mut tx, &project.organization, &project.id, id).await?;
         Ok((tx, found.ok_or_else(|| Error::branch_not_found(id))?))
     }

@@ -18,11 +18,14 @@ use coppice_core::backup::BackupChange;
 use coppice_core::branch::{Branch, BranchState, Reconfigure};
 use coppice_core::budget::UsedUp;
 use coppice_core::labels::{self, LABELS_MAX, Labels};
-use coppice_core::project::{Project, ScaleToZeroChange};
+use coppice_core::project::ScaleToZeroChange;
 use coppice_core::target::{InBranch, InProject};
 use coppice_core::{BranchId, Error, ErrorCode, InstanceId, Result};
 use coppice_store::{BranchNote, StoreError, Tx};
 
+use crate::rows::{
+    find_branch, find_in_project, find_project, lock_enabled_organization_in_tx, lock_project_in_tx,
+};
 use crate::{Access, Activity, App};
 
 pub use backup::Backup;
@@ -31,7 +34,6 @@ pub use create::{BranchOrigin, CustomBranch, NewBranchRequest};
 pub use reset::ResetTo;
 use spec::NewSpec;
 pub use spec::SpecChange;
-pub(crate) use trash::protected;
 pub use tree::BranchInTree;
 pub use upgrade::UpgradeTo;
 
@@ -90,31 +92,6 @@ pub enum InstanceStatus {
 }
 
 impl App {
-    /// Locks the project the path names; its organization is locked first, as
-    /// everywhere.
-    async fn lock_project(&self, tx: &mut Tx, place: &InProject) -> Result<Project> {
-        let InProject { organization, project } = place;
-        let locked = self.store.project_lock_in_tx(tx, organization, project).await?;
-        locked.ok_or_else(|| Error::project_not_found(project))
-    }
-
-    /// A branch of the project the path names; tells which of both is missing.
-    pub(crate) async fn find_in_project(&self, place: &InProject, id: &BranchId) -> Result<Branch> {
-        let found = self.store.branch_find_in(&place.organization, &place.project, id).await?;
-        match found {
-            Some(branch) => Ok(branch),
-            None => {
-                self.find_project(place).await?;
-                Err(Error::branch_not_found(id))
-            }
-        }
-    }
-
-    /// The branch the path names.
-    pub(crate) async fn find_branch(&self, access: &Access<InBranch>) -> Result<Branch> {
-        self.find_in_project(&access.target.within, &access.target.branch).await
-    }
-
     /// Branches of the project that the caller may see.
     ///
     /// # Errors
@@ -123,7 +100,7 @@ impl App {
         let only = access.caller.grant.branch_limit();
         let branches = self.store.branch_list(&access.organization.id, &access.target.project, only).await?;
         if branches.is_empty() {
-            self.find_project(&access.target).await?;
+            find_project(&self.store, &access.target).await?;
         }
         Ok(branches)
     }
@@ -145,9 +122,9 @@ impl App {
             self.note_uses().await;
         }
         let mut tx = self.store.begin().await?;
-        self.lock_enabled_organization_in_tx(&mut tx, &access.organization.id).await?;
+        lock_enabled_organization_in_tx(&self.store, &mut tx, &access.organization.id).await?;
         // Renames wait for each other and for creations in the project.
-        let project = self.lock_project(&mut tx, within).await?;
+        let project = lock_project_in_tx(&self.store, &mut tx, within).await?;
         let found = self.store.branch_find_in_tx(&mut tx, &project.organization, &project.id, id).await?;
         let current = found.ok_or_else(|| Error::branch_not_found(id))?;
         let note = changed_note(access, &current, &change)?;
@@ -178,7 +155,7 @@ impl App {
             // It also ends when the server does not answer, which is told later then.
             let _ = tokio::time::timeout(RELOAD_WAIT, done).await;
         }
-        self.find_in_project(within, id).await
+        find_in_project(&self.store, within, id).await
     }
 
     /// Wakes a branch that no budget keeps asleep.
@@ -203,7 +180,7 @@ impl App {
     /// # Errors
     /// `project_not_found`, `branch_not_found`
     pub async fn describe_branch(&self, access: &Access<InBranch>) -> Result<BranchDetails> {
-        let branch = self.find_branch(access).await?;
+        let branch = find_branch(&self.store, access).await?;
         let status = match branch.state {
             BranchState::Ready => InstanceStatus::Healthy,
             BranchState::Creating

@@ -11,8 +11,10 @@ use coppice_failpoint::failpoint;
 use coppice_store::{NewVolume, Replacement, Tx};
 
 use super::busy;
-use super::trash::protected_from;
+use crate::idempotency::{branch_of_call, note_effect_in_tx};
 use crate::past::{Past, no_version};
+use crate::projects::protected_from;
+use crate::rows::{find_branch, find_in_project, lock_enabled_organization_in_tx, lock_project_in_tx};
 use crate::{Access, App};
 
 /// What a branch shall be from now on: a copy of its parent, unless something
@@ -49,16 +51,16 @@ impl App {
     #[tracing::instrument(level = "debug", skip_all)]
     pub async fn reset_branch(&self, access: &Access<InBranch>, to: &ResetTo) -> Result<Branch> {
         let InBranch { within, branch: id } = &access.target;
-        let seen = self.find_in_project(within, id).await?;
-        if self.branch_of_call().is_some() {
+        let seen = find_in_project(&self.store, within, id).await?;
+        if branch_of_call().is_some() {
             return Ok(seen);
         }
         let origin = origin(access, &seen, to)?;
         // Before anything is locked: it takes a look at the log.
         let past = self.find_reset_moment(access, &seen, &origin, to).await?;
         let mut tx = self.store.begin().await?;
-        self.lock_enabled_organization_in_tx(&mut tx, &access.organization.id).await?;
-        let project = self.lock_project(&mut tx, within).await?;
+        lock_enabled_organization_in_tx(&self.store, &mut tx, &access.organization.id).await?;
+        let project = lock_project_in_tx(&self.store, &mut tx, within).await?;
         let found = self.store.branch_find_in_tx(&mut tx, &project.organization, &project.id, id).await?;
         let current = found.ok_or_else(|| Error::branch_not_found(id))?;
         if current.is_protected {
@@ -87,13 +89,13 @@ impl App {
         if !self.store.branch_plan_replacement_in_tx(&mut tx, &current, &new, &why).await? {
             return Err(busy(id));
         }
-        self.note_effect_in_tx(&mut tx, id).await?;
+        note_effect_in_tx(&self.store, &mut tx, id).await?;
         let done = self.reconciler.watch(id);
         tx.commit().await.map_err(coppice_store::StoreError::from)?;
         failpoint!("reset.committed");
         self.reconciler.nudge(id.clone());
         let _ = tokio::time::timeout(self.config.create_wait, done).await;
-        self.find_in_project(within, id).await
+        find_in_project(&self.store, within, id).await
     }
 
     /// The volume and the place in its log, where a version or a moment is asked for.
@@ -109,7 +111,7 @@ impl App {
         }
         let other = match *origin == branch.id {
             true => None,
-            false => Some(self.find_in_project(&access.target.within, origin).await?),
+            false => Some(find_in_project(&self.store, &access.target.within, origin).await?),
         };
         self.find_own_past(other.as_ref().unwrap_or(branch), to.version.as_ref(), to.moment).await.map(Some)
     }
@@ -189,7 +191,7 @@ impl App {
     pub(super) fn release_of(&self, has: PostgresVersion, major: u32) -> Result<PostgresVersion> {
         match has.major == major {
             true => Ok(has),
-            false => self.choose_image(&format!("postgres:{major}")),
+            false => self.offers.choose_image(&format!("postgres:{major}")),
         }
     }
 
@@ -198,7 +200,7 @@ impl App {
     /// # Errors
     /// `project_not_found`, `branch_not_found`
     pub async fn branch_versions(&self, access: &Access<InBranch>) -> Result<Vec<BranchVersion>> {
-        let branch = self.find_branch(access).await?;
+        let branch = find_branch(&self.store, access).await?;
         Ok(self.store.branch_versions(&branch.id).await?)
     }
 }

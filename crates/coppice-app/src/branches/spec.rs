@@ -57,13 +57,13 @@ impl App {
         }
         let version = self.changed_version(spec.version, change.image.as_deref())?;
         let storage_gib = self.grown_storage(spec.storage_gib, change.storage_gib)?;
-        let contents = self.image_contents(version).await?;
+        let contents = self.offers.image_contents(version).await?;
         let old_type = instance_type(&spec.instance_type);
         let new_type = self.changed_type(spec, change.instance_type.as_deref())?;
         let preload_libraries = match change.preload_libraries.as_deref() {
             // In another order they are the same.
             Some(asked) if set(asked) != set(&spec.preload_libraries) => {
-                self.check_preload_libraries(Some(asked), &contents)?
+                self.offers.check_preload_libraries(Some(asked), &contents)?
             }
             _ => spec.preload_libraries.clone(),
         };
@@ -111,7 +111,7 @@ impl App {
     fn changed_version(&self, has: PostgresVersion, asked: Option<&str>) -> Result<PostgresVersion> {
         // Its own may not be offered any more.
         let Some(name) = asked.filter(|name| *name != image_name(has)) else { return Ok(has) };
-        let asked = self.choose_image(name)?;
+        let asked = self.offers.choose_image(name)?;
         if asked.major != has.major {
             let why = format!(
                 "the branch has PostgreSQL {}, and its data is in the format of that: upgradeBranch (`coppice branch \
@@ -134,8 +134,8 @@ impl App {
     /// # Errors
     /// `invalid_postgres_parameter`, `invalid_preload_library`
     pub(super) async fn check_fits(&self, spec: &BranchSpec, version: PostgresVersion) -> Result<()> {
-        let contents = self.image_contents(version).await?;
-        self.check_preload_libraries(Some(&spec.preload_libraries), &contents)?;
+        let contents = self.offers.image_contents(version).await?;
+        self.offers.check_preload_libraries(Some(&spec.preload_libraries), &contents)?;
         let kind = instance_type(&spec.instance_type);
         check_parameters(&spec.parameters, &server(version.major, &kind, &spec.preload_libraries, &contents))
     }
@@ -151,7 +151,7 @@ impl App {
 
     /// The size with this name, where it fits.
     pub(super) fn offered_type(&self, region: &str, name: &str) -> Result<InstanceType> {
-        let mut types = self.list_instance_types(Some(region))?.into_iter().map(|(_, kind)| kind);
+        let mut types = self.offers.instance_types(Some(region))?.into_iter().map(|(_, kind)| kind);
         types.find(|kind| kind.name == name).ok_or_else(|| {
             Error::invalid(ErrorCode::InvalidInstanceType, format!("unknown instance type {}", excerpt(name)))
         })

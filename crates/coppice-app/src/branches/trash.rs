@@ -6,10 +6,17 @@ use chrono::Utc;
 use coppice_core::branch::{Branch, TrashedBranch};
 use coppice_core::storage::VolumeBytes;
 use coppice_core::target::{InBranch, InProject, InTrash};
-use coppice_core::{BranchId, Error, ErrorCode, OrganizationId, Result, VolumeId};
+use coppice_core::{BranchId, Error, OrganizationId, Result, VolumeId};
 use coppice_store::{Doomed, StoreError};
 
 use super::name_taken;
+use crate::idempotency::{branch_of_call, note_effect_in_tx};
+use crate::metering::known_bytes;
+use crate::projects::protected;
+use crate::rows::{
+    find_in_project, find_project, lock_enabled_organization_in_tx, lock_organization_in_tx,
+    lock_project_in_tx,
+};
 use crate::{Access, App};
 
 /// What woke a branch that was brought back.
@@ -48,8 +55,8 @@ impl App {
         // What was used until now belongs to the time that ends now.
         self.note_uses().await;
         let mut tx = self.store.begin().await?;
-        self.lock_organization_in_tx(&mut tx, organization).await?;
-        let project = self.lock_project(&mut tx, within).await?;
+        lock_organization_in_tx(&self.store, &mut tx, organization).await?;
+        let project = lock_project_in_tx(&self.store, &mut tx, within).await?;
         let Some(branch) = self.store.branch_find_in_tx(&mut tx, organization, &project.id, id).await? else {
             return Ok(false);
         };
@@ -92,7 +99,7 @@ impl App {
     pub async fn list_trash(&self, access: &Access<InProject>) -> Result<Vec<TrashedBranch>> {
         let found = self.store.trash_list(&access.organization.id, &access.target.project).await?;
         if found.is_empty() {
-            self.find_project(&access.target).await?;
+            find_project(&self.store, &access.target).await?;
         }
         Ok(found)
     }
@@ -105,12 +112,12 @@ impl App {
     /// `branch_limit_reached`, `organization_disabled`, `budget_reached`
     pub async fn undelete_branch(&self, access: &Access<InTrash>, name: Option<&str>) -> Result<Branch> {
         let InTrash { within, branch: id } = &access.target;
-        if self.branch_of_call().is_some() {
-            return self.find_in_project(within, id).await;
+        if branch_of_call().is_some() {
+            return find_in_project(&self.store, within, id).await;
         }
         let mut tx = self.store.begin().await?;
-        self.lock_enabled_organization_in_tx(&mut tx, &access.organization.id).await?;
-        let project = self.lock_project(&mut tx, within).await?;
+        lock_enabled_organization_in_tx(&self.store, &mut tx, &access.organization.id).await?;
+        let project = lock_project_in_tx(&self.store, &mut tx, within).await?;
         let counted = self.store.branch_quotas_in_tx(&mut tx, &access.organization.id, &project.id).await?;
         self.check_branch_limits(&counted)?;
         let used_up = self.store.budget_of_branch_in_tx(&mut tx, id).await?;
@@ -124,10 +131,10 @@ impl App {
             return Err(Error::branch_not_found(id));
         }
         self.check_branches_of_key(&mut tx, access.caller.credential.key()).await?;
-        self.note_effect_in_tx(&mut tx, id).await?;
+        note_effect_in_tx(&self.store, &mut tx, id).await?;
         tx.commit().await.map_err(StoreError::from)?;
         self.reconciler.nudge(id.clone());
-        self.find_in_project(within, id).await
+        find_in_project(&self.store, within, id).await
     }
 
     /// Removes everything in the trash of a project for good.
@@ -152,8 +159,8 @@ impl App {
 
     async fn purge(&self, place: &InProject, doomed: Doomed<'_>) -> Result<Vec<BranchId>> {
         let mut tx = self.store.begin().await?;
-        self.lock_organization_in_tx(&mut tx, &place.organization).await?;
-        let project = self.lock_project(&mut tx, place).await?;
+        lock_organization_in_tx(&self.store, &mut tx, &place.organization).await?;
+        let project = lock_project_in_tx(&self.store, &mut tx, place).await?;
         let purged = self.store.branch_delete_in_tx(&mut tx, &project.id, doomed, "purged").await?;
         tx.commit().await.map_err(StoreError::from)?;
         purged.iter().for_each(|branch| self.reconciler.nudge(branch.clone()));
@@ -173,7 +180,7 @@ impl App {
         let mut makes_room = None;
         if purged.is_empty() && self.is_short_of_room().await? {
             let kept = self.store.kept_volumes(host).await?;
-            makes_room = keeps_most(kept, |volume| self.known_bytes(volume));
+            makes_room = keeps_most(kept, |volume| known_bytes(&self.engine, volume));
         }
         if let Some(organization) = &makes_room {
             purged.extend(self.store.trash_purge_oldest(host, organization).await?);
@@ -207,22 +214,6 @@ fn keeps_most(
         *sum = sum.saturating_add(own);
     }
     bytes.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(organization, _)| organization)
-}
-
-/// The complaint about a branch that can't be deleted.
-pub(crate) fn protected(what: &str, it: &str) -> Error {
-    protected_from("delete", what, it)
-}
-
-/// The complaint about a branch that something can't be done to.
-pub(super) fn protected_from(doing: &str, what: &str, it: &str) -> Error {
-    Error::Conflict {
-        code: ErrorCode::BranchProtected,
-        public: format!(
-            "{what} is protected: to {doing} {it}, take that away first, with `coppice branch unprotect` or \
-             `protected` of updateBranch"
-        ),
-    }
 }
 
 /// The complaint about the name that a branch had.

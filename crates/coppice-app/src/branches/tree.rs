@@ -8,6 +8,7 @@ use coppice_core::Result;
 use coppice_core::branch::Branch;
 use coppice_core::target::InProject;
 
+use crate::metering::known_bytes;
 use crate::{Access, Activity, App};
 
 /// A branch among the others of its project.
@@ -36,7 +37,7 @@ impl App {
         for branch in branches {
             let periods = newest.remove(&branch.id).into_iter().collect();
             let activity = self.known_activity(&branch, periods).await;
-            let known = self.known_bytes(&branch.volume);
+            let known = known_bytes(&self.engine, &branch.volume);
             let disk_bytes = known.map(|bytes| bytes.total);
             let shared_bytes = known.and_then(|bytes| bytes.shared);
             tree.push(BranchInTree { branch, activity, disk_bytes, shared_bytes });

@@ -9,6 +9,8 @@ use coppice_store::{NewVolume, Replacement};
 
 use super::busy;
 use super::spec::invalid_image;
+use crate::idempotency::{branch_of_call, note_effect_in_tx};
+use crate::rows::{find_in_project, lock_enabled_organization_in_tx, lock_project_in_tx};
 use crate::{Access, App};
 
 /// The major version that a branch shall have.
@@ -32,12 +34,12 @@ impl App {
     #[tracing::instrument(level = "debug", skip_all)]
     pub async fn upgrade_branch(&self, access: &Access<InBranch>, to: &UpgradeTo) -> Result<Branch> {
         let InBranch { within, branch: id } = &access.target;
-        if self.branch_of_call().is_some() {
-            return self.find_in_project(within, id).await;
+        if branch_of_call().is_some() {
+            return find_in_project(&self.store, within, id).await;
         }
         let mut tx = self.store.begin().await?;
-        self.lock_enabled_organization_in_tx(&mut tx, &access.organization.id).await?;
-        let project = self.lock_project(&mut tx, within).await?;
+        lock_enabled_organization_in_tx(&self.store, &mut tx, &access.organization.id).await?;
+        let project = lock_project_in_tx(&self.store, &mut tx, within).await?;
         let found = self.store.branch_find_in_tx(&mut tx, &project.organization, &project.id, id).await?;
         let current = found.ok_or_else(|| Error::branch_not_found(id))?;
         // It is two servers, also of a branch that sleeps.
@@ -67,14 +69,14 @@ impl App {
         if !self.store.branch_plan_replacement_in_tx(&mut tx, &current, &new, &why).await? {
             return Err(busy(id));
         }
-        self.note_effect_in_tx(&mut tx, id).await?;
+        note_effect_in_tx(&self.store, &mut tx, id).await?;
         tx.commit().await.map_err(coppice_store::StoreError::from)?;
         self.reconciler.nudge(id.clone());
-        self.find_in_project(within, id).await
+        find_in_project(&self.store, within, id).await
     }
 
     fn later_major(&self, has: PostgresVersion, name: &str) -> Result<PostgresVersion> {
-        let asked = self.choose_image(name)?;
+        let asked = self.offers.choose_image(name)?;
         match asked.major > has.major {
             true => Ok(asked),
             false => {

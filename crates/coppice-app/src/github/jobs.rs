@@ -21,6 +21,7 @@ use super::api::Github;
 use crate::App;
 use crate::identity::{IdentityError, IdentityResult};
 use crate::outside::Unproven;
+use crate::rows::lock_enabled_organization_in_tx;
 
 /// What the token is that it shows.
 const SHOWN: [&str; 2] =
@@ -214,7 +215,7 @@ impl App {
                 ..AuditEnd::default()
             },
         };
-        self.end_audit(&id, &end).await;
+        self.audit.end(&id, &end).await;
         let (_, secret) = made?;
         Ok(JobKey {
             access_token: secret.expose().to_owned(),
@@ -254,7 +255,7 @@ impl App {
             made_with: None,
         };
         let mut tx = self.store.begin().await?;
-        let enabled = self.lock_enabled_organization_in_tx(&mut tx, organization).await;
+        let enabled = lock_enabled_organization_in_tx(&self.store, &mut tx, organization).await;
         enabled.map_err(|error| match error {
             Error::Forbidden { .. } => IdentityError::from(denied(error.to_string())),
             _ => error.into(),

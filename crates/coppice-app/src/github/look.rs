@@ -21,6 +21,7 @@ use super::api::{Asked, Github, GithubError, RepositoryToken};
 use super::words::{News, Words};
 use crate::App;
 use crate::branches::{BranchOrigin, MadeFor, NewBranchRequest, SpecChange};
+use crate::rows::find_in_project;
 
 /// Pull requests that are looked at at the same time.
 const AT_ONCE: u32 = 8;
@@ -182,7 +183,7 @@ impl App {
             project: reached.mapping.project.clone(),
         };
         if let Some(id) = &claimed.branch {
-            match self.find_in_project(&place, id).await {
+            match find_in_project(&self.store, &place, id).await {
                 Ok(branch) => {
                     self.store.github_pull_touch(id, PREVIEW_LIFETIME.as_secs_f64()).await?;
                     return Ok(branch);

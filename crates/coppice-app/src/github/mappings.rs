@@ -6,6 +6,7 @@ use coppice_core::target::InBranch;
 use coppice_core::{Error, ErrorCode, GithubInstallationId, GithubRepositoryId, Result};
 use coppice_store::{MappingNote, StoreError};
 
+use crate::rows::find_branch;
 use crate::{Access, App};
 
 /// A repository that a project is to be mapped to.
@@ -25,7 +26,7 @@ impl App {
     /// # Errors
     /// `project_not_found`, `branch_not_found`
     pub async fn get_github_mapping(&self, access: &Access<InBranch>) -> Result<Option<GithubRepository>> {
-        self.find_branch(access).await?;
+        find_branch(&self.store, access).await?;
         let place = &access.target.within;
         Ok(self.store.github_repository_of(&place.organization, &place.project).await?)
     }
@@ -40,7 +41,7 @@ impl App {
         access: &Access<InBranch>,
         asked: &MappingRequest,
     ) -> Result<GithubRepository> {
-        let root = self.find_branch(access).await?.id;
+        let root = find_branch(&self.store, access).await?.id;
         let project = &access.target.within.project;
         if self.store.github_repository_of(&access.organization.id, project).await?.is_some() {
             return Err(exists());
@@ -62,7 +63,7 @@ impl App {
         access: &Access<InBranch>,
         asked: &MappingRequest,
     ) -> Result<GithubRepository> {
-        let root = self.find_branch(access).await?.id;
+        let root = find_branch(&self.store, access).await?.id;
         let project = &access.target.within.project;
         self.check_mapping(access).await?;
         let installation = self.installation_of(access, asked.repository).await?;
@@ -76,7 +77,7 @@ impl App {
     /// # Errors
     /// `project_not_found`, `branch_not_found`, `mapping_not_found`, `branch_access_denied`
     pub async fn delete_github_mapping(&self, access: &Access<InBranch>) -> Result<()> {
-        self.find_branch(access).await?;
+        find_branch(&self.store, access).await?;
         self.check_mapping(access).await?;
         match self.store.github_repository_delete(&access.target.within.project).await? {
             true => Ok(()),

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use chrono::{TimeDelta, Utc};
 use coppice_core::{Error, ErrorCode, Result, network};
 
-use crate::App;
+use super::Identity;
 
 /// A bound on trying something.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +36,7 @@ pub(super) const SECOND_FACTOR: Bound = Bound { kind: "second-factor", max: 10, 
 /// at a time, so who has many addresses must not get many guesses.
 pub(super) const CODES: Bound = Bound { kind: "codes", max: 50, span: TimeDelta::days(1) };
 
-impl App {
+impl Identity {
     /// Counts an attempt of `who`.
     ///
     /// # Errors

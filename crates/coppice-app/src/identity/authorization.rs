@@ -14,9 +14,10 @@ use coppice_oauth::random;
 use coppice_oauth::scope::Scopes;
 use coppice_store::{AuthorizationCode, BrowserSession, NewSession, StoreError, Tx};
 
+use super::Identity;
 use super::tokens::{ACCESS_LIFETIME, Granted, TOKEN_TYPE};
 use super::{IdentityError, IdentityResult};
-use crate::{AccountEvent, AccountEventKind, App};
+use crate::{AccountEvent, AccountEventKind};
 
 /// A code has to be redeemed within this time.
 const CODE_LIFETIME: TimeDelta = TimeDelta::seconds(60);
@@ -33,7 +34,7 @@ pub struct Authorization {
     pub request: AuthorizationRequest,
 }
 
-impl App {
+impl Identity {
     /// Understands an authorization request.
     ///
     /// # Errors
@@ -99,7 +100,7 @@ impl App {
             self.store.consent_grant(&session.user, &client.id, place, request.scopes.words()).await?;
         }
         let event = AccountEvent::new(AccountEventKind::ClientAllowed, &session.user, origin);
-        self.note_account_event(&event.about(&client.id)).await;
+        self.audit.note_account(&event.about(&client.id)).await;
         Ok(())
     }
 

@@ -11,9 +11,9 @@ use coppice_oauth::{ErrorCode, OAuthError};
 use coppice_store::RegisteredClient;
 use serde_json::Value;
 
+use super::Identity;
 use super::attempts::{REGISTRATION, source};
 use super::{IdentityError, IdentityResult};
-use crate::App;
 
 /// Ids of clients that registered themselves begin like this.
 const REGISTERED: &str = "dyn_";
@@ -30,10 +30,10 @@ pub struct ClientClaim<'a> {
     pub secret: Option<&'a str>,
 }
 
-impl App {
+impl Identity {
     /// The client with this id.
     pub async fn oauth_client(&self, id: &str) -> Result<Option<Client>> {
-        if let Some(client) = self.identity.config.clients.iter().find(|client| client.id == id) {
+        if let Some(client) = self.config.clients.iter().find(|client| client.id == id) {
             return Ok(Some(client.clone()));
         }
         if !self.has_registration() || !id.starts_with(REGISTERED) || id.len() > 64 {
@@ -42,7 +42,7 @@ impl App {
         let found = self.store.oauth_client_find(id).await?;
         Ok(found.map(|found| {
             let registration = Registration { name: found.name, redirect_uris: found.redirect_uris };
-            registration.client(found.id, &self.identity.config.clients)
+            registration.client(found.id, &self.config.clients)
         }))
     }
 
@@ -61,7 +61,7 @@ impl App {
     /// # Errors
     /// `invalid_redirect_uri`, `invalid_client_metadata`; `rate_limited`
     pub async fn register_client(&self, metadata: &Value, address: IpAddr) -> IdentityResult<Value> {
-        let config = &self.identity.config;
+        let config = &self.config;
         let registration = Registration::read(metadata, &config.own_redirect_uris)?;
         let vouched = &config.clients;
         registration.check_name(vouched)?;

@@ -13,9 +13,10 @@ use coppice_oauth::{ErrorCode, OAuthError, random, user_code};
 use coppice_store::{BrowserSession, NewDevice, StoreError};
 use serde::Serialize;
 
+use super::Identity;
 use super::attempts::{DEVICE, USER_CODE, source};
 use super::{IdentityError, IdentityResult};
-use crate::{AccountEvent, AccountEventKind, App};
+use crate::{AccountEvent, AccountEventKind};
 
 /// How long a person may take to type the code.
 pub(super) const LIFETIME: TimeDelta = TimeDelta::seconds(600);
@@ -59,7 +60,7 @@ pub struct Device {
     pub user_code: String,
 }
 
-impl App {
+impl Identity {
     /// Lets a device ask to be connected.
     ///
     /// # Errors
@@ -142,7 +143,7 @@ impl App {
         tx.commit().await.map_err(StoreError::from)?;
         if was_waiting && is_allowed {
             let event = AccountEvent::new(AccountEventKind::ClientAllowed, &session.user, origin);
-            self.note_account_event(&event.about(&device.client_id)).await;
+            self.audit.note_account(&event.about(&device.client_id)).await;
         }
         Ok(was_waiting)
     }

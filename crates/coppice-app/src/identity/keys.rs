@@ -12,7 +12,8 @@ use parking_lot::RwLock;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use crate::{App, MasterKey};
+use super::Identity;
+use crate::MasterKey;
 
 /// Keys in memory are looked up again after this long.
 const FRESH: Duration = Duration::from_secs(60);
@@ -118,10 +119,10 @@ fn generate(
     })
 }
 
-impl App {
+impl Identity {
     /// The keys, not older than `age`.
     async fn key_set(&self, age: Duration) -> Result<Arc<KeySet>> {
-        let ring = &self.identity.keys;
+        let ring = &self.keys;
         let current = ring.current();
         if !current.is_older_than(age) {
             return Ok(current);
@@ -174,7 +175,7 @@ impl App {
     /// The key with this id.
     pub(super) async fn public_key(&self, id: &str) -> Result<Option<PublicKey>> {
         let find = |set: &KeySet| set.public.iter().find(|key| key.id == id).cloned();
-        let known = self.identity.keys.current();
+        let known = self.keys.current();
         let is_fresh = !known.is_older_than(FRESH);
         if let Some(found) = find(&known).filter(|_| is_fresh) {
             return Ok(Some(found));
@@ -195,7 +196,7 @@ impl App {
         let set = self.key_set(FRESH).await?;
         let Some((from, newest)) = set.newest() else { return Ok(()) };
         let now = Utc::now();
-        let is_old = *from + TimeDelta::days(i64::from(self.identity.config.signing_key_days)) <= now;
+        let is_old = *from + TimeDelta::days(i64::from(self.config.signing_key_days)) <= now;
         if is_old || newest.public.algorithm != self.signing_algorithm() {
             let is_added = self.add_signing_key(now + AHEAD, *from + TimeDelta::microseconds(1)).await?;
             if is_added {

@@ -9,8 +9,9 @@ use coppice_oauth::random;
 use coppice_store::{BrowserSession, Store};
 use zeroize::Zeroizing;
 
+use super::Identity;
 use super::sign_in::SignIn;
-use crate::{App, MasterKey};
+use crate::MasterKey;
 
 /// How long a link is good.
 pub const LINK_LIFETIME: TimeDelta = TimeDelta::minutes(15);
@@ -25,7 +26,7 @@ pub async fn new_sign_in_link(store: &Store, key: &MasterKey, user: &UserId) -> 
     if is_made { Ok(secret) } else { Err(Error::Unauthenticated { code: ErrorCode::InvalidToken }) }
 }
 
-impl App {
+impl Identity {
     /// The secret of a link that signs the first user in, once.
     ///
     /// # Errors

@@ -18,6 +18,8 @@ mod sessions;
 mod sign_in;
 mod tokens;
 
+use std::sync::Arc;
+
 use coppice_core::Error;
 use coppice_oauth::OAuthError;
 use coppice_oauth::client::Client;
@@ -25,9 +27,10 @@ use coppice_oauth::issuer::{Issuers, Realm};
 use coppice_oauth::passkey::Site;
 use coppice_oauth::signing::SigningAlgorithm;
 use coppice_oauth::token::RefreshKey;
-use coppice_store::StoreError;
+use coppice_store::{Store, StoreError};
 
-use crate::{App, MasterKey};
+use crate::audit::Audit;
+use crate::secrets::MasterKey;
 
 pub use authorization::Authorization;
 pub use clients::ClientClaim;
@@ -35,6 +38,7 @@ pub use devices::{Device, DeviceAnswer};
 pub use keys::{RotatedKey, rotate_signing_key};
 pub use links::{LINK_LIFETIME, new_sign_in_link};
 pub use passkeys::PasskeyRemoved;
+pub(crate) use passwords::Passwords;
 pub use passwords::{PASSWORD_MAX, PASSWORD_MIN, hash_password};
 pub use proofs::{Proof, RecoveryCodes};
 pub use second_factor::{
@@ -58,28 +62,6 @@ pub struct IdentityConfig {
     pub algorithm: SigningAlgorithm,
     /// How long a key signs.
     pub signing_key_days: u32,
-}
-
-/// What signing in needs besides the metastore.
-pub(crate) struct Identity {
-    config: IdentityConfig,
-    keys: keys::KeyRing,
-    passwords: passwords::Passwords,
-    refresh: RefreshKey,
-    /// None where browsers have no passkeys.
-    site: Option<Site>,
-}
-
-impl Identity {
-    pub(crate) fn new(config: IdentityConfig, key: &MasterKey) -> Self {
-        Self {
-            site: Site::at(config.issuers.public_url()),
-            config,
-            keys: keys::KeyRing::default(),
-            passwords: passwords::Passwords::default(),
-            refresh: RefreshKey::new(&key.refresh_token_secret()),
-        }
-    }
 }
 
 /// Why a client does not get what it asked for.
@@ -112,10 +94,42 @@ impl From<StoreError> for IdentityError {
 /// A result of what a client asked for.
 pub(crate) type IdentityResult<T> = Result<T, IdentityError>;
 
-impl App {
+/// Signing in, and letting programs act for oneself.
+#[derive(Clone)]
+pub struct Identity {
+    store: Store,
+    key: Arc<MasterKey>,
+    audit: Audit,
+    config: Arc<IdentityConfig>,
+    keys: Arc<keys::KeyRing>,
+    passwords: Arc<Passwords>,
+    refresh: Arc<RefreshKey>,
+    /// None where browsers have no passkeys.
+    site: Option<Arc<Site>>,
+}
+
+impl Identity {
+    pub(crate) fn new(
+        (store, key): (Store, Arc<MasterKey>),
+        audit: Audit,
+        passwords: Arc<Passwords>,
+        config: IdentityConfig,
+    ) -> Self {
+        Self {
+            store,
+            audit,
+            site: Site::at(config.issuers.public_url()).map(Arc::new),
+            keys: Arc::default(),
+            passwords,
+            refresh: Arc::new(RefreshKey::new(&key.refresh_token_secret())),
+            config: Arc::new(config),
+            key,
+        }
+    }
+
     /// Under which names tokens are issued.
     pub fn issuers(&self) -> &Issuers {
-        &self.identity.config.issuers
+        &self.config.issuers
     }
 
     /// The realm with this name; without a name, the site.
@@ -125,16 +139,16 @@ impl App {
 
     /// How tokens are signed.
     pub fn signing_algorithm(&self) -> SigningAlgorithm {
-        self.identity.config.algorithm
+        self.config.algorithm
     }
 
     /// Whether clients may register themselves.
     pub fn has_registration(&self) -> bool {
-        self.identity.config.dynamic_clients
+        self.config.dynamic_clients
     }
 
     /// Forgets what is left of signing in.
-    pub(crate) async fn purge_sign_ins(&self) -> coppice_core::Result<()> {
+    pub(crate) async fn purge(&self) -> coppice_core::Result<()> {
         self.store.sign_in_purge(sign_in::IDLE).await?;
         Ok(())
     }

@@ -7,8 +7,9 @@ use coppice_oauth::passkey::{NotAccepted, Passkey, Question, Signed, Site};
 use coppice_store::{AddedFactor, BrowserSession, PASSKEYS_MAX, PasskeyRemoval, PasskeyRow, StoreError};
 use serde_json::Value;
 
+use super::Identity;
 use super::second_factor::Enrolment;
-use crate::{AccountEvent, AccountEventKind, App};
+use crate::{AccountEvent, AccountEventKind};
 
 /// How long a browser may take to answer.
 const QUESTION_LIFETIME: TimeDelta = TimeDelta::minutes(10);
@@ -24,11 +25,11 @@ pub enum PasskeyRemoved {
     Stale,
 }
 
-impl App {
+impl Identity {
     /// Whether browsers have passkeys for this installation, which depends on
     /// its public URL.
     pub fn has_passkeys(&self) -> bool {
-        self.identity.site.is_some()
+        self.site.is_some()
     }
 
     /// A person's passkeys, the first one first.
@@ -39,7 +40,7 @@ impl App {
     /// What a browser is to ask a device for another passkey with; none where
     /// there are none, or a person has as many as they may.
     pub async fn ask_for_passkey(&self, session: &BrowserSession) -> Result<Option<Value>> {
-        let Some(site) = &self.identity.site else { return Ok(None) };
+        let Some(site) = &self.site else { return Ok(None) };
         let have = self.kept_passkeys(&session.user).await?;
         if have.len() >= PASSKEYS_MAX {
             return Ok(None);
@@ -86,14 +87,14 @@ impl App {
         self.check_goes_on(&mut tx, session).await?;
         tx.commit().await.map_err(StoreError::from)?;
         let event = AccountEvent::new(AccountEventKind::PasskeyRemoved, user, origin).about(id);
-        self.note_account_event(&event).await;
+        self.audit.note_account(&event).await;
         Ok(PasskeyRemoved::Done)
     }
 
     /// What a browser is to ask a device to sign; none where the person has no
     /// passkey. `holder` is the hash of what the browser keeps.
     pub async fn ask_to_sign(&self, user: &UserId, holder: &str) -> Result<Option<Value>> {
-        let Some(site) = &self.identity.site else { return Ok(None) };
+        let Some(site) = &self.site else { return Ok(None) };
         let have = self.kept_passkeys(user).await?;
         if have.is_empty() {
             return Ok(None);
@@ -114,7 +115,7 @@ impl App {
         holder: &str,
         read: impl FnOnce(&Site, Value) -> Result<T, NotAccepted>,
     ) -> Result<Option<T>> {
-        let Some(site) = &self.identity.site else { return Ok(None) };
+        let Some(site) = &self.site else { return Ok(None) };
         let Some(kept) = self.store.passkey_question_take(holder).await? else { return Ok(None) };
         Ok(read(site, kept).inspect_err(|refused| tracing::info!("{refused}")).ok())
     }

@@ -39,7 +39,7 @@ pub fn hash_password(password: &str) -> Result<String> {
 
 /// Checks passwords.
 #[derive(Debug)]
-pub(super) struct Passwords {
+pub(crate) struct Passwords {
     slots: Arc<Semaphore>,
 }
 
@@ -77,7 +77,7 @@ impl Passwords {
     }
 
     /// See [`hash_password`].
-    pub(super) async fn hash(&self, password: Zeroizing<String>) -> Result<String> {
+    pub(crate) async fn hash(&self, password: Zeroizing<String>) -> Result<String> {
         self.run(move || hash_password(&password)).await?
     }
 }

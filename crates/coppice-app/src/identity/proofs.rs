@@ -10,8 +10,9 @@ use coppice_oauth::{recovery_code, totp};
 use coppice_store::SecondProof;
 use zeroize::Zeroizing;
 
+use super::Identity;
 use super::attempts::{Bound, CODES, SECOND_FACTOR, source};
-use crate::{AccountEvent, AccountEventKind, App};
+use crate::{AccountEvent, AccountEventKind};
 
 /// What a person is shown once: codes of which each lets them in one time.
 pub type RecoveryCodes = Vec<Zeroizing<String>>;
@@ -59,7 +60,7 @@ pub(super) enum Judged {
     CodesPaused(u32),
 }
 
-impl App {
+impl Identity {
     /// Judges what somebody showed for their second factor in a browser that was
     /// asked as `holder`. It counts as an attempt until it is used.
     pub(super) async fn judge(
@@ -131,7 +132,7 @@ impl App {
             Evidence::Passkey(_) => self.take_tries_back(user, &[SECOND_FACTOR], origin).await,
             Evidence::Recovery { .. } => {
                 let event = AccountEvent::new(AccountEventKind::RecoveryCodeUsed, user, origin);
-                self.note_account_event(&event).await;
+                self.audit.note_account(&event).await;
                 // Somebody else's guesses at the app's codes must not shut its owner out.
                 self.forget_attempts(CODES, &who(CODES, user, origin)).await?;
                 self.take_tries_back(user, &[SECOND_FACTOR], origin).await

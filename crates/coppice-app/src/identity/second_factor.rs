@@ -11,11 +11,12 @@ use coppice_store::{
 };
 use zeroize::Zeroizing;
 
+use super::Identity;
 use super::RecoveryCodes;
 use super::attempts::SECOND_FACTOR;
 use super::proofs::{Evidence, Judged, Proof};
 use super::sign_in::Shown;
-use crate::{AccountEvent, AccountEventKind, App};
+use crate::{AccountEvent, AccountEventKind};
 
 /// How long somebody may take to show the second factor after the first.
 pub const HALF_LIFETIME: TimeDelta = TimeDelta::minutes(10);
@@ -118,7 +119,7 @@ shows_no_secret! {
     NewRecoveryCodes: Done | Wrong | CodesPaused;
 }
 
-impl App {
+impl Identity {
     /// A person's second factor, if they have one.
     pub async fn second_factor(&self, user: &UserId) -> Result<Option<SecondFactor>> {
         Ok(self.store.second_factor_find(user).await?)
@@ -203,7 +204,7 @@ impl App {
                 AccountEvent::new(AccountEventKind::PasskeyAdded, user, origin).about(id)
             }
         };
-        self.note_account_event(&event).await;
+        self.audit.note_account(&event).await;
         Ok(secret.map_or(Enrolment::Another, |secret| Enrolment::First { codes, secret }))
     }
 
@@ -230,7 +231,7 @@ impl App {
         self.store.recovery_codes_replace_in_tx(&mut tx, user, &hashes).await?;
         tx.commit().await.map_err(StoreError::from)?;
         self.note_use(user, &shown, origin).await?;
-        self.note_account_event(&AccountEvent::new(AccountEventKind::RecoveryCodesMade, user, origin)).await;
+        self.audit.note_account(&AccountEvent::new(AccountEventKind::RecoveryCodesMade, user, origin)).await;
         Ok(NewRecoveryCodes::Done(codes))
     }
 
@@ -271,7 +272,7 @@ impl App {
         tx.commit().await.map_err(StoreError::from)?;
         self.note_use(user, &shown, origin).await?;
         let event = AccountEvent::new(AccountEventKind::SecondFactorRemoved, user, origin);
-        self.note_account_event(&event).await;
+        self.audit.note_account(&event).await;
         Ok(SecondFactorRemoval::Done)
     }
 
@@ -329,7 +330,7 @@ impl App {
         };
         tx.commit().await.map_err(StoreError::from)?;
         self.note_use(user, &shown, origin).await?;
-        self.note_account_event(&AccountEvent::new(AccountEventKind::SignedIn, user, origin)).await;
+        self.audit.note_account(&AccountEvent::new(AccountEventKind::SignedIn, user, origin)).await;
         Ok(SecondStep::Done(secret))
     }
 
@@ -354,6 +355,6 @@ impl App {
 
     async fn note_second_factor_failed(&self, user: &UserId, origin: &RequestOrigin) {
         let event = AccountEvent::new(AccountEventKind::SecondFactorFailed, user, origin);
-        self.note_account_event(&event).await;
+        self.audit.note_account(&event).await;
     }
 }

@@ -12,10 +12,11 @@ use coppice_oauth::token::{AccessClaims, Distrust, IdClaims, key_id, verify_acce
 use coppice_store::LivingSession;
 use serde_json::{Value, json};
 
+use super::Identity;
 use super::IdentityResult;
 use super::sign_in::{IDLE, is_recent};
 use crate::access::Credential;
-use crate::{AccountEvent, AccountEventKind, App};
+use crate::{AccountEvent, AccountEventKind};
 
 /// How old the note may be of when a browser session was last used.
 const USE_NOTED: TimeDelta = TimeDelta::minutes(5);
@@ -37,7 +38,7 @@ fn disbelieved(distrust: Distrust) -> Error {
     Error::Unauthenticated { code }
 }
 
-impl App {
+impl Identity {
     /// Believes an access token that is shown at a place, and whose session goes
     /// on, or not.
     async fn living(
@@ -136,7 +137,7 @@ impl App {
     /// Ends the session of a token, if it is this client's. A token that is not
     /// valid has no session to end.
     pub async fn revoke(&self, client: &Client, token: &str, origin: &RequestOrigin) -> Result<()> {
-        let refresh = self.identity.refresh.verify(token, &self.issuers().all());
+        let refresh = self.refresh.verify(token, &self.issuers().all());
         let (session, user) = match refresh {
             Ok(claims) if claims.azp == client.id => (claims.sid, claims.sub),
             Ok(_) => return Ok(()),
@@ -151,7 +152,7 @@ impl App {
         }
         let user = UserId::from_trusted(user);
         let event = AccountEvent::new(AccountEventKind::TokenRevoked, &user, origin);
-        self.note_account_event(&event.about(session.as_str())).await;
+        self.audit.note_account(&event.about(session.as_str())).await;
         Ok(())
     }
 
@@ -163,7 +164,7 @@ impl App {
     pub async fn introspect(&self, client: &Client, token: &str) -> IdentityResult<Value> {
         self.only_confidential(client)?;
         let inactive = json!({ "active": false });
-        if let Ok(claims) = self.identity.refresh.verify(token, &self.issuers().all()) {
+        if let Ok(claims) = self.refresh.verify(token, &self.issuers().all()) {
             let session = SessionId::from_trusted(claims.sid.clone());
             let user = UserId::from_trusted(claims.sub.clone());
             let is_own = claims.azp == client.id;

@@ -8,8 +8,9 @@ use coppice_oauth::random;
 use coppice_store::{BrowserSession, NewBrowserSession, OldPassword, StoreError, Tx};
 use zeroize::Zeroizing;
 
+use super::Identity;
 use super::attempts::{SIGN_IN, SIGN_INS, source};
-use crate::{AccountEvent, AccountEventKind, App};
+use crate::{AccountEvent, AccountEventKind};
 
 /// A browser session ends when it is not used for this long.
 pub(super) const IDLE: TimeDelta = TimeDelta::hours(24);
@@ -85,7 +86,7 @@ pub(super) struct Shown<'a> {
     pub(super) methods: &'a Methods,
 }
 
-impl App {
+impl Identity {
     /// Signs somebody in who knows an address and its password.
     pub async fn sign_in(
         &self,
@@ -130,7 +131,7 @@ impl App {
         let found = if is_possible { self.store.user_find_by_email(email).await? } else { None };
         let hash = found.as_ref().and_then(|found| found.password.clone());
         let password = if is_possible { password } else { Zeroizing::default() };
-        let is_right = self.identity.passwords.verify(password, hash).await?;
+        let is_right = self.passwords.verify(password, hash).await?;
         let Some(found) = found else { return Ok(None) };
         let user = found.user.id;
         if !is_right || found.is_disabled {
@@ -139,7 +140,7 @@ impl App {
                 false => AccountEventKind::SignInFailed,
             };
             // Addresses that somebody has would else take longer.
-            self.note_account_event_later(kind, user, origin);
+            self.audit.note_account_later(kind, user, origin);
             return Ok(None);
         }
         self.take_attempt_back(SIGN_INS, &from).await?;
@@ -184,7 +185,7 @@ impl App {
             return Ok(SignIn::Wrong);
         };
         tx.commit().await.map_err(StoreError::from)?;
-        self.note_account_event(&AccountEvent::new(AccountEventKind::SignedIn, shown.user, origin)).await;
+        self.audit.note_account(&AccountEvent::new(AccountEventKind::SignedIn, shown.user, origin)).await;
         Ok(SignIn::Done(secret))
     }
 
@@ -223,7 +224,7 @@ impl App {
     pub async fn sign_out(&self, session: &BrowserSession, origin: &RequestOrigin) -> Result<()> {
         self.store.browser_session_end(&session.id_hash).await?;
         let event = AccountEvent::new(AccountEventKind::SignedOut, &session.user, origin);
-        self.note_account_event(&event).await;
+        self.audit.note_account(&event).await;
         Ok(())
     }
 
@@ -280,7 +281,7 @@ impl App {
         new: Zeroizing<String>,
         origin: &RequestOrigin,
     ) -> Result<PasswordChange> {
-        let hash = match self.hash_off_thread(new).await {
+        let hash = match self.passwords.hash(new).await {
             Ok(hash) => hash,
             Err(Error::Invalid { public, .. }) => return Ok(PasswordChange::Unusable(public)),
             Err(error) => return Err(error),
@@ -290,13 +291,13 @@ impl App {
             return Ok(PasswordChange::Wrong);
         }
         let event = AccountEvent::new(AccountEventKind::PasswordChanged, &session.user, origin);
-        self.note_account_event(&event).await;
+        self.audit.note_account(&event).await;
         Ok(PasswordChange::Done)
     }
 
-    /// The hash of a password that is to be kept; `invalid_field` when it can't
-    /// be one.
-    pub(crate) async fn hash_off_thread(&self, password: Zeroizing<String>) -> Result<String> {
-        self.identity.passwords.hash(password).await
+    /// Whether a user has a password. Who came from the outside provider has
+    /// none at first.
+    pub async fn has_password(&self, user: &UserId) -> Result<bool> {
+        Ok(self.store.user_has_password(user).await?)
     }
 }

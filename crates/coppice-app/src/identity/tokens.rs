@@ -18,8 +18,8 @@ use coppice_store::{
 };
 use serde::Serialize;
 
+use super::Identity;
 use super::{IdentityError, IdentityResult, devices};
-use crate::App;
 
 /// How long an access token is good.
 pub(super) const ACCESS_LIFETIME: TimeDelta = TimeDelta::seconds(300);
@@ -80,7 +80,7 @@ fn idle(is_offline: bool) -> TimeDelta {
     if is_offline { OFFLINE_IDLE } else { BROWSER_IDLE }
 }
 
-impl App {
+impl Identity {
     /// Answers a token request of a client that proved who it is.
     ///
     /// # Errors
@@ -183,7 +183,7 @@ impl App {
             .get("refresh_token")
             .ok_or_else(|| OAuthError::invalid_request("refresh_token is missing"))?;
         let unusable = || OAuthError::invalid_grant("the refresh token has expired or was revoked");
-        let claims = self.identity.refresh.verify(token, &self.issuers().all()).map_err(|_| unusable())?;
+        let claims = self.refresh.verify(token, &self.issuers().all()).map_err(|_| unusable())?;
         if claims.azp != client.id {
             return Err(unusable().into());
         }
@@ -320,7 +320,7 @@ impl App {
         Ok(TokenAnswer {
             access_token,
             expires_in: claims.exp - now.timestamp(),
-            refresh_token: self.identity.refresh.sign(&refresh).map_err(Error::internal)?,
+            refresh_token: self.refresh.sign(&refresh).map_err(Error::internal)?,
             refresh_expires_in: refresh.exp - now.timestamp(),
             token_type: TOKEN_TYPE,
             id_token,

@@ -81,12 +81,12 @@ const METERING: Service =
 const QUEUE: Service = Service { name: "sqs", target: "AmazonSQS", kind: "application/x-amz-json-1.0" };
 
 /// AWS Marketplace, as we ask it.
-pub(crate) struct AwsMarketplace {
+pub(crate) struct AwsApi {
     pub(super) config: AwsMarketplaceConfig,
     client: OnceCell<(Client, AwsCredentialProvider)>,
 }
 
-impl std::fmt::Debug for AwsMarketplace {
+impl std::fmt::Debug for AwsApi {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.config.fmt(f)
     }
@@ -100,7 +100,7 @@ struct ErrorBody {
     message: String,
 }
 
-impl AwsMarketplace {
+impl AwsApi {
     /// It is not asked before something is to be known of it.
     pub(crate) fn new(config: AwsMarketplaceConfig) -> Self {
         Self { config, client: OnceCell::new() }

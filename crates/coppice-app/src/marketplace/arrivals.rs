@@ -4,22 +4,24 @@
 //! it stands for, and the browser gets a secret of ours. Nothing follows from it until somebody who is signed in says
 //! which organization it pays for, and that it does once.
 
-use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
+use chrono::{TimeDelta, Utc};
 use coppice_core::access::Principal;
 use coppice_core::audit::RequestOrigin;
 use coppice_core::marketplace::Purchase;
 use coppice_core::organization::{Organization, Role};
-use coppice_core::payment::{Means, after_look, reason};
 use coppice_core::{Error, ErrorCode, OrganizationId, Result, UserId, name};
 use coppice_failpoint::failpoint;
 use coppice_oauth::random;
-use coppice_store::{ArrivedSubscription, BrowserSession, StoreError, Tx};
+use coppice_store::{ArrivedSubscription, BrowserSession, StoreError};
 use serde::Deserialize;
 use serde_json::json;
 use zeroize::Zeroizing;
 
-use super::api::{AwsError, AwsMarketplace};
-use crate::{App, asking};
+use super::AwsMarketplace;
+use super::api::{AwsApi, AwsError};
+use crate::asking;
+use crate::rows::lock_organization_in_tx;
+use crate::subscriptions::hour_of;
 
 /// How long a browser may take to say which organization it is for.
 const LIFETIME: TimeDelta = TimeDelta::hours(4);
@@ -57,9 +59,9 @@ struct Resolved {
     license_arn: Option<String>,
 }
 
-impl App {
-    pub(super) fn aws(&self) -> Result<&AwsMarketplace> {
-        self.marketplace
+impl AwsMarketplace {
+    pub(super) fn api(&self) -> Result<&AwsApi> {
+        self.api
             .as_deref()
             .ok_or_else(|| Error::invalid(ErrorCode::BillingNotConfigured, "billing is not configured"))
     }
@@ -68,8 +70,8 @@ impl App {
     ///
     /// # Errors
     /// `billing_not_configured`, `provider_failed`
-    pub async fn arrive_from_marketplace(&self, token: &str) -> Result<Arrival> {
-        let aws = self.aws()?;
+    pub async fn arrive(&self, token: &str) -> Result<Arrival> {
+        let aws = self.api()?;
         if token.is_empty() || token.len() > TOKEN_LENGTH_MAX {
             return Ok(Arrival::Unknown);
         }
@@ -91,8 +93,8 @@ impl App {
     }
 
     /// What the browser with this secret came with; none when it came too long ago, or never.
-    pub async fn marketplace_arrival(&self, secret: &str) -> Result<Option<ArrivedSubscription>> {
-        if secret.len() != random::SECRET_LENGTH || self.marketplace.is_none() {
+    pub async fn arrival(&self, secret: &str) -> Result<Option<ArrivedSubscription>> {
+        if secret.len() != random::SECRET_LENGTH || self.api.is_none() {
             return Ok(None);
         }
         Ok(self.store.subscription_arrived(&self.key.hash(secret)).await?)
@@ -120,14 +122,14 @@ impl App {
     /// # Errors
     /// `already_registered` when it pays for another one, is somebody else's, or over, or the organization is billed so
     /// already; `role_not_allowed`, `invalid_field`, `organization_limit_reached`
-    pub async fn redeem_subscription(
+    pub async fn redeem(
         &self,
         session: &BrowserSession,
         secret: &str,
         payable: &Payable,
         origin: &RequestOrigin,
     ) -> Result<OrganizationId> {
-        let arrived = self.marketplace_arrival(secret).await?.ok_or_else(used)?;
+        let arrived = self.arrival(secret).await?.ok_or_else(used)?;
         let organization = match payable {
             Payable::New(_) => None,
             Payable::Known(id) => {
@@ -136,12 +138,12 @@ impl App {
             }
         };
         let line =
-            self.begin_registration_audit(&session.user, organization, &arrived.license, origin).await?;
+            self.audit.begin_registration(&session.user, organization, &arrived.license, origin).await?;
         let outcome = match payable {
             Payable::New(name) => self.redeem_for_new(&session.user, &arrived.license, name).await,
             Payable::Known(_) => self.redeem_for(&session.user, &arrived.license, organization).await,
         };
-        self.end_audit_with(&line, &outcome).await;
+        self.audit.end_with(&line, &outcome).await;
         outcome
     }
 
@@ -154,7 +156,7 @@ impl App {
         }
         self.take_subscription(user, license).await?;
         failpoint!("marketplace.taken");
-        let (organization, billed) = self.make_organization(user, name, Some(license)).await?;
+        let (organization, billed) = self.organizations.make(user, name, Some(license)).await?;
         if billed.is_none() {
             tracing::warn!(
                 "the license {license} was used for another organization than {}",
@@ -179,9 +181,9 @@ impl App {
         })?;
         self.take_subscription(user, license).await?;
         let mut tx = self.store.begin().await?;
-        self.lock_organization_in_tx(&mut tx, id).await?;
+        lock_organization_in_tx(&self.store, &mut tx, id).await?;
         let from = hour_of(Utc::now()) + TimeDelta::hours(1);
-        if !self.bill_by_subscription_in_tx(&mut tx, (user, Some(license)), id, from).await? {
+        if !self.subscriptions.bill_in_tx(&mut tx, (user, Some(license)), id, from).await? {
             return Err(used());
         }
         tx.commit().await.map_err(StoreError::from)?;
@@ -193,45 +195,6 @@ impl App {
             true => Ok(()),
             false => Err(used()),
         }
-    }
-
-    /// Has an organization billed by what its user has taken, with all that follows from it; false when there is
-    /// nothing. The organization must be locked by the transaction.
-    pub(crate) async fn bill_by_subscription_in_tx(
-        &self,
-        tx: &mut Tx,
-        taken: (&UserId, Option<&str>),
-        id: &OrganizationId,
-        from: DateTime<Utc>,
-    ) -> Result<bool> {
-        let had = self.store.means_in_tx(tx, id).await?;
-        if !self.store.subscription_bind_in_tx(tx, taken, id, from).await? {
-            return Ok(false);
-        }
-        tracing::info!("organization {id} is billed at AWS Marketplace from {from} on");
-        self.apply_subscription_in_tx(tx, id, had).await?;
-        Ok(true)
-    }
-
-    /// What follows for an organization from a subscription that began or ended.
-    pub(super) async fn apply_subscription_in_tx(
-        &self,
-        tx: &mut Tx,
-        id: &OrganizationId,
-        had: Means,
-    ) -> Result<()> {
-        let Some(organization) = self.store.organization_lock_in_tx(tx, id).await? else { return Ok(()) };
-        let has = self.store.means_in_tx(tx, id).await?;
-        let before = organization.billing_status;
-        let (status, tier) = after_look(before, had, has, self.requires_payment_method());
-        if let Some(tier) = tier {
-            self.store.organization_set_tier_in_tx(tx, id, tier).await?;
-        }
-        if status != before {
-            tracing::info!("organization {id} is {} by its subscription at AWS", status.as_str());
-            self.store.organization_set_billing_in_tx(tx, id, status, reason(status, has)).await?;
-        }
-        Ok(())
     }
 }
 
@@ -250,11 +213,6 @@ fn purchase(resolved: Resolved, product_code: &str) -> Option<Purchase> {
         !account.is_empty() && account.len() <= 32 && account.bytes().all(|byte| byte.is_ascii_digit());
     let is_license = asking::is_id(&license_arn) && license_arn.starts_with("arn:");
     (code == product_code && is_account && is_license).then_some(Purchase { account, license_arn })
-}
-
-/// When the hour began.
-pub(crate) fn hour_of(time: DateTime<Utc>) -> DateTime<Utc> {
-    time.duration_trunc(TimeDelta::hours(1)).unwrap_or(time)
 }
 
 fn used() -> Error {

@@ -13,8 +13,9 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
 
-use super::api::AwsMarketplace;
-use crate::{App, asking};
+use super::AwsMarketplace;
+use super::api::AwsApi;
+use crate::asking;
 
 /// How often the queue is asked; the question itself waits for five seconds.
 pub(crate) const LOOK: Duration = Duration::from_secs(10);
@@ -72,10 +73,10 @@ struct Acceptor {
     account_id: String,
 }
 
-impl App {
+impl AwsMarketplace {
     /// Takes what is in the queue. A message is removed when what follows from it is written down.
-    pub(crate) async fn look_at_marketplace_queue(&self) -> Result<()> {
-        let aws = self.aws()?;
+    pub(crate) async fn look_at_queue(&self) -> Result<()> {
+        let aws = self.api()?;
         loop {
             let messages = aws.receive().await?;
             if messages.is_empty() {
@@ -83,7 +84,7 @@ impl App {
             }
             for Message { receipt_handle, body } in messages {
                 match news(&body, &aws.config.product_code) {
-                    Ok(Some(news)) => self.apply_subscription_news(&news).await?,
+                    Ok(Some(news)) => self.apply_news(&news).await?,
                     Ok(None) => {}
                     Err(why) => {
                         tracing::warn!("a message in the queue of AWS Marketplace is none of AWS's: {why}")
@@ -96,7 +97,7 @@ impl App {
     }
 
     /// Writes down what AWS says of a subscription, with all that follows from it.
-    pub(super) async fn apply_subscription_news(&self, news: &SubscriptionNews) -> Result<()> {
+    pub(super) async fn apply_news(&self, news: &SubscriptionNews) -> Result<()> {
         let found = self.store.subscription_organization(&news.license, &news.account).await?;
         let mut tx = self.store.begin().await?;
         match found {
@@ -107,7 +108,7 @@ impl App {
                 self.store.organization_lock_in_tx(&mut tx, &id).await?;
                 let had = self.store.means_in_tx(&mut tx, &id).await?;
                 if self.store.subscription_told_in_tx(&mut tx, news).await? {
-                    self.apply_subscription_in_tx(&mut tx, &id, had).await?;
+                    self.subscriptions.apply_in_tx(&mut tx, &id, had).await?;
                 }
             }
         }
@@ -116,7 +117,7 @@ impl App {
     }
 }
 
-impl AwsMarketplace {
+impl AwsApi {
     async fn receive(&self) -> Result<Vec<Message>> {
         let body = json!({
             "QueueUrl": self.config.queue.as_str(),

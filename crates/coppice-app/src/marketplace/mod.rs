@@ -12,23 +12,52 @@ mod config;
 mod events;
 mod usage;
 
+use std::sync::Arc;
+
 use coppice_core::marketplace::{Marketplace, MarketplaceRegistration};
 use coppice_core::{Error, ErrorCode, Result, name};
+use coppice_store::Store;
 
-pub(crate) use api::AwsMarketplace;
-pub(crate) use arrivals::hour_of;
+use api::AwsApi;
 pub use arrivals::{Arrival, Payable};
 pub use config::{AwsIdentity, AwsMarketplaceConfig, MeteredDimension};
 
 pub(crate) use events::LOOK as LOOK_AT_QUEUE;
 pub(crate) use usage::LOOK as LOOK_AT_USAGE;
 
-use crate::{Access, App, PersonalAccess};
+use crate::audit::Audit;
+use crate::organizations::Organizations;
+use crate::secrets::MasterKey;
+use crate::subscriptions::Subscriptions;
+use crate::{Access, PersonalAccess};
 
-impl App {
+/// Organizations that are billed through AWS Marketplace.
+#[derive(Clone)]
+pub struct AwsMarketplace {
+    store: Store,
+    key: Arc<MasterKey>,
+    /// Who is asked, if anybody is.
+    api: Option<Arc<AwsApi>>,
+    audit: Audit,
+    organizations: Organizations,
+    subscriptions: Subscriptions,
+}
+
+impl AwsMarketplace {
+    pub(crate) fn new(
+        (store, key): (Store, Arc<MasterKey>),
+        config: Option<AwsMarketplaceConfig>,
+        audit: Audit,
+        organizations: Organizations,
+        subscriptions: Subscriptions,
+    ) -> Self {
+        let api = config.map(|config| Arc::new(AwsApi::new(config)));
+        Self { store, key, api, audit, organizations, subscriptions }
+    }
+
     /// Whether organizations can be billed through AWS Marketplace.
-    pub fn has_marketplace(&self) -> bool {
-        self.marketplace.is_some()
+    pub fn is_there(&self) -> bool {
+        self.api.is_some()
     }
 
     /// Remembers what the caller has subscribed to; the next organization that they
@@ -37,7 +66,7 @@ impl App {
     ///
     /// # Errors
     /// `invalid_field`, `already_registered`
-    pub async fn register_marketplace(
+    pub async fn register(
         &self,
         access: &PersonalAccess,
         registration: &MarketplaceRegistration,
@@ -52,7 +81,7 @@ impl App {
                 return Err(Error::invalid_field(field, problem));
             }
         }
-        let is_taken = match &self.marketplace {
+        let is_taken = match &self.api {
             None => !self.store.marketplace_register(&access.user, registration).await?,
             Some(_) => {
                 let taken = self.store.subscription_taken(&access.user, &registration.account_id).await?;
@@ -69,11 +98,11 @@ impl App {
     }
 
     /// The marketplace that the organization is billed through.
-    pub async fn marketplace_of(&self, access: &Access) -> Result<Option<Marketplace>> {
+    pub async fn of(&self, access: &Access) -> Result<Option<Marketplace>> {
         let id = &access.organization.id;
         match self.store.subscription_is_active(id).await? {
             true => Ok(Some(Marketplace::Aws)),
-            false if self.marketplace.is_some() => Ok(None),
+            false if self.api.is_some() => Ok(None),
             false => Ok(self.store.marketplace_of(id).await?),
         }
     }

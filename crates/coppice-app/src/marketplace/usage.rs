@@ -16,9 +16,10 @@ use coppice_store::{
 use serde::Deserialize;
 use serde_json::json;
 
-use super::api::AwsMarketplace;
-use super::arrivals::hour_of;
-use crate::{App, metrics};
+use super::AwsMarketplace;
+use super::api::AwsApi;
+use crate::metrics;
+use crate::subscriptions::hour_of;
 
 /// How often it is looked whether there is something to tell.
 pub(crate) const LOOK: Duration = Duration::from_secs(10);
@@ -71,10 +72,10 @@ struct Told {
 /// How much of each dimension was used in each hour.
 type Amounts = BTreeMap<(String, DateTime<Utc>), Decimal>;
 
-impl App {
+impl AwsMarketplace {
     /// Puts sealed usage into records, and tells AWS those that are due.
-    pub(crate) async fn tell_marketplace(&self) -> Result<()> {
-        let aws = self.aws()?;
+    pub(crate) async fn tell_usage(&self) -> Result<()> {
+        let aws = self.api()?;
         for license in self.store.record_licenses_due().await? {
             let mut tx = self.store.begin().await?;
             let used = self.store.record_take_in_tx(&mut tx, &license).await?;
@@ -131,7 +132,7 @@ impl App {
 
     /// Sums up what was used to the end of a subscription, also in the hour that is not sealed: AWS does not wait for
     /// that.
-    async fn close_subscription(&self, aws: &AwsMarketplace, ended: &EndedSubscription) -> Result<()> {
+    async fn close_subscription(&self, aws: &AwsApi, ended: &EndedSubscription) -> Result<()> {
         let sealed_until = self.store.usage_sealed_until().await?;
         let to = hour_of(ended.ended_at) + TimeDelta::hours(1);
         let mut last = vec![];
@@ -180,7 +181,7 @@ impl App {
     }
 
     /// Tells records. Of a request with a wrong one AWS takes none, so that is looked for by halves.
-    async fn tell(&self, aws: &AwsMarketplace, records: &[UsageRecord]) -> Result<()> {
+    async fn tell(&self, aws: &AwsApi, records: &[UsageRecord]) -> Result<()> {
         let mut parts = vec![records];
         while let Some(part) = parts.pop() {
             if part.is_empty() {
@@ -255,13 +256,12 @@ impl App {
             return Ok(());
         }
         let UsageRecord { license, account, .. } = record.clone();
-        self.apply_subscription_news(&SubscriptionNews { license, account, at: Utc::now(), is_end: true })
-            .await
+        self.apply_news(&SubscriptionNews { license, account, at: Utc::now(), is_end: true }).await
     }
 }
 
 /// What the product charges of usage, each rounded once.
-fn amounts(aws: &AwsMarketplace, used: &[UnrecordedUsage]) -> Result<Amounts> {
+fn amounts(aws: &AwsApi, used: &[UnrecordedUsage]) -> Result<Amounts> {
     let mut amounts = Amounts::new();
     for UnrecordedUsage { hour, meter, instance_type, quantity } in used {
         let kind = if *meter == Meter::Awake { instance_type.as_str() } else { "" };

@@ -84,7 +84,7 @@ pub(super) struct Pagination {
 
 /// Orb, as we ask it.
 #[derive(Debug)]
-pub(crate) struct Orb {
+pub(crate) struct OrbApi {
     pub(super) config: OrbConfig,
     client: OnceCell<Client>,
 }
@@ -99,7 +99,7 @@ struct ErrorBody {
     validation_failed: Vec<RefusedEvent>,
 }
 
-impl Orb {
+impl OrbApi {
     /// It is not asked before something is to be known of it.
     pub(crate) fn new(config: OrbConfig) -> Self {
         Self { config, client: OnceCell::new() }

@@ -6,7 +6,7 @@ use coppice_failpoint::failpoint;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use crate::App;
+use super::Orb;
 use crate::asking::is_id;
 use crate::signed::is_signed_by;
 
@@ -44,14 +44,14 @@ struct Customer {
     external_customer_id: Option<String>,
 }
 
-impl App {
+impl Orb {
     /// Takes a delivery of Orb's: what follows from it is written down when this returns, and done later. One that
     /// came before changes nothing.
     ///
     /// # Errors
     /// `invalid_signature`, `invalid_json`
-    pub async fn take_orb_delivery(&self, delivery: &OrbDelivery<'_>) -> Result<()> {
-        let secrets = self.orb.as_deref().map(|orb| orb.config.webhook_secrets.as_slice());
+    pub async fn take_delivery(&self, delivery: &OrbDelivery<'_>) -> Result<()> {
+        let secrets = self.api.as_deref().map(|orb| orb.config.webhook_secrets.as_slice());
         if !is_signed(delivery, secrets.unwrap_or_default(), Utc::now()) {
             return Err(Error::invalid(ErrorCode::InvalidSignature, "invalid signature"));
         }
@@ -64,7 +64,7 @@ impl App {
         failpoint!("orb.delivery");
         self.store.orb_delivery(&event.id, &organization).await?;
         failpoint!("orb.stored");
-        self.orb_nudge.notify_one();
+        self.nudge.notify_one();
         Ok(())
     }
 }

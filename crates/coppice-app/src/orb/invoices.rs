@@ -7,7 +7,7 @@ use coppice_core::{Error, ErrorCode, OrganizationId, Result};
 use reqwest::{StatusCode, Url};
 use serde::Deserialize;
 
-use super::api::{Asked, Orb, OrbError, Page};
+use super::api::{Asked, OrbApi, OrbError, Page};
 use crate::billing::{InvoicePage, InvoiceSummary, UpcomingInvoice};
 
 #[derive(Deserialize)]
@@ -39,7 +39,7 @@ struct Upcoming {
     customer: Customer,
 }
 
-impl Orb {
+impl OrbApi {
     /// Invoices of an organization, those after the cursor. Whoever asks may have made the cursor up, so an invoice
     /// of somebody else's is never handed on.
     pub(crate) async fn list_invoices(

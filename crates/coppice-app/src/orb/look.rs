@@ -14,9 +14,9 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
 
-use super::api::{Asked, Orb, OrbError, Page};
+use super::Orb;
+use super::api::{Asked, OrbApi, OrbError, Page};
 use super::invoices::is_owed;
-use crate::App;
 
 /// Organizations that are looked at at the same time.
 const AT_ONCE: u32 = 4;
@@ -73,20 +73,20 @@ struct Owed {
     payment_failed_at: Option<DateTime<Utc>>,
 }
 
-impl App {
+impl Orb {
     /// Looks at organizations that something is said of, until the end of the process.
-    pub(crate) async fn watch_orb(&self) {
-        let Some(orb) = self.orb.as_deref() else { return };
+    pub(crate) async fn watch(&self) {
+        let Some(orb) = self.api.as_deref() else { return };
         loop {
             match self.look_at_organizations(orb).await {
                 Ok(()) => crate::metrics::task_succeeded("orb_customers"),
                 Err(error) => tracing::warn!("looking at organizations at Orb: {}", error.for_log()),
             }
-            let _ = tokio::time::timeout(LOOK, self.orb_nudge.notified()).await;
+            let _ = tokio::time::timeout(LOOK, self.nudge.notified()).await;
         }
     }
 
-    async fn look_at_organizations(&self, orb: &Orb) -> Result<()> {
+    async fn look_at_organizations(&self, orb: &OrbApi) -> Result<()> {
         loop {
             let claimed = self.store.orb_customers_claim(AT_ONCE, LEASE_SECONDS).await?;
             if claimed.is_empty() {
@@ -97,13 +97,13 @@ impl App {
         }
     }
 
-    async fn look_at_organization(&self, orb: &Orb, subject: &OrbSubject) -> Result<()> {
+    async fn look_at_organization(&self, orb: &OrbApi, subject: &OrbSubject) -> Result<()> {
         failpoint!("orb.claimed");
         let found = tokio::time::timeout(PATIENCE, orb.look(subject, Utc::now())).await;
         let why = match found {
             Ok(Ok((finding, debt))) => {
                 failpoint!("orb.looked");
-                return self.apply_orb_finding(subject, &finding, debt).await;
+                return self.apply_finding(subject, &finding, debt).await;
             }
             Ok(Err(error)) => error.to_string(),
             Err(_) => "it takes too long".to_owned(),
@@ -114,8 +114,8 @@ impl App {
     }
 
     /// Writes down what was found, with all that follows from it.
-    async fn apply_orb_finding(&self, subject: &OrbSubject, finding: &OrbFinding, debt: Debt) -> Result<()> {
-        let (id, is_required) = (&subject.organization, self.requires_payment_method());
+    async fn apply_finding(&self, subject: &OrbSubject, finding: &OrbFinding, debt: Debt) -> Result<()> {
+        let (id, is_required) = (&subject.organization, self.stripe.requires_payment_method());
         let mut tx = self.store.begin().await?;
         let organization = self.store.organization_lock_in_tx(&mut tx, id).await?;
         let had = self.store.means_in_tx(&mut tx, id).await?;
@@ -142,29 +142,21 @@ impl App {
         }
         tx.commit().await.map_err(StoreError::from)?;
         if is_to_end {
-            self.delete_as_asked(id).await?;
+            self.deletions.do_one(id).await?;
         }
         Ok(())
-    }
-
-    /// Whether Orb has nothing left to do for an organization that is to end.
-    pub(crate) async fn is_settled_at_orb(&self, organization: &OrganizationId) -> Result<bool> {
-        match &self.orb {
-            None => Ok(true),
-            Some(_) => Ok(self.store.orb_is_settled(organization).await?),
-        }
     }
 
     /// Has Orb be told from now on what is used, or no more.
     ///
     /// # Errors
     /// `unavailable`
-    pub async fn set_up_orb(&self) -> Result<()> {
-        Ok(self.store.orb_set_up(self.orb.is_some()).await?)
+    pub async fn set_up(&self) -> Result<()> {
+        Ok(self.store.orb_set_up(self.api.is_some()).await?)
     }
 }
 
-impl Orb {
+impl OrbApi {
     /// Has an organization be there as it should, and says how it stands.
     async fn look(&self, subject: &OrbSubject, now: DateTime<Utc>) -> Asked<(OrbFinding, Debt)> {
         let Some(customer_id) = self.customer(subject).await? else {

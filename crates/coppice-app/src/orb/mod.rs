@@ -15,7 +15,44 @@ mod invoices;
 mod look;
 mod usage;
 
-pub(crate) use api::Orb;
+pub(crate) use api::OrbApi;
 pub use config::OrbConfig;
 pub use deliveries::OrbDelivery;
 pub(crate) use look::LOOK;
+
+use std::sync::Arc;
+
+use coppice_store::Store;
+use tokio::sync::Notify;
+
+use crate::organizations::Deletions;
+use crate::stripe::Stripe;
+
+/// What organizations owe, where Orb makes the invoices.
+#[derive(Clone)]
+pub struct Orb {
+    store: Store,
+    /// Who is asked, if anybody is.
+    api: Option<Arc<OrbApi>>,
+    stripe: Stripe,
+    deletions: Deletions,
+    /// Says that Orb has told of something, or is to be told.
+    nudge: Arc<Notify>,
+}
+
+impl Orb {
+    pub(crate) fn new(
+        store: Store,
+        api: Option<Arc<OrbApi>>,
+        stripe: Stripe,
+        deletions: Deletions,
+        nudge: Arc<Notify>,
+    ) -> Self {
+        Self { store, api, stripe, deletions, nudge }
+    }
+
+    /// Whether it makes invoices here.
+    pub(crate) fn is_there(&self) -> bool {
+        self.api.is_some()
+    }
+}

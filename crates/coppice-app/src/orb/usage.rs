@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::api::{Asked, Orb, OrbError, RefusedEvent};
-use crate::App;
+use super::Orb;
+use super::api::{Asked, OrbApi, OrbError, RefusedEvent};
 
 /// Most events of one request.
 const EVENTS_MAX: u32 = 500;
@@ -60,10 +60,10 @@ struct Backfill {
     id: String,
 }
 
-impl App {
+impl Orb {
     /// Sends what is sealed and not sent yet.
-    pub(crate) async fn send_usage_to_orb(&self) -> Result<()> {
-        let Some(orb) = self.orb.as_deref() else { return Ok(()) };
+    pub(crate) async fn send_usage(&self) -> Result<()> {
+        let Some(orb) = self.api.as_deref() else { return Ok(()) };
         let grace = TimeDelta::from_std(orb.config.grace).unwrap_or_default();
         // An event is in the middle of its hour, and the request takes a while.
         let bound = Utc::now() - grace;
@@ -75,7 +75,7 @@ impl App {
                 if is_old {
                     due.retain(|one| one.hour - first < TimeDelta::days(BACKFILL_DAYS));
                 }
-                self.send_to_orb(orb, &due, is_old).await?;
+                self.send(orb, &due, is_old).await?;
                 if is_last && !is_old {
                     break;
                 }
@@ -84,7 +84,7 @@ impl App {
         Ok(())
     }
 
-    async fn send_to_orb(&self, orb: &Orb, due: &[OrbUsage], is_old: bool) -> Result<()> {
+    async fn send(&self, orb: &OrbApi, due: &[OrbUsage], is_old: bool) -> Result<()> {
         let sent = if is_old { orb.send_backfill(due).await } else { orb.ingest(due, None).await };
         let refused = match sent {
             Ok(()) => vec![],
@@ -112,7 +112,7 @@ impl App {
     }
 }
 
-impl Orb {
+impl OrbApi {
     /// Sends events; nothing fails after it has taken all of them.
     async fn ingest(&self, due: &[OrbUsage], backfill: Option<&str>) -> Asked<()> {
         let what = "usage";

@@ -1,5 +1,7 @@
 //! From a person that the provider vouches for to an account.
 
+use std::sync::Arc;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use chrono::Utc;
@@ -9,10 +11,12 @@ use coppice_core::limits::PERSON_NAME_LENGTH_MAX;
 use coppice_core::name::is_unseen;
 use coppice_core::sign_up::SignUp;
 use coppice_core::{Error, Result, UserId};
-use coppice_store::VerifiedUser;
+use coppice_store::{Store, VerifiedUser};
 
-use super::{OutsideAnswer, OutsideAttempt, OutsideError, OutsidePerson};
-use crate::{AccountEvent, AccountEventKind, App};
+use super::{OutsideAnswer, OutsideAttempt, OutsideError, OutsideIssuer, OutsidePerson};
+use crate::audit::Audit;
+use crate::secrets::MasterKey;
+use crate::{AccountEvent, AccountEventKind, AppConfig};
 
 /// The owner that attempts are sealed for.
 const OWNER: &str = "outside sign-in";
@@ -62,10 +66,30 @@ pub enum OutsideRefusal {
     Fault(#[from] Error),
 }
 
-impl App {
+/// Signing in at somebody else's provider.
+#[derive(Clone)]
+pub struct Outside {
+    store: Store,
+    key: Arc<MasterKey>,
+    audit: Audit,
+    /// None when there is no provider.
+    issuer: Option<Arc<OutsideIssuer>>,
+    /// Who may get an account so.
+    sign_up: SignUp,
+}
+
+impl Outside {
+    pub(crate) fn new((store, key): (Store, Arc<MasterKey>), audit: Audit, config: &AppConfig) -> Self {
+        let issuer = config.outside.clone().map(|issuer| {
+            let redirect_uri = format!("{}/oauth/outside/callback", config.public_url);
+            Arc::new(OutsideIssuer::new(issuer, redirect_uri))
+        });
+        Self { store, key, audit, issuer, sign_up: config.sign_up }
+    }
+
     /// What people know the outside provider as, if there is one.
-    pub fn outside_name(&self) -> Option<&str> {
-        self.outside.as_deref().map(super::OutsideIssuer::name)
+    pub fn name(&self) -> Option<&str> {
+        self.issuer.as_deref().map(OutsideIssuer::name)
     }
 
     /// Begins to sign somebody in at the outside provider, after which they go
@@ -74,12 +98,8 @@ impl App {
     ///
     /// # Errors
     /// When it does not describe itself.
-    pub async fn begin_outside(
-        &self,
-        then: &str,
-        anew: bool,
-    ) -> Result<Option<OutsideBeginning>, OutsideError> {
-        let Some(issuer) = &self.outside else { return Ok(None) };
+    pub async fn begin(&self, then: &str, anew: bool) -> Result<Option<OutsideBeginning>, OutsideError> {
+        let Some(issuer) = &self.issuer else { return Ok(None) };
         let (address, attempt) = issuer.begin(then, anew).await?;
         let label = attempt.own_label().to_owned();
         let text = serde_json::to_string(&attempt).map_err(super::error::broken)?;
@@ -88,7 +108,7 @@ impl App {
 
     /// The attempt that a browser brings back; none when it is not of this
     /// installation.
-    pub fn outside_attempt(&self, sealed: &str) -> Option<OutsideAttempt> {
+    pub fn attempt(&self, sealed: &str) -> Option<OutsideAttempt> {
         let bytes = BASE64.decode(sealed).ok()?;
         let text = self.key.open(OWNER, &bytes).ok()?;
         serde_json::from_str(&text).ok()
@@ -98,28 +118,22 @@ impl App {
     ///
     /// # Errors
     /// Why they are not let in.
-    pub async fn finish_outside(
+    pub async fn finish(
         &self,
         attempt: &OutsideAttempt,
         answer: &OutsideAnswer,
         origin: &RequestOrigin,
     ) -> Result<Option<OutsideUser>, OutsideRefusal> {
-        let Some(issuer) = &self.outside else { return Ok(None) };
+        let Some(issuer) = &self.issuer else { return Ok(None) };
         let person = issuer.complete(attempt, answer).await?;
         let user = self.account_of(&person, origin).await?;
         let methods = Methods::outside(person.has_second_factor);
         Ok(Some(OutsideUser { user, was_asked: person.was_asked, methods }))
     }
 
-    /// Whether a user has a password. Who came from the outside provider has
-    /// none at first.
-    pub async fn has_password(&self, user: &UserId) -> Result<bool> {
-        Ok(self.store.user_has_password(user).await?)
-    }
-
     /// Whether this address may get an account by showing that it is one's own.
     async fn may_sign_up(&self, email: &str) -> Result<bool> {
-        match self.config.sign_up {
+        match self.sign_up {
             SignUp::Open => Ok(true),
             SignUp::Off => Ok(false),
             SignUp::Invite => Ok(self.store.is_invited(email).await?),
@@ -139,7 +153,8 @@ impl App {
             VerifiedUser::Account(user) => Ok(user),
             VerifiedUser::Made(user) => {
                 tracing::info!(%user, "a person whom the outside provider vouches for has an account now");
-                self.note_account_event(&AccountEvent::new(AccountEventKind::AccountMade, &user, origin))
+                self.audit
+                    .note_account(&AccountEvent::new(AccountEventKind::AccountMade, &user, origin))
                     .await;
                 Ok(user)
             }
@@ -150,13 +165,13 @@ impl App {
                      its password, sessions and keys are gone"
                 );
                 let event = AccountEvent::new(AccountEventKind::AccountReclaimed, &user, origin);
-                self.note_account_event(&event).await;
+                self.audit.note_account(&event).await;
                 Ok(user)
             }
             VerifiedUser::Disabled => Err(OutsideRefusal::Disabled),
             VerifiedUser::Absent => Err(OutsideRefusal::NoAccount {
                 email: person.email.clone(),
-                may_be_invited: self.config.sign_up != SignUp::Off,
+                may_be_invited: self.sign_up != SignUp::Off,
             }),
         }
     }

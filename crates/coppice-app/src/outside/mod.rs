@@ -23,11 +23,11 @@ mod signer;
 
 use zeroize::Zeroizing;
 
-pub use account::{OutsideBeginning, OutsideRefusal, OutsideUser};
+pub use account::{Outside, OutsideBeginning, OutsideRefusal, OutsideUser};
 pub use attempt::OutsideAttempt;
 pub use error::OutsideError;
 pub use issuer::OutsideAnswer;
-pub(crate) use issuer::{OutsideIssuer, OutsidePerson};
+use issuer::{OutsideIssuer, OutsidePerson};
 pub(crate) use signer::{TokenSigner, Unproven};
 
 /// A provider that people may sign in at.

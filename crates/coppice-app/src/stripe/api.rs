@@ -70,7 +70,7 @@ pub(super) type Form<'a> = &'a [(&'a str, &'a str)];
 
 /// Stripe, as we ask it.
 #[derive(Debug)]
-pub(crate) struct Stripe {
+pub(crate) struct StripeApi {
     pub(super) config: StripeConfig,
     client: OnceCell<Client>,
 }
@@ -86,7 +86,7 @@ struct Told {
     message: Option<String>,
 }
 
-impl Stripe {
+impl StripeApi {
     /// It is not asked before something is to be known of it.
     pub(crate) fn new(config: StripeConfig) -> Self {
         Self { config, client: OnceCell::new() }

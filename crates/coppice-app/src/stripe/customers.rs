@@ -6,8 +6,9 @@ use coppice_failpoint::failpoint;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::api::Stripe;
-use crate::{Access, App};
+use super::Stripe;
+use super::api::StripeApi;
+use crate::Access;
 
 /// How often a customer is made for a page: the one there was may be gone.
 const TRIES: u32 = 2;
@@ -34,25 +35,25 @@ struct Session {
     url: String,
 }
 
-impl App {
+impl Stripe {
     /// What is asked when somebody pays.
     ///
     /// # Errors
     /// `billing_not_configured`
-    pub(super) fn stripe(&self) -> Result<&Stripe> {
-        self.stripe
+    pub(super) fn api(&self) -> Result<&StripeApi> {
+        self.api
             .as_deref()
             .ok_or_else(|| Error::invalid(ErrorCode::BillingNotConfigured, "billing is not configured"))
     }
 
     /// Whether organizations can put something on file to pay with.
-    pub fn has_stripe(&self) -> bool {
-        self.stripe.is_some()
+    pub fn is_there(&self) -> bool {
+        self.api.is_some()
     }
 
     /// What the organization pays with; nothing where there is nothing to pay with.
     pub async fn card_on_file(&self, access: &Access) -> Result<Option<Card>> {
-        if self.stripe.is_none() {
+        if self.api.is_none() {
             return Ok(None);
         }
         let known = self.store.stripe_customer(&access.organization.id).await?;
@@ -64,8 +65,8 @@ impl App {
     ///
     /// # Errors
     /// `billing_not_configured`, `provider_failed`
-    pub async fn open_billing_page(&self, access: &Access, page: BillingPage) -> Result<String> {
-        let stripe = self.stripe()?;
+    pub async fn open_page(&self, access: &Access, page: BillingPage) -> Result<String> {
+        let stripe = self.api()?;
         let organization = &access.organization;
         if self.store.subscription_is_active(&organization.id).await? {
             return Err(Error::invalid(
@@ -89,7 +90,7 @@ impl App {
             }
         };
         // Where the console says what is on file.
-        let home = format!("{}/console/orgs/{}/usage", self.config.public_url, organization.id);
+        let home = format!("{}/console/orgs/{}/usage", self.public_url, organization.id);
         let (customer, home) = (customer.as_str(), home.as_str());
         let session: Session = match page {
             BillingPage::NewCard => {
@@ -113,8 +114,8 @@ impl App {
 
     /// Says where letters and invoices of an organization go, also to Stripe if
     /// that knows it.
-    pub(crate) async fn tell_stripe_email(&self, organization: &OrganizationId, email: &str) -> Result<()> {
-        let Some(stripe) = self.stripe.as_deref() else { return Ok(()) };
+    pub(crate) async fn tell_email(&self, organization: &OrganizationId, email: &str) -> Result<()> {
+        let Some(stripe) = self.api.as_deref() else { return Ok(()) };
         let known = self.store.stripe_customer(organization).await?;
         let Some(id) = known.and_then(|customer| customer.id) else { return Ok(()) };
         let told: std::result::Result<IgnoredAny, _> =
@@ -127,7 +128,7 @@ impl App {
 
     /// What Stripe knows the organization as: what was made for it, or is now.
     /// If a process ends in between, the next one is given the same.
-    async fn customer_of(&self, stripe: &Stripe, organization: &OrganizationId) -> Result<String> {
+    async fn customer_of(&self, stripe: &StripeApi, organization: &OrganizationId) -> Result<String> {
         let known = self.store.stripe_customer_begin(organization).await?;
         if let Some(id) = known.id {
             return Ok(id);
@@ -137,7 +138,7 @@ impl App {
         let made: Made = stripe.post_once(&key, &["customers"], &form, "making a customer").await?;
         failpoint!("stripe.customer");
         self.store.stripe_customer_made(organization, known.number, &made.id).await?;
-        self.orb_nudge.notify_one();
+        self.new_customer.notify_one();
         let known = self.store.stripe_customer_begin(organization).await?;
         known.id.ok_or_else(|| Error::internal("the customer that was made is gone already"))
     }

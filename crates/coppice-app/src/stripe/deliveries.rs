@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
-use crate::App;
+use super::Stripe;
 use crate::asking::is_id;
 use crate::signed::is_signed_by;
 
@@ -39,14 +39,14 @@ struct Data {
     previous_attributes: Value,
 }
 
-impl App {
+impl Stripe {
     /// Takes a delivery of Stripe's: what follows from it is written down when this returns, and done later. One
     /// that came before changes nothing.
     ///
     /// # Errors
     /// `invalid_signature`, `invalid_json`
-    pub async fn take_stripe_delivery(&self, delivery: &StripeDelivery<'_>) -> Result<()> {
-        let secrets = self.stripe.as_deref().map(|stripe| stripe.config.webhook_secrets.as_slice());
+    pub async fn take_delivery(&self, delivery: &StripeDelivery<'_>) -> Result<()> {
+        let secrets = self.api.as_deref().map(|stripe| stripe.config.webhook_secrets.as_slice());
         if !is_signed(delivery, secrets.unwrap_or_default(), Utc::now().timestamp()) {
             return Err(Error::invalid(ErrorCode::InvalidSignature, "invalid signature"));
         }
@@ -60,7 +60,7 @@ impl App {
         failpoint!("stripe.delivery");
         self.store.stripe_delivery(&event.id, &news).await?;
         failpoint!("stripe.stored");
-        self.stripe_nudge.notify_one();
+        self.nudge.notify_one();
         Ok(())
     }
 }

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use coppice_core::organization::BillingStatus;
 use coppice_core::payment::{Card, Means, after_look, reason};
 use coppice_core::{OrganizationId, Result};
 use coppice_failpoint::failpoint;
@@ -11,8 +10,8 @@ use coppice_store::{ClaimedCustomer, StoreError, StripeFinding};
 use futures_util::future::join_all;
 use serde::Deserialize;
 
-use super::api::{Asked, Stripe};
-use crate::App;
+use super::Stripe;
+use super::api::{Asked, StripeApi};
 
 /// Customers that are looked at at the same time.
 const AT_ONCE: u32 = 4;
@@ -70,20 +69,20 @@ impl Method {
     }
 }
 
-impl App {
+impl Stripe {
     /// Looks at customers that something is said of, until the end of the process.
-    pub(crate) async fn watch_stripe(&self) {
-        let Some(stripe) = self.stripe.as_deref() else { return };
+    pub(crate) async fn watch(&self) {
+        let Some(stripe) = self.api.as_deref() else { return };
         loop {
             match self.look_at_customers(stripe).await {
                 Ok(()) => crate::metrics::task_succeeded("stripe_customers"),
                 Err(error) => tracing::warn!("looking at customers: {}", error.for_log()),
             }
-            let _ = tokio::time::timeout(LOOK, self.stripe_nudge.notified()).await;
+            let _ = tokio::time::timeout(LOOK, self.nudge.notified()).await;
         }
     }
 
-    async fn look_at_customers(&self, stripe: &Stripe) -> Result<()> {
+    async fn look_at_customers(&self, stripe: &StripeApi) -> Result<()> {
         loop {
             let claimed = self.store.stripe_customers_claim(AT_ONCE, LEASE_SECONDS).await?;
             if claimed.is_empty() {
@@ -94,7 +93,7 @@ impl App {
         }
     }
 
-    async fn look_at_customer(&self, stripe: &Stripe, claimed: &ClaimedCustomer) -> Result<()> {
+    async fn look_at_customer(&self, stripe: &StripeApi, claimed: &ClaimedCustomer) -> Result<()> {
         failpoint!("stripe.claimed");
         let found = tokio::time::timeout(PATIENCE, stripe.look(claimed)).await;
         let why = match found {
@@ -119,7 +118,7 @@ impl App {
             asked: 0,
             attempts: 0,
         };
-        let is_required = self.stripe()?.config.is_required;
+        let is_required = self.api()?.config.is_required;
         self.apply_finding(&claimed, &StripeFinding::Gone, is_required).await
     }
 
@@ -151,37 +150,13 @@ impl App {
         Ok(())
     }
 
-    /// Enables organizations that wait for something to pay with where nobody
-    /// needs that any more, and those with an invoice of Orb's where that makes
-    /// none any more.
-    ///
-    /// # Errors
-    /// `unavailable`
-    pub async fn lift_payment_requirement(&self) -> Result<()> {
-        for id in self.store.organization_list_unpaid().await? {
-            let mut tx = self.store.begin().await?;
-            if let Some(organization) = self.store.organization_lock_in_tx(&mut tx, &id).await? {
-                let has = self.store.means_in_tx(&mut tx, &id).await?;
-                let status = match organization.billing_status {
-                    BillingStatus::InvoiceOverdue if self.orb.is_none() => BillingStatus::Ok,
-                    status => after_look(status, has, has, self.requires_payment_method()).0,
-                };
-                if status != organization.billing_status {
-                    self.store.organization_set_billing_in_tx(&mut tx, &id, status, "").await?;
-                }
-            }
-            tx.commit().await.map_err(StoreError::from)?;
-        }
-        Ok(())
-    }
-
     /// Whether an organization has to say what it pays with before it may run anything.
     pub(crate) fn requires_payment_method(&self) -> bool {
-        self.stripe.as_deref().is_some_and(|stripe| stripe.config.is_required)
+        self.api.as_deref().is_some_and(|stripe| stripe.config.is_required)
     }
 }
 
-impl Stripe {
+impl StripeApi {
     /// What a customer pays with. A card that was never seen takes the place of the one before; if that is gone and
     /// there are others, whoever has them chooses.
     async fn look(&self, claimed: &ClaimedCustomer) -> Asked<StripeFinding> {

@@ -15,8 +15,39 @@ mod customers;
 mod deliveries;
 mod look;
 
-pub(crate) use api::Stripe;
+use api::StripeApi;
 pub use config::StripeConfig;
 pub use customers::BillingPage;
 pub use deliveries::StripeDelivery;
 pub(crate) use look::LOOK;
+
+use std::sync::Arc;
+
+use coppice_store::Store;
+use tokio::sync::Notify;
+
+/// What organizations pay with.
+#[derive(Clone)]
+pub struct Stripe {
+    store: Store,
+    /// Who is asked, if anybody is.
+    api: Option<Arc<StripeApi>>,
+    /// See [`crate::AppConfig::public_url`].
+    public_url: String,
+    /// Says that Stripe has told of something.
+    nudge: Arc<Notify>,
+    /// Says that there is a customer, to whoever makes invoices for it.
+    new_customer: Arc<Notify>,
+}
+
+impl Stripe {
+    pub(crate) fn new(
+        store: Store,
+        config: Option<StripeConfig>,
+        public_url: String,
+        new_customer: Arc<Notify>,
+    ) -> Self {
+        let api = config.map(|config| Arc::new(StripeApi::new(config)));
+        Self { store, api, public_url, nudge: Arc::default(), new_customer }
+    }
+}

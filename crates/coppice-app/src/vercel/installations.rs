@@ -54,7 +54,7 @@ impl App {
         let line =
             self.begin_vercel_audit(caller, (&organization, None), "upsertInstallation", origin).await?;
         let outcome = self.write_vercel_installation(caller, &organization, terms).await;
-        self.end_audit_with(&line, &outcome).await;
+        self.audit.end_with(&line, &outcome).await;
         outcome
     }
 
@@ -117,7 +117,7 @@ impl App {
             .await?;
         let ended = self.store.vercel_installation_end(&known.id, is_cascading).await;
         let outcome = ended.map_err(Error::from);
-        self.end_audit_with(&line, &outcome).await;
+        self.audit.end_with(&line, &outcome).await;
         failpoint!("vercel.ending");
         outcome
     }
@@ -199,7 +199,7 @@ impl App {
         let organization = &ending.organization;
         for project in self.store.project_list(organization, None, None).await? {
             let place = InProject { organization: organization.clone(), project: project.id };
-            match self.delete_project_at(&place).await {
+            match self.projects.delete_at(&place).await {
                 Err(error) if error.code() == ErrorCode::BranchProtected => {
                     tracing::warn!(project = %place.project, "a project stays when its installation ends: {error}");
                 }

@@ -5,7 +5,7 @@ use chrono::Utc;
 use coppice_core::audit::RequestOrigin;
 use coppice_core::authentication::Methods;
 use coppice_core::organization::Role;
-use coppice_core::{Error, ErrorCode, Result, UserId, VercelInstallationId};
+use coppice_core::{Result, UserId, VercelInstallationId};
 use coppice_store::VercelPerson;
 use reqwest::{Method, StatusCode};
 use serde::Deserialize;
@@ -78,8 +78,10 @@ impl App {
         let user = self.store.vercel_person_arrives(&known, (person, &name), &new, role).await?;
         let user = user.ok_or_else(unknown)?;
         // They came here from where they are signed in, by a code that is seconds old.
-        let begun =
-            self.begin_browser_session(&user, true, &Methods::outside(false), origin, replaced).await?;
+        let begun = self
+            .identity
+            .begin_browser_session(&user, true, &Methods::outside(false), origin, replaced)
+            .await?;
         let mut place = format!("/console/orgs/{}", known.organization);
         if let Some(id) = arrival.resource
             && let Ok(resource) = self.find_resource(&known, id).await
@@ -117,19 +119,6 @@ impl App {
             }
         }
         Ok(())
-    }
-
-    /// Keeps people who came from Vercel to the organization of their installation.
-    ///
-    /// # Errors
-    /// `role_not_allowed`
-    pub(crate) async fn check_not_from_vercel(&self, user: &UserId) -> Result<()> {
-        if !self.store.is_from_vercel(user).await? {
-            return Ok(());
-        }
-        let why = "an account of somebody who comes from Vercel is for the organization of their installation alone: \
-                   sign in with another account";
-        Err(Error::access_denied(ErrorCode::RoleNotAllowed, why))
     }
 }
 

@@ -19,6 +19,7 @@ use super::VercelCaller;
 use crate::App;
 use crate::branches::{BranchOrigin, CustomBranch, MadeFor, NewBranchRequest};
 use crate::idempotency::KeptAnswer;
+use crate::rows::find_in_project;
 use crate::secrets::{new_password, scram_verifier};
 
 /// What the branch of a database is called.
@@ -152,15 +153,15 @@ impl App {
         let login = NewLogin::make();
         let database = NewDatabase { installation: &known, asked, login: &login, kept };
         let outcome = self.make_resource(project, &database).await;
-        self.end_audit_with(&line, &outcome).await;
+        self.audit.end_with(&line, &outcome).await;
         outcome
     }
 
     async fn make_resource(&self, project: ProjectId, database: &NewDatabase<'_>) -> Result<ResourceTold> {
         check_plan(&database.asked.plan)?;
         let region = self.config.region.as_str();
-        let image = self.list_images(Some(region))?.into_iter().next();
-        let kind = self.list_instance_types(Some(region))?.into_iter().next();
+        let image = self.offers.images(Some(region))?.into_iter().next();
+        let kind = self.offers.instance_types(Some(region))?.into_iter().next();
         let lacking = |what: &str| Error::unavailable(format!("there is no {what} for databases of Vercel"));
         let (image, _) = image.ok_or_else(|| lacking("PostgreSQL"))?;
         let (_, kind) = kind.ok_or_else(|| lacking("instance type"))?;
@@ -201,7 +202,7 @@ impl App {
             metadata: &asked.metadata,
         };
         self.store.vercel_resource_insert_in_tx(tx, ids, row, login.row()).await?;
-        self.keep_answer_in_tx(tx, kept, &database.told(self, ids, ResourceStatus::Pending)).await
+        self.calls.keep_answer_in_tx(tx, kept, &database.told(self, ids, ResourceStatus::Pending)).await
     }
 
     /// One database of the caller's installation.
@@ -230,7 +231,7 @@ impl App {
         let about = (&known.organization, Some(&resource.project));
         let line = self.begin_vercel_audit(caller, about, "updateResource", origin).await?;
         let outcome = self.change_resource(&known, &resource, change).await;
-        self.end_audit_with(&line, &outcome).await;
+        self.audit.end_with(&line, &outcome).await;
         outcome?;
         let changed = self.find_resource(&known, id).await?;
         self.see_resource(&known, changed).await
@@ -274,8 +275,8 @@ impl App {
         let about = (&known.organization, Some(&resource.project));
         let line = self.begin_vercel_audit(caller, about, "deleteResource", origin).await?;
         let place = InProject { organization: known.organization.clone(), project: resource.project };
-        let outcome = self.delete_project_at(&place).await;
-        self.end_audit_with(&line, &outcome).await;
+        let outcome = self.projects.delete_at(&place).await;
+        self.audit.end_with(&line, &outcome).await;
         outcome?;
         Ok(self.store.vercel_resource_forget(&known.id, &place.project).await?)
     }
@@ -297,7 +298,7 @@ impl App {
         let about = (&known.organization, Some(&resource.project));
         let line = self.begin_vercel_audit(caller, about, "rotateResourceSecrets", origin).await?;
         let outcome = self.replace_logins(&known, &resource, delay, kept).await;
-        self.end_audit_with(&line, &outcome).await;
+        self.audit.end_with(&line, &outcome).await;
         outcome
     }
 
@@ -325,7 +326,7 @@ impl App {
         let login = NewLogin::make();
         let secrets = self.secrets_for_vercel(&resource.branch, &login);
         self.store.vercel_logins_replace_in_tx(&mut tx, project, end, login.row()).await?;
-        self.keep_answer_in_tx(&mut tx, kept, &secrets).await?;
+        self.calls.keep_answer_in_tx(&mut tx, kept, &secrets).await?;
         tx.commit().await.map_err(StoreError::from)?;
         failpoint!("vercel.rotated");
         Ok(secrets)
@@ -367,7 +368,7 @@ impl App {
         resource: VercelResource,
     ) -> Result<ResourceSeen> {
         let place = InProject { organization: known.organization.clone(), project: resource.project.clone() };
-        let branch = self.find_in_project(&place, &resource.branch).await?;
+        let branch = find_in_project(&self.store, &place, &resource.branch).await?;
         let status = status_of(&branch, self.is_organization_enabled(known).await?);
         Ok(ResourceSeen { resource, status })
     }

@@ -13,6 +13,7 @@ use coppice_store::{StoreError, Tx, VercelTransfer};
 
 use super::VercelCaller;
 use super::resources::unknown_resource;
+use crate::rows::{lock_enabled_organization_in_tx, lock_organization_in_tx};
 use crate::{App, KeptAnswer};
 
 /// Longest time that databases can be taken for.
@@ -45,7 +46,7 @@ impl App {
         let until = until.min(now + LIFETIME_MAX).trunc_subsecs(3);
         let outcome = self.make_transfer(&known, &projects, until, kept).await;
         failpoint!("vercel.transfer_begun");
-        self.end_audit_with(&line, &outcome).await;
+        self.audit.end_with(&line, &outcome).await;
         outcome
     }
 
@@ -61,7 +62,7 @@ impl App {
         self.store
             .vercel_transfer_insert_in_tx(&mut tx, &self.key.hash(&id), &from.id, projects, until)
             .await?;
-        self.keep_answer_in_tx(&mut tx, kept, &id).await?;
+        self.calls.keep_answer_in_tx(&mut tx, kept, &id).await?;
         tx.commit().await.map_err(StoreError::from)?;
         Ok(id)
     }
@@ -92,7 +93,7 @@ impl App {
         let about = (&known.organization, None);
         let line = self.begin_vercel_audit(caller, about, "acceptTransfer", origin).await?;
         let outcome = self.take_transfer(&known, id).await;
-        self.end_audit_with(&line, &outcome).await;
+        self.audit.end_with(&line, &outcome).await;
         failpoint!("vercel.transferred");
         for branch in outcome? {
             self.reconciler.nudge(branch);
@@ -181,12 +182,12 @@ impl App {
         // In one order, whoever gives to whom.
         let between = BTreeSet::from([&from.organization, &to.organization]);
         for organization in between {
-            let is_enabled = self.lock_organization_in_tx(tx, organization).await?.is_enabled();
+            let is_enabled = lock_organization_in_tx(&self.store, tx, organization).await?.is_enabled();
             if !is_enabled && *organization != to.organization {
                 return over("the organization that has the databases is disabled");
             }
         }
-        self.lock_enabled_organization_in_tx(tx, &to.organization).await?;
+        lock_enabled_organization_in_tx(&self.store, tx, &to.organization).await?;
         let (present, _) = self.store.project_count_in_tx(tx, &to.organization).await?;
         let (most, more) = (self.config.limits.projects_max, transfer.projects.len());
         if to.id != transfer.from && present as usize + more > most as usize {

@@ -3,7 +3,7 @@
 //! **Owns** what a webhook may be, how deliveries are signed, which of them are
 //! tried when, and where they may go.
 //! **Must not know** how an answer of the API looks.
-//! **Start reading** at [`App::send_webhooks`] in `sender.rs`.
+//! **Start reading** at [`Webhooks::send`] in `sender.rs`.
 //!
 //! A delivery is a row that is written together with the number of its event.
 //! It is tried at least once: a crash right after an attempt repeats it, with
@@ -14,16 +14,23 @@ mod queue;
 mod secret;
 mod sender;
 
+use std::sync::Arc;
+
 use chrono::Utc;
 use coppice_core::event::EventType;
 use coppice_core::limits::WEBHOOKS_MAX;
+use coppice_core::reach::Reachable;
 use coppice_core::target::{InOrganization, OnDelivery, OnWebhook};
 use coppice_core::webhook::{Delivery, Interest, Webhook};
 use coppice_core::{Error, ErrorCode, Result, WebhookId};
-use coppice_store::{NewWebhook, StoreError};
+use coppice_store::{NewWebhook, Store, StoreError};
+use tokio::sync::Notify;
 use zeroize::Zeroizing;
 
-use crate::{Access, App};
+use crate::Access;
+use crate::idempotency::commit_with_answer;
+use crate::rows::lock_enabled_organization_in_tx;
+use crate::secrets::MasterKey;
 
 /// A webhook to be made; its fields were checked by the caller.
 #[derive(Clone, Debug)]
@@ -66,17 +73,37 @@ fn not_found(id: &WebhookId) -> Error {
     Error::NotFound { code: ErrorCode::WebhookNotFound, public: format!("no webhook {id}") }
 }
 
-impl App {
+/// Webhooks of organizations.
+#[derive(Clone)]
+pub struct Webhooks {
+    store: Store,
+    key: Arc<MasterKey>,
+    /// Where they may lead.
+    reach: Reachable,
+    /// Says that there is something to be sent.
+    nudge: Arc<Notify>,
+}
+
+impl Webhooks {
+    pub(crate) fn new(store: Store, key: Arc<MasterKey>, reach: Reachable) -> Self {
+        Self { store, key, reach, nudge: Arc::default() }
+    }
+
+    /// Says that something has happened that may have to be sent.
+    pub(crate) fn nudge(&self) {
+        self.nudge.notify_one();
+    }
+
     /// Makes a webhook. Its secret is told now and never again.
     ///
     /// # Errors
     /// `invalid_field`, `webhook_limit_reached`, `organization_disabled`
-    pub async fn create_webhook(
+    pub async fn create(
         &self,
         access: &Access,
         new: &WebhookRequest,
     ) -> Result<(Webhook, Zeroizing<String>)> {
-        let url = guard::checked_url(&new.url, &self.config.webhook_reach)?;
+        let url = guard::checked_url(&new.url, &self.reach)?;
         let (id, secret) = (WebhookId::generate(Utc::now()), secret::generate());
         let row = NewWebhook {
             id: &id,
@@ -87,7 +114,7 @@ impl App {
         };
         let organization = &access.organization.id;
         let mut tx = self.store.begin().await?;
-        self.lock_enabled_organization_in_tx(&mut tx, organization).await?;
+        lock_enabled_organization_in_tx(&self.store, &mut tx, organization).await?;
         if self.store.webhook_count_in_tx(&mut tx, organization).await? >= WEBHOOKS_MAX {
             return Err(Error::invalid(
                 ErrorCode::WebhookLimitReached,
@@ -95,12 +122,12 @@ impl App {
             ));
         }
         let webhook = self.store.webhook_insert_in_tx(&mut tx, organization, &row).await?;
-        self.commit_with_answer(tx, None).await?;
+        commit_with_answer(tx, None).await?;
         Ok((webhook, secret))
     }
 
     /// Webhooks of the organization.
-    pub async fn list_webhooks(&self, access: &Access) -> Result<Vec<Webhook>> {
+    pub async fn list(&self, access: &Access) -> Result<Vec<Webhook>> {
         Ok(self.store.webhook_list(&access.organization.id).await?)
     }
 
@@ -108,7 +135,7 @@ impl App {
     ///
     /// # Errors
     /// `webhook_not_found`
-    pub async fn get_webhook(&self, access: &Access<OnWebhook>) -> Result<Webhook> {
+    pub async fn get(&self, access: &Access<OnWebhook>) -> Result<Webhook> {
         let OnWebhook { within: InOrganization { organization }, webhook } = &access.target;
         self.store.webhook_find(organization, webhook).await?.ok_or_else(|| not_found(webhook))
     }
@@ -117,9 +144,9 @@ impl App {
     ///
     /// # Errors
     /// `invalid_field`, `webhook_not_found`
-    pub async fn update_webhook(&self, access: &Access<OnWebhook>, change: WebhookChange) -> Result<Webhook> {
+    pub async fn update(&self, access: &Access<OnWebhook>, change: WebhookChange) -> Result<Webhook> {
         let OnWebhook { within: InOrganization { organization }, webhook: id } = &access.target;
-        let url = change.url.map(|url| guard::checked_url(&url, &self.config.webhook_reach)).transpose()?;
+        let url = change.url.map(|url| guard::checked_url(&url, &self.reach)).transpose()?;
         let mut tx = self.store.begin().await?;
         let current = self.store.webhook_lock_in_tx(&mut tx, organization, id).await?;
         let current = current.ok_or_else(|| not_found(id))?;
@@ -147,7 +174,7 @@ impl App {
     ///
     /// # Errors
     /// `webhook_not_found`
-    pub async fn delete_webhook(&self, access: &Access<OnWebhook>) -> Result<()> {
+    pub async fn delete(&self, access: &Access<OnWebhook>) -> Result<()> {
         let OnWebhook { within: InOrganization { organization }, webhook } = &access.target;
         match self.store.webhook_delete(organization, webhook).await? {
             true => Ok(()),
@@ -160,14 +187,14 @@ impl App {
     ///
     /// # Errors
     /// `webhook_not_found`
-    pub async fn rotate_webhook(&self, access: &Access<OnWebhook>) -> Result<(Webhook, Zeroizing<String>)> {
+    pub async fn rotate(&self, access: &Access<OnWebhook>) -> Result<(Webhook, Zeroizing<String>)> {
         let OnWebhook { within: InOrganization { organization }, webhook: id } = &access.target;
         let secret = secret::generate();
         let sealed = self.key.seal(id.as_str(), &secret);
         let mut tx = self.store.begin().await?;
         let rotated = self.store.webhook_rotate_in_tx(&mut tx, organization, id, &sealed).await?;
         let rotated = rotated.ok_or_else(|| not_found(id))?;
-        self.commit_with_answer(tx, None).await?;
+        commit_with_answer(tx, None).await?;
         Ok((rotated, secret))
     }
 
@@ -181,7 +208,7 @@ impl App {
         cursor: Option<&str>,
         count_max: u32,
     ) -> Result<DeliveryPage> {
-        let webhook = self.get_webhook(access).await?;
+        let webhook = self.get(access).await?;
         let deliveries = self.store.delivery_list(&webhook.id, cursor, count_max).await?;
         let is_full = deliveries.len() as u64 == u64::from(count_max);
         let next_cursor = deliveries.last().filter(|_| is_full).map(|last| last.id.to_string());
@@ -200,12 +227,12 @@ impl App {
             let public = format!("no delivery {delivery} to webhook {webhook}");
             return Err(Error::NotFound { code: ErrorCode::DeliveryNotFound, public });
         }
-        self.webhook_nudge.notify_one();
+        self.nudge();
         Ok(())
     }
 
     /// Forgets secrets that sign no more.
-    pub(crate) async fn forget_former_webhook_secrets(&self) -> Result<()> {
+    pub(crate) async fn forget_former_secrets(&self) -> Result<()> {
         Ok(self.store.webhook_forget_former_secrets().await?)
     }
 }

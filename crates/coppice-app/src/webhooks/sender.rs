@@ -17,8 +17,7 @@ use zeroize::Zeroizing;
 
 use super::guard::{Clients, Refused};
 use super::queue::{PER_WEBHOOK_MAX, Running};
-use super::secret;
-use crate::App;
+use super::{Webhooks, secret};
 use crate::metrics::{task_begun, task_succeeded};
 
 /// How long an attempt may take with all that belongs to it; then somebody
@@ -29,11 +28,11 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The name of the task.
 const TASK: &str = "webhook_sender";
 
-impl App {
+impl Webhooks {
     /// Sends what is due for ever.
-    pub(crate) async fn send_webhooks(&self) {
+    pub(crate) async fn send(&self) {
         task_begun(TASK, LOOK);
-        let mut sender = Sender { app: self.clone(), clients: None, running: Running::default() };
+        let mut sender = Sender { webhooks: self.clone(), clients: None, running: Running::default() };
         let mut attempts = JoinSet::new();
         loop {
             match sender.begin_due(&mut attempts).await {
@@ -48,7 +47,7 @@ impl App {
                         sender.note_end(ended);
                     }
                 }
-                () = self.webhook_nudge.notified() => {}
+                () = self.nudge.notified() => {}
                 () = tokio::time::sleep(LOOK) => {}
             }
         }
@@ -102,9 +101,9 @@ impl App {
     }
 }
 
-/// See [`App::send_webhooks`].
+/// See [`Webhooks::send`].
 struct Sender {
-    app: App,
+    webhooks: Webhooks,
     /// Made when something is due for the first time.
     clients: Option<Arc<Clients>>,
     running: Running,
@@ -113,20 +112,20 @@ struct Sender {
 impl Sender {
     /// Begins attempts of what is due, as far as there is room.
     async fn begin_due(&mut self, attempts: &mut JoinSet<DueDelivery>) -> Result<()> {
-        let due = self.app.store.delivery_due(PER_WEBHOOK_MAX as u32).await?;
+        let due = self.webhooks.store.delivery_due(PER_WEBHOOK_MAX as u32).await?;
         let chosen = self.running.choose(&due);
         if chosen.is_empty() {
             return Ok(());
         }
         let clients = match &self.clients {
             Some(clients) => clients.clone(),
-            None => self.clients.insert(Arc::new(Clients::new(&self.app.config.webhook_reach)?)).clone(),
+            None => self.clients.insert(Arc::new(Clients::new(&self.webhooks.reach)?)).clone(),
         };
-        for claimed in self.app.store.delivery_claim(&chosen, LEASE_SECONDS).await? {
+        for claimed in self.webhooks.store.delivery_claim(&chosen, LEASE_SECONDS).await? {
             self.running.begin(&claimed.due);
-            let (app, clients) = (self.app.clone(), clients.clone());
+            let (webhooks, clients) = (self.webhooks.clone(), clients.clone());
             attempts.spawn(async move {
-                app.try_delivery(&clients, &claimed).await;
+                webhooks.try_delivery(&clients, &claimed).await;
                 claimed.due
             });
         }

@@ -36,14 +36,15 @@ pub(super) async fn ensure(
     let admin = config.data_dir.join("admin.env");
     // Names the project whose main branch is still to be made.
     let pending = config.data_dir.join("main-branch.pending");
-    let is_first = !app.has_account().await?;
+    let is_first = !app.bootstrap.has_account().await?;
     if is_first {
-        app.create_first_account(&config.admin_email, |account| {
-            hand_over(&admin, account, config, api, app)
-                .and_then(|()| write(&pending, account.project.as_str()))
-                .map_err(|error| Error::internal(format!("{error:#}")))
-        })
-        .await?;
+        app.bootstrap
+            .create_first_account(&config.admin_email, |account| {
+                hand_over(&admin, account, config, api, app)
+                    .and_then(|()| write(&pending, account.project.as_str()))
+                    .map_err(|error| Error::internal(format!("{error:#}")))
+            })
+            .await?;
     }
     if let Ok(project) = std::fs::read_to_string(&pending) {
         say!("creating the branch `{MAIN_BRANCH}`");
@@ -57,10 +58,10 @@ pub(super) async fn ensure(
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("coppice"));
     let (program, data_dir) = (program.display().to_string(), config.data_dir.display().to_string());
     let (program, data_dir) = (quoted(&program), quoted(&data_dir));
-    let site = app.issuers().public_url();
+    let site = app.identity.issuers().public_url();
     // What is no terminal is kept and read by others: a log, a journal.
     if is_first && std::io::stdout().is_terminal() {
-        let secret = app.first_sign_in_link().await?;
+        let secret = app.identity.first_sign_in_link().await?;
         say!("console  {}", coppice_api::sign_in_link(site, &secret));
         say!("         (signs in once, within {} minutes)", LINK_LIFETIME.num_minutes());
     } else {
@@ -78,7 +79,7 @@ fn follow_address(admin: &Path, api: SocketAddr, app: &App) -> anyhow::Result<()
     let Ok(text) = std::fs::read_to_string(admin) else { return Ok(()) };
     let line = |line: &str| match line.split_once('=') {
         Some(("COPPICE_URL", _)) => format!("COPPICE_URL=http://{api}\n"),
-        Some(("COPPICE_AUTH_URL", _)) => format!("COPPICE_AUTH_URL={}\n", app.issuers().auth_url()),
+        Some(("COPPICE_AUTH_URL", _)) => format!("COPPICE_AUTH_URL={}\n", app.identity.issuers().auth_url()),
         _ => format!("{line}\n"),
     };
     let told: String = text.lines().map(line).collect();
@@ -101,7 +102,7 @@ fn hand_over(
         ("COPPICE_URL", format!("http://{}", reachable(api))),
         ("COPPICE_API_KEY", key.expose().to_owned()),
         ("COPPICE_ORGANIZATION", organization.to_string()),
-        ("COPPICE_AUTH_URL", app.issuers().auth_url()),
+        ("COPPICE_AUTH_URL", app.identity.issuers().auth_url()),
         ("COPPICE_EMAIL", config.admin_email.clone()),
         ("COPPICE_PASSWORD", password.to_string()),
     ];
@@ -117,12 +118,12 @@ async fn create_main_branch(app: &App, admin: &Path, project: &ProjectId) -> any
     };
     let (key, organization) = (value("COPPICE_API_KEY")?, value("COPPICE_ORGANIZATION")?);
     let target = RawTarget { organization, project: Some(project.as_str()), ..RawTarget::default() };
-    let credential = app.authenticate(Some(Presented::Bearer(key)), Some(&target)).await?;
-    let access = app.authorize(credential, &CREATE_BRANCH, &target)?;
+    let credential = app.callers.authenticate(Some(Presented::Bearer(key)), Some(&target)).await?;
+    let access = app.callers.authorize(credential, &CREATE_BRANCH, &target)?;
     let (image, _) =
-        app.list_images(Some(REGION))?.into_iter().next().context("no PostgreSQL is installed")?;
+        app.offers.images(Some(REGION))?.into_iter().next().context("no PostgreSQL is installed")?;
     let (_, smallest) =
-        app.list_instance_types(Some(REGION))?.into_iter().next().context("no instance type")?;
+        app.offers.instance_types(Some(REGION))?.into_iter().next().context("no instance type")?;
     let request = NewBranchRequest {
         name: MAIN_BRANCH.to_owned(),
         description: String::new(),

@@ -79,7 +79,8 @@ impl Running {
         let page = Page::new(counted.clone(), config, app.clone(), platform.engine.clone(), gateway.clone());
         let branches = coppice_api::gateway_routes(gateway.clone(), config.trusted_proxies.clone());
         let operations = coppice_api::router(app.clone(), config.api.clone(), page, Some(gateway.clone()));
-        let agents = coppice_mcp::router(&operations, app.issuers().public_url(), config.api.hosts.clone());
+        let agents =
+            coppice_mcp::router(&operations, app.identity.issuers().public_url(), config.api.hosts.clone());
         let platform_routes = coppice_api::beside(operations, agents, config.trusted_proxies.clone());
         let mut router = branches.fallback_service(platform_routes);
         if has_traces {
@@ -124,10 +125,10 @@ impl Running {
             tracing::warn!("ending a drill: {}", error.chain());
         }
         let app = platform.app.clone();
-        app.end_account_events().await;
+        app.audit.end_account_events().await;
         app.note_uses().await;
-        app.note_egress().await;
-        if let Err(error) = app.write_key_uses().await {
+        app.metering.note_egress().await;
+        if let Err(error) = app.keys.write_uses().await {
             tracing::warn!("noting when keys were used: {error}");
         }
         if is_inside() {
@@ -146,14 +147,14 @@ impl Running {
         let mut gateway_task = self.gateway_task;
         while timeout_at(last.min(Instant::now() + NOTE), &mut gateway_task).await.is_err() {
             app.note_uses().await;
-            app.note_egress().await;
+            app.metering.note_egress().await;
             if Instant::now() >= last {
                 tracing::warn!("cutting the sessions that are still open after {} s", patience.as_secs());
                 break;
             }
         }
         app.note_uses().await;
-        app.note_egress().await;
+        app.metering.note_egress().await;
         Ok(())
     }
 }

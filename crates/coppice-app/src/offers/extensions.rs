@@ -6,7 +6,7 @@ use coppice_core::parameter::PRELOAD_LIBRARIES;
 use coppice_core::{Error, ErrorCode, Result};
 use coppice_engine::ImageContents;
 
-use crate::App;
+use super::Offers;
 
 /// What an extension is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,14 +34,14 @@ pub struct Extension {
     pub kind: ExtensionKind,
 }
 
-impl App {
+impl Offers {
     /// Extensions that the owner of a branch with this image may use, by name.
     ///
     /// # Errors
     /// `invalid_image`, `invalid_region`
-    pub async fn list_extensions(&self, image: &str, region: Option<&str>) -> Result<Vec<Extension>> {
+    pub async fn extensions(&self, image: &str, region: Option<&str>) -> Result<Vec<Extension>> {
         // Every region offers the same images; an unknown region is refused.
-        self.list_images(region)?;
+        self.images(region)?;
         let version = self.choose_image(image)?;
         let contents = self.image_contents(version).await?;
         let created = contents.extensions.iter().filter(|file| file.is_trusted).map(|file| Extension {

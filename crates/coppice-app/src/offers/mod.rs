@@ -1,13 +1,15 @@
 //! What can be had where.
 
+mod extensions;
+
 use std::net::IpAddr;
 
 use coppice_core::error::excerpt;
 use coppice_core::instance_type::{InstanceType, types_that_fit};
 use coppice_core::{Error, ErrorCode, RegionId, Result};
-use coppice_engine::Image;
+use coppice_engine::{Image, SharedEngine};
 
-use crate::App;
+pub use extensions::{Extension, ExtensionKind};
 
 /// A place where branches can be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,17 +20,31 @@ pub struct Region {
     pub is_public: bool,
 }
 
-impl App {
+/// What can be had where.
+#[derive(Clone)]
+pub struct Offers {
+    engine: SharedEngine,
+    /// The one there is.
+    region: RegionId,
+    /// Where clients reach the gateway.
+    gateway_host: String,
+}
+
+impl Offers {
+    pub(crate) fn new(engine: SharedEngine, region: RegionId, gateway_host: String) -> Self {
+        Self { engine, region, gateway_host }
+    }
+
     /// Regions an organization may use.
-    pub fn list_regions(&self) -> Vec<Region> {
-        let host = self.config.gateway.host.as_str();
+    pub fn regions(&self) -> Vec<Region> {
+        let host = self.gateway_host.as_str();
         let is_loopback = host.parse::<IpAddr>().map_or(host == "localhost", |address| address.is_loopback());
-        vec![Region { id: self.config.region.clone(), is_public: !is_loopback }]
+        vec![Region { id: self.region.clone(), is_public: !is_loopback }]
     }
 
     /// The region with this name; without one, every region.
     fn regions_named(&self, name: Option<&str>) -> Result<Vec<Region>> {
-        let regions = self.list_regions();
+        let regions = self.regions();
         match name.filter(|name| !name.is_empty()) {
             None => Ok(regions),
             Some(name) => {
@@ -44,7 +60,7 @@ impl App {
 
     /// Checks that branches can be made in a region.
     pub(crate) fn check_region(&self, name: &str) -> Result<RegionId> {
-        let region = self.list_regions().into_iter().find(|region| region.id.as_str() == name);
+        let region = self.regions().into_iter().find(|region| region.id.as_str() == name);
         region.map(|region| region.id).ok_or_else(|| self.unknown_region(name))
     }
 
@@ -52,7 +68,7 @@ impl App {
     ///
     /// # Errors
     /// `invalid_region`
-    pub fn list_instance_types(&self, region: Option<&str>) -> Result<Vec<(RegionId, InstanceType)>> {
+    pub fn instance_types(&self, region: Option<&str>) -> Result<Vec<(RegionId, InstanceType)>> {
         let capacity = self.engine.capacity();
         let regions = self.regions_named(region)?;
         Ok(regions
@@ -69,7 +85,7 @@ impl App {
     ///
     /// # Errors
     /// `invalid_region`
-    pub fn list_images(&self, region: Option<&str>) -> Result<Vec<(Image, Vec<RegionId>)>> {
+    pub fn images(&self, region: Option<&str>) -> Result<Vec<(Image, Vec<RegionId>)>> {
         let regions: Vec<_> = self.regions_named(region)?.into_iter().map(|region| region.id).collect();
         let mut images = self.engine.images();
         images.sort_by_key(|image| std::cmp::Reverse(image.version));

@@ -1,0 +1,215 @@
+//! What the platform does by itself, and how often.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::Utc;
+use coppice_core::Error;
+use coppice_core::usage::METERING;
+use tokio::sync::OnceCell;
+
+use crate::background::Tasks;
+use crate::drills::Rest;
+use crate::github::Redelivery;
+use crate::history::Keeper;
+use crate::logins::Endings;
+use crate::{App, budgets, marketplace, metrics, orb, stripe};
+
+/// How often what is not needed any more is removed.
+const PURGE: Duration = Duration::from_secs(600);
+/// How often is looked whether a drill is due, and how long one takes at most.
+const DRILL_LOOK: Duration = Duration::from_secs(5);
+const DRILL_LONGEST: Duration = Duration::from_secs(3600);
+
+impl App {
+    /// Begins what the platform does by itself, but for bringing branches to
+    /// their goals.
+    pub fn begin_tasks(&self, tasks: &mut Tasks) {
+        let seconds = Duration::from_secs;
+        tasks.every("storage_watch", seconds(2), self, |app| async move { app.look_at_storage().await });
+        tasks.every_taking("volume_sizes", seconds(5), seconds(60), self, |app| async move {
+            app.engine.measure_volumes().await.map_err(|error| Error::internal(error.chain()))
+        });
+        tasks.every("trash_watch", seconds(5), self, |app| async move { app.look_at_trash().await });
+        let keeper = Arc::new(Keeper::default());
+        tasks.every("history_keeper", seconds(1), self, move |app| {
+            let keeper = keeper.clone();
+            async move { app.keep_history(&keeper).await }
+        });
+        let feed = Arc::new(self.events.open_feed());
+        tasks.every("event_publisher", seconds(1), self, move |app| {
+            let feed = feed.clone();
+            async move { app.events.publish(&feed).await }
+        });
+        tasks.every("idle_watch", seconds(5), self, |app| async move { app.look_for_idle().await });
+        tasks.every("usage_meter", METERING, self, |app| async move { app.metering.take_turn().await });
+        tasks.every("budget_watch", budgets::LOOK, self, |app| async move { app.budgets.look().await });
+        tasks.every("key_uses", seconds(5), self, |app| async move { app.keys.write_uses().await });
+        let endings = Arc::new(Endings::default());
+        tasks.every("login_endings", seconds(1), self, move |app| {
+            let endings = endings.clone();
+            async move { app.end_logins(&endings).await }
+        });
+        tasks.every("client_uses", seconds(30), self, |app| async move { app.write_uses().await });
+        tasks.every("signing_keys", seconds(60), self, |app| async move {
+            app.identity.renew_signing_keys().await
+        });
+        tasks.every("metrics_history", seconds(60), self, |app| async move { app.merge_history().await });
+        tasks.every("metrics_room", seconds(3600), self, |app| async move { app.move_history().await });
+        self.begin_purges(tasks);
+        self.begin_github(tasks);
+        self.begin_vercel(tasks);
+        self.begin_stripe(tasks);
+        self.begin_orb(tasks);
+        self.begin_marketplace(tasks);
+        self.begin_backups(tasks);
+        metrics::task_begun("metrics_sampler", self.config.metrics_interval);
+        let app = self.clone();
+        tasks.keep("metrics_sampler", move || {
+            let app = app.clone();
+            async move { app.sample_instances().await }
+        });
+        let app = self.clone();
+        tasks.keep("webhook_sender", move || {
+            let app = app.clone();
+            async move { app.webhooks.send().await }
+        });
+        let app = self.clone();
+        tasks.keep("mail", move || {
+            let app = app.clone();
+            async move { app.mail.send().await }
+        });
+    }
+
+    /// What is there is written away from this machine, where a store is set.
+    fn begin_backups(&self, tasks: &mut Tasks) {
+        if self.config.archive.is_none() {
+            return;
+        }
+        let every = self.config.store_interval;
+        tasks.every("store_records", every, self, |app| async move { app.send_records().await });
+        tasks.within("store_logs", every, self, |app| async move { app.send_logs().await });
+        tasks.every("store_bases", every, self, |app| async move { app.make_bases().await });
+        tasks.every("store_verification", PURGE, self, |app| async move { app.verify_bases().await });
+        let rest = Arc::new(Rest::default());
+        tasks.every_taking("store_drills", DRILL_LOOK, DRILL_LONGEST, self, move |app| {
+            let rest = rest.clone();
+            async move { app.hold_drills(&rest).await }
+        });
+        tasks.every("store_sweep", PURGE, self, |app| async move { app.sweep_store().await });
+    }
+
+    /// Pull requests have branches, where there is a GitHub App.
+    fn begin_github(&self, tasks: &mut Tasks) {
+        if !self.has_github() {
+            return;
+        }
+        let (seconds, started) = (Duration::from_secs, Utc::now());
+        tasks.every("github_comparison", seconds(2), self, move |app| async move {
+            app.compare_with_github(started).await
+        });
+        let is_begun = Arc::new(OnceCell::new());
+        tasks.every("github_pulls", seconds(1), self, move |app| {
+            let is_begun = is_begun.clone();
+            async move {
+                is_begun.get_or_try_init(|| app.take_over_looks()).await?;
+                app.look_at_pulls().await
+            }
+        });
+        let redelivery = Arc::new(Redelivery::default());
+        tasks.every("github_redelivery", seconds(5), self, move |app| {
+            let redelivery = redelivery.clone();
+            async move { app.ask_for_failed_deliveries(&redelivery).await }
+        });
+        tasks.every("github_purge", PURGE, self, |app| async move { app.forget_github_past().await });
+    }
+
+    /// What people do here by an installation on Vercel is told there, and the other way round.
+    fn begin_vercel(&self, tasks: &mut Tasks) {
+        let every = Duration::from_secs(5);
+        tasks.every("vercel_endings", every, self, |app| async move { app.finish_vercel_endings().await });
+        tasks.every("vercel_news", every, self, |app| async move {
+            // Also for installations that can't be told anything any more.
+            let ended = app.end_former_vercel_logins().await;
+            app.tell_vercel().await.and(ended)
+        });
+        tasks.every("vercel_people", every, self, |app| async move { app.look_at_vercel_people().await });
+        tasks.every("vercel_purge", PURGE, self, |app| async move {
+            app.store.vercel_login_purge().await?;
+            app.store.vercel_transfer_purge().await.map_err(Error::from)
+        });
+    }
+
+    /// What organizations pay with is known, where there is Stripe.
+    fn begin_stripe(&self, tasks: &mut Tasks) {
+        tasks.every("payment_requirement", PURGE, self, |app| async move {
+            app.billing.lift_payment_requirement().await
+        });
+        if !self.stripe.is_there() {
+            return;
+        }
+        metrics::task_begun("stripe_customers", stripe::LOOK);
+        let app = self.clone();
+        tasks.keep("stripe_customers", move || {
+            let app = app.clone();
+            async move { app.stripe.watch().await }
+        });
+        tasks.every("stripe_purge", PURGE, self, |app| async move {
+            app.store.stripe_delivery_purge().await.map_err(Error::from)
+        });
+    }
+
+    /// What is used is charged, where Orb does that.
+    fn begin_orb(&self, tasks: &mut Tasks) {
+        if !self.orb.is_there() {
+            return;
+        }
+        metrics::task_begun("orb_customers", orb::LOOK);
+        let app = self.clone();
+        tasks.keep("orb_customers", move || {
+            let app = app.clone();
+            async move { app.orb.watch().await }
+        });
+        let every = Duration::from_secs(10);
+        tasks.every("orb_usage", every, self, |app| async move { app.orb.send_usage().await });
+        tasks.every("orb_purge", PURGE, self, |app| async move {
+            app.store.orb_delivery_purge().await.map_err(Error::from)
+        });
+    }
+
+    /// What is used is told AWS, where there is a product of ours.
+    fn begin_marketplace(&self, tasks: &mut Tasks) {
+        if !self.marketplace.is_there() {
+            return;
+        }
+        tasks.every("marketplace_usage", marketplace::LOOK_AT_USAGE, self, |app| async move {
+            app.marketplace.tell_usage().await
+        });
+        tasks.every("marketplace_queue", marketplace::LOOK_AT_QUEUE, self, |app| async move {
+            app.marketplace.look_at_queue().await
+        });
+    }
+
+    /// What was asked for is finished, and what nobody needs any more forgotten.
+    fn begin_purges(&self, tasks: &mut Tasks) {
+        tasks.every("organization_deletion", PURGE, self, |app| async move { app.deletions.do_all().await });
+        tasks.every("organization_purge", PURGE, self, |app| async move {
+            app.store.organization_purge().await.map(drop).map_err(Error::from)
+        });
+        tasks.every("idempotency_purge", PURGE, self, |app| async move {
+            app.store.idempotency_purge().await.map(drop).map_err(Error::from)
+        });
+        tasks.every("audit_purge", PURGE, self, |app| async move { app.audit.purge().await });
+        tasks.every("event_purge", PURGE, self, |app| async move { app.events.purge().await });
+        tasks.every("invoices", PURGE, self, |app| async move { app.billing.issue_invoices().await });
+        tasks.every("usage_purge", PURGE, self, |app| async move { app.metering.purge().await });
+        tasks.every("budget_purge", PURGE, self, |app| async move { app.budgets.purge().await });
+        tasks.every("webhook_secret_purge", PURGE, self, |app| async move {
+            app.webhooks.forget_former_secrets().await
+        });
+        tasks.every("activity_purge", PURGE, self, |app| async move { app.purge_activity().await });
+        tasks.every("sign_in_purge", Duration::from_secs(60), self, |app| async move {
+            app.identity.purge().await
+        });
+    }
+}

@@ -1,0 +1,75 @@
+//! Rows that a use case needs to be there, and what whoever asks is told when they are not.
+
+use coppice_core::branch::Branch;
+use coppice_core::organization::Organization;
+use coppice_core::project::Project;
+use coppice_core::target::{InBranch, InProject};
+use coppice_core::{BranchId, Error, ErrorCode, OrganizationId, Result};
+use coppice_store::{Store, Tx};
+
+use crate::access::{Access, organization_disabled};
+
+/// Locks an organization until the transaction ends.
+///
+/// # Errors
+/// `organization_access_denied` when it was deleted meanwhile.
+pub(crate) async fn lock_organization_in_tx(
+    store: &Store,
+    tx: &mut Tx,
+    id: &OrganizationId,
+) -> Result<Organization> {
+    store.organization_lock_in_tx(tx, id).await?.ok_or_else(|| organization_gone(id))
+}
+
+/// As [`lock_organization_in_tx`], for what can't be done in a disabled one: it may have been
+/// disabled since the caller was checked.
+///
+/// # Errors
+/// `organization_access_denied`, `organization_disabled`
+pub(crate) async fn lock_enabled_organization_in_tx(
+    store: &Store,
+    tx: &mut Tx,
+    id: &OrganizationId,
+) -> Result<()> {
+    let organization = lock_organization_in_tx(store, tx, id).await?;
+    if organization.is_enabled() { Ok(()) } else { Err(organization_disabled(&organization)) }
+}
+
+/// Deleted between the check of the caller and the operation.
+pub(crate) fn organization_gone(id: &OrganizationId) -> Error {
+    Error::access_denied(
+        ErrorCode::OrganizationAccessDenied,
+        format_args!("you are not a member of organization {id}"),
+    )
+}
+
+/// Locks the project the path names; its organization is locked first, as everywhere.
+pub(crate) async fn lock_project_in_tx(store: &Store, tx: &mut Tx, place: &InProject) -> Result<Project> {
+    let InProject { organization, project } = place;
+    let locked = store.project_lock_in_tx(tx, organization, project).await?;
+    locked.ok_or_else(|| Error::project_not_found(project))
+}
+
+/// The project at a place.
+pub(crate) async fn find_project(store: &Store, place: &InProject) -> Result<Project> {
+    let InProject { organization, project } = place;
+    let found = store.project_find(organization, project).await?;
+    found.ok_or_else(|| Error::project_not_found(project))
+}
+
+/// A branch of the project the path names; tells which of both is missing.
+pub(crate) async fn find_in_project(store: &Store, place: &InProject, id: &BranchId) -> Result<Branch> {
+    let found = store.branch_find_in(&place.organization, &place.project, id).await?;
+    match found {
+        Some(branch) => Ok(branch),
+        None => {
+            find_project(store, place).await?;
+            Err(Error::branch_not_found(id))
+        }
+    }
+}
+
+/// The branch the path names.
+pub(crate) async fn find_branch(store: &Store, access: &Access<InBranch>) -> Result<Branch> {
+    find_in_project(store, &access.target.within, &access.target.branch).await
+}
